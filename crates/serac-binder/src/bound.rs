@@ -1,10 +1,10 @@
 //! Bound expressions, and how one becomes one of another type.
 
 use crate::error::{BindError, Result};
+use crate::parameters::OpenParameter;
 use crate::types::{arrow_type, integer_digits};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::{Expr, ExprSchemable, cast as cast_to};
 use serac_parser::tree::Span;
 use serac_pg::casts::cast;
@@ -16,11 +16,24 @@ pub(crate) struct Bound {
     pub(crate) expr: Expr,
     pub(crate) id: TypeId,
     pub(crate) span: Span,
+    /// The parameter that it is, if that had no type.
+    pub(crate) parameter: Option<OpenParameter>,
 }
 
 impl Bound {
     pub(crate) fn new(expr: Expr, id: TypeId, span: Span) -> Self {
-        Self { expr, id, span }
+        Self { expr, id, span, parameter: None }
+    }
+    /// The same, standing elsewhere.
+    pub(crate) fn at(self, span: Span) -> Self {
+        Self { span, ..self }
+    }
+    /// The same, of the type that another place has decided for the parameter that it is.
+    pub(crate) fn renewed(self) -> Result<Self> {
+        match self.parameter.as_ref().map(OpenParameter::decided) {
+            None | Some(TypeId::UNKNOWN) => Ok(self),
+            Some(decided) => self.into_type(decided, CastContext::Implicit, &DFSchema::empty()),
+        }
     }
     pub(crate) fn null(id: TypeId, span: Span) -> Result<Self> {
         let null = ScalarValue::try_from(&stored(id, None)?)?;
@@ -28,33 +41,78 @@ impl Bound {
     }
     /// The same as a value of `to`, where `context` allows that.
     pub(crate) fn into_type(self, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Self> {
-        let Self { expr, id, span } = self;
+        let Self { expr, id, span, parameter } = self;
         if id == to {
-            return Ok(Self { expr, id, span });
+            return Ok(Self { expr, id, span, parameter });
         }
         if cast(id, to, context).is_none() {
             return Err(BindError::new("42846", format!("cannot cast type {id} to {to}"), span));
         }
         if id == TypeId::UNKNOWN {
-            return of_unknown(expr, to, span);
+            return match parameter {
+                Some(parameter) => parameter.into_type(to, span),
+                None => of_unknown(expr, to, span),
+            };
         }
         // These are stored alike.
         let is_text = |id| matches!(id, TypeId::TEXT | TypeId::VARCHAR);
         if is_text(id) && is_text(to) {
-            return Ok(Self { expr, id: to, span });
+            return Ok(Self::new(expr, to, span));
         }
         if let Some(expr) = constant(&expr, to) {
-            return Ok(Self { expr, id: to, span });
+            return Ok(Self::new(expr, to, span));
         }
         let given = match to {
             TypeId::NUMERIC => Some(expr.get_type(schema)?),
             _ => None,
         };
-        Ok(Self { expr: cast_to(expr, stored(to, given.as_ref().map(|given| (id, given)))?), id: to, span })
+        if id == TypeId::NUMERIC && to != TypeId::NUMERIC {
+            return Ok(Self::new(of_number(expr, to, schema)?, to, span));
+        }
+        if !is_alike(id, to) {
+            return Err(BindError::Unknown("a cast that Arrow computes by other rules"));
+        }
+        Ok(Self::new(cast_to(expr, stored(to, given.as_ref().map(|given| (id, given)))?), to, span))
     }
     /// The same where the type needs no cast that is told.
     pub(crate) fn implicitly(self, to: TypeId, schema: &DFSchema) -> Result<Self> {
         self.into_type(to, CastContext::Implicit, schema)
+    }
+}
+
+/// Whether Arrow's cast gives what PostgreSQL's does. It does not where it rounds otherwise, writes or reads texts
+/// otherwise, or where the session's time zone counts.
+fn is_alike(from: TypeId, to: TypeId) -> bool {
+    use TypeId as T;
+    let is_integer = |id| matches!(id, T::INT2 | T::INT4 | T::INT8);
+    match (from, to) {
+        (from, to) if is_integer(from) => {
+            is_integer(to) || matches!(to, T::FLOAT4 | T::FLOAT8 | T::NUMERIC | T::TEXT | T::VARCHAR | T::BOOL)
+        }
+        (T::BOOL, T::INT4 | T::TEXT | T::VARCHAR) => true,
+        (T::FLOAT4, T::FLOAT8) => true,
+        (T::DATE, T::TIMESTAMP | T::TEXT | T::VARCHAR) => true,
+        (T::TIMESTAMP, T::DATE | T::TIME) => true,
+        _ => false,
+    }
+}
+
+/// A number with digits behind the point as a value of another type.
+fn of_number(expr: Expr, to: TypeId, schema: &DFSchema) -> Result<Expr> {
+    let unknown = BindError::Unknown("a cast that Arrow computes by other rules");
+    let DataType::Decimal128(precision, scale) = expr.get_type(schema)? else { return Err(unknown) };
+    match to {
+        TypeId::TEXT | TypeId::VARCHAR => Ok(cast_to(expr, stored(to, None)?)),
+        // Both the digits and the power of ten are exact as floats, so that their quotient is rounded once.
+        TypeId::FLOAT8 if precision <= 15 && (0..=22).contains(&scale) => Ok(cast_to(expr, DataType::Float64)),
+        TypeId::INT2 | TypeId::INT4 | TypeId::INT8 => {
+            // Digits are rounded where they are dropped, and cut where an integer is made.
+            let whole = i16::from(precision) - i16::from(scale) + 1;
+            let whole = u8::try_from(whole.clamp(1, 38)).unwrap_or(38);
+            let rounded = if scale > 0 { cast_to(expr, DataType::Decimal128(whole, 0)) } else { expr };
+            Ok(cast_to(rounded, stored(to, None)?))
+        }
+        _ => Err(unknown),
     }
 }
 
@@ -91,11 +149,7 @@ fn of_unknown(expr: Expr, to: TypeId, span: Span) -> Result<Bound> {
             None => Err(BindError::Unknown("this number")),
         };
     }
-    if to == TypeId::UUID || to == TypeId::INTERVAL {
-        return Err(BindError::Unknown("a constant of this type"));
-    }
-    let literal = Expr::Literal(ScalarValue::Utf8(Some(text)), None);
-    Ok(Bound::new(Expr::Cast(Cast::new(Box::new(literal), stored(to, None)?)), to, span))
+    Ok(Bound::new(Expr::Literal(crate::constants::read(&text, to, span)?, None), to, span))
 }
 
 /// A whole number as a constant of another type of numbers; none if it is none, or does not fit.

@@ -4,14 +4,16 @@ use crate::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
 use crate::expression::{Context, checked};
+use crate::subquery::levels_of;
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::{AggregateUDF, Expr};
 use serac_parser::tree::{Call, Span};
 use serac_pg::functions::{Function, FunctionKind, of_name};
 use serac_pg::resolve::{self, Resolved};
 use serac_pg::types::Category;
 use serac_pg::{Signature, TypeId};
+use std::sync::Arc;
 
 /// Names under which functions are computed, where these are not PostgreSQL's.
 const COMPUTED_BY: [(&str, &str); 6] = [
@@ -31,13 +33,16 @@ fn computed_by(name: &str) -> &str {
 }
 
 /// Which function of a kind is meant, its polymorphic types in place.
-fn chosen(name: &str, kind: FunctionKind, given: &[TypeId]) -> Result<Signature> {
+pub(crate) fn chosen(name: &str, kind: FunctionKind, given: &[TypeId]) -> Result<Signature> {
     let of_name = of_name(name);
     if of_name.is_empty() || OTHERWISE.contains(&name) {
         return Err(BindError::Unknown("this function"));
     }
     let takes = |function: &&Function| function.signature.arguments.len() == given.len();
     let candidates: Vec<&Function> = of_name.iter().filter(takes).collect();
+    // Ordered-set aggregates have the names of window functions, and are never called by them.
+    let is_asked = |function: &&&Function| kind != FunctionKind::Window || function.kind == FunctionKind::Window;
+    let candidates: Vec<&Function> = candidates.iter().filter(is_asked).copied().collect();
     let is_plain = |function: &Function| function.kind == kind && !function.is_variadic && !function.returns_set;
     // The table leaves out functions of types that are not here, so that none and several are not its answer.
     match resolve::function(candidates.iter().map(|function| &function.signature).collect(), given) {
@@ -58,21 +63,39 @@ impl Binder<'_> {
         };
         let is_plain = !call.variadic
             && call.within_group.is_empty()
-            && call.over.is_none()
             && call.ignores_nulls.is_none()
             && call.order_by.is_empty()
             && call.arguments.iter().all(|argument| argument.name.is_none());
         if !is_plain {
             return Err(BindError::Unknown("a call of this form"));
         }
-        if of_name(name).iter().any(|function| function.kind == FunctionKind::Aggregate) {
-            return self.aggregate_call(name, call, span, context);
+        let is_kind = |kind| of_name(name).iter().any(|function| function.kind == kind);
+        if let Some(over) = &call.over {
+            return self.window_call(name, call, over, span, context);
+        }
+        if is_kind(FunctionKind::Aggregate) {
+            if !is_kind(FunctionKind::Window) {
+                return self.aggregate_call(name, call, span, context);
+            }
+            if !call.arguments.is_empty() {
+                return Err(BindError::Unknown("a call of this form"));
+            }
+        }
+        if is_kind(FunctionKind::Window) {
+            let given = call.arguments.iter().map(|argument| Ok(self.expression(&argument.value, context)?.id));
+            chosen(name, FunctionKind::Window, &given.collect::<Result<Vec<_>>>()?)?;
+            let message = format!("window function {name} requires an OVER clause");
+            return Err(BindError::new("42809", message, span));
         }
         if call.star || call.distinct || call.filter.is_some() {
             return Err(BindError::Unknown("a call of this form"));
         }
         let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));
-        self.scalar_call(name, arguments.collect::<Result<_>>()?, span, context)
+        let arguments = arguments.collect::<Result<Vec<_>>>()?;
+        if of_name(name).is_empty() || OTHERWISE.contains(&name.as_str()) {
+            return Err(BindError::Unknown("this function"));
+        }
+        self.scalar_call(name, arguments, span, context)
     }
     /// The call of a function of single rows.
     pub(crate) fn scalar_call(
@@ -94,6 +117,17 @@ impl Binder<'_> {
         checked(call, signature.result, span, context.schema)
     }
     fn aggregate_call(&self, name: &str, call: &Call, span: Span, context: Context<'_>) -> Result<Bound> {
+        // Within one that must not be here, the inner one is the first that must not.
+        let inside = match context.without_aggregates {
+            None => context.in_clause("an aggregate"),
+            Some(_) => context,
+        };
+        let AggregateCall { function, exprs, filter, result } = self.aggregate(name, call, inside)?;
+        let filtered = filter.as_deref().into_iter().chain(&exprs).cloned().collect::<Vec<_>>();
+        // An aggregate is one of the nearest query of which it names a column.
+        if levels_of(&filtered, context.schema) == (false, true) {
+            return Err(BindError::Unknown("an aggregate of a query around"));
+        }
         if let Some(clause) = context.without_aggregates {
             let message = match clause {
                 "an aggregate" => "aggregate function calls cannot be nested".to_owned(),
@@ -101,19 +135,32 @@ impl Binder<'_> {
             };
             return Err(BindError::new("42803", message, span));
         }
-        let inside = context.without_aggregates("an aggregate");
-        let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, inside));
+        let call = AggregateFunction::new_udf(function, exprs, call.distinct, filter, Vec::new(), None);
+        checked(Expr::AggregateFunction(call), result, span, context.schema)
+    }
+    /// Which aggregate a call means, and its arguments.
+    pub(crate) fn aggregate(&self, name: &str, call: &Call, context: Context<'_>) -> Result<AggregateCall> {
+        let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));
         let mut arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
         let filter = match &call.filter {
-            Some(filter) => Some(Box::new(self.condition("FILTER", filter, context.without_aggregates("FILTER"))?)),
+            Some(filter) => Some(Box::new(self.condition("FILTER", filter, context.in_clause("FILTER"))?)),
             None => None,
         };
         if call.star != arguments.is_empty() || (call.star && (name != "count" || call.distinct)) {
             return Err(BindError::Unknown("an aggregate of this form"));
         }
         for argument in &mut arguments {
-            // A constant that may be of any type is a text.
+            // A constant that may be of any type is a text. A parameter gets no type here.
             if argument.id == TypeId::UNKNOWN && name == "count" {
+                if argument.parameter.is_some() {
+                    let number = AggregateCall {
+                        function: self.counted()?,
+                        exprs: vec![argument.expr.clone()],
+                        filter,
+                        result: TypeId::INT8,
+                    };
+                    return Ok(number);
+                }
                 *argument = argument.clone().implicitly(TypeId::TEXT, context.schema)?;
             }
         }
@@ -130,9 +177,19 @@ impl Binder<'_> {
             exprs.push(Expr::Literal(ScalarValue::Int64(Some(1)), None));
         }
         let function = self.environment.aggregate(computed_by(name)).ok_or(BindError::Unknown("this aggregate"))?;
-        let call = AggregateFunction::new_udf(function, exprs, call.distinct, filter, Vec::new(), None);
-        checked(Expr::AggregateFunction(call), signature.result, span, context.schema)
+        Ok(AggregateCall { function, exprs, filter, result: signature.result })
     }
+    fn counted(&self) -> Result<Arc<AggregateUDF>> {
+        self.environment.aggregate("count").ok_or(BindError::Unknown("this aggregate"))
+    }
+}
+
+/// An aggregate, and what it is applied to.
+pub(crate) struct AggregateCall {
+    pub(crate) function: Arc<AggregateUDF>,
+    pub(crate) exprs: Vec<Expr>,
+    pub(crate) filter: Option<Box<Expr>>,
+    pub(crate) result: TypeId,
 }
 
 #[cfg(test)]

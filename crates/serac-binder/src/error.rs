@@ -35,6 +35,18 @@ impl BindError {
     pub fn new(sqlstate: &'static str, message: impl Into<String>, span: Span) -> Self {
         Self::Statement(StatementError { sqlstate, message: message.into(), hint: None, span: Some(span) })
     }
+    /// An error of the statement as a whole.
+    pub fn without_place(sqlstate: &'static str, message: impl Into<String>) -> Self {
+        Self::Statement(StatementError { sqlstate, message: message.into(), hint: None, span: None })
+    }
+    /// The same where PostgreSQL's place of an error of the statement is not known here.
+    #[must_use]
+    pub(crate) fn of_unknown_place(self) -> Self {
+        match self {
+            Self::Statement(_) => Self::Unknown("the place of an error"),
+            other => other,
+        }
+    }
     /// With what may be done about it.
     #[must_use]
     pub fn hinted(self, hint: &'static str) -> Self {

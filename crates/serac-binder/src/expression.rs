@@ -2,20 +2,26 @@
 
 use crate::bound::{Bound, decimal};
 use crate::error::{BindError, Result};
-use crate::scope::Scope;
+use crate::scope::{Outer, Scope};
+use crate::subquery::{Comparison, levels_of, repeatable};
 use crate::types::{arrow_type, integer_digits};
-use crate::{Binder, types};
+use crate::{Binder, row, types};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{Case, InList, Like};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast as cast_to};
 use serac_parser::tree::{Expr as Tree, Operator as Symbol};
-use serac_parser::tree::{ExprKind, IsTest, LikeKind, Literal, Postfix, Span, Special, TypeName};
+use serac_parser::tree::{
+    ExprKind, Ident, IsTest, LikeKind, Literal, Postfix, Quantity, Span, Special, TypeName, Window,
+};
 use serac_pg::resolve::{self, Resolved};
 use serac_pg::{CastContext, Signature, TypeId};
 
 /// Operators one behind the other, up to which a plan is a tower of them.
-const MOST_IN_A_ROW: usize = 100;
+pub(crate) const MOST_IN_A_ROW: usize = 100;
+/// What an operand counts as that stands in the plan more than once: such operands in each other would make it grow
+/// with each level twofold.
+const LEVELS_OF_COPIES: usize = 40;
 
 /// Where an expression stands.
 #[derive(Clone, Copy)]
@@ -24,14 +30,28 @@ pub(crate) struct Context<'c> {
     pub(crate) scope: &'c Scope,
     /// Those of the plan below.
     pub(crate) schema: &'c DFSchema,
+    /// What is around the query.
+    pub(crate) outer: Option<&'c Outer<'c>>,
+    /// The windows that have names.
+    pub(crate) named_windows: &'c [(Ident, Window)],
     /// The clause, if aggregates are not allowed in it: `WHERE`.
     pub(crate) without_aggregates: Option<&'static str>,
+    /// The same for window functions.
+    pub(crate) without_windows: Option<&'static str>,
 }
 
-impl Context<'_> {
-    /// The same, where no aggregate may stand.
-    pub(crate) fn without_aggregates(self, clause: &'static str) -> Self {
-        Self { without_aggregates: Some(clause), ..self }
+impl<'c> Context<'c> {
+    /// An expression over these columns, where all functions may stand.
+    pub(crate) fn new(scope: &'c Scope, schema: &'c DFSchema, outer: Option<&'c Outer<'c>>) -> Self {
+        Self { scope, schema, outer, named_windows: &[], without_aggregates: None, without_windows: None }
+    }
+    /// The same, where neither aggregates nor window functions may stand.
+    pub(crate) fn in_clause(self, clause: &'static str) -> Self {
+        Self { without_aggregates: Some(clause), without_windows: Some(clause), ..self }
+    }
+    /// The same, where no window function may stand.
+    pub(crate) fn without_windows(self, clause: &'static str) -> Self {
+        Self { without_windows: Some(clause), ..self }
     }
 }
 
@@ -54,11 +74,25 @@ pub(crate) fn joined(mut exprs: Vec<Expr>, operator: Operator) -> Option<Expr> {
 impl Binder<'_> {
     /// An expression.
     pub(crate) fn expression(&self, tree: &Tree, context: Context<'_>) -> Result<Bound> {
+        match &tree.kind {
+            ExprKind::Literal(literal) => constant(literal, tree.span),
+            ExprKind::Name(name) => self.column(name, context),
+            ExprKind::Parameter(number) => self.parameters.reference(*number, tree.span),
+            _ => self.deeper(1, || self.composed(tree, context)),
+        }
+    }
+    /// An expression of which there are several copies in the plan.
+    fn copied(&self, tree: &Tree, context: Context<'_>) -> Result<Bound> {
+        match &tree.kind {
+            ExprKind::Literal(_) | ExprKind::Name(_) | ExprKind::Parameter(_) => self.expression(tree, context),
+            _ => self.deeper(LEVELS_OF_COPIES, || self.composed(tree, context)),
+        }
+    }
+    /// An expression with others in it.
+    fn composed(&self, tree: &Tree, context: Context<'_>) -> Result<Bound> {
         let span = tree.span;
         let boolean = |expr| Ok(Bound::new(expr, TypeId::BOOL, span));
         match &tree.kind {
-            ExprKind::Literal(literal) => constant(literal, span),
-            ExprKind::Name(name) => context.scope.lookup(name),
             ExprKind::Call(call) => self.call(call, span, context),
             ExprKind::Or(operands) => boolean(self.logic("OR", operands, Operator::Or, context)?),
             ExprKind::And(operands) => boolean(self.logic("AND", operands, Operator::And, context)?),
@@ -66,32 +100,52 @@ impl Binder<'_> {
             ExprKind::Operators(first, rest) => self.operators(first, rest, context),
             ExprKind::Prefix(operators, operand) => self.prefixes(operators, operand, context),
             ExprKind::Postfix(operand, rest) => self.postfixes(operand, rest, context),
-            ExprKind::Between { operand, negated, symmetric: false, low, high } => {
-                let operand = self.expression(operand, context)?;
-                let (low, high) = (self.expression(low, context)?, self.expression(high, context)?);
-                let (from, to) = if *negated { ("<", ">") } else { (">=", "<=") };
-                let join = if *negated { Operator::Or } else { Operator::And };
-                let low = self.operate(from, span, vec![operand.clone(), low], context)?;
-                let high = self.operate(to, span, vec![operand, high], context)?;
-                boolean(Expr::BinaryExpr(BinaryExpr::new(Box::new(low.expr), join, Box::new(high.expr))))
+            ExprKind::Between { operand, negated, symmetric, low, high } => {
+                let bind = |tree| match symmetric {
+                    true => self.copied(tree, context),
+                    false => self.expression(tree, context),
+                };
+                let operand = self.copied(operand, context)?;
+                let start = operand.span;
+                let (low, high) = (bind(low)?, bind(high)?);
+                let between = self.between(operand, low, high, *negated, *symmetric, context);
+                // PostgreSQL points to the word BETWEEN.
+                Ok(between.map_err(BindError::of_unknown_place)?.at(start))
             }
-            ExprKind::InList { operand, negated, list } => {
-                boolean(self.in_list(operand, list, *negated, span, context)?)
+            ExprKind::InList { operand, negated, list } => match row::fields(operand) {
+                Some(fields) => self.row_in_list(fields, list, *negated, span, context),
+                None => {
+                    // PostgreSQL points to the word IN.
+                    let found = self.in_list(operand, list, *negated, span, context);
+                    boolean(found.map_err(BindError::of_unknown_place)?)
+                }
+            },
+            ExprKind::InQuery { operand, negated, query } => {
+                let operator = if *negated { "<>" } else { "=" };
+                self.quantified(Comparison { left: operand, operator, at: None, is_all: *negated, query }, context)
             }
+            ExprKind::Quantified { left, operator, all, right: Quantity::Query(query) } => {
+                self.quantified_operator(left, operator, *all, query, context)
+            }
+            ExprKind::Exists(query) => self.exists(query, span, context),
+            ExprKind::Subquery(query) => self.scalar_subquery(query, span, context),
+            ExprKind::Grouping(arguments) => self.grouping(arguments, span, context),
             ExprKind::Like { operand, negated, kind, pattern, escape, at } => {
                 let (operand, pattern) = (self.expression(operand, context)?, self.expression(pattern, context)?);
+                let start = operand.span;
                 let escape = match escape.as_deref() {
                     None => None,
                     Some(escape) => Some(one_character(escape)?),
                 };
-                self.like(*kind, *negated, vec![operand, pattern], escape, *at, context)
+                Ok(self.like(*kind, *negated, vec![operand, pattern], escape, *at, context)?.at(start))
             }
             ExprKind::Case { operand, whens, otherwise } => {
                 self.case(operand.as_deref(), whens, otherwise.as_deref(), span, context)
             }
             ExprKind::Cast { operand, to } => {
                 let operand = self.expression(operand, context)?;
-                explicit(operand, to, span, context.schema)
+                let start = if operand.id == TypeId::UNKNOWN { operand.span } else { span };
+                Ok(self.explicit(operand, to, span, context.schema)?.at(start))
             }
             ExprKind::Special(special) => self.special(special, span, context),
             _ => Err(BindError::Unknown("an expression of this kind")),
@@ -117,10 +171,20 @@ impl Binder<'_> {
         if rest.len() > MOST_IN_A_ROW {
             return Err(BindError::Unknown("so many operators in a row"));
         }
-        let mut left = self.expression(first, context)?;
+        let mut rest = rest.iter();
+        let mut left = match (row::fields(first), rest.clone().next()) {
+            (Some(fields), Some((operator, right))) => {
+                rest.next();
+                let right = row::fields(right).ok_or(BindError::Unknown("a row beside something else"))?;
+                let compare = || self.compare_rows(symbol(operator)?, operator.span, fields, right, context);
+                self.deeper(LEVELS_OF_COPIES, compare)?
+            }
+            _ => self.expression(first, context)?,
+        };
         for (operator, right) in rest {
             let right = self.expression(right, context)?;
-            left = self.operate(symbol(operator)?, operator.span, vec![left, right], context)?;
+            let start = left.span;
+            left = self.operate(symbol(operator)?, operator.span, vec![left, right], context)?.at(start);
         }
         Ok(left)
     }
@@ -143,13 +207,25 @@ impl Binder<'_> {
         Ok(operand)
     }
     fn postfixes(&self, operand: &Tree, rest: &[Postfix], context: Context<'_>) -> Result<Bound> {
-        let mut operand = self.expression(operand, context)?;
+        if rest.len() > MOST_IN_A_ROW {
+            return Err(BindError::Unknown("so much behind an operand"));
+        }
+        let mut rest = rest;
+        let mut operand = match (row::fields(operand), rest) {
+            (Some(fields), [Postfix::Is { negated, test: IsTest::Null, at }, others @ ..]) => {
+                rest = others;
+                self.row_is_null(fields, *negated, *at, context)?
+            }
+            _ => self.expression(operand, context)?,
+        };
         for postfix in rest {
+            let start = operand.span;
             operand = match postfix {
-                Postfix::Cast(to, at) => explicit(operand, to, *at, context.schema)?,
+                Postfix::Cast(to, at) => self.explicit(operand, to, *at, context.schema)?,
                 Postfix::Is { negated, test, at } => self.is(operand, *negated, test, *at, context)?,
                 _ => return Err(BindError::Unknown("what follows an operand")),
             };
+            operand = operand.at(start);
         }
         Ok(operand)
     }
@@ -172,6 +248,7 @@ impl Binder<'_> {
             (IsTest::Unknown, true) => Expr::IsNotUnknown(boolean("IS NOT UNKNOWN", operand)?),
             (IsTest::DistinctFrom(other), negated) => {
                 let other = self.expression(other, context)?;
+                let (operand, other) = (operand.renewed()?, other.renewed()?);
                 let operator = if negated { Operator::IsNotDistinctFrom } else { Operator::IsDistinctFrom };
                 let signature = resolved("=", at, &[operand.id, other.id])?;
                 let [left, right] = alike(vec![operand, other], signature, context.schema)?;
@@ -181,14 +258,66 @@ impl Binder<'_> {
         };
         Ok(Bound::new(expr, TypeId::BOOL, at))
     }
+    fn between(
+        &self,
+        operand: Bound,
+        low: Bound,
+        high: Bound,
+        negated: bool,
+        symmetric: bool,
+        context: Context<'_>,
+    ) -> Result<Bound> {
+        let (from, to) = if negated { ("<", ">") } else { (">=", "<=") };
+        let (join, other) = if negated { (Operator::Or, Operator::And) } else { (Operator::And, Operator::Or) };
+        let at = operand.span;
+        let both = |low: Bound, high: Bound| -> Result<Expr> {
+            let low = self.operate(from, at, vec![operand.clone(), low], context)?;
+            let high = self.operate(to, at, vec![operand.clone(), high], context)?;
+            Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(low.expr), join, Box::new(high.expr))))
+        };
+        let mut expr = both(low.clone(), high.clone())?;
+        if symmetric {
+            expr = Expr::BinaryExpr(BinaryExpr::new(Box::new(expr), other, Box::new(both(high, low)?)));
+        }
+        Ok(Bound::new(expr, TypeId::BOOL, at))
+    }
+    /// `a IN (1, 2, b)`. Constants are looked for in one list, in their common type; others one by one.
     fn in_list(&self, operand: &Tree, list: &[Tree], negated: bool, span: Span, context: Context<'_>) -> Result<Expr> {
-        let operand = self.expression(operand, context)?;
         let list: Vec<Bound> = list.iter().map(|item| self.expression(item, context)).collect::<Result<_>>()?;
-        let types: Vec<TypeId> = list.iter().chain([&operand]).map(|item| item.id).collect();
-        let Ok(common) = resolve::common(&types) else { return Err(BindError::Unknown("a list of such types")) };
+        let is_constant = |item: &Bound| levels_of(std::slice::from_ref(&item.expr), context.schema) == (false, false);
+        let (constants, others): (Vec<Bound>, Vec<Bound>) = list.into_iter().partition(is_constant);
+        let operand = match others.is_empty() {
+            true => self.expression(operand, context)?,
+            false => self.copied(operand, context)?,
+        };
+        let (symbol, join) = if negated { ("<>", Operator::And) } else { ("=", Operator::Or) };
+        let mut all = Vec::new();
+        let types: Vec<TypeId> = [&operand].into_iter().chain(&constants).map(|item| item.id).collect();
+        let mut single = others;
+        match resolve::common(&types) {
+            Ok(common) if constants.len() > 1 => {
+                all.push(self.in_constants(operand.clone(), constants, common, negated, span, context)?);
+            }
+            _ => single.extend(constants),
+        }
+        for item in single {
+            all.push(self.operate(symbol, span, vec![operand.clone(), item], context)?.expr);
+        }
+        joined(all, join).ok_or(BindError::Unknown("an empty list"))
+    }
+    fn in_constants(
+        &self,
+        operand: Bound,
+        constants: Vec<Bound>,
+        common: TypeId,
+        negated: bool,
+        span: Span,
+        context: Context<'_>,
+    ) -> Result<Expr> {
+        let operand = operand.renewed()?;
         let signature = resolved("=", span, &[operand.id, common])?;
         let mut all = vec![operand];
-        for item in list {
+        for item in constants {
             all.push(item.implicitly(common, context.schema)?);
         }
         let mut exprs = of_one_type(all, comparable(signature)?, context.schema)?.into_iter();
@@ -236,10 +365,21 @@ impl Binder<'_> {
                 }
             }
             Some(operand) => {
-                let operand = self.expression(operand, context)?;
+                let operand = match whens.len() {
+                    1 => self.expression(operand, context)?,
+                    _ => self.copied(operand, context)?,
+                };
+                repeatable(&operand.expr)?;
+                // A constant of no type is a text to all of them.
+                let operand = match operand.id {
+                    TypeId::UNKNOWN => operand.implicitly(TypeId::TEXT, context.schema)?,
+                    _ => operand,
+                };
                 for (when, _) in whens {
                     let when = self.expression(when, context)?;
-                    conditions.push(self.operate("=", when.span, vec![operand.clone(), when], context)?.expr);
+                    // PostgreSQL points to the word WHEN.
+                    let equal = self.operate("=", when.span, vec![operand.clone(), when], context);
+                    conditions.push(equal.map_err(BindError::of_unknown_place)?.expr);
                 }
             }
         }
@@ -260,6 +400,7 @@ impl Binder<'_> {
     }
     /// Expressions as values of their common type.
     pub(crate) fn unified(&self, what: &str, all: Vec<Bound>, schema: &DFSchema) -> Result<(Vec<Expr>, TypeId)> {
+        let all = all.into_iter().map(Bound::renewed).collect::<Result<Vec<_>>>()?;
         let types: Vec<TypeId> = all.iter().map(|one| one.id).collect();
         let common = match resolve::common(&types) {
             Ok(common) => common,
@@ -290,6 +431,7 @@ impl Binder<'_> {
     }
     /// An operator's application.
     pub(crate) fn operate(&self, symbol: &str, at: Span, operands: Vec<Bound>, context: Context<'_>) -> Result<Bound> {
+        let operands = operands.into_iter().map(Bound::renewed).collect::<Result<Vec<_>>>()?;
         let types: Vec<TypeId> = operands.iter().map(|operand| operand.id).collect();
         let signature = resolved(symbol, at, &types)?;
         let like = match symbol {
@@ -348,6 +490,9 @@ impl Binder<'_> {
             "!~*" => Operator::RegexNotIMatch,
             _ => return Err(BindError::Unknown("this operator")),
         };
+        if let Some(expr) = self.dates(symbol, &operands, signature, context)? {
+            return Ok(expr);
+        }
         let is_number = |id: &TypeId| integer_digits(*id).is_some() || matches!(*id, TypeId::FLOAT4 | TypeId::FLOAT8);
         let mut exprs = Vec::new();
         for (operand, to) in operands.into_iter().zip(&signature.arguments) {
@@ -363,6 +508,45 @@ impl Binder<'_> {
             return Err(BindError::Unknown("an operator without an operand"));
         };
         self.environment.operate(operator, left, right, context.schema)
+    }
+    /// Arithmetic of dates: days are numbers, and a day with an interval is a point of time.
+    fn dates(
+        &self,
+        symbol: &str,
+        operands: &[Bound],
+        signature: &Signature,
+        context: Context<'_>,
+    ) -> Result<Option<Expr>> {
+        use TypeId as T;
+        let operator = match symbol {
+            "+" => Operator::Plus,
+            "-" => Operator::Minus,
+            _ => return Ok(None),
+        };
+        let [left, right] = operands else { return Ok(None) };
+        let [of_left, of_right] = signature.arguments[..] else { return Ok(None) };
+        let value = |operand: &Bound, to| Ok::<_, BindError>(operand.clone().implicitly(to, context.schema)?.expr);
+        let days = |operand: &Bound| Ok::<_, BindError>(cast_to(value(operand, T::DATE)?, DataType::Int32));
+        let point = |operand: &Bound, of| match of {
+            T::DATE => value(&operand.clone().implicitly(T::DATE, context.schema)?, T::TIMESTAMP),
+            other => value(operand, other),
+        };
+        let operate = |left, right| self.environment.operate(operator, left, right, context.schema);
+        Ok(Some(match (of_left, of_right) {
+            (T::DATE, T::DATE) => operate(days(left)?, days(right)?)?,
+            (T::DATE, T::INT4) => cast_to(operate(days(left)?, value(right, T::INT4)?)?, DataType::Date32),
+            (T::INT4, T::DATE) => cast_to(operate(value(left, T::INT4)?, days(right)?)?, DataType::Date32),
+            (T::DATE | T::TIMESTAMP, T::INTERVAL) => operate(point(left, of_left)?, value(right, T::INTERVAL)?)?,
+            (T::INTERVAL, T::DATE | T::TIMESTAMP) => operate(point(right, of_right)?, value(left, T::INTERVAL)?)?,
+            (left, right)
+                if [left, right].iter().any(|id| {
+                    matches!(*id, T::DATE | T::TIME | T::TIMESTAMP | T::TIMESTAMPTZ | T::INTERVAL | T::TIMETZ)
+                }) =>
+            {
+                return Err(BindError::Unknown("arithmetic of these times"));
+            }
+            _ => return Ok(None),
+        }))
     }
     fn special(&self, special: &Special, span: Span, context: Context<'_>) -> Result<Bound> {
         let all = |trees: &[Tree]| trees.iter().map(|tree| self.expression(tree, context)).collect::<Result<Vec<_>>>();
@@ -394,6 +578,20 @@ impl Binder<'_> {
                 };
                 named(name, all(arguments)?)
             }
+            Special::NullIf(left, right) => {
+                let (left, right) = (self.copied(left, context)?, self.expression(right, context)?);
+                let (left, right) = (left.renewed()?, right.renewed()?);
+                // PostgreSQL points to the word NULLIF.
+                let signature = resolved("=", span, &[left.id, right.id])?;
+                repeatable(&left.expr)?;
+                let left = left.implicitly(signature.arguments[0], context.schema)?;
+                let id = left.id;
+                let given = left.expr.get_type(context.schema)?;
+                let equal = self.operate("=", span, vec![left.clone(), right], context)?;
+                let null = Box::new(Expr::Literal(ScalarValue::try_from(&given)?, None));
+                let whens = vec![(Box::new(equal.expr), null)];
+                Ok(Bound::new(Expr::Case(Case::new(None, whens, Some(Box::new(left.expr)))), id, span))
+            }
             Special::CurrentDate => {
                 let function = self.environment.scalar("current_date").ok_or(BindError::Unknown("this function"))?;
                 checked(function.call(Vec::new()), TypeId::DATE, span, context.schema)
@@ -408,14 +606,14 @@ fn one(operands: Vec<Bound>) -> Result<Bound> {
     operands.into_iter().next().ok_or(BindError::Unknown("an operator without an operand"))
 }
 
-fn symbol(operator: &Symbol) -> Result<&str> {
+pub(crate) fn symbol(operator: &Symbol) -> Result<&str> {
     match operator.schema.as_ref().map(|schema| schema.name.as_str()) {
         None | Some("pg_catalog") => Ok(&operator.symbol),
         Some(_) => Err(BindError::Unknown("an operator of another schema")),
     }
 }
 
-fn comparison(symbol: &str) -> Operator {
+pub(crate) fn comparison(symbol: &str) -> Operator {
     match symbol {
         "=" => Operator::Eq,
         "<>" => Operator::NotEq,
@@ -496,7 +694,7 @@ pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<&'
 }
 
 /// The type in which operands of a comparison are compared.
-fn comparable(signature: &Signature) -> Result<TypeId> {
+pub(crate) fn comparable(signature: &Signature) -> Result<TypeId> {
     use TypeId as T;
     let [left, right] = signature.arguments[..] else { return Err(BindError::Unknown("this comparison")) };
     let rank = |id: TypeId| match id {
@@ -515,7 +713,7 @@ fn comparable(signature: &Signature) -> Result<TypeId> {
 }
 
 /// Operands of a comparison, in one type.
-fn alike(operands: Vec<Bound>, signature: &Signature, schema: &DFSchema) -> Result<[Expr; 2]> {
+pub(crate) fn alike(operands: Vec<Bound>, signature: &Signature, schema: &DFSchema) -> Result<[Expr; 2]> {
     let to = comparable(signature)?;
     let operands = operands.into_iter().zip(&signature.arguments);
     let operands = operands.map(|(operand, own)| operand.implicitly(*own, schema)).collect::<Result<_>>()?;
@@ -576,47 +774,59 @@ pub(crate) fn checked(expr: Expr, id: TypeId, span: Span, schema: &DFSchema) -> 
     }
 }
 
-/// A cast that is told.
-fn explicit(operand: Bound, to: &TypeName, at: Span, schema: &DFSchema) -> Result<Bound> {
-    if to.dimensions > 0 || to.is_set || to.of_column || to.fields.is_some() {
-        return Err(BindError::Unknown("a type of this form"));
-    }
-    let name = match &to.name.parts[..] {
-        [name] => name,
-        [schema, name] if schema.name == "pg_catalog" => name,
-        _ => return Err(BindError::Unknown("a type of another schema")),
-    };
-    let id = TypeId::by_name(&name.name).ok_or(BindError::Unknown("this type"))?;
-    let mut modifiers = Vec::new();
-    for modifier in &to.modifiers {
-        match &modifier.kind {
-            ExprKind::Literal(Literal::Integer(digits)) => modifiers.push(digits.parse::<u8>().ok()),
-            _ => return Err(BindError::Unknown("a modifier that is no number")),
+impl Binder<'_> {
+    /// A cast that is told.
+    fn explicit(&self, operand: Bound, to: &TypeName, at: Span, schema: &DFSchema) -> Result<Bound> {
+        if to.dimensions > 0 || to.is_set || to.of_column || to.fields.is_some() {
+            return Err(BindError::Unknown("a type of this form"));
         }
-    }
-    // A number that is read from a text or a float has digits that are not known here.
-    let is_open = matches!(operand.id, TypeId::NUMERIC | TypeId::UNKNOWN) || integer_digits(operand.id).is_some();
-    if id == TypeId::NUMERIC && !is_open {
-        return Err(BindError::Unknown("a number of this type"));
-    }
-    if arrow_type(operand.id).is_none() && !matches!(operand.id, TypeId::NUMERIC | TypeId::UNKNOWN) {
-        return Err(BindError::Unknown("a cast of this type"));
-    }
-    let bound = Bound { span: at, ..operand }.into_type(id, CastContext::Explicit, schema)?;
-    match (id, &modifiers[..]) {
-        (_, []) => Ok(bound),
-        (TypeId::NUMERIC, [Some(precision), scale @ ..]) => {
-            let scale = match scale {
-                [] => 0,
-                [Some(scale)] if scale <= precision => *scale,
-                _ => return Err(BindError::Unknown("such digits")),
-            };
-            if *precision == 0 || *precision > 38 {
-                return Err(BindError::Unknown("such digits"));
+        let name = match &to.name.parts[..] {
+            [name] => name,
+            [schema, name] if schema.name == "pg_catalog" => name,
+            _ => return Err(BindError::Unknown("a type of another schema")),
+        };
+        let id = TypeId::by_name(&name.name).ok_or(BindError::Unknown("this type"))?;
+        let mut modifiers = Vec::new();
+        for modifier in &to.modifiers {
+            match &modifier.kind {
+                ExprKind::Literal(Literal::Integer(digits)) => modifiers.push(digits.parse::<u32>().ok()),
+                _ => return Err(BindError::Unknown("a modifier that is no number")),
             }
-            let wanted = DataType::Decimal128(*precision, scale.cast_signed());
-            Ok(Bound { expr: cast_to(bound.expr, wanted), ..bound })
         }
-        _ => Err(BindError::Unknown("a type with a modifier")),
+        // A number that is read from a text or a float has digits that are not known here.
+        let is_open = matches!(operand.id, TypeId::NUMERIC | TypeId::UNKNOWN) || integer_digits(operand.id).is_some();
+        if id == TypeId::NUMERIC && !is_open {
+            return Err(BindError::Unknown("a number of this type"));
+        }
+        if arrow_type(operand.id).is_none() && !matches!(operand.id, TypeId::NUMERIC | TypeId::UNKNOWN) {
+            return Err(BindError::Unknown("a cast of this type"));
+        }
+        let place = if operand.id == TypeId::UNKNOWN { operand.span } else { at };
+        let bound = operand.at(place).into_type(id, CastContext::Explicit, schema)?;
+        match (id, &modifiers[..]) {
+            (_, []) => Ok(bound),
+            (TypeId::NUMERIC, [Some(precision), scale @ ..]) => {
+                let scale = match scale {
+                    [] => 0,
+                    [Some(scale)] if scale <= precision => *scale,
+                    _ => return Err(BindError::Unknown("such digits")),
+                };
+                let (Ok(precision @ 1..=38), Ok(scale)) = (u8::try_from(*precision), i8::try_from(scale)) else {
+                    return Err(BindError::Unknown("such digits"));
+                };
+                let wanted = DataType::Decimal128(precision, scale);
+                Ok(Bound { expr: cast_to(bound.expr.clone(), wanted), ..bound })
+            }
+            // A cast that is told cuts what is too long.
+            (TypeId::VARCHAR, [Some(length)]) if *length > 0 => {
+                let length = Expr::Literal(ScalarValue::Int64(Some(i64::from(*length))), None);
+                let first = Expr::Literal(ScalarValue::Int64(Some(1)), None);
+                let function = self.environment.scalar("substr").ok_or(BindError::Unknown("a type with a modifier"))?;
+                let start = bound.span;
+                checked(function.call(vec![bound.expr, first, length]), TypeId::TEXT, start, schema)
+                    .map(|bound| Bound { id: TypeId::VARCHAR, ..bound })
+            }
+            _ => Err(BindError::Unknown("a type with a modifier")),
+        }
     }
 }

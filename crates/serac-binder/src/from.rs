@@ -1,14 +1,15 @@
 //! FROM: what is read, and which names it has.
 
 use crate::error::{BindError, Result};
-use crate::expression::{Context, joined};
-use crate::scope::{Scope, ScopeColumn, ScopeItem};
-use crate::{Binder, BoundQuery, OutputColumn};
-use datafusion::common::{Column, JoinType, TableReference};
+use crate::expression::{Context, MOST_IN_A_ROW, joined};
+use crate::query::{Selected, WithTable};
+use crate::scope::{Outer, Scope, ScopeColumn, ScopeItem};
+use crate::subquery::subquery;
+use crate::{Binder, OutputColumn};
+use datafusion::common::{Column, DFSchema, JoinType, TableReference};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator};
-use serac_parser::tree::{
-    Alias, Ident, Join, JoinKind, JoinOn, Name, Query, QueryBody, Relation, Span, TableExpr, TableKind,
-};
+use serac_parser::tree::{Alias, Ident, Join, JoinKind, JoinOn, Query, Relation, Span, TableExpr, TableKind};
+use std::collections::HashSet;
 
 /// Rows and the names that they have.
 pub(crate) struct Rows {
@@ -16,18 +17,36 @@ pub(crate) struct Rows {
     pub(crate) scope: Scope,
 }
 
+/// What stands left of an item of FROM, for those that may refer to it.
+#[derive(Clone, Copy)]
+pub(crate) struct Left<'l> {
+    /// The items before, which the item is joined with next: those of the join that it is in.
+    beside: &'l Rows,
+    /// Those before that join.
+    before: Option<&'l Rows>,
+}
+
 impl Binder<'_> {
     /// The rows of FROM; a single one without columns if there is none.
-    pub(crate) fn from(&mut self, items: &[TableExpr]) -> Result<Rows> {
+    pub(crate) fn from(&self, items: &[TableExpr], outer: Option<&Outer<'_>>) -> Result<Rows> {
+        if items.len() > MOST_IN_A_ROW {
+            return Err(BindError::Unknown("so many items of FROM"));
+        }
         let mut all: Option<Rows> = None;
         for item in items {
-            let next = self.table(item)?;
             all = Some(match all {
-                None => next,
-                Some(before) => Rows {
-                    plan: LogicalPlanBuilder::from(before.plan).cross_join(next.plan)?.build()?,
-                    scope: before.scope.beside(next.scope, item.span)?,
-                },
+                None => self.table(item, None, outer)?,
+                Some(before) => {
+                    if let TableKind::Functions { .. } = &item.kind {
+                        self.functions(item, Some(before), outer)?
+                    } else {
+                        let next = self.table(item, Some(&before), outer)?;
+                        Rows {
+                            plan: LogicalPlanBuilder::from(before.plan).cross_join(next.plan)?.build()?,
+                            scope: before.scope.beside(next.scope, item.span)?,
+                        }
+                    }
+                }
             });
         }
         match all {
@@ -35,35 +54,108 @@ impl Binder<'_> {
             None => Ok(Rows { plan: LogicalPlanBuilder::empty(true).build()?, scope: Scope::default() }),
         }
     }
-    fn table(&mut self, table: &TableExpr) -> Result<Rows> {
+    /// An item; `before` is what stands before it in FROM.
+    fn table(&self, table: &TableExpr, before: Option<&Rows>, outer: Option<&Outer<'_>>) -> Result<Rows> {
+        let left = before.map(|beside| Left { beside, before: None });
+        self.deeper(2, || self.table_beside(table, left, outer))
+    }
+    fn table_beside(&self, table: &TableExpr, left: Option<Left<'_>>, outer: Option<&Outer<'_>>) -> Result<Rows> {
         match &table.kind {
             TableKind::Relation { relation, alias, sample: None } => self.relation(relation, alias.as_ref()),
-            TableKind::Query { lateral: false, query, alias } => {
+            TableKind::Query { lateral, query, alias } => {
                 let name = alias.as_ref().map_or("unnamed_subquery", |alias| &alias.name.name);
-                let bound = self.query(query)?;
+                let selected = match (lateral, left) {
+                    (true, Some(left)) => self.lateral(query, left, outer)?,
+                    _ => self.query(query, outer)?.closed()?,
+                };
                 let item = ScopeItem { name: name.to_owned(), schema: None, has_key: false };
-                self.named(bound, item, alias.as_ref())
+                self.named(selected, item, alias.as_ref())
             }
-            TableKind::Join { left, joins } => {
-                let mut rows = self.table(left)?;
+            TableKind::Join { left: first, joins } => {
+                if joins.len() > MOST_IN_A_ROW {
+                    return Err(BindError::Unknown("so many joins"));
+                }
+                let before = left.map(|left| left.beside);
+                if left.is_some_and(|left| left.before.is_some()) {
+                    return Err(BindError::Unknown("a join in a join behind others"));
+                }
+                let mut rows = match &first.kind {
+                    TableKind::Functions { .. } => self.alone(first, left, outer)?,
+                    _ => self.table(first, before, outer)?,
+                };
                 for join in joins {
-                    rows = self.join(rows, join)?;
+                    rows = self.join(rows, join, before, outer)?;
                 }
                 Ok(rows)
             }
-            TableKind::Nested { table, alias: None } => self.table(table),
+            TableKind::Functions { .. } => self.alone(table, left, outer),
+            TableKind::Nested { table, alias: None } => self.deeper(2, || self.table_beside(table, left, outer)),
+            TableKind::Nested { table, alias: Some(alias) } => {
+                let rows = self.deeper(2, || self.table_beside(table, left, outer))?;
+                let selected = self.all_columns(rows)?;
+                let item = ScopeItem { name: alias.name.name.clone(), schema: None, has_key: false };
+                self.named(selected, item, Some(alias))
+            }
             _ => Err(BindError::Unknown("an item of FROM of this kind")),
         }
     }
-    pub(crate) fn relation(&mut self, relation: &Relation, alias: Option<&Alias>) -> Result<Rows> {
+    /// A function that is not bound beside what stands before it. It might name that.
+    fn alone(&self, table: &TableExpr, left: Option<Left<'_>>, outer: Option<&Outer<'_>>) -> Result<Rows> {
+        let rows = self.functions(table, None, outer);
+        if left.is_some() { rows.map_err(BindError::of_unknown_place) } else { rows }
+    }
+    /// `LATERAL (SELECT …)`: the query sees what stands before it.
+    fn lateral(&self, query: &Query, left: Left<'_>, outer: Option<&Outer<'_>>) -> Result<Selected> {
+        let Left { beside, before } = left;
+        let (mut scope, mut schema) = (beside.scope.clone(), beside.plan.schema().as_ref().clone());
+        if let Some(before) = before {
+            scope = before.scope.clone().beside(scope, query.span).map_err(BindError::of_unknown_place)?;
+            schema = before.plan.schema().join(&schema)?;
+        }
+        let around = Outer { scope: &scope, schema: &schema, next: outer };
+        let selected = self.query(query, Some(&around))?.closed()?;
+        let of_query = subquery(selected.plan.clone());
+        let is_of = |reference: &Expr, schema: &DFSchema| matches!(reference, Expr::OuterReferenceColumn(_, column) if schema.has_column(column));
+        let references = &of_query.outer_ref_columns;
+        if let Some(before) = before
+            && references.iter().any(|reference| is_of(reference, before.plan.schema()))
+        {
+            return Err(BindError::Unknown("LATERAL over what stands before its join"));
+        }
+        match references.iter().any(|reference| is_of(reference, beside.plan.schema())) {
+            true => Ok(Selected { plan: LogicalPlan::Subquery(of_query), ..selected }),
+            false => Ok(selected),
+        }
+    }
+    /// All columns of some rows, as a query selects them.
+    fn all_columns(&self, rows: Rows) -> Result<Selected> {
+        let (mut exprs, mut columns) = (Vec::new(), Vec::new());
+        let mut names = HashSet::new();
+        for column in rows.scope.all() {
+            let mut name = column.name.clone();
+            while !names.insert(name.clone()) {
+                name = format!("{}:{}", column.name, names.len());
+            }
+            exprs.push(column.expr.clone().alias(name));
+            columns.push(OutputColumn { name: column.name.clone(), id: column.id, span: Span::default(), text: None });
+        }
+        Ok(Selected::new(LogicalPlanBuilder::from(rows.plan).project(exprs)?.build()?, columns))
+    }
+    pub(crate) fn relation(&self, relation: &Relation, alias: Option<&Alias>) -> Result<Rows> {
         let name = &relation.name;
         let Some(last) = name.parts.last() else { return Err(BindError::Unknown("an empty name")) };
         let shown = alias.map_or(&last.name, |alias| &alias.name.name).clone();
-        if let [name] = &name.parts[..]
-            && let Some(at) = self.tables.iter().rposition(|table| table.name.name == name.name)
-        {
-            return self.common_table(at, &shown, alias);
+        self.item_names.borrow_mut().insert(last.name.clone());
+        if let [name] = &name.parts[..] {
+            let found = self.tables.borrow().iter().rev().find(|table| table.name == name.name).cloned();
+            if let Some(table) = found {
+                if relation.only {
+                    return Err(BindError::Unknown("ONLY"));
+                }
+                return self.with_rows(&table, &shown, alias);
+            }
         }
+        self.reads(1)?;
         let found = self.environment.relation(name)?;
         let schema = match (&name.parts[..], alias) {
             ([.., schema, _], None) => Some(schema.name.clone()),
@@ -71,81 +163,91 @@ impl Binder<'_> {
         };
         let scan = LogicalPlanBuilder::scan(found.name.clone(), found.source.clone(), None)?.build()?;
         let columns = scan.schema().fields().iter().zip(&found.types);
-        let columns = columns
-            .map(|(field, id)| OutputColumn { name: field.name().clone(), id: *id, span: name.span, text: None })
-            .collect();
-        let bound = BoundQuery { plan: scan, columns };
+        let columns =
+            columns.map(|(field, id)| OutputColumn { name: field.name().clone(), id: *id, span: name.span, text: None }).collect();
+        let selected = Selected::new(scan, columns);
         let has_key = found.has_key;
-        let is_shown = alias.is_none() && found.name.table() == shown && self.qualifiers.insert(found.name.to_string());
+        let is_shown = alias.is_none()
+            && found.name.table() == shown
+            && self.qualifiers.borrow_mut().insert(found.name.to_string());
         let item = ScopeItem { name: shown, schema, has_key };
         if !is_shown {
-            return self.named(bound, item, alias);
+            return self.named(selected, item, alias);
         }
-        Ok(rows(bound, item, &[]))
+        Ok(rows(selected, item, &[]))
     }
     /// A query of WITH, where it is named.
-    fn common_table(&mut self, at: usize, shown: &str, alias: Option<&Alias>) -> Result<Rows> {
-        let table = self.tables[at].clone();
-        let serac_parser::tree::StatementKind::Query(query) = &table.statement.kind else {
-            return Err(BindError::Unknown("a change in WITH"));
-        };
-        // It sees those before it.
-        let later = self.tables.split_off(at);
-        let bound = self.query(query);
-        self.tables.extend(later);
-        let mut bound = bound?;
-        rename(&mut bound.columns, &table.columns, &table.name.name, table.name.span)?;
+    fn with_rows(&self, table: &WithTable, shown: &str, alias: Option<&Alias>) -> Result<Rows> {
+        self.reads(table.relations)?;
+        if table.is_used.replace(true) && table.is_volatile {
+            return Err(BindError::Unknown("a volatile query of WITH that is named twice"));
+        }
         let item = ScopeItem { name: shown.to_owned(), schema: None, has_key: false };
-        self.named(bound, item, alias)
+        self.named(table.selected.clone(), item, alias)
     }
     /// A query's rows under a name.
-    fn named(&mut self, mut bound: BoundQuery, item: ScopeItem, alias: Option<&Alias>) -> Result<Rows> {
+    pub(crate) fn named(&self, mut selected: Selected, item: ScopeItem, alias: Option<&Alias>) -> Result<Rows> {
         let names = alias.map_or(&[][..], |alias| &alias.columns);
         let span = alias.map_or(Span::default(), |alias| alias.name.span);
-        rename(&mut bound.columns, names, &item.name, span)?;
+        rename(&mut selected.columns, names, &item.name, span)?;
+        self.item_names.borrow_mut().insert(item.name.clone());
         let qualifier = self.qualifier(&item.name);
-        bound.plan = LogicalPlanBuilder::from(bound.plan).alias(TableReference::bare(qualifier))?.build()?;
-        Ok(rows(bound, item, names))
+        selected.plan = LogicalPlanBuilder::from(selected.plan).alias(TableReference::bare(qualifier))?.build()?;
+        Ok(rows(selected, item, names))
     }
     /// A qualifier for the columns of an item, as near to its name as others leave it.
-    fn qualifier(&mut self, name: &str) -> String {
+    pub(crate) fn qualifier(&self, name: &str) -> String {
+        let mut qualifiers = self.qualifiers.borrow_mut();
         let mut qualifier = name.to_owned();
         let mut number = 1;
-        while !self.qualifiers.insert(qualifier.clone()) {
+        while !qualifiers.insert(qualifier.clone()) {
+            // Not one by one: an item may be there thousands of times.
+            number = if number < 10 { number } else { number + qualifiers.len() };
             qualifier = format!("{name}_{number}");
             number += 1;
         }
         qualifier
     }
-    fn join(&mut self, left: Rows, join: &Join) -> Result<Rows> {
-        let right = self.table(&join.right)?;
-        let names = match &join.on {
-            JoinOn::Using(names, None) => names.clone(),
-            JoinOn::Using(..) => return Err(BindError::Unknown("USING with an alias")),
-            JoinOn::Natural => shared(&left.scope, &right.scope),
-            JoinOn::Condition(_) | JoinOn::Nothing => Vec::new(),
-        };
+    fn join(&self, left: Rows, join: &Join, before: Option<&Rows>, outer: Option<&Outer<'_>>) -> Result<Rows> {
         let kind = match join.kind {
             JoinKind::Inner | JoinKind::Cross => JoinType::Inner,
             JoinKind::Left => JoinType::Left,
             JoinKind::Right => JoinType::Right,
             JoinKind::Full => JoinType::Full,
         };
-        let pairs = LogicalPlanBuilder::from(left.plan.clone()).cross_join(right.plan.clone())?.build()?;
+        let is_function = matches!(join.right.kind, TableKind::Functions { .. });
+        let is_cross = matches!(join.on, JoinOn::Nothing);
+        if is_function && kind == JoinType::Inner && is_cross {
+            return self.functions(&join.right, Some(left), outer);
+        }
+        let right = match is_function {
+            true => self.functions(&join.right, None, outer).map_err(BindError::of_unknown_place)?,
+            false => {
+                let of = Left { beside: &left, before };
+                self.deeper(2, || self.table_beside(&join.right, Some(of), outer))?
+            }
+        };
+        if is_lateral(&right.plan) && matches!(kind, JoinType::Right | JoinType::Full) {
+            return Err(BindError::Unknown("LATERAL of this join"));
+        }
+        let names = match &join.on {
+            JoinOn::Using(names, None) => names.clone(),
+            JoinOn::Using(..) => return Err(BindError::Unknown("USING with an alias")),
+            JoinOn::Natural => shared(&left.scope, &right.scope),
+            JoinOn::Condition(_) | JoinOn::Nothing => Vec::new(),
+        };
+        let pairs = left.plan.schema().join(right.plan.schema())?;
         let mut conditions = Vec::new();
         let mut merged = Vec::new();
         for name in &names {
             let in_left = side(&left.scope, name, "left")?;
             let in_right = side(&right.scope, name, "right")?;
-            let context = Context {
-                scope: &Scope::default(),
-                schema: pairs.schema(),
-                without_aggregates: Some("JOIN conditions"),
-            };
+            let nothing = Scope::default();
+            let context = Context::new(&nothing, &pairs, None).in_clause("JOIN conditions");
             let equal = self.operate("=", name.span, vec![in_left.clone(), in_right.clone()], context)?;
             conditions.push(equal.expr);
             let both = vec![in_left, in_right];
-            let (mut exprs, id) = self.unified("JOIN/USING", both, pairs.schema())?;
+            let (mut exprs, id) = self.unified("JOIN/USING", both, &pairs)?;
             let expr = match (kind, exprs.pop(), exprs.pop()) {
                 (JoinType::Full, Some(right), Some(left)) => {
                     let coalesce = self.environment.scalar("coalesce").ok_or(BindError::Unknown("this join"))?;
@@ -163,20 +265,29 @@ impl Binder<'_> {
         }
         scope.columns.splice(0..0, merged);
         if let JoinOn::Condition(condition) = &join.on {
-            let context =
-                Context { scope: &scope, schema: pairs.schema(), without_aggregates: Some("JOIN conditions") };
+            let context = Context::new(&scope, &pairs, outer).in_clause("JOIN conditions");
             conditions.push(self.condition("JOIN/ON", condition, context)?);
         }
+        let builder = LogicalPlanBuilder::from(left.plan);
         let plan = match (kind, joined(conditions, Operator::And)) {
-            (JoinType::Inner, None) => pairs,
-            (_, condition) => LogicalPlanBuilder::from(left.plan).join_on(right.plan, kind, condition)?.build()?,
+            (JoinType::Inner, None) => builder.cross_join(right.plan)?.build()?,
+            (_, condition) => builder.join_on(right.plan, kind, condition)?.build()?,
         };
         Ok(Rows { plan, scope })
     }
 }
 
+/// Whether rows depend on those that they are joined with.
+fn is_lateral(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Subquery(_) => true,
+        LogicalPlan::SubqueryAlias(alias) => is_lateral(&alias.input),
+        _ => false,
+    }
+}
+
 /// The rows of a query as an item of FROM, its first columns under other names.
-fn rows(bound: BoundQuery, item: ScopeItem, names: &[Ident]) -> Rows {
+fn rows(bound: Selected, item: ScopeItem, names: &[Ident]) -> Rows {
     let columns = bound.plan.schema().iter().zip(bound.columns).enumerate().map(|(at, (field, column))| ScopeColumn {
         item: Some(0),
         name: names.get(at).map_or(column.name, |name| name.name.clone()),
@@ -188,7 +299,7 @@ fn rows(bound: BoundQuery, item: ScopeItem, names: &[Ident]) -> Rows {
     Rows { scope: Scope { items: vec![item], columns }, plan: bound.plan }
 }
 
-fn rename(columns: &mut [OutputColumn], names: &[Ident], of: &str, span: Span) -> Result<()> {
+pub(crate) fn rename(columns: &mut [OutputColumn], names: &[Ident], of: &str, span: Span) -> Result<()> {
     if names.len() > columns.len() {
         let (available, specified) = (columns.len(), names.len());
         let message = format!("table \"{of}\" has {available} columns available but {specified} columns specified");
@@ -219,41 +330,4 @@ fn side(scope: &Scope, name: &Ident, side: &str) -> Result<crate::bound::Bound> 
         let message = format!("column \"{}\" specified in USING clause does not exist in {side} table", name.name);
         BindError::new("42703", message, name.span)
     })
-}
-
-/// The relations that a query names, in FROM and in TABLE; not those of subqueries in expressions, which are not
-/// bound here.
-pub(crate) fn relations_of(query: &Query, found: &mut Vec<Name>) {
-    for table in query.with.iter().flat_map(|with| &with.tables) {
-        if let serac_parser::tree::StatementKind::Query(query) = &table.statement.kind {
-            relations_of(query, found);
-        }
-    }
-    of_body(&query.body, found);
-}
-
-fn of_body(body: &QueryBody, found: &mut Vec<Name>) {
-    match body {
-        QueryBody::Select(select) => select.from.iter().for_each(|table| of_table(table, found)),
-        QueryBody::Values(_) => {}
-        QueryBody::Table(relation) => found.push(relation.name.clone()),
-        QueryBody::Nested(query) => relations_of(query, found),
-        QueryBody::SetOperations(first, rest) => {
-            of_body(first, found);
-            rest.iter().for_each(|(_, body)| of_body(body, found));
-        }
-    }
-}
-
-fn of_table(table: &TableExpr, found: &mut Vec<Name>) {
-    match &table.kind {
-        TableKind::Relation { relation, .. } => found.push(relation.name.clone()),
-        TableKind::Query { query, .. } => relations_of(query, found),
-        TableKind::Join { left, joins } => {
-            of_table(left, found);
-            joins.iter().for_each(|join| of_table(&join.right, found));
-        }
-        TableKind::Nested { table, .. } => of_table(table, found),
-        TableKind::File { .. } | TableKind::Functions { .. } => {}
-    }
 }

@@ -3,38 +3,58 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`query`] | WITH, set operations, ORDER BY, LIMIT |
-//! | [`select`] | SELECT: from its items to a projection, grouping, DISTINCT |
+//! | [`query`] | WITH, VALUES, ORDER BY, LIMIT |
+//! | [`set_operation`] | UNION, INTERSECT, EXCEPT |
+//! | [`select`] | SELECT: from its items to a projection, DISTINCT |
+//! | [`group`] | GROUP BY, grouping sets |
+//! | [`window`] | window functions |
 //! | [`from`] | FROM: tables, subqueries, joins |
+//! | [`rows_of`] | FROM: functions that give rows |
 //! | [`scope`] | which columns a name may mean |
 //! | [`expression`] | expressions |
 //! | [`calls`] | functions and aggregates |
+//! | [`subquery`] | subqueries in expressions |
+//! | [`row`] | rows in expressions |
+//! | [`parameters`] | `$1`, and its type |
 //! | [`bound`] | bound expressions and their casts |
+//! | [`constants`] | quoted constants as values of a type |
 //! | [`types`] | how Arrow stores the values of a type |
 //! | [`names`] | the names of a result's columns |
+//! | [`visit`] | the relations of a statement |
 //!
 //! What it does not know is [`BindError::Unknown`]; the caller plans such a statement in another way.
 #![warn(missing_docs)]
 
 mod bound;
 mod calls;
+mod constants;
 mod error;
 mod expression;
 mod from;
+mod group;
 mod names;
+mod parameters;
 mod query;
+mod row;
+mod rows_of;
 mod scope;
 mod select;
+mod set_operation;
+mod subquery;
 mod types;
+mod visit;
+mod window;
 
 pub use error::{BindError, Result, StatementError};
 pub use types::{arrow_type, type_of_arrow};
 
 use datafusion::common::DFSchema;
-use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, Operator, ScalarUDF, TableSource};
+use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, Operator, ScalarUDF, TableSource, WindowUDF};
 use serac_parser::tree;
 use serac_pg::TypeId;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// A table or a view, as the binder sees it.
@@ -61,6 +81,10 @@ pub trait Environment {
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>>;
     /// What computes an aggregate.
     fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>>;
+    /// What computes a window function.
+    fn window(&self, name: &str) -> Option<Arc<WindowUDF>>;
+    /// What gives the rows of a table function, in one column; `arguments` are constants.
+    fn table_function(&self, name: &str, arguments: &[Expr]) -> Option<Arc<dyn TableSource>>;
     /// An operator's application to operands of the types that it takes.
     ///
     /// # Errors
@@ -88,29 +112,82 @@ pub struct BoundQuery {
     pub plan: LogicalPlan,
     /// The columns as the user sees them.
     pub columns: Vec<OutputColumn>,
+    /// The types of its parameters, from `$1` on.
+    pub parameters: Vec<TypeId>,
 }
 
-/// Binds a query.
+/// Binds a query. `parameters` are the types of its parameters as far as they are known: UNKNOWN, or nothing at the
+/// end, stands for one that is found out.
 ///
 /// # Errors
 /// What is wrong with it, or what the binder does not know.
-pub fn bind_query(environment: &dyn Environment, query: &tree::Query) -> Result<BoundQuery> {
-    let mut binder = Binder { environment, qualifiers: HashSet::new(), tables: Vec::new() };
-    binder.query(query)
+pub fn bind_query(environment: &dyn Environment, query: &tree::Query, parameters: &[TypeId]) -> Result<BoundQuery> {
+    let binder = Binder::new(environment, parameters);
+    let selected = binder.query(query, None)?.closed()?;
+    let parameters = binder.parameters.decided()?;
+    Ok(BoundQuery { plan: selected.plan, columns: selected.columns, parameters })
 }
 
 /// The names of the relations that a query reads, those of its own WITH, too.
 pub fn relations(query: &tree::Query) -> Vec<tree::Name> {
     let mut found = Vec::new();
-    from::relations_of(query, &mut found);
+    visit::relations_of(query, &mut found);
     found
 }
+
+/// Levels of expressions, and of queries, that a statement may have in its tree. A plan is deeper than its tree, and
+/// DataFusion drops it level by level on the stack.
+const MOST_LEVELS: usize = 300;
+/// What a level of queries counts as.
+const LEVELS_OF_QUERY: usize = 8;
+/// Relations that a statement may read, each query of WITH again where it is named.
+const MOST_RELATIONS: usize = 2_000;
+/// Stack that is left before more is taken, and how much that is.
+const STACK: (usize, usize) = (256 << 10, 4 << 20);
 
 /// What is known while a statement is bound.
 struct Binder<'e> {
     environment: &'e dyn Environment,
     /// Qualifiers that columns of the plan have. Each item of FROM has one of its own.
-    qualifiers: HashSet<String>,
+    qualifiers: RefCell<HashSet<String>>,
+    /// The names of all items of FROM so far, and of their tables.
+    item_names: RefCell<HashSet<String>>,
     /// The queries of WITH that can be seen, the nearest last.
-    tables: Vec<tree::CommonTable>,
+    tables: RefCell<Vec<Rc<query::WithTable>>>,
+    parameters: parameters::Parameters,
+    /// Of [`MOST_LEVELS`].
+    levels: Cell<usize>,
+    /// Of [`MOST_RELATIONS`].
+    relations: Cell<usize>,
+}
+
+impl<'e> Binder<'e> {
+    fn new(environment: &'e dyn Environment, parameters: &[TypeId]) -> Self {
+        Self {
+            environment,
+            qualifiers: RefCell::default(),
+            item_names: RefCell::default(),
+            tables: RefCell::default(),
+            parameters: parameters::Parameters::new(parameters),
+            levels: Cell::new(0),
+            relations: Cell::new(0),
+        }
+    }
+    /// What `bind` binds so many levels deeper.
+    fn deeper<T>(&self, levels: usize, bind: impl FnOnce() -> Result<T>) -> Result<T> {
+        let before = self.levels.get();
+        if before + levels > MOST_LEVELS {
+            return Err(BindError::Unknown("so many levels"));
+        }
+        self.levels.set(before + levels);
+        let bound = stacker::maybe_grow(STACK.0, STACK.1, bind);
+        self.levels.set(before);
+        bound
+    }
+    /// Counts relations that are read.
+    fn reads(&self, relations: usize) -> Result<()> {
+        let all = self.relations.get() + relations;
+        self.relations.set(all);
+        if all > MOST_RELATIONS { Err(BindError::Unknown("so many relations")) } else { Ok(()) }
+    }
 }

@@ -1,64 +1,188 @@
-//! Queries: WITH, set operations, VALUES, ORDER BY and LIMIT.
+//! Queries: WITH, VALUES, ORDER BY and LIMIT.
 
 use crate::bound::Bound;
-use crate::error::{BindError, Result};
+use crate::error::{BindError, Result, StatementError};
 use crate::expression::Context;
-use crate::scope::Scope;
-use crate::{Binder, BoundQuery, OutputColumn};
-use datafusion::common::{Column, DFSchema};
+use crate::scope::{Outer, Scope};
+use crate::{Binder, LEVELS_OF_QUERY, OutputColumn};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, SortExpr};
-use serac_parser::tree::{ExprKind, Literal, OrderItem, Query, QueryBody, SetKind, Span, With};
+use serac_parser::tree::{CommonTable, ExprKind, Literal, OrderItem, Query, QueryBody, Span, StatementKind, With};
 use serac_pg::{CastContext, TypeId};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// What a query selects.
+#[derive(Clone, Debug)]
+pub(crate) struct Selected {
+    pub(crate) plan: LogicalPlan,
+    pub(crate) columns: Vec<OutputColumn>,
+    /// What the columns of type UNKNOWN are: constants, and parameters of no type. The plan has texts in their places.
+    pub(crate) open: Vec<(usize, Bound)>,
+}
+
+impl Selected {
+    pub(crate) fn new(plan: LogicalPlan, columns: Vec<OutputColumn>) -> Self {
+        Self { plan, columns, open: Vec::new() }
+    }
+    /// The same with texts for the columns of unknown type.
+    pub(crate) fn closed(mut self) -> Result<Self> {
+        if self.open.is_empty() {
+            return Ok(self);
+        }
+        if self.open.iter().all(|(_, bound)| bound.parameter.is_none()) {
+            self.open.iter().for_each(|(at, _)| self.columns[*at].id = TypeId::TEXT);
+            return Ok(Self { open: Vec::new(), ..self });
+        }
+        let ids: Vec<TypeId> = self.columns.iter().map(|column| column.id).collect();
+        let ids = ids.into_iter().map(|id| if id == TypeId::UNKNOWN { TypeId::TEXT } else { id }).collect::<Vec<_>>();
+        self.of_types(&ids)
+    }
+    /// The same as columns of other types.
+    pub(crate) fn of_types(self, ids: &[TypeId]) -> Result<Self> {
+        if self.columns.iter().zip(ids).all(|(column, id)| column.id == *id) {
+            return Ok(self);
+        }
+        let schema = self.plan.schema().clone();
+        let mut exprs = Vec::new();
+        for (at, (field, (own, wanted))) in schema.iter().zip(self.columns.iter().zip(ids)).enumerate() {
+            let bound = match self.open.iter().find(|(open, _)| *open == at) {
+                Some((_, constant)) => constant.clone(),
+                None => Bound::new(Expr::Column(Column::from(field)), own.id, own.span),
+            };
+            let name = field.1.name().clone();
+            let expr = bound.into_type(*wanted, CastContext::Implicit, &schema)?.expr;
+            exprs.push(match &expr {
+                Expr::Column(_) => expr,
+                _ => expr.alias(name),
+            });
+        }
+        let plan = LogicalPlanBuilder::from(self.plan).project(exprs)?.build()?;
+        let columns = self.columns.into_iter().zip(ids).map(|(column, id)| OutputColumn { id: *id, ..column });
+        Ok(Self::new(plan, columns.collect()))
+    }
+}
+
+/// A query of WITH.
+pub(crate) struct WithTable {
+    pub(crate) name: String,
+    pub(crate) selected: Selected,
+    /// The relations that it reads.
+    pub(crate) relations: usize,
+    /// It may give other rows each time.
+    pub(crate) is_volatile: bool,
+    /// It has been named.
+    pub(crate) is_used: Cell<bool>,
+}
 
 impl Binder<'_> {
-    /// A query.
-    pub(crate) fn query(&mut self, query: &Query) -> Result<BoundQuery> {
-        let before = self.tables.len();
-        if let Some(with) = &query.with {
-            self.with(with)?;
-        }
-        let bound = self.body_and_order(query);
-        self.tables.truncate(before);
-        bound
+    /// A query. `outer` is what is around it.
+    pub(crate) fn query(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
+        self.deeper(LEVELS_OF_QUERY, || {
+            let before = self.tables.borrow().len();
+            let bound = match &query.with {
+                Some(with) => self.with(with, outer).and_then(|()| self.body_and_order(query, outer)),
+                None => self.body_and_order(query, outer),
+            };
+            self.tables.borrow_mut().truncate(before);
+            bound
+        })
     }
-    fn with(&mut self, with: &With) -> Result<()> {
+    fn with(&self, with: &With, outer: Option<&Outer<'_>>) -> Result<()> {
         if with.recursive {
             return Err(BindError::Unknown("WITH RECURSIVE"));
         }
-        let first = self.tables.len();
-        for table in &with.tables {
-            if self.tables[first..].iter().any(|other| other.name.name == table.name.name) {
+        for (at, table) in with.tables.iter().enumerate() {
+            if with.tables[..at].iter().any(|other| other.name.name == table.name.name) {
                 let message = format!("WITH query name \"{}\" specified more than once", table.name.name);
                 return Err(BindError::new("42712", message, table.name.span));
             }
-            if table.search.is_some() || table.cycle.is_some() || table.materialized.is_some() {
-                return Err(BindError::Unknown("a query of WITH of this form"));
-            }
-            self.tables.push(table.clone());
+        }
+        for table in &with.tables {
+            let table = self.with_table(table, outer)?;
+            self.tables.borrow_mut().push(Rc::new(table));
         }
         Ok(())
     }
-    fn body_and_order(&mut self, query: &Query) -> Result<BoundQuery> {
-        if !query.locks.is_empty() || query.with_ties || query.order_by_all.is_some() {
+    fn with_table(&self, table: &CommonTable, outer: Option<&Outer<'_>>) -> Result<WithTable> {
+        if table.search.is_some() || table.cycle.is_some() {
+            return Err(BindError::Unknown("a query of WITH of this form"));
+        }
+        let StatementKind::Query(query) = &table.statement.kind else {
+            return Err(BindError::Unknown("a change in WITH"));
+        };
+        let before = self.relations.get();
+        let mut selected = self.query(query, outer)?.closed()?;
+        let relations = self.relations.get() - before;
+        // It counts again where it is named.
+        self.relations.set(before);
+        crate::from::rename(&mut selected.columns, &table.columns, &table.name.name, table.name.span)?;
+        let is_volatile = is_volatile(&selected.plan)?;
+        // Whether it is computed once is told only by what it computes anew each time.
+        if is_volatile && table.materialized.is_some() {
+            return Err(BindError::Unknown("MATERIALIZED"));
+        }
+        let name = table.name.name.clone();
+        Ok(WithTable { name, selected, relations: relations + 1, is_volatile, is_used: Cell::new(false) })
+    }
+    fn body_and_order(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
+        if !query.locks.is_empty() || query.with_ties {
             return Err(BindError::Unknown("a query of this form"));
         }
-        if let QueryBody::Select(select) = &query.body {
-            let bound = self.select(select, &query.order_by)?;
-            return self.limited(bound, query);
-        }
-        let bound = self.body(&query.body)?;
-        let sorts = query.order_by.iter().map(|item| output_order(item, &bound)).collect::<Result<Vec<_>>>()?;
-        let plan = match sorts.is_empty() {
-            true => bound.plan,
-            false => LogicalPlanBuilder::from(bound.plan).sort(sorts)?.build()?,
+        let selected = match &query.body {
+            QueryBody::Select(select) => self.select(select, query, outer)?,
+            QueryBody::Nested(inner) if !query.order_by.is_empty() || query.order_by_all.is_some() => {
+                // What follows the parentheses belongs to the query in them.
+                match &inner.body {
+                    QueryBody::Select(select) if is_body_alone(inner) => self.select(select, query, outer)?,
+                    _ => return Err(BindError::Unknown("an order behind parentheses")),
+                }
+            }
+            QueryBody::Nested(inner)
+                if (inner.limit.is_some() || inner.offset.is_some())
+                    && (query.limit.is_some() || query.offset.is_some()) =>
+            {
+                return Err(BindError::Unknown("a LIMIT behind parentheses"));
+            }
+            body => {
+                if query.order_by_all.is_some() {
+                    return Err(BindError::Unknown("ORDER BY ALL of this query"));
+                }
+                let selected = self.body(body, outer)?;
+                let sorts = query.order_by.iter().map(|item| output_order(item, &selected, body));
+                let sorts = sorts.collect::<Result<Vec<_>>>()?;
+                match sorts.is_empty() {
+                    true => selected,
+                    false => {
+                        let plan = LogicalPlanBuilder::from(selected.plan).sort(sorts)?.build()?;
+                        Selected { plan, ..selected }
+                    }
+                }
+            }
         };
-        self.limited(BoundQuery { plan, ..bound }, query)
+        self.limited(selected, query, outer)
     }
-    fn body(&mut self, body: &QueryBody) -> Result<BoundQuery> {
+    /// The rows of a body without an order.
+    pub(crate) fn body(&self, body: &QueryBody, outer: Option<&Outer<'_>>) -> Result<Selected> {
         match body {
-            QueryBody::Select(select) => self.select(select, &[]),
-            QueryBody::Values(rows) => self.values(rows),
+            QueryBody::Select(select) => {
+                let query = Query {
+                    with: None,
+                    body: QueryBody::Values(Vec::new()),
+                    order_by: Vec::new(),
+                    order_by_all: None,
+                    limit: None,
+                    with_ties: false,
+                    offset: None,
+                    locks: Vec::new(),
+                    span: select.span,
+                };
+                self.select(select, &query, outer)
+            }
+            QueryBody::Values(rows) => self.values(rows, outer),
             QueryBody::Table(relation) => {
                 let rows = self.relation(relation, None)?;
                 let columns = rows.scope.all();
@@ -68,55 +192,15 @@ impl Binder<'_> {
                     span: relation.name.span,
                     text: None,
                 });
-                Ok(BoundQuery { columns: columns.collect(), plan: rows.plan })
+                Ok(Selected::new(rows.plan, columns.collect()))
             }
-            QueryBody::Nested(query) => self.query(query),
-            QueryBody::SetOperations(first, rest) => {
-                let mut all = vec![self.body(first)?];
-                let is_all = rest.first().is_some_and(|(operator, _)| operator.all);
-                for (operator, body) in rest {
-                    if operator.kind != SetKind::Union || operator.by_name || operator.all != is_all {
-                        return Err(BindError::Unknown("this set operation"));
-                    }
-                    all.push(self.body(body)?);
-                }
-                let at = rest.first().map_or(Span::default(), |(operator, _)| operator.span);
-                self.union(all, is_all, at)
-            }
+            QueryBody::Nested(query) => self.query(query, outer),
+            QueryBody::SetOperations(first, rest) => self.set_operations(first, rest, outer),
         }
     }
-    fn union(&self, branches: Vec<BoundQuery>, is_all: bool, at: Span) -> Result<BoundQuery> {
-        let count = branches[0].columns.len();
-        if let Some(other) = branches.iter().find(|branch| branch.columns.len() != count) {
-            let at = other.columns.first().map_or(at, |column| column.span);
-            return Err(BindError::new("42601", "each UNION query must have the same number of columns", at));
-        }
-        let mut columns = branches[0].columns.clone();
-        for (i, column) in columns.iter_mut().enumerate() {
-            let types: Vec<TypeId> = branches.iter().map(|branch| branch.columns[i].id).collect();
-            column.id = serac_pg::resolve::common(&types).map_err(|(one, other)| {
-                let message = format!("UNION types {one} and {other} cannot be matched");
-                let wrong = branches.iter().map(|branch| &branch.columns[i]).find(|column| column.id == other);
-                let at = wrong.map_or(at, |column| column.span);
-                BindError::new("42804", message, at)
-            })?;
-            // The branches' numbers would need the same digits.
-            if column.id == TypeId::NUMERIC {
-                return Err(BindError::Unknown("UNION of decimals"));
-            }
-        }
-        let mut plans = branches.into_iter().map(|branch| of_types(branch, &columns));
-        let Some(first) = plans.next() else { return Err(BindError::Unknown("nothing to join")) };
-        let mut builder = LogicalPlanBuilder::from(first?);
-        for plan in plans {
-            builder = builder.union(plan?)?;
-        }
-        let builder = if is_all { builder } else { builder.distinct()? };
-        Ok(BoundQuery { plan: builder.build()?, columns })
-    }
-    fn values(&mut self, rows: &[Vec<serac_parser::tree::Expr>]) -> Result<BoundQuery> {
+    fn values(&self, rows: &[Vec<serac_parser::tree::Expr>], outer: Option<&Outer<'_>>) -> Result<Selected> {
         let (scope, schema) = (Scope::default(), DFSchema::empty());
-        let context = Context { scope: &scope, schema: &schema, without_aggregates: Some("VALUES") };
+        let context = Context::new(&scope, &schema, outer).in_clause("VALUES");
         let count = rows.first().map_or(0, Vec::len);
         let mut by_column: Vec<Vec<Bound>> = vec![Vec::new(); count];
         for row in rows {
@@ -125,6 +209,9 @@ impl Binder<'_> {
                 return Err(BindError::new("42601", "VALUES lists must all be the same length", span));
             }
             for (column, value) in by_column.iter_mut().zip(row) {
+                if matches!(value.kind, ExprKind::Wildcard(_) | ExprKind::Default) {
+                    return Err(BindError::Unknown("a value of this kind"));
+                }
                 column.push(self.expression(value, context)?);
             }
         }
@@ -138,63 +225,107 @@ impl Binder<'_> {
             }
             columns.push(OutputColumn { name: format!("column{}", i + 1), id, span, text: None });
         }
-        Ok(BoundQuery { plan: LogicalPlanBuilder::values(values)?.build()?, columns })
+        Ok(Selected::new(LogicalPlanBuilder::values(values)?.build()?, columns))
     }
-    fn limited(&mut self, bound: BoundQuery, query: &Query) -> Result<BoundQuery> {
-        let (scope, schema) = (Scope::default(), DFSchema::empty());
-        let rows = |this: &Self, clause: &'static str, tree: &Option<serac_parser::tree::Expr>| {
-            let Some(tree) = tree else { return Ok(None) };
-            let context = Context { scope: &scope, schema: &schema, without_aggregates: Some(clause) };
-            let bound = this.expression(tree, context)?;
-            // A constant: what is computed is known only when the query runs.
-            match bound.into_type(TypeId::INT8, CastContext::Assignment, &schema)?.expr {
-                number @ Expr::Literal(..) => Ok(Some(number)),
-                _ => Err(BindError::Unknown("a LIMIT that is computed")),
-            }
-        };
-        let (offset, limit) = (rows(self, "OFFSET", &query.offset)?, rows(self, "LIMIT", &query.limit)?);
-        for (number, clause) in [(&offset, "OFFSET"), (&limit, "LIMIT")] {
-            if let Some(Expr::Literal(value, _)) = number
-                && value.is_null()
-            {
-                return Err(BindError::Unknown("a LIMIT of NULL"));
-            }
-            if let Some(Expr::Literal(datafusion::common::ScalarValue::Int64(Some(number)), _)) = number
+    fn limited(&self, selected: Selected, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
+        let offset = self.row_count("OFFSET", &query.offset, outer)?;
+        let limit = self.row_count("LIMIT", &query.limit, outer)?;
+        if offset.is_none() && limit.is_none() {
+            return Ok(selected);
+        }
+        for (number, sqlstate, clause) in [(&offset, "2201X", "OFFSET"), (&limit, "2201W", "LIMIT")] {
+            if let Some(Expr::Literal(ScalarValue::Int64(Some(number)), _)) = number
                 && *number < 0
             {
-                let sqlstate = if clause == "LIMIT" { "2201W" } else { "2201X" };
-                let message = format!("{clause} must not be negative");
-                return Err(BindError::new(sqlstate, message, query.span));
+                return Err(BindError::without_place(sqlstate, format!("{clause} must not be negative")));
             }
         }
-        if offset.is_none() && limit.is_none() {
-            return Ok(bound);
+        let plan = LogicalPlanBuilder::from(selected.plan).limit_by_expr(offset, limit)?.build()?;
+        Ok(Selected { plan, ..selected })
+    }
+    /// A number of rows: a constant or a parameter. None for all, and for none that are left out.
+    fn row_count(
+        &self,
+        clause: &'static str,
+        tree: &Option<serac_parser::tree::Expr>,
+        outer: Option<&Outer<'_>>,
+    ) -> Result<Option<Expr>> {
+        let Some(tree) = tree else { return Ok(None) };
+        let (scope, schema) = (Scope::default(), DFSchema::empty());
+        let bound = self.expression(tree, Context::new(&scope, &schema, outer).in_clause(clause));
+        // A column of FROM is no unknown name, but must not be there.
+        let is_name = |error: &StatementError| matches!(error.sqlstate, "42703" | "42P01" | "42702");
+        let bound = bound.map_err(|error| match error {
+            BindError::Statement(error) if is_name(&error) => BindError::Unknown("a name in LIMIT"),
+            other => other,
+        })?;
+        let span = bound.span;
+        if serac_pg::casts::cast(bound.id, TypeId::INT8, CastContext::Assignment).is_none() {
+            let message = format!("argument of {clause} must be type bigint, not type {}", bound.id);
+            return Err(BindError::new("42804", message, span));
         }
-        let plan = LogicalPlanBuilder::from(bound.plan).limit_by_expr(offset, limit)?.build()?;
-        Ok(BoundQuery { plan, ..bound })
+        let mut expr = bound.into_type(TypeId::INT8, CastContext::Assignment, &schema)?.expr;
+        if !matches!(expr, Expr::Literal(..) | Expr::Placeholder(_)) {
+            expr = computed(expr).ok_or(BindError::Unknown("a LIMIT that is computed"))?;
+        }
+        match &expr {
+            Expr::Literal(value, _) if value.is_null() => Ok(None),
+            _ => Ok(Some(expr)),
+        }
     }
 }
 
-/// A branch of a UNION with the types of all.
-fn of_types(branch: BoundQuery, columns: &[OutputColumn]) -> Result<LogicalPlan> {
-    let schema = branch.plan.schema().clone();
-    let mut is_same = true;
-    let mut exprs = Vec::new();
-    for ((field, own), wanted) in schema.iter().zip(&branch.columns).zip(columns) {
-        let expr = Expr::Column(Column::from(field));
-        if own.id == wanted.id {
-            exprs.push(expr);
-            continue;
+/// Whether a query has no clauses but those of its body.
+fn is_body_alone(query: &Query) -> bool {
+    query.with.is_none()
+        && query.order_by.is_empty()
+        && query.order_by_all.is_none()
+        && query.limit.is_none()
+        && !query.with_ties
+        && query.offset.is_none()
+        && query.locks.is_empty()
+}
+
+/// What an expression of constants gives, as far as numbers and their arithmetic go.
+fn computed(expr: Expr) -> Option<Expr> {
+    let value = number(&expr)?;
+    Some(Expr::Literal(ScalarValue::Int64(value), None))
+}
+
+/// A whole number that an expression of constants gives, or NULL.
+fn number(expr: &Expr) -> Option<Option<i64>> {
+    use datafusion::logical_expr::Operator;
+    match expr {
+        Expr::Literal(ScalarValue::Int64(value), _) => Some(*value),
+        Expr::Literal(ScalarValue::Int32(value), _) => Some(value.map(i64::from)),
+        Expr::Literal(ScalarValue::Int16(value), _) => Some(value.map(i64::from)),
+        Expr::Cast(cast) if *cast.field.data_type() == DataType::Int64 => number(&cast.expr),
+        Expr::BinaryExpr(binary) => {
+            let (Some(left), Some(right)) = (number(&binary.left)?, number(&binary.right)?) else { return Some(None) };
+            // Those that are larger than SMALLINT may be an error there.
+            let value = match binary.op {
+                Operator::Plus => left.checked_add(right),
+                Operator::Minus => left.checked_sub(right),
+                Operator::Multiply => left.checked_mul(right),
+                Operator::Divide if right != 0 => left.checked_div(right),
+                _ => None,
+            };
+            value.filter(|value| i16::try_from(*value).is_ok()).map(Some)
         }
-        is_same = false;
-        let name = field.1.name().clone();
-        let cast = Bound::new(expr, own.id, Span::default()).implicitly(wanted.id, &schema)?;
-        exprs.push(cast.expr.alias(name));
+        _ => None,
     }
-    match is_same {
-        true => Ok(branch.plan),
-        false => Ok(LogicalPlanBuilder::from(branch.plan).project(exprs)?.build()?),
-    }
+}
+
+/// Whether a plan may give other rows each time.
+pub(crate) fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|plan| {
+        plan.apply_expressions(|expr| {
+            found |= expr.is_volatile();
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    Ok(found)
 }
 
 /// The direction of an item of ORDER BY. NULLs are the largest.
@@ -212,15 +343,29 @@ pub(crate) fn sorted(item: &OrderItem, expr: Expr) -> Result<SortExpr> {
 
 /// The output column that an item of ORDER BY or GROUP BY means by its position; none if it is no number.
 pub(crate) fn position(tree: &serac_parser::tree::Expr, clause: &str, count: usize) -> Result<Option<usize>> {
-    let ExprKind::Literal(literal) = &tree.kind else { return Ok(None) };
-    let at = match literal {
-        Literal::Integer(digits) => digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1)),
-        _ => return Err(BindError::new("42601", format!("non-integer constant in {clause}"), tree.span)),
+    let literal = match &tree.kind {
+        ExprKind::Literal(literal) => literal,
+        ExprKind::Prefix(signs, operand) if matches!(signs.last(), Some(sign) if sign.symbol == "-") => {
+            let ExprKind::Literal(Literal::Integer(digits)) = &operand.kind else { return Ok(None) };
+            if signs.len() > 1 {
+                return Err(BindError::Unknown("a position with signs"));
+            }
+            let message = format!("{clause} position -{digits} is not in select list");
+            return Err(BindError::new("42P10", message, tree.span));
+        }
+        _ => return Ok(None),
     };
+    let digits = match literal {
+        Literal::Integer(digits) if digits.parse::<i32>().is_ok() => digits,
+        Literal::Null | Literal::String(_) | Literal::Boolean(_) | Literal::Integer(_) | Literal::Numeric(_) => {
+            return Err(BindError::new("42601", format!("non-integer constant in {clause}"), tree.span));
+        }
+        Literal::Bits(_) | Literal::HexBits(_) => return Err(BindError::Unknown("bit strings")),
+    };
+    let at = digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     match at.filter(|at| *at < count) {
         Some(at) => Ok(Some(at)),
         None => {
-            let Literal::Integer(digits) = literal else { return Ok(None) };
             let message = format!("{clause} position {digits} is not in select list");
             Err(BindError::new("42P10", message, tree.span))
         }
@@ -228,17 +373,28 @@ pub(crate) fn position(tree: &serac_parser::tree::Expr, clause: &str, count: usi
 }
 
 /// The order of a query's rows by its own columns.
-fn output_order(item: &OrderItem, bound: &BoundQuery) -> Result<SortExpr> {
-    let at = match position(&item.expr, "ORDER BY", bound.columns.len())? {
-        Some(at) => Some(at),
-        None => match &item.expr.kind {
-            ExprKind::Name(name) if name.parts.len() == 1 => {
-                bound.columns.iter().position(|column| column.name == name.parts[0].name)
+fn output_order(item: &OrderItem, selected: &Selected, body: &QueryBody) -> Result<SortExpr> {
+    let columns = &selected.columns;
+    let at = match position(&item.expr, "ORDER BY", columns.len())? {
+        Some(at) => at,
+        None => {
+            let name = match &item.expr.kind {
+                ExprKind::Name(name) if name.parts.len() == 1 => &name.parts[0].name,
+                _ => return Err(BindError::Unknown("this order of a set operation")),
+            };
+            let mut found = (0..columns.len()).filter(|at| columns[*at].name == *name);
+            match (found.next(), found.next()) {
+                (Some(at), None) => at,
+                (Some(_), Some(_)) => {
+                    return Err(BindError::new("42702", format!("ORDER BY \"{name}\" is ambiguous"), item.expr.span));
+                }
+                (None, _) if matches!(body, QueryBody::SetOperations(..)) => {
+                    return Err(BindError::new("42703", format!("column \"{name}\" does not exist"), item.expr.span));
+                }
+                (None, _) => return Err(BindError::Unknown("this order")),
             }
-            _ => None,
-        },
+        }
     };
-    let at = at.ok_or(BindError::Unknown("this order of a set operation"))?;
-    let column = Column::from(bound.plan.schema().qualified_field(at));
+    let column = Column::from(selected.plan.schema().qualified_field(at));
     sorted(item, Expr::Column(column))
 }

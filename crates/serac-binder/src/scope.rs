@@ -1,7 +1,11 @@
 //! Which columns a name may mean.
 
+use crate::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
+use crate::expression::Context;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{DFSchema, ExprSchema};
 use datafusion::logical_expr::Expr;
 use serac_parser::tree::{Name, Span};
 use serac_pg::TypeId;
@@ -56,9 +60,9 @@ impl Scope {
         self.columns.iter().filter(|column| !column.is_merged)
     }
     /// Those that `item.*` stands for.
-    pub(crate) fn of_item(&self, name: &Name) -> Result<Vec<&ScopeColumn>> {
-        let item = self.item(&name.parts)?.ok_or_else(|| missing_item(name))?;
-        Ok(self.columns.iter().filter(|column| column.item == Some(item)).collect())
+    pub(crate) fn of_item(&self, name: &Name) -> Result<Option<Vec<&ScopeColumn>>> {
+        let Some(item) = self.item(&name.parts)? else { return Ok(None) };
+        Ok(Some(self.columns.iter().filter(|column| column.item == Some(item)).collect()))
     }
     fn item(&self, qualifiers: &[serac_parser::tree::Ident]) -> Result<Option<usize>> {
         let (schema, name) = match qualifiers {
@@ -69,7 +73,12 @@ impl Scope {
         let is_meant = |item: &ScopeItem| {
             item.name == name.name && schema.is_none_or(|schema| item.schema.as_ref() == Some(schema))
         };
-        Ok(self.items.iter().position(is_meant))
+        let mut found = (0..self.items.len()).filter(|at| is_meant(&self.items[*at]));
+        let first = found.next();
+        if found.next().is_some() {
+            return Err(BindError::Unknown("a table of a name that another schema has, too"));
+        }
+        Ok(first)
     }
     /// The column of a name alone; none if there is none.
     pub(crate) fn column(&self, name: &str, span: Span) -> Result<Option<Bound>> {
@@ -81,38 +90,103 @@ impl Scope {
             (one, _) => Ok(one.map(|column| Bound::new(column.expr.clone(), column.id, span))),
         }
     }
-    /// What a name means.
-    pub(crate) fn lookup(&self, name: &Name) -> Result<Bound> {
+    /// What a name means here; none if it means nothing.
+    pub(crate) fn lookup(&self, name: &Name) -> Result<Option<Bound>> {
         let [qualifiers @ .., column] = &name.parts[..] else { return Err(BindError::Unknown("an empty name")) };
         if qualifiers.is_empty() {
-            if let Some(found) = self.column(&column.name, name.span)? {
-                return Ok(found);
-            }
-            if self.item(&name.parts)?.is_some() {
-                return Err(BindError::Unknown("a whole row"));
-            }
-            let message = format!("column \"{}\" does not exist", column.name);
-            return Err(BindError::new("42703", message, name.span));
+            return self.column(&column.name, name.span);
         }
-        let Some(item) = self.item(qualifiers)? else { return Err(missing_item(&qualified(name))) };
+        let Some(item) = self.item(qualifiers)? else { return Ok(None) };
         let mut found = self.columns.iter().filter(|other| other.item == Some(item) && other.name == column.name);
         match (found.next(), found.next()) {
             (Some(_), Some(_)) => {
                 Err(BindError::new("42702", format!("column reference \"{}\" is ambiguous", column.name), name.span))
             }
-            (Some(one), None) => Ok(Bound::new(one.expr.clone(), one.id, name.span)),
+            (Some(one), None) => Ok(Some(Bound::new(one.expr.clone(), one.id, name.span))),
+            (None, _) if is_of_system(&column.name) => Err(BindError::Unknown("a column of the system")),
             (None, _) => {
                 let message = format!("column {}.{} does not exist", self.items[item].name, column.name);
                 Err(BindError::new("42703", message, name.span))
             }
         }
     }
+    /// Whether an item has this name.
+    pub(crate) fn has_item(&self, name: &Name) -> Result<bool> {
+        Ok(self.item(&name.parts)?.is_some())
+    }
+}
+
+/// What is around a subquery, the nearest first.
+#[derive(Clone, Copy)]
+pub(crate) struct Outer<'o> {
+    /// The columns that it may name.
+    pub(crate) scope: &'o Scope,
+    /// Those of the plan below.
+    pub(crate) schema: &'o DFSchema,
+    /// What is around that.
+    pub(crate) next: Option<&'o Outer<'o>>,
+}
+
+impl Outer<'_> {
+    /// A column of it as a subquery refers to it.
+    pub(crate) fn reference(&self, bound: Bound) -> Result<Bound> {
+        let expr = bound.expr.transform_up(|part| match part {
+            Expr::Column(column) => {
+                let field = self.schema.field_from_column(&column)?.clone();
+                Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
+            }
+            other => Ok(Transformed::no(other)),
+        });
+        Ok(Bound { expr: expr.data()?, ..bound })
+    }
+}
+
+impl Binder<'_> {
+    /// The column of a name, in the query or in those around it.
+    pub(crate) fn column(&self, name: &Name, context: Context<'_>) -> Result<Bound> {
+        if let Some(found) = context.scope.lookup(name)? {
+            return Ok(found);
+        }
+        let mut around = context.outer;
+        while let Some(outer) = around {
+            if let Some(found) = outer.scope.lookup(name)? {
+                return outer.reference(found);
+            }
+            around = outer.next;
+        }
+        let [qualifiers @ .., column] = &name.parts[..] else { return Err(BindError::Unknown("an empty name")) };
+        if !qualifiers.is_empty() {
+            return Err(self.missing_item(&qualified(name)));
+        }
+        let mut is_item = context.scope.has_item(name)?;
+        let mut around = context.outer;
+        while let Some(outer) = around {
+            is_item |= outer.scope.has_item(name)?;
+            around = outer.next;
+        }
+        if is_item {
+            return Err(BindError::Unknown("a whole row"));
+        }
+        if is_of_system(&column.name) {
+            return Err(BindError::Unknown("a column of the system"));
+        }
+        Err(BindError::new("42703", format!("column \"{}\" does not exist", column.name), name.span))
+    }
+    /// The error of an item that is not in FROM. PostgreSQL has another for one that is there, but not to be seen.
+    pub(crate) fn missing_item(&self, name: &Name) -> BindError {
+        let is_there = name.parts.last().is_some_and(|last| self.item_names.borrow().contains(&last.name));
+        match is_there {
+            true => BindError::Unknown("an item of FROM that cannot be seen"),
+            false => BindError::new("42P01", format!("missing FROM-clause entry for table \"{name}\""), name.span),
+        }
+    }
+}
+
+/// Whether every table of PostgreSQL's has a column of this name.
+fn is_of_system(name: &str) -> bool {
+    matches!(name, "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid")
 }
 
 fn qualified(name: &Name) -> Name {
     Name { parts: name.parts[..name.parts.len() - 1].to_vec(), span: name.span }
-}
-
-fn missing_item(name: &Name) -> BindError {
-    BindError::new("42P01", format!("missing FROM-clause entry for table \"{name}\""), name.span)
 }

@@ -1,313 +1,356 @@
-//! SELECT: items, grouping, DISTINCT, and the order that ORDER BY gives its rows.
+//! SELECT: items, DISTINCT, and the order that ORDER BY gives its rows.
 //!
 //! ```text
-//! FROM → WHERE → [Aggregate → HAVING] → Projection of the items, and of what the rows are ordered by
-//!      → [Distinct] → Sort → [Projection of the items alone]
+//! FROM → WHERE → [Aggregate → HAVING] → [Window → QUALIFY]
+//!      → Projection of the items, and of what the rows are ordered by or distinct on
+//!      → [Distinct, or Window → the first row of each] → Sort → [Projection of the items alone]
 //! ```
+//!
+//! Clauses are bound in PostgreSQL's order, so that the first error is the one that PostgreSQL tells: items, WHERE,
+//! HAVING, ORDER BY, GROUP BY, DISTINCT, WINDOW.
 
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
 use crate::expression::Context;
+use crate::group::Grouped;
 use crate::names::column_name;
-use crate::query::{position, sorted};
-use crate::scope::{Scope, ScopeColumn};
-use crate::{Binder, BoundQuery, OutputColumn};
-use datafusion::common::Column;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
-use serac_parser::tree::{Distinct, ExprKind, GroupBy, GroupItem, OrderItem, Select, Span};
+use crate::query::{Selected, position, sorted};
+use crate::scope::{Outer, ScopeColumn};
+use crate::{Binder, OutputColumn};
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{Column, DFSchema, ScalarValue};
+use datafusion::logical_expr::expr::WindowFunction;
+use datafusion::logical_expr::{
+    Expr, LogicalPlan, LogicalPlanBuilder, SortExpr, WindowFrame, WindowFunctionDefinition, lit,
+};
+use serac_parser::tree::{Distinct, Expr as Tree, ExprKind, OrderItem, Query, Select, SelectItem, Span};
 use serac_pg::TypeId;
-use std::collections::HashSet;
+use std::collections::HashMap;
+
+/// Columns that PostgreSQL selects at most.
+const MOST_ITEMS: usize = 1664;
 
 /// What is selected.
-struct Item {
-    bound: Bound,
-    name: String,
+pub(crate) struct Item {
+    pub(crate) bound: Bound,
+    pub(crate) name: String,
+    /// It is a call and nothing else.
+    pub(crate) is_call: bool,
     /// The expression, if it has neither an alias nor the name of a column.
     text: Option<Span>,
 }
 
-impl Binder<'_> {
-    /// SELECT, its rows in an order.
-    pub(crate) fn select(&mut self, select: &Select, order_by: &[OrderItem]) -> Result<BoundQuery> {
-        if select.into.is_some() || !select.windows.is_empty() || select.qualify.is_some() {
-            return Err(BindError::Unknown("a clause of SELECT"));
+impl Item {
+    /// A text, if nothing has told its type.
+    pub(crate) fn is_text_if_unknown(&mut self) -> Result<()> {
+        if self.bound.id == TypeId::UNKNOWN {
+            self.bound = self.bound.clone().renewed()?;
         }
-        let rows = self.from(&select.from)?;
+        if self.bound.id == TypeId::UNKNOWN {
+            self.bound = self.bound.clone().implicitly(TypeId::TEXT, &DFSchema::empty())?;
+        }
+        Ok(())
+    }
+}
+
+/// By what rows are ordered, or distinct.
+enum Order {
+    /// An output column.
+    Item(usize),
+    /// An expression over FROM.
+    Expr(Expr, Span),
+}
+
+/// What is projected: the items, and what else the rows are ordered by or distinct on.
+struct Projected {
+    exprs: Vec<Expr>,
+    spans: Vec<Span>,
+}
+
+impl Projected {
+    /// Where an expression is among them.
+    fn add(&mut self, order: &Order) -> usize {
+        match order {
+            Order::Item(at) => *at,
+            Order::Expr(expr, span) => self.exprs.iter().position(|own| own == expr).unwrap_or_else(|| {
+                self.exprs.push(expr.clone());
+                self.spans.push(*span);
+                self.exprs.len() - 1
+            }),
+        }
+    }
+}
+
+impl Binder<'_> {
+    /// SELECT, its rows in the order of `query`.
+    pub(crate) fn select(&self, select: &Select, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
+        if select.into.is_some() {
+            return Err(BindError::Unknown("INTO"));
+        }
+        let rows = self.from(&select.from, outer)?;
         let mut plan = rows.plan;
         let schema = plan.schema().clone();
-        let context = Context { scope: &rows.scope, schema: &schema, without_aggregates: None };
-        if let Some(filter) = &select.filter {
-            let filter = self.condition("WHERE", filter, context.without_aggregates("WHERE"))?;
-            plan = LogicalPlanBuilder::from(plan).filter(filter)?.build()?;
-        }
-        let items = self.items(select, context)?;
+        let context = Context { named_windows: &select.windows, ..Context::new(&rows.scope, &schema, outer) };
+        let mut items = self.items(select, context)?;
         if items.is_empty() {
             return Err(BindError::Unknown("a SELECT of no columns"));
         }
-        let mut orders = Vec::new();
-        for item in order_by {
-            orders.push((item, self.order(item, &items, context)?));
-        }
-        let having = match &select.having {
-            Some(having) => Some(self.condition("HAVING", having, context)?),
+        let filter = match &select.filter {
+            Some(filter) => Some(self.condition("WHERE", filter, context.in_clause("WHERE"))?),
             None => None,
         };
-        let groups = self.groups(&select.group_by, &items, context)?;
-        let mut exprs: Vec<Expr> = items.iter().map(|item| item.bound.expr.clone()).collect();
-        let mut spans: Vec<Span> = items.iter().map(|item| item.bound.span).collect();
-        let shown = exprs.len();
-        let mut order_columns = Vec::new();
-        for (item, order) in &orders {
-            let at = match order {
-                Order::Item(at) => *at,
-                Order::Expr(expr) => exprs.iter().position(|own| own == expr).unwrap_or_else(|| {
-                    exprs.push(expr.clone());
-                    spans.push(item.expr.span);
-                    exprs.len() - 1
-                }),
-            };
-            order_columns.push(at);
-        }
-        let is_distinct = match &select.distinct {
-            Distinct::All => false,
-            Distinct::Rows => true,
-            Distinct::On(_) => return Err(BindError::Unknown("DISTINCT ON")),
+        let mut having = match &select.having {
+            Some(having) => Some(self.condition("HAVING", having, context.without_windows("HAVING"))?),
+            None => None,
         };
-        if is_distinct && exprs.len() > shown {
+        let mut qualify = match &select.qualify {
+            // Names of items may stand there, too, which are not known here.
+            Some(qualify) => Some(self.condition("QUALIFY", qualify, context).map_err(BindError::of_unknown_place)?),
+            None => None,
+        };
+        let mut sorts: Vec<(OrderItem, Order)> = Vec::new();
+        for item in &query.order_by {
+            sorts.push((item.clone(), self.order(("ORDER BY", &item.expr), &mut items, context)?));
+        }
+        if let Some((descending, nulls_first)) = query.order_by_all {
+            let item = |at: usize| {
+                let expr = Tree { kind: ExprKind::Default, span: Span::default() };
+                (OrderItem { expr, descending, using: None, nulls_first }, Order::Item(at))
+            };
+            sorts.extend((0..items.len()).map(item));
+        }
+        let groups = self.groups(&select.group_by, &mut items, context)?;
+        let mut on = Vec::new();
+        match &select.distinct {
+            Distinct::All => {}
+            Distinct::Rows => items.iter_mut().try_for_each(Item::is_text_if_unknown)?,
+            Distinct::On(trees) => {
+                for tree in trees {
+                    on.push((tree.span, self.order(("DISTINCT ON", tree), &mut items, context)?));
+                }
+            }
+        }
+        for (_, order) in &sorts {
+            if let Order::Item(at) = order {
+                items[*at].is_text_if_unknown()?;
+            }
+        }
+        self.named_windows(context)?;
+
+        let open: Vec<(usize, Bound)> = (0..items.len())
+            .filter(|at| items[*at].bound.id == TypeId::UNKNOWN)
+            .map(|at| (at, items[at].bound.clone()))
+            .collect();
+        let mut projected = Projected {
+            exprs: items.iter().map(Item::projected).collect::<Result<_>>()?,
+            spans: items.iter().map(|item| item.bound.span).collect(),
+        };
+        let shown = projected.exprs.len();
+        let order_columns: Vec<usize> = sorts.iter().map(|(_, order)| projected.add(order)).collect();
+        let is_distinct = matches!(select.distinct, Distinct::Rows);
+        if is_distinct && projected.exprs.len() > shown {
             let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
-            return Err(BindError::new("42P10", message, spans[shown]));
+            return Err(BindError::new("42P10", message, projected.spans[shown]));
         }
-        let all = exprs.iter().chain(&having);
-        let has_aggregates = all.clone().any(has_aggregate);
+        let on_columns: Vec<(Span, usize)> = on.iter().map(|(span, order)| (*span, projected.add(order))).collect();
+        distinct_on_order(&on_columns, &order_columns)?;
+
+        if let Some(filter) = filter {
+            plan = LogicalPlanBuilder::from(plan).filter(filter)?.build()?;
+        }
+        let is_aggregate = |part: &Expr| matches!(part, Expr::AggregateFunction(_));
+        let all = projected.exprs.iter().chain(&having).chain(&qualify);
+        let has_aggregates = all.clone().any(|expr| has_part(expr, is_aggregate));
         if has_aggregates || groups.is_some() || having.is_some() {
-            plan = self.grouped(plan, groups.unwrap_or_default(), &mut exprs, &spans, having, &rows.scope)?;
+            let spans = projected.spans.iter().copied();
+            let of_items = projected.exprs.iter_mut().zip(spans).map(|(expr, span)| Grouped { expr, span });
+            let others = having.iter_mut().chain(&mut qualify).map(|expr| Grouped { expr, span: Span::default() });
+            plan = self.grouped(plan, groups.unwrap_or_default(), of_items.chain(others).collect(), &rows.scope)?;
         }
-        let names = unique_names(&items, &exprs);
-        let projected: Vec<Expr> = exprs.into_iter().zip(&names).map(|(expr, name)| named(expr, name)).collect();
-        let mut builder = LogicalPlanBuilder::from(plan).project(projected)?;
+        if let Some(having) = having {
+            plan = LogicalPlanBuilder::from(plan).filter(having)?.build()?;
+        }
+        plan = self.windowed(plan, projected.exprs.iter_mut().chain(&mut qualify).collect())?;
+        if let Some(qualify) = qualify {
+            plan = LogicalPlanBuilder::from(plan).filter(qualify)?.build()?;
+        }
+
+        let names = unique_names(&items, &projected.exprs);
+        let exprs = projected.exprs.into_iter().zip(&names).map(|(expr, name)| named(expr, name));
+        let mut builder = LogicalPlanBuilder::from(plan).project(exprs.collect::<Vec<_>>())?;
         if is_distinct {
             builder = builder.distinct()?;
         }
-        if !orders.is_empty() {
-            let schema = builder.schema().clone();
-            let column = |at: usize| Expr::Column(Column::from(schema.qualified_field(at)));
-            let sorts = orders.iter().zip(&order_columns).map(|((item, _), at)| sorted(item, column(*at)));
-            builder = builder.sort(sorts.collect::<Result<Vec<_>>>()?)?;
-            if names.len() > shown {
-                builder = builder.project((0..shown).map(column).collect::<Vec<_>>())?;
-            }
+        let schema = builder.schema().clone();
+        let column = |at: usize| Expr::Column(Column::from(schema.qualified_field(at)));
+        let sort = sorts.iter().zip(&order_columns).map(|((item, _), at)| sorted(item, column(*at)));
+        let sort = sort.collect::<Result<Vec<_>>>()?;
+        let mut is_wider = names.len() > shown;
+        if !on_columns.is_empty() {
+            let on = on_columns.iter().map(|(_, at)| column(*at)).collect();
+            builder = LogicalPlanBuilder::from(self.first_of_each(builder.build()?, on, sort.clone())?);
+            is_wider = true;
         }
-        let column = |item: Item| {
-            let Item { bound, name, text } = item;
-            OutputColumn { name, id: bound.id, span: bound.span, text }
-        };
+        if !sort.is_empty() {
+            builder = builder.sort(sort)?;
+        }
+        if is_wider {
+            builder = builder.project((0..shown).map(column).collect::<Vec<_>>())?;
+        }
+        let column = |item: Item| OutputColumn { name: item.name, id: item.bound.id, span: item.bound.span, text: item.text };
         let columns = items.into_iter().map(column).collect();
-        Ok(BoundQuery { plan: builder.build()?, columns })
+        Ok(Selected { plan: builder.build()?, columns, open })
+    }
+    /// Of the rows that are equal in `on` the first one of an order.
+    fn first_of_each(&self, plan: LogicalPlan, on: Vec<Expr>, order: Vec<SortExpr>) -> Result<LogicalPlan> {
+        let function = self.environment.window("row_number").ok_or(BindError::Unknown("numbers of rows"))?;
+        let mut window = WindowFunction::new(WindowFunctionDefinition::WindowUDF(function), Vec::new());
+        window.params.partition_by = on;
+        if !order.is_empty() {
+            window.params.window_frame = WindowFrame::new(Some(false));
+            window.params.order_by = order;
+        }
+        let name = self.qualifier("#row");
+        let builder = LogicalPlanBuilder::from(plan).window(vec![Expr::from(window).alias(&name)])?;
+        Ok(builder.filter(Expr::Column(Column::new_unqualified(name)).eq(lit(1u64)))?.build()?)
     }
     fn items(&self, select: &Select, context: Context<'_>) -> Result<Vec<Item>> {
         let mut items = Vec::new();
         for item in &select.items {
-            if !item.exclude.is_empty() || !item.replace.is_empty() {
-                return Err(BindError::Unknown("* without columns"));
-            }
-            let columns = match &item.expr.kind {
-                ExprKind::Wildcard(None) if context.scope.items.is_empty() => {
-                    let message = "SELECT * with no tables specified is not valid";
-                    return Err(BindError::new("42601", message, item.expr.span));
-                }
-                ExprKind::Wildcard(None) => context.scope.all().collect(),
-                ExprKind::Wildcard(Some(name)) => context.scope.of_item(name)?,
+            match &item.expr.kind {
+                ExprKind::Wildcard(name) => items.extend(self.wildcard(name.as_ref(), item, context)?),
                 _ => {
                     let bound = self.expression(&item.expr, context)?;
-                    // What is still unknown is a text.
-                    let bound = match bound.id {
-                        TypeId::UNKNOWN => bound.implicitly(TypeId::TEXT, context.schema)?,
-                        _ => bound,
-                    };
                     let name = item.alias.as_ref().map_or_else(|| column_name(&item.expr), |alias| alias.name.clone());
+                    let is_call = matches!(item.expr.kind, ExprKind::Call(_));
                     let has_name = item.alias.is_some() || matches!(item.expr.kind, ExprKind::Name(_));
-                    items.push(Item { bound, name, text: (!has_name).then_some(item.expr.span) });
-                    continue;
+                    items.push(Item { bound, name, is_call, text: (!has_name).then_some(item.expr.span) });
                 }
+            }
+        }
+        if items.len() > MOST_ITEMS {
+            let message = format!("target lists can have at most {MOST_ITEMS} entries");
+            return Err(BindError::without_place("54011", message));
+        }
+        Ok(items)
+    }
+    /// `*` and `t.*`, perhaps without some columns, and with others in their places.
+    fn wildcard(
+        &self,
+        name: Option<&serac_parser::tree::Name>,
+        item: &SelectItem,
+        context: Context<'_>,
+    ) -> Result<Vec<Item>> {
+        let span = item.expr.span;
+        let columns: Vec<&ScopeColumn> = match name {
+            None if context.scope.items.is_empty() => {
+                return Err(BindError::new("42601", "SELECT * with no tables specified is not valid", span));
+            }
+            None => context.scope.all().collect(),
+            Some(name) => match context.scope.of_item(name)? {
+                Some(columns) => columns,
+                None if context.outer.is_some() => return Err(BindError::Unknown("all columns of a query around")),
+                None => return Err(self.missing_item(name)),
+            },
+        };
+        let is_there = |name: &serac_parser::tree::Ident| columns.iter().any(|column| column.name == name.name);
+        if !item.exclude.iter().chain(item.replace.iter().map(|(_, name)| name)).all(is_there) {
+            return Err(BindError::Unknown("a column that * does not have"));
+        }
+        let mut items = Vec::new();
+        for column in columns {
+            if item.exclude.iter().any(|name| name.name == column.name) {
+                continue;
+            }
+            let bound = match item.replace.iter().find(|(_, name)| name.name == column.name) {
+                Some((expr, _)) => self.expression(expr, context)?,
+                None => Bound::new(column.expr.clone(), column.id, span),
             };
-            items.extend(columns.into_iter().map(|column| Item {
-                bound: Bound::new(column.expr.clone(), column.id, item.expr.span),
-                name: column.name.clone(),
-                text: None,
-            }));
+            items.push(Item { bound, name: column.name.clone(), is_call: false, text: None });
         }
         Ok(items)
     }
     /// By what an item of ORDER BY orders: an output column, by its name or number, or an expression over FROM.
-    fn order(&self, item: &OrderItem, items: &[Item], context: Context<'_>) -> Result<Order> {
-        if let Some(at) = position(&item.expr, "ORDER BY", items.len())? {
+    fn order(&self, (clause, tree): (&str, &Tree), items: &mut [Item], context: Context<'_>) -> Result<Order> {
+        if let Some(at) = position(tree, clause, items.len())? {
+            items[at].is_text_if_unknown()?;
             return Ok(Order::Item(at));
         }
-        if let ExprKind::Name(name) = &item.expr.kind
+        if let ExprKind::Name(name) = &tree.kind
             && let [name] = &name.parts[..]
         {
             let mut found = (0..items.len()).filter(|at| items[*at].name == name.name);
             if let Some(first) = found.next() {
                 if found.any(|other| items[other].bound.expr != items[first].bound.expr) {
-                    let message = format!("ORDER BY \"{}\" is ambiguous", name.name);
-                    return Err(BindError::new("42702", message, item.expr.span));
+                    let message = format!("{clause} \"{}\" is ambiguous", name.name);
+                    return Err(BindError::new("42702", message, tree.span));
                 }
+                items[first].is_text_if_unknown()?;
                 return Ok(Order::Item(first));
             }
         }
-        Ok(Order::Expr(self.expression(&item.expr, context)?.expr))
+        let bound = self.expression(tree, context)?;
+        let bound = match bound.id {
+            TypeId::UNKNOWN => bound.implicitly(TypeId::TEXT, context.schema)?,
+            _ => bound,
+        };
+        Ok(Order::Expr(bound.expr, bound.span))
     }
-    /// By what rows are grouped; none without GROUP BY.
-    fn groups(&self, group_by: &GroupBy, items: &[Item], context: Context<'_>) -> Result<Option<Vec<Expr>>> {
-        let GroupBy::Items { distinct: false, items: groups } = group_by else {
-            return Err(BindError::Unknown("GROUP BY of this form"));
-        };
-        if groups.is_empty() {
-            return Ok(None);
-        }
-        let mut exprs: Vec<Expr> = Vec::new();
-        for group in groups {
-            let GroupItem::Expr(tree) = group else { return Err(BindError::Unknown("grouping sets")) };
-            let by_name = match &tree.kind {
-                ExprKind::Name(name) => match &name.parts[..] {
-                    [name] if context.scope.column(&name.name, tree.span)?.is_none() => {
-                        items.iter().position(|item| item.name == name.name)
-                    }
-                    _ => None,
-                },
-                ExprKind::Row { .. } => return Err(BindError::Unknown("a row of GROUP BY")),
-                _ => None,
-            };
-            let item = match by_name {
-                Some(at) => Some(at),
-                None => position(tree, "GROUP BY", items.len())?,
-            };
-            let expr = match item {
-                Some(at) if has_aggregate(&items[at].bound.expr) => {
-                    let message = "aggregate functions are not allowed in GROUP BY";
-                    return Err(BindError::new("42803", message, items[at].bound.span));
-                }
-                Some(at) => items[at].bound.expr.clone(),
-                None => {
-                    let bound = self.expression(tree, context.without_aggregates("GROUP BY"))?;
-                    match bound.id {
-                        TypeId::UNKNOWN => bound.implicitly(TypeId::TEXT, context.schema)?.expr,
-                        _ => bound.expr,
-                    }
-                }
-            };
-            if !exprs.contains(&expr) {
-                exprs.push(expr);
-            }
-        }
-        Ok(Some(exprs))
-    }
-    /// The groups of rows; `exprs` are then over them.
-    fn grouped(
-        &self,
-        plan: LogicalPlan,
-        groups: Vec<Expr>,
-        exprs: &mut [Expr],
-        spans: &[Span],
-        having: Option<Expr>,
-        scope: &Scope,
-    ) -> Result<LogicalPlan> {
-        let mut aggregates: Vec<Expr> = Vec::new();
-        for expr in exprs.iter().chain(&having) {
-            expr.apply(|part| {
-                if matches!(part, Expr::AggregateFunction(_)) && !aggregates.contains(part) {
-                    aggregates.push(part.clone());
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-        }
-        // The planner's names of expressions leave casts out, so that two may have the same.
-        let mut names = HashSet::new();
-        let mut distinct = |expr: &Expr| {
-            let name = expr.schema_name().to_string();
-            match names.insert(name.clone()) {
-                true => expr.clone(),
-                false => {
-                    let mut number = 1;
-                    while !names.insert(format!("{name}:{number}")) {
-                        number += 1;
-                    }
-                    expr.clone().alias(format!("{name}:{number}"))
-                }
-            }
-        };
-        let group_exprs: Vec<Expr> = groups.iter().map(&mut distinct).collect();
-        let aggregate_exprs: Vec<Expr> = aggregates.iter().map(&mut distinct).collect();
-        let plan = LogicalPlanBuilder::from(plan).aggregate(group_exprs, aggregate_exprs)?.build()?;
-        let known: Vec<&Expr> = groups.iter().chain(&aggregates).collect();
-        let schema = plan.schema().clone();
-        let over_groups = |expr: Expr, span: Span| -> Result<Expr> {
-            let expr = expr.transform_down(|part| match known.iter().position(|known| **known == part) {
-                Some(at) => {
-                    let column = Expr::Column(Column::from(schema.qualified_field(at)));
-                    Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
-                }
-                None => Ok(Transformed::no(part)),
-            });
-            let expr = expr.data()?;
-            match expr.column_refs().into_iter().find(|column| !schema.has_column(column)) {
-                Some(column) => Err(not_grouped(column, span, scope)),
-                None => Ok(expr),
-            }
-        };
-        for (expr, span) in exprs.iter_mut().zip(spans) {
-            *expr = over_groups(expr.clone(), *span)?;
-        }
-        match having {
-            Some(having) => {
-                Ok(LogicalPlanBuilder::from(plan).filter(over_groups(having, Span::default())?)?.build()?)
-            }
-            None => Ok(plan),
+}
+
+impl Item {
+    /// What the plan has for it: a text, if it is of no type.
+    fn projected(&self) -> Result<Expr> {
+        match (&self.bound.id, &self.bound.parameter) {
+            (&TypeId::UNKNOWN, Some(_)) => Ok(Expr::Literal(ScalarValue::Utf8View(None), None)),
+            (&TypeId::UNKNOWN, None) => Ok(self.bound.clone().implicitly(TypeId::TEXT, &DFSchema::empty())?.expr),
+            _ => Ok(self.bound.expr.clone()),
         }
     }
 }
 
-/// By what rows are ordered.
-enum Order {
-    /// An output column.
-    Item(usize),
-    /// An expression over FROM.
-    Expr(Expr),
-}
-
-fn has_aggregate(expr: &Expr) -> bool {
-    expr.exists(|part| Ok(matches!(part, Expr::AggregateFunction(_)))).unwrap_or(true)
-}
-
-/// The error of a column that is neither grouped nor aggregated. If its table is grouped by the primary key, it may
-/// be named all the same.
-fn not_grouped(column: &Column, span: Span, scope: &Scope) -> BindError {
-    let is_meant = |own: &&ScopeColumn| matches!(&own.expr, Expr::Column(other) if other == column);
-    let found = scope.columns.iter().find(is_meant);
-    match found.and_then(|own| Some((own, &scope.items[own.item?]))) {
-        Some((own, item)) if !item.has_key => {
-            let column = format!("{}.{}", item.name, own.name);
-            let message =
-                format!("column \"{column}\" must appear in the GROUP BY clause or be used in an aggregate function");
-            BindError::new("42803", message, span)
-        }
-        _ => BindError::Unknown("a column that is not grouped"),
+/// DISTINCT ON may be ordered by what it is on, and behind that by anything.
+fn distinct_on_order(on: &[(Span, usize)], order: &[usize]) -> Result<()> {
+    let wrong = |span: Span| {
+        let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
+        Err(BindError::new("42P10", message, span))
+    };
+    if on.is_empty() {
+        return Ok(());
     }
+    let mut is_other = false;
+    for at in order {
+        match on.iter().find(|(_, own)| own == at) {
+            Some((span, _)) if is_other => return wrong(*span),
+            Some(_) => {}
+            None => is_other = true,
+        }
+    }
+    match on.iter().find(|(_, own)| !order.contains(own)) {
+        Some((span, _)) if is_other => wrong(*span),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a part of an expression is such.
+pub(crate) fn has_part(expr: &Expr, is_such: impl Fn(&Expr) -> bool) -> bool {
+    expr.exists(|part| Ok(is_such(part))).unwrap_or(true)
 }
 
 /// A name for each column of the projection, which differs from all others.
 fn unique_names(items: &[Item], exprs: &[Expr]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    let mut taken = HashSet::new();
+    // How many times a name has been wanted.
+    let mut taken: HashMap<String, usize> = HashMap::new();
     for at in 0..exprs.len() {
         let wanted = items.get(at).map_or("order", |item| &item.name);
         let mut name = wanted.to_owned();
-        let mut number = 1;
-        while !taken.insert(name.clone()) {
+        while taken.contains_key(&name) {
+            let number = taken.entry(wanted.to_owned()).or_default();
+            *number += 1;
             name = format!("{wanted}:{number}");
-            number += 1;
         }
+        taken.insert(name.clone(), 0);
         names.push(name);
     }
     names

@@ -1,0 +1,300 @@
+//! Quoted constants as values of a type, by what PostgreSQL reads.
+//!
+//! Numbers, truth values and UUIDs are read here, with PostgreSQL's errors. Dates and times are read in the forms of ISO
+//! 8601 alone, and intervals as quantities with units or as `hours:minutes:seconds`; others are unknown.
+
+use crate::error::{BindError, Result};
+use datafusion::arrow::datatypes::IntervalMonthDayNano;
+use datafusion::common::ScalarValue;
+use serac_parser::tree::Span;
+use serac_pg::TypeId;
+
+/// A text as a value of a type that Arrow has.
+pub(crate) fn read(text: &str, to: TypeId, span: Span) -> Result<ScalarValue> {
+    let word = text.trim_matches(|c: char| c.is_ascii_whitespace());
+    let invalid = || {
+        let message = format!("invalid input syntax for type {to}: \"{text}\"");
+        BindError::new("22P02", message, span)
+    };
+    match to {
+        TypeId::INT2 | TypeId::INT4 | TypeId::INT8 => {
+            let digits = word.strip_prefix(['+', '-']).unwrap_or(word);
+            if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+                return Err(invalid());
+            }
+            let value = match to {
+                TypeId::INT2 => word.parse().ok().map(|number| ScalarValue::Int16(Some(number))),
+                TypeId::INT4 => word.parse().ok().map(|number| ScalarValue::Int32(Some(number))),
+                _ => word.parse().ok().map(|number| ScalarValue::Int64(Some(number))),
+            };
+            value
+                .ok_or_else(|| BindError::new("22003", format!("value \"{text}\" is out of range for type {to}"), span))
+        }
+        TypeId::BOOL => match truth(&word.to_ascii_lowercase()) {
+            Some(value) => Ok(ScalarValue::Boolean(Some(value))),
+            None => Err(invalid()),
+        },
+        TypeId::FLOAT8 => {
+            let number: f64 = float(word).ok_or(BindError::Unknown("this number"))?;
+            if !number.is_normal() && number != 0.0 {
+                return Err(BindError::Unknown("this number"));
+            }
+            Ok(ScalarValue::Float64(Some(number)))
+        }
+        TypeId::FLOAT4 => {
+            let number: f32 = float(word).ok_or(BindError::Unknown("this number"))?;
+            if !number.is_normal() && number != 0.0 {
+                return Err(BindError::Unknown("this number"));
+            }
+            Ok(ScalarValue::Float32(Some(number)))
+        }
+        TypeId::DATE => {
+            let days = date(word).ok_or(BindError::Unknown("this date"))?;
+            Ok(ScalarValue::Date32(Some(days)))
+        }
+        TypeId::TIME => {
+            let time = time(word).ok_or(BindError::Unknown("this time"))?;
+            Ok(ScalarValue::Time64Microsecond(Some(time)))
+        }
+        TypeId::TIMESTAMP => {
+            let value = timestamp(word).ok_or(BindError::Unknown("this timestamp"))?;
+            Ok(ScalarValue::TimestampMicrosecond(Some(value), None))
+        }
+        TypeId::TIMESTAMPTZ => {
+            let (local, offset) = with_zone(word).ok_or(BindError::Unknown("a time of the session's zone"))?;
+            let value = timestamp(local).ok_or(BindError::Unknown("this timestamp"))?;
+            Ok(ScalarValue::TimestampMicrosecond(Some(value - offset), Some("UTC".into())))
+        }
+        TypeId::INTERVAL => {
+            let value = interval(word).ok_or(BindError::Unknown("this interval"))?;
+            Ok(ScalarValue::IntervalMonthDayNano(Some(value)))
+        }
+        TypeId::UUID => {
+            let bytes = uuid(word).ok_or(BindError::Unknown("this UUID"))?;
+            Ok(ScalarValue::FixedSizeBinary(16, Some(bytes)))
+        }
+        _ => Err(BindError::Unknown("a constant of this type")),
+    }
+}
+
+fn truth(word: &str) -> Option<bool> {
+    let begins = |whole: &str, least: usize| word.len() >= least && whole.starts_with(word);
+    match word {
+        "1" => Some(true),
+        "0" => Some(false),
+        _ if begins("true", 1) || begins("yes", 1) || word == "on" => Some(true),
+        _ if begins("false", 1) || begins("no", 1) || begins("off", 2) => Some(false),
+        _ => None,
+    }
+}
+
+/// Digits, perhaps with a point and an exponent. A number that the type has as zero must be zero.
+fn float<T: std::str::FromStr + Default + PartialEq>(word: &str) -> Option<T> {
+    let is_number = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-');
+    let value: T = word.bytes().all(is_number).then(|| word.parse().ok()).flatten()?;
+    let mantissa = word.split(['e', 'E']).next().unwrap_or(word);
+    let is_zero = mantissa.bytes().all(|byte| !byte.is_ascii_digit() || byte == b'0');
+    (is_zero || value != T::default()).then_some(value)
+}
+
+/// So many digits as a number.
+fn digits(text: &str, count: std::ops::RangeInclusive<usize>) -> Option<i64> {
+    let is_digits = count.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_digits.then(|| text.parse().ok()).flatten()
+}
+
+/// Days since 1970 of `2024-02-29`.
+fn date(word: &str) -> Option<i32> {
+    let mut parts = word.split('-');
+    let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
+    let (year, month, day) = (digits(year, 4..=4)?, digits(month, 1..=2)?, digits(day, 1..=2)?);
+    if parts.next().is_some() || year == 0 || !(1..=12).contains(&month) {
+        return None;
+    }
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let longest = match month {
+        2 if is_leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    if !(1..=longest).contains(&day) {
+        return None;
+    }
+    // Years from March on, so that the day of a leap year is the last one.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
+    i32::try_from(days - 719_468).ok()
+}
+
+/// Microseconds of `12:34:56.789`.
+fn time(word: &str) -> Option<i64> {
+    let mut parts = word.split(':');
+    let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next().unwrap_or("00"));
+    if parts.next().is_some() {
+        return None;
+    }
+    let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, "0"));
+    let (hours, minutes, whole) = (digits(hours, 1..=2)?, digits(minutes, 2..=2)?, digits(whole, 2..=2)?);
+    if hours > 23 || minutes > 59 || whole > 59 {
+        return None;
+    }
+    let micros = digits(fraction, 1..=6)? * 10i64.pow(6 - u32::try_from(fraction.len()).ok()?);
+    Some(((hours * 60 + minutes) * 60 + whole) * 1_000_000 + micros)
+}
+
+/// Microseconds since 1970 of `2024-02-29 12:34:56`; the time may be left out.
+fn timestamp(word: &str) -> Option<i64> {
+    let (day, clock) = word.split_once([' ', 'T']).unwrap_or((word, "00:00:00"));
+    let clock = time(clock.trim_start_matches(' '))?;
+    Some(i64::from(date(day)?) * 86_400_000_000 + clock)
+}
+
+/// What stands before a zone, and the zone's microseconds east of Greenwich.
+fn with_zone(word: &str) -> Option<(&str, i64)> {
+    if let Some(local) = word.strip_suffix(['Z', 'z']) {
+        return Some((local, 0));
+    }
+    let (_, clock) = word.split_once([' ', 'T'])?;
+    let at = word.len() - clock.len() + clock.find(['+', '-'])?;
+    let (local, zone) = word.split_at(at);
+    let (sign, zone) = if zone.starts_with('-') { (-1, &zone[1..]) } else { (1, &zone[1..]) };
+    let (hours, minutes) = zone.split_once(':').unwrap_or((zone, "00"));
+    let (hours, minutes) = (digits(hours, 1..=2)?, digits(minutes, 2..=2)?);
+    if hours > 15 || minutes > 59 {
+        return None;
+    }
+    Some((local.trim_end_matches(' '), sign * (hours * 60 + minutes) * 60_000_000))
+}
+
+/// `1 year 2 months`, `3 days 04:05:06`, `-1 hour`, `90 minutes ago`.
+fn interval(word: &str) -> Option<IntervalMonthDayNano> {
+    const SECOND: i64 = 1_000_000_000;
+    let lower = word.to_ascii_lowercase();
+    let mut words: Vec<&str> = lower.split_ascii_whitespace().collect();
+    let is_ago = words.last() == Some(&"ago");
+    if is_ago {
+        words.pop();
+    }
+    let (mut months, mut days, mut nanos) = (0i64, 0i64, 0i64);
+    let mut seen = Vec::new();
+    let mut rest = words.into_iter();
+    while let Some(quantity) = rest.next() {
+        let (sign, unsigned) = match quantity.strip_prefix('-') {
+            Some(unsigned) => (-1, unsigned),
+            None => (1, quantity.strip_prefix('+').unwrap_or(quantity)),
+        };
+        if quantity.contains(':') {
+            // A sign before a time is its own, but a sign before days is taken over: such forms are not read.
+            if sign < 0 || seen.contains(&"time") || days < 0 || months < 0 {
+                return None;
+            }
+            seen.push("time");
+            nanos = nanos.checked_add(time(unsigned)?.checked_mul(1000)?)?;
+            continue;
+        }
+        let number = sign * digits(unsigned, 1..=9)?;
+        let unit = rest.next()?;
+        let unit = match unit {
+            "mon" | "mons" | "month" | "months" => "month",
+            "year" | "years" | "y" | "yr" | "yrs" => "year",
+            "week" | "weeks" | "w" => "week",
+            "day" | "days" | "d" => "day",
+            "hour" | "hours" | "h" | "hr" | "hrs" => "hour",
+            "minute" | "minutes" | "min" | "mins" => "minute",
+            "second" | "seconds" | "sec" | "secs" | "s" => "second",
+            "millisecond" | "milliseconds" => "millisecond",
+            "microsecond" | "microseconds" => "microsecond",
+            _ => return None,
+        };
+        if seen.contains(&unit) || seen.contains(&"time") {
+            return None;
+        }
+        seen.push(unit);
+        match unit {
+            "year" => months = months.checked_add(number.checked_mul(12)?)?,
+            "month" => months = months.checked_add(number)?,
+            "week" => days = days.checked_add(number.checked_mul(7)?)?,
+            "day" => days = days.checked_add(number)?,
+            "hour" => nanos = nanos.checked_add(number.checked_mul(3600 * SECOND)?)?,
+            "minute" => nanos = nanos.checked_add(number.checked_mul(60 * SECOND)?)?,
+            "second" => nanos = nanos.checked_add(number.checked_mul(SECOND)?)?,
+            "millisecond" => nanos = nanos.checked_add(number.checked_mul(SECOND / 1_000)?)?,
+            _ => nanos = nanos.checked_add(number.checked_mul(SECOND / 1_000_000)?)?,
+        }
+    }
+    if seen.is_empty() {
+        return None;
+    }
+    let sign = if is_ago { -1 } else { 1 };
+    let (months, days) = (i32::try_from(sign * months).ok()?, i32::try_from(sign * days).ok()?);
+    Some(IntervalMonthDayNano::new(months, days, sign * nanos))
+}
+
+/// 32 hexadecimal digits, with hyphens where they belong or without.
+fn uuid(word: &str) -> Option<Vec<u8>> {
+    let word = word.strip_prefix('{').and_then(|word| word.strip_suffix('}')).unwrap_or(word);
+    let groups: Vec<usize> = word.split('-').map(str::len).collect();
+    if groups != [8, 4, 4, 4, 12] && groups != [32] {
+        return None;
+    }
+    let hex: Vec<u8> = word.bytes().filter(|byte| *byte != b'-').collect();
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    hex.chunks(2).map(|pair| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_days() {
+        assert_eq!(date("1970-01-01"), Some(0));
+        assert_eq!(date("2000-03-01"), Some(11_017));
+        assert_eq!(date("2024-02-29"), Some(19_782));
+        assert_eq!(date("1969-12-31"), Some(-1));
+        assert_eq!(date("0001-01-01"), Some(-719_162));
+        for wrong in ["2023-02-29", "2024-13-01", "2024-00-01", "2024-01-32", "24-01-01", "infinity", "2024-01-01 BC"] {
+            assert_eq!(date(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_are_microseconds() {
+        assert_eq!(time("00:00"), Some(0));
+        assert_eq!(time("01:02:03.5"), Some(3_723_500_000));
+        assert_eq!(time("24:00:00"), None);
+        assert_eq!(timestamp("1970-01-02 00:00:01"), Some(86_401_000_000));
+        assert_eq!(with_zone("2024-01-01 00:00:00+02"), Some(("2024-01-01 00:00:00", 7_200_000_000)));
+        assert_eq!(with_zone("2024-01-01 00:00:00"), None);
+    }
+
+    #[test]
+    fn intervals_have_three_parts() {
+        let parts = |text| interval(text).map(|value| (value.months, value.days, value.nanoseconds / 1_000_000));
+        assert_eq!(parts("1 year 2 months 3 days"), Some((14, 3, 0)));
+        assert_eq!(parts("1 day 02:03:04"), Some((0, 1, 7_384_000)));
+        assert_eq!(parts("-2 hours"), Some((0, 0, -7_200_000)));
+        assert_eq!(parts("2 weeks ago"), Some((0, -14, 0)));
+        assert_eq!(parts("1.5 days"), None);
+        assert_eq!(parts("P1D"), None);
+        assert_eq!(parts("-1 day 02:00:00"), None);
+    }
+
+    #[test]
+    fn words_are_truth_values() {
+        assert_eq!(["t", "tru", "yes", "on", "1"].map(truth), [Some(true); 5]);
+        assert_eq!(["f", "n", "of", "off", "0"].map(truth), [Some(false); 5]);
+        assert_eq!(["o", "2", "", "truely"].map(truth), [None; 4]);
+    }
+
+    #[test]
+    fn floats_neither_overflow_nor_vanish() {
+        assert_eq!(float::<f64>("1e400").map(f64::is_infinite), Some(true));
+        assert_eq!(float::<f64>("1e-400"), None);
+        assert_eq!(float::<f64>("1e-60"), Some(1e-60));
+        assert_eq!(float::<f32>("1e-60"), None);
+        assert_eq!(float::<f32>("0.0"), Some(0.0));
+        assert_eq!(float::<f64>("0x10"), None);
+    }
+}

@@ -1,0 +1,343 @@
+//! GROUP BY: by what rows are grouped, and expressions over groups.
+//!
+//! Grouping sets are expanded into one list: items beside each other stand for all combinations of their sets, ROLLUP
+//! and CUBE for the sets that they are short for. DataFusion has an aggregation of several sets; of one set it is a plain
+//! one.
+
+use crate::Binder;
+use crate::bound::Bound;
+use crate::error::{BindError, Result};
+use crate::expression::Context;
+use crate::query::position;
+use crate::scope::{Scope, ScopeColumn};
+use crate::select::{Item, has_part};
+use crate::subquery::of_expr;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema};
+use datafusion::logical_expr::expr::{AggregateFunction, GroupingSet};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use serac_parser::tree::{Expr as Tree, ExprKind, GroupBy, GroupItem, Span};
+use serac_pg::TypeId;
+use std::collections::HashSet;
+
+/// Sets that a query may have, as in PostgreSQL.
+const MOST_SETS: usize = 4096;
+
+/// By what rows are grouped.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    /// All expressions.
+    exprs: Vec<Expr>,
+    /// The sets of them; one has all where there are no grouping sets.
+    sets: Vec<Vec<usize>>,
+}
+
+/// An expression over groups, and where it stands.
+pub(crate) struct Grouped<'g> {
+    pub(crate) expr: &'g mut Expr,
+    pub(crate) span: Span,
+}
+
+/// A set with others' expressions in it, too.
+fn with_all(set: &[usize], other: &[usize]) -> Vec<usize> {
+    let mut all = set.to_vec();
+    all.extend(other.iter().filter(|at| !set.contains(at)));
+    all
+}
+
+impl Binder<'_> {
+    /// By what rows are grouped; none without GROUP BY.
+    pub(crate) fn groups(
+        &self,
+        group_by: &GroupBy,
+        items: &mut [Item],
+        context: Context<'_>,
+    ) -> Result<Option<Groups>> {
+        let mut groups = Groups::default();
+        let (is_distinct, trees) = match group_by {
+            GroupBy::Items { items: trees, .. } if trees.is_empty() => return Ok(None),
+            GroupBy::Items { distinct, items } => (*distinct, items),
+            GroupBy::All => {
+                let is_key = |item: &&Item| {
+                    !has_part(&item.bound.expr, |part| {
+                        matches!(part, Expr::AggregateFunction(_) | Expr::WindowFunction(_))
+                    })
+                };
+                let set = items.iter().filter(is_key).map(|item| groups.add(item.bound.expr.clone())).collect();
+                groups.sets.push(set);
+                return Ok(Some(groups));
+            }
+        };
+        let mut sets: Vec<Vec<usize>> = vec![Vec::new()];
+        for tree in trees {
+            let own = self.sets_of(tree, &mut groups, items, context)?;
+            if sets.len() * own.len() > MOST_SETS {
+                let message = format!("too many grouping sets present (maximum {MOST_SETS})");
+                return Err(BindError::new("54001", message, Span::default()).of_unknown_place());
+            }
+            sets = sets.iter().flat_map(|set| own.iter().map(|other| with_all(set, other))).collect();
+        }
+        if is_distinct {
+            let mut seen = HashSet::new();
+            sets.retain(|set| {
+                let mut sorted = set.clone();
+                sorted.sort_unstable();
+                seen.insert(sorted)
+            });
+        }
+        groups.sets = sets;
+        groups.in_order();
+        let is_constant = |expr: &Expr| expr.column_refs().is_empty();
+        if groups.sets.len() > 1 && groups.exprs.iter().any(is_constant) {
+            return Err(BindError::Unknown("a constant of grouping sets"));
+        }
+        Ok(Some(groups))
+    }
+    /// The sets that an item of GROUP BY stands for.
+    fn sets_of(
+        &self,
+        item: &GroupItem,
+        groups: &mut Groups,
+        items: &mut [Item],
+        context: Context<'_>,
+    ) -> Result<Vec<Vec<usize>>> {
+        match item {
+            GroupItem::Empty => Ok(vec![Vec::new()]),
+            GroupItem::Expr(tree) => Ok(vec![self.set_of(tree, groups, items, context)?]),
+            GroupItem::Rollup(trees) => {
+                let mut set = Vec::new();
+                let mut sets = vec![Vec::new()];
+                for tree in trees {
+                    set = with_all(&set, &self.set_of(tree, groups, items, context)?);
+                    sets.push(set.clone());
+                }
+                Ok(sets)
+            }
+            GroupItem::Cube(trees) => {
+                if trees.len() > 12 {
+                    return Err(BindError::Unknown("a CUBE of so many"));
+                }
+                let mut sets = vec![Vec::new()];
+                for tree in trees {
+                    let own = self.set_of(tree, groups, items, context)?;
+                    let with: Vec<Vec<usize>> = sets.iter().map(|set| with_all(set, &own)).collect();
+                    sets.extend(with);
+                }
+                Ok(sets)
+            }
+            GroupItem::Sets(inner) => {
+                let mut sets = Vec::new();
+                for item in inner {
+                    sets.extend(self.deeper(1, || self.sets_of(item, groups, items, context))?);
+                }
+                Ok(sets)
+            }
+        }
+    }
+    /// An expression, or those of a row.
+    fn set_of(&self, tree: &Tree, groups: &mut Groups, items: &mut [Item], context: Context<'_>) -> Result<Vec<usize>> {
+        let trees = match &tree.kind {
+            ExprKind::Row { fields, explicit: false } => &fields[..],
+            ExprKind::Row { .. } => return Err(BindError::Unknown("a row of GROUP BY")),
+            _ => std::slice::from_ref(tree),
+        };
+        let mut set = Vec::new();
+        for tree in trees {
+            let at = groups.add(self.group(tree, items, context)?);
+            if !set.contains(&at) {
+                set.push(at);
+            }
+        }
+        Ok(set)
+    }
+    fn group(&self, tree: &Tree, items: &mut [Item], context: Context<'_>) -> Result<Expr> {
+        let by_name = match &tree.kind {
+            ExprKind::Name(name) => match &name.parts[..] {
+                [name] if context.scope.column(&name.name, tree.span)?.is_none() => {
+                    let mut found = (0..items.len()).filter(|at| items[*at].name == name.name);
+                    let first = found.next();
+                    if let Some(first) = first
+                        && found.any(|other| items[other].bound.expr != items[first].bound.expr)
+                    {
+                        let message = format!("GROUP BY \"{}\" is ambiguous", name.name);
+                        return Err(BindError::new("42702", message, tree.span));
+                    }
+                    first
+                }
+                _ => None,
+            },
+            ExprKind::Row { .. } => return Err(BindError::Unknown("a row of GROUP BY")),
+            _ => None,
+        };
+        let item = match by_name {
+            Some(at) => Some(at),
+            None => position(tree, "GROUP BY", items.len())?,
+        };
+        let Some(at) = item else {
+            let bound = self.expression(tree, context.in_clause("GROUP BY"))?;
+            return match bound.id {
+                TypeId::UNKNOWN => Ok(bound.implicitly(TypeId::TEXT, context.schema)?.expr),
+                _ => Ok(bound.expr),
+            };
+        };
+        items[at].is_text_if_unknown()?;
+        let bound = &items[at].bound;
+        let wrong = match &bound.expr {
+            expr if has_part(expr, |part| matches!(part, Expr::AggregateFunction(_))) => {
+                Some(("42803", "aggregate functions are not allowed in GROUP BY"))
+            }
+            expr if has_part(expr, |part| matches!(part, Expr::WindowFunction(_))) => {
+                Some(("42P20", "window functions are not allowed in GROUP BY"))
+            }
+            _ => None,
+        };
+        match wrong {
+            Some((sqlstate, message)) if items[at].is_call => Err(BindError::new(sqlstate, message, bound.span)),
+            Some(_) => Err(BindError::Unknown("a function that is not allowed in GROUP BY")),
+            None => Ok(bound.expr.clone()),
+        }
+    }
+    /// `GROUPING(a, b)`.
+    pub(crate) fn grouping(&self, arguments: &[Tree], span: Span, context: Context<'_>) -> Result<Bound> {
+        if context.without_aggregates.is_some() || arguments.len() > 31 {
+            return Err(BindError::Unknown("GROUPING here"));
+        }
+        let function = self.environment.aggregate("grouping").ok_or(BindError::Unknown("GROUPING"))?;
+        let arguments = arguments.iter().map(|argument| Ok(self.expression(argument, context)?.expr));
+        let arguments = arguments.collect::<Result<Vec<_>>>()?;
+        let call = AggregateFunction::new_udf(function, arguments, false, None, Vec::new(), None);
+        Ok(Bound::new(Expr::AggregateFunction(call), TypeId::INT4, span))
+    }
+    /// The groups of rows; `exprs` are then over them.
+    pub(crate) fn grouped(
+        &self,
+        plan: LogicalPlan,
+        groups: Groups,
+        mut exprs: Vec<Grouped<'_>>,
+        scope: &Scope,
+    ) -> Result<LogicalPlan> {
+        let mut aggregates: Vec<Expr> = Vec::new();
+        for of in &exprs {
+            of.expr.apply(|part| {
+                if matches!(part, Expr::AggregateFunction(_)) && !aggregates.contains(part) {
+                    aggregates.push(part.clone());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        for aggregate in &aggregates {
+            if let Expr::AggregateFunction(call) = aggregate
+                && call.func.name() == "grouping"
+                && !call.params.args.iter().all(|argument| groups.exprs.contains(argument))
+            {
+                return Err(BindError::Unknown("GROUPING of something else"));
+            }
+        }
+        // The planner's names of expressions leave casts out, so that two may have the same.
+        let mut names = HashSet::new();
+        let mut distinct = |expr: &Expr| {
+            let name = expr.schema_name().to_string();
+            match names.insert(name.clone()) {
+                true => expr.clone(),
+                false => {
+                    let mut number = names.len();
+                    while !names.insert(format!("{name}:{number}")) {
+                        number += 1;
+                    }
+                    expr.clone().alias(format!("{name}:{number}"))
+                }
+            }
+        };
+        let of_groups: Vec<Expr> = groups.exprs.iter().map(&mut distinct).collect();
+        let of_aggregates: Vec<Expr> = aggregates.iter().map(&mut distinct).collect();
+        let has_sets = groups.sets.len() > 1;
+        let keys = match has_sets {
+            true => {
+                let set = |set: &Vec<usize>| set.iter().map(|at| of_groups[*at].clone()).collect();
+                let sets = groups.sets.iter().map(set).collect();
+                vec![Expr::GroupingSet(GroupingSet::GroupingSets(sets))]
+            }
+            false => of_groups.clone(),
+        };
+        let below = plan.schema().clone();
+        let plan = LogicalPlanBuilder::from(plan).aggregate(keys, of_aggregates)?.build()?;
+        // Behind the keys of several sets there is the number of the set.
+        let first = groups.exprs.len() + usize::from(has_sets);
+        let schema = plan.schema().clone();
+        let place = |at: usize| if at < groups.exprs.len() { at } else { at - groups.exprs.len() + first };
+        let known: Vec<&Expr> = groups.exprs.iter().chain(&aggregates).collect();
+        for of in &mut exprs {
+            let is_column = matches!(of.expr, Expr::Column(_));
+            let over =
+                std::mem::take(of.expr).transform_down(|part| match known.iter().position(|known| **known == part) {
+                    Some(at) => {
+                        let column = Expr::Column(Column::from(schema.qualified_field(place(at))));
+                        Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
+                    }
+                    None => Ok(Transformed::no(part)),
+                });
+            let over = over.data()?;
+            if let Some(column) = over.column_refs().into_iter().find(|column| !schema.has_column(column)) {
+                return Err(not_grouped(column, of.span, is_column, scope));
+            }
+            if refers_to_ungrouped(&over, &below, &schema) {
+                return Err(BindError::Unknown("a subquery over a column that is not grouped"));
+            }
+            *of.expr = over;
+        }
+        Ok(plan)
+    }
+}
+
+impl Groups {
+    /// Where an expression is among all.
+    fn add(&mut self, expr: Expr) -> usize {
+        match self.exprs.iter().position(|own| *own == expr) {
+            Some(at) => at,
+            None => {
+                self.exprs.push(expr);
+                self.exprs.len() - 1
+            }
+        }
+    }
+    /// Expressions in the order in which sets name them first, as the plan has them. Those in no set are left out.
+    fn in_order(&mut self) {
+        let mut order: Vec<usize> = Vec::new();
+        for at in self.sets.iter().flatten() {
+            if !order.contains(at) {
+                order.push(*at);
+            }
+        }
+        self.exprs = order.iter().map(|at| self.exprs[*at].clone()).collect();
+        for at in self.sets.iter_mut().flatten() {
+            *at = order.iter().position(|own| own == at).unwrap_or_default();
+        }
+    }
+}
+
+/// Whether a subquery refers to a column of the query that its groups do not have.
+fn refers_to_ungrouped(expr: &Expr, below: &DFSchema, groups: &DFSchema) -> bool {
+    has_part(expr, |part| {
+        let mut references = of_expr(part).into_iter().flat_map(|subquery| &subquery.outer_ref_columns);
+        references.any(|reference| match reference {
+            Expr::OuterReferenceColumn(_, column) => below.has_column(column) && !groups.has_column(column),
+            _ => true,
+        })
+    })
+}
+
+/// The error of a column that is neither grouped nor aggregated. If its table is grouped by the primary key, it may
+/// be named all the same.
+fn not_grouped(column: &Column, span: Span, is_place_known: bool, scope: &Scope) -> BindError {
+    let is_meant = |own: &&ScopeColumn| matches!(&own.expr, Expr::Column(other) if other == column);
+    let found = scope.columns.iter().find(is_meant);
+    match found.and_then(|own| Some((own, &scope.items[own.item?]))) {
+        Some((own, item)) if !item.has_key && is_place_known => {
+            let column = format!("{}.{}", item.name, own.name);
+            let message =
+                format!("column \"{column}\" must appear in the GROUP BY clause or be used in an aggregate function");
+            BindError::new("42803", message, span)
+        }
+        _ => BindError::Unknown("a column that is not grouped"),
+    }
+}

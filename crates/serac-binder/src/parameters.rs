@@ -1,0 +1,112 @@
+//! Parameters: `$1`, whose type the statement's sender tells, or the first place that needs one.
+//!
+//! A parameter of no type is like a quoted constant: what stands beside it, or the function that takes it, decides. Two
+//! places that decide differently are an error, and so is one that decides after another has been left open.
+
+use crate::bound::Bound;
+use crate::error::{BindError, Result};
+use crate::types::arrow_type;
+use datafusion::arrow::datatypes::Field;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::expr::Placeholder;
+use serac_parser::tree::Span;
+use serac_pg::TypeId;
+use serac_pg::types::Category;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The largest number of a parameter, as the protocol has it.
+const MOST: u32 = 65_535;
+
+#[derive(Debug, Default)]
+struct State {
+    /// By number; UNKNOWN where nothing has decided yet.
+    types: Vec<TypeId>,
+    /// References of no type: the parameter's number, and where. They are taken out when they get one.
+    open: Vec<Option<(u32, Span)>>,
+}
+
+/// The parameters of a statement.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parameters(Rc<RefCell<State>>);
+
+/// A reference to a parameter that had no type where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenParameter {
+    number: u32,
+    /// Of [`State::open`].
+    at: usize,
+    all: Parameters,
+}
+
+impl Parameters {
+    /// Those of these types; UNKNOWN or 0 for one that is to be found out.
+    pub(crate) fn new(known: &[TypeId]) -> Self {
+        let types = known.iter().map(|id| if id.0 == 0 { TypeId::UNKNOWN } else { *id }).collect();
+        Self(Rc::new(RefCell::new(State { types, open: Vec::new() })))
+    }
+    /// `$number`.
+    pub(crate) fn reference(&self, number: u32, span: Span) -> Result<Bound> {
+        if number == 0 || number > MOST {
+            return Err(BindError::new("42P02", format!("there is no parameter ${number}"), span));
+        }
+        let mut state = self.0.borrow_mut();
+        let index = number as usize - 1;
+        if state.types.len() <= index {
+            state.types.resize(index + 1, TypeId::UNKNOWN);
+        }
+        let id = state.types[index];
+        if id != TypeId::UNKNOWN {
+            return Ok(Bound::new(placeholder(number, id)?, id, span));
+        }
+        state.open.push(Some((number, span)));
+        let open = OpenParameter { number, at: state.open.len() - 1, all: self.clone() };
+        let untyped = Expr::Placeholder(Placeholder::new_with_field(format!("${number}"), None));
+        Ok(Bound { parameter: Some(open), ..Bound::new(untyped, TypeId::UNKNOWN, span) })
+    }
+    /// The types of all, once the statement is bound.
+    pub(crate) fn decided(&self) -> Result<Vec<TypeId>> {
+        let state = self.0.borrow();
+        let undecided = |number: u32| format!("could not determine data type of parameter ${number}");
+        let late = |(number, _): &&(u32, Span)| state.types[*number as usize - 1] != TypeId::UNKNOWN;
+        if let Some((number, span)) = state.open.iter().flatten().find(late) {
+            return Err(BindError::new("42P08", undecided(*number), *span));
+        }
+        match state.types.iter().position(|id| *id == TypeId::UNKNOWN) {
+            Some(at) => Err(BindError::without_place("42P18", undecided(at as u32 + 1))),
+            None => Ok(state.types.clone()),
+        }
+    }
+}
+
+impl OpenParameter {
+    /// The type that another place has decided since; UNKNOWN if none has.
+    pub(crate) fn decided(&self) -> TypeId {
+        self.all.0.borrow().types[self.number as usize - 1]
+    }
+    /// The parameter as a value of `to`, which is its type from now on.
+    pub(crate) fn into_type(self, to: TypeId, span: Span) -> Result<Bound> {
+        let mut state = self.all.0.borrow_mut();
+        let number = self.number;
+        let id = &mut state.types[number as usize - 1];
+        if to.category() == Category::Pseudo || to.category() == Category::Unknown {
+            return Err(BindError::Unknown("a parameter of any type"));
+        }
+        if *id != TypeId::UNKNOWN && *id != to {
+            let message = format!("inconsistent types deduced for parameter ${number}");
+            return Err(BindError::new("42P08", message, span));
+        }
+        *id = to;
+        state.open[self.at] = None;
+        Ok(Bound::new(placeholder(number, to)?, to, span))
+    }
+}
+
+/// A parameter of a type.
+fn placeholder(number: u32, id: TypeId) -> Result<Expr> {
+    // The digits of a number are known only when it is given.
+    let stored = arrow_type(id).ok_or(BindError::Unknown("a parameter of this type"))?;
+    let field = Arc::new(Field::new("", stored, true));
+    Ok(Expr::Placeholder(Placeholder::new_with_field(format!("${number}"), Some(field))))
+}

@@ -1,0 +1,295 @@
+//! Subqueries in expressions.
+//!
+//! A column of a query around is an outer reference, through any number of levels; qualifiers of columns are different
+//! in the whole statement, so that it is clear which one is meant. IN and ANY over rows of several columns are made of
+//! EXISTS: `x IN (S)` is true if there is a row of S for which the comparison is true, otherwise NULL if there is one for
+//! which it is NULL, otherwise false.
+
+use crate::Binder;
+use crate::bound::Bound;
+use crate::error::{BindError, Result};
+use crate::expression::{Context, comparable, comparison, joined, resolved, symbol};
+use crate::query::Selected;
+use crate::scope::Outer;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, ScalarValue, Spans};
+use datafusion::logical_expr::expr::{Case, Exists, InSubquery, SetComparison, SetQuantifier};
+use datafusion::logical_expr::logical_plan::Subquery;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, cast, lit};
+use serac_parser::tree::{Expr as Tree, ExprKind, Operator as Symbol, Query, Span};
+use serac_pg::TypeId;
+use std::sync::Arc;
+
+/// A plan as a subquery.
+pub(crate) fn subquery(plan: LogicalPlan) -> Subquery {
+    let outer_ref_columns = free(&plan);
+    Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: Spans::new() }
+}
+
+/// The references of a plan to queries around it, also those of subqueries in it.
+fn free(plan: &LogicalPlan) -> Vec<Expr> {
+    let mut found = Vec::new();
+    add_free(plan, &mut found);
+    found
+}
+
+fn add_free(plan: &LogicalPlan, found: &mut Vec<Expr>) {
+    stacker::maybe_grow(crate::STACK.0, crate::STACK.1, || {
+        let inputs = plan.inputs();
+        let is_own = |column: &Column| inputs.iter().any(|input| input.schema().has_column(column));
+        let mut add = |reference: &Expr, is_below: bool| {
+            if let Expr::OuterReferenceColumn(_, column) = reference
+                && !(is_below && is_own(column))
+                && !found.contains(reference)
+            {
+                found.push(reference.clone());
+            }
+        };
+        // Neither closure fails.
+        let _ = plan.apply_expressions(|expr| {
+            expr.apply(|part| {
+                add(part, false);
+                if let Some(subquery) = of_expr(part) {
+                    subquery.outer_ref_columns.iter().for_each(|reference| add(reference, true));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        });
+        if let LogicalPlan::Subquery(subquery) = plan {
+            subquery.outer_ref_columns.iter().for_each(|reference| add(reference, true));
+            return;
+        }
+        let left = match plan {
+            LogicalPlan::Join(join) => Some(join.left.schema().clone()),
+            _ => None,
+        };
+        for (at, input) in inputs.iter().enumerate() {
+            let before = found.len();
+            add_free(input, found);
+            // The right side of a LATERAL join sees the left one.
+            if at > 0
+                && let Some(left) = &left
+            {
+                let mut kept = found.split_off(before);
+                kept.retain(|part| !matches!(part, Expr::OuterReferenceColumn(_, column) if left.has_column(column)));
+                found.append(&mut kept);
+            }
+        }
+    });
+}
+
+/// The subquery that an expression is.
+pub(crate) fn of_expr(expr: &Expr) -> Option<&Subquery> {
+    match expr {
+        Expr::ScalarSubquery(subquery)
+        | Expr::Exists(Exists { subquery, .. })
+        | Expr::InSubquery(InSubquery { subquery, .. })
+        | Expr::SetComparison(SetComparison { subquery, .. }) => Some(subquery),
+        _ => None,
+    }
+}
+
+/// What is compared with a query's rows.
+pub(crate) struct Comparison<'t> {
+    pub(crate) left: &'t Tree,
+    pub(crate) operator: &'t str,
+    /// Where the operator stands, if that is known.
+    pub(crate) at: Option<Span>,
+    /// ALL in place of ANY.
+    pub(crate) is_all: bool,
+    pub(crate) query: &'t Query,
+}
+
+impl Binder<'_> {
+    fn inner(&self, query: &Query, context: Context<'_>) -> Result<Selected> {
+        let outer = Outer { scope: context.scope, schema: context.schema, next: context.outer };
+        self.query(query, Some(&outer))?.closed()
+    }
+    /// `EXISTS (…)`.
+    pub(crate) fn exists(&self, query: &Query, span: Span, context: Context<'_>) -> Result<Bound> {
+        let plan = self.inner(query, context)?.plan;
+        Ok(Bound::new(Expr::Exists(Exists::new(subquery(plan), false)), TypeId::BOOL, span))
+    }
+    /// `(SELECT …)`: its value, NULL if it has no row, and an error when it runs if it has more.
+    pub(crate) fn scalar_subquery(&self, query: &Query, span: Span, context: Context<'_>) -> Result<Bound> {
+        let selected = self.inner(query, context)?;
+        let [column] = &selected.columns[..] else {
+            return Err(BindError::new("42601", "subquery must return only one column", span));
+        };
+        Ok(Bound::new(Expr::ScalarSubquery(subquery(selected.plan)), column.id, span))
+    }
+    /// `x = ANY (…)`, `(x, y) <> ALL (…)`.
+    pub(crate) fn quantified_operator(
+        &self,
+        left: &Tree,
+        operator: &Symbol,
+        is_all: bool,
+        query: &Query,
+        context: Context<'_>,
+    ) -> Result<Bound> {
+        let of = Comparison { left, operator: symbol(operator)?, at: Some(operator.span), is_all, query };
+        self.quantified(of, context)
+    }
+    /// A comparison with all rows of a query.
+    pub(crate) fn quantified(&self, of: Comparison<'_>, context: Context<'_>) -> Result<Bound> {
+        let selected = self.inner(of.query, context)?;
+        let lefts = match &of.left.kind {
+            ExprKind::Row { fields, .. } => &fields[..],
+            _ => std::slice::from_ref(of.left),
+        };
+        let at = of.at.unwrap_or(of.left.span);
+        let place = |error: BindError| if of.at.is_none() { error.of_unknown_place() } else { error };
+        let lefts: Vec<Bound> = lefts.iter().map(|left| self.expression(left, context)).collect::<Result<_>>()?;
+        if !matches!(of.operator, "=" | "<>" | "<" | "<=" | ">" | ">=") {
+            return Err(BindError::Unknown("this operator with ANY or ALL"));
+        }
+        let wrong = match lefts.len().cmp(&selected.columns.len()) {
+            std::cmp::Ordering::Less => Some("subquery has too many columns"),
+            std::cmp::Ordering::Greater => Some("subquery has too few columns"),
+            std::cmp::Ordering::Equal => None,
+        };
+        if let Some(wrong) = wrong {
+            return Err(place(BindError::new("42601", wrong, at)));
+        }
+        let start = lefts.first().map_or(at, |left| left.span);
+        let (lefts, plan) = self.of_one_type_each(lefts, selected, of.operator, at, context).map_err(place)?;
+        let negated = match (of.operator, of.is_all) {
+            ("=", false) => Some(false),
+            ("<>", true) => Some(true),
+            _ => None,
+        };
+        let operator = comparison(of.operator);
+        let expr = match (<[Expr; 1]>::try_from(lefts), negated) {
+            (Ok([left]), Some(negated)) => Expr::InSubquery(InSubquery::new(Box::new(left), subquery(plan), negated)),
+            (Ok([left]), None) => {
+                let quantifier = if of.is_all { SetQuantifier::All } else { SetQuantifier::Any };
+                Expr::SetComparison(SetComparison::new(Box::new(left), subquery(plan), operator, quantifier))
+            }
+            (Err(lefts), _) => rows_compared(lefts, plan, of.operator, of.is_all, context)?,
+        };
+        Ok(Bound::new(expr, TypeId::BOOL, start))
+    }
+    /// Both sides of a comparison, each pair in one type.
+    fn of_one_type_each(
+        &self,
+        lefts: Vec<Bound>,
+        selected: Selected,
+        operator: &str,
+        at: Span,
+        context: Context<'_>,
+    ) -> Result<(Vec<Expr>, LogicalPlan)> {
+        let schema = selected.plan.schema().clone();
+        let (mut outer, mut inner) = (Vec::new(), Vec::new());
+        let mut is_same = true;
+        for ((left, column), field) in lefts.into_iter().zip(&selected.columns).zip(schema.iter()) {
+            let left = left.renewed()?;
+            let signature = resolved(operator, at, &[left.id, column.id])?;
+            let to = comparable(signature)?;
+            let name = field.1.name().clone();
+            let value = Expr::Column(Column::from(field));
+            let own = left.implicitly(signature.arguments[0], context.schema)?.implicitly(to, context.schema)?;
+            let value = Bound::new(value, column.id, column.span);
+            let value = value.implicitly(signature.arguments[1], &schema)?.implicitly(to, &schema)?;
+            let (own, value) = (own.expr, value.expr);
+            let (own, value) = match (own.get_type(context.schema)?, value.get_type(&schema)?) {
+                (one, other) if one == other => (own, value),
+                (DataType::Decimal128(p, s), DataType::Decimal128(q, r)) => {
+                    let scale = s.max(r);
+                    let whole = (i16::from(p) - i16::from(s)).max(i16::from(q) - i16::from(r));
+                    let precision = u8::try_from(whole + i16::from(scale)).ok().filter(|digits| *digits <= 38);
+                    let precision = precision.ok_or(BindError::Unknown("numbers of so many digits"))?;
+                    let wanted = DataType::Decimal128(precision, scale);
+                    (cast(own, wanted.clone()), cast(value, wanted))
+                }
+                _ => return Err(BindError::Unknown("a comparison of these types")),
+            };
+            outer.push(own);
+            inner.push(match &value {
+                Expr::Column(_) => value,
+                _ => {
+                    is_same = false;
+                    value.alias(name)
+                }
+            });
+        }
+        let plan = match is_same {
+            true => selected.plan,
+            false => LogicalPlanBuilder::from(selected.plan).project(inner)?.build()?,
+        };
+        Ok((outer, plan))
+    }
+}
+
+/// A row compared with the rows of a query.
+fn rows_compared(
+    lefts: Vec<Expr>,
+    plan: LogicalPlan,
+    operator: &str,
+    is_all: bool,
+    context: Context<'_>,
+) -> Result<Expr> {
+    if lefts.iter().any(|left| left.is_volatile() || left.exists(|part| Ok(of_expr(part).is_some())).unwrap_or(true)) {
+        return Err(BindError::Unknown("such values of a row"));
+    }
+    if crate::query::is_volatile(&plan)? {
+        return Err(BindError::Unknown("a row beside a volatile query"));
+    }
+    let outer = Outer { scope: context.scope, schema: context.schema, next: None };
+    let mut pairs = Vec::new();
+    for (left, field) in lefts.into_iter().zip(plan.schema().iter()) {
+        let left = outer.reference(Bound::new(left, TypeId::BOOL, Span::default()))?.expr;
+        pairs.push((left, Expr::Column(Column::from(field))));
+    }
+    let condition = crate::row::compared(pairs, operator)?;
+    // What decides: one that is true for ANY, one that is false for ALL.
+    let decisive =
+        if is_all { Expr::IsFalse(Box::new(condition.clone())) } else { Expr::IsTrue(Box::new(condition.clone())) };
+    let exists = |filter: Expr| -> Result<Box<Expr>> {
+        let plan = LogicalPlanBuilder::from(plan.clone()).filter(filter)?.build()?;
+        Ok(Box::new(Expr::Exists(Exists::new(subquery(plan), false))))
+    };
+    let null = Box::new(Expr::Literal(ScalarValue::Boolean(None), None));
+    let whens = vec![(exists(decisive)?, Box::new(lit(!is_all))), (exists(Expr::IsNull(Box::new(condition)))?, null)];
+    Ok(Expr::Case(Case::new(None, whens, Some(Box::new(lit(is_all))))))
+}
+
+/// An expression that is evaluated more than once, where PostgreSQL does it once: that must not be seen.
+pub(crate) fn repeatable(expr: &Expr) -> Result<()> {
+    let is_such = |part: &Expr| {
+        part.is_volatile_node()
+            || of_expr(part).is_some_and(|subquery| crate::query::is_volatile(&subquery.subquery).unwrap_or(true))
+    };
+    match expr.exists(|part| Ok(is_such(part))) {
+        Ok(false) => Ok(()),
+        _ => Err(BindError::Unknown("a volatile value that is evaluated once")),
+    }
+}
+
+/// Whether `exprs` refer to columns of their own query, and whether they refer to those of queries around it.
+pub(crate) fn levels_of(exprs: &[Expr], schema: &datafusion::common::DFSchema) -> (bool, bool) {
+    let (mut own, mut outer) = (false, false);
+    for expr in exprs {
+        // The closure does not fail.
+        let _ = expr.apply(|part| {
+            match part {
+                Expr::Column(_) => own = true,
+                Expr::OuterReferenceColumn(..) => outer = true,
+                _ => {}
+            }
+            for reference in of_expr(part).iter().flat_map(|subquery| &subquery.outer_ref_columns) {
+                match reference {
+                    Expr::OuterReferenceColumn(_, column) if schema.has_column(column) => own = true,
+                    _ => outer = true,
+                }
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+    }
+    (own, outer)
+}
+
+/// Conditions as one.
+pub(crate) fn all_of(conditions: Vec<Expr>) -> Result<Expr> {
+    joined(conditions, Operator::And).ok_or(BindError::Unknown("nothing to compare"))
+}

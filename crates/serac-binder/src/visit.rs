@@ -1,0 +1,213 @@
+//! The relations that a statement names, wherever a query may stand.
+
+use crate::STACK;
+use serac_parser::tree::{
+    Call, Distinct, Expr, ExprKind, FrameBound, GroupBy, GroupItem, IsTest, JoinOn, Name, OrderItem, Over, Postfix,
+    Quantity, Query, QueryBody, Select, Special, StatementKind, TableExpr, TableKind, Window,
+};
+
+/// Those of a query and of all queries in it.
+pub(crate) fn relations_of(query: &Query, found: &mut Vec<Name>) {
+    for table in query.with.iter().flat_map(|with| &with.tables) {
+        if let StatementKind::Query(query) = &table.statement.kind {
+            relations_of(query, found);
+        }
+    }
+    stacker::maybe_grow(STACK.0, STACK.1, || of_body(&query.body, found));
+    of_order(&query.order_by, found);
+    query.limit.iter().chain(&query.offset).for_each(|expr| of_expr(expr, found));
+}
+
+fn of_body(body: &QueryBody, found: &mut Vec<Name>) {
+    match body {
+        QueryBody::Select(select) => of_select(select, found),
+        QueryBody::Values(rows) => rows.iter().flatten().for_each(|expr| of_expr(expr, found)),
+        QueryBody::Table(relation) => found.push(relation.name.clone()),
+        QueryBody::Nested(query) => relations_of(query, found),
+        QueryBody::SetOperations(first, rest) => {
+            of_body(first, found);
+            rest.iter().for_each(|(_, body)| of_body(body, found));
+        }
+    }
+}
+
+fn of_select(select: &Select, found: &mut Vec<Name>) {
+    if let Distinct::On(exprs) = &select.distinct {
+        of_exprs(exprs, found);
+    }
+    for item in &select.items {
+        of_expr(&item.expr, found);
+        item.replace.iter().for_each(|(expr, _)| of_expr(expr, found));
+    }
+    select.from.iter().for_each(|table| of_table(table, found));
+    select.filter.iter().chain(&select.having).chain(&select.qualify).for_each(|expr| of_expr(expr, found));
+    if let GroupBy::Items { items, .. } = &select.group_by {
+        items.iter().for_each(|item| of_group(item, found));
+    }
+    select.windows.iter().for_each(|(_, window)| of_window(window, found));
+}
+
+fn of_group(item: &GroupItem, found: &mut Vec<Name>) {
+    match item {
+        GroupItem::Empty => {}
+        GroupItem::Expr(expr) => of_expr(expr, found),
+        GroupItem::Rollup(exprs) | GroupItem::Cube(exprs) => of_exprs(exprs, found),
+        GroupItem::Sets(items) => items.iter().for_each(|item| of_group(item, found)),
+    }
+}
+
+fn of_window(window: &Window, found: &mut Vec<Name>) {
+    of_exprs(&window.partition_by, found);
+    of_order(&window.order_by, found);
+    if let Some(frame) = &window.frame {
+        for bound in [Some(&frame.start), frame.end.as_ref()].into_iter().flatten() {
+            if let FrameBound::Preceding(expr) | FrameBound::Following(expr) = bound {
+                of_expr(expr, found);
+            }
+        }
+    }
+}
+
+fn of_table(table: &TableExpr, found: &mut Vec<Name>) {
+    let walk = || match &table.kind {
+        TableKind::Relation { relation, sample, .. } => {
+            found.push(relation.name.clone());
+            if let Some(sample) = sample {
+                of_exprs(&sample.arguments, found);
+                sample.seed.iter().for_each(|seed| of_expr(seed, found));
+            }
+        }
+        TableKind::Query { query, .. } => relations_of(query, found),
+        TableKind::Join { left, joins } => {
+            of_table(left, found);
+            for join in joins {
+                of_table(&join.right, found);
+                if let JoinOn::Condition(condition) = &join.on {
+                    of_expr(condition, found);
+                }
+            }
+        }
+        TableKind::Nested { table, .. } => of_table(table, found),
+        TableKind::Functions { calls, .. } => calls.iter().for_each(|(call, _)| of_expr(call, found)),
+        TableKind::File { .. } => {}
+    };
+    stacker::maybe_grow(STACK.0, STACK.1, walk);
+}
+
+fn of_order(items: &[OrderItem], found: &mut Vec<Name>) {
+    items.iter().for_each(|item| of_expr(&item.expr, found));
+}
+
+fn of_exprs(exprs: &[Expr], found: &mut Vec<Name>) {
+    exprs.iter().for_each(|expr| of_expr(expr, found));
+}
+
+fn of_expr(expr: &Expr, found: &mut Vec<Name>) {
+    stacker::maybe_grow(STACK.0, STACK.1, || of_kind(&expr.kind, found));
+}
+
+fn of_kind(kind: &ExprKind, found: &mut Vec<Name>) {
+    match kind {
+        ExprKind::Literal(_)
+        | ExprKind::Parameter(_)
+        | ExprKind::Name(_)
+        | ExprKind::Wildcard(_)
+        | ExprKind::Default => {}
+        ExprKind::Call(call) => of_call(call, found),
+        ExprKind::Or(exprs) | ExprKind::And(exprs) | ExprKind::Array(exprs) | ExprKind::Grouping(exprs) => {
+            of_exprs(exprs, found);
+        }
+        ExprKind::Row { fields, .. } => of_exprs(fields, found),
+        ExprKind::Not(operand) | ExprKind::Prefix(_, operand) | ExprKind::Cast { operand, .. } => {
+            of_expr(operand, found);
+        }
+        ExprKind::Operators(first, rest) => {
+            of_expr(first, found);
+            rest.iter().for_each(|(_, operand)| of_expr(operand, found));
+        }
+        ExprKind::Quantified { left, right, .. } => {
+            of_expr(left, found);
+            match right {
+                Quantity::Query(query) => relations_of(query, found),
+                Quantity::Array(array) => of_expr(array, found),
+            }
+        }
+        ExprKind::Postfix(operand, rest) => {
+            of_expr(operand, found);
+            rest.iter().for_each(|postfix| of_postfix(postfix, found));
+        }
+        ExprKind::Between { operand, low, high, .. } => {
+            [operand, low, high].into_iter().for_each(|expr| of_expr(expr, found));
+        }
+        ExprKind::InList { operand, list, .. } => {
+            of_expr(operand, found);
+            of_exprs(list, found);
+        }
+        ExprKind::InQuery { operand, query, .. } => {
+            of_expr(operand, found);
+            relations_of(query, found);
+        }
+        ExprKind::Like { operand, pattern, escape, .. } => {
+            [Some(operand), Some(pattern), escape.as_ref()].into_iter().flatten().for_each(|expr| of_expr(expr, found));
+        }
+        ExprKind::Case { operand, whens, otherwise } => {
+            operand.iter().chain(otherwise).for_each(|expr| of_expr(expr, found));
+            whens.iter().flat_map(|(when, then)| [when, then]).for_each(|expr| of_expr(expr, found));
+        }
+        ExprKind::Exists(query) | ExprKind::Subquery(query) | ExprKind::ArrayQuery(query) => relations_of(query, found),
+        ExprKind::Special(special) => of_special(special, found),
+    }
+}
+
+fn of_call(call: &Call, found: &mut Vec<Name>) {
+    call.arguments.iter().for_each(|argument| of_expr(&argument.value, found));
+    of_order(&call.order_by, found);
+    of_order(&call.within_group, found);
+    call.filter.iter().for_each(|filter| of_expr(filter, found));
+    if let Some(Over::Window(window)) = &call.over {
+        of_window(window, found);
+    }
+}
+
+fn of_postfix(postfix: &Postfix, found: &mut Vec<Name>) {
+    match postfix {
+        Postfix::Index(expr) | Postfix::AtTimeZone(expr, _) => of_expr(expr, found),
+        Postfix::Slice(from, to) => from.iter().chain(to).for_each(|expr| of_expr(expr, found)),
+        Postfix::Is { test: IsTest::DistinctFrom(other), .. } => of_expr(other, found),
+        Postfix::Cast(..) | Postfix::Field(_) | Postfix::AllFields(_) | Postfix::Collate(_) | Postfix::Is { .. } => {}
+    }
+}
+
+fn of_special(special: &Special, found: &mut Vec<Name>) {
+    match special {
+        Special::Extract(_, expr) | Special::Normalize(expr, _) | Special::CollationFor(expr) => of_expr(expr, found),
+        Special::Overlay(exprs)
+        | Special::Trim { arguments: exprs, .. }
+        | Special::Coalesce(exprs)
+        | Special::Greatest(exprs)
+        | Special::Least(exprs)
+        | Special::Overlaps(exprs) => of_exprs(exprs, found),
+        Special::Position(first, second) | Special::NullIf(first, second) => {
+            of_expr(first, found);
+            of_expr(second, found);
+        }
+        Special::Substring { operand, from, length } => {
+            of_expr(operand, found);
+            from.iter().chain(length).for_each(|expr| of_expr(expr, found));
+        }
+        Special::SubstringSimilar(text, pattern, escape) => {
+            [text, pattern, escape].into_iter().for_each(|expr| of_expr(expr, found));
+        }
+        Special::CurrentTime(digits)
+        | Special::CurrentTimestamp(digits)
+        | Special::LocalTime(digits)
+        | Special::LocalTimestamp(digits) => digits.iter().for_each(|expr| of_expr(expr, found)),
+        Special::CurrentDate
+        | Special::CurrentUser
+        | Special::User
+        | Special::SessionUser
+        | Special::CurrentRole
+        | Special::CurrentCatalog
+        | Special::CurrentSchema => {}
+    }
+}

@@ -1,0 +1,144 @@
+//! Statements that are long or deep: none overflows a small stack, and time grows with length alone.
+
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::{DFSchema, TableReference};
+use datafusion::execution::FunctionRegistry;
+use datafusion::logical_expr::logical_plan::builder::LogicalTableSource;
+use datafusion::logical_expr::{AggregateUDF, BinaryExpr, Expr, Operator, ScalarUDF, TableSource, WindowUDF};
+use datafusion::prelude::SessionContext;
+use serac_binder::{BindError, Environment, Relation, bind_query};
+use serac_parser::tree::{Name, StatementKind};
+use serac_pg::TypeId;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A session with a table `t` of columns `a`, and `c0` to `c999`.
+struct Tables(SessionContext);
+
+impl Environment for Tables {
+    fn relation(&self, name: &Name) -> Result<Relation, BindError> {
+        let names = std::iter::once("a".to_owned()).chain((0..1000).map(|number| format!("c{number}")));
+        let fields: Vec<Field> = names.map(|name| Field::new(name, DataType::Int32, true)).collect();
+        let types = vec![TypeId::INT4; fields.len()];
+        let source = Arc::new(LogicalTableSource::new(Arc::new(Schema::new(fields))));
+        Ok(Relation { source, name: TableReference::bare(name.to_string()), types, has_key: false })
+    }
+    fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.0.udf(name).ok()
+    }
+    fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.0.udaf(name).ok()
+    }
+    fn window(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.0.udwf(name).ok()
+    }
+    fn table_function(&self, _: &str, _: &[Expr]) -> Option<Arc<dyn TableSource>> {
+        None
+    }
+    fn operate(&self, operator: Operator, left: Expr, right: Expr, _: &DFSchema) -> Result<Expr, BindError> {
+        Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right))))
+    }
+}
+
+/// Binds a statement on a stack of 2 MiB, and drops the plan there. Tells the time, and whether it is known.
+fn bound(text: String) -> (Duration, bool) {
+    let bind = move || {
+        let tables = Tables(SessionContext::new());
+        let shown = text.get(..60).unwrap_or(&text).to_owned();
+        let mut statements = serac_parser::parse(&text).unwrap_or_else(|error| panic!("{shown}: {error}"));
+        let StatementKind::Query(query) = statements.pop().unwrap().kind else { panic!("{shown} is no query") };
+        let start = Instant::now();
+        let bound = bind_query(&tables, &query, &[]);
+        serac_binder::relations(&query);
+        let is_known = match &bound {
+            Ok(_) => true,
+            Err(BindError::Unknown(_)) => false,
+            Err(other) => panic!("{shown}: {other:?}"),
+        };
+        drop(bound);
+        (start.elapsed(), is_known)
+    };
+    std::thread::Builder::new().stack_size(2 << 20).spawn(bind).unwrap().join().unwrap()
+}
+
+fn repeated(count: usize, separator: &str, item: impl Fn(usize) -> String) -> String {
+    (0..count).map(item).collect::<Vec<_>>().join(separator)
+}
+
+#[test]
+fn deep_statements_keep_the_stack() {
+    let nested = |count: usize, before: &str, inner: &str, after: &str| {
+        format!("SELECT {}{inner}{} FROM t", before.repeat(count), after.repeat(count))
+    };
+    for count in [10, 200, 1000] {
+        bound(nested(count, "(", "a", ")"));
+        bound(nested(count, "NOT (a = 1 AND ", "true", ")"));
+        bound(nested(count, "- (1 + ", "a", ")"));
+        bound(nested(count, "abs(", "a", ")"));
+        bound(nested(count, "CASE WHEN true THEN ", "a", " END"));
+        bound(nested(count, "coalesce(1, ", "a", ")"));
+        bound(nested(count, "(SELECT ", "a", ")"));
+        bound(nested(count, "(1, ", "(2, 3) IS NULL", ") IS NULL"));
+        bound(nested(count, "nullif(", "a", ", 1)"));
+        bound(nested(count, "(", "a BETWEEN 1 AND 2", ") BETWEEN false AND true"));
+        bound(nested(count, "(", "a = 1", ") IN (true, a = 2)"));
+        bound(nested(count, "EXISTS (SELECT 1 FROM t WHERE ", "true", ")"));
+        bound(nested(count, "a IN (SELECT a FROM t WHERE ", "true", ")"));
+        bound(format!("SELECT * FROM {}t{}", "(SELECT a FROM ".repeat(count), ") s".repeat(count)));
+        let joined = repeated(count, "", |number| format!(" CROSS JOIN t x{number})"));
+        bound(format!("SELECT 1 FROM {}t{joined}", "(".repeat(count)));
+        let joined = repeated(count, "", |number| format!(" CROSS JOIN t x{number}"));
+        bound(format!("SELECT 1 FROM t{joined}"));
+        bound(format!("{}SELECT 1{}", "(".repeat(count), ")".repeat(count)));
+        bound(format!("{}SELECT 1{}", "(SELECT 2 UNION ".repeat(count), ")".repeat(count)));
+        bound(format!("SELECT a {} FROM t", "::bigint".repeat(count)));
+        bound(format!("SELECT count(*) FROM t GROUP BY {}a{}", "GROUPING SETS (".repeat(count), ")".repeat(count)));
+        let tables = |number: usize| format!("x{} AS (SELECT p.a FROM x{number} p, x{number} q)", number + 1);
+        bound(format!("WITH x0 AS (SELECT a FROM t), {} SELECT 1", repeated(count, ", ", tables)));
+    }
+}
+
+#[test]
+fn time_grows_with_length() {
+    let statements: [(&str, &dyn Fn(usize) -> String, bool); 12] = [
+        ("OR", &|n| format!("SELECT a FROM t WHERE {}", repeated(n, " OR ", |i| format!("a = {i}"))), true),
+        ("AND", &|n| format!("SELECT a FROM t WHERE {}", repeated(n, " AND ", |i| format!("a <> {i}"))), true),
+        ("IN", &|n| format!("SELECT a FROM t WHERE a IN ({})", repeated(n, ", ", |i| i.to_string())), true),
+        ("plus", &|n| format!("SELECT {} FROM t", repeated(n, " + ", |_| "a".into())), false),
+        (
+            "CASE",
+            &|n| format!("SELECT CASE {} END FROM t", repeated(n, " ", |i| format!("WHEN a = {i} THEN {i}"))),
+            true,
+        ),
+        ("VALUES", &|n| format!("VALUES {}", repeated(n, ", ", |i| format!("({i}, 'x')"))), true),
+        ("UNION", &|n| repeated(n / 10, " UNION ALL ", |i| format!("SELECT {i}")), true),
+        ("coalesce", &|n| format!("SELECT coalesce({}) FROM t", repeated(n, ", ", |_| "a".into())), true),
+        ("columns", &|n| format!("SELECT {} FROM t", repeated(n / 10, ", ", |i| format!("c{i}"))), true),
+        ("same names", &|n| format!("SELECT {} FROM t", repeated(n / 10, ", ", |_| "a".into())), true),
+        (
+            "groups",
+            &|n| {
+                let columns = repeated(n / 20, ", ", |i| format!("c{i}"));
+                format!("SELECT {columns} FROM t GROUP BY {columns} ORDER BY {columns}")
+            },
+            true,
+        ),
+        (
+            "windows",
+            &|n| {
+                let calls = repeated(n / 20, ", ", |i| format!("max(c{i}) OVER (ORDER BY c{})", i % 9));
+                format!("SELECT {calls} FROM t")
+            },
+            true,
+        ),
+    ];
+    for (name, statement, is_known) in statements {
+        let (short, known) = bound(statement(2_500));
+        assert_eq!(known, is_known, "{name}");
+        let (long, _) = bound(statement(10_000));
+        println!("{name}: {short:?}, {long:?}");
+        // Four times the length: less than the sixteen times of what is quadratic, and what is quick is not measured.
+        let most = short * 10 + Duration::from_millis(500);
+        assert!(long < most, "{name}: {short:?}, {long:?}");
+    }
+}
