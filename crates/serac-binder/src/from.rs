@@ -163,8 +163,9 @@ impl Binder<'_> {
         };
         let scan = LogicalPlanBuilder::scan(found.name.clone(), found.source.clone(), None)?.build()?;
         let columns = scan.schema().fields().iter().zip(&found.types);
-        let columns =
-            columns.map(|(field, id)| OutputColumn { name: field.name().clone(), id: *id, span: name.span, text: None }).collect();
+        let columns = columns
+            .map(|(field, id)| OutputColumn { name: field.name().clone(), id: *id, span: name.span, text: None })
+            .collect();
         let selected = Selected::new(scan, columns);
         let has_key = found.has_key;
         let is_shown = alias.is_none()

@@ -13,14 +13,19 @@ use crate::scan::SeracTable;
 use crate::{deep, same_names};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
-use datafusion::common::{DFSchema, TableReference};
+use datafusion::common::{DFSchema, ScalarValue, TableReference};
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{AggregateUDF, BinaryExpr, Expr, LogicalPlan, Operator, ScalarUDF};
+use datafusion::logical_expr::{
+    AggregateUDF, BinaryExpr, Expr, LogicalPlan, Operator, ScalarUDF, TableSource, WindowUDF,
+};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
-use serac_binder::{BindError, BoundQuery, Environment, OutputColumn, Relation, StatementError, type_of_arrow};
+use serac_binder::{
+    BindError, BoundQuery, Environment, OutputColumn, Relation, StatementError, arrow_type, type_of_arrow,
+};
 use serac_parser::tree::Name;
+use serac_pg::TypeId;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,24 +53,54 @@ impl Ways {
     }
 }
 
-/// The plan of a query and the columns of its result; none where the binder does not know it whole.
+/// A query's plan, by the binder.
+pub(crate) struct Bound {
+    pub(crate) plan: LogicalPlan,
+    /// The columns of its result, with the names that are shown.
+    pub(crate) names: SchemaRef,
+    /// The types of its parameters.
+    pub(crate) parameters: Vec<TypeId>,
+}
+
+/// The plan of a query; none where the binder does not know it whole.
 ///
 /// # Errors
-/// What is wrong with the query.
+/// What is wrong with the query, or with a value of a parameter.
 pub(crate) async fn plan(
     state: &SessionState,
     source: Option<&Source>,
     postgresql_names: bool,
-) -> Result<Option<(LogicalPlan, SchemaRef)>> {
+) -> Result<Option<Bound>> {
     let shared = functions(state).shared().clone();
-    let bound = match source.filter(|_| !shared.disabled_passes.read().contains(&BIND)) {
-        Some(source) => bound(state, &shared, source).await.map(Result::ok)?,
+    let source = source.filter(|_| !shared.disabled_passes.read().contains(&BIND));
+    let bound = match source {
+        Some(source) => bound(state, &shared, source).await?.ok(),
         None => None,
     };
     shared.ways.note(bound.is_some());
-    let Some(bound) = bound else { return Ok(None) };
-    let schema = shown(&bound, source, postgresql_names);
-    Ok(Some((bound.plan, schema)))
+    let (Some(query), Some(source)) = (bound, source) else { return Ok(None) };
+    let names = shown(&query, source, postgresql_names);
+    let BoundQuery { plan, parameters, .. } = query;
+    let plan = match &source.arguments().values {
+        Some(values) if !parameters.is_empty() => with_values(plan, &parameters, values)?,
+        _ => plan,
+    };
+    Ok(Some(Bound { plan, names, parameters }))
+}
+
+/// The plan with values in the place of its parameters.
+fn with_values(plan: LogicalPlan, types: &[TypeId], values: &[ScalarValue]) -> Result<LogicalPlan> {
+    let mut given = Vec::with_capacity(types.len());
+    for (at, id) in types.iter().enumerate() {
+        let missing = || SqlError::new("42P02", format!("there is no parameter ${}", at + 1));
+        let value = values.get(at).ok_or_else(missing)?;
+        let value = match arrow_type(*id) {
+            Some(stored) if value.data_type() != stored => value.cast_to(&stored)?,
+            _ => value.clone(),
+        };
+        given.push(value);
+    }
+    Ok(plan.with_param_values(given)?)
 }
 
 /// A bound query, or what of it the binder does not know.
@@ -83,7 +118,8 @@ pub(crate) async fn bound(
         deep::check()?;
         session.find(shared, &name).await?;
     }
-    match serac_binder::bind_query(&session, query) {
+    let types: Vec<TypeId> = source.arguments().types.iter().copied().map(TypeId).collect();
+    match serac_binder::bind_query(&session, query, &types) {
         Ok(bound) => {
             check_size(&bound.plan)?;
             Ok(Ok(bound))
@@ -102,11 +138,11 @@ fn placed(error: StatementError, source: &Source) -> SqlError {
 }
 
 /// The columns of the result. Those without a name get PostgreSQL's, or their text.
-fn shown(bound: &BoundQuery, source: Option<&Source>, postgresql_names: bool) -> SchemaRef {
+fn shown(bound: &BoundQuery, source: &Source, postgresql_names: bool) -> SchemaRef {
     let schema = same_names::shown(bound.plan.schema().as_arrow());
     let name = |column: &OutputColumn| match column.text.filter(|_| !postgresql_names) {
         Some(span) => {
-            let text = source.and_then(|source| source.text().get(span.start as usize..span.end as usize));
+            let text = source.text().get(span.start as usize..span.end as usize);
             text.unwrap_or(&column.name).to_owned()
         }
         None => column.name.clone(),
@@ -180,6 +216,12 @@ impl Environment for InSession<'_> {
     }
     fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
         self.names.get_aggregate_meta(name)
+    }
+    fn window(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.names.get_window_meta(name)
+    }
+    fn table_function(&self, name: &str, arguments: &[Expr]) -> Option<Arc<dyn TableSource>> {
+        self.names.get_table_function_source(name, arguments.to_vec()).ok()
     }
     fn operate(&self, operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr, BindError> {
         let Some(op) = symbol(operator) else { return Err(BindError::Unknown("this operator")) };

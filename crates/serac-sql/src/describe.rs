@@ -7,7 +7,7 @@ use crate::error::{Result, SqlError};
 use crate::explain::{describe_schema, explain_schema};
 use crate::generated;
 use crate::nesting;
-use crate::parsed::Parsed;
+use crate::parsed::{Arguments, Parsed};
 use crate::parts::take_parts;
 use crate::pg_catalog::{array_type, element_type, type_number};
 use crate::session::{Session, StatementResult, fold, with_parameters};
@@ -215,30 +215,34 @@ impl Session {
             let bound = self.bind(&name.to_string().to_lowercase(), given)?;
             return Box::pin(self.description_of(bound, named)).await;
         }
-        let schema = self.columns_of(statement, &mut parameters).await?;
+        if let Some(source) = statement.source() {
+            let arguments = Arguments { types: named.into(), values: None };
+            let asked = Parsed::with_source(statement.clone().into_statement(), Some(source.clone().with(arguments)));
+            if let Some((schema, types)) = self.bound_columns(&asked).await? {
+                let parameters: Vec<_> = types.iter().map(|id| of_oid(id.0)).collect();
+                return Ok(Description { parameters, oids: vec![0; types.len()], schema: Some(schema) });
+            }
+        }
+        let schema = self.columns_of(statement.into_statement(), &mut parameters).await?;
         Ok(Description { parameters: parameters.types, oids: parameters.oids, schema })
     }
 
     /// The columns of a statement's rows; learns what it says of the parameters.
-    async fn columns_of(&mut self, statement: Parsed, parameters: &mut Parameters) -> Result<Option<SchemaRef>> {
-        if statement.source().is_some() {
-            return self.describe_query(statement, parameters).await.map(Some);
-        }
-        let mut statement = statement.into_statement();
+    async fn columns_of(&mut self, mut statement: Statement, parameters: &mut Parameters) -> Result<Option<SchemaRef>> {
         for (i, part) in take_parts(&mut statement)?.into_iter().enumerate() {
-            let columns = Box::pin(self.columns_of(part.into(), parameters)).await?;
+            let columns = Box::pin(self.columns_of(part, parameters)).await?;
             self.lend_part(i, columns.unwrap_or_else(|| Arc::new(Schema::empty())), Vec::new())?;
         }
         Ok(match &statement {
             Statement::Query(_) | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => {
-                Some(self.describe_query(statement.into(), parameters).await?)
+                Some(self.describe_query(statement, parameters).await?)
             }
             Statement::Explain { options, .. } => Some(explain_schema(options.as_deref().unwrap_or_default())),
             Statement::ExplainTable { .. } => Some(describe_schema()),
             Statement::ShowVariable { variable } if is_all(variable) => Some(all_settings_schema()),
             Statement::ShowVariable { variable } => match self.shown_setting(variable) {
                 Some((name, _)) => Some(Arc::new(Schema::new(vec![Field::new(&name, DataType::Utf8, true)]))),
-                None => Some(self.describe_query(statement.into(), parameters).await?),
+                None => Some(self.describe_query(statement, parameters).await?),
             },
             Statement::Fetch { .. } => self.fetched_schema(&statement)?,
             Statement::Call(function) if crate::programs::is_run(function) => {
@@ -254,7 +258,7 @@ impl Session {
             }
             Statement::Declare { stmts } => {
                 for query in stmts.iter().filter_map(|declared| declared.for_query.clone()) {
-                    self.describe_query(Statement::Query(query).into(), parameters).await?;
+                    self.describe_query(Statement::Query(query), parameters).await?;
                 }
                 None
             }
@@ -274,7 +278,7 @@ impl Session {
                     }
                     Some(_) => {
                         let source = insert.source.clone().expect("there is one");
-                        self.describe_query(Statement::Query(source).into(), parameters).await?;
+                        self.describe_query(Statement::Query(source), parameters).await?;
                     }
                     None => {}
                 }
@@ -303,12 +307,8 @@ impl Session {
         })
     }
 
-    async fn describe_query(&mut self, query: Parsed, parameters: &mut Parameters) -> Result<SchemaRef> {
-        if parameters.types.is_empty() {
-            return self.shown_columns(query).await;
-        }
-        let query = query.into_statement();
-        {
+    async fn describe_query(&mut self, query: Statement, parameters: &mut Parameters) -> Result<SchemaRef> {
+        if !parameters.types.is_empty() {
             let mut asked = query.clone();
             let arrays = one_element_of_each(&mut asked);
             if let Ok(plan) = self.plan(asked).await
@@ -336,7 +336,7 @@ impl Session {
         if let Some(condition) = condition.filter(|_| !parameters.types.is_empty())
             && let Ok(query) = crate::query::query_of(&format!("SELECT 1 FROM {target} WHERE {condition}"))
         {
-            let _ = self.describe_query(Statement::Query(Box::new(query)).into(), parameters).await;
+            let _ = self.describe_query(Statement::Query(Box::new(query)), parameters).await;
         }
     }
 

@@ -2,6 +2,7 @@
 //! the binder's own tree is taken from.
 
 use crate::parts::has_changes;
+use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::Statement;
 use serac_parser::tree::{self, StatementKind};
 use std::fmt;
@@ -24,7 +25,7 @@ impl Parsed {
             let is_query = matches!(&statement, Statement::Query(query) if query.locks.is_empty());
             let source = (is_query && !has_changes(&statement)).then(|| {
                 let script = shared.get_or_insert_with(|| Arc::new(Script::new(script, count)));
-                Source { script: script.clone(), number }
+                Source { script: script.clone(), number, arguments: Arguments::default() }
             });
             Self { statement, source }
         });
@@ -83,6 +84,16 @@ impl Script {
 pub(crate) struct Source {
     script: Arc<Script>,
     number: usize,
+    arguments: Arguments,
+}
+
+/// What is known of a statement's parameters.
+#[derive(Clone, Default)]
+pub(crate) struct Arguments {
+    /// The numbers of their types, as far as these have been told; 0 for others.
+    pub(crate) types: Arc<[u32]>,
+    /// Their values; none while a statement is described.
+    pub(crate) values: Option<Arc<[ScalarValue]>>,
 }
 
 impl fmt::Debug for Source {
@@ -92,6 +103,13 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
+    /// The same statement with these parameters.
+    pub(crate) fn with(self, arguments: Arguments) -> Self {
+        Self { arguments, ..self }
+    }
+    pub(crate) fn arguments(&self) -> &Arguments {
+        &self.arguments
+    }
     /// The text of the script.
     pub(crate) fn text(&self) -> &str {
         &self.script.text

@@ -3,7 +3,7 @@
 //! A long query runs on the database's query threads, so that the session can answer a cancellation or a timeout while an operator computes, and
 //! short transactions do not queue behind it. A query over a handful of rows runs where it is: handing it over would take longer.
 
-use crate::binding;
+use crate::binding::{self, Bound};
 use crate::clause_limits;
 use crate::deep::{self, STACK};
 use crate::error::{Result, SqlError};
@@ -36,6 +36,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_
 use datafusion::sql::sqlparser::ast::{Query, Statement};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use serac_engine::{DecimalForm, Table};
+use serac_pg::TypeId;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -160,7 +161,7 @@ pub(crate) struct Planned {
 /// The plan of a query whose columns may have the same name, and the names of the columns of its
 /// result, PostgreSQL's where that is wanted.
 pub(crate) async fn plan_shown(state: &SessionState, statement: Parsed, postgresql_names: bool) -> Result<Planned> {
-    if let Some((plan, names)) = binding::plan(state, statement.source(), postgresql_names).await? {
+    if let Some(Bound { plan, names, .. }) = binding::plan(state, statement.source(), postgresql_names).await? {
         return Ok(Planned { plan, names, pass: binding::BIND });
     }
     let statement = statement.into_statement();
@@ -251,6 +252,12 @@ fn with_types(names: &Schema, types: &Schema) -> SchemaRef {
     };
     let fields: Vec<Field> = names.fields().iter().zip(types.fields()).map(field).collect();
     Arc::new(Schema::new_with_metadata(fields, names.metadata().clone()))
+}
+
+/// The columns of `names` with the types that a plan's have once it is analyzed.
+fn analyzed(state: &SessionState, plan: LogicalPlan, names: &Schema) -> Result<SchemaRef> {
+    let coerced = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(in_planner)?;
+    Ok(with_types(names, coerced.schema().as_arrow()))
 }
 
 /// The batches of `stream` with the columns' names in `schema`.
@@ -393,9 +400,19 @@ impl Session {
         let (state, postgresql_names) = (self.state(), self.postgresql_names);
         let columns = async move {
             let Planned { plan, names, .. } = plan_shown(&state, statement, postgresql_names).await?;
-            let coerced =
-                state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(in_planner)?;
-            Ok(with_types(&names, coerced.schema().as_arrow()))
+            analyzed(&state, plan, &names)
+        };
+        self.planning(columns).await
+    }
+    /// The columns of a query's result and the types of its parameters, as the binder finds them; none
+    /// where it does not know the query whole.
+    pub(crate) async fn bound_columns(&self, query: &Parsed) -> Result<Option<(SchemaRef, Vec<TypeId>)>> {
+        let Some(source) = query.source().cloned() else { return Ok(None) };
+        let (state, postgresql_names) = (self.state(), self.postgresql_names);
+        let columns = async move {
+            let Some(bound) = binding::plan(&state, Some(&source), postgresql_names).await? else { return Ok(None) };
+            let Bound { plan, names, parameters } = bound;
+            Ok(Some((analyzed(&state, plan, &names)?, parameters)))
         };
         self.planning(columns).await
     }

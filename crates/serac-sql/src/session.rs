@@ -938,7 +938,7 @@ impl Session {
         let missing = || SqlError::new("26000", format!("prepared statement \"{name}\" does not exist"));
         let prepared = self.prepared.get(name).ok_or_else(missing)?;
         prepared.check_arguments(name, parameters.len())?;
-        prepared.with_parameters(&prepared.of_declared_types(parameters)?)
+        prepared.with_expressions(&prepared.of_declared_types(parameters)?)
     }
 }
 

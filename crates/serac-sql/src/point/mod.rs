@@ -37,7 +37,7 @@ use crate::describe::Description;
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
 use crate::nesting::{self, Bounds};
-use crate::parsed::Parsed;
+use crate::parsed::{Arguments, Parsed};
 use crate::parts::claims;
 use crate::session::{Session, StatementResult};
 use crate::transactions::OpenStatement;
@@ -53,6 +53,7 @@ use literal::{constant, is_of, of_scalar};
 use plan::{Action, Plan};
 use serac_engine::values::OwnedValue;
 use serac_engine::{Catalog, LOCK_TIMEOUT};
+use serac_pg::TypeId;
 use serac_storage::{ColumnType, CommitTicket, Value};
 use smallvec::SmallVec;
 use std::ops::ControlFlow;
@@ -202,10 +203,26 @@ impl Prepared {
         };
         arguments.iter().enumerate().map(of_type).collect()
     }
-    /// The statement with these in the place of its parameters.
-    pub(crate) fn with_parameters(&self, parameters: &[AstExpr]) -> Result<Parsed> {
+    /// The statement with expressions in the place of its parameters.
+    pub(crate) fn with_expressions(&self, parameters: &[AstExpr]) -> Result<Parsed> {
         let source = self.statement.source().filter(|_| parameters.is_empty()).cloned();
         Ok(Parsed::with_source(crate::session::with_parameters(self.statement(), parameters)?, source))
+    }
+    /// The statement with values in the place of its parameters. Their types are those that the
+    /// client has named, or, if it has not asked for the statement's, their own; texts may be of any.
+    fn with_values(&self, values: &[ScalarValue]) -> Result<Parsed> {
+        let literals = values.iter().map(crate::types::literal).collect::<Result<Vec<AstExpr>>>()?;
+        let statement = crate::session::with_parameters(self.statement(), &literals)?;
+        let own = |value: &ScalarValue| match serac_binder::type_of_arrow(&value.data_type()) {
+            None | Some(TypeId::TEXT | TypeId::NUMERIC) => 0,
+            Some(id) => id.0,
+        };
+        let arguments = || Arguments {
+            types: self.told.as_ref().map_or_else(|| values.iter().map(own).collect(), |told| told.named.clone()),
+            values: Some(values.into()),
+        };
+        let source = self.statement.source().map(|source| source.clone().with(arguments()));
+        Ok(Parsed::with_source(statement, source))
     }
     /// Notes what the client is told.
     fn tell(&mut self, description: &Arc<Description>, named: &[u32], under: Under) {
@@ -809,6 +826,5 @@ fn is_small(statement: &Statement) -> bool {
 
 /// The statement with values in the place of its parameters.
 fn bound(prepared: &Prepared, parameters: &[ScalarValue]) -> Result<Parsed> {
-    let literals = parameters.iter().map(crate::types::literal).collect::<Result<Vec<AstExpr>>>()?;
-    deep::with_room_if(prepared.is_deep, || prepared.with_parameters(&literals))
+    deep::with_room_if(prepared.is_deep, || prepared.with_values(parameters))
 }
