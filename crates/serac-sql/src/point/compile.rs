@@ -7,26 +7,29 @@ use super::literal::plain_values;
 use super::parameters::{Parameters, bare_parameter, with_types};
 use super::plan::{Action, After, Aggregate, Change, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
 use super::shape::{Shape, rewrite};
+use crate::binding::{self, Bound};
 use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::dml::RETURNING;
 use crate::dml::{check_constants, column_of, conflict_index, is_default};
 use crate::functions::with_own_casts;
 use crate::generated;
 use crate::optimizer::{checked, with_common_types, without_lists_of_expressions};
+use crate::parsed::Source;
 use crate::planner;
 use crate::result_names;
 use crate::row_locks::OnHeld;
 use crate::same_names;
 use crate::session::{Session, fold, quote};
 use crate::types::check_assignment;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use crate::wire::of_oid;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::datasource::MemTable;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::split_conjunction_owned;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, LogicalPlan, cast};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast::{
     AssignmentTarget, DataType as AstType, Delete, Expr as AstExpr, Insert as AstInsert, OnConflictAction, OnInsert,
@@ -51,8 +54,14 @@ struct Compilation<'s> {
 }
 
 impl Session {
-    /// Compiles a statement, whose view of the database is set; none if it is not for the point path. `declared`: the types in PREPARE.
-    pub(super) fn compile_point(&self, statement: &Statement, declared: &[AstType]) -> Option<Plan> {
+    /// Compiles a statement, whose view of the database is set; none if it is not for the point path. `declared`: the types in PREPARE. A query with a
+    /// `source` gives the columns that the binder finds.
+    pub(super) fn compile_point(
+        &self,
+        statement: &Statement,
+        source: Option<&Source>,
+        declared: &[AstType],
+    ) -> Option<Plan> {
         let mut compilation = Compilation {
             session: self,
             state: self.ctx.state(),
@@ -65,7 +74,7 @@ impl Session {
             compilation.parameters.note(i + 1, Some(declared.column_type))?;
         }
         let plan = match statement {
-            Statement::Query(query) => compilation.select(query),
+            Statement::Query(query) => compilation.select(query, source),
             Statement::Insert(insert) => compilation.insert(insert),
             Statement::Update(update) => compilation.update(update),
             Statement::Delete(delete) => compilation.delete(delete),
@@ -73,12 +82,52 @@ impl Session {
         };
         self.shared.lent.write().clear();
         plan.map(|mut plan| {
-            if self.postgresql_names {
+            if self.postgresql_names && !matches!(statement, Statement::Query(_)) {
                 plan.schema = plan.schema.map(|schema| result_names::of_statement(schema, statement));
             }
             plan
         })
     }
+}
+
+/// Gives the rows of a query the columns that the binder has found, which are the result; none if that
+/// takes another plan.
+fn as_bound(shape: &mut Shape, schema: SchemaRef, bound: &Bound, types: &[ColumnType]) -> Option<SchemaRef> {
+    let given = schema.fields().iter().map(|field| field.data_type());
+    let wanted = bound.plan.schema().fields().iter().map(|field| field.data_type());
+    let mut fields = Vec::new();
+    for (((output, given), wanted), name) in shape.outputs.iter_mut().zip(given).zip(wanted).zip(bound.names.fields()) {
+        let is_text = crate::types::is_text(given) && crate::types::is_text(wanted);
+        if given != wanted && !is_text {
+            // A number that has passed through one operation fits the smaller type, or is the error
+            // that it would be there.
+            if !(given.is_signed_integer() && wanted.is_signed_integer() && operations(output)? <= 1) {
+                return None;
+            }
+            *output = cast(output.clone(), wanted.clone());
+        }
+        let data_type = if is_text { given } else { wanted };
+        fields.push(Field::new(name.name(), data_type.clone(), true));
+    }
+    // A text has its constants in the place of parameters.
+    let parameters = bound.parameters.iter().map(|id| of_oid(id.0));
+    let is_same = bound.parameters.is_empty() || parameters.eq(types.iter().copied().map(Some));
+    is_same.then(|| Arc::new(Schema::new(fields)))
+}
+
+/// How many operations an expression has; none if they cannot be counted.
+fn operations(expr: &Expr) -> Option<usize> {
+    let mut count = Some(0);
+    expr.apply(|part| {
+        count = match part {
+            Expr::Column(_) | Expr::Literal(..) | Expr::Cast(_) | Expr::Alias(_) | Expr::Placeholder(_) => count,
+            Expr::BinaryExpr(_) | Expr::Negative(_) | Expr::ScalarFunction(_) => count.map(|count| count + 1),
+            _ => None,
+        };
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .ok()?;
+    count
 }
 
 impl Compilation<'_> {
@@ -224,7 +273,14 @@ impl Compilation<'_> {
         Some(Plan { action, parameters: types, has_time, schema, types: output_types, table, needs_view })
     }
 
-    fn select(&mut self, query: &AstQuery) -> Option<Plan> {
+    /// What the binder says of a query; an inner none if it does not know it, or the query has no text.
+    fn bound(&self, source: Option<&Source>) -> Option<Option<Bound>> {
+        let Some(source) = source else { return Some(None) };
+        let session = self.session;
+        binding::plan(&session.state(), Some(source), session.postgresql_names).now_or_never()?.ok()
+    }
+    fn select(&mut self, query: &AstQuery, source: Option<&Source>) -> Option<Plan> {
+        let (all, bound_query) = (query, self.bound(source)?);
         let mut query = query.clone();
         if query.locks.iter().any(|lock| lock.of.is_some()) {
             return None;
@@ -234,7 +290,13 @@ impl Compilation<'_> {
         let types = self.parameters.types()?;
         let plan = self.analysed(plan, &types)?;
         let mut shape = Shape::of(&plan)?;
-        let schema = same_names::shown(plan.schema().as_arrow());
+        let mut schema = same_names::shown(plan.schema().as_arrow());
+        if self.session.postgresql_names {
+            schema = result_names::of_query(schema, all);
+        }
+        if let Some(bound) = bound_query {
+            schema = as_bound(&mut shape, schema, &bound, &types)?;
+        }
         let table = shape.table.clone()?;
         if lock.is_some() && (shape.aggregates.is_some() || !self.session.may_with_all(&table, &[Privilege::Update])) {
             return None;

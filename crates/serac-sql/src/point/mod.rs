@@ -634,7 +634,8 @@ impl Session {
         }
         let under = Under { catalog: catalog.clone(), temporary: temporary.cloned(), security, settings };
         self.refresh_view();
-        prepared.known = match self.compile_point(&prepared.statement, &prepared.declared) {
+        prepared.known = match self.compile_point(&prepared.statement, prepared.statement.source(), &prepared.declared)
+        {
             Some(plan) => Known::Point(Arc::new(plan), under),
             None => Known::Other(under),
         };

@@ -44,7 +44,7 @@ impl Plan {
 impl Session {
     /// How a statement runs once it is known; none if it is not for the point path, or finds no rows. The session's view of the database is set.
     pub(crate) fn shown_point(&self, statement: &Statement) -> Option<String> {
-        if self.point.is_off { None } else { self.compile_point(statement, &[])?.shown() }
+        if self.point.is_off { None } else { self.compile_point(statement, None, &[])?.shown() }
     }
 }
 

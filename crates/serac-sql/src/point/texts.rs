@@ -7,6 +7,7 @@
 use super::literal::Constant;
 use super::{Outcome, Prepared};
 use crate::error::Result;
+use crate::parsed::Parsed;
 use crate::session::{Session, parse};
 use crate::visits::visit_mut;
 use datafusion::sql::sqlparser::ast::{
@@ -187,6 +188,9 @@ impl Entry {
     fn new(sql: &str, constants: &[Range<usize>]) -> Option<Self> {
         let mut statements = parse(sql).ok()?;
         let (mut statement, None) = (statements.pop()?, statements.pop()) else { return None };
+        // A query's text has constants where the statement gets parameters: it tells the columns.
+        let query = matches!(statement, Statement::Query(_)).then(|| Parsed::of_script(sql, vec![statement.clone()]));
+        let source = query.as_deref().and_then(|query| query[0].source().cloned());
         let fixed = constants.iter().map(|range| Role::Fixed(sql[range.clone()].to_owned()));
         let mut lift = Lift { sql, constants, roles: fixed.collect(), parameters: 0 };
         if sql.is_ascii() && !sql.contains('\n') {
@@ -212,7 +216,8 @@ impl Entry {
             }
         }
         let (roles, parameters) = (lift.roles, lift.parameters);
-        Some(Self { prepared: Prepared::new(statement.into(), Vec::new()), constants: roles, parameters })
+        let parsed = Parsed::with_source(statement, source);
+        Some(Self { prepared: Prepared::new(parsed, Vec::new()), constants: roles, parameters })
     }
 
     fn fits(&self, sql: &str, constants: &[Range<usize>]) -> bool {
