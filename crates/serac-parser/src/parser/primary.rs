@@ -96,7 +96,8 @@ impl Parser<'_> {
                 // Behind it a field may be named, where a name alone would go on.
                 return match (&expr.kind, self.kind()) {
                     (ExprKind::Name(_), Kind::Sign(b'.')) => self.field_of(expr, span),
-                    _ => Ok(Expr { kind: expr.kind, span }),
+                    // It stands where it stands, without the parentheses, as PostgreSQL's places have it.
+                    _ => Ok(expr),
                 };
             }
             Inside::Exprs(fields) => {
@@ -144,7 +145,7 @@ impl Parser<'_> {
             Inside::Exprs(mut exprs) => {
                 let span = start.to(self.last_span());
                 match (exprs.pop(), exprs.is_empty()) {
-                    (Some(only), true) => Expr { kind: only.kind, span },
+                    (Some(only), true) => only,
                     (Some(last), false) => {
                         exprs.push(last);
                         Expr { kind: ExprKind::Row { fields: exprs, explicit: false }, span }
