@@ -105,13 +105,8 @@ fn of_number(expr: Expr, to: TypeId, schema: &DFSchema) -> Result<Expr> {
         TypeId::TEXT | TypeId::VARCHAR => Ok(cast_to(expr, stored(to, None)?)),
         // Both the digits and the power of ten are exact as floats, so that their quotient is rounded once.
         TypeId::FLOAT8 if precision <= 15 && (0..=22).contains(&scale) => Ok(cast_to(expr, DataType::Float64)),
-        TypeId::INT2 | TypeId::INT4 | TypeId::INT8 => {
-            // Digits are rounded where they are dropped, and cut where an integer is made.
-            let whole = i16::from(precision) - i16::from(scale) + 1;
-            let whole = u8::try_from(whole.clamp(1, 38)).unwrap_or(38);
-            let rounded = if scale > 0 { cast_to(expr, DataType::Decimal128(whole, 0)) } else { expr };
-            Ok(cast_to(rounded, stored(to, None)?))
-        }
+        // DataFusion compares `CAST(d AS INT) = 3` as `d = 3`, so that who casts rounds first.
+        TypeId::INT2 | TypeId::INT4 | TypeId::INT8 if scale == 0 => Ok(cast_to(expr, stored(to, None)?)),
         _ => Err(unknown),
     }
 }
@@ -146,6 +141,10 @@ fn of_unknown(expr: Expr, to: TypeId, span: Span) -> Result<Bound> {
     if to == TypeId::NUMERIC {
         return match decimal(text.trim()) {
             Some(number) => Ok(Bound::new(number, to, span)),
+            None if crate::constants::is_no_number(&text) => {
+                let message = format!("invalid input syntax for type numeric: \"{text}\"");
+                Err(BindError::new("22P02", message, span))
+            }
             None => Err(BindError::Unknown("this number")),
         };
     }

@@ -47,6 +47,12 @@ pub(crate) fn chosen(name: &str, kind: FunctionKind, given: &[TypeId]) -> Result
     // The table leaves out functions of types that are not here, so that none and several are not its answer.
     match resolve::function(candidates.iter().map(|function| &function.signature).collect(), given) {
         Resolved::One(signature) if candidates.iter().all(|function| is_plain(function)) => {
+            let of_element = |id: TypeId| matches!(id, TypeId::ANYELEMENT | TypeId::ANYNONARRAY);
+            let mut elements = signature.arguments.iter().zip(given).filter(|(to, _)| of_element(**to)).peekable();
+            if elements.peek().is_some() && elements.all(|(_, from)| *from == TypeId::UNKNOWN) {
+                let message = "could not determine polymorphic type because input has type unknown";
+                return Err(BindError::without_place("42804", message));
+            }
             Ok(resolve::polymorphic(signature, given).unwrap_or_else(|| signature.clone()))
         }
         _ => Err(BindError::Unknown("a function of these types")),

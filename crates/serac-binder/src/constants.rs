@@ -34,6 +34,7 @@ pub(crate) fn read(text: &str, to: TypeId, span: Span) -> Result<ScalarValue> {
             Some(value) => Ok(ScalarValue::Boolean(Some(value))),
             None => Err(invalid()),
         },
+        TypeId::FLOAT8 | TypeId::FLOAT4 if is_no_number(text) => Err(invalid()),
         TypeId::FLOAT8 => {
             let number: f64 = float(word).ok_or(BindError::Unknown("this number"))?;
             if !number.is_normal() && number != 0.0 {
@@ -75,6 +76,14 @@ pub(crate) fn read(text: &str, to: TypeId, span: Span) -> Result<ScalarValue> {
         }
         _ => Err(BindError::Unknown("a constant of this type")),
     }
+}
+
+/// Whether a text is neither a number nor one of the words that are numbers.
+pub(crate) fn is_no_number(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_digit() || c.is_ascii_whitespace() || matches!(c, '.' | 'e' | 'E' | '+' | '-');
+    let is_word = |word: &str| text.to_ascii_lowercase().contains(word);
+    !text.contains(|c: char| c.is_ascii_digit()) && !is_word("nan") && !is_word("inf")
+        || !text.chars().all(is_part) && !is_word("nan") && !is_word("inf") && !is_word("x") && !is_word("_")
 }
 
 fn truth(word: &str) -> Option<bool> {

@@ -101,16 +101,7 @@ impl Binder<'_> {
             ExprKind::Prefix(operators, operand) => self.prefixes(operators, operand, context),
             ExprKind::Postfix(operand, rest) => self.postfixes(operand, rest, context),
             ExprKind::Between { operand, negated, symmetric, low, high } => {
-                let bind = |tree| match symmetric {
-                    true => self.copied(tree, context),
-                    false => self.expression(tree, context),
-                };
-                let operand = self.copied(operand, context)?;
-                let start = operand.span;
-                let (low, high) = (bind(low)?, bind(high)?);
-                let between = self.between(operand, low, high, *negated, *symmetric, context);
-                // PostgreSQL points to the word BETWEEN.
-                Ok(between.map_err(BindError::of_unknown_place)?.at(start))
+                self.between(operand, low, high, *negated, *symmetric, context)
             }
             ExprKind::InList { operand, negated, list } => match row::fields(operand) {
                 Some(fields) => self.row_in_list(fields, list, *negated, span, context),
@@ -137,7 +128,10 @@ impl Binder<'_> {
                     None => None,
                     Some(escape) => Some(one_character(escape)?),
                 };
-                Ok(self.like(*kind, *negated, vec![operand, pattern], escape, *at, context)?.at(start))
+                let like = self.like(*kind, *negated, vec![operand, pattern], escape, *at, context);
+                // PostgreSQL points to the word NOT before it.
+                let like = if *negated { like.map_err(BindError::of_unknown_place) } else { like };
+                Ok(like?.at(start))
             }
             ExprKind::Case { operand, whens, otherwise } => {
                 self.case(operand.as_deref(), whens, otherwise.as_deref(), span, context)
@@ -159,7 +153,7 @@ impl Binder<'_> {
             TypeId::UNKNOWN => Ok(bound.implicitly(TypeId::BOOL, context.schema)?.expr),
             other => {
                 let message = format!("argument of {clause} must be type boolean, not type {other}");
-                Err(BindError::new("42804", message, tree.span))
+                Err(BindError::new("42804", message, bound.span))
             }
         }
     }
@@ -260,24 +254,31 @@ impl Binder<'_> {
     }
     fn between(
         &self,
-        operand: Bound,
-        low: Bound,
-        high: Bound,
+        operand: &Tree,
+        low: &Tree,
+        high: &Tree,
         negated: bool,
         symmetric: bool,
         context: Context<'_>,
     ) -> Result<Bound> {
         let (from, to) = if negated { ("<", ">") } else { (">=", "<=") };
         let (join, other) = if negated { (Operator::Or, Operator::And) } else { (Operator::And, Operator::Or) };
+        let bind = |tree| if symmetric { self.copied(tree, context) } else { self.expression(tree, context) };
+        let operand = self.copied(operand, context)?;
         let at = operand.span;
-        let both = |low: Bound, high: Bound| -> Result<Expr> {
-            let low = self.operate(from, at, vec![operand.clone(), low], context)?;
-            let high = self.operate(to, at, vec![operand.clone(), high], context)?;
-            Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(low.expr), join, Box::new(high.expr))))
+        // PostgreSQL points to the word BETWEEN.
+        let compare = |symbol: &str, bound: &Bound| {
+            let compared = self.operate(symbol, at, vec![operand.clone(), bound.clone()], context);
+            Ok::<_, BindError>(compared.map_err(BindError::of_unknown_place)?.expr)
         };
-        let mut expr = both(low.clone(), high.clone())?;
+        let both = |one, operator, other| Expr::BinaryExpr(BinaryExpr::new(Box::new(one), operator, Box::new(other)));
+        let low = bind(low)?;
+        let above = compare(from, &low)?;
+        let high = bind(high)?;
+        let mut expr = both(above, join, compare(to, &high)?);
         if symmetric {
-            expr = Expr::BinaryExpr(BinaryExpr::new(Box::new(expr), other, Box::new(both(high, low)?)));
+            let swapped = both(compare(from, &high)?, join, compare(to, &low)?);
+            expr = both(expr, other, swapped);
         }
         Ok(Bound::new(expr, TypeId::BOOL, at))
     }
@@ -357,13 +358,8 @@ impl Binder<'_> {
         span: Span,
         context: Context<'_>,
     ) -> Result<Bound> {
-        let mut conditions = Vec::new();
-        match operand {
-            None => {
-                for (when, _) in whens {
-                    conditions.push(self.condition("CASE/WHEN", when, context)?);
-                }
-            }
+        let operand = match operand {
+            None => None,
             Some(operand) => {
                 let operand = match whens.len() {
                     1 => self.expression(operand, context)?,
@@ -371,27 +367,31 @@ impl Binder<'_> {
                 };
                 repeatable(&operand.expr)?;
                 // A constant of no type is a text to all of them.
-                let operand = match operand.id {
+                Some(match operand.id {
                     TypeId::UNKNOWN => operand.implicitly(TypeId::TEXT, context.schema)?,
                     _ => operand,
-                };
-                for (when, _) in whens {
+                })
+            }
+        };
+        let (mut conditions, mut thens) = (Vec::new(), Vec::new());
+        for (when, then) in whens {
+            conditions.push(match &operand {
+                None => self.condition("CASE/WHEN", when, context)?,
+                Some(operand) => {
                     let when = self.expression(when, context)?;
                     // PostgreSQL points to the word WHEN.
                     let equal = self.operate("=", when.span, vec![operand.clone(), when], context);
-                    conditions.push(equal.map_err(BindError::of_unknown_place)?.expr);
+                    equal.map_err(BindError::of_unknown_place)?.expr
                 }
-            }
+            });
+            thens.push(self.expression(then, context)?);
         }
-        let mut results = Vec::new();
         // The result of ELSE is the first whose type counts.
-        results.push(match otherwise {
+        let mut results = vec![match otherwise {
             Some(otherwise) => self.expression(otherwise, context)?,
             None => constant(&Literal::Null, span)?,
-        });
-        for (_, then) in whens {
-            results.push(self.expression(then, context)?);
-        }
+        }];
+        results.extend(thens);
         let (results, id) = self.unified("CASE", results, context.schema)?;
         let mut results = results.into_iter().map(Box::new);
         let otherwise = results.next().filter(|_| otherwise.is_some());
@@ -775,6 +775,23 @@ pub(crate) fn checked(expr: Expr, id: TypeId, span: Span, schema: &DFSchema) -> 
 }
 
 impl Binder<'_> {
+    /// A decimal number that is rounded to so many digits behind the point, halves away from zero. A cast would do that,
+    /// too, but DataFusion compares `CAST(1.25 AS DECIMAL(5, 1)) = 1.3` as `1.25 = 1.30`.
+    fn rounded(&self, expr: Expr, scale: i8, schema: &DFSchema) -> Result<Expr> {
+        let unknown = BindError::Unknown("a number to round");
+        let DataType::Decimal128(precision, own) = expr.get_type(schema)? else { return Err(unknown) };
+        if own <= scale {
+            return Ok(expr);
+        }
+        let function = self.environment.scalar("round").ok_or(BindError::Unknown("a number to round"))?;
+        let digits = Expr::Literal(ScalarValue::Int32(Some(scale.into())), None);
+        let rounded = function.call(vec![expr, digits]);
+        let DataType::Decimal128(_, given) = rounded.get_type(schema)? else { return Err(unknown) };
+        // What is cast from it has no digits left to round.
+        let whole = i16::from(precision) - i16::from(own) + 1;
+        let precision = u8::try_from((whole + i16::from(scale)).clamp(1, 38)).unwrap_or(38);
+        Ok(if given == scale { rounded } else { cast_to(rounded, DataType::Decimal128(precision, scale)) })
+    }
     /// A cast that is told.
     fn explicit(&self, operand: Bound, to: &TypeName, at: Span, schema: &DFSchema) -> Result<Bound> {
         if to.dimensions > 0 || to.is_set || to.of_column || to.fields.is_some() {
@@ -801,6 +818,12 @@ impl Binder<'_> {
         if arrow_type(operand.id).is_none() && !matches!(operand.id, TypeId::NUMERIC | TypeId::UNKNOWN) {
             return Err(BindError::Unknown("a cast of this type"));
         }
+        let operand = match operand.id {
+            TypeId::NUMERIC if integer_digits(id).is_some() => {
+                Bound { expr: self.rounded(operand.expr, 0, schema)?, ..operand }
+            }
+            _ => operand,
+        };
         let place = if operand.id == TypeId::UNKNOWN { operand.span } else { at };
         let bound = operand.at(place).into_type(id, CastContext::Explicit, schema)?;
         match (id, &modifiers[..]) {
@@ -815,7 +838,8 @@ impl Binder<'_> {
                     return Err(BindError::Unknown("such digits"));
                 };
                 let wanted = DataType::Decimal128(precision, scale);
-                Ok(Bound { expr: cast_to(bound.expr.clone(), wanted), ..bound })
+                let rounded = self.rounded(bound.expr, scale, schema)?;
+                Ok(Bound::new(cast_to(rounded, wanted), TypeId::NUMERIC, bound.span))
             }
             // A cast that is told cuts what is too long.
             (TypeId::VARCHAR, [Some(length)]) if *length > 0 => {

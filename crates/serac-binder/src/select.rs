@@ -23,7 +23,7 @@ use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{
     Expr, LogicalPlan, LogicalPlanBuilder, SortExpr, WindowFrame, WindowFunctionDefinition, lit,
 };
-use serac_parser::tree::{Distinct, Expr as Tree, ExprKind, OrderItem, Query, Select, SelectItem, Span};
+use serac_parser::tree::{Distinct, Expr as Tree, ExprKind, GroupBy, OrderItem, Query, Select, SelectItem, Span};
 use serac_pg::TypeId;
 use std::collections::HashMap;
 
@@ -91,7 +91,10 @@ impl Binder<'_> {
         let mut plan = rows.plan;
         let schema = plan.schema().clone();
         let context = Context { named_windows: &select.windows, ..Context::new(&rows.scope, &schema, outer) };
-        let mut items = self.items(select, context)?;
+        let mut items = match self.items(select, context) {
+            Err(error) if self.is_late.take() => return Err(self.behind_others(error, select, query, context)),
+            items => items?,
+        };
         if items.is_empty() {
             return Err(BindError::Unknown("a SELECT of no columns"));
         }
@@ -201,6 +204,19 @@ impl Binder<'_> {
             |item: Item| OutputColumn { name: item.name, id: item.bound.id, span: item.bound.span, text: item.text };
         let columns = items.into_iter().map(column).collect();
         Ok(Selected { plan: builder.build()?, columns, open })
+    }
+    /// An error of a window's definition among the items. One of another clause comes before it.
+    fn behind_others(&self, error: BindError, select: &Select, query: &Query, context: Context<'_>) -> BindError {
+        let no_groups = matches!(&select.group_by, GroupBy::Items { items, .. } if items.is_empty());
+        let is_plain = no_groups
+            && select.having.is_none()
+            && query.order_by.is_empty()
+            && !matches!(select.distinct, Distinct::On(_));
+        let filter = |filter| self.condition("WHERE", filter, context.in_clause("WHERE"));
+        match is_plain && select.filter.as_ref().map(filter).transpose().is_ok() {
+            true => error,
+            false => error.of_unknown_place(),
+        }
     }
     /// Of the rows that are equal in `on` the first one of an order.
     fn first_of_each(&self, plan: LogicalPlan, on: Vec<Expr>, order: Vec<SortExpr>) -> Result<LogicalPlan> {

@@ -137,6 +137,10 @@ fn common_columns(left: &mut Branches, right: &Selected, operator: SetOperator) 
         for open in left.open.iter().chain(&right.open).filter(|(open, _)| *open == at) {
             open.1.clone().implicitly(id, &datafusion::common::DFSchema::empty())?;
         }
+        // The column stands where the side does whose type it has.
+        if own.id != id && other.id == id {
+            own.span = other.span;
+        }
         own.id = id;
         ids.push(id);
     }

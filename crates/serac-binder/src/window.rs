@@ -99,7 +99,9 @@ impl Binder<'_> {
             };
             return Err(BindError::new(sqlstate, message, span));
         }
-        let Bounds { partition_by, order_by, frame } = self.window(over, context)?;
+        let window = self.window(over, context);
+        self.is_late.set(window.is_err());
+        let Bounds { partition_by, order_by, frame } = window?;
         let params = WindowFunctionParams {
             args: exprs,
             partition_by,
