@@ -156,9 +156,9 @@ impl Binder<'_> {
             return Err(BindError::Unknown("an aggregate of this form"));
         }
         for argument in &mut arguments {
-            // A constant that may be of any type is a text. A parameter gets no type here.
+            // A constant that may be of any type is a text. A parameter gets a type only where equal ones are left out.
             if argument.id == TypeId::UNKNOWN && name == "count" {
-                if argument.parameter.is_some() {
+                if argument.parameter.is_some() && !call.distinct {
                     let number = AggregateCall {
                         function: self.counted()?,
                         exprs: vec![argument.expr.clone()],

@@ -193,10 +193,11 @@ impl Binder<'_> {
             _ => self.expression(operand, context)?,
         };
         for operator in operators.iter().rev() {
-            operand = match (symbol(operator)?, negative(&operand)) {
+            let signed = match (symbol(operator)?, negative(&operand)) {
                 ("-", Some(negative)) => negative,
                 (symbol, _) => self.operate(symbol, operator.span, vec![operand], context)?,
             };
+            operand = signed.at(operator.span);
         }
         Ok(operand)
     }
@@ -242,7 +243,6 @@ impl Binder<'_> {
             (IsTest::Unknown, true) => Expr::IsNotUnknown(boolean("IS NOT UNKNOWN", operand)?),
             (IsTest::DistinctFrom(other), negated) => {
                 let other = self.expression(other, context)?;
-                let (operand, other) = (operand.renewed()?, other.renewed()?);
                 let operator = if negated { Operator::IsNotDistinctFrom } else { Operator::IsDistinctFrom };
                 let signature = resolved("=", at, &[operand.id, other.id])?;
                 let [left, right] = alike(vec![operand, other], signature, context.schema)?;
@@ -266,9 +266,11 @@ impl Binder<'_> {
         let bind = |tree| if symmetric { self.copied(tree, context) } else { self.expression(tree, context) };
         let operand = self.copied(operand, context)?;
         let at = operand.span;
-        // PostgreSQL points to the word BETWEEN.
+        // PostgreSQL points to the word BETWEEN. It binds the operand again for each comparison, so that a parameter has
+        // the type that the one before has decided.
         let compare = |symbol: &str, bound: &Bound| {
-            let compared = self.operate(symbol, at, vec![operand.clone(), bound.clone()], context);
+            let operands = vec![operand.clone().renewed()?, bound.clone().renewed()?];
+            let compared = self.operate(symbol, at, operands, context);
             Ok::<_, BindError>(compared.map_err(BindError::of_unknown_place)?.expr)
         };
         let both = |one, operator, other| Expr::BinaryExpr(BinaryExpr::new(Box::new(one), operator, Box::new(other)));
@@ -284,13 +286,11 @@ impl Binder<'_> {
     }
     /// `a IN (1, 2, b)`. Constants are looked for in one list, in their common type; others one by one.
     fn in_list(&self, operand: &Tree, list: &[Tree], negated: bool, span: Span, context: Context<'_>) -> Result<Expr> {
+        let is_simple = list.iter().all(|item| matches!(item.kind, ExprKind::Literal(_) | ExprKind::Parameter(_)));
+        let operand = if is_simple { self.expression(operand, context)? } else { self.copied(operand, context)? };
         let list: Vec<Bound> = list.iter().map(|item| self.expression(item, context)).collect::<Result<_>>()?;
         let is_constant = |item: &Bound| levels_of(std::slice::from_ref(&item.expr), context.schema) == (false, false);
         let (constants, others): (Vec<Bound>, Vec<Bound>) = list.into_iter().partition(is_constant);
-        let operand = match others.is_empty() {
-            true => self.expression(operand, context)?,
-            false => self.copied(operand, context)?,
-        };
         let (symbol, join) = if negated { ("<>", Operator::And) } else { ("=", Operator::Or) };
         let mut all = Vec::new();
         let types: Vec<TypeId> = [&operand].into_iter().chain(&constants).map(|item| item.id).collect();
@@ -315,7 +315,6 @@ impl Binder<'_> {
         span: Span,
         context: Context<'_>,
     ) -> Result<Expr> {
-        let operand = operand.renewed()?;
         let signature = resolved("=", span, &[operand.id, common])?;
         let mut all = vec![operand];
         for item in constants {
@@ -400,7 +399,6 @@ impl Binder<'_> {
     }
     /// Expressions as values of their common type.
     pub(crate) fn unified(&self, what: &str, all: Vec<Bound>, schema: &DFSchema) -> Result<(Vec<Expr>, TypeId)> {
-        let all = all.into_iter().map(Bound::renewed).collect::<Result<Vec<_>>>()?;
         let types: Vec<TypeId> = all.iter().map(|one| one.id).collect();
         let common = match resolve::common(&types) {
             Ok(common) => common,
@@ -431,7 +429,6 @@ impl Binder<'_> {
     }
     /// An operator's application.
     pub(crate) fn operate(&self, symbol: &str, at: Span, operands: Vec<Bound>, context: Context<'_>) -> Result<Bound> {
-        let operands = operands.into_iter().map(Bound::renewed).collect::<Result<Vec<_>>>()?;
         let types: Vec<TypeId> = operands.iter().map(|operand| operand.id).collect();
         let signature = resolved(symbol, at, &types)?;
         let like = match symbol {
@@ -580,7 +577,6 @@ impl Binder<'_> {
             }
             Special::NullIf(left, right) => {
                 let (left, right) = (self.copied(left, context)?, self.expression(right, context)?);
-                let (left, right) = (left.renewed()?, right.renewed()?);
                 // PostgreSQL points to the word NULLIF.
                 let signature = resolved("=", span, &[left.id, right.id])?;
                 repeatable(&left.expr)?;

@@ -155,6 +155,7 @@ struct Binder<'e> {
     /// The queries of WITH that can be seen, the nearest last.
     tables: RefCell<Vec<Rc<query::WithTable>>>,
     parameters: parameters::Parameters,
+    subquery_names: RefCell<names::SubqueryNames>,
     /// The last error is one of a window's definition, which PostgreSQL binds behind all other clauses.
     is_late: Cell<bool>,
     /// Of [`MOST_LEVELS`].
@@ -171,6 +172,7 @@ impl<'e> Binder<'e> {
             item_names: RefCell::default(),
             tables: RefCell::default(),
             parameters: parameters::Parameters::new(parameters),
+            subquery_names: RefCell::default(),
             is_late: Cell::new(false),
             levels: Cell::new(0),
             relations: Cell::new(0),

@@ -1,32 +1,36 @@
 //! The names that columns of a result have where the statement gives none.
 
-use serac_parser::tree::{Expr, ExprKind, Postfix, Query, QueryBody, Special};
+use serac_parser::tree::{Expr, ExprKind, Postfix, Span, Special};
+use std::collections::HashMap;
+
+/// The names of the columns that subqueries select, by where the query stands.
+pub(crate) type SubqueryNames = HashMap<Span, String>;
 
 /// The name of an expression's column: a column's, a function's, a cast's type.
-pub(crate) fn column_name(expr: &Expr) -> String {
-    found(expr).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
+pub(crate) fn column_name(expr: &Expr, names: &SubqueryNames) -> String {
+    found(expr, names).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
 }
 
 /// A name, and whether a cast or a CASE around it keeps it.
-fn found(expr: &Expr) -> Option<(String, bool)> {
+fn found(expr: &Expr, names: &SubqueryNames) -> Option<(String, bool)> {
     let strong = |name: &str| Some((name.to_owned(), true));
     match &expr.kind {
         ExprKind::Name(name) => strong(&name.parts.last()?.name),
         ExprKind::Call(call) => strong(&call.name.parts.last()?.name),
         ExprKind::Cast { operand, to } => {
-            let kept = found(operand).filter(|(_, keeps)| *keeps);
+            let kept = found(operand, names).filter(|(_, keeps)| *keeps);
             Some(kept.unwrap_or_else(|| (type_name(to), false)))
         }
-        ExprKind::Postfix(operand, rest) => of_postfix(operand, rest),
+        ExprKind::Postfix(operand, rest) => of_postfix(operand, rest, names),
         ExprKind::Case { otherwise, .. } => {
-            let kept = otherwise.as_deref().and_then(found).filter(|(_, keeps)| *keeps);
+            let kept = otherwise.as_deref().and_then(|expr| found(expr, names)).filter(|(_, keeps)| *keeps);
             Some(kept.unwrap_or_else(|| ("case".into(), false)))
         }
         ExprKind::Exists(_) => strong("exists"),
         ExprKind::Array(_) | ExprKind::ArrayQuery(_) => strong("array"),
         ExprKind::Row { .. } => strong("row"),
         ExprKind::Grouping(_) => strong("grouping"),
-        ExprKind::Subquery(query) => of_query(query),
+        ExprKind::Subquery(query) => Some((names.get(&query.span)?.clone(), true)),
         ExprKind::Special(special) => strong(special_name(special)),
         _ => None,
     }
@@ -36,8 +40,8 @@ fn type_name(to: &serac_parser::tree::TypeName) -> String {
     to.name.parts.last().map_or_else(String::new, |part| part.name.clone())
 }
 
-fn of_postfix(operand: &Expr, rest: &[Postfix]) -> Option<(String, bool)> {
-    let mut name = found(operand);
+fn of_postfix(operand: &Expr, rest: &[Postfix], names: &SubqueryNames) -> Option<(String, bool)> {
+    let mut name = found(operand, names);
     for postfix in rest {
         name = match postfix {
             Postfix::Cast(to, _) => Some(name.filter(|(_, keeps)| *keeps).unwrap_or_else(|| (type_name(to), false))),
@@ -48,25 +52,6 @@ fn of_postfix(operand: &Expr, rest: &[Postfix]) -> Option<(String, bool)> {
         };
     }
     name
-}
-
-fn of_query(query: &Query) -> Option<(String, bool)> {
-    let mut body = &query.body;
-    loop {
-        match body {
-            QueryBody::Select(select) => {
-                let item = select.items.first()?;
-                return match &item.alias {
-                    Some(alias) => Some((alias.name.clone(), true)),
-                    None => found(&item.expr).map(|(name, _)| (name, true)),
-                };
-            }
-            QueryBody::Nested(query) => body = &query.body,
-            QueryBody::SetOperations(first, _) => body = first,
-            QueryBody::Values(_) => return Some(("column1".into(), true)),
-            QueryBody::Table(_) => return None,
-        }
-    }
 }
 
 fn special_name(special: &Special) -> &'static str {

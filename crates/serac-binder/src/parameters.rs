@@ -25,6 +25,8 @@ struct State {
     types: Vec<TypeId>,
     /// References of no type: the parameter's number, and where. They are taken out when they get one.
     open: Vec<Option<(u32, Span)>>,
+    /// How many times a place has decided.
+    decisions: usize,
 }
 
 /// The parameters of a statement.
@@ -44,7 +46,7 @@ impl Parameters {
     /// Those of these types; UNKNOWN or 0 for one that is to be found out.
     pub(crate) fn new(known: &[TypeId]) -> Self {
         let types = known.iter().map(|id| if id.0 == 0 { TypeId::UNKNOWN } else { *id }).collect();
-        Self(Rc::new(RefCell::new(State { types, open: Vec::new() })))
+        Self(Rc::new(RefCell::new(State { types, ..State::default() })))
     }
     /// `$number`.
     pub(crate) fn reference(&self, number: u32, span: Span) -> Result<Bound> {
@@ -64,6 +66,10 @@ impl Parameters {
         let open = OpenParameter { number, at: state.open.len() - 1, all: self.clone() };
         let untyped = Expr::Placeholder(Placeholder::new_with_field(format!("${number}"), None));
         Ok(Bound { parameter: Some(open), ..Bound::new(untyped, TypeId::UNKNOWN, span) })
+    }
+    /// How many times a place has decided so far.
+    pub(crate) fn decisions(&self) -> usize {
+        self.0.borrow().decisions
     }
     /// The types of all, once the statement is bound.
     pub(crate) fn decided(&self) -> Result<Vec<TypeId>> {
@@ -98,6 +104,7 @@ impl OpenParameter {
             return Err(BindError::new("42P08", message, span));
         }
         *id = to;
+        state.decisions += 1;
         state.open[self.at] = None;
         Ok(Bound::new(placeholder(number, to)?, to, span))
     }

@@ -75,7 +75,6 @@ impl Binder<'_> {
         let start = left.first().map_or(at, |first| first.span);
         let mut pairs = Vec::new();
         for (one, other) in left.into_iter().zip(right) {
-            let (one, other) = (one.renewed()?, other.renewed()?);
             let signature = resolved(symbol, at, &[one.id, other.id])?;
             let [one, other] = crate::expression::alike(vec![one, other], signature, context.schema)?;
             pairs.push((one, other));

@@ -74,7 +74,7 @@ impl Binder<'_> {
         let schema = rows.plan.schema().clone();
         let context = Context::new(&rows.scope, &schema, outer).in_clause("functions in FROM");
         let values = self.values_of(call, context)?;
-        let name = column_name(call);
+        let name = column_name(call, &self.subquery_names.borrow());
         let shown = alias.as_ref().map_or(&name, |alias| &alias.name.name);
         let qualifier = TableReference::bare(self.qualifier(shown));
         self.item_names.borrow_mut().insert(shown.clone());

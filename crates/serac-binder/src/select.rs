@@ -44,9 +44,6 @@ impl Item {
     /// A text, if nothing has told its type.
     pub(crate) fn is_text_if_unknown(&mut self) -> Result<()> {
         if self.bound.id == TypeId::UNKNOWN {
-            self.bound = self.bound.clone().renewed()?;
-        }
-        if self.bound.id == TypeId::UNKNOWN {
             self.bound = self.bound.clone().implicitly(TypeId::TEXT, &DFSchema::empty())?;
         }
         Ok(())
@@ -238,7 +235,10 @@ impl Binder<'_> {
                 ExprKind::Wildcard(name) => items.extend(self.wildcard(name.as_ref(), item, context)?),
                 _ => {
                     let bound = self.expression(&item.expr, context)?;
-                    let name = item.alias.as_ref().map_or_else(|| column_name(&item.expr), |alias| alias.name.clone());
+                    let name = match &item.alias {
+                        Some(alias) => alias.name.clone(),
+                        None => column_name(&item.expr, &self.subquery_names.borrow()),
+                    };
                     let is_call = matches!(item.expr.kind, ExprKind::Call(_));
                     let has_name = item.alias.is_some() || matches!(item.expr.kind, ExprKind::Name(_));
                     items.push(Item { bound, name, is_call, text: (!has_name).then_some(item.expr.span) });

@@ -117,6 +117,7 @@ impl Binder<'_> {
         let [column] = &selected.columns[..] else {
             return Err(BindError::new("42601", "subquery must return only one column", span));
         };
+        self.subquery_names.borrow_mut().insert(query.span, column.name.clone());
         Ok(Bound::new(Expr::ScalarSubquery(subquery(selected.plan)), column.id, span))
     }
     /// `x = ANY (…)`, `(x, y) <> ALL (…)`.
@@ -183,7 +184,6 @@ impl Binder<'_> {
         let (mut outer, mut inner) = (Vec::new(), Vec::new());
         let mut is_same = true;
         for ((left, column), field) in lefts.into_iter().zip(&selected.columns).zip(schema.iter()) {
-            let left = left.renewed()?;
             let signature = resolved(operator, at, &[left.id, column.id])?;
             let to = comparable(signature)?;
             let name = field.1.name().clone();

@@ -99,7 +99,12 @@ impl Binder<'_> {
             };
             return Err(BindError::new(sqlstate, message, span));
         }
+        let decisions = self.parameters.decisions();
         let window = self.window(over, context);
+        // PostgreSQL binds windows behind all other clauses, which may decide first.
+        if self.parameters.decisions() != decisions {
+            return Err(BindError::Unknown("a parameter of a window"));
+        }
         self.is_late.set(window.is_err());
         let Bounds { partition_by, order_by, frame } = window?;
         let params = WindowFunctionParams {

@@ -192,6 +192,53 @@ async fn answer(tables: &Tables, text: &str) -> Option<Vec<String>> {
     }
 }
 
+/// Forms of DuckDB's that PostgreSQL does not have, each with one that means the same.
+const ALIKE: &[(&str, &str)] = &[
+    (
+        "SELECT g, count(*), max(a) FROM t GROUP BY ALL ORDER BY g",
+        "SELECT g, count(*), max(a) FROM t GROUP BY g ORDER BY g",
+    ),
+    (
+        "SELECT a % 2, count(*) FROM t GROUP BY ALL ORDER BY ALL",
+        "SELECT a % 2, count(*) FROM t GROUP BY 1 ORDER BY 1, 2",
+    ),
+    ("SELECT count(*) FROM t GROUP BY ALL", "SELECT count(*) FROM t"),
+    ("SELECT g, a FROM t ORDER BY ALL DESC", "SELECT g, a FROM t ORDER BY 1 DESC, 2 DESC"),
+    ("SELECT g, a FROM t ORDER BY ALL NULLS FIRST", "SELECT g, a FROM t ORDER BY 1 NULLS FIRST, 2 NULLS FIRST"),
+    ("SELECT * EXCLUDE (b, c, d, e, f) FROM t ORDER BY a", "SELECT a, g, h FROM t ORDER BY a"),
+    (
+        "SELECT * REPLACE (a + 1 AS a, upper(x) AS x) FROM u ORDER BY u.a, u.x",
+        "SELECT a + 1 AS a, upper(x) AS x FROM u ORDER BY u.a, u.x",
+    ),
+    (
+        "SELECT a, g FROM t QUALIFY row_number() OVER (PARTITION BY g ORDER BY a) = 1 ORDER BY a",
+        "SELECT DISTINCT ON (g) a, g FROM t ORDER BY g, a",
+    ),
+    (
+        "SELECT g, count(*) FROM t GROUP BY g QUALIFY rank() OVER (ORDER BY count(*) DESC) = 1",
+        "SELECT true AS g, 2::bigint AS count",
+    ),
+    ("FROM u ORDER BY x", "SELECT * FROM u ORDER BY x"),
+    ("FROM u SELECT x ORDER BY x", "SELECT x FROM u ORDER BY x"),
+];
+
+#[tokio::test]
+async fn forms_of_duckdb_mean_what_others_do() {
+    let tables = Tables::new().await;
+    for (form, other) in ALIKE {
+        let sorted = |mut lines: Vec<String>| {
+            lines[1..].sort();
+            lines
+        };
+        let (form_lines, other_lines) = (answer(&tables, form).await, answer(&tables, other).await);
+        assert_eq!(form_lines.clone().map(sorted), other_lines.clone().map(sorted), "{form}");
+        assert!(form_lines.is_some_and(|lines| lines.len() > 1), "{form}");
+        if form.contains("ORDER BY") && !form.contains("QUALIFY") {
+            assert_eq!(answer(&tables, form).await, other_lines, "{form}");
+        }
+    }
+}
+
 /// Whether both are one error, whose place PostgreSQL does not tell.
 fn is_same_error(answer: &[String], expected: &[&str]) -> bool {
     let parts = |line: &str| {
