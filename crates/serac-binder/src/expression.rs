@@ -8,7 +8,7 @@ use crate::types::{arrow_type, integer_digits};
 use crate::{Binder, row, types};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::logical_expr::expr::{Case, InList, Like};
+use datafusion::logical_expr::expr::{Case, Cast, InList, Like};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast as cast_to};
 use serac_parser::tree::{Expr as Tree, Operator as Symbol};
 use serac_parser::tree::{
@@ -19,6 +19,8 @@ use serac_pg::{CastContext, Signature, TypeId};
 
 /// Operators one behind the other, up to which a plan is a tower of them.
 pub(crate) const MOST_IN_A_ROW: usize = 100;
+/// Where an operator stands of which the tree has no place: BETWEEN, IN and their kin. Errors of it are unknown.
+pub(crate) const NO_PLACE: Span = Span { start: 0, end: 0 };
 /// What an operand counts as that stands in the plan more than once: such operands in each other would make it grow
 /// with each level twofold.
 const LEVELS_OF_COPIES: usize = 40;
@@ -107,8 +109,7 @@ impl Binder<'_> {
                 Some(fields) => self.row_in_list(fields, list, *negated, span, context),
                 None => {
                     // PostgreSQL points to the word IN.
-                    let found = self.in_list(operand, list, *negated, span, context);
-                    boolean(found.map_err(BindError::of_unknown_place)?)
+                    boolean(self.in_list(operand, list, *negated, NO_PLACE, context)?)
                 }
             },
             ExprKind::InQuery { operand, negated, query } => {
@@ -128,15 +129,15 @@ impl Binder<'_> {
                     None => None,
                     Some(escape) => Some(one_character(escape)?),
                 };
-                let like = self.like(*kind, *negated, vec![operand, pattern], escape, *at, context);
-                // PostgreSQL points to the word NOT before it.
-                let like = if *negated { like.map_err(BindError::of_unknown_place) } else { like };
-                Ok(like?.at(start))
+                // PostgreSQL points to the word NOT before it, if there is one.
+                let at = if *negated { NO_PLACE } else { *at };
+                Ok(self.like(*kind, *negated, vec![operand, pattern], escape, at, context)?.at(start))
             }
             ExprKind::Case { operand, whens, otherwise } => {
                 self.case(operand.as_deref(), whens, otherwise.as_deref(), span, context)
             }
             ExprKind::Cast { operand, to } => {
+                type_of(to)?;
                 let operand = self.expression(operand, context)?;
                 let start = if operand.id == TypeId::UNKNOWN { operand.span } else { span };
                 Ok(self.explicit(operand, to, span, context.schema)?.at(start))
@@ -205,6 +206,12 @@ impl Binder<'_> {
         if rest.len() > MOST_IN_A_ROW {
             return Err(BindError::Unknown("so much behind an operand"));
         }
+        // What type is meant is asked before the operand is bound.
+        for postfix in rest {
+            if let Postfix::Cast(to, _) = postfix {
+                type_of(to)?;
+            }
+        }
         let mut rest = rest;
         let mut operand = match (row::fields(operand), rest) {
             (Some(fields), [Postfix::Is { negated, test: IsTest::Null, at }, others @ ..]) => {
@@ -270,8 +277,7 @@ impl Binder<'_> {
         // the type that the one before has decided.
         let compare = |symbol: &str, bound: &Bound| {
             let operands = vec![operand.clone().renewed()?, bound.clone().renewed()?];
-            let compared = self.operate(symbol, at, operands, context);
-            Ok::<_, BindError>(compared.map_err(BindError::of_unknown_place)?.expr)
+            Ok::<_, BindError>(self.operate(symbol, NO_PLACE, operands, context)?.expr)
         };
         let both = |one, operator, other| Expr::BinaryExpr(BinaryExpr::new(Box::new(one), operator, Box::new(other)));
         let low = bind(low)?;
@@ -287,7 +293,7 @@ impl Binder<'_> {
     /// `a IN (1, 2, b)`. Constants are looked for in one list, in their common type; others one by one.
     fn in_list(&self, operand: &Tree, list: &[Tree], negated: bool, span: Span, context: Context<'_>) -> Result<Expr> {
         let is_simple = list.iter().all(|item| matches!(item.kind, ExprKind::Literal(_) | ExprKind::Parameter(_)));
-        let operand = if is_simple { self.expression(operand, context)? } else { self.copied(operand, context)? };
+        let mut operand = if is_simple { self.expression(operand, context)? } else { self.copied(operand, context)? };
         let list: Vec<Bound> = list.iter().map(|item| self.expression(item, context)).collect::<Result<_>>()?;
         let is_constant = |item: &Bound| levels_of(std::slice::from_ref(&item.expr), context.schema) == (false, false);
         let (constants, others): (Vec<Bound>, Vec<Bound>) = list.into_iter().partition(is_constant);
@@ -298,6 +304,8 @@ impl Binder<'_> {
         match resolve::common(&types) {
             Ok(common) if constants.len() > 1 => {
                 all.push(self.in_constants(operand.clone(), constants, common, negated, span, context)?);
+                // It has decided what a parameter is.
+                operand = operand.renewed()?;
             }
             _ => single.extend(constants),
         }
@@ -379,8 +387,7 @@ impl Binder<'_> {
                 Some(operand) => {
                     let when = self.expression(when, context)?;
                     // PostgreSQL points to the word WHEN.
-                    let equal = self.operate("=", when.span, vec![operand.clone(), when], context);
-                    equal.map_err(BindError::of_unknown_place)?.expr
+                    self.operate("=", NO_PLACE, vec![operand.clone(), when], context)?.expr
                 }
             });
             thens.push(self.expression(then, context)?);
@@ -459,7 +466,7 @@ impl Binder<'_> {
                 self.environment.operate(Operator::StringConcat, left, right, context.schema)?
             }
             (_, [_, _]) => self.arithmetic(symbol, operands, signature, context)?,
-            ("+", [_]) => return one(operands),
+            ("+", [_]) if matches!(operands[..], [Bound { expr: Expr::Literal(..), .. }]) => return one(operands),
             ("-", [_]) if signature.result.category() == serac_pg::types::Category::Numeric => {
                 let operand = one(operands)?.implicitly(signature.arguments[0], context.schema)?;
                 Expr::Negative(Box::new(operand.expr))
@@ -504,7 +511,16 @@ impl Binder<'_> {
         let (Some(right), Some(left)) = (exprs.pop(), exprs.pop()) else {
             return Err(BindError::Unknown("an operator without an operand"));
         };
-        self.environment.operate(operator, left, right, context.schema)
+        let is_simplified = signature.result == TypeId::NUMERIC && (is_unit(&left) || is_unit(&right));
+        let result = self.environment.operate(operator, left, right, context.schema)?;
+        // DataFusion makes `0` of `0 * d`, and `d` of `d / 1`, whatever their digits are.
+        match is_simplified {
+            true => {
+                let digits = result.get_type(context.schema)?;
+                Ok(Expr::Cast(Cast::new(Box::new(result), digits)))
+            }
+            false => Ok(result),
+        }
     }
     /// Arithmetic of dates: days are numbers, and a day with an interval is a point of time.
     fn dates(
@@ -671,6 +687,7 @@ fn negative(operand: &Bound) -> Option<Bound> {
 pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<&'static Signature> {
     let (sqlstate, what, hint) = match resolve::operator(symbol, operands) {
         Resolved::One(signature) => return Ok(signature),
+        _ if at == NO_PLACE => return Err(BindError::Unknown("the place of an error")),
         Resolved::None => (
             "42883",
             "operator does not exist",
@@ -752,6 +769,26 @@ fn of_one_type(all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Exp
     Ok(exprs.collect())
 }
 
+/// Whether it is a decimal constant that is zero, or one.
+fn is_unit(expr: &Expr) -> bool {
+    let Expr::Literal(ScalarValue::Decimal128(Some(value), _, scale), _) = expr else { return false };
+    let one = u32::try_from(*scale).ok().and_then(|scale| 10i128.checked_pow(scale));
+    *value == 0 || one.is_some_and(|one| value.abs() == one)
+}
+
+/// The type of a name.
+fn type_of(to: &TypeName) -> Result<TypeId> {
+    if to.dimensions > 0 || to.is_set || to.of_column || to.fields.is_some() {
+        return Err(BindError::Unknown("a type of this form"));
+    }
+    let name = match &to.name.parts[..] {
+        [name] => name,
+        [schema, name] if schema.name == "pg_catalog" => name,
+        _ => return Err(BindError::Unknown("a type of another schema")),
+    };
+    TypeId::by_name(&name.name).ok_or(BindError::Unknown("this type"))
+}
+
 /// An expression of which it is known what it gives; refused if DataFusion gives something else.
 pub(crate) fn checked(expr: Expr, id: TypeId, span: Span, schema: &DFSchema) -> Result<Bound> {
     let given = expr.get_type(schema)?;
@@ -790,15 +827,7 @@ impl Binder<'_> {
     }
     /// A cast that is told.
     fn explicit(&self, operand: Bound, to: &TypeName, at: Span, schema: &DFSchema) -> Result<Bound> {
-        if to.dimensions > 0 || to.is_set || to.of_column || to.fields.is_some() {
-            return Err(BindError::Unknown("a type of this form"));
-        }
-        let name = match &to.name.parts[..] {
-            [name] => name,
-            [schema, name] if schema.name == "pg_catalog" => name,
-            _ => return Err(BindError::Unknown("a type of another schema")),
-        };
-        let id = TypeId::by_name(&name.name).ok_or(BindError::Unknown("this type"))?;
+        let id = type_of(to)?;
         let mut modifiers = Vec::new();
         for modifier in &to.modifiers {
             match &modifier.kind {

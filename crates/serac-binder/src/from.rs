@@ -231,6 +231,7 @@ impl Binder<'_> {
         if is_lateral(&right.plan) && matches!(kind, JoinType::Right | JoinType::Full) {
             return Err(BindError::Unknown("LATERAL of this join"));
         }
+        left.scope.differs_from(&right.scope, join.right.span)?;
         let names = match &join.on {
             JoinOn::Using(names, None) => names.clone(),
             JoinOn::Using(..) => return Err(BindError::Unknown("USING with an alias")),

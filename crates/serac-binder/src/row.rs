@@ -3,7 +3,7 @@
 use crate::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
-use crate::expression::{Context, joined, resolved};
+use crate::expression::{Context, NO_PLACE, joined, resolved};
 use crate::subquery::{all_of, repeatable};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use serac_parser::tree::{Expr as Tree, ExprKind, Span};
@@ -94,8 +94,10 @@ impl Binder<'_> {
         let mut all = Vec::new();
         for item in list {
             let right = fields(item).ok_or(BindError::Unknown("a row beside something else"))?;
-            let one = self.compare_rows(symbol, span, left, right, context);
-            all.push(one.map_err(BindError::of_unknown_place)?.expr);
+            if left.len() != right.len() {
+                return Err(BindError::Unknown("the place of an error"));
+            }
+            all.push(self.compare_rows(symbol, NO_PLACE, left, right, context)?.expr);
         }
         let expr = joined(all, join).ok_or(BindError::Unknown("an empty list"))?;
         Ok(Bound::new(expr, TypeId::BOOL, span))

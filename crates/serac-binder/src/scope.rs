@@ -42,13 +42,20 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
+    /// That no item has the name of one of the other's.
+    pub(crate) fn differs_from(&self, other: &Self, span: Span) -> Result<()> {
+        let is_same = |a: &ScopeItem, b: &ScopeItem| a.name == b.name && (a.schema == b.schema);
+        match other.items.iter().find(|item| self.items.iter().any(|own| is_same(own, item))) {
+            Some(twice) => {
+                let message = format!("table name \"{}\" specified more than once", twice.name);
+                Err(BindError::new("42712", message, span))
+            }
+            None => Ok(()),
+        }
+    }
     /// With what stands beside it.
     pub(crate) fn beside(mut self, other: Self, span: Span) -> Result<Self> {
-        let is_same = |a: &ScopeItem, b: &ScopeItem| a.name == b.name && (a.schema == b.schema);
-        if let Some(twice) = other.items.iter().find(|item| self.items.iter().any(|own| is_same(own, item))) {
-            let message = format!("table name \"{}\" specified more than once", twice.name);
-            return Err(BindError::new("42712", message, span));
-        }
+        self.differs_from(&other, span)?;
         let before = self.items.len();
         self.items.extend(other.items);
         let columns = other.columns.into_iter();
@@ -104,6 +111,10 @@ impl Scope {
             }
             (Some(one), None) => Ok(Some(Bound::new(one.expr.clone(), one.id, name.span))),
             (None, _) if is_of_system(&column.name) => Err(BindError::Unknown("a column of the system")),
+            // `t.f` is `f(t)`, if there is such a function.
+            (None, _) if !serac_pg::functions::of_name(&column.name).is_empty() => {
+                Err(BindError::Unknown("a function of a row"))
+            }
             (None, _) => {
                 let message = format!("column {}.{} does not exist", self.items[item].name, column.name);
                 Err(BindError::new("42703", message, name.span))

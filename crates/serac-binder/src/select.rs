@@ -336,7 +336,10 @@ fn distinct_on_order(on: &[(Span, usize)], order: &[usize]) -> Result<()> {
         return Ok(());
     }
     let mut is_other = false;
-    for at in order {
+    // What rows are ordered by once more does not count.
+    let order: Vec<usize> =
+        (0..order.len()).filter(|at| !order[..*at].contains(&order[*at])).map(|at| order[at]).collect();
+    for at in &order {
         match on.iter().find(|(_, own)| own == at) {
             Some((span, _)) if is_other => return wrong(*span),
             Some(_) => {}

@@ -8,7 +8,7 @@
 use crate::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
-use crate::expression::{Context, comparable, comparison, joined, resolved, symbol};
+use crate::expression::{Context, NO_PLACE, comparable, comparison, joined, resolved, symbol};
 use crate::query::Selected;
 use crate::scope::Outer;
 use datafusion::arrow::datatypes::DataType;
@@ -139,7 +139,7 @@ impl Binder<'_> {
             ExprKind::Row { fields, .. } => &fields[..],
             _ => std::slice::from_ref(of.left),
         };
-        let at = of.at.unwrap_or(of.left.span);
+        let at = of.at.unwrap_or(NO_PLACE);
         let place = |error: BindError| if of.at.is_none() { error.of_unknown_place() } else { error };
         let lefts: Vec<Bound> = lefts.iter().map(|left| self.expression(left, context)).collect::<Result<_>>()?;
         if !matches!(of.operator, "=" | "<>" | "<" | "<=" | ">" | ">=") {
@@ -154,7 +154,7 @@ impl Binder<'_> {
             return Err(place(BindError::new("42601", wrong, at)));
         }
         let start = lefts.first().map_or(at, |left| left.span);
-        let (lefts, plan) = self.of_one_type_each(lefts, selected, of.operator, at, context).map_err(place)?;
+        let (lefts, plan) = self.of_one_type_each(lefts, selected, of.operator, at, context)?;
         let negated = match (of.operator, of.is_all) {
             ("=", false) => Some(false),
             ("<>", true) => Some(true),
