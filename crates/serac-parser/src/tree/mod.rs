@@ -1,0 +1,67 @@
+//! The tree of a statement: SQL's grammar, with no meaning yet.
+//!
+//! Each node has the [`Span`] of its text, so that any later stage can point into the statement. Operators in a row
+//! (`a + b - c`, `a AND b AND c`, `x::int::text`, `SELECT … UNION SELECT …`) are lists, not towers: the depth of a
+//! tree is that of its parentheses, which [`crate::MAX_DEPTH`] bounds. So a tree may be dropped on any thread; who
+//! clones or walks one makes sure of the stack.
+//!
+//! | module | what |
+//! |---|---|
+//! | `expression` | expressions and types |
+//! | `query` | SELECT, VALUES, WITH, FROM |
+//! | `change` | INSERT, UPDATE, DELETE, MERGE |
+//! | `statement` | all statements, EXPLAIN |
+
+mod change;
+mod expression;
+mod query;
+mod statement;
+
+pub use change::*;
+pub use expression::*;
+pub use query::*;
+pub use statement::*;
+
+use std::fmt;
+
+/// Bytes of the statement's text, from the first to the one behind the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// The first byte.
+    pub start: u32,
+    /// The byte behind the last.
+    pub end: u32,
+}
+
+impl Span {
+    /// From the start of `self` to the end of `other`.
+    #[must_use]
+    pub const fn to(self, other: Self) -> Self {
+        Self { start: self.start, end: other.end }
+    }
+}
+
+/// An identifier, folded to lower case unless it was quoted.
+#[derive(Clone, Debug)]
+pub struct Ident {
+    /// As the catalog has it.
+    pub name: String,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// A name with its qualifiers: `database.schema.table`. It has at least one part.
+#[derive(Clone, Debug)]
+pub struct Name {
+    /// From the outermost qualifier to the name itself.
+    pub parts: Vec<Ident>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts: Vec<&str> = self.parts.iter().map(|part| part.name.as_str()).collect();
+        f.write_str(&parts.join("."))
+    }
+}
