@@ -44,11 +44,13 @@ pub(crate) enum Kind {
     Assign,
     /// `=>`.
     Arrow,
+    /// What is no token, as the last one: nobody learns of it but who comes to it.
+    Wrong(ParseError),
     /// The end of the text.
     End,
 }
 
-/// The tokens of a text, the last one [`Kind::End`].
+/// The tokens of a text, the last one [`Kind::End`] or [`Kind::Wrong`].
 pub(crate) fn tokens(sql: &str) -> Result<Vec<Token>> {
     if u32::try_from(sql.len()).is_err() {
         return Err(ParseError::new("54000", "the text is too long", 0));
@@ -56,12 +58,12 @@ pub(crate) fn tokens(sql: &str) -> Result<Vec<Token>> {
     let mut lexer = Lexer { sql, bytes: sql.as_bytes(), at: 0 };
     let mut tokens = Vec::new();
     loop {
-        lexer.skip_blanks()?;
+        let blanks = lexer.skip_blanks();
         let start = lexer.at;
-        let kind = lexer.next()?;
-        let is_end = kind == Kind::End;
+        let kind = blanks.and_then(|()| lexer.next()).unwrap_or_else(Kind::Wrong);
+        let is_last = matches!(kind, Kind::End | Kind::Wrong(_));
         tokens.push(Token { kind, span: lexer.span(start) });
-        if is_end {
+        if is_last {
             return Ok(tokens);
         }
     }

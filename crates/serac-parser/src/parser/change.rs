@@ -4,8 +4,8 @@ use super::Parser;
 use crate::error::Result;
 use crate::lexer::Kind;
 use crate::tree::{
-    Assignment, Condition, ConflictTarget, Delete, Expr, ExprKind, Ident, Insert, Merge, MergeAction, MergeMatch,
-    MergeWhen, OnConflict, Postfix, SelectItem, Statement, StatementKind, Update, With,
+    Assignment, Condition, ConflictTarget, Delete, Expr, ExprKind, Ident, IndexElement, Insert, Merge, MergeAction,
+    MergeMatch, MergeWhen, OnConflict, Postfix, SelectItem, Statement, StatementKind, Update, With,
 };
 
 impl Parser<'_> {
@@ -64,7 +64,7 @@ impl Parser<'_> {
     fn insert(&mut self, with: Option<With>) -> Result<Insert> {
         self.at += 1;
         self.expect_word("into")?;
-        let table = self.name()?;
+        let table = self.relation_name()?;
         let alias = if self.take_word("as") { Some(self.ident()?) } else { None };
         let columns = self.targets_before_values()?;
         let overriding_system = self.overriding()?;
@@ -92,7 +92,7 @@ impl Parser<'_> {
         let target = if self.take_words(&["on", "constraint"]) {
             Some(ConflictTarget::Constraint(self.ident()?))
         } else if self.is_sign(b'(') {
-            let columns = self.in_parentheses(|parser| parser.list(Self::index_expr))?;
+            let columns = self.in_parentheses(|parser| parser.list(Self::conflict_element))?;
             let filter = if self.take_word("where") { Some(self.expr()?) } else { None };
             Some(ConflictTarget::Index(columns, filter))
         } else {
@@ -111,18 +111,12 @@ impl Parser<'_> {
         };
         Ok(OnConflict { target, update, span: start.to(self.last_span()) })
     }
-    /// A column or an expression of an index, with its collation and class, which choose among several.
-    fn index_expr(&mut self) -> Result<Expr> {
-        let mut expr = self.primary()?;
-        if self.take_word("collate") {
-            let name = self.name()?;
-            let span = expr.span.to(name.span);
-            expr = Expr { kind: ExprKind::Postfix(Box::new(expr), vec![Postfix::Collate(name)]), span };
-        }
-        if self.is_column_name(0) {
-            self.name()?;
-        }
-        Ok(expr)
+    /// A column or an expression of an index, with its collation, which chooses among several.
+    fn conflict_element(&mut self) -> Result<Expr> {
+        let IndexElement { expr, collation, .. } = self.index_element()?;
+        let Some(name) = collation else { return Ok(expr) };
+        let span = expr.span.to(name.span);
+        Ok(Expr { kind: ExprKind::Postfix(Box::new(expr), vec![Postfix::Collate(name)]), span })
     }
     fn assignment(&mut self) -> Result<Assignment> {
         let in_parentheses = self.is_sign(b'(');

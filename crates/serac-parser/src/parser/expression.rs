@@ -101,6 +101,10 @@ impl Parser<'_> {
             }
         }
         if prefixes.is_empty() {
+            // DEFAULT stands where all operators may.
+            if kinds == Kinds::Restricted && self.is_word("default") {
+                return Err(self.unexpected());
+            }
             return self.primary();
         }
         let operand = if level == SIGN { self.primary()? } else { self.at_level(level, kinds)? };

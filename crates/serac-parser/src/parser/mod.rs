@@ -9,20 +9,48 @@
 //! | [`query`] | SELECT, VALUES, WITH, set operations, ORDER BY, LIMIT |
 //! | [`table`] | FROM |
 //! | [`change`] | INSERT, UPDATE, DELETE, MERGE |
+//! | [`statement`] | which statement it is, EXPLAIN |
+//! | [`values`] | numbers, texts, options and roles, as many statements have them |
+//! | [`define`] | CREATE TABLE |
+//! | [`constraint`] | constraints, elements of indexes, partitions |
+//! | [`create`] | CREATE of indexes, views, sequences, schemas, databases, types, domains |
+//! | [`function`] | functions and procedures, CALL, DO |
+//! | [`alter`] | ALTER of relations |
+//! | [`alter_object`] | ALTER of other things |
+//! | [`drop`] | DROP, COMMENT |
+//! | [`copy`] | COPY |
+//! | [`session`] | SET, RESET, SHOW, transactions |
+//! | [`cursor`] | prepared statements, cursors, LISTEN |
+//! | [`role`] | roles, GRANT, REVOKE |
+//! | [`maintenance`] | TRUNCATE, LOCK, VACUUM and its kin |
 
+mod alter;
+mod alter_object;
 mod change;
+mod constraint;
+mod copy;
+mod create;
+mod cursor;
+mod define;
+mod drop;
 mod expression;
+mod function;
+mod maintenance;
 mod primary;
 mod query;
+mod role;
+mod session;
 mod special;
+mod statement;
 mod table;
 mod types;
+mod values;
 
 use crate::MAX_DEPTH;
 use crate::error::{ParseError, Result};
 use crate::keyword::Category;
 use crate::lexer::{Kind, Token, tokens};
-use crate::tree::{Explain, Ident, Name, Span, Statement, StatementKind};
+use crate::tree::{Ident, Name, Span, Statement};
 
 /// Bytes of stack that are left when a new one is taken, and of the new one.
 const STACK: (usize, usize) = (256 << 10, 4 << 20);
@@ -52,74 +80,6 @@ impl<'t> Parser<'t> {
             }
         }
     }
-    fn statement(&mut self) -> Result<Statement> {
-        let start = self.span();
-        let kind = match self.word() {
-            Some("select" | "values" | "table" | "from") => StatementKind::Query(Box::new(self.query()?)),
-            None if self.is_sign(b'(') => StatementKind::Query(Box::new(self.query()?)),
-            Some("with" | "insert" | "update" | "delete" | "merge") => self.change_or_query()?,
-            Some("explain") => StatementKind::Explain(Box::new(self.explain()?)),
-            Some(word) => StatementKind::Other(self.other(word.to_owned())),
-            None => return Err(self.unexpected()),
-        };
-        Ok(Statement { kind, span: start.to(self.last_span()) })
-    }
-    /// Skips a statement that has no grammar here.
-    fn other(&mut self, word: String) -> String {
-        while !self.is_end() && !self.is_sign(b';') {
-            self.at += 1;
-        }
-        word
-    }
-    fn explain(&mut self) -> Result<Explain> {
-        self.at += 1;
-        let mut options = Vec::new();
-        if self.is_sign(b'(') && !self.opens_query(self.at) {
-            if *self.kind_ahead(1) == Kind::Sign(b'(') {
-                return Err(self.unexpected_inside());
-            }
-            self.at += 1;
-            loop {
-                let name = self.label()?;
-                let value = match &self.kind().clone() {
-                    Kind::Sign(b',' | b')') => None,
-                    Kind::Word(text, _)
-                    | Kind::Quoted(text)
-                    | Kind::String(text)
-                    | Kind::Integer(text)
-                    | Kind::Numeric(text) => {
-                        self.at += 1;
-                        Some(text.clone())
-                    }
-                    _ => return Err(self.unexpected()),
-                };
-                options.push((name, value));
-                if !self.take_sign(b',') {
-                    break;
-                }
-            }
-            self.sign(b')')?;
-        } else {
-            for word in ["analyze", "verbose"] {
-                let is_said = self.is_word(word) || word == "analyze" && self.is_word("analyse");
-                if is_said {
-                    options.push((Ident { name: word.into(), span: self.span() }, None));
-                    self.at += 1;
-                }
-            }
-        }
-        let is_known = matches!(
-            self.word(),
-            Some("select" | "values" | "table" | "from" | "with" | "insert" | "update" | "delete" | "merge")
-        );
-        let is_other = matches!(self.word(), Some("create" | "declare" | "execute" | "refresh" | "call"));
-        if !is_known && !is_other && !self.is_sign(b'(') {
-            return Err(self.unexpected());
-        }
-        let statement = Box::new(self.statement()?);
-        Ok(Explain { options, statement })
-    }
-
     // ---- tokens
 
     fn kind(&self) -> &Kind {
@@ -195,7 +155,23 @@ impl<'t> Parser<'t> {
     }
     /// The error of the token that comes.
     fn unexpected(&self) -> ParseError {
-        let span = self.span();
+        if let Kind::Wrong(error) = self.kind() {
+            return error.clone();
+        }
+        let mut span = self.span();
+        // A word that has a meaning of its own before the one that comes does not stand here alone.
+        let is_pair = match (self.at.checked_sub(1).and_then(|at| self.tokens.get(at)), self.word()) {
+            (Some(Token { kind: Kind::Word(first, _), .. }), Some(second)) => match first.as_str() {
+                "not" => matches!(second, "between" | "in" | "like" | "ilike" | "similar"),
+                "nulls" => matches!(second, "first" | "last"),
+                "with" => matches!(second, "time" | "ordinality"),
+                _ => false,
+            },
+            _ => false,
+        };
+        if is_pair {
+            span = self.last_span();
+        }
         if self.is_end() {
             return ParseError::at("syntax error at end of input", Span { start: span.end, end: span.end });
         }
@@ -285,9 +261,30 @@ impl<'t> Parser<'t> {
     /// The rest of a name.
     fn qualified(&mut self, first: Ident) -> Result<Name> {
         let mut parts = vec![first];
-        while self.is_sign(b'.') && !matches!(self.kind_ahead(1), Kind::Operator(_)) {
-            self.at += 1;
+        while self.take_sign(b'.') {
             parts.push(self.label()?);
+        }
+        let span = parts[0].span.to(self.last_span());
+        Ok(Name { parts, span })
+    }
+    /// The rest of a name behind which PostgreSQL's grammar has subscripts and `.*`, to refuse them once they have come.
+    fn indirection(&mut self, first: Ident) -> Result<Name> {
+        let mut parts = vec![first];
+        let mut is_wrong = false;
+        loop {
+            if self.is_sign(b'[') {
+                is_wrong = true;
+                self.subscript()?;
+            } else if !self.take_sign(b'.') {
+                break;
+            } else if self.take_operator("*") {
+                is_wrong = true;
+            } else {
+                parts.push(self.label()?);
+            }
+        }
+        if is_wrong {
+            return Err(self.unexpected());
         }
         let span = parts[0].span.to(self.last_span());
         Ok(Name { parts, span })
@@ -313,5 +310,7 @@ impl<'t> Parser<'t> {
     }
 }
 
+#[cfg(test)]
+mod statement_tests;
 #[cfg(test)]
 mod tests;

@@ -214,7 +214,7 @@ impl Parser<'_> {
             self.take_word("unlogged");
         }
         self.take_word("table");
-        Ok(Into { name: self.name()?, temporary })
+        Ok(Into { name: self.relation_name()?, temporary })
     }
     /// An item of SELECT or RETURNING.
     pub(super) fn select_item(&mut self) -> Result<SelectItem> {

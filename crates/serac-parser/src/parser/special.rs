@@ -1,9 +1,13 @@
 //! Functions that the grammar has words for.
 
 use super::Parser;
-use crate::error::Result;
+use crate::error::{ParseError, Result};
 use crate::lexer::Kind;
 use crate::tree::{Expr, ExprKind, Special, TrimSide};
+
+/// Functions of XML, which SeracDB does not have.
+const XML: [&str; 9] =
+    ["xmlconcat", "xmlelement", "xmlexists", "xmlforest", "xmlparse", "xmlpi", "xmlroot", "xmlserialize", "xmltable"];
 
 impl Parser<'_> {
     /// Such a function, if the word that comes begins one.
@@ -41,6 +45,10 @@ impl Parser<'_> {
         }
         if !opens {
             return Ok(None);
+        }
+        if XML.contains(&word) {
+            // As PostgreSQL does where it was built without XML.
+            return Err(ParseError::new("0A000", "unsupported XML feature", self.span().start));
         }
         let parse: fn(&mut Self) -> Result<Special> = match word {
             "extract" => Self::extract,

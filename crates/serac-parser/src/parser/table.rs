@@ -118,12 +118,15 @@ impl Parser<'_> {
         }
         let lateral = self.take_word("lateral");
         let kind = if self.is_sign(b'(') {
-            match self.parenthesis_of_table()? {
+            let inside = match lateral {
+                true => self.parenthesis_of_query()?,
+                false => self.parenthesis_of_table()?,
+            };
+            match inside {
                 Inside::Query(query) => {
                     let alias = self.names(false)?.alias;
                     TableKind::Query { lateral, query, alias }
                 }
-                Inside::Table(_) if lateral => return Err(self.unexpected()),
                 Inside::Table(table) => {
                     let alias = self.names(false)?.alias;
                     TableKind::Nested { table: Box::new(table), alias }
@@ -162,10 +165,11 @@ impl Parser<'_> {
     /// The name of a table where its rows are read.
     pub(super) fn relation(&mut self) -> Result<Relation> {
         if self.take_word("only") {
-            let name = if self.is_sign(b'(') { self.in_parentheses(Self::name)? } else { self.name()? };
+            let name =
+                if self.is_sign(b'(') { self.in_parentheses(Self::relation_name)? } else { self.relation_name()? };
             return Ok(Relation { name, only: true });
         }
-        let name = self.name()?;
+        let name = self.relation_name()?;
         self.take_operator("*");
         Ok(Relation { name, only: false })
     }
@@ -186,7 +190,7 @@ impl Parser<'_> {
                     | "current_catalog"
                     | "current_schema"
             );
-            if has_none {
+            if has_none || word == "collation" && self.word_ahead(1) == Some("for") {
                 return true;
             }
         }
@@ -199,7 +203,7 @@ impl Parser<'_> {
             }
         }
     }
-    fn function_in_from(&mut self) -> Result<Expr> {
+    pub(super) fn function_in_from(&mut self) -> Result<Expr> {
         let start = self.span();
         let word = self.word().unwrap_or_default().to_owned();
         if word == "cast" {
@@ -236,6 +240,11 @@ impl Parser<'_> {
             parser.sign(b')')?;
             Ok(inside)
         })
+    }
+    /// What LATERAL has: a query.
+    fn parenthesis_of_query(&mut self) -> Result<Inside> {
+        let query = self.deeper(|parser| parser.in_parentheses(Self::query))?;
+        Ok(Inside::Query(Box::new(query)))
     }
     fn nested_table(&mut self) -> Result<Inside> {
         let start = self.span();
@@ -280,15 +289,13 @@ impl Parser<'_> {
     /// Whether a name comes that is an alias without AS.
     fn is_alias(&self) -> bool {
         // These are names elsewhere, and here begin what follows.
-        self.is_column_name(0) && !matches!(self.word(), Some("qualify"))
+        self.is_column_name(0) && !self.is_word("qualify") && !self.are_words(&["cluster", "by"])
     }
-    fn column_type(&mut self) -> Result<ColumnType> {
+    pub(super) fn column_type(&mut self) -> Result<ColumnType> {
         let name = self.ident()?;
         let type_name = self.type_name()?;
-        if self.take_word("collate") {
-            self.name()?;
-        }
-        Ok(ColumnType { name, type_name })
+        let collation = if self.take_word("collate") { Some(self.name()?) } else { None };
+        Ok(ColumnType { name, type_name, collation })
     }
     fn sample(&mut self) -> Result<Sample> {
         let method = self.function_name()?;

@@ -192,7 +192,7 @@ fn statements_have_their_kinds() {
         };
         statements.iter().map(|statement| name(&statement.kind)).collect()
     };
-    assert_eq!(kinds("SELECT 1; ; CREATE TABLE t (a int); FROM t"), ["Query", "create", "Query"]);
+    assert_eq!(kinds("SELECT 1; ; CREATE TABLE t (a int); FROM t"), ["Query", "CreateTable", "Query"]);
     assert_eq!(kinds("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a RETURNING *"), ["Insert"]);
     assert_eq!(kinds("UPDATE t SET (a, b) = (1, 2), c[1] = 3 WHERE CURRENT OF d"), ["Update"]);
     assert_eq!(kinds("DELETE FROM ONLY t USING u WHERE t.a = u.a"), ["Delete"]);

@@ -10,10 +10,7 @@ impl Parser<'_> {
     pub(super) fn type_name(&mut self) -> Result<TypeName> {
         let start = self.span();
         let is_set = self.take_word("setof");
-        let mut name = match self.type_of_words(true)? {
-            Some(name) => name,
-            None => self.generic_type()?,
-        };
+        let mut name = self.simple_type()?;
         name.is_set = is_set;
         if self.take_word("array") {
             name.dimensions = 1;
@@ -34,12 +31,13 @@ impl Parser<'_> {
         Ok(name)
     }
     fn bound_of_array(&mut self) -> Result<()> {
-        match self.kind() {
-            Kind::Integer(_) => {
-                self.at += 1;
-                Ok(())
-            }
-            _ => Err(self.unexpected()),
+        self.integer().map(drop)
+    }
+    /// A type without what may stand around it.
+    pub(super) fn simple_type(&mut self) -> Result<TypeName> {
+        match self.type_of_words(true)? {
+            Some(name) => Ok(name),
+            None => self.generic_type(),
         }
     }
     fn generic_type(&mut self) -> Result<TypeName> {
@@ -50,15 +48,34 @@ impl Parser<'_> {
         let name = self.qualified(first)?;
         let span = name.span;
         let modifiers = self.modifiers()?;
-        let mut of = TypeName::of(name, modifiers, span);
-        if self.is_operator("%") && self.word_ahead(1) == Some("type") {
-            self.at += 2;
+        Ok(TypeName::of(name, modifiers, span))
+    }
+    /// The type of a parameter, or of what a function gives: it may be that of a column.
+    pub(super) fn function_type(&mut self) -> Result<TypeName> {
+        let start = self.span();
+        let mut of = self.type_name()?;
+        let may_be_column = of.name.parts.len() > 1 && of.modifiers.is_empty() && of.dimensions == 0;
+        if may_be_column && self.is_operator("%") {
+            self.at += 1;
+            self.expect_word("type")?;
             of.of_column = true;
+            of.span = start.to(self.last_span());
         }
         Ok(of)
     }
     fn modifiers(&mut self) -> Result<Vec<Expr>> {
         if self.is_sign(b'(') { self.in_parentheses(Self::exprs) } else { Ok(Vec::new()) }
+    }
+    /// A whole number in parentheses, if it comes.
+    fn digits(&mut self) -> Result<Vec<Expr>> {
+        if !self.is_sign(b'(') {
+            return Ok(Vec::new());
+        }
+        self.in_parentheses(|parser| {
+            let span = parser.span();
+            let digits = parser.integer()?.to_string();
+            Ok(vec![Expr { kind: ExprKind::Literal(Literal::Integer(digits)), span }])
+        })
     }
     /// A type that the grammar has words for, if one comes; with its modifiers, and an interval's fields, where these
     /// may stand before a constant, too.
@@ -83,7 +100,7 @@ impl Parser<'_> {
         match word.as_str() {
             "float" => {
                 self.at += 1;
-                let modifiers = self.modifiers()?;
+                let modifiers = self.digits()?;
                 let name = match &modifiers[..] {
                     [] => "float8",
                     [Expr { kind: ExprKind::Literal(Literal::Integer(digits)), span }] => match digits.parse::<u32>() {
@@ -96,9 +113,8 @@ impl Parser<'_> {
                 };
                 own(name, Vec::new(), self)
             }
-            "double" => {
-                self.at += 1;
-                self.expect_word("precision")?;
+            "double" if self.word_ahead(1) == Some("precision") => {
+                self.at += 2;
                 own("float8", Vec::new(), self)
             }
             "decimal" | "dec" | "numeric" => {
@@ -118,16 +134,17 @@ impl Parser<'_> {
                     self.expect_word("char")?;
                 }
                 let is_varying = word == "varchar" || self.take_word("varying");
-                let modifiers = self.modifiers()?;
+                let modifiers = self.digits()?;
                 own(if is_varying { "varchar" } else { "bpchar" }, modifiers, self)
             }
             "time" | "timestamp" => {
                 self.at += 1;
-                let modifiers = self.modifiers()?;
-                let has_zone = self.are_words(&["with", "time"]);
-                if has_zone || self.are_words(&["without", "time"]) {
-                    self.at += 2;
+                let modifiers = self.digits()?;
+                let has_zone = self.take_words(&["with", "time"]);
+                if has_zone {
                     self.expect_word("zone")?;
+                } else if self.take_word("without") {
+                    self.expect_words(&["time", "zone"])?;
                 }
                 let name = match (word.as_str(), has_zone) {
                     ("time", false) => "time",
@@ -139,7 +156,7 @@ impl Parser<'_> {
             }
             "interval" => {
                 self.at += 1;
-                let mut modifiers = self.modifiers()?;
+                let mut modifiers = self.digits()?;
                 let fields =
                     if has_fields && modifiers.is_empty() { self.interval_fields(&mut modifiers)? } else { None };
                 let of = TypeName::own("interval", modifiers, start.to(self.last_span()));
@@ -149,7 +166,7 @@ impl Parser<'_> {
         }
     }
     /// `DAY TO SECOND(3)`.
-    fn interval_fields(&mut self, digits: &mut Vec<Expr>) -> Result<Option<IntervalFields>> {
+    pub(super) fn interval_fields(&mut self, digits: &mut Vec<Expr>) -> Result<Option<IntervalFields>> {
         use IntervalFields as F;
         let Some(first) = self.word().map(str::to_owned) else { return Ok(None) };
         if !matches!(first.as_str(), "year" | "month" | "day" | "hour" | "minute" | "second") {
@@ -183,7 +200,7 @@ impl Parser<'_> {
             self.at += 1;
         }
         if matches!(fields, F::Second | F::DayToSecond | F::HourToSecond | F::MinuteToSecond) {
-            *digits = self.modifiers()?;
+            *digits = self.digits()?;
         }
         Ok(Some(fields))
     }
@@ -231,14 +248,20 @@ impl Parser<'_> {
             _ => false,
         }
     }
-    /// A name behind which the rest of a name is read.
+    /// The name of a function.
     pub(super) fn function_name(&mut self) -> Result<Name> {
-        let is_qualified = *self.kind_ahead(1) == Kind::Sign(b'.') && self.is_column_name(0);
-        if !self.is_function_name(0) && !is_qualified {
+        let (is_column, is_function) = (self.is_column_name(0), self.is_function_name(0));
+        if !is_column && !is_function {
             return Err(self.unexpected());
         }
         let first = self.take_ident();
-        self.qualified(first)
+        if is_column && matches!(self.kind(), Kind::Sign(b'.' | b'[')) {
+            return self.indirection(first);
+        }
+        if !is_function {
+            return Err(self.unexpected());
+        }
+        Ok(Name { span: first.span, parts: vec![first] })
     }
 }
 

@@ -11,16 +11,40 @@
 //! | `query` | SELECT, VALUES, WITH, FROM |
 //! | `change` | INSERT, UPDATE, DELETE, MERGE |
 //! | `statement` | all statements, EXPLAIN |
+//! | `values` | what options and settings are set to, roles |
+//! | `define` | CREATE TABLE |
+//! | `object` | CREATE of what is no table, COMMENT, DROP |
+//! | `alter` | ALTER |
+//! | `copy` | COPY |
+//! | `session` | SET, SHOW, transactions, PREPARE, cursors, LISTEN |
+//! | `privilege` | GRANT, REVOKE, roles |
+//! | `maintenance` | TRUNCATE, LOCK, VACUUM and its kin |
 
+mod alter;
 mod change;
+mod copy;
+mod define;
 mod expression;
+mod maintenance;
+mod object;
+mod privilege;
 mod query;
+mod session;
 mod statement;
+mod values;
 
+pub use alter::*;
 pub use change::*;
+pub use copy::*;
+pub use define::*;
 pub use expression::*;
+pub use maintenance::*;
+pub use object::*;
+pub use privilege::*;
 pub use query::*;
+pub use session::*;
 pub use statement::*;
+pub use values::*;
 
 use std::fmt;
 

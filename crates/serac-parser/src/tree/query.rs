@@ -296,6 +296,8 @@ pub struct ColumnType {
     pub name: Ident,
     /// Its type.
     pub type_name: TypeName,
+    /// COLLATE.
+    pub collation: Option<Name>,
 }
 
 /// `TABLESAMPLE method (arguments) [REPEATABLE (seed)]`.
