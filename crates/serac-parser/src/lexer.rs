@@ -11,6 +11,8 @@ use crate::tree::Span;
 pub(crate) struct Token {
     pub(crate) kind: Kind,
     pub(crate) span: Span,
+    /// How many parentheses and brackets are open around it.
+    pub(crate) nesting: u32,
 }
 
 /// What a token is.
@@ -57,12 +59,18 @@ pub(crate) fn tokens(sql: &str) -> Result<Vec<Token>> {
     }
     let mut lexer = Lexer { sql, bytes: sql.as_bytes(), at: 0 };
     let mut tokens = Vec::new();
+    let mut nesting = 0u32;
     loop {
         let blanks = lexer.skip_blanks();
         let start = lexer.at;
         let kind = blanks.and_then(|()| lexer.next()).unwrap_or_else(Kind::Wrong);
         let is_last = matches!(kind, Kind::End | Kind::Wrong(_));
-        tokens.push(Token { kind, span: lexer.span(start) });
+        if matches!(kind, Kind::Sign(b')' | b']')) {
+            nesting = nesting.saturating_sub(1);
+        }
+        let opens = matches!(kind, Kind::Sign(b'(' | b'['));
+        tokens.push(Token { kind, span: lexer.span(start), nesting });
+        nesting += u32::from(opens);
         if is_last {
             return Ok(tokens);
         }
@@ -106,7 +114,14 @@ impl Lexer<'_> {
     /// An error at or near the text from `start` on.
     fn near(&self, message: &str, start: usize) -> ParseError {
         let text = self.text(start, self.sql.len());
-        ParseError::new("42601", format!("{message} at or near \"{text}\""), start as u32)
+        let place = if text.is_empty() { "end of input".to_owned() } else { format!("or near \"{text}\"") };
+        ParseError::new("42601", format!("{message} at {place}"), start as u32)
+    }
+    /// An error of half a character, with what stands at its place: the text up to `end`, or one character.
+    fn shown(&self, error: ParseError, end: Option<usize>) -> ParseError {
+        let at = error.position as usize;
+        let end = end.unwrap_or_else(|| at + self.text(at, self.sql.len()).chars().next().map_or(0, char::len_utf8));
+        ParseError { message: format!("{} at or near \"{}\"", error.message, self.text(at, end)), ..error }
     }
     fn skip_blanks(&mut self) -> Result<()> {
         loop {
@@ -215,7 +230,7 @@ impl Lexer<'_> {
         loop {
             let from = self.at;
             self.skip_while(|byte| byte != b'\'' && !(has_escapes && byte == b'\\'));
-            text.push_str(self.text(from, self.at), start)?;
+            text.push_str(self.text(from, self.at), from).map_err(|error| self.shown(error, None))?;
             if self.at >= self.bytes.len() {
                 let what = match self.bytes.get(start) {
                     Some(b'b' | b'B') => "unterminated bit string literal",
@@ -227,11 +242,13 @@ impl Lexer<'_> {
             if self.peek(0) == b'\\' {
                 self.escape(&mut text)?;
             } else if self.peek(1) == b'\'' {
-                text.push_str("'", start)?;
+                text.push_str("'", self.at).map_err(|error| self.shown(error, None))?;
                 self.at += 2;
             } else {
+                let quote = self.at;
                 self.at += 1;
                 if !self.goes_on_below() {
+                    text.whole(quote).map_err(|error| self.shown(error, None))?;
                     return text.finish(start);
                 }
             }
@@ -245,7 +262,7 @@ impl Lexer<'_> {
             match self.peek(0) {
                 b'\n' | b'\r' => has_break = true,
                 byte if is_blank(byte) => {}
-                b'-' if has_break && self.peek(1) == b'-' => {
+                b'-' if self.peek(1) == b'-' => {
                     self.skip_while(|byte| byte != b'\n' && byte != b'\r');
                     continue;
                 }
@@ -265,6 +282,9 @@ impl Lexer<'_> {
         let start = self.at;
         let invalid = |at: usize| ParseError::new("22025", "invalid Unicode escape", at as u32);
         self.at += 2;
+        if !matches!(self.bytes.get(start + 1), Some(b'u' | b'U')) {
+            text.whole(start).map_err(|error| self.shown(error, None))?;
+        }
         match self.bytes.get(start + 1) {
             Some(b'b') => text.push_str("\u{8}", start),
             Some(b'f') => text.push_str("\u{c}", start),
@@ -294,7 +314,7 @@ impl Lexer<'_> {
             Some(letter @ (b'u' | b'U')) => {
                 let digits = if *letter == b'u' { 4 } else { 8 };
                 let code = self.hex(digits).ok_or_else(|| invalid(start))?;
-                text.push_code(code, start)
+                text.push_code(code, start).map_err(|error| self.shown(error, Some(self.at)))
             }
             Some(_) => {
                 // The character itself, which may be of several bytes.
@@ -339,25 +359,32 @@ impl Lexer<'_> {
         } else {
             self.at = after;
         }
-        let invalid = || ParseError::new("22025", "invalid Unicode escape", start as u32);
+        // Where PostgreSQL finds what comes before so much: it counts from behind the quote, with doubled quotes once.
+        let place = |behind: &str| start + 3 + text.len() - behind.len();
+        let invalid = |behind: &str| {
+            let at = place(behind) - escape.len_utf8();
+            ParseError::new("42601", "invalid Unicode escape", at as u32)
+        };
         let mut out = Unescaped::default();
         let mut rest = text.as_str();
         while let Some((before, behind)) = rest.split_once(escape) {
-            out.push_str(before, start)?;
+            out.push_str(before, place(rest))?;
+            let at = place(behind) - escape.len_utf8();
             if let Some(behind) = behind.strip_prefix(escape) {
-                out.push_str(escape.encode_utf8(&mut [0; 4]), start)?;
+                out.push_str(escape.encode_utf8(&mut [0; 4]), at)?;
                 rest = behind;
                 continue;
             }
             let (digits, skipped) = if behind.starts_with('+') { (6, 1) } else { (4, 0) };
-            let code = behind.get(skipped..skipped + digits).ok_or_else(invalid)?;
+            let code = behind.get(skipped..skipped + digits).ok_or_else(|| invalid(behind))?;
             if !code.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                return Err(invalid());
+                return Err(invalid(behind));
             }
-            out.push_code(u32::from_str_radix(code, 16).map_err(|_| invalid())?, start)?;
+            out.push_code(u32::from_str_radix(code, 16).map_err(|_| invalid(behind))?, at)?;
             rest = behind.get(skipped + digits..).unwrap_or_default();
         }
-        out.push_str(rest, start)?;
+        out.push_str(rest, place(rest))?;
+        out.whole(place(""))?;
         out.finish(start)
     }
     fn parameter(&mut self, start: usize) -> Result<Kind> {
@@ -426,6 +453,11 @@ impl Lexer<'_> {
                 is_whole = false;
                 self.at += 1 + sign;
                 self.digits();
+            } else if sign == 1 {
+                self.at += 2;
+                let shown = self.text(start, self.at).to_owned();
+                let message = format!("trailing junk after numeric literal at or near \"{shown}\"");
+                return Err(ParseError::new("42601", message, start as u32));
             }
         }
         if starts_word(self.peek(0)) {
@@ -532,9 +564,22 @@ impl Unescaped {
     }
     fn finish(self, at: usize) -> Result<String> {
         self.whole(at)?;
-        match String::from_utf8(self.bytes) {
-            Ok(text) if !text.contains('\0') => Ok(text),
-            _ => Err(ParseError::new("22021", "invalid byte sequence for encoding \"UTF8\"", at as u32)),
-        }
+        let wrong = match String::from_utf8(self.bytes) {
+            Ok(text) if !text.contains('\0') => return Ok(text),
+            Ok(_) => "0x00".to_owned(),
+            Err(error) => {
+                let bytes = error.as_bytes().get(error.utf8_error().valid_up_to()..).unwrap_or_default();
+                // As many as the first of them says that there are.
+                let length = match bytes.first() {
+                    Some(0xc0..=0xdf) => 2,
+                    Some(0xe0..=0xef) => 3,
+                    Some(0xf0..=0xf7) => 4,
+                    _ => 1,
+                };
+                bytes.iter().take(length).map(|byte| format!("0x{byte:02x}")).collect::<Vec<_>>().join(" ")
+            }
+        };
+        let message = format!("invalid byte sequence for encoding \"UTF8\": {wrong}");
+        Err(ParseError::new("22021", message, at as u32))
     }
 }

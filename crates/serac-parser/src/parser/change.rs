@@ -18,15 +18,7 @@ impl Parser<'_> {
             Some("update") => Ok(StatementKind::Update(Box::new(self.update(with)?))),
             Some("delete") => Ok(StatementKind::Delete(Box::new(self.delete(with)?))),
             Some("merge") => Ok(StatementKind::Merge(Box::new(self.merge(with)?))),
-            _ => {
-                let mut query = self.query()?;
-                if query.with.is_some() {
-                    return Err(crate::ParseError::at("multiple WITH clauses not allowed", query.span));
-                }
-                query.with = with;
-                query.span = start.to(query.span);
-                Ok(StatementKind::Query(Box::new(query)))
-            }
+            _ => Ok(StatementKind::Query(Box::new(self.query_behind(with, start)?))),
         }
     }
     /// A statement of WITH.
@@ -68,8 +60,12 @@ impl Parser<'_> {
         let alias = if self.take_word("as") { Some(self.ident()?) } else { None };
         let columns = self.targets_before_values()?;
         let overriding_system = self.overriding()?;
-        let source = match self.take_words(&["default", "values"]) {
-            true => None,
+        let may_be_default = columns.is_empty() && overriding_system.is_none();
+        let source = match may_be_default && self.take_word("default") {
+            true => {
+                self.expect_word("values")?;
+                None
+            }
             false => Some(Box::new(self.query()?)),
         };
         let on_conflict = if self.is_word("on") { Some(self.on_conflict()?) } else { None };
@@ -89,7 +85,8 @@ impl Parser<'_> {
         let start = self.span();
         self.at += 1;
         self.expect_word("conflict")?;
-        let target = if self.take_words(&["on", "constraint"]) {
+        let target = if self.take_word("on") {
+            self.expect_word("constraint")?;
             Some(ConflictTarget::Constraint(self.ident()?))
         } else if self.is_sign(b'(') {
             let columns = self.in_parentheses(|parser| parser.list(Self::conflict_element))?;
@@ -216,10 +213,17 @@ impl Parser<'_> {
             }
             Some("insert") if inserts => {
                 self.at += 1;
-                let columns = self.targets_before_values()?;
+                let columns = match self.is_sign(b'(') {
+                    true => self.in_parentheses(|parser| parser.list(Self::target))?,
+                    false => Vec::new(),
+                };
                 let overriding_system = self.overriding()?;
-                let values = match self.take_words(&["default", "values"]) {
-                    true => None,
+                let may_be_default = columns.is_empty() && overriding_system.is_none();
+                let values = match may_be_default && self.take_word("default") {
+                    true => {
+                        self.expect_word("values")?;
+                        None
+                    }
                     false => {
                         self.expect_word("values")?;
                         Some(self.in_parentheses(Self::exprs)?)

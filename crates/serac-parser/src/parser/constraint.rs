@@ -361,7 +361,7 @@ impl Parser<'_> {
             let inside = self.in_parentheses(Self::expr)?;
             return Ok(Expr { kind: inside.kind, span: start.to(self.last_span()) });
         }
-        let goes_on = matches!(self.kind_ahead(1), Kind::Sign(b'(' | b'.'));
+        let goes_on = matches!(self.kind_ahead(1), Kind::Sign(b'(' | b'.' | b'['));
         if self.is_column_name(0) && !goes_on {
             let name = self.take_ident();
             let name = Name { parts: vec![name], span: start };

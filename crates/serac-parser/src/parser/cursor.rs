@@ -3,7 +3,9 @@
 use super::Parser;
 use crate::error::Result;
 use crate::lexer::Kind;
-use crate::tree::{DeclareCursor, Execute, Fetch, FetchDirection, Ident, Prepare, StatementKind, Transaction};
+use crate::tree::{
+    DeclareCursor, Execute, Fetch, FetchDirection, Ident, Prepare, Statement, StatementKind, Transaction,
+};
 
 impl Parser<'_> {
     // ---- prepared statements
@@ -20,7 +22,13 @@ impl Parser<'_> {
             false => Vec::new(),
         };
         self.expect_word("as")?;
-        let statement = Box::new(self.preparable()?);
+        let start = self.span();
+        // SeracDB prepares CALL, too.
+        let statement = match self.is_word("call") {
+            true => Statement { kind: self.call_statement()?, span: start.to(self.last_span()) },
+            false => self.preparable()?,
+        };
+        let statement = Box::new(statement);
         Ok(StatementKind::Prepare(Prepare { name, types, statement }))
     }
     pub(super) fn execute(&mut self) -> Result<Execute> {

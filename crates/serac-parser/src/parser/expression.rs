@@ -85,7 +85,12 @@ impl Parser<'_> {
             while self.take_word("not") {
                 count += 1;
             }
-            let operand = self.at_level(NOT + 1, kinds)?;
+            let at = self.at;
+            let operand = self.at_level(NOT + 1, kinds).map_err(|error| {
+                // NOT stands well before what cannot follow it.
+                let is_here = self.at == at && error.position == self.last_span().start;
+                if is_here { self.unexpected_at(self.span()) } else { error }
+            })?;
             return Ok(self.negated(operand, count, start));
         }
         let mut prefixes = Vec::new();
@@ -162,6 +167,7 @@ impl Parser<'_> {
             "and" => Some(AND),
             "is" => Some(IS),
             "isnull" | "notnull" => Some(IS),
+            // SUBSTRING has the word alone.
             "similar" => (self.word_ahead(1) == Some("to")).then_some(BETWEEN),
             "between" | "in" | "like" | "ilike" => Some(BETWEEN),
             "not" => {
@@ -186,20 +192,54 @@ impl Parser<'_> {
         }?;
         let is_allowed = match kinds {
             Kinds::All => true,
-            Kinds::Restricted => {
-                let is_asked = level == IS
-                    && (self.are_words(&["is", "distinct"])
-                        || self.are_words(&["is", "not", "distinct"])
-                        || self.are_words(&["is", "document"])
-                        || self.are_words(&["is", "not", "document"]));
-                matches!(level, COMPARISON | OTHER | SUM | PRODUCT | POWER) || is_asked
-            }
+            Kinds::Restricted => matches!(level, COMPARISON | OTHER | SUM | PRODUCT | POWER) || self.is_word("is"),
         };
         is_allowed.then_some(level)
     }
+    /// Whether the word that comes can only be the label of an item of SELECT, because the item ends with it.
+    fn is_label(&self) -> bool {
+        if !matches!(self.kind(), Kind::Word(_, Some(keyword)) if keyword.is_bare_label) {
+            return false;
+        }
+        let nesting = self.tokens.get(self.at).map(|token| token.nesting);
+        let ends = match self.kind_ahead(1) {
+            Kind::End | Kind::Sign(b',' | b')' | b';') => true,
+            Kind::Word(next, _) => matches!(
+                next.as_str(),
+                "from"
+                    | "into"
+                    | "where"
+                    | "group"
+                    | "having"
+                    | "window"
+                    | "union"
+                    | "intersect"
+                    | "except"
+                    | "order"
+                    | "limit"
+                    | "offset"
+                    | "fetch"
+                    | "for"
+            ),
+            _ => false,
+        };
+        ends && self.item.is_some() && self.item == nesting
+    }
     fn rest(&mut self, first: Expr, least: u8, kinds: Kinds) -> Result<Expr> {
         let mut left = Left { expr: first, open: None, closed: None };
-        while let Some(level) = self.level(kinds).filter(|level| *level >= least) {
+        loop {
+            // What is no operand has been read: a cast of all that stands before it.
+            if *self.kind() == Kind::Cast {
+                let at = self.span();
+                self.at += 1;
+                let to = Box::new(self.type_name()?);
+                left = followed(left, Postfix::Cast(to, at), self.last_span(), COLLATE);
+                continue;
+            }
+            if least == OR && self.is_label() {
+                break;
+            }
+            let Some(level) = self.level(kinds).filter(|level| *level >= least) else { break };
             if left.closed == Some(level) {
                 return Err(self.unexpected());
             }
@@ -241,7 +281,7 @@ impl Parser<'_> {
             Kind::Operator(_) => self.take_symbol(),
             _ => self.named_operator()?,
         };
-        if matches!(self.word(), Some("any" | "some" | "all")) && *self.kind_ahead(1) == Kind::Sign(b'(') {
+        if matches!(self.word(), Some("any" | "some" | "all")) {
             return self.quantified(left, operator);
         }
         let right = self.at_level(level + 1, kinds)?;
@@ -277,6 +317,10 @@ impl Parser<'_> {
             _ => {}
         }
         let negated = self.take_word("not");
+        // Before the AND of BETWEEN, IS asks for two things alone.
+        if kinds == Kinds::Restricted && !self.is_one_of(&["distinct", "document"]) {
+            return Err(self.unexpected());
+        }
         let asked = match self.word() {
             Some("null") => IsTest::Null,
             Some("true") => IsTest::True,
@@ -350,10 +394,7 @@ impl Parser<'_> {
                         LikeKind::Similar
                     }
                 };
-                if kind != LikeKind::Similar
-                    && matches!(self.word(), Some("any" | "some" | "all"))
-                    && *self.kind_ahead(1) == Kind::Sign(b'(')
-                {
+                if kind != LikeKind::Similar && matches!(self.word(), Some("any" | "some" | "all")) {
                     let symbol = match (kind, negated) {
                         (LikeKind::Like, false) => "~~",
                         (LikeKind::Like, true) => "!~~",

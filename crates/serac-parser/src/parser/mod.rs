@@ -61,11 +61,13 @@ pub(crate) struct Parser<'t> {
     tokens: Vec<Token>,
     at: usize,
     depth: usize,
+    /// How deep in parentheses the item of SELECT stands that is read.
+    item: Option<u32>,
 }
 
 impl<'t> Parser<'t> {
     pub(crate) fn new(sql: &'t str) -> Result<Self> {
-        Ok(Self { sql, tokens: tokens(sql)?, at: 0, depth: 0 })
+        Ok(Self { sql, tokens: tokens(sql)?, at: 0, depth: 0, item: None })
     }
     pub(crate) fn script(&mut self) -> Result<Vec<Statement>> {
         let mut statements = Vec::new();
@@ -158,25 +160,29 @@ impl<'t> Parser<'t> {
         if let Kind::Wrong(error) = self.kind() {
             return error.clone();
         }
-        let mut span = self.span();
-        // A word that has a meaning of its own before the one that comes does not stand here alone.
-        let is_pair = match (self.at.checked_sub(1).and_then(|at| self.tokens.get(at)), self.word()) {
-            (Some(Token { kind: Kind::Word(first, _), .. }), Some(second)) => match first.as_str() {
-                "not" => matches!(second, "between" | "in" | "like" | "ilike" | "similar"),
-                "nulls" => matches!(second, "first" | "last"),
-                "with" => matches!(second, "time" | "ordinality"),
-                _ => false,
-            },
-            _ => false,
-        };
-        if is_pair {
-            span = self.last_span();
-        }
+        let is_pair = self.at.checked_sub(1).is_some_and(|before| self.is_pair(before));
+        self.unexpected_at(if is_pair { self.last_span() } else { self.span() })
+    }
+    /// The error of a token.
+    fn unexpected_at(&self, span: Span) -> ParseError {
         if self.is_end() {
             return ParseError::at("syntax error at end of input", Span { start: span.end, end: span.end });
         }
         let text = self.sql.get(span.start as usize..span.end as usize).unwrap_or_default();
         ParseError::at(format!("syntax error at or near \"{text}\""), span)
+    }
+    /// Whether the word at a token has a meaning of its own because of the one behind it, so that it is no name.
+    fn is_pair(&self, at: usize) -> bool {
+        let word = |at: usize| match self.tokens.get(at).map(|token| &token.kind) {
+            Some(Kind::Word(word, _)) => word.as_str(),
+            _ => "",
+        };
+        match word(at) {
+            "not" => matches!(word(at + 1), "between" | "in" | "like" | "ilike" | "similar"),
+            "nulls" => matches!(word(at + 1), "first" | "last"),
+            "with" => matches!(word(at + 1), "time" | "ordinality"),
+            _ => false,
+        }
     }
     /// The error of what stands behind parentheses that should open a query.
     fn unexpected_inside(&mut self) -> ParseError {
@@ -212,6 +218,9 @@ impl<'t> Parser<'t> {
 
     /// Whether the token that comes so far ahead is a name, where keywords of these categories are.
     fn is_name(&self, ahead: usize, categories: &[Category]) -> bool {
+        if self.is_pair(self.at + ahead) {
+            return false;
+        }
         match self.kind_ahead(ahead) {
             Kind::Quoted(_) => true,
             Kind::Word(_, keyword) => keyword.is_none_or(|keyword| categories.contains(&keyword.category)),
@@ -240,7 +249,7 @@ impl<'t> Parser<'t> {
     /// A name where any word is one.
     fn label(&mut self) -> Result<Ident> {
         match self.kind() {
-            Kind::Word(..) | Kind::Quoted(_) => Ok(self.take_ident()),
+            Kind::Word(..) | Kind::Quoted(_) if !self.is_pair(self.at) => Ok(self.take_ident()),
             _ => Err(self.unexpected()),
         }
     }

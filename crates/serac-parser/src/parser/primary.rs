@@ -19,26 +19,33 @@ pub(super) enum Inside {
 impl Parser<'_> {
     /// An operand, with subscripts, fields and casts behind it.
     pub(super) fn primary(&mut self) -> Result<Expr> {
-        let operand = self.operand()?;
-        self.postfixes(operand)
+        let (operand, has_parts) = self.operand()?;
+        self.postfixes(operand, has_parts, true)
     }
-    /// What binds closest behind an operand.
-    fn postfixes(&mut self, operand: Expr) -> Result<Expr> {
+    /// An operand without casts behind it.
+    pub(super) fn operand_with_parts(&mut self) -> Result<Expr> {
+        let (operand, has_parts) = self.operand()?;
+        self.postfixes(operand, has_parts, false)
+    }
+    /// What binds closest behind an operand. Columns, parameters and what stands in parentheses have parts: subscripts and
+    /// fields.
+    fn postfixes(&mut self, operand: Expr, mut has_parts: bool, has_casts: bool) -> Result<Expr> {
         let is_name = matches!(operand.kind, ExprKind::Name(_));
-        let takes_fields = !matches!(operand.kind, ExprKind::Literal(_) | ExprKind::Wildcard(_));
         let mut all = Vec::new();
         loop {
             let at = self.span();
             match self.kind() {
-                Kind::Cast => {
+                Kind::Cast if has_casts => {
                     self.at += 1;
+                    has_parts = false;
                     all.push(Postfix::Cast(Box::new(self.type_name()?), at));
                 }
-                Kind::Sign(b'[') => all.push(self.subscript()?),
-                Kind::Sign(b'.') if takes_fields && (!is_name || !all.is_empty()) => {
+                Kind::Sign(b'[') if has_parts => all.push(self.subscript()?),
+                Kind::Sign(b'.') if has_parts && (!is_name || !all.is_empty()) => {
                     self.at += 1;
                     if self.is_operator("*") {
                         self.at += 1;
+                        has_parts = false;
                         all.push(Postfix::AllFields(at.to(self.last_span())));
                     } else {
                         all.push(Postfix::Field(self.label()?));
@@ -68,7 +75,8 @@ impl Parser<'_> {
         self.sign(b']')?;
         Ok(subscript)
     }
-    fn operand(&mut self) -> Result<Expr> {
+    /// An operand, and whether it has parts.
+    fn operand(&mut self) -> Result<(Expr, bool)> {
         let start = self.span();
         let literal = |literal| ExprKind::Literal(literal);
         let kind = match self.kind().clone() {
@@ -79,13 +87,18 @@ impl Parser<'_> {
             Kind::HexBits(digits) => literal(Literal::HexBits(digits)),
             Kind::Parameter(number) => ExprKind::Parameter(number),
             Kind::Sign(b'(') => return self.parenthesized(),
-            Kind::Word(..) | Kind::Quoted(_) => return self.of_word(),
+            Kind::Word(..) | Kind::Quoted(_) => {
+                let operand = self.of_word()?;
+                let has_parts = matches!(operand.kind, ExprKind::Name(_));
+                return Ok((operand, has_parts));
+            }
             _ => return Err(self.unexpected()),
         };
         self.at += 1;
-        Ok(Expr { kind, span: start })
+        let has_parts = matches!(kind, ExprKind::Parameter(_));
+        Ok((Expr { kind, span: start }, has_parts))
     }
-    fn parenthesized(&mut self) -> Result<Expr> {
+    fn parenthesized(&mut self) -> Result<(Expr, bool)> {
         let start = self.span();
         let inside = self.parenthesis()?;
         let span = start.to(self.last_span());
@@ -97,25 +110,27 @@ impl Parser<'_> {
                 return match (&expr.kind, self.kind()) {
                     (ExprKind::Name(_), Kind::Sign(b'.')) => self.field_of(expr, span),
                     // It stands where it stands, without the parentheses, as PostgreSQL's places have it.
-                    _ => Ok(expr),
+                    _ => Ok((expr, true)),
                 };
             }
             Inside::Exprs(fields) => {
                 let row = Expr { kind: ExprKind::Row { fields, explicit: false }, span };
-                return if self.is_word("overlaps") { self.overlaps(row) } else { Ok(row) };
+                let row = if self.is_word("overlaps") { self.overlaps(row)? } else { row };
+                return Ok((row, false));
             }
         };
-        Ok(Expr { kind, span })
+        Ok((Expr { kind, span }, true))
     }
     /// `(a).b`.
-    fn field_of(&mut self, row: Expr, span: Span) -> Result<Expr> {
+    fn field_of(&mut self, row: Expr, span: Span) -> Result<(Expr, bool)> {
         self.at += 1;
-        let field = match self.take_operator("*") {
+        let is_all = self.take_operator("*");
+        let field = match is_all {
             true => Postfix::AllFields(self.last_span()),
             false => Postfix::Field(self.label()?),
         };
         let span = span.to(self.last_span());
-        Ok(Expr { kind: ExprKind::Postfix(Box::new(row), vec![field]), span })
+        Ok((Expr { kind: ExprKind::Postfix(Box::new(row), vec![field]), span }, !is_all))
     }
     /// What a parenthesis holds. Whether it is a query or an expression that begins with one is known only behind the
     /// inner one, so that both are read here.
@@ -135,26 +150,26 @@ impl Parser<'_> {
     }
     fn nested_parenthesis(&mut self) -> Result<Inside> {
         let start = self.span();
-        let first = match self.parenthesis()? {
+        let (first, has_parts) = match self.parenthesis()? {
             Inside::Query(query) => {
                 if self.goes_on_as_query() {
                     return Ok(Inside::Query(Box::new(self.query_from(None, QueryBody::Nested(query), start)?)));
                 }
-                Expr { kind: ExprKind::Subquery(query), span: start.to(self.last_span()) }
+                (Expr { kind: ExprKind::Subquery(query), span: start.to(self.last_span()) }, true)
             }
             Inside::Exprs(mut exprs) => {
                 let span = start.to(self.last_span());
                 match (exprs.pop(), exprs.is_empty()) {
-                    (Some(only), true) => only,
+                    (Some(only), true) => (only, true),
                     (Some(last), false) => {
                         exprs.push(last);
-                        Expr { kind: ExprKind::Row { fields: exprs, explicit: false }, span }
+                        (Expr { kind: ExprKind::Row { fields: exprs, explicit: false }, span }, false)
                     }
                     (None, _) => return Err(self.unexpected()),
                 }
             }
         };
-        let first = self.postfixes(first)?;
+        let first = self.postfixes(first, has_parts, true)?;
         let mut exprs = vec![self.expr_from(first)?];
         while self.take_sign(b',') {
             exprs.push(self.expr()?);
@@ -198,7 +213,7 @@ impl Parser<'_> {
                 let row = Expr { kind: ExprKind::Row { fields, explicit: true }, span: start.to(self.last_span()) };
                 return if self.is_word("overlaps") { self.overlaps(row) } else { Ok(row) };
             }
-            "cast" if opens => {
+            "cast" => {
                 self.at += 1;
                 self.cast()?
             }
@@ -220,9 +235,14 @@ impl Parser<'_> {
             if parser.take_sign(b']') {
                 return Ok(ExprKind::Array(Vec::new()));
             }
+            // All of them are arrays, or none is.
+            let is_nested = parser.is_sign(b'[');
             let items = parser.list(|parser| {
                 let start = parser.span();
-                match parser.is_sign(b'[') {
+                if is_nested && !parser.is_sign(b'[') {
+                    return Err(parser.unexpected());
+                }
+                match is_nested {
                     true => Ok(Expr { kind: parser.array()?, span: start.to(parser.last_span()) }),
                     false => parser.expr(),
                 }
@@ -260,8 +280,8 @@ impl Parser<'_> {
         let (is_column, is_function) = (self.is_column_name(0), self.is_function_name(0));
         let first = self.take_ident();
         let mut parts = vec![first];
-        while self.is_sign(b'.') {
-            if is_column && matches!(self.kind_ahead(1), Kind::Operator(star) if star == "*") {
+        while is_column && self.is_sign(b'.') {
+            if matches!(self.kind_ahead(1), Kind::Operator(star) if star == "*") {
                 self.at += 2;
                 let name = Name { span: start.to(parts[parts.len() - 1].span), parts };
                 return Ok(Expr { kind: ExprKind::Wildcard(Some(name)), span: start.to(self.last_span()) });
@@ -271,9 +291,11 @@ impl Parser<'_> {
         }
         let name = Name { span: start.to(self.last_span()), parts };
         if self.is_sign(b'(') && (is_function || name.parts.len() > 1) {
+            let opening = self.at;
             let call = self.call(name)?;
             // `f(5) 'text'` is a constant of a type with a modifier.
             if let Kind::String(text) = self.kind().clone()
+                && !matches!(&self.tokens[opening + 1].kind, Kind::Word(word, _) if word == "all")
                 && let Some(to) = type_of_call(&call, start.to(self.last_span()))
             {
                 let literal = Expr { kind: ExprKind::Literal(Literal::String(text)), span: self.span() };
@@ -302,15 +324,24 @@ impl Parser<'_> {
     /// The call of a function whose name has been read.
     fn call(&mut self, name: Name) -> Result<Call> {
         let mut call = self.windowless_call(name)?;
-        if self.take_words(&["within", "group"]) {
-            if !call.order_by.is_empty() {
-                let message = "cannot use multiple ORDER BY clauses with WITHIN GROUP";
-                return Err(ParseError::at(message, self.span()));
+        let within = self.span();
+        if self.take_word("within") {
+            self.expect_word("group")?;
+            call.within_group = self.in_parentheses(|parser| match parser.is_word("order") {
+                true => parser.order_by(),
+                false => Err(parser.unexpected()),
+            })?;
+            let refused = [
+                ("multiple ORDER BY clauses", !call.order_by.is_empty()),
+                ("DISTINCT", call.distinct),
+                ("VARIADIC", call.variadic),
+            ];
+            if let Some((what, _)) = refused.into_iter().find(|(_, is_said)| *is_said) {
+                let message = format!("cannot use {what} with WITHIN GROUP");
+                return Err(ParseError::at(message, within));
             }
-            call.within_group = self.in_parentheses(Self::order_by)?;
         }
-        if self.is_word("filter") && *self.kind_ahead(1) == Kind::Sign(b'(') {
-            self.at += 1;
+        if self.take_word("filter") {
             let filter = self.in_parentheses(|parser| {
                 parser.expect_word("where")?;
                 parser.expr()
@@ -392,7 +423,8 @@ impl Parser<'_> {
                     self.at += 1;
                     operator
                 }
-                _ => self.named_operator()?,
+                Kind::Word(word, _) if word == "operator" => self.named_operator()?,
+                _ => return Err(self.unexpected()),
             });
             false
         } else {
@@ -417,8 +449,11 @@ impl Parser<'_> {
         self.sign(b'(')?;
         let is_clause = matches!(self.word(), Some("partition" | "order" | "rows" | "range" | "groups"));
         let base = if !is_clause && self.is_column_name(0) { Some(self.take_ident()) } else { None };
-        let partition_by = match self.take_words(&["partition", "by"]) {
-            true => self.exprs()?,
+        let partition_by = match self.take_word("partition") {
+            true => {
+                self.expect_word("by")?;
+                self.exprs()?
+            }
             false => Vec::new(),
         };
         let order_by = self.order_by()?;
@@ -435,14 +470,17 @@ impl Parser<'_> {
             _ => return Ok(None),
         };
         self.at += 1;
-        let (first, end) = match self.take_word("between") {
-            true => {
-                let first = self.bound()?;
-                self.expect_word("and")?;
-                (first, Some(self.bound()?))
-            }
-            false => (self.bound()?, None),
-        };
+        let is_between = self.take_word("between");
+        let start_at = self.span();
+        let first = self.bound()?;
+        let mut end_at = start_at;
+        let mut end = None;
+        if is_between {
+            self.expect_word("and")?;
+            end_at = self.span();
+            end = Some(self.bound()?);
+        }
+        check_frame(&first, end.as_ref(), start_at, end_at)?;
         let exclude = if self.take_words(&["exclude", "current", "row"]) {
             Exclude::CurrentRow
         } else if self.take_words(&["exclude", "group"]) {
@@ -475,6 +513,22 @@ impl Parser<'_> {
         self.expect_word("following")?;
         Ok(FrameBound::Following(offset))
     }
+}
+
+/// Refuses a frame that ends before it begins, as the grammar does.
+fn check_frame(first: &FrameBound, end: Option<&FrameBound>, start_at: Span, end_at: Span) -> Result<()> {
+    use FrameBound::{CurrentRow, Following, Preceding, UnboundedFollowing, UnboundedPreceding};
+    let (message, at) = match (first, end) {
+        (UnboundedFollowing, _) => ("frame start cannot be UNBOUNDED FOLLOWING", start_at),
+        (_, Some(UnboundedPreceding)) => ("frame end cannot be UNBOUNDED PRECEDING", end_at),
+        (Following(_), None) => ("frame starting from following row cannot end with current row", start_at),
+        (CurrentRow, Some(Preceding(_))) => ("frame starting from current row cannot have preceding rows", end_at),
+        (Following(_), Some(Preceding(_) | CurrentRow)) => {
+            ("frame starting from following row cannot have preceding rows", end_at)
+        }
+        _ => return Ok(()),
+    };
+    Err(ParseError::new("42P20", message, at.start))
 }
 
 /// What `f(5)` is as a type with modifiers; none if it can only be a call.

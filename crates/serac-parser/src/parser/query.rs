@@ -15,9 +15,13 @@ impl Parser<'_> {
         self.deeper(|parser| {
             let start = parser.span();
             let with = parser.with()?;
-            let body = parser.body_part()?;
-            parser.query_from(with, body, start)
+            parser.query_behind(with, start)
         })
+    }
+    /// A query whose WITH has been read.
+    pub(super) fn query_behind(&mut self, with: Option<With>, start: Span) -> Result<Query> {
+        let body = self.body_part()?;
+        self.query_from(with, body, start)
     }
     /// The rest of a query whose first part has been read.
     pub(super) fn query_from(&mut self, with: Option<With>, first: QueryBody, start: Span) -> Result<Query> {
@@ -87,14 +91,18 @@ impl Parser<'_> {
         let mark = self.ident()?;
         let values = match self.take_word("to") {
             true => {
-                let value = self.primary()?;
+                let value = self.mark()?;
                 self.expect_word("default")?;
-                Some((value, self.primary()?))
+                Some((value, self.mark()?))
             }
             false => None,
         };
         self.expect_word("using")?;
         Ok(Cycle { columns, mark, values, path: self.ident()? })
+    }
+    /// A constant that marks a cycle.
+    fn mark(&mut self) -> Result<Expr> {
+        if self.is_word("default") { Err(self.unexpected()) } else { self.primary() }
     }
     fn set_operations(&mut self, first: QueryBody) -> Result<QueryBody> {
         let first = self.intersections(first)?;
@@ -221,7 +229,13 @@ impl Parser<'_> {
         let span = self.span();
         let expr = match self.take_operator("*") {
             true => Expr { kind: ExprKind::Wildcard(None), span },
-            false => self.expr()?,
+            false => {
+                let nesting = self.tokens.get(self.at).map(|token| token.nesting);
+                let around = std::mem::replace(&mut self.item, nesting);
+                let expr = self.expr();
+                self.item = around;
+                expr?
+            }
         };
         let mut item = SelectItem { expr, alias: None, exclude: Vec::new(), replace: Vec::new() };
         if matches!(item.expr.kind, ExprKind::Wildcard(_)) {
@@ -242,7 +256,10 @@ impl Parser<'_> {
                     })
                 })?;
             }
-            return Ok(item);
+            let is_qualified = matches!(item.expr.kind, ExprKind::Wildcard(Some(_)));
+            if !is_qualified || !item.exclude.is_empty() || !item.replace.is_empty() {
+                return Ok(item);
+            }
         }
         item.alias = match self.take_word("as") {
             true => Some(self.label()?),
@@ -283,8 +300,7 @@ impl Parser<'_> {
     }
     /// ORDER BY, LIMIT, OFFSET, FETCH and FOR.
     fn tail(&mut self, query: &mut Query) -> Result<()> {
-        let (mut has_limit, mut has_offset, mut ties) = (false, false, Span::default());
-        if self.are_words(&["order", "by", "all"]) {
+        if self.are_words(&["order", "by", "all"]) && self.ends_order_by_all() {
             self.at += 3;
             let descending = self.take_word("desc");
             if !descending {
@@ -299,51 +315,85 @@ impl Parser<'_> {
         } else {
             query.order_by = self.order_by()?;
         }
+        let (mut has_limits, mut has_locks) = (false, false);
         loop {
-            let at = self.span();
-            match self.word() {
-                Some("limit") => {
-                    if has_limit {
-                        return Err(ParseError::at("multiple LIMIT clauses not allowed", at));
-                    }
-                    has_limit = true;
-                    self.at += 1;
-                    if !self.take_word("all") {
-                        query.limit = Some(self.expr()?);
-                    }
-                    if self.is_sign(b',') {
-                        return Err(ParseError::at("LIMIT #,# syntax is not supported", at));
-                    }
+            if !has_limits && self.is_one_of(&["limit", "fetch", "offset"]) {
+                has_limits = true;
+                let is_offset = self.is_word("offset");
+                self.limit_or_offset(query)?;
+                let is_other = if is_offset { self.is_one_of(&["limit", "fetch"]) } else { self.is_word("offset") };
+                if is_other {
+                    self.limit_or_offset(query)?;
                 }
-                Some("fetch") => {
-                    if has_limit {
-                        return Err(ParseError::at("multiple LIMIT clauses not allowed", at));
-                    }
-                    has_limit = true;
-                    ties = at;
-                    self.fetch(query)?;
+            } else if !has_locks && self.is_word("for") {
+                has_locks = true;
+                if self.take_words(&["for", "read", "only"]) {
+                    continue;
                 }
-                Some("offset") => {
-                    if has_offset {
-                        return Err(ParseError::at("multiple OFFSET clauses not allowed", at));
-                    }
-                    has_offset = true;
-                    self.at += 1;
-                    query.offset = Some(self.expr()?);
-                    let _ = self.take_word("row") || self.take_word("rows");
-                }
-                Some("for") => {
-                    if self.take_words(&["for", "read", "only"]) {
-                        continue;
-                    }
+                while self.is_word("for") {
                     let lock = self.lock()?;
                     query.locks.push(lock);
                 }
-                _ => break,
+            } else {
+                break;
             }
         }
-        let has_order = !query.order_by.is_empty() || query.order_by_all.is_some();
-        if query.with_ties && !has_order {
+        self.check_tail(query)
+    }
+    fn limit_or_offset(&mut self, query: &mut Query) -> Result<()> {
+        let at = self.span();
+        match self.word() {
+            Some("limit") => {
+                self.at += 1;
+                if !self.take_word("all") {
+                    query.limit = Some(self.expr()?);
+                }
+                if self.is_sign(b',') {
+                    return Err(ParseError::at("LIMIT #,# syntax is not supported", at));
+                }
+            }
+            Some("offset") => {
+                self.at += 1;
+                // ROWS stands behind what FETCH may have.
+                let first = self.fetched()?;
+                query.offset = Some(match first {
+                    Some(count) if self.is_one_of(&["row", "rows"]) => {
+                        self.at += 1;
+                        count
+                    }
+                    Some(first) => self.expr_from(first)?,
+                    None => self.expr()?,
+                });
+            }
+            _ => self.fetch(query)?,
+        }
+        Ok(())
+    }
+    /// Clauses that a query in parentheses has, too, are not said again behind it.
+    fn check_tail(&self, query: &Query) -> Result<()> {
+        let has_order = |query: &Query| !query.order_by.is_empty() || query.order_by_all.is_some();
+        let (mut is_ordered, mut inner) = (has_order(query), &query.body);
+        let place = |expr: Option<&Expr>| expr.map_or(query.span, |expr| expr.span);
+        while let QueryBody::Nested(nested) = inner {
+            let again = if has_order(nested) && has_order(query) {
+                Some(("ORDER BY", place(query.order_by.first().map(|item| &item.expr))))
+            } else if nested.offset.is_some() && query.offset.is_some() {
+                Some(("OFFSET", place(query.offset.as_ref())))
+            } else if nested.limit.is_some() && query.limit.is_some() {
+                Some(("LIMIT", place(query.limit.as_ref())))
+            } else if let (Some(_), Some(with)) = (&nested.with, &query.with) {
+                Some(("WITH", with.span))
+            } else {
+                None
+            };
+            if let Some((clause, at)) = again {
+                return Err(ParseError::at(format!("multiple {clause} clauses not allowed"), at));
+            }
+            is_ordered |= has_order(nested);
+            inner = &nested.body;
+        }
+        let ties = query.limit.as_ref().map_or(query.span, |limit| limit.span);
+        if query.with_ties && !is_ordered {
             return Err(ParseError::at("WITH TIES cannot be specified without ORDER BY clause", ties));
         }
         if query.with_ties && query.locks.iter().any(|lock| lock.wait == LockWait::SkipLocked) {
@@ -351,27 +401,25 @@ impl Parser<'_> {
         }
         Ok(())
     }
+    /// Whether what follows may stand behind DuckDB's ORDER BY ALL.
+    fn ends_order_by_all(&self) -> bool {
+        match self.kind_ahead(3) {
+            Kind::End | Kind::Sign(b')' | b';') => true,
+            Kind::Word(word, _) => {
+                matches!(word.as_str(), "asc" | "desc" | "nulls" | "limit" | "offset" | "fetch" | "for" | "with" | "on")
+            }
+            _ => false,
+        }
+    }
     fn fetch(&mut self, query: &mut Query) -> Result<()> {
         self.at += 1;
         if !self.take_word("first") {
             self.expect_word("next")?;
         }
-        let one = || Expr { kind: ExprKind::Literal(crate::tree::Literal::Integer("1".into())), span: Span::default() };
-        query.limit = Some(match self.word() {
-            Some("row" | "rows") => one(),
-            _ => {
-                let start = self.span();
-                let sign = self.take_operator("-");
-                let count = if sign { self.primary()? } else { self.fetched()? };
-                match sign {
-                    true => {
-                        let symbol = crate::tree::Operator { schema: None, symbol: "-".into(), span: start };
-                        let span = start.to(count.span);
-                        Expr { kind: ExprKind::Prefix(vec![symbol], Box::new(count)), span }
-                    }
-                    false => count,
-                }
-            }
+        let at = self.last_span();
+        query.limit = Some(match self.is_one_of(&["row", "rows"]) {
+            true => Expr { kind: ExprKind::Literal(crate::tree::Literal::Integer("1".into())), span: at },
+            false => self.fetched()?.ok_or_else(|| self.unexpected())?,
         });
         if !self.take_word("row") {
             self.expect_word("rows")?;
@@ -382,16 +430,30 @@ impl Parser<'_> {
         }
         Ok(())
     }
-    fn fetched(&mut self) -> Result<Expr> {
-        self.take_operator("+");
-        self.primary()
+    /// What FETCH may have: a number with its sign, or an operand without casts. None for what else begins an expression.
+    fn fetched(&mut self) -> Result<Option<Expr>> {
+        let start = self.span();
+        let is_number = matches!(self.kind_ahead(1), Kind::Integer(_) | Kind::Numeric(_));
+        match self.kind() {
+            Kind::Operator(sign) if is_number && matches!(sign.as_str(), "+" | "-") => {
+                let symbol = crate::tree::Operator { schema: None, symbol: sign.clone(), span: start };
+                self.at += 1;
+                let count = self.operand_with_parts()?;
+                let span = start.to(count.span);
+                Ok(Some(Expr { kind: ExprKind::Prefix(vec![symbol], Box::new(count)), span }))
+            }
+            Kind::Operator(_) => Ok(None),
+            Kind::Word(word, _) if matches!(word.as_str(), "not" | "operator" | "default") => Ok(None),
+            _ => self.operand_with_parts().map(Some),
+        }
     }
     fn lock(&mut self) -> Result<Lock> {
         let start = self.span();
         self.at += 1;
         let strength = if self.take_word("update") {
             LockStrength::Update
-        } else if self.take_words(&["no", "key", "update"]) {
+        } else if self.take_word("no") {
+            self.expect_words(&["key", "update"])?;
             LockStrength::NoKeyUpdate
         } else if self.take_word("share") {
             LockStrength::Share

@@ -36,8 +36,7 @@ impl Parser<'_> {
         };
         if let Some(of_time) = of_time {
             self.at += 1;
-            let digits = if self.is_sign(b'(') { Some(self.in_parentheses(Self::expr)?) } else { None };
-            return Ok(Some(of_time(digits)));
+            return Ok(Some(of_time(self.digits()?.pop())));
         }
         if word == "collation" && self.word_ahead(1) == Some("for") {
             self.at += 2;
@@ -66,7 +65,10 @@ impl Parser<'_> {
             },
             "normalize" => |parser| {
                 let text = parser.expr()?;
-                let form = if parser.take_sign(b',') { Some(parser.label()?) } else { None };
+                let form = match parser.take_sign(b',') {
+                    true => Some(parser.one_of(&["nfc", "nfd", "nfkc", "nfkd"])?),
+                    false => None,
+                };
                 Ok(Special::Normalize(text, form))
             },
             _ => return Ok(None),
@@ -84,7 +86,10 @@ impl Parser<'_> {
     }
     fn extract(&mut self) -> Result<Special> {
         let field = match self.kind() {
-            Kind::Word(text, _) => text.clone(),
+            Kind::Word(text, None) => text.clone(),
+            Kind::Word(text, _) if matches!(text.as_str(), "year" | "month" | "day" | "hour" | "minute" | "second") => {
+                text.clone()
+            }
             Kind::Quoted(text) | Kind::String(text) => text.to_lowercase(),
             _ => return Err(self.unexpected()),
         };
@@ -169,12 +174,21 @@ impl Parser<'_> {
         let start = row.span;
         self.at += 1;
         let ExprKind::Row { fields: mut all, .. } = row.kind else { return Err(self.unexpected()) };
-        let at = self.at;
-        let other = self.primary()?;
-        let ExprKind::Row { fields, .. } = other.kind else {
-            self.at = at;
+        let is_row = self.is_sign(b'(') || self.is_word("row") && *self.kind_ahead(1) == Kind::Sign(b'(');
+        if !is_row {
             return Err(self.unexpected());
+        }
+        let other = self.operand_with_parts()?;
+        let ExprKind::Row { fields, .. } = other.kind else {
+            // A parenthesis that ends before its second field.
+            return Err(self.unexpected_at(self.last_span()));
         };
+        for (side, count, at) in [("left", all.len(), start), ("right", fields.len(), other.span)] {
+            if count != 2 {
+                let message = format!("wrong number of parameters on {side} side of OVERLAPS expression");
+                return Err(ParseError::at(message, at));
+            }
+        }
         all.extend(fields);
         let kind = ExprKind::Special(Box::new(Special::Overlaps(all)));
         Ok(Expr { kind, span: start.to(self.last_span()) })

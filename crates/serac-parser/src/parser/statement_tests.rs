@@ -514,6 +514,8 @@ fn transactions_cursors_and_channels_are_read() {
     }
     let prepare = one!(Prepare, "PREPARE transaction (int, text[]) AS DELETE FROM t WHERE a = $1");
     assert_eq!((prepare.name.name.as_str(), prepare.types.len()), ("transaction", 2));
+    let prepare = one!(Prepare, "PREPARE d AS CALL deposit($1, $2)");
+    assert!(matches!(prepare.statement.kind, StatementKind::Call(_)));
     assert!(matches!(only("DEALLOCATE PREPARE ALL"), StatementKind::Deallocate(None)));
     assert!(matches!(only("DEALLOCATE prepare"), StatementKind::Deallocate(Some(_))));
     let cursor = one!(DeclareCursor, "DECLARE c BINARY NO SCROLL CURSOR WITH HOLD FOR SELECT 1");

@@ -74,7 +74,8 @@ impl Parser<'_> {
         Ok(Some(Join { kind, on, right }))
     }
     fn join_kind(&mut self) -> Result<Option<(JoinKind, bool)>> {
-        if self.take_words(&["cross", "join"]) {
+        if self.take_word("cross") {
+            self.expect_word("join")?;
             return Ok(Some((JoinKind::Cross, false)));
         }
         let is_natural = self.take_word("natural");
@@ -132,7 +133,7 @@ impl Parser<'_> {
                     TableKind::Nested { table: Box::new(table), alias }
                 }
             }
-        } else if self.are_words(&["rows", "from"]) && *self.kind_ahead(2) == Kind::Sign(b'(') {
+        } else if self.are_words(&["rows", "from"]) {
             self.at += 2;
             let calls = self.in_parentheses(|parser| {
                 parser.list(|parser| {
@@ -152,7 +153,9 @@ impl Parser<'_> {
             let ordinality = self.take_words(&["with", "ordinality"]);
             let Names { alias, columns } = self.names(true)?;
             TableKind::Functions { lateral, calls, rows_from: false, ordinality, alias, columns }
-        } else if lateral {
+        } else if lateral || !self.is_column_name(0) && self.is_function_name(0) {
+            // What is no table's name here is a function's.
+            self.function_name()?;
             return Err(self.unexpected());
         } else {
             let relation = self.relation()?;
@@ -176,6 +179,9 @@ impl Parser<'_> {
     /// Whether a call comes: a name with a parenthesis behind it, or a function that has none.
     fn is_function_in_from(&self) -> bool {
         if let Some(word) = self.word() {
+            if word == "only" {
+                return false;
+            }
             let has_none = matches!(
                 word,
                 "current_date"
@@ -248,21 +254,28 @@ impl Parser<'_> {
     }
     fn nested_table(&mut self) -> Result<Inside> {
         let start = self.span();
-        let first = match self.parenthesis_of_table()? {
+        let (first, is_alone) = match self.parenthesis_of_table()? {
             Inside::Query(query) => {
                 if self.goes_on_as_query() {
                     return Ok(Inside::Query(Box::new(self.query_from(None, QueryBody::Nested(query), start)?)));
                 }
                 let alias = self.names(false)?.alias;
-                TableKind::Query { lateral: false, query, alias }
+                (TableKind::Query { lateral: false, query, alias }, false)
             }
             Inside::Table(table) => {
                 let alias = self.names(false)?.alias;
-                TableKind::Nested { table: Box::new(table), alias }
+                let is_alone = alias.is_none();
+                (TableKind::Nested { table: Box::new(table), alias }, is_alone)
             }
         };
         let first = TableExpr { kind: first, span: start.to(self.last_span()) };
-        Ok(Inside::Table(self.joins(first)?))
+        let at = self.at;
+        let table = self.joins(first)?;
+        if self.at == at && !is_alone {
+            // A table alone has no parentheses.
+            return Err(self.unexpected());
+        }
+        Ok(Inside::Table(table))
     }
     /// The names behind an item, if any come.
     fn names(&mut self, may_have_types: bool) -> Result<Names> {

@@ -67,7 +67,7 @@ impl Parser<'_> {
         if self.is_sign(b'(') { self.in_parentheses(Self::exprs) } else { Ok(Vec::new()) }
     }
     /// A whole number in parentheses, if it comes.
-    fn digits(&mut self) -> Result<Vec<Expr>> {
+    pub(super) fn digits(&mut self) -> Result<Vec<Expr>> {
         if !self.is_sign(b'(') {
             return Ok(Vec::new());
         }
@@ -173,7 +173,8 @@ impl Parser<'_> {
             return Ok(None);
         }
         self.at += 1;
-        let last = match self.take_word("to") {
+        let goes_on = matches!(first.as_str(), "year" | "day" | "hour" | "minute");
+        let last = match goes_on && self.take_word("to") {
             true => match self.word() {
                 Some(word @ ("month" | "hour" | "minute" | "second")) => Some(word.to_owned()),
                 _ => return Err(self.unexpected()),
@@ -207,19 +208,11 @@ impl Parser<'_> {
     /// `date '2020-01-01'` of a type that the grammar has words for, if such comes.
     pub(super) fn typed_constant(&mut self) -> Result<Option<Expr>> {
         let start = self.span();
-        let before = self.at;
-        if !self.may_be_constant() {
+        if !self.is_constant() {
             return Ok(None);
         }
         let Some(mut to) = self.type_of_words(false)? else { return Ok(None) };
-        let Kind::String(text) = self.kind().clone() else {
-            if !matches!(self.tokens[before + 1].kind, Kind::Sign(_)) && self.at > before + 1 {
-                return Err(self.unexpected());
-            }
-            // It is the name of a column, or a call.
-            self.at = before;
-            return Ok(None);
-        };
+        let Kind::String(text) = self.kind().clone() else { return Err(self.unexpected()) };
         let literal = Expr { kind: ExprKind::Literal(Literal::String(text)), span: self.span() };
         self.at += 1;
         if to.name.parts[0].name == "interval" && to.modifiers.is_empty() {
@@ -230,21 +223,35 @@ impl Parser<'_> {
         let kind = ExprKind::Cast { operand: Box::new(literal), to: Box::new(to) };
         Ok(Some(Expr { kind, span: start.to(self.last_span()) }))
     }
-    /// Whether a constant may follow the word that comes: a string, a parenthesis or a further word of the type does.
-    fn may_be_constant(&self) -> bool {
+    /// Whether the word of a type that comes is no column's name: a string, a parenthesis or a further word of the type
+    /// follows.
+    fn is_constant(&self) -> bool {
+        let word = self.word().unwrap_or_default();
         match self.kind_ahead(1) {
             Kind::String(_) => true,
-            // What stands in parentheses are digits: then they are read once more at the most.
-            Kind::Sign(b'(') => {
-                matches!(self.kind_ahead(2), Kind::Integer(_)) && {
-                    let behind = if *self.kind_ahead(3) == Kind::Sign(b',') { 6 } else { 4 };
-                    *self.kind_ahead(behind - 1) == Kind::Sign(b')')
-                        && matches!(self.kind_ahead(behind), Kind::String(_) | Kind::Word(..))
-                }
-            }
-            Kind::Word(word, _) => {
-                matches!(word.as_str(), "precision" | "varying" | "with" | "without" | "character" | "char")
-            }
+            Kind::Sign(b'(') => matches!(
+                word,
+                "float"
+                    | "decimal"
+                    | "dec"
+                    | "numeric"
+                    | "bit"
+                    | "character"
+                    | "char"
+                    | "nchar"
+                    | "varchar"
+                    | "time"
+                    | "timestamp"
+                    | "interval"
+            ),
+            Kind::Word(next, _) => match next.as_str() {
+                "precision" => word == "double",
+                "varying" => matches!(word, "bit" | "character" | "char" | "nchar"),
+                "character" | "char" => word == "national",
+                "with" => matches!(word, "time" | "timestamp") && self.word_ahead(2) == Some("time"),
+                "without" => matches!(word, "time" | "timestamp"),
+                _ => false,
+            },
             _ => false,
         }
     }
