@@ -1,6 +1,7 @@
 //! From text to tokens, by PostgreSQL's lexical rules.
 //!
-//! Every byte is looked at a bounded number of times. Strings are unescaped here; `standard_conforming_strings` is on.
+//! Every byte is looked at a bounded number of times. Strings are unescaped here;
+//! `standard_conforming_strings` is on.
 
 use crate::error::{ParseError, Result};
 use crate::keyword::{Keyword, keyword};
@@ -47,7 +48,7 @@ pub(crate) enum Kind {
     /// `=>`.
     Arrow,
     /// What is no token, as the last one: nobody learns of it but who comes to it.
-    Wrong(ParseError),
+    Wrong(Box<ParseError>),
     /// The end of the text.
     End,
 }
@@ -63,7 +64,7 @@ pub(crate) fn tokens(sql: &str) -> Result<Vec<Token>> {
     loop {
         let blanks = lexer.skip_blanks();
         let start = lexer.at;
-        let kind = blanks.and_then(|()| lexer.next()).unwrap_or_else(Kind::Wrong);
+        let kind = blanks.and_then(|()| lexer.next()).unwrap_or_else(|error| Kind::Wrong(Box::new(error)));
         let is_last = matches!(kind, Kind::End | Kind::Wrong(_));
         if matches!(kind, Kind::Sign(b')' | b']')) {
             nesting = nesting.saturating_sub(1);
@@ -117,7 +118,8 @@ impl Lexer<'_> {
         let place = if text.is_empty() { "end of input".to_owned() } else { format!("or near \"{text}\"") };
         ParseError::new("42601", format!("{message} at {place}"), start as u32)
     }
-    /// An error of half a character, with what stands at its place: the text up to `end`, or one character.
+    /// An error of half a character, with what stands at its place: the text up to `end`, or one
+    /// character.
     fn shown(&self, error: ParseError, end: Option<usize>) -> ParseError {
         let at = error.position as usize;
         let end = end.unwrap_or_else(|| at + self.text(at, self.sql.len()).chars().next().map_or(0, char::len_utf8));
@@ -223,7 +225,8 @@ impl Lexer<'_> {
         }
         Ok(name)
     }
-    /// A string whose quote comes so many bytes after its start. Strings go on behind blanks with a line break.
+    /// A string whose quote comes so many bytes after its start. Strings go on behind blanks with a
+    /// line break.
     fn string(&mut self, start: usize, quote: usize, has_escapes: bool) -> Result<String> {
         self.at += quote + 1;
         let mut text = Unescaped::default();
@@ -345,7 +348,16 @@ impl Lexer<'_> {
             let quote = self.at;
             let said = match self.peek(0) {
                 b'\'' => self.string(quote, 0, false)?,
-                _ => return Err(self.near("UESCAPE must be followed by a simple string literal", quote)),
+                _ => {
+                    let error = self.near("UESCAPE must be followed by a simple string literal", quote);
+                    if quote == self.bytes.len() {
+                        return Err(error);
+                    }
+                    self.skip_while(goes_on_word);
+                    let message = "UESCAPE must be followed by a simple string literal".to_owned();
+                    let end = (self.at > quote).then_some(self.at);
+                    return Err(self.shown(ParseError { message, ..error }, end));
+                }
             };
             let mut characters = said.chars();
             escape = match (characters.next(), characters.next()) {
@@ -359,7 +371,8 @@ impl Lexer<'_> {
         } else {
             self.at = after;
         }
-        // Where PostgreSQL finds what comes before so much: it counts from behind the quote, with doubled quotes once.
+        // Where PostgreSQL finds what comes before so much: it counts from behind the quote, with
+        // doubled quotes once.
         let place = |behind: &str| start + 3 + text.len() - behind.len();
         let invalid = |behind: &str| {
             let at = place(behind) - escape.len_utf8();
@@ -493,8 +506,8 @@ impl Lexer<'_> {
             }
         }
     }
-    /// The longest operator: up to a comment, and without signs at its end where none of its other characters allows
-    /// them.
+    /// The longest operator: up to a comment, and without signs at its end where none of its other
+    /// characters allows them.
     fn operator(&mut self, start: usize) -> Kind {
         self.skip_while(is_operator);
         let whole = self.text(start, self.at);

@@ -272,7 +272,7 @@ impl Parser<'_> {
             let attributes = self.constraint_attributes()?;
             for (what, is_said) in [("NOT VALID", attributes.not_valid), ("NO INHERIT", attributes.no_inherit)] {
                 if is_said {
-                    let message = format!("ALTER CONSTRAINT statement constraints cannot be marked {what}");
+                    let message = format!("FOREIGN KEY constraints cannot be marked {what}");
                     return Err(ParseError::new("0A000", message, attributes.span.start));
                 }
             }
@@ -367,7 +367,9 @@ impl Parser<'_> {
                         | "increment"
                         | "maxvalue"
                         | "minvalue"
+                        | "logged"
                         | "no"
+                        | "unlogged"
                         | "owned"
                         | "restart"
                         | "sequence"

@@ -135,7 +135,12 @@ impl Parser<'_> {
             }
             ("set", _) if *self.kind_ahead(1) == crate::lexer::Kind::Sign(b'(') => {
                 self.at += 1;
-                C::Properties(self.storage_options(false)?)
+                C::Properties(self.in_parentheses(|parser| {
+                    parser.list(|parser| match parser.storage_option(false)? {
+                        option if option.value.is_some() => Ok(option),
+                        _ => Err(parser.unexpected()),
+                    })
+                })?)
             }
             ("add" | "drop" | "alter", _) => C::Attributes(self.list(Self::attribute_change)?),
             _ => C::Object(self.object_change(&["rename", "owner", "set"])?),

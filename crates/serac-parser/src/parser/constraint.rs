@@ -26,8 +26,14 @@ impl Parser<'_> {
                     continue;
                 }
                 Some("collate") => {
+                    let is_again = |said: &ColumnConstraint| matches!(said.kind, ColumnConstraintKind::Collate(_));
+                    let is_again = all.iter().any(is_again);
                     self.at += 1;
-                    ColumnConstraintKind::Collate(self.name()?)
+                    let name = self.name()?;
+                    if is_again {
+                        return Err(ParseError::at("multiple COLLATE clauses not allowed", start));
+                    }
+                    ColumnConstraintKind::Collate(name)
                 }
                 Some("deferrable") => {
                     self.at += 1;
@@ -141,13 +147,14 @@ impl Parser<'_> {
             references.match_full = word.name == "full";
         }
         while self.is_word("on") {
+            let at = self.span();
             self.at += 1;
             let is_free = |action: &Option<KeyAction>| action.is_none();
             if is_free(&references.on_update) && self.take_word("update") {
-                let action = self.key_action(false)?;
+                let action = self.key_action(Some(at))?;
                 references.on_update = Some(action);
             } else if is_free(&references.on_delete) && self.take_word("delete") {
-                references.on_delete = Some(self.key_action(true)?);
+                references.on_delete = Some(self.key_action(None)?);
             } else {
                 return Err(self.unexpected());
             }
@@ -157,8 +164,8 @@ impl Parser<'_> {
         }
         Ok(references)
     }
-    fn key_action(&mut self, deletes: bool) -> Result<KeyAction> {
-        let start = self.span();
+    /// What follows ON DELETE, or ON UPDATE at a place.
+    fn key_action(&mut self, update: Option<Span>) -> Result<KeyAction> {
         let word = self.one_of(&["no", "restrict", "cascade", "set"])?;
         let action = match word.name.as_str() {
             "no" => {
@@ -170,7 +177,7 @@ impl Parser<'_> {
             _ => {
                 let is_null = self.either("null", "default")?;
                 let columns = self.column_list()?;
-                if !deletes && !columns.is_empty() {
+                if let Some(start) = update.filter(|_| !columns.is_empty()) {
                     let what = if is_null { "SET NULL" } else { "SET DEFAULT" };
                     let message = format!("a column list with {what} is only supported for ON DELETE actions");
                     return Err(ParseError::new("0A000", message, start.start));
@@ -284,8 +291,10 @@ impl Parser<'_> {
     }
     /// What may stand behind a constraint.
     pub(super) fn constraint_attributes(&mut self) -> Result<ConstraintAttributes> {
-        let mut all = ConstraintAttributes { span: self.span(), ..ConstraintAttributes::default() };
         let start = self.span();
+        let behind = self.last_span().end;
+        let none = Span { start: behind, end: behind };
+        let mut all = ConstraintAttributes { span: none, ..ConstraintAttributes::default() };
         let first = self.at;
         loop {
             let at = self.span();

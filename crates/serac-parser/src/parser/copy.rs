@@ -25,8 +25,8 @@ impl Parser<'_> {
                 false
             }
         };
+        let at = self.last_span();
         let program = self.take_word("program");
-        let at = self.span();
         let file = match self.is_one_of(&["stdin", "stdout"]) {
             true => {
                 self.at += 1;
@@ -60,9 +60,9 @@ impl Parser<'_> {
             return Err(self.unexpected());
         }
         if self.take_word("delimiters") {
+            let name = Self::named("delimiter", self.last_span());
             let value = Some(CopyValue::Text(self.text()?));
-            let span = start.to(self.last_span());
-            options.push(CopyOption { name: Self::named("delimiter", span), value, span });
+            options.push(CopyOption { name, value, span: start.to(self.last_span()) });
         }
         Ok(())
     }
@@ -116,12 +116,12 @@ impl Parser<'_> {
                 continue;
             }
             let start = self.span();
-            let (name, value) = if self.is_one_of(&["delimiter", "null", "quote", "escape"]) {
-                let name = self.take_ident().name;
-                self.take_word("as");
+            let (name, value) = if self.is_one_of(&["delimiter", "null", "quote", "escape", "encoding"]) {
+                let name = self.take_ident();
+                if name.name != "encoding" {
+                    self.take_word("as");
+                }
                 (name, CopyValue::Text(self.text()?))
-            } else if self.take_word("encoding") {
-                ("encoding".to_owned(), CopyValue::Text(self.text()?))
             } else if self.take_word("force") {
                 let word = self.one_of(&["quote", "not", "null"])?;
                 let name = match word.name.as_str() {
@@ -132,16 +132,16 @@ impl Parser<'_> {
                         "force_not_null"
                     }
                 };
-                let value = match name == "force_quote" && self.take_operator("*") {
+                let name = Self::named(name, start.to(self.last_span()));
+                let value = match name.name == "force_quote" && self.take_operator("*") {
                     true => CopyValue::Star,
                     false => CopyValue::List(self.list(Self::ident)?),
                 };
-                (name.to_owned(), value)
+                (name, value)
             } else {
                 return Ok(());
             };
-            let span = start.to(self.last_span());
-            options.push(CopyOption { name: Self::named(&name, span), value: Some(value), span });
+            options.push(CopyOption { name, value: Some(value), span: start.to(self.last_span()) });
         }
     }
 }

@@ -241,6 +241,7 @@ impl Parser<'_> {
             "cache",
             "cycle",
             "increment",
+            "logged",
             "maxvalue",
             "minvalue",
             "no",
@@ -248,6 +249,7 @@ impl Parser<'_> {
             "restart",
             "sequence",
             "start",
+            "unlogged",
         ])
     }
     pub(super) fn sequence_option(&mut self) -> Result<SequenceOption> {
@@ -261,6 +263,8 @@ impl Parser<'_> {
             "as" => K::Type(self.simple_type()?),
             "cache" => K::Cache(self.number()?),
             "cycle" => K::Cycle(true),
+            "logged" => K::Logged(true),
+            "unlogged" => K::Logged(false),
             "increment" => {
                 self.take_word("by");
                 K::Increment(self.number()?)

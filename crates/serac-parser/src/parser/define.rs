@@ -165,7 +165,8 @@ impl Parser<'_> {
         }
         Ok(TableLike { table, options, span: start.to(self.last_span()) })
     }
-    /// What is said of the columns of a type or of the table around a partition, if a parenthesis comes.
+    /// What is said of the columns of a type or of the table around a partition, if a parenthesis
+    /// comes.
     fn typed_elements(&mut self) -> Result<Vec<TableElement>> {
         if !self.is_sign(b'(') {
             return Ok(Vec::new());

@@ -112,7 +112,11 @@ impl Parser<'_> {
             }
             return self.primary();
         }
-        let operand = if level == SIGN { self.primary()? } else { self.at_level(level, kinds)? };
+        let operand = match level {
+            SIGN if kinds == Kinds::All && self.is_word("not") => self.deeper(|parser| parser.prefixed(kinds))?,
+            SIGN => self.primary()?,
+            level => self.at_level(level, kinds)?,
+        };
         let span = start.to(operand.span);
         Ok(Expr { kind: ExprKind::Prefix(prefixes, Box::new(operand)), span })
     }
@@ -196,7 +200,8 @@ impl Parser<'_> {
         };
         is_allowed.then_some(level)
     }
-    /// Whether the word that comes can only be the label of an item of SELECT, because the item ends with it.
+    /// Whether the word that comes can only be the label of an item of SELECT, because the item
+    /// ends with it.
     fn is_label(&self) -> bool {
         if !matches!(self.kind(), Kind::Word(_, Some(keyword)) if keyword.is_bare_label) {
             return false;
@@ -328,8 +333,11 @@ impl Parser<'_> {
             Some("unknown") => IsTest::Unknown,
             Some("document") => IsTest::Document,
             Some("normalized") => IsTest::Normalized(None),
-            Some("nfc" | "nfd" | "nfkc" | "nfkd") if self.word_ahead(1) == Some("normalized") => {
+            Some("nfc" | "nfd" | "nfkc" | "nfkd") => {
                 let form = self.take_ident();
+                if !self.is_word("normalized") {
+                    return Err(self.unexpected());
+                }
                 IsTest::Normalized(Some(form))
             }
             Some("json") => {

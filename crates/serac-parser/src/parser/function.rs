@@ -102,8 +102,8 @@ impl Parser<'_> {
             false => parser.list(|parser| parser.parameter(may_have_defaults)),
         })
     }
-    /// Whether the word that comes may be a parameter's name. PostgreSQL refuses words such as LEAST, which its grammar
-    /// has for expressions; SeracDB takes those that begin no type.
+    /// Whether the word that comes may be a parameter's name. PostgreSQL refuses words such as
+    /// LEAST, which its grammar has for expressions; SeracDB takes those that begin no type.
     fn is_parameter_name(&self) -> bool {
         let is_mode = self.is_one_of(&["out", "inout"]);
         let is_type = is_mode || self.is_word("precision") || self.is_one_of(&TYPE_WORDS);
@@ -205,7 +205,7 @@ impl Parser<'_> {
         let (is_column, is_function) = (self.is_column_name(0), self.is_function_name(0));
         let first = self.take_ident();
         let name = match is_column {
-            true => self.qualified(first)?,
+            true => self.indirection(first)?,
             false => Name { span: first.span, parts: vec![first] },
         };
         let may_have_types = is_function || name.parts.len() > 1;
@@ -240,7 +240,8 @@ impl Parser<'_> {
         };
         Ok(StatementKind::AlterFunction(Box::new(AlterFunction { kind, function, change })))
     }
-    /// A change that many kinds of things have; which of them this has is told by their first words.
+    /// A change that many kinds of things have; which of them this has is told by their first
+    /// words.
     pub(super) fn object_change(&mut self, allowed: &[&str]) -> Result<ObjectChange> {
         if allowed.contains(&"depends") && self.is_one_of(&["no", "depends"]) {
             let is_not = self.take_word("no");

@@ -158,7 +158,7 @@ impl<'t> Parser<'t> {
     /// The error of the token that comes.
     fn unexpected(&self) -> ParseError {
         if let Kind::Wrong(error) = self.kind() {
-            return error.clone();
+            return ParseError::clone(error);
         }
         let is_pair = self.at.checked_sub(1).is_some_and(|before| self.is_pair(before));
         self.unexpected_at(if is_pair { self.last_span() } else { self.span() })
@@ -171,7 +171,8 @@ impl<'t> Parser<'t> {
         let text = self.sql.get(span.start as usize..span.end as usize).unwrap_or_default();
         ParseError::at(format!("syntax error at or near \"{text}\""), span)
     }
-    /// Whether the word at a token has a meaning of its own because of the one behind it, so that it is no name.
+    /// Whether the word at a token has a meaning of its own because of the one behind it, so that
+    /// it is no name.
     fn is_pair(&self, at: usize) -> bool {
         let word = |at: usize| match self.tokens.get(at).map(|token| &token.kind) {
             Some(Kind::Word(word, _)) => word.as_str(),
@@ -276,7 +277,8 @@ impl<'t> Parser<'t> {
         let span = parts[0].span.to(self.last_span());
         Ok(Name { parts, span })
     }
-    /// The rest of a name behind which PostgreSQL's grammar has subscripts and `.*`, to refuse them once they have come.
+    /// The rest of a name behind which PostgreSQL's grammar has subscripts and `.*`, to refuse them
+    /// once they have come.
     fn indirection(&mut self, first: Ident) -> Result<Name> {
         let mut parts = vec![first];
         let mut is_wrong = false;

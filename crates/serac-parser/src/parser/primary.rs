@@ -27,8 +27,8 @@ impl Parser<'_> {
         let (operand, has_parts) = self.operand()?;
         self.postfixes(operand, has_parts, false)
     }
-    /// What binds closest behind an operand. Columns, parameters and what stands in parentheses have parts: subscripts and
-    /// fields.
+    /// What binds closest behind an operand. Columns, parameters and what stands in parentheses
+    /// have parts: subscripts and fields.
     fn postfixes(&mut self, operand: Expr, mut has_parts: bool, has_casts: bool) -> Result<Expr> {
         let is_name = matches!(operand.kind, ExprKind::Name(_));
         let mut all = Vec::new();
@@ -132,8 +132,8 @@ impl Parser<'_> {
         let span = span.to(self.last_span());
         Ok((Expr { kind: ExprKind::Postfix(Box::new(row), vec![field]), span }, !is_all))
     }
-    /// What a parenthesis holds. Whether it is a query or an expression that begins with one is known only behind the
-    /// inner one, so that both are read here.
+    /// What a parenthesis holds. Whether it is a query or an expression that begins with one is
+    /// known only behind the inner one, so that both are read here.
     pub(super) fn parenthesis(&mut self) -> Result<Inside> {
         self.deeper(|parser| {
             parser.sign(b'(')?;
@@ -471,6 +471,9 @@ impl Parser<'_> {
         };
         self.at += 1;
         let is_between = self.take_word("between");
+        if is_between && self.is_word("between") {
+            return Err(self.unexpected());
+        }
         let start_at = self.span();
         let first = self.bound()?;
         let mut end_at = start_at;
@@ -481,18 +484,20 @@ impl Parser<'_> {
             end = Some(self.bound()?);
         }
         check_frame(&first, end.as_ref(), start_at, end_at)?;
-        let exclude = if self.take_words(&["exclude", "current", "row"]) {
-            Exclude::CurrentRow
-        } else if self.take_words(&["exclude", "group"]) {
-            Exclude::Group
-        } else if self.take_words(&["exclude", "ties"]) {
-            Exclude::Ties
-        } else {
-            if self.take_word("exclude") {
-                self.expect_word("no")?;
-                self.expect_word("others")?;
-            }
-            Exclude::NoOthers
+        let exclude = match self.take_word("exclude") {
+            false => Exclude::NoOthers,
+            true => match self.one_of(&["current", "group", "ties", "no"])?.name.as_str() {
+                "current" => {
+                    self.expect_word("row")?;
+                    Exclude::CurrentRow
+                }
+                "group" => Exclude::Group,
+                "ties" => Exclude::Ties,
+                _ => {
+                    self.expect_word("others")?;
+                    Exclude::NoOthers
+                }
+            },
         };
         Ok(Some(Frame { unit, start: first, end, exclude, span: start.to(self.last_span()) }))
     }

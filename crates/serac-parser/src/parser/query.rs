@@ -63,7 +63,8 @@ impl Parser<'_> {
         let name = self.ident()?;
         let columns = self.column_list()?;
         self.expect_word("as")?;
-        let materialized = if self.take_words(&["not", "materialized"]) {
+        let materialized = if self.take_word("not") {
+            self.expect_word("materialized")?;
             Some(false)
         } else {
             self.take_word("materialized").then_some(true)
@@ -181,7 +182,7 @@ impl Parser<'_> {
                 self.take_word("all");
             }
             let is_empty = matches!(distinct, Distinct::All)
-                && self.ends_clause(&["from", "into", "where", "group", "having", "window"]);
+                && self.ends_clause(&["from", "into", "where", "group", "having", "window", "with", "on", "returning"]);
             if !is_empty {
                 items = self.list(Self::select_item)?;
             }
@@ -211,7 +212,8 @@ impl Parser<'_> {
         let span = start.to(self.last_span());
         Ok(Select { distinct, items, into, from, filter, group_by, having, windows, qualify, span })
     }
-    /// Whether a clause has nothing in it: the end of the query comes, or one of the clauses behind it.
+    /// Whether a clause has nothing in it: the end of the query comes, or one of the clauses behind
+    /// it.
     fn ends_clause(&self, next: &[&str]) -> bool {
         matches!(self.kind(), Kind::End | Kind::Sign(b')' | b';')) || self.is_one_of(next) || self.goes_on_as_query()
     }
@@ -424,13 +426,12 @@ impl Parser<'_> {
         if !self.take_word("row") {
             self.expect_word("rows")?;
         }
-        query.with_ties = self.take_words(&["with", "ties"]);
-        if !query.with_ties {
-            self.expect_word("only")?;
-        }
+        query.with_ties = self.take_word("with");
+        self.expect_word(if query.with_ties { "ties" } else { "only" })?;
         Ok(())
     }
-    /// What FETCH may have: a number with its sign, or an operand without casts. None for what else begins an expression.
+    /// What FETCH may have: a number with its sign, or an operand without casts. None for what else
+    /// begins an expression.
     fn fetched(&mut self) -> Result<Option<Expr>> {
         let start = self.span();
         let is_number = matches!(self.kind_ahead(1), Kind::Integer(_) | Kind::Numeric(_));

@@ -106,7 +106,9 @@ impl Parser<'_> {
                 self.expect_word("user")?;
                 return Ok(StatementKind::AlterGroup(AlterGroup { group, add, members: self.roles()? }));
             }
-            self.expect_words(&["rename", "to"])?;
+            self.expect_word("rename")?;
+            let group = Self::check_role_id(group)?;
+            self.expect_word("to")?;
             return Ok(StatementKind::RenameRole(group, self.role_id()?));
         }
         let role = if self.take_word("all") { None } else { Some(self.role()?) };
@@ -123,6 +125,7 @@ impl Parser<'_> {
         }
         let Some(role) = role else { return Err(self.unexpected()) };
         if self.take_word("rename") {
+            let role = Self::check_role_id(role)?;
             self.expect_word("to")?;
             return Ok(StatementKind::RenameRole(role, self.role_id()?));
         }
@@ -156,9 +159,8 @@ impl Parser<'_> {
     fn privilege(&mut self) -> Result<Privilege> {
         let start = self.span();
         let name = match self.word() {
-            Some("alter") => {
-                self.at += 1;
-                self.expect_word("system")?;
+            Some("alter") if self.word_ahead(1) == Some("system") => {
+                self.at += 2;
                 let span = start.to(self.last_span());
                 return Ok(Privilege { name: Self::named("alter system", span), columns: Vec::new() });
             }

@@ -163,7 +163,8 @@ impl Parser<'_> {
         let text = self.text()?;
         let at = self.span();
         let fields = if precision.is_none() { self.interval_fields(&mut Vec::new())? } else { None };
-        if !matches!(fields, None | Some(IntervalFields::Hour | IntervalFields::HourToMinute)) {
+        if !matches!(fields, None | Some(IntervalFields::Hour | IntervalFields::HourToMinute | IntervalFields::Minute))
+        {
             return Err(ParseError::at("time zone interval must be HOUR or HOUR TO MINUTE", at));
         }
         Ok(SetValue::Interval { text, fields, precision })

@@ -38,7 +38,8 @@ impl Parser<'_> {
         }
         Ok(self.joined(first, joins))
     }
-    /// The joins up to one without a condition of its own: what comes then is that of the join around them.
+    /// The joins up to one without a condition of its own: what comes then is that of the join
+    /// around them.
     fn inner_joins(&mut self, first: TableExpr) -> Result<TableExpr> {
         let mut joins = Vec::new();
         while !matches!(self.word(), Some("on" | "using")) {
@@ -65,7 +66,8 @@ impl Parser<'_> {
         } else if is_natural {
             JoinOn::Natural
         } else {
-            // `a JOIN b JOIN c ON … ON …`: what follows belongs to the right side until its own condition comes.
+            // `a JOIN b JOIN c ON … ON …`: what follows belongs to the right side until its own
+            // condition comes.
             if !matches!(self.word(), Some("on" | "using")) {
                 right = self.deeper(|parser| parser.inner_joins(right))?;
             }

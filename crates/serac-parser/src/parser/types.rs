@@ -77,8 +77,8 @@ impl Parser<'_> {
             Ok(vec![Expr { kind: ExprKind::Literal(Literal::Integer(digits)), span }])
         })
     }
-    /// A type that the grammar has words for, if one comes; with its modifiers, and an interval's fields, where these
-    /// may stand before a constant, too.
+    /// A type that the grammar has words for, if one comes; with its modifiers, and an interval's
+    /// fields, where these may stand before a constant, too.
     fn type_of_words(&mut self, has_fields: bool) -> Result<Option<TypeName>> {
         let start = self.span();
         let Kind::Word(word, Some(_)) = self.kind().clone() else { return Ok(None) };
@@ -223,8 +223,8 @@ impl Parser<'_> {
         let kind = ExprKind::Cast { operand: Box::new(literal), to: Box::new(to) };
         Ok(Some(Expr { kind, span: start.to(self.last_span()) }))
     }
-    /// Whether the word of a type that comes is no column's name: a string, a parenthesis or a further word of the type
-    /// follows.
+    /// Whether the word of a type that comes is no column's name: a string, a parenthesis or a
+    /// further word of the type follows.
     fn is_constant(&self) -> bool {
         let word = self.word().unwrap_or_default();
         match self.kind_ahead(1) {

@@ -192,7 +192,7 @@ impl Parser<'_> {
     pub(super) fn with_options(&mut self, may_have_namespace: bool) -> Result<Vec<StorageOption>> {
         if self.take_word("with") { self.storage_options(may_have_namespace) } else { Ok(Vec::new()) }
     }
-    fn storage_option(&mut self, may_have_namespace: bool) -> Result<StorageOption> {
+    pub(super) fn storage_option(&mut self, may_have_namespace: bool) -> Result<StorageOption> {
         let start = self.span();
         let mut name = self.label()?;
         let mut namespace = None;
@@ -287,6 +287,10 @@ impl Parser<'_> {
     /// The name of a role itself: not of whoever is at work.
     pub(super) fn role_id(&mut self) -> Result<RoleName> {
         let role = self.role()?;
+        Self::check_role_id(role)
+    }
+    /// A role, if it is named itself.
+    pub(super) fn check_role_id(role: RoleName) -> Result<RoleName> {
         let message = match role.kind {
             RoleKind::Named(_) => return Ok(role),
             RoleKind::Public => "role name \"public\" is reserved",

@@ -241,7 +241,8 @@ pub enum ReplicaIdentity {
     Index(Ident),
 }
 
-/// `ALTER TABLE ALL IN TABLESPACE a [OWNED BY r] SET TABLESPACE b [NOWAIT]`, also of indexes and materialized views.
+/// `ALTER TABLE ALL IN TABLESPACE a [OWNED BY r] SET TABLESPACE b [NOWAIT]`, also of indexes and
+/// materialized views.
 #[derive(Clone, Debug)]
 pub struct AlterAllInTablespace {
     /// Which kind of relations.

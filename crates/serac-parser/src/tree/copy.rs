@@ -13,8 +13,8 @@ pub struct Copy {
     pub program: bool,
     /// The file or the program; none for STDIN and STDOUT.
     pub file: Option<Text>,
-    /// In their order. Those of the syntax without parentheses have the names of the others: `BINARY` is
-    /// `format binary`, `FORCE NOT NULL a, b` is `force_not_null (a, b)`.
+    /// In their order. Those of the syntax without parentheses have the names of the others:
+    /// `BINARY` is `format binary`, `FORCE NOT NULL a, b` is `force_not_null (a, b)`.
     pub options: Vec<CopyOption>,
     /// WHERE, of COPY FROM.
     pub filter: Option<Expr>,

@@ -303,7 +303,7 @@ pub struct ConstraintAttributes {
     pub not_valid: bool,
     /// NO INHERIT.
     pub no_inherit: bool,
-    /// Where they stand.
+    /// Where they stand; nothing, behind the constraint, if there are none.
     pub span: Span,
 }
 

@@ -5,8 +5,8 @@ use super::{Ident, Name, Query, Span};
 /// A type as it is written.
 #[derive(Clone, Debug)]
 pub struct TypeName {
-    /// PostgreSQL's own name for what the grammar has words for (`int4` for INTEGER, `timestamptz` for TIMESTAMP WITH
-    /// TIME ZONE, `bpchar` for CHAR); else what was written.
+    /// PostgreSQL's own name for what the grammar has words for (`int4` for INTEGER, `timestamptz`
+    /// for TIMESTAMP WITH TIME ZONE, `bpchar` for CHAR); else what was written.
     pub name: Name,
     /// In parentheses: length, or precision and scale. Of intervals, the digits of seconds.
     pub modifiers: Vec<Expr>,
@@ -58,7 +58,8 @@ pub enum IntervalFields {
 pub struct Expr {
     /// What it is.
     pub kind: ExprKind,
-    /// Where it stands; of an operator's application, PostgreSQL points to the operator instead ([`Operator::span`]).
+    /// Where it stands; of an operator's application, PostgreSQL points to the operator instead
+    /// ([`Operator::span`]).
     pub span: Span,
 }
 
@@ -81,7 +82,8 @@ pub enum ExprKind {
     And(Vec<Expr>),
     /// NOT.
     Not(Box<Expr>),
-    /// An operand with operators of one precedence behind it, each applied to all that stands before it.
+    /// An operand with operators of one precedence behind it, each applied to all that stands
+    /// before it.
     Operators(Box<Expr>, Vec<(Operator, Expr)>),
     /// Prefix operators, the outermost first.
     Prefix(Vec<Operator>, Box<Expr>),
@@ -96,7 +98,8 @@ pub enum ExprKind {
         /// An array.
         right: Quantity,
     },
-    /// What follows an operand: casts, subscripts, fields, COLLATE, IS …, each applied to all before it.
+    /// What follows an operand: casts, subscripts, fields, COLLATE, IS …, each applied to all
+    /// before it.
     Postfix(Box<Expr>, Vec<Postfix>),
     /// `a [NOT] BETWEEN [SYMMETRIC] low AND high`.
     Between {
@@ -179,7 +182,8 @@ pub enum ExprKind {
     Grouping(Vec<Expr>),
     /// DEFAULT, as a value of INSERT or UPDATE.
     Default,
-    /// Functions that have words in place of commas, or no parentheses: EXTRACT, OVERLAY, CURRENT_DATE …
+    /// Functions that have words in place of commas, or no parentheses: EXTRACT, OVERLAY,
+    /// CURRENT_DATE …
     Special(Box<Special>),
 }
 

@@ -1,9 +1,9 @@
 //! The tree of a statement: SQL's grammar, with no meaning yet.
 //!
-//! Each node has the [`Span`] of its text, so that any later stage can point into the statement. Operators in a row
-//! (`a + b - c`, `a AND b AND c`, `x::int::text`, `SELECT … UNION SELECT …`) are lists, not towers: the depth of a
-//! tree is that of its parentheses, which [`crate::MAX_DEPTH`] bounds. So a tree may be dropped on any thread; who
-//! clones or walks one makes sure of the stack.
+//! Each node has the [`Span`] of its text, so that any later stage can point into the statement.
+//! Operators in a row (`a + b - c`, `a AND b AND c`, `x::int::text`, `SELECT … UNION SELECT …`) are
+//! lists, not towers: the depth of a tree is that of its parentheses, which [`crate::MAX_DEPTH`]
+//! bounds. So a tree may be dropped on any thread; who clones or walks one makes sure of the stack.
 //!
 //! | module | what |
 //! |---|---|

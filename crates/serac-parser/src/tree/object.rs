@@ -1,4 +1,5 @@
-//! CREATE of indexes, views, sequences, schemas, databases, types, domains and functions; DROP and COMMENT.
+//! CREATE of indexes, views, sequences, schemas, databases, types, domains and functions; DROP and
+//! COMMENT.
 
 use super::{
     ColumnConstraint, ColumnType, Expr, FunctionName, Ident, IndexElement, Name, Number, Persistence, Query, RoleName,
@@ -133,6 +134,8 @@ pub enum SequenceOptionKind {
     Max(Option<Number>),
     /// MINVALUE, or none for NO MINVALUE.
     Min(Option<Number>),
+    /// LOGGED, or false for UNLOGGED.
+    Logged(bool),
     /// OWNED BY; a single part `none` for NONE.
     OwnedBy(Name),
     /// SEQUENCE NAME, of identity columns.

@@ -33,8 +33,9 @@ pub enum SetChange {
     Setting(SetSetting),
 }
 
-/// A setting that is set. Where the grammar has words for it, it has the name of a setting: TIME ZONE is `timezone`,
-/// NAMES `client_encoding`, SCHEMA `search_path`, SESSION AUTHORIZATION `session_authorization`, XML OPTION `xmloption`.
+/// A setting that is set. Where the grammar has words for it, it has the name of a setting: TIME
+/// ZONE is `timezone`, NAMES `client_encoding`, SCHEMA `search_path`, SESSION AUTHORIZATION
+/// `session_authorization`, XML OPTION `xmloption`.
 #[derive(Clone, Debug)]
 pub struct SetSetting {
     /// `datafusion.execution.batch_size`.
@@ -56,7 +57,7 @@ pub enum SetValue {
     Interval {
         /// What stands in the quotes.
         text: Text,
-        /// HOUR or HOUR TO MINUTE.
+        /// HOUR, MINUTE or HOUR TO MINUTE.
         fields: Option<IntervalFields>,
         /// Digits of seconds.
         precision: Option<u32>,
@@ -68,7 +69,8 @@ pub enum SetValue {
 pub enum Reset {
     /// ALL.
     All,
-    /// One setting, with names as in [`SetSetting`]; TRANSACTION ISOLATION LEVEL is `transaction_isolation`.
+    /// One setting, with names as in [`SetSetting`]; TRANSACTION ISOLATION LEVEL is
+    /// `transaction_isolation`.
     Setting(Name),
 }
 

@@ -5,7 +5,8 @@ use super::*;
 /// EXPLAIN.
 #[derive(Clone, Debug)]
 pub struct Explain {
-    /// Options: ANALYZE and VERBOSE without parentheses are here, too. Their names, and values as they were written.
+    /// Options: ANALYZE and VERBOSE without parentheses are here, too. Their names, and values as
+    /// they were written.
     pub options: Vec<(Ident, Option<String>)>,
     /// What is explained.
     pub statement: Box<Statement>,
@@ -61,7 +62,8 @@ pub enum StatementKind {
     CreateDomain(Box<CreateDomain>),
     /// CREATE FUNCTION or PROCEDURE.
     CreateFunction(Box<CreateFunction>),
-    /// ALTER of a table, an index, a view, a materialized view or a sequence, but for a sequence's own options.
+    /// ALTER of a table, an index, a view, a materialized view or a sequence, but for a sequence's
+    /// own options.
     AlterRelation(Box<AlterRelation>),
     /// ALTER TABLE ALL IN TABLESPACE and its kin.
     AlterAllInTablespace(AlterAllInTablespace),
@@ -163,7 +165,7 @@ pub enum StatementKind {
     ReassignOwned(Vec<RoleName>, RoleName),
     /// DROP OWNED, with CASCADE.
     DropOwned(Vec<RoleName>, bool),
-    /// One that this grammar does not have, by its first words, in lower case: `create trigger`. Its text is not
-    /// checked.
+    /// One that this grammar does not have, by its first words, in lower case: `create trigger`.
+    /// Its text is not checked.
     Other(String),
 }

@@ -59,7 +59,8 @@ pub struct StorageOption {
 /// The value of a [`StorageOption`].
 #[derive(Clone, Debug)]
 pub enum StorageValue {
-    /// A word or a name in double quotes: what would be a type without anything behind it is here, too.
+    /// A word or a name in double quotes: what would be a type without anything behind it is here,
+    /// too.
     Word(Ident),
     /// A type.
     Type(TypeName),
