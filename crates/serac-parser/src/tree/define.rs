@@ -150,7 +150,7 @@ pub enum ColumnConstraintKind {
     Null,
     /// UNIQUE.
     Unique {
-        /// NULLS [NOT] DISTINCT, if said.
+        /// `NULLS [NOT] DISTINCT`, if said.
         nulls_distinct: Option<bool>,
         /// WITH and USING INDEX TABLESPACE.
         storage: KeyStorage,
@@ -244,7 +244,7 @@ pub enum TableConstraintKind {
     Check(Expr),
     /// `UNIQUE (…)`.
     Unique {
-        /// NULLS [NOT] DISTINCT, if said.
+        /// `NULLS [NOT] DISTINCT`, if said.
         nulls_distinct: Option<bool>,
         /// Its columns.
         columns: Vec<Ident>,

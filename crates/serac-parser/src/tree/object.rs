@@ -27,7 +27,7 @@ pub struct CreateIndex {
     pub elements: Vec<IndexElement>,
     /// INCLUDE.
     pub include: Vec<IndexElement>,
-    /// NULLS [NOT] DISTINCT, if said.
+    /// `NULLS [NOT] DISTINCT`, if said.
     pub nulls_distinct: Option<bool>,
     /// WITH.
     pub options: Vec<StorageOption>,
