@@ -119,8 +119,7 @@ impl Parser<'_> {
     }
     /// SeracDB's CLUSTER BY, if it comes.
     fn cluster_by(&mut self, storage: &mut TableStorage) -> Result<()> {
-        if storage.cluster_by.is_empty() && self.take_word("cluster") {
-            self.expect_word("by")?;
+        if storage.cluster_by.is_empty() && self.take_words(&["cluster", "by"]) {
             storage.cluster_by = self.in_parentheses(|parser| parser.list(Self::ident))?;
         }
         Ok(())

@@ -95,7 +95,7 @@ impl Parser<'_> {
         }
         let mut prefixes = Vec::new();
         let mut level = SIGN;
-        while let Some(operator) = self.prefix_operator() {
+        while let Some(operator) = self.prefix_operator()? {
             let is_sign = matches!(operator.symbol.as_str(), "+" | "-");
             if !is_sign {
                 level = OTHER + 1;
@@ -106,8 +106,8 @@ impl Parser<'_> {
             }
         }
         if prefixes.is_empty() {
-            // DEFAULT stands where all operators may.
-            if kinds == Kinds::Restricted && self.is_word("default") {
+            // DEFAULT and UNIQUE stand where all operators may.
+            if kinds == Kinds::Restricted && self.is_one_of(&["default", "unique"]) {
                 return Err(self.unexpected());
             }
             return self.primary();
@@ -127,18 +127,18 @@ impl Parser<'_> {
         let kept = if count > 2 { 2 - count % 2 } else { count };
         (0..kept).fold(operand, |operand, _| Expr { kind: ExprKind::Not(Box::new(operand)), span })
     }
-    fn prefix_operator(&mut self) -> Option<Operator> {
-        match self.kind() {
+    fn prefix_operator(&mut self) -> Result<Option<Operator>> {
+        Ok(match self.kind() {
             Kind::Operator(symbol)
                 if !matches!(symbol.as_str(), "*" | "/" | "%" | "^" | "<" | ">" | "=" | "<=" | ">=" | "<>") =>
             {
                 Some(self.take_symbol())
             }
             Kind::Word(word, _) if word == "operator" && *self.kind_ahead(1) == Kind::Sign(b'(') => {
-                self.named_operator().ok()
+                Some(self.named_operator()?)
             }
             _ => None,
-        }
+        })
     }
     fn take_symbol(&mut self) -> Operator {
         let span = self.span();
@@ -172,15 +172,15 @@ impl Parser<'_> {
             "is" => Some(IS),
             "isnull" | "notnull" => Some(IS),
             // SUBSTRING has the word alone.
-            "similar" => (self.word_ahead(1) == Some("to")).then_some(BETWEEN),
-            "between" | "in" | "like" | "ilike" => Some(BETWEEN),
+            "similar" if self.word_ahead(1) != Some("to") && self.is_part(self.substring) => None,
+            "between" | "in" | "like" | "ilike" | "similar" => Some(BETWEEN),
             "not" => {
                 let is_known = matches!(self.word_ahead(1), Some("between" | "in" | "like" | "ilike" | "similar"));
                 is_known.then_some(BETWEEN)
             }
-            "at" if self.word_ahead(1) == Some("time") => Some(ZONE),
+            "at" => Some(ZONE),
             "collate" => Some(COLLATE),
-            "operator" if *self.kind_ahead(1) == Kind::Sign(b'(') => Some(OTHER),
+            "operator" => Some(OTHER),
             _ => None,
         };
         let level = match self.kind() {
@@ -206,7 +206,6 @@ impl Parser<'_> {
         if !matches!(self.kind(), Kind::Word(_, Some(keyword)) if keyword.is_bare_label) {
             return false;
         }
-        let nesting = self.tokens.get(self.at).map(|token| token.nesting);
         let ends = match self.kind_ahead(1) {
             Kind::End | Kind::Sign(b',' | b')' | b';') => true,
             Kind::Word(next, _) => matches!(
@@ -228,7 +227,11 @@ impl Parser<'_> {
             ),
             _ => false,
         };
-        ends && self.item.is_some() && self.item == nesting
+        ends && self.is_part(self.item)
+    }
+    /// Whether the token that comes stands as deep in parentheses as what is read.
+    fn is_part(&self, nesting: Option<u32>) -> bool {
+        nesting.is_some() && nesting == self.nesting()
     }
     fn rest(&mut self, first: Expr, least: u8, kinds: Kinds) -> Result<Expr> {
         let mut left = Left { expr: first, open: None, closed: None };
@@ -254,8 +257,8 @@ impl Parser<'_> {
                 BETWEEN => self.between(left, kinds)?,
                 ZONE => {
                     let at = self.span();
-                    self.at += 2;
-                    self.expect_word("zone")?;
+                    self.at += 1;
+                    self.expect_words(&["time", "zone"])?;
                     let zone = self.at_level(ZONE + 1, kinds)?;
                     followed(left, Postfix::AtTimeZone(zone, at), self.last_span(), ZONE)
                 }
@@ -286,7 +289,7 @@ impl Parser<'_> {
             Kind::Operator(_) => self.take_symbol(),
             _ => self.named_operator()?,
         };
-        if matches!(self.word(), Some("any" | "some" | "all")) {
+        if kinds == Kinds::All && matches!(self.word(), Some("any" | "some" | "all")) {
             return self.quantified(left, operator);
         }
         let right = self.at_level(level + 1, kinds)?;

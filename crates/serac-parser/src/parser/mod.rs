@@ -63,11 +63,13 @@ pub(crate) struct Parser<'t> {
     depth: usize,
     /// How deep in parentheses the item of SELECT stands that is read.
     item: Option<u32>,
+    /// The same of the first argument of SUBSTRING.
+    substring: Option<u32>,
 }
 
 impl<'t> Parser<'t> {
     pub(crate) fn new(sql: &'t str) -> Result<Self> {
-        Ok(Self { sql, tokens: tokens(sql)?, at: 0, depth: 0, item: None })
+        Ok(Self { sql, tokens: tokens(sql)?, at: 0, depth: 0, item: None, substring: None })
     }
     pub(crate) fn script(&mut self) -> Result<Vec<Statement>> {
         let mut statements = Vec::new();
@@ -96,6 +98,10 @@ impl<'t> Parser<'t> {
     /// That of the token before.
     fn last_span(&self) -> Span {
         self.at.checked_sub(1).and_then(|at| self.tokens.get(at)).map_or(Span::default(), |token| token.span)
+    }
+    /// How deep in parentheses the token that comes stands.
+    fn nesting(&self) -> Option<u32> {
+        self.tokens.get(self.at).map(|token| token.nesting)
     }
     fn is_end(&self) -> bool {
         matches!(self.kind(), Kind::End)
@@ -317,7 +323,11 @@ impl<'t> Parser<'t> {
     }
     /// Whether a query without parentheses starts so far ahead.
     fn starts_query(&self, ahead: usize) -> bool {
-        matches!(self.word_ahead(ahead), Some("select" | "values" | "with" | "table"))
+        match self.word_ahead(ahead) {
+            // It is a name elsewhere.
+            Some("values") => *self.kind_ahead(ahead + 1) == Kind::Sign(b'('),
+            word => matches!(word, Some("select" | "with" | "table")),
+        }
     }
 }
 

@@ -213,6 +213,16 @@ impl Parser<'_> {
                 let row = Expr { kind: ExprKind::Row { fields, explicit: true }, span: start.to(self.last_span()) };
                 return if self.is_word("overlaps") { self.overlaps(row) } else { Ok(row) };
             }
+            "unique" => {
+                self.at += 1;
+                self.nulls_distinct()?;
+                self.in_parentheses(Self::query)?;
+                return Err(ParseError::new("0A000", "UNIQUE predicate is not yet implemented", start.start));
+            }
+            "treat" if opens => {
+                self.at += 1;
+                self.treat()?
+            }
             "cast" => {
                 self.at += 1;
                 self.cast()?
@@ -321,6 +331,18 @@ impl Parser<'_> {
         let span = name.span;
         Ok(Expr { kind: ExprKind::Name(name), span })
     }
+    /// `TREAT(a AS t)`, whose word has been read: a call of the function that has the type's name.
+    fn treat(&mut self) -> Result<ExprKind> {
+        self.in_parentheses(|parser| {
+            let value = parser.expr()?;
+            parser.expect_word("as")?;
+            let TypeName { name, .. } = parser.type_name()?;
+            Ok(ExprKind::Call(Box::new(Call {
+                arguments: vec![Argument { name: None, value }],
+                ..Call::without_arguments(name)
+            })))
+        })
+    }
     /// The call of a function whose name has been read.
     fn call(&mut self, name: Name) -> Result<Call> {
         let mut call = self.windowless_call(name)?;
@@ -364,18 +386,7 @@ impl Parser<'_> {
     /// A call as it may stand in FROM.
     pub(super) fn windowless_call(&mut self, name: Name) -> Result<Call> {
         self.sign(b'(')?;
-        let mut call = Call {
-            name,
-            arguments: Vec::new(),
-            star: false,
-            distinct: false,
-            variadic: false,
-            order_by: Vec::new(),
-            within_group: Vec::new(),
-            filter: None,
-            ignores_nulls: None,
-            over: None,
-        };
+        let mut call = Call::without_arguments(name);
         if self.take_operator("*") {
             call.star = true;
         } else if !self.is_sign(b')') {
@@ -549,6 +560,23 @@ fn type_of_call(call: &Call, span: Span) -> Option<TypeName> {
         && call.arguments.iter().all(|argument| argument.name.is_none());
     let modifiers = call.arguments.iter().map(|argument| argument.value.clone()).collect();
     is_plain.then(|| TypeName::of(call.name.clone(), modifiers, span))
+}
+
+impl Call {
+    fn without_arguments(name: Name) -> Self {
+        Self {
+            name,
+            arguments: Vec::new(),
+            star: false,
+            distinct: false,
+            variadic: false,
+            order_by: Vec::new(),
+            within_group: Vec::new(),
+            filter: None,
+            ignores_nulls: None,
+            over: None,
+        }
+    }
 }
 
 impl TypeName {

@@ -232,7 +232,7 @@ impl Parser<'_> {
         let expr = match self.take_operator("*") {
             true => Expr { kind: ExprKind::Wildcard(None), span },
             false => {
-                let nesting = self.tokens.get(self.at).map(|token| token.nesting);
+                let nesting = self.nesting();
                 let around = std::mem::replace(&mut self.item, nesting);
                 let expr = self.expr();
                 self.item = around;

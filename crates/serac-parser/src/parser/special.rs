@@ -20,7 +20,7 @@ impl Parser<'_> {
             "session_user" => Some(Special::SessionUser),
             "user" => Some(Special::User),
             "current_catalog" => Some(Special::CurrentCatalog),
-            "current_schema" if !opens => Some(Special::CurrentSchema),
+            "current_schema" if !opens && !self.is_text(1) => Some(Special::CurrentSchema),
             _ => None,
         };
         if alone.is_some() {
@@ -119,7 +119,11 @@ impl Parser<'_> {
         Ok(Special::Position(part, self.restricted_expr()?))
     }
     fn substring(&mut self) -> Result<Special> {
-        let operand = self.expr()?;
+        let nesting = self.nesting();
+        let around = std::mem::replace(&mut self.substring, nesting);
+        let operand = self.expr();
+        self.substring = around;
+        let operand = operand?;
         let (mut from, mut length) = (None, None);
         if self.take_word("similar") {
             let pattern = self.expr()?;

@@ -40,7 +40,7 @@ impl Parser<'_> {
             "vacuum" | "analyze" | "analyse" => self.vacuum()?,
             "cluster" => self.cluster()?,
             "reindex" => self.reindex()?,
-            "freeze" => self.freeze()?,
+            "freeze" if self.word_ahead(1) == Some("table") => self.freeze()?,
             "checkpoint" => {
                 self.at += 1;
                 StatementKind::Checkpoint

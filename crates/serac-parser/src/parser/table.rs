@@ -186,7 +186,8 @@ impl Parser<'_> {
             }
             let has_none = matches!(
                 word,
-                "current_date"
+                "cast"
+                    | "current_date"
                     | "current_time"
                     | "current_timestamp"
                     | "localtime"

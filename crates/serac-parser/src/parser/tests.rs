@@ -114,6 +114,13 @@ fn operators_bind_as_in_postgresql() {
         ("numeric(10,2) '1'", "CAST('1' AS numeric)"),
         ("f(1, g(2))", "f(1,g(2))"),
         ("a OPERATOR(pg_catalog.+) b * c", "(a + (b * c))"),
+        ("a IN (1)::text", "((a IN 1)::text)"),
+        ("a + b COLLATE \"C\"::text", "(a + ((b COLLATE C)::text))"),
+        ("a IS NULL::text = b", "(((a IS Null)::text) = b)"),
+        ("- NOT a + b", "(- (NOT (a + b)))"),
+        ("a AND", "a"),
+        ("treat(a AS int)", "int4(a)"),
+        ("char(3) 'a'", "CAST('a' AS bpchar)"),
     ] {
         assert_eq!(expression(text), expected, "{text}");
     }
