@@ -327,7 +327,12 @@ impl Parser<'_> {
             ahead += 1;
         }
         match self.word_ahead(ahead) {
-            Some("table" | "view" | "recursive" | "sequence" | "index" | "trigger") => self.create(),
+            Some("table" | "view" | "recursive" | "sequence" | "index" | "trigger") => {
+                self.in_schema = true;
+                let created = self.create();
+                self.in_schema = false;
+                created
+            }
             _ => {
                 self.at += ahead;
                 Err(self.unexpected())

@@ -45,7 +45,7 @@ impl Parser<'_> {
             let parent = self.relation_name()?;
             create.elements = self.typed_elements()?;
             create.form = TableForm::PartitionOf(parent, self.partition_bounds()?);
-        } else if !only_as && self.is_sign(b'(') && !self.are_names_alone() {
+        } else if !only_as && self.is_sign(b'(') && (self.in_schema || !self.are_names_alone()) {
             create.elements = self.in_parentheses(|parser| match parser.is_sign(b')') {
                 true => Ok(Vec::new()),
                 false => parser.list(Self::table_element),
@@ -53,6 +53,8 @@ impl Parser<'_> {
             if self.take_word("inherits") {
                 create.inherits = self.in_parentheses(|parser| parser.list(Self::relation_name))?;
             }
+        } else if self.in_schema {
+            return Err(self.unexpected());
         } else {
             return Ok(StatementKind::CreateTableAs(Box::new(self.table_as(create)?)));
         }

@@ -65,11 +65,13 @@ pub(crate) struct Parser<'t> {
     item: Option<u32>,
     /// The same of the first argument of SUBSTRING.
     substring: Option<u32>,
+    /// What CREATE SCHEMA makes is read: no table of a query is.
+    in_schema: bool,
 }
 
 impl<'t> Parser<'t> {
     pub(crate) fn new(sql: &'t str) -> Result<Self> {
-        Ok(Self { sql, tokens: tokens(sql)?, at: 0, depth: 0, item: None, substring: None })
+        Ok(Self { sql, tokens: tokens(sql)?, at: 0, depth: 0, item: None, substring: None, in_schema: false })
     }
     pub(crate) fn script(&mut self) -> Result<Vec<Statement>> {
         let mut statements = Vec::new();
@@ -194,6 +196,7 @@ impl<'t> Parser<'t> {
     /// The error of what stands behind parentheses that should open a query.
     fn unexpected_inside(&mut self) -> ParseError {
         while self.take_sign(b'(') {}
+        self.take_word("values");
         self.unexpected()
     }
     /// What `parse` makes a level deeper.

@@ -155,7 +155,8 @@ pub enum Distinct {
 /// An item of SELECT or RETURNING.
 #[derive(Clone, Debug)]
 pub struct SelectItem {
-    /// What; [`Wildcard`](super::ExprKind::Wildcard) and [`AllFields`](super::Postfix::AllFields) are several columns.
+    /// What; [`Wildcard`](super::ExprKind::Wildcard) and [`AllFields`](super::Postfix::AllFields)
+    /// are several columns.
     pub expr: Expr,
     /// AS.
     pub alias: Option<Ident>,
