@@ -5,9 +5,10 @@ use crate::bound::Bound;
 use crate::error::{BindError, Result};
 use crate::expression::{Context, checked};
 use crate::subquery::levels_of;
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::AggregateFunction;
-use datafusion::logical_expr::{AggregateUDF, Expr};
+use datafusion::logical_expr::{AggregateUDF, Expr, cast};
 use serac_parser::tree::{Call, Span};
 use serac_pg::functions::{Function, FunctionKind, of_name};
 use serac_pg::resolve::{self, Resolved};
@@ -177,12 +178,21 @@ impl Binder<'_> {
             if to.category() == Category::Pseudo {
                 return Err(BindError::Unknown("an aggregate of these types"));
             }
-            exprs.push(argument.implicitly(*to, context.schema)?.expr);
+            let expr = argument.implicitly(*to, context.schema)?.expr;
+            exprs.push(match (name, *to) {
+                // The sum of such is NUMERIC.
+                ("sum", TypeId::INT8) => cast(expr, DataType::Decimal128(20, 0)),
+                _ => expr,
+            });
         }
         if call.star {
             exprs.push(Expr::Literal(ScalarValue::Int64(Some(1)), None));
         }
-        let function = self.environment.aggregate(computed_by(name)).ok_or(BindError::Unknown("this aggregate"))?;
+        let function = match signature.result == TypeId::NUMERIC && !matches!(name, "sum" | "min" | "max") {
+            true => self.environment.numeric_aggregate(name, &signature),
+            false => self.environment.aggregate(computed_by(name)),
+        };
+        let function = function.ok_or(BindError::Unknown("this aggregate"))?;
         Ok(AggregateCall { function, exprs, filter, result: signature.result })
     }
     fn counted(&self) -> Result<Arc<AggregateUDF>> {

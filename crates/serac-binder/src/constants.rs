@@ -167,7 +167,10 @@ fn with_zone(word: &str) -> Option<(&str, i64)> {
     let (_, clock) = word.split_once([' ', 'T'])?;
     let at = word.len() - clock.len() + clock.find(['+', '-'])?;
     let (local, zone) = word.split_at(at);
-    let (sign, zone) = if zone.starts_with('-') { (-1, &zone[1..]) } else { (1, &zone[1..]) };
+    let (sign, zone) = match zone.strip_prefix('-') {
+        Some(west) => (-1, west),
+        None => (1, zone.strip_prefix('+').unwrap_or(zone)),
+    };
     let (hours, minutes) = zone.split_once(':').unwrap_or((zone, "00"));
     let (hours, minutes) = (digits(hours, 1..=2)?, digits(minutes, 2..=2)?);
     if hours > 15 || minutes > 59 {

@@ -168,9 +168,10 @@ impl Binder<'_> {
             .collect();
         let selected = Selected::new(scan, columns);
         let has_key = found.has_key;
+        // A name with its schema stands for the name alone, too, where DataFusion looks for a column.
         let is_shown = alias.is_none()
             && found.name.table() == shown
-            && self.qualifiers.borrow_mut().insert(found.name.to_string());
+            && self.qualifiers.borrow_mut().insert(found.name.table().to_owned());
         let item = ScopeItem { name: shown, schema, has_key };
         if !is_shown {
             return self.named(selected, item, alias);

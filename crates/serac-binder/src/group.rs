@@ -208,6 +208,36 @@ impl Binder<'_> {
         let call = AggregateFunction::new_udf(function, arguments, false, None, Vec::new(), None);
         Ok(Bound::new(Expr::AggregateFunction(call), TypeId::INT4, span))
     }
+    /// The error of columns that are neither grouped nor aggregated, in an expression that stands at `span`. If the table
+    /// of one is grouped by the primary key, it may be named all the same.
+    fn not_grouped(&self, columns: &[&Column], span: Span, scope: &Scope) -> BindError {
+        let references = self.references.borrow();
+        // Where a column is named once, it is the one that is meant.
+        let place = |column: &Column| {
+            let is_within = |place: &Span| span.start <= place.start && place.end <= span.end;
+            let mut found = references.iter().filter(|(own, place)| own == column && is_within(place));
+            match (found.next(), found.next()) {
+                (Some((_, place)), None) => Some(*place),
+                _ => None,
+            }
+        };
+        let places: Option<Vec<(Span, &Column)>> =
+            columns.iter().map(|column| Some((place(column)?, *column))).collect();
+        let first = places.and_then(|places| places.into_iter().min_by_key(|(place, _)| place.start));
+        let Some((place, column)) = first else { return BindError::Unknown("a column that is not grouped") };
+        let is_meant = |own: &&ScopeColumn| matches!(&own.expr, Expr::Column(other) if other == column);
+        let found = scope.columns.iter().find(is_meant);
+        match found.and_then(|own| Some((own, &scope.items[own.item?]))) {
+            Some((own, item)) if !item.has_key => {
+                let column = format!("{}.{}", item.name, own.name);
+                let message = format!(
+                    "column \"{column}\" must appear in the GROUP BY clause or be used in an aggregate function"
+                );
+                BindError::new("42803", message, place)
+            }
+            _ => BindError::Unknown("a column that is not grouped"),
+        }
+    }
     /// The groups of rows; `exprs` are then over them.
     pub(crate) fn grouped(
         &self,
@@ -267,7 +297,6 @@ impl Binder<'_> {
         let place = |at: usize| if at < groups.exprs.len() { at } else { at - groups.exprs.len() + first };
         let known: Vec<&Expr> = groups.exprs.iter().chain(&aggregates).collect();
         for of in &mut exprs {
-            let is_column = matches!(of.expr, Expr::Column(_));
             let over =
                 std::mem::take(of.expr).transform_down(|part| match known.iter().position(|known| **known == part) {
                     Some(at) => {
@@ -277,8 +306,10 @@ impl Binder<'_> {
                     None => Ok(Transformed::no(part)),
                 });
             let over = over.data()?;
-            if let Some(column) = over.column_refs().into_iter().find(|column| !schema.has_column(column)) {
-                return Err(not_grouped(column, of.span, is_column, scope));
+            let mut ungrouped = over.column_refs();
+            ungrouped.retain(|column| !schema.has_column(column));
+            if !ungrouped.is_empty() {
+                return Err(self.not_grouped(&ungrouped.into_iter().collect::<Vec<_>>(), of.span, scope));
             }
             if refers_to_ungrouped(&over, &below, &schema) {
                 return Err(BindError::Unknown("a subquery over a column that is not grouped"));
@@ -324,20 +355,4 @@ fn refers_to_ungrouped(expr: &Expr, below: &DFSchema, groups: &DFSchema) -> bool
             _ => true,
         })
     })
-}
-
-/// The error of a column that is neither grouped nor aggregated. If its table is grouped by the primary key, it may
-/// be named all the same.
-fn not_grouped(column: &Column, span: Span, is_place_known: bool, scope: &Scope) -> BindError {
-    let is_meant = |own: &&ScopeColumn| matches!(&own.expr, Expr::Column(other) if other == column);
-    let found = scope.columns.iter().find(is_meant);
-    match found.and_then(|own| Some((own, &scope.items[own.item?]))) {
-        Some((own, item)) if !item.has_key && is_place_known => {
-            let column = format!("{}.{}", item.name, own.name);
-            let message =
-                format!("column \"{column}\" must appear in the GROUP BY clause or be used in an aggregate function");
-            BindError::new("42803", message, span)
-        }
-        _ => BindError::Unknown("a column that is not grouped"),
-    }
 }

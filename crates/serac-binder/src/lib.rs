@@ -48,10 +48,10 @@ mod window;
 pub use error::{BindError, Result, StatementError};
 pub use types::{arrow_type, type_of_arrow};
 
-use datafusion::common::DFSchema;
+use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, Operator, ScalarUDF, TableSource, WindowUDF};
 use serac_parser::tree;
-use serac_pg::TypeId;
+use serac_pg::{Signature, TypeId};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -81,6 +81,12 @@ pub trait Environment {
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>>;
     /// What computes an aggregate.
     fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>>;
+    /// What computes an aggregate whose value is NUMERIC with digits that depend on the values, like `avg`, for arguments
+    /// of these types. None if nothing gives PostgreSQL's digits.
+    fn numeric_aggregate(&self, name: &str, signature: &Signature) -> Option<Arc<AggregateUDF>> {
+        let _ = (name, signature);
+        None
+    }
     /// What computes a window function.
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>>;
     /// What gives the rows of a table function, in one column; `arguments` are constants.
@@ -88,7 +94,7 @@ pub trait Environment {
     /// An operator's application to operands of the types that it takes.
     ///
     /// # Errors
-    /// Those of the planner.
+    /// Those of the planner; [`BindError::Unknown`] where the digits of a NUMERIC would not be PostgreSQL's.
     fn operate(&self, operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr>;
 }
 
@@ -156,6 +162,8 @@ struct Binder<'e> {
     tables: RefCell<Vec<Rc<query::WithTable>>>,
     parameters: parameters::Parameters,
     subquery_names: RefCell<names::SubqueryNames>,
+    /// Where columns have been named.
+    references: RefCell<Vec<(Column, tree::Span)>>,
     /// The last error is one of a window's definition, which PostgreSQL binds behind all other clauses.
     is_late: Cell<bool>,
     /// Of [`MOST_LEVELS`].
@@ -173,6 +181,7 @@ impl<'e> Binder<'e> {
             tables: RefCell::default(),
             parameters: parameters::Parameters::new(parameters),
             subquery_names: RefCell::default(),
+            references: RefCell::default(),
             is_late: Cell::new(false),
             levels: Cell::new(0),
             relations: Cell::new(0),

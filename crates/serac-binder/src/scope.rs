@@ -156,6 +156,9 @@ impl Binder<'_> {
     /// The column of a name, in the query or in those around it.
     pub(crate) fn column(&self, name: &Name, context: Context<'_>) -> Result<Bound> {
         if let Some(found) = context.scope.lookup(name)? {
+            if let Expr::Column(column) = &found.expr {
+                self.references.borrow_mut().push((column.clone(), name.span));
+            }
             return Ok(found);
         }
         let mut around = context.outer;

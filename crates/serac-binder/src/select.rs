@@ -36,8 +36,10 @@ pub(crate) struct Item {
     pub(crate) name: String,
     /// It is a call and nothing else.
     pub(crate) is_call: bool,
-    /// The expression, if it has neither an alias nor the name of a column.
-    text: Option<Span>,
+    /// All of its text.
+    whole: Span,
+    /// Whether it has an alias, or the name of a column.
+    has_name: bool,
 }
 
 impl Item {
@@ -54,14 +56,15 @@ impl Item {
 enum Order {
     /// An output column.
     Item(usize),
-    /// An expression over FROM.
-    Expr(Expr, Span),
+    /// An expression over FROM: where it stands, and all of its text.
+    Expr(Expr, Span, Span),
 }
 
 /// What is projected: the items, and what else the rows are ordered by or distinct on.
 struct Projected {
     exprs: Vec<Expr>,
     spans: Vec<Span>,
+    wholes: Vec<Span>,
 }
 
 impl Projected {
@@ -69,9 +72,10 @@ impl Projected {
     fn add(&mut self, order: &Order) -> usize {
         match order {
             Order::Item(at) => *at,
-            Order::Expr(expr, span) => self.exprs.iter().position(|own| own == expr).unwrap_or_else(|| {
+            Order::Expr(expr, span, whole) => self.exprs.iter().position(|own| own == expr).unwrap_or_else(|| {
                 self.exprs.push(expr.clone());
                 self.spans.push(*span);
+                self.wholes.push(*whole);
                 self.exprs.len() - 1
             }),
         }
@@ -144,6 +148,7 @@ impl Binder<'_> {
         let mut projected = Projected {
             exprs: items.iter().map(Item::projected).collect::<Result<_>>()?,
             spans: items.iter().map(|item| item.bound.span).collect(),
+            wholes: items.iter().map(|item| item.whole).collect(),
         };
         let shown = projected.exprs.len();
         let order_columns: Vec<usize> = sorts.iter().map(|(_, order)| projected.add(order)).collect();
@@ -162,9 +167,12 @@ impl Binder<'_> {
         let all = projected.exprs.iter().chain(&having).chain(&qualify);
         let has_aggregates = all.clone().any(|expr| has_part(expr, is_aggregate));
         if has_aggregates || groups.is_some() || having.is_some() {
-            let spans = projected.spans.iter().copied();
-            let of_items = projected.exprs.iter_mut().zip(spans).map(|(expr, span)| Grouped { expr, span });
-            let others = having.iter_mut().chain(&mut qualify).map(|expr| Grouped { expr, span: Span::default() });
+            let wholes = projected.wholes.iter().copied();
+            let of_items = projected.exprs.iter_mut().zip(wholes).map(|(expr, span)| Grouped { expr, span });
+            let others = [(&mut having, &select.having), (&mut qualify, &select.qualify)];
+            let others = others
+                .into_iter()
+                .filter_map(|(expr, tree)| Some(Grouped { expr: expr.as_mut()?, span: tree.as_ref()?.span }));
             plan = self.grouped(plan, groups.unwrap_or_default(), of_items.chain(others).collect(), &rows.scope)?;
         }
         if let Some(having) = having {
@@ -198,7 +206,7 @@ impl Binder<'_> {
             builder = builder.project((0..shown).map(column).collect::<Vec<_>>())?;
         }
         let column =
-            |item: Item| OutputColumn { name: item.name, id: item.bound.id, span: item.bound.span, text: item.text };
+            |item: Item| OutputColumn { name: item.name, id: item.bound.id, span: item.bound.span, text: (!item.has_name).then_some(item.whole) };
         let columns = items.into_iter().map(column).collect();
         Ok(Selected { plan: builder.build()?, columns, open })
     }
@@ -239,9 +247,13 @@ impl Binder<'_> {
                         Some(alias) => alias.name.clone(),
                         None => column_name(&item.expr, &self.subquery_names.borrow()),
                     };
-                    let is_call = matches!(item.expr.kind, ExprKind::Call(_));
-                    let has_name = item.alias.is_some() || matches!(item.expr.kind, ExprKind::Name(_));
-                    items.push(Item { bound, name, is_call, text: (!has_name).then_some(item.expr.span) });
+                    items.push(Item {
+                        bound,
+                        name,
+                        is_call: matches!(item.expr.kind, ExprKind::Call(_)),
+                        whole: item.expr.span,
+                        has_name: item.alias.is_some() || matches!(item.expr.kind, ExprKind::Name(_)),
+                    });
                 }
             }
         }
@@ -283,7 +295,10 @@ impl Binder<'_> {
                 Some((expr, _)) => self.expression(expr, context)?,
                 None => Bound::new(column.expr.clone(), column.id, span),
             };
-            items.push(Item { bound, name: column.name.clone(), is_call: false, text: None });
+            if let Expr::Column(column) = &bound.expr {
+                self.references.borrow_mut().push((column.clone(), span));
+            }
+            items.push(Item { bound, name: column.name.clone(), is_call: false, whole: span, has_name: true });
         }
         Ok(items)
     }
@@ -311,7 +326,7 @@ impl Binder<'_> {
             TypeId::UNKNOWN => bound.implicitly(TypeId::TEXT, context.schema)?,
             _ => bound,
         };
-        Ok(Order::Expr(bound.expr, bound.span))
+        Ok(Order::Expr(bound.expr, bound.span, tree.span))
     }
 }
 

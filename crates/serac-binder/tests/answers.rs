@@ -14,7 +14,9 @@ use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::{DFSchema, ParamValues, ScalarValue, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::FunctionRegistry;
-use datafusion::logical_expr::{AggregateUDF, BinaryExpr, Expr, Operator, ScalarUDF, TableSource, WindowUDF};
+use datafusion::logical_expr::{
+    AggregateUDF, BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF, TableSource, WindowUDF,
+};
 use datafusion::prelude::SessionContext;
 use serac_binder::{BindError, Environment, Relation, arrow_type, bind_query, type_of_arrow};
 use serac_parser::tree::{Name, StatementKind};
@@ -91,7 +93,10 @@ impl Environment for Tables {
         let arguments = TableFunctionArgs::new(arguments, &state);
         Some(provider_as_source(function.create_table_provider_with_args(arguments).ok()?))
     }
-    fn operate(&self, operator: Operator, left: Expr, right: Expr, _: &DFSchema) -> Result<Expr, BindError> {
+    fn operate(&self, operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr, BindError> {
+        if operator == Operator::Divide && matches!(left.get_type(schema)?, DataType::Decimal128(..)) {
+            return Err(BindError::Unknown("a quotient of decimals"));
+        }
         Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right))))
     }
 }

@@ -98,9 +98,12 @@ fn deep_statements_keep_the_stack() {
     }
 }
 
+/// A name, a statement of a length, and whether the binder knows it.
+type Statement<'s> = (&'s str, &'s dyn Fn(usize) -> String, bool);
+
 #[test]
 fn time_grows_with_length() {
-    let statements: [(&str, &dyn Fn(usize) -> String, bool); 12] = [
+    let statements: [Statement<'_>; 12] = [
         ("OR", &|n| format!("SELECT a FROM t WHERE {}", repeated(n, " OR ", |i| format!("a = {i}"))), true),
         ("AND", &|n| format!("SELECT a FROM t WHERE {}", repeated(n, " AND ", |i| format!("a <> {i}"))), true),
         ("IN", &|n| format!("SELECT a FROM t WHERE a IN ({})", repeated(n, ", ", |i| i.to_string())), true),
