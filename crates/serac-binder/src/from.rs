@@ -68,7 +68,7 @@ impl Binder<'_> {
                     (true, Some(left)) => self.lateral(query, left, outer)?,
                     _ => self.query(query, outer)?.closed()?,
                 };
-                let item = ScopeItem { name: name.to_owned(), schema: None, has_key: false };
+                let item = ScopeItem { name: name.to_owned(), schema: None, key: Vec::new() };
                 self.named(selected, item, alias.as_ref())
             }
             TableKind::Join { left: first, joins } => {
@@ -93,7 +93,7 @@ impl Binder<'_> {
             TableKind::Nested { table, alias: Some(alias) } => {
                 let rows = self.deeper(2, || self.table_beside(table, left, outer))?;
                 let selected = self.all_columns(rows)?;
-                let item = ScopeItem { name: alias.name.name.clone(), schema: None, has_key: false };
+                let item = ScopeItem { name: alias.name.name.clone(), schema: None, key: Vec::new() };
                 self.named(selected, item, Some(alias))
             }
             _ => Err(BindError::Unknown("an item of FROM of this kind")),
@@ -167,16 +167,18 @@ impl Binder<'_> {
             .map(|(field, id)| OutputColumn { name: field.name().clone(), id: *id, span: name.span, text: None })
             .collect();
         let selected = Selected::new(scan, columns);
-        let has_key = found.has_key;
         // A name with its schema stands for the name alone, too, where DataFusion looks for a column.
         let is_shown = alias.is_none()
             && found.name.table() == shown
             && self.qualifiers.borrow_mut().insert(found.name.table().to_owned());
-        let item = ScopeItem { name: shown, schema, has_key };
-        if !is_shown {
-            return self.named(selected, item, alias);
-        }
-        Ok(rows(selected, item, &[]))
+        let item = ScopeItem { name: shown, schema, key: Vec::new() };
+        let mut rows = match is_shown {
+            true => rows(selected, item, &[]),
+            false => self.named(selected, item, alias)?,
+        };
+        let columns = &rows.scope.columns;
+        rows.scope.items[0].key = found.key.iter().filter_map(|at| Some(columns.get(*at)?.expr.clone())).collect();
+        Ok(rows)
     }
     /// A query of WITH, where it is named.
     fn with_rows(&self, table: &WithTable, shown: &str, alias: Option<&Alias>) -> Result<Rows> {
@@ -184,7 +186,7 @@ impl Binder<'_> {
         if table.is_used.replace(true) && table.is_volatile {
             return Err(BindError::Unknown("a volatile query of WITH that is named twice"));
         }
-        let item = ScopeItem { name: shown.to_owned(), schema: None, has_key: false };
+        let item = ScopeItem { name: shown.to_owned(), schema: None, key: Vec::new() };
         self.named(table.selected.clone(), item, alias)
     }
     /// A query's rows under a name.

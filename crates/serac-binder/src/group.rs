@@ -9,7 +9,7 @@ use crate::bound::Bound;
 use crate::error::{BindError, Result};
 use crate::expression::Context;
 use crate::query::position;
-use crate::scope::{Scope, ScopeColumn};
+use crate::scope::{Scope, ScopeColumn, ScopeItem};
 use crate::select::{Item, has_part};
 use crate::subquery::of_expr;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -208,9 +208,9 @@ impl Binder<'_> {
         let call = AggregateFunction::new_udf(function, arguments, false, None, Vec::new(), None);
         Ok(Bound::new(Expr::AggregateFunction(call), TypeId::INT4, span))
     }
-    /// The error of columns that are neither grouped nor aggregated, in an expression that stands at `span`. If the table
-    /// of one is grouped by the primary key, it may be named all the same.
-    fn not_grouped(&self, columns: &[&Column], span: Span, scope: &Scope) -> BindError {
+    /// The error of columns that are neither grouped nor aggregated, in an expression that stands at `span`. Those of a
+    /// table that is grouped by its primary key are grouped, unless there are several sets.
+    fn not_grouped(&self, columns: &[&Column], span: Span, scope: &Scope, has_sets: bool) -> BindError {
         let references = self.references.borrow();
         // Where a column is named once, it is the one that is meant.
         let place = |column: &Column| {
@@ -228,7 +228,7 @@ impl Binder<'_> {
         let is_meant = |own: &&ScopeColumn| matches!(&own.expr, Expr::Column(other) if other == column);
         let found = scope.columns.iter().find(is_meant);
         match found.and_then(|own| Some((own, &scope.items[own.item?]))) {
-            Some((own, item)) if !item.has_key => {
+            Some((own, item)) if item.key.is_empty() || !has_sets => {
                 let column = format!("{}.{}", item.name, own.name);
                 let message = format!(
                     "column \"{column}\" must appear in the GROUP BY clause or be used in an aggregate function"
@@ -242,10 +242,11 @@ impl Binder<'_> {
     pub(crate) fn grouped(
         &self,
         plan: LogicalPlan,
-        groups: Groups,
+        mut groups: Groups,
         mut exprs: Vec<Grouped<'_>>,
         scope: &Scope,
     ) -> Result<LogicalPlan> {
+        groups.add_dependent(exprs.iter().map(|of| &*of.expr), plan.schema(), scope)?;
         let mut aggregates: Vec<Expr> = Vec::new();
         for of in &exprs {
             of.expr.apply(|part| {
@@ -309,7 +310,8 @@ impl Binder<'_> {
             let mut ungrouped = over.column_refs();
             ungrouped.retain(|column| !schema.has_column(column));
             if !ungrouped.is_empty() {
-                return Err(self.not_grouped(&ungrouped.into_iter().collect::<Vec<_>>(), of.span, scope));
+                let ungrouped: Vec<_> = ungrouped.into_iter().collect();
+                return Err(self.not_grouped(&ungrouped, of.span, scope, has_sets));
             }
             if refers_to_ungrouped(&over, &below, &schema) {
                 return Err(BindError::Unknown("a subquery over a column that is not grouped"));
@@ -343,6 +345,53 @@ impl Groups {
         for at in self.sets.iter_mut().flatten() {
             *at = order.iter().position(|own| own == at).unwrap_or_default();
         }
+    }
+}
+
+impl Groups {
+    /// Columns of tables that are grouped by their primary keys: a group has one value of each. They become keys, too.
+    fn add_dependent<'e>(
+        &mut self,
+        exprs: impl Iterator<Item = &'e Expr>,
+        below: &DFSchema,
+        scope: &Scope,
+    ) -> Result<()> {
+        let is_by_key = |item: &ScopeItem| !item.key.is_empty() && item.key.iter().all(|key| self.exprs.contains(key));
+        let keyed: Vec<bool> = scope.items.iter().map(is_by_key).collect();
+        if self.sets.len() != 1 || !keyed.contains(&true) {
+            return Ok(());
+        }
+        let is_dependent = |column: &Expr| {
+            let mut of_items = scope.columns.iter().filter(|own| own.expr == *column);
+            of_items.any(|own| own.item.is_some_and(|item| keyed[item]))
+        };
+        let mut found: Vec<Expr> = Vec::new();
+        for expr in exprs {
+            expr.apply(|part| {
+                if matches!(part, Expr::AggregateFunction(_)) || self.exprs.contains(part) {
+                    return Ok(TreeNodeRecursion::Jump);
+                }
+                let outer = of_expr(part).into_iter().flat_map(|subquery| &subquery.outer_ref_columns);
+                let outer = outer.filter_map(|reference| match reference {
+                    Expr::OuterReferenceColumn(_, column) if below.has_column(column) => {
+                        Some(Expr::Column(column.clone()))
+                    }
+                    _ => None,
+                });
+                let own = matches!(part, Expr::Column(_)).then(|| part.clone());
+                for column in outer.chain(own) {
+                    if !self.exprs.contains(&column) && !found.contains(&column) && is_dependent(&column) {
+                        found.push(column);
+                    }
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        for column in found {
+            let at = self.add(column);
+            self.sets[0].push(at);
+        }
+        Ok(())
     }
 }
 

@@ -66,8 +66,8 @@ pub struct Relation {
     pub name: datafusion::common::TableReference,
     /// The types of its columns, in their order.
     pub types: Vec<TypeId>,
-    /// Whether it has a primary key.
-    pub has_key: bool,
+    /// The columns of its primary key, by their places; empty if it has none.
+    pub key: Vec<usize>,
 }
 
 /// What the binder asks of the session.

@@ -3,7 +3,7 @@
 use crate::bound::Bound;
 use crate::error::{BindError, Result, StatementError};
 use crate::expression::Context;
-use crate::scope::{Outer, Scope};
+use crate::scope::{Outer, Scope, ScopeColumn};
 use crate::{Binder, LEVELS_OF_QUERY, OutputColumn};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -152,7 +152,7 @@ impl Binder<'_> {
                     return Err(BindError::Unknown("ORDER BY ALL of this query"));
                 }
                 let selected = self.body(body, outer)?;
-                let sorts = query.order_by.iter().map(|item| output_order(item, &selected, body));
+                let sorts = query.order_by.iter().map(|item| self.output_order(item, &selected, body, outer));
                 let sorts = sorts.collect::<Result<Vec<_>>>()?;
                 match sorts.is_empty() {
                     true => selected,
@@ -164,6 +164,57 @@ impl Binder<'_> {
             }
         };
         self.limited(selected, query, outer)
+    }
+    /// The order of a query's rows by its own columns.
+    fn output_order(
+        &self,
+        item: &OrderItem,
+        selected: &Selected,
+        body: &QueryBody,
+        outer: Option<&Outer<'_>>,
+    ) -> Result<SortExpr> {
+        let columns = &selected.columns;
+        let schema = selected.plan.schema();
+        let column = |at: usize| Expr::Column(Column::from(schema.qualified_field(at)));
+        if let Some(at) = position(&item.expr, "ORDER BY", columns.len())? {
+            return sorted(item, column(at));
+        }
+        if let ExprKind::Name(name) = &item.expr.kind
+            && let [name] = &name.parts[..]
+        {
+            let mut found = (0..columns.len()).filter(|at| columns[*at].name == name.name);
+            match (found.next(), found.next()) {
+                (Some(at), None) => return sorted(item, column(at)),
+                (Some(_), Some(_)) => {
+                    let message = format!("ORDER BY \"{}\" is ambiguous", name.name);
+                    return Err(BindError::new("42702", message, item.expr.span));
+                }
+                (None, _) => {}
+            }
+        }
+        let of_column = |(at, own): (usize, &OutputColumn)| ScopeColumn {
+            item: None,
+            name: own.name.clone(),
+            expr: column(at),
+            id: own.id,
+            is_merged: false,
+        };
+        let columns = columns.iter().enumerate().map(of_column).collect();
+        let scope = Scope { items: Vec::new(), columns };
+        let bound = self.expression(&item.expr, Context::new(&scope, schema, outer).in_clause("ORDER BY"));
+        match (bound, body) {
+            (Ok(bound), QueryBody::SetOperations(..)) => {
+                let message = "invalid UNION/INTERSECT/EXCEPT ORDER BY clause";
+                Err(BindError::new("0A000", message, bound.span))
+            }
+            (Ok(bound), QueryBody::Values(_) | QueryBody::Table(_)) if bound.id != TypeId::UNKNOWN => {
+                sorted(item, bound.expr)
+            }
+            (Err(BindError::Statement(error)), QueryBody::SetOperations(..)) if error.sqlstate == "42703" => {
+                Err(BindError::Statement(error))
+            }
+            _ => Err(BindError::Unknown("this order")),
+        }
     }
     /// The rows of a body without an order.
     pub(crate) fn body(&self, body: &QueryBody, outer: Option<&Outer<'_>>) -> Result<Selected> {
@@ -370,31 +421,4 @@ pub(crate) fn position(tree: &serac_parser::tree::Expr, clause: &str, count: usi
             Err(BindError::new("42P10", message, tree.span))
         }
     }
-}
-
-/// The order of a query's rows by its own columns.
-fn output_order(item: &OrderItem, selected: &Selected, body: &QueryBody) -> Result<SortExpr> {
-    let columns = &selected.columns;
-    let at = match position(&item.expr, "ORDER BY", columns.len())? {
-        Some(at) => at,
-        None => {
-            let name = match &item.expr.kind {
-                ExprKind::Name(name) if name.parts.len() == 1 => &name.parts[0].name,
-                _ => return Err(BindError::Unknown("this order of a set operation")),
-            };
-            let mut found = (0..columns.len()).filter(|at| columns[*at].name == *name);
-            match (found.next(), found.next()) {
-                (Some(at), None) => at,
-                (Some(_), Some(_)) => {
-                    return Err(BindError::new("42702", format!("ORDER BY \"{name}\" is ambiguous"), item.expr.span));
-                }
-                (None, _) if matches!(body, QueryBody::SetOperations(..)) => {
-                    return Err(BindError::new("42703", format!("column \"{name}\" does not exist"), item.expr.span));
-                }
-                (None, _) => return Err(BindError::Unknown("this order")),
-            }
-        }
-    };
-    let column = Column::from(selected.plan.schema().qualified_field(at));
-    sorted(item, Expr::Column(column))
 }

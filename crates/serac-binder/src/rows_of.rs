@@ -93,7 +93,7 @@ impl Binder<'_> {
             id: column.id,
             is_merged: false,
         });
-        let item = ScopeItem { name: shown.clone(), schema: None, has_key: false };
+        let item = ScopeItem { name: shown.clone(), schema: None, key: Vec::new() };
         let own = Scope { items: vec![item], columns: columns.collect() };
         Ok(Rows { plan, scope: rows.scope.beside(own, table.span)? })
     }

@@ -29,8 +29,8 @@ pub(crate) struct ScopeItem {
     pub(crate) name: String,
     /// The schema of its table, where it has no alias.
     pub(crate) schema: Option<String>,
-    /// It is a table with a primary key.
-    pub(crate) has_key: bool,
+    /// The columns of its primary key, if it is a table that has one.
+    pub(crate) key: Vec<Expr>,
 }
 
 /// What the items of FROM give.

@@ -36,6 +36,7 @@ const REFUSED: &[&str] = &[
     "SELECT (SELECT x FROM u WHERE a = 5), (SELECT x FROM u WHERE a = 6)",
     "SELECT g, (SELECT count(*) FROM u WHERE (u.a = 1) = t.g) FROM t GROUP BY g ORDER BY g",
     "SELECT (SELECT (SELECT t.a)) FROM t ORDER BY 1",
+    "SELECT a, (SELECT count(*) FROM u WHERE u.x > k.c) FROM k GROUP BY a ORDER BY a",
     "SELECT a, EXISTS (SELECT 1 FROM u WHERE u.a = t.a) FROM t ORDER BY a",
     "SELECT a, a IN (SELECT a FROM u) FROM t ORDER BY a",
     "SELECT a, b IN (SELECT b FROM t WHERE a > 2) FROM t ORDER BY a",
@@ -61,7 +62,7 @@ impl Tables {
                           (4, 40, 'date', -4.75, '1999-12-31', 4.25, NULL, NULL)) AS v(a, b, c, d, e, f, g, h)";
         let u = "SELECT a::INT AS a, arrow_cast(x, 'Utf8View') AS x
              FROM (VALUES (1, 'one'), (1, 'uno'), (3, 'three'), (5, 'five')) AS v(a, x)";
-        for (name, query) in [("t", t), ("u", u)] {
+        for (name, query) in [("t", t), ("k", t), ("u", u)] {
             let rows = context.sql(query).await.unwrap().cache().await.unwrap();
             tables.insert(name, rows.into_view());
         }
@@ -75,8 +76,10 @@ impl Environment for Tables {
             return Err(BindError::new("42P01", format!("relation \"{name}\" does not exist"), name.span));
         };
         let types = table.schema().fields().iter().map(|field| type_of_arrow(field.data_type()).unwrap()).collect();
+        // `k` is `t` with a primary key.
+        let key = if name.to_string() == "k" { vec![0] } else { Vec::new() };
         let name = TableReference::bare(name.to_string());
-        Ok(Relation { source: provider_as_source(table.clone()), name, types, has_key: false })
+        Ok(Relation { source: provider_as_source(table.clone()), name, types, key })
     }
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         self.context.udf(name).ok()

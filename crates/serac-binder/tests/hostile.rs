@@ -21,7 +21,7 @@ impl Environment for Tables {
         let fields: Vec<Field> = names.map(|name| Field::new(name, DataType::Int32, true)).collect();
         let types = vec![TypeId::INT4; fields.len()];
         let source = Arc::new(LogicalTableSource::new(Arc::new(Schema::new(fields))));
-        Ok(Relation { source, name: TableReference::bare(name.to_string()), types, has_key: false })
+        Ok(Relation { source, name: TableReference::bare(name.to_string()), types, key: Vec::new() })
     }
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         self.0.udf(name).ok()
