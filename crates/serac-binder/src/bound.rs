@@ -80,15 +80,16 @@ impl Bound {
     }
 }
 
-/// Whether Arrow's cast gives what PostgreSQL's does. It does not where it rounds otherwise, writes or reads texts
+/// Whether Arrow's cast, or what is made here in its place, gives what PostgreSQL's does. It does not where it rounds otherwise, writes or reads texts
 /// otherwise, or where the session's time zone counts.
-fn is_alike(from: TypeId, to: TypeId) -> bool {
+pub(crate) fn is_alike(from: TypeId, to: TypeId) -> bool {
     use TypeId as T;
     let is_integer = |id| matches!(id, T::INT2 | T::INT4 | T::INT8);
     match (from, to) {
         (from, to) if is_integer(from) => {
             is_integer(to) || matches!(to, T::FLOAT4 | T::FLOAT8 | T::NUMERIC | T::TEXT | T::VARCHAR | T::BOOL)
         }
+        (T::UNKNOWN | T::NUMERIC, _) | (T::TEXT | T::VARCHAR, T::TEXT | T::VARCHAR) => true,
         (T::BOOL, T::INT4 | T::TEXT | T::VARCHAR) => true,
         (T::FLOAT4, T::FLOAT8) => true,
         (T::DATE, T::TIMESTAMP | T::TEXT | T::VARCHAR) => true,

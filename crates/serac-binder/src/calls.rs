@@ -36,7 +36,7 @@ fn computed_by(name: &str) -> &str {
 /// Which function of a kind is meant, its polymorphic types in place.
 pub(crate) fn chosen(name: &str, kind: FunctionKind, given: &[TypeId]) -> Result<Signature> {
     let of_name = of_name(name);
-    if of_name.is_empty() || OTHERWISE.contains(&name) {
+    if of_name.is_empty() {
         return Err(BindError::Unknown("this function"));
     }
     let takes = |function: &&Function| function.signature.arguments.len() == given.len();
@@ -99,9 +99,6 @@ impl Binder<'_> {
         }
         let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));
         let arguments = arguments.collect::<Result<Vec<_>>>()?;
-        if of_name(name).is_empty() || OTHERWISE.contains(&name.as_str()) {
-            return Err(BindError::Unknown("this function"));
-        }
         self.scalar_call(name, arguments, span, context)
     }
     /// The call of a function of single rows.
@@ -114,10 +111,12 @@ impl Binder<'_> {
     ) -> Result<Bound> {
         let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
         let signature = chosen(name, FunctionKind::Scalar, &given)?;
-        if signature.result == TypeId::NUMERIC && name != "abs" {
-            return Err(BindError::Unknown("a number of digits that are not known"));
-        }
-        let function = self.environment.scalar(computed_by(name)).ok_or(BindError::Unknown("this function"))?;
+        let is_other = OTHERWISE.contains(&name) || signature.result == TypeId::NUMERIC && name != "abs";
+        let function = match is_other {
+            true => self.environment.scalar_of(name, &signature),
+            false => self.environment.scalar(computed_by(name)),
+        };
+        let function = function.ok_or(BindError::Unknown("this function"))?;
         let arguments = arguments.into_iter().zip(&signature.arguments);
         let arguments = arguments.map(|(argument, to)| Ok(argument.implicitly(*to, context.schema)?.expr));
         let call = function.call(arguments.collect::<Result<_>>()?);

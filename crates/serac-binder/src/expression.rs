@@ -1,6 +1,6 @@
 //! Expressions: which operator, type and cast each part means.
 
-use crate::bound::{Bound, decimal};
+use crate::bound::{Bound, decimal, is_alike};
 use crate::error::{BindError, Result};
 use crate::scope::{Outer, Scope};
 use crate::subquery::{Comparison, levels_of, repeatable};
@@ -456,7 +456,7 @@ impl Binder<'_> {
             ("||", [..]) => {
                 let mut operands = operands.into_iter();
                 let mut text = || match operands.next() {
-                    Some(operand) => Ok(operand.into_type(TypeId::TEXT, CastContext::Explicit, context.schema)?.expr),
+                    Some(operand) => Ok(self.cast(operand, TypeId::TEXT, context.schema)?.expr),
                     None => Err(BindError::Unknown("an operator without an operand")),
                 };
                 let (left, right) = (text()?, text()?);
@@ -825,6 +825,21 @@ impl Binder<'_> {
         let precision = u8::try_from((whole + i16::from(scale)).clamp(1, 38)).unwrap_or(38);
         Ok(if given == scale { rounded } else { cast_to(rounded, DataType::Decimal128(precision, scale)) })
     }
+    /// A value of another type, by the environment where Arrow's cast has other rules.
+    fn cast(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
+        let from = bound.id;
+        let is_allowed = serac_pg::casts::cast(from, to, CastContext::Explicit).is_some();
+        if from != to && is_allowed && !is_alike(from, to) {
+            let cast = self.environment.cast(&bound.expr, from, to, schema)?;
+            let is_stored = |expr: &Expr| Ok::<_, BindError>(arrow_type(to) == Some(expr.get_type(schema)?));
+            if let Some(expr) = cast
+                && is_stored(&expr)?
+            {
+                return Ok(Bound::new(expr, to, bound.span));
+            }
+        }
+        bound.into_type(to, CastContext::Explicit, schema)
+    }
     /// A cast that is told.
     fn explicit(&self, operand: Bound, to: &TypeName, at: Span, schema: &DFSchema) -> Result<Bound> {
         let id = type_of(to)?;
@@ -850,7 +865,7 @@ impl Binder<'_> {
             _ => operand,
         };
         let place = if operand.id == TypeId::UNKNOWN { operand.span } else { at };
-        let bound = operand.at(place).into_type(id, CastContext::Explicit, schema)?;
+        let bound = self.cast(operand.at(place), id, schema)?;
         match (id, &modifiers[..]) {
             (_, []) => Ok(bound),
             (TypeId::NUMERIC, [Some(precision), scale @ ..]) => {

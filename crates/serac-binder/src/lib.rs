@@ -87,6 +87,21 @@ pub trait Environment {
         let _ = (name, signature);
         None
     }
+    /// What computes a function for arguments of these types, where DataFusion's has other rules, or other digits of a
+    /// NUMERIC: `round`, `to_char`. None if nothing gives what PostgreSQL's does.
+    fn scalar_of(&self, name: &str, signature: &Signature) -> Option<Arc<ScalarUDF>> {
+        let _ = (name, signature);
+        None
+    }
+    /// A value of a type as one of another type, by PostgreSQL's rules, where Arrow's cast has others: a float as a text, a
+    /// text as a date. None if nothing does that.
+    ///
+    /// # Errors
+    /// Those of the planner.
+    fn cast(&self, expr: &Expr, from: TypeId, to: TypeId, schema: &DFSchema) -> Result<Option<Expr>> {
+        let _ = (expr, from, to, schema);
+        Ok(None)
+    }
     /// What computes a window function.
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>>;
     /// What gives the rows of a table function, in one column; `arguments` are constants.

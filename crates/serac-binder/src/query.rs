@@ -93,7 +93,19 @@ impl Binder<'_> {
     }
     fn with(&self, with: &With, outer: Option<&Outer<'_>>) -> Result<()> {
         if with.recursive {
-            return Err(BindError::Unknown("WITH RECURSIVE"));
+            // Those that name neither themselves nor later ones are as others are.
+            for (at, table) in with.tables.iter().enumerate() {
+                let mut names = Vec::new();
+                if let StatementKind::Query(query) = &table.statement.kind {
+                    crate::visit::relations_of(query, &mut names);
+                }
+                let is_named = |other: &CommonTable| {
+                    names.iter().any(|name| matches!(&name.parts[..], [name] if name.name == other.name.name))
+                };
+                if with.tables[at..].iter().any(is_named) {
+                    return Err(BindError::Unknown("a recursive query"));
+                }
+            }
         }
         for (at, table) in with.tables.iter().enumerate() {
             if with.tables[..at].iter().any(|other| other.name.name == table.name.name) {

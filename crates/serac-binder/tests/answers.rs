@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
 use datafusion::prelude::SessionContext;
 use serac_binder::{BindError, Environment, Relation, arrow_type, bind_query, type_of_arrow};
 use serac_parser::tree::{Name, StatementKind};
-use serac_pg::TypeId;
+use serac_pg::{Signature, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -86,6 +86,15 @@ impl Environment for Tables {
     }
     fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
         self.context.udaf(name).ok()
+    }
+    fn scalar_of(&self, name: &str, signature: &Signature) -> Option<Arc<ScalarUDF>> {
+        let is_known = name == "round" && signature.arguments == [TypeId::NUMERIC, TypeId::INT4];
+        self.context.udf(name).ok().filter(|_| is_known)
+    }
+    fn cast(&self, expr: &Expr, from: TypeId, to: TypeId, _: &DFSchema) -> Result<Option<Expr>, BindError> {
+        // Texts with numbers alone are cast in the statements.
+        let is_known = (from, to) == (TypeId::TEXT, TypeId::INT4);
+        Ok(is_known.then(|| datafusion::logical_expr::cast(expr.clone(), DataType::Int32)))
     }
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>> {
         self.context.udwf(name).ok()
