@@ -183,6 +183,8 @@ impl Binder<'_> {
     /// A query of WITH, where it is named.
     fn with_rows(&self, table: &WithTable, shown: &str, alias: Option<&Alias>) -> Result<Rows> {
         self.reads(table.relations)?;
+        // It is as deep again where it is named.
+        self.deeper(table.levels, || Ok(()))?;
         if table.is_used.replace(true) && table.is_volatile {
             return Err(BindError::Unknown("a volatile query of WITH that is named twice"));
         }

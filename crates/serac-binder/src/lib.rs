@@ -158,7 +158,7 @@ pub fn relations(query: &tree::Query) -> Vec<tree::Name> {
 
 /// Levels of expressions, and of queries, that a statement may have in its tree. A plan is deeper than its tree, and
 /// DataFusion drops it level by level on the stack.
-const MOST_LEVELS: usize = 300;
+const MOST_LEVELS: usize = 400;
 /// What a level of queries counts as.
 const LEVELS_OF_QUERY: usize = 8;
 /// Relations that a statement may read, each query of WITH again where it is named.
@@ -183,6 +183,8 @@ struct Binder<'e> {
     is_late: Cell<bool>,
     /// Of [`MOST_LEVELS`].
     levels: Cell<usize>,
+    /// The most that these have been.
+    deepest: Cell<usize>,
     /// Of [`MOST_RELATIONS`].
     relations: Cell<usize>,
 }
@@ -199,6 +201,7 @@ impl<'e> Binder<'e> {
             references: RefCell::default(),
             is_late: Cell::new(false),
             levels: Cell::new(0),
+            deepest: Cell::new(0),
             relations: Cell::new(0),
         }
     }
@@ -209,6 +212,7 @@ impl<'e> Binder<'e> {
             return Err(BindError::Unknown("so many levels"));
         }
         self.levels.set(before + levels);
+        self.deepest.set(self.deepest.get().max(before + levels));
         let bound = stacker::maybe_grow(STACK.0, STACK.1, bind);
         self.levels.set(before);
         bound

@@ -72,6 +72,8 @@ pub(crate) struct WithTable {
     pub(crate) selected: Selected,
     /// The relations that it reads.
     pub(crate) relations: usize,
+    /// How deep it is.
+    pub(crate) levels: usize,
     /// It may give other rows each time.
     pub(crate) is_volatile: bool,
     /// It has been named.
@@ -127,7 +129,10 @@ impl Binder<'_> {
             return Err(BindError::Unknown("a change in WITH"));
         };
         let before = self.relations.get();
+        let deepest = self.deepest.replace(self.levels.get());
         let mut selected = self.query(query, outer)?.closed()?;
+        let levels = self.deepest.get() - self.levels.get();
+        self.deepest.set(deepest.max(self.deepest.get()));
         let relations = self.relations.get() - before;
         // It counts again where it is named.
         self.relations.set(before);
@@ -138,20 +143,23 @@ impl Binder<'_> {
             return Err(BindError::Unknown("MATERIALIZED"));
         }
         let name = table.name.name.clone();
-        Ok(WithTable { name, selected, relations: relations + 1, is_volatile, is_used: Cell::new(false) })
+        Ok(WithTable { name, selected, relations: relations + 1, levels, is_volatile, is_used: Cell::new(false) })
     }
     fn body_and_order(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
         if !query.locks.is_empty() || query.with_ties {
             return Err(BindError::Unknown("a query of this form"));
         }
-        let selected = match &query.body {
+        // What follows parentheses belongs to the query in them.
+        let mut body = &query.body;
+        while let QueryBody::Nested(inner) = body
+            && is_body_alone(inner)
+        {
+            body = &inner.body;
+        }
+        let selected = match body {
             QueryBody::Select(select) => self.select(select, query, outer)?,
-            QueryBody::Nested(inner) if !query.order_by.is_empty() || query.order_by_all.is_some() => {
-                // What follows the parentheses belongs to the query in them.
-                match &inner.body {
-                    QueryBody::Select(select) if is_body_alone(inner) => self.select(select, query, outer)?,
-                    _ => return Err(BindError::Unknown("an order behind parentheses")),
-                }
+            QueryBody::Nested(_) if !query.order_by.is_empty() || query.order_by_all.is_some() => {
+                return Err(BindError::Unknown("an order behind parentheses"));
             }
             QueryBody::Nested(inner)
                 if (inner.limit.is_some() || inner.offset.is_some())

@@ -93,6 +93,8 @@ fn deep_statements_keep_the_stack() {
         bound(format!("{}SELECT 1{}", "(SELECT 2 UNION ".repeat(count), ")".repeat(count)));
         bound(format!("SELECT a {} FROM t", "::bigint".repeat(count)));
         bound(format!("SELECT count(*) FROM t GROUP BY {}a{}", "GROUPING SETS (".repeat(count), ")".repeat(count)));
+        let chain = |number: usize| format!("x{} AS (SELECT a FROM x{number})", number + 1);
+        bound(format!("WITH x0 AS (SELECT a FROM t), {} SELECT a FROM x{count}", repeated(count, ", ", chain)));
         let tables = |number: usize| format!("x{} AS (SELECT p.a FROM x{number} p, x{number} q)", number + 1);
         bound(format!("WITH x0 AS (SELECT a FROM t), {} SELECT 1", repeated(count, ", ", tables)));
     }
@@ -103,7 +105,7 @@ type Statement<'s> = (&'s str, &'s dyn Fn(usize) -> String, bool);
 
 #[test]
 fn time_grows_with_length() {
-    let statements: [Statement<'_>; 12] = [
+    let statements: [Statement<'_>; 17] = [
         ("OR", &|n| format!("SELECT a FROM t WHERE {}", repeated(n, " OR ", |i| format!("a = {i}"))), true),
         ("AND", &|n| format!("SELECT a FROM t WHERE {}", repeated(n, " AND ", |i| format!("a <> {i}"))), true),
         ("IN", &|n| format!("SELECT a FROM t WHERE a IN ({})", repeated(n, ", ", |i| i.to_string())), true),
@@ -118,6 +120,33 @@ fn time_grows_with_length() {
         ("coalesce", &|n| format!("SELECT coalesce({}) FROM t", repeated(n, ", ", |_| "a".into())), true),
         ("columns", &|n| format!("SELECT {} FROM t", repeated(n / 10, ", ", |i| format!("c{i}"))), true),
         ("same names", &|n| format!("SELECT {} FROM t", repeated(n / 10, ", ", |_| "a".into())), true),
+        (
+            "parameters",
+            &|n| format!("SELECT a FROM t WHERE a IN ({})", repeated(n, ", ", |i| format!("${}", i + 1))),
+            true,
+        ),
+        (
+            "rows",
+            &|n| format!("SELECT a FROM t WHERE (a, c1) IN ({})", repeated(n / 5, ", ", |i| format!("({i}, 2)"))),
+            true,
+        ),
+        ("WITH", &|n| format!("WITH {} SELECT 1", repeated(n / 20, ", ", |i| format!("x{i} AS (SELECT {i})"))), true),
+        (
+            "wide VALUES",
+            &|n| {
+                let row = format!("({})", repeated(100, ", ", |i| i.to_string()));
+                format!("VALUES {}", repeated(n / 50, ", ", |_| row.clone()))
+            },
+            true,
+        ),
+        (
+            "subqueries",
+            &|n| {
+                let all = repeated(n / 100, " + ", |i| format!("(SELECT count(*) FROM t x WHERE x.c{i} = t.a)"));
+                format!("SELECT {all} FROM t")
+            },
+            true,
+        ),
         (
             "groups",
             &|n| {
