@@ -111,6 +111,9 @@ impl Binder<'_> {
     ) -> Result<Bound> {
         let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
         let signature = chosen(name, FunctionKind::Scalar, &given)?;
+        if name == "substring" && signature.arguments.get(1) == Some(&TypeId::TEXT) {
+            return Err(BindError::Unknown("substring by a pattern"));
+        }
         let is_other = OTHERWISE.contains(&name) || signature.result == TypeId::NUMERIC && name != "abs";
         let function = match is_other {
             true => self.environment.scalar_of(name, &signature),

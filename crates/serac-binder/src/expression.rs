@@ -341,6 +341,9 @@ impl Binder<'_> {
         at: Span,
         context: Context<'_>,
     ) -> Result<Bound> {
+        if escape.is_some_and(|escape| escape != '\\') {
+            return Err(BindError::Unknown("LIKE with another ESCAPE"));
+        }
         let symbol = match (kind, negated) {
             (LikeKind::Like, false) => "~~",
             (LikeKind::Like, true) => "!~~",
@@ -581,7 +584,7 @@ impl Binder<'_> {
                 if let Some(length) = length {
                     arguments.push(self.expression(length, context)?);
                 }
-                named("substr", arguments)
+                named("substring", arguments)
             }
             Special::Trim { side, arguments } => {
                 let name = match side {

@@ -205,8 +205,12 @@ impl Binder<'_> {
         if is_wider {
             builder = builder.project((0..shown).map(column).collect::<Vec<_>>())?;
         }
-        let column =
-            |item: Item| OutputColumn { name: item.name, id: item.bound.id, span: item.bound.span, text: (!item.has_name).then_some(item.whole) };
+        let column = |item: Item| OutputColumn {
+            name: item.name,
+            id: item.bound.id,
+            span: item.bound.span,
+            text: (!item.has_name).then_some(item.whole),
+        };
         let columns = items.into_iter().map(column).collect();
         Ok(Selected { plan: builder.build()?, columns, open })
     }

@@ -13,12 +13,13 @@ use crate::scan::SeracTable;
 use crate::{deep, same_names};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue, TableReference};
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
-    AggregateUDF, BinaryExpr, Expr, LogicalPlan, Operator, ScalarUDF, TableSource, WindowUDF,
+    AggregateUDF, BinaryExpr, Expr, LogicalPlan, Operator, ScalarUDF, TableSource, WindowUDF, cast,
 };
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use serac_binder::{
@@ -122,7 +123,7 @@ pub(crate) async fn bound(
     match serac_binder::bind_query(&session, query, &types) {
         Ok(bound) => {
             check_size(&bound.plan)?;
-            Ok(Ok(bound))
+            Ok(if has_subquery_in_values(&bound.plan)? { Err("a subquery in VALUES") } else { Ok(bound) })
         }
         Err(BindError::Statement(error)) => Err(placed(error, source)),
         Err(BindError::Unknown(what)) => Ok(Err(what)),
@@ -131,10 +132,32 @@ pub(crate) async fn bound(
     }
 }
 
+/// Whether VALUES have a subquery, which DataFusion does not compute there.
+fn has_subquery_in_values(plan: &LogicalPlan) -> Result<bool> {
+    let mut has = false;
+    plan.apply_with_subqueries(|plan| {
+        if let LogicalPlan::Values(_) = plan {
+            plan.apply_expressions(|expr| {
+                has |= expr.exists(|part| {
+                    Ok(matches!(
+                        part,
+                        Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_)
+                    ))
+                })?;
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        Ok(if has { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(has)
+}
+
 fn placed(error: StatementError, source: &Source) -> SqlError {
     let StatementError { sqlstate, message, hint, span } = error;
     let position = span.map(|span| source.line_and_column(span.start as usize));
-    SqlError { position, detail: hint.map(str::to_owned), ..SqlError::new(sqlstate, message) }
+    // Messages quote what they are about.
+    let name = message.split('"').nth(1).map(str::to_owned);
+    SqlError { position, name, detail: hint.map(str::to_owned), ..SqlError::new(sqlstate, message) }
 }
 
 /// The columns of the result. Those without a name get PostgreSQL's, or their text.
@@ -191,20 +214,20 @@ impl InSession<'_> {
 
 /// A table or a view; none for what the binder does not know.
 fn relation(provider: Arc<dyn TableProvider>, name: TableReference) -> Option<Relation> {
-    let mut has_key = false;
+    let mut key = Vec::new();
     if let Some(table) = provider.downcast_ref::<SeracTable>() {
         let definition = &table.table().definition;
         if definition.visible_columns().iter().any(|column| column.sql_type.fixed_length) {
             return None;
         }
-        has_key = definition.primary_key().is_some();
+        key = definition.primary_key().filter(|key| key.constraint).map_or_else(Vec::new, |key| key.columns.clone());
     } else if !provider.is::<ViewTable>() {
         return None;
     }
     let schema = provider.schema();
     let types = schema.fields().iter().map(|field| type_of_arrow(field.data_type()));
     let types = types.collect::<Option<_>>()?;
-    Some(Relation { source: provider_as_source(provider), name, types, has_key })
+    Some(Relation { source: provider_as_source(provider), name, types, key })
 }
 
 impl Environment for InSession<'_> {
@@ -216,6 +239,12 @@ impl Environment for InSession<'_> {
     }
     fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
         self.names.get_aggregate_meta(name)
+    }
+    fn cast(&self, expr: &Expr, from: TypeId, to: TypeId, _: &DFSchema) -> Result<Option<Expr>, BindError> {
+        // The pass `casts` makes functions of those that Arrow does by other rules.
+        let is_uuid = from == TypeId::UUID || to == TypeId::UUID;
+        let from_stored = from == TypeId::NUMERIC || arrow_type(from).is_some();
+        Ok(arrow_type(to).filter(|_| from_stored && !is_uuid).map(|stored| cast(expr.clone(), stored)))
     }
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>> {
         self.names.get_window_meta(name)

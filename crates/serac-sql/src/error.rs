@@ -120,7 +120,7 @@ impl From<&ArrowError> for SqlError {
             ArrowError::CastError(m)
                 if m.contains("overflow") || m.contains("out of range") || m.contains("too large") =>
             {
-                Self::new("22003", m.clone())
+                too_large(m).unwrap_or_else(|| Self::new("22003", m.clone()))
             }
             ArrowError::CastError(m) | ArrowError::ParseError(m) => {
                 too_large(m).or_else(|| unreadable(m)).unwrap_or_else(|| Self::new("22P02", in_sql_terms(m)))
@@ -141,7 +141,9 @@ impl From<&ArrowError> for SqlError {
 
 /// The error of a number that is none of a type; none if the message is another.
 fn too_large(message: &str) -> Option<SqlError> {
-    let (_, data_type) = message.strip_prefix("Can't cast value ")?.rsplit_once(" to type ")?;
+    let of_cast = message.strip_prefix("Can't cast value ").and_then(|rest| rest.rsplit_once(" to type "));
+    let of_decimal = || message.strip_prefix("value of ")?.split_once(" is out of range ");
+    let (_, data_type) = of_cast.or_else(of_decimal)?;
     Some(SqlError::new("22003", format!("{} out of range", in_sql_terms(data_type))))
 }
 

@@ -96,6 +96,10 @@ async fn all_files() {
                 Ok(Connection(session, unbound))
             }
         });
+        // Where results differ, a file says so by this label.
+        if first != disabled {
+            runner.add_label("bound");
+        }
         if let Err(error) = runner.run_file_async(file).await {
             failures.push(format!("{first}\n{}", error.display(false)));
         }

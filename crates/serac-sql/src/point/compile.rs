@@ -98,7 +98,11 @@ fn as_bound(shape: &mut Shape, schema: SchemaRef, bound: &Bound, types: &[Column
     let mut fields = Vec::new();
     for (((output, given), wanted), name) in shape.outputs.iter_mut().zip(given).zip(wanted).zip(bound.names.fields()) {
         let is_text = crate::types::is_text(given) && crate::types::is_text(wanted);
-        if given != wanted && !is_text {
+        let is_alike = match (given, wanted) {
+            (DataType::Decimal128(_, scale), DataType::Decimal128(_, other)) => scale == other,
+            _ => is_text,
+        };
+        if given != wanted && !is_alike {
             // A number that has passed through one operation fits the smaller type, or is the error
             // that it would be there.
             if !(given.is_signed_integer() && wanted.is_signed_integer() && operations(output)? <= 1) {
@@ -106,10 +110,10 @@ fn as_bound(shape: &mut Shape, schema: SchemaRef, bound: &Bound, types: &[Column
             }
             *output = cast(output.clone(), wanted.clone());
         }
-        let data_type = if is_text { given } else { wanted };
+        let data_type = if is_alike { given } else { wanted };
         fields.push(Field::new(name.name(), data_type.clone(), true));
     }
-    // A text has its constants in the place of parameters.
+    // The text of a query whose constants are lifted has no parameters.
     let parameters = bound.parameters.iter().map(|id| of_oid(id.0));
     let is_same = bound.parameters.is_empty() || parameters.eq(types.iter().copied().map(Some));
     is_same.then(|| Arc::new(Schema::new(fields)))

@@ -171,7 +171,7 @@ async fn steps_lead_from_the_planner_to_the_plan_that_runs() {
     different.dedup();
     assert_eq!(different, ["planner", "analyzer", "logical", "physical"]);
     let has = |pass: &str| steps.iter().any(|step| step.1 == pass);
-    for pass in ["planner", "type_coercion", "simplify_expressions", "push_down_filter", "physical_planner"] {
+    for pass in ["bind", "type_coercion", "simplify_expressions", "push_down_filter", "physical_planner"] {
         assert!(has(pass), "{pass}");
     }
     assert!(!has("replace_distinct_aggregate") && !has("SanityCheckPlan"));
@@ -179,7 +179,7 @@ async fn steps_lead_from_the_planner_to_the_plan_that_runs() {
     assert_eq!(steps.last().unwrap().2, plan.join("\n"));
     let plan = "DataSourceExec: partitions=1, partition_sizes=[1]";
     let expected = [
-        "planner|planner|Values: (1 + 2)".to_owned(),
+        "planner|bind|Values: (1 + 2)".to_owned(),
         "analyzer|checked_arithmetic|Values: (checked_plus(1, 2))".to_owned(),
         "logical|simplify_expressions|Values: (3 AS 1 + 2)".to_owned(),
         format!("physical|physical_planner|{plan}"),
