@@ -5,6 +5,7 @@ use crate::bound::Bound;
 use crate::error::{BindError, Result};
 use crate::expression::{Context, checked};
 use crate::subquery::levels_of;
+use crate::types::comparable_values;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::AggregateFunction;
@@ -175,6 +176,9 @@ impl Binder<'_> {
         }
         let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
         let signature = chosen(name, FunctionKind::Aggregate, &given)?;
+        if call.distinct || matches!(name, "min" | "max") {
+            given.iter().try_for_each(|id| comparable_values(*id))?;
+        }
         let mut exprs = Vec::new();
         for (argument, to) in arguments.into_iter().zip(&signature.arguments) {
             if to.category() == Category::Pseudo {

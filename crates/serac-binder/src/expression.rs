@@ -4,7 +4,7 @@ use crate::bound::{Bound, decimal, is_alike};
 use crate::error::{BindError, Result};
 use crate::scope::{Outer, Scope};
 use crate::subquery::{Comparison, levels_of, repeatable};
-use crate::types::{arrow_type, integer_digits};
+use crate::types::{arrow_type, comparable_values, integer_digits};
 use crate::{Binder, row, types};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
@@ -12,7 +12,7 @@ use datafusion::logical_expr::expr::{Case, Cast, InList, Like};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast as cast_to};
 use serac_parser::tree::{Expr as Tree, Operator as Symbol};
 use serac_parser::tree::{
-    ExprKind, Ident, IsTest, LikeKind, Literal, Postfix, Quantity, Span, Special, TypeName, Window,
+    ExprKind, Ident, IntervalFields, IsTest, LikeKind, Literal, Postfix, Quantity, Span, Special, TypeName, Window,
 };
 use serac_pg::resolve::{self, Resolved};
 use serac_pg::{CastContext, Signature, TypeId};
@@ -568,6 +568,9 @@ impl Binder<'_> {
         let all = |trees: &[Tree]| trees.iter().map(|tree| self.expression(tree, context)).collect::<Result<Vec<_>>>();
         let chosen = |name: &'static str, what: &str, trees: &[Tree]| {
             let (exprs, id) = self.unified(what, all(trees)?, context.schema)?;
+            if name != "coalesce" {
+                comparable_values(id)?;
+            }
             let function = self.environment.scalar(name).ok_or(BindError::Unknown("this function"))?;
             checked(function.call(exprs), id, span, context.schema)
         };
@@ -585,6 +588,12 @@ impl Binder<'_> {
                     arguments.push(self.expression(length, context)?);
                 }
                 named("substring", arguments)
+            }
+            Special::Overlay(arguments) => named("overlay", all(arguments)?),
+            Special::Extract(field, operand) => {
+                let field = Expr::Literal(ScalarValue::Utf8View(Some(field.clone())), None);
+                let field = Bound::new(field, TypeId::TEXT, span);
+                named("extract", vec![field, self.expression(operand, context)?])
             }
             Special::Trim { side, arguments } => {
                 let name = match side {
@@ -713,6 +722,8 @@ pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<&'
 pub(crate) fn comparable(signature: &Signature) -> Result<TypeId> {
     use TypeId as T;
     let [left, right] = signature.arguments[..] else { return Err(BindError::Unknown("this comparison")) };
+    comparable_values(left)?;
+    comparable_values(right)?;
     let rank = |id: TypeId| match id {
         T::INT2 | T::FLOAT4 | T::DATE => Some(0),
         T::INT4 | T::FLOAT8 | T::TIMESTAMP => Some(1),
@@ -779,9 +790,30 @@ fn is_unit(expr: &Expr) -> bool {
     *value == 0 || one.is_some_and(|one| value.abs() == one)
 }
 
+/// `'3' MONTH`, with its unit in the text. Other forms would drop what the fields leave out.
+fn of_fields(operand: Bound, fields: IntervalFields) -> Result<Bound> {
+    let unknown = BindError::Unknown("an interval of these fields");
+    let unit = match fields {
+        IntervalFields::Year => "year",
+        IntervalFields::Month => "month",
+        IntervalFields::Day => "day",
+        IntervalFields::Hour => "hour",
+        IntervalFields::Minute => "minute",
+        IntervalFields::Second => "second",
+        _ => return Err(unknown),
+    };
+    match (&operand.expr, operand.id) {
+        (Expr::Literal(ScalarValue::Utf8(Some(text)), _), TypeId::UNKNOWN) if text.parse::<i32>().is_ok() => {
+            let text = Expr::Literal(ScalarValue::Utf8(Some(format!("{text} {unit}"))), None);
+            Ok(Bound::new(text, TypeId::UNKNOWN, operand.span))
+        }
+        _ => Err(unknown),
+    }
+}
+
 /// The type of a name.
 fn type_of(to: &TypeName) -> Result<TypeId> {
-    if to.dimensions > 0 || to.is_set || to.of_column || to.fields.is_some() {
+    if to.dimensions > 0 || to.is_set || to.of_column {
         return Err(BindError::Unknown("a type of this form"));
     }
     let name = match &to.name.parts[..] {
@@ -853,6 +885,10 @@ impl Binder<'_> {
                 _ => return Err(BindError::Unknown("a modifier that is no number")),
             }
         }
+        let operand = match to.fields {
+            Some(fields) => of_fields(operand, fields)?,
+            None => operand,
+        };
         // A number that is read from a text or a float has digits that are not known here.
         let is_open = matches!(operand.id, TypeId::NUMERIC | TypeId::UNKNOWN) || integer_digits(operand.id).is_some();
         if id == TypeId::NUMERIC && !is_open {

@@ -12,6 +12,7 @@ use crate::query::position;
 use crate::scope::{Scope, ScopeColumn, ScopeItem};
 use crate::select::{Item, has_part};
 use crate::subquery::of_expr;
+use crate::types::comparable_values;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::expr::{AggregateFunction, GroupingSet};
@@ -58,6 +59,7 @@ impl Binder<'_> {
             GroupBy::Items { items: trees, .. } if trees.is_empty() => return Ok(None),
             GroupBy::Items { distinct, items } => (*distinct, items),
             GroupBy::All => {
+                items.iter().try_for_each(|item| comparable_values(item.bound.id))?;
                 let is_key = |item: &&Item| {
                     !has_part(&item.bound.expr, |part| {
                         matches!(part, Expr::AggregateFunction(_) | Expr::WindowFunction(_))
@@ -175,6 +177,7 @@ impl Binder<'_> {
         };
         let Some(at) = item else {
             let bound = self.expression(tree, context.in_clause("GROUP BY"))?;
+            comparable_values(bound.id)?;
             return match bound.id {
                 TypeId::UNKNOWN => Ok(bound.implicitly(TypeId::TEXT, context.schema)?.expr),
                 _ => Ok(bound.expr),
@@ -182,6 +185,7 @@ impl Binder<'_> {
         };
         items[at].is_text_if_unknown()?;
         let bound = &items[at].bound;
+        comparable_values(bound.id)?;
         let wrong = match &bound.expr {
             expr if has_part(expr, |part| matches!(part, Expr::AggregateFunction(_))) => {
                 Some(("42803", "aggregate functions are not allowed in GROUP BY"))

@@ -4,6 +4,7 @@ use crate::bound::Bound;
 use crate::error::{BindError, Result, StatementError};
 use crate::expression::Context;
 use crate::scope::{Outer, Scope, ScopeColumn};
+use crate::types::comparable_values;
 use crate::{Binder, LEVELS_OF_QUERY, OutputColumn};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -196,6 +197,7 @@ impl Binder<'_> {
         let columns = &selected.columns;
         let schema = selected.plan.schema();
         let column = |at: usize| Expr::Column(Column::from(schema.qualified_field(at)));
+        columns.iter().try_for_each(|column| comparable_values(column.id))?;
         if let Some(at) = position(&item.expr, "ORDER BY", columns.len())? {
             return sorted(item, column(at));
         }

@@ -16,6 +16,7 @@ use crate::group::Grouped;
 use crate::names::column_name;
 use crate::query::{Selected, position, sorted};
 use crate::scope::{Outer, ScopeColumn};
+use crate::types::comparable_values;
 use crate::{Binder, OutputColumn};
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, DFSchema, ScalarValue};
@@ -127,7 +128,10 @@ impl Binder<'_> {
         let mut on = Vec::new();
         match &select.distinct {
             Distinct::All => {}
-            Distinct::Rows => items.iter_mut().try_for_each(Item::is_text_if_unknown)?,
+            Distinct::Rows => {
+                items.iter_mut().try_for_each(Item::is_text_if_unknown)?;
+                items.iter().try_for_each(|item| comparable_values(item.bound.id))?;
+            }
             Distinct::On(trees) => {
                 for tree in trees {
                     on.push((tree.span, self.order(("DISTINCT ON", tree), &mut items, context)?));
@@ -137,6 +141,7 @@ impl Binder<'_> {
         for (_, order) in &sorts {
             if let Order::Item(at) = order {
                 items[*at].is_text_if_unknown()?;
+                comparable_values(items[*at].bound.id)?;
             }
         }
         self.named_windows(context)?;
@@ -310,6 +315,7 @@ impl Binder<'_> {
     fn order(&self, (clause, tree): (&str, &Tree), items: &mut [Item], context: Context<'_>) -> Result<Order> {
         if let Some(at) = position(tree, clause, items.len())? {
             items[at].is_text_if_unknown()?;
+            comparable_values(items[at].bound.id)?;
             return Ok(Order::Item(at));
         }
         if let ExprKind::Name(name) = &tree.kind
@@ -322,10 +328,12 @@ impl Binder<'_> {
                     return Err(BindError::new("42702", message, tree.span));
                 }
                 items[first].is_text_if_unknown()?;
+                comparable_values(items[first].bound.id)?;
                 return Ok(Order::Item(first));
             }
         }
         let bound = self.expression(tree, context)?;
+        comparable_values(bound.id)?;
         let bound = match bound.id {
             TypeId::UNKNOWN => bound.implicitly(TypeId::TEXT, context.schema)?,
             _ => bound,

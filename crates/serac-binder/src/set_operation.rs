@@ -16,6 +16,7 @@ use crate::error::{BindError, Result};
 use crate::expression::MOST_IN_A_ROW;
 use crate::query::Selected;
 use crate::scope::Outer;
+use crate::types::comparable_values;
 use crate::{Binder, OutputColumn};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, JoinType, NullEquality, TableReference};
@@ -140,6 +141,9 @@ fn common_columns(left: &mut Branches, right: &Selected, operator: SetOperator) 
         // The column stands where the side does whose type it has.
         if own.id != id && other.id == id {
             own.span = other.span;
+        }
+        if operator.kind != SetKind::Union || !operator.all {
+            comparable_values(id)?;
         }
         own.id = id;
         ids.push(id);

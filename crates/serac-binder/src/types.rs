@@ -1,5 +1,6 @@
 //! How Arrow stores the values of a type.
 
+use crate::error::{BindError, Result};
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use serac_pg::TypeId;
 
@@ -43,6 +44,15 @@ pub fn type_of_arrow(data_type: &DataType) -> Option<TypeId> {
         DataType::FixedSizeBinary(16) => TypeId::UUID,
         _ => return None,
     })
+}
+
+/// That values of a type may be compared, ordered and grouped. An interval of 30 days is one of a month, which Arrow does
+/// not know.
+pub(crate) fn comparable_values(id: TypeId) -> Result<()> {
+    match id {
+        TypeId::INTERVAL => Err(BindError::Unknown("a comparison of intervals")),
+        _ => Ok(()),
+    }
 }
 
 /// The digits of whole numbers, as a decimal has them.

@@ -9,6 +9,7 @@ use crate::calls::{AggregateCall, chosen};
 use crate::error::{BindError, Result};
 use crate::expression::{Context, checked};
 use crate::query::sorted;
+use crate::types::comparable_values;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue};
@@ -145,6 +146,7 @@ impl Binder<'_> {
         let context = context.without_windows("window definitions");
         let value = |tree: &Tree| -> Result<Bound> {
             let bound = self.expression(tree, context)?;
+            comparable_values(bound.id)?;
             match bound.id {
                 TypeId::UNKNOWN => bound.implicitly(TypeId::TEXT, context.schema),
                 _ => Ok(bound),
