@@ -16,13 +16,24 @@ pub(crate) struct Bound {
     pub(crate) expr: Expr,
     pub(crate) id: TypeId,
     pub(crate) span: Span,
+    /// It is a NUMERIC whose values have digits of their own in PostgreSQL, and all the same ones
+    /// here: it may be compared and computed with, but not be shown.
+    pub(crate) is_ragged: bool,
     /// The parameter that it is, if that had no type.
     pub(crate) parameter: Option<OpenParameter>,
 }
 
 impl Bound {
     pub(crate) fn new(expr: Expr, id: TypeId, span: Span) -> Self {
-        Self { expr, id, span, parameter: None }
+        Self { expr, id, span, is_ragged: false, parameter: None }
+    }
+    /// The same, with digits that may be others than PostgreSQL's.
+    pub(crate) fn ragged(self, is_ragged: bool) -> Self {
+        Self { is_ragged, ..self }
+    }
+    /// That it may be shown.
+    pub(crate) fn exact(&self) -> Result<()> {
+        if self.is_ragged { Err(BindError::Unknown("numbers of different digits")) } else { Ok(()) }
     }
     /// The same, standing elsewhere.
     pub(crate) fn at(self, span: Span) -> Self {
@@ -41,9 +52,9 @@ impl Bound {
     }
     /// The same as a value of `to`, where `context` allows that.
     pub(crate) fn into_type(self, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Self> {
-        let Self { expr, id, span, parameter } = self;
+        let Self { expr, id, span, is_ragged, parameter } = self;
         if id == to {
-            return Ok(Self { expr, id, span, parameter });
+            return Ok(Self { expr, id, span, is_ragged, parameter });
         }
         if cast(id, to, context).is_none() {
             return Err(BindError::new("42846", format!("cannot cast type {id} to {to}"), span));
@@ -67,6 +78,9 @@ impl Bound {
             _ => None,
         };
         if id == TypeId::NUMERIC && to != TypeId::NUMERIC {
+            if is_ragged && matches!(to, TypeId::TEXT | TypeId::VARCHAR) {
+                return Err(BindError::Unknown("numbers of different digits"));
+            }
             return Ok(Self::new(of_number(expr, to, schema)?, to, span));
         }
         if !is_alike(id, to) {
@@ -80,8 +94,9 @@ impl Bound {
     }
 }
 
-/// Whether Arrow's cast, or what is made here in its place, gives what PostgreSQL's does. It does not where it rounds otherwise, writes or reads texts
-/// otherwise, or where the session's time zone counts.
+/// Whether Arrow's cast, or what is made here in its place, gives what PostgreSQL's does. It does
+/// not where it rounds otherwise, writes or reads texts otherwise, or where the session's time zone
+/// counts.
 pub(crate) fn is_alike(from: TypeId, to: TypeId) -> bool {
     use TypeId as T;
     let is_integer = |id| matches!(id, T::INT2 | T::INT4 | T::INT8);
@@ -104,7 +119,8 @@ fn of_number(expr: Expr, to: TypeId, schema: &DFSchema) -> Result<Expr> {
     let DataType::Decimal128(precision, scale) = expr.get_type(schema)? else { return Err(unknown) };
     match to {
         TypeId::TEXT | TypeId::VARCHAR => Ok(cast_to(expr, stored(to, None)?)),
-        // Both the digits and the power of ten are exact as floats, so that their quotient is rounded once.
+        // Both the digits and the power of ten are exact as floats, so that their quotient is
+        // rounded once.
         TypeId::FLOAT8 if precision <= 15 && (0..=22).contains(&scale) => Ok(cast_to(expr, DataType::Float64)),
         // DataFusion compares `CAST(d AS INT) = 3` as `d = 3`, so that who casts rounds first.
         TypeId::INT2 | TypeId::INT4 | TypeId::INT8 if scale == 0 => Ok(cast_to(expr, stored(to, None)?)),
@@ -172,7 +188,8 @@ fn constant(expr: &Expr, to: TypeId) -> Option<Expr> {
     Some(Expr::Literal(value, None))
 }
 
-/// Digits, perhaps with a sign and a point, as a decimal with as many; none if it has too many, or an exponent.
+/// Digits, perhaps with a sign and a point, as a decimal with as many; none if it has too many, or
+/// an exponent.
 pub(crate) fn decimal(text: &str) -> Option<Expr> {
     let (is_negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

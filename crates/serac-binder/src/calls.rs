@@ -46,7 +46,8 @@ pub(crate) fn chosen(name: &str, kind: FunctionKind, given: &[TypeId]) -> Result
     let is_asked = |function: &&&Function| kind != FunctionKind::Window || function.kind == FunctionKind::Window;
     let candidates: Vec<&Function> = candidates.iter().filter(is_asked).copied().collect();
     let is_plain = |function: &Function| function.kind == kind && !function.is_variadic && !function.returns_set;
-    // The table leaves out functions of types that are not here, so that none and several are not its answer.
+    // The table leaves out functions of types that are not here, so that none and several are not
+    // its answer.
     match resolve::function(candidates.iter().map(|function| &function.signature).collect(), given) {
         Resolved::One(signature) if candidates.iter().all(|function| is_plain(function)) => {
             let of_element = |id: TypeId| matches!(id, TypeId::ANYELEMENT | TypeId::ANYNONARRAY);
@@ -121,6 +122,7 @@ impl Binder<'_> {
             false => self.environment.scalar(computed_by(name)),
         };
         let function = function.ok_or(BindError::Unknown("this function"))?;
+        arguments.iter().try_for_each(Bound::exact)?;
         let arguments = arguments.into_iter().zip(&signature.arguments);
         let arguments = arguments.map(|(argument, to)| Ok(argument.implicitly(*to, context.schema)?.expr));
         let call = function.call(arguments.collect::<Result<_>>()?);
@@ -160,7 +162,8 @@ impl Binder<'_> {
             return Err(BindError::Unknown("an aggregate of this form"));
         }
         for argument in &mut arguments {
-            // A constant that may be of any type is a text. A parameter gets a type only where equal ones are left out.
+            // A constant that may be of any type is a text. A parameter gets a type only where
+            // equal ones are left out.
             if argument.id == TypeId::UNKNOWN && name == "count" {
                 if argument.parameter.is_some() && !call.distinct {
                     let number = AggregateCall {
@@ -176,6 +179,9 @@ impl Binder<'_> {
         }
         let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
         let signature = chosen(name, FunctionKind::Aggregate, &given)?;
+        if name != "count" {
+            arguments.iter().try_for_each(Bound::exact)?;
+        }
         if call.distinct || matches!(name, "min" | "max") {
             given.iter().try_for_each(|id| comparable_values(*id))?;
         }

@@ -1,7 +1,8 @@
 //! Quoted constants as values of a type, by what PostgreSQL reads.
 //!
-//! Numbers, truth values and UUIDs are read here, with PostgreSQL's errors. Dates and times are read in the forms of ISO
-//! 8601 alone, and intervals as quantities with units or as `hours:minutes:seconds`; others are unknown.
+//! Numbers, truth values and UUIDs are read here, with PostgreSQL's errors. Dates and times are
+//! read in the forms of ISO 8601 alone, and intervals as quantities with units or as
+//! `hours:minutes:seconds`; others are unknown.
 
 use crate::error::{BindError, Result};
 use datafusion::arrow::datatypes::IntervalMonthDayNano;
@@ -197,7 +198,8 @@ fn interval(word: &str) -> Option<IntervalMonthDayNano> {
             None => (1, quantity.strip_prefix('+').unwrap_or(quantity)),
         };
         if quantity.contains(':') {
-            // A sign before a time is its own, but a sign before days is taken over: such forms are not read.
+            // A sign before a time is its own, but a sign before days is taken over: such forms are
+            // not read.
             if sign < 0 || seen.contains(&"time") || days < 0 || months < 0 {
                 return None;
             }

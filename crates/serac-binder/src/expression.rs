@@ -19,10 +19,11 @@ use serac_pg::{CastContext, Signature, TypeId};
 
 /// Operators one behind the other, up to which a plan is a tower of them.
 pub(crate) const MOST_IN_A_ROW: usize = 100;
-/// Where an operator stands of which the tree has no place: BETWEEN, IN and their kin. Errors of it are unknown.
+/// Where an operator stands of which the tree has no place: BETWEEN, IN and their kin. Errors of it
+/// are unknown.
 pub(crate) const NO_PLACE: Span = Span { start: 0, end: 0 };
-/// What an operand counts as that stands in the plan more than once: such operands in each other would make it grow
-/// with each level twofold.
+/// What an operand counts as that stands in the plan more than once: such operands in each other
+/// would make it grow with each level twofold.
 const LEVELS_OF_COPIES: usize = 40;
 
 /// Where an expression stands.
@@ -186,7 +187,8 @@ impl Binder<'_> {
     fn prefixes(&self, operators: &[Symbol], operand: &Tree, context: Context<'_>) -> Result<Bound> {
         let mut operators = operators;
         let mut operand = match (&operand.kind, operators.split_last()) {
-            // A sign is part of the number behind it, of which there is one more below zero than above.
+            // A sign is part of the number behind it, of which there is one more below zero than
+            // above.
             (ExprKind::Literal(Literal::Integer(digits)), Some((sign, rest))) if symbol(sign)? == "-" => {
                 operators = rest;
                 constant(&Literal::Integer(format!("-{digits}")), sign.span.to(operand.span))?
@@ -273,8 +275,8 @@ impl Binder<'_> {
         let bind = |tree| if symmetric { self.copied(tree, context) } else { self.expression(tree, context) };
         let operand = self.copied(operand, context)?;
         let at = operand.span;
-        // PostgreSQL points to the word BETWEEN. It binds the operand again for each comparison, so that a parameter has
-        // the type that the one before has decided.
+        // PostgreSQL points to the word BETWEEN. It binds the operand again for each comparison, so
+        // that a parameter has the type that the one before has decided.
         let compare = |symbol: &str, bound: &Bound| {
             let operands = vec![operand.clone().renewed()?, bound.clone().renewed()?];
             Ok::<_, BindError>(self.operate(symbol, NO_PLACE, operands, context)?.expr)
@@ -290,7 +292,8 @@ impl Binder<'_> {
         }
         Ok(Bound::new(expr, TypeId::BOOL, at))
     }
-    /// `a IN (1, 2, b)`. Constants are looked for in one list, in their common type; others one by one.
+    /// `a IN (1, 2, b)`. Constants are looked for in one list, in their common type; others one by
+    /// one.
     fn in_list(&self, operand: &Tree, list: &[Tree], negated: bool, span: Span, context: Context<'_>) -> Result<Expr> {
         let is_simple = list.iter().all(|item| matches!(item.kind, ExprKind::Literal(_) | ExprKind::Parameter(_)));
         let mut operand = if is_simple { self.expression(operand, context)? } else { self.copied(operand, context)? };
@@ -401,14 +404,21 @@ impl Binder<'_> {
             None => constant(&Literal::Null, span)?,
         }];
         results.extend(thens);
-        let (results, id) = self.unified("CASE", results, context.schema)?;
+        let (results, id, is_ragged) = self.unified_numbers("CASE", results, context.schema)?;
         let mut results = results.into_iter().map(Box::new);
         let otherwise = results.next().filter(|_| otherwise.is_some());
         let whens = conditions.into_iter().map(Box::new).zip(results).collect();
-        Ok(Bound::new(Expr::Case(Case::new(None, whens, otherwise)), id, span))
+        Ok(Bound::new(Expr::Case(Case::new(None, whens, otherwise)), id, span).ragged(is_ragged))
     }
     /// Expressions as values of their common type.
     pub(crate) fn unified(&self, what: &str, all: Vec<Bound>, schema: &DFSchema) -> Result<(Vec<Expr>, TypeId)> {
+        match self.unified_numbers(what, all, schema)? {
+            (exprs, id, false) => Ok((exprs, id)),
+            _ => Err(BindError::Unknown("numbers of different digits")),
+        }
+    }
+    /// The same, and whether they are numbers that have digits of their own in PostgreSQL.
+    fn unified_numbers(&self, what: &str, all: Vec<Bound>, schema: &DFSchema) -> Result<(Vec<Expr>, TypeId, bool)> {
         let types: Vec<TypeId> = all.iter().map(|one| one.id).collect();
         let common = match resolve::common(&types) {
             Ok(common) => common,
@@ -423,23 +433,25 @@ impl Binder<'_> {
             }
         };
         let all: Vec<Bound> = all.into_iter().map(|one| one.implicitly(common, schema)).collect::<Result<_>>()?;
-        // Each value of PostgreSQL's has its own digits behind the point; here all of an expression have the same.
+        // Each value of PostgreSQL's has its own digits behind the point; here all of an expression
+        // have the same.
+        let mut is_ragged = false;
         if common == TypeId::NUMERIC {
-            let types: Vec<DataType> =
-                all.iter().map(|one| one.expr.get_type(schema)).collect::<datafusion::error::Result<_>>()?;
-            let scale = |data_type: &DataType| match data_type {
-                DataType::Decimal128(_, scale) => Some(*scale),
-                _ => None,
-            };
-            if types.iter().any(|other| scale(other) != scale(&types[0])) {
-                return Err(BindError::Unknown("numbers of different digits"));
+            is_ragged = all.iter().any(|one| one.is_ragged);
+            let mut first = None;
+            for one in all.iter().filter(|one| !matches!(&one.expr, Expr::Literal(value, _) if value.is_null())) {
+                let DataType::Decimal128(_, scale) = one.expr.get_type(schema)? else {
+                    return Err(BindError::Unknown("a number of another form"));
+                };
+                is_ragged |= *first.get_or_insert(scale) != scale;
             }
         }
-        Ok((of_one_type(all, common, schema)?, common))
+        Ok((of_one_type(all, common, schema)?, common, is_ragged))
     }
     /// An operator's application.
     pub(crate) fn operate(&self, symbol: &str, at: Span, operands: Vec<Bound>, context: Context<'_>) -> Result<Bound> {
         let types: Vec<TypeId> = operands.iter().map(|operand| operand.id).collect();
+        let is_ragged = operands.iter().any(|operand| operand.is_ragged);
         let signature = resolved(symbol, at, &types)?;
         let like = match symbol {
             "~~" => Some((LikeKind::Like, false)),
@@ -476,7 +488,8 @@ impl Binder<'_> {
             }
             _ => return Err(BindError::Unknown("this operator")),
         };
-        checked(expr, signature.result, at, context.schema)
+        let is_ragged = is_ragged && signature.result == TypeId::NUMERIC;
+        Ok(checked(expr, signature.result, at, context.schema)?.ragged(is_ragged))
     }
     fn arithmetic(
         &self,
@@ -567,12 +580,12 @@ impl Binder<'_> {
     fn special(&self, special: &Special, span: Span, context: Context<'_>) -> Result<Bound> {
         let all = |trees: &[Tree]| trees.iter().map(|tree| self.expression(tree, context)).collect::<Result<Vec<_>>>();
         let chosen = |name: &'static str, what: &str, trees: &[Tree]| {
-            let (exprs, id) = self.unified(what, all(trees)?, context.schema)?;
+            let (exprs, id, is_ragged) = self.unified_numbers(what, all(trees)?, context.schema)?;
             if name != "coalesce" {
                 comparable_values(id)?;
             }
             let function = self.environment.scalar(name).ok_or(BindError::Unknown("this function"))?;
-            checked(function.call(exprs), id, span, context.schema)
+            Ok(checked(function.call(exprs), id, span, context.schema)?.ragged(is_ragged))
         };
         let named = |name: &str, arguments: Vec<Bound>| self.scalar_call(name, arguments, span, context);
         match special {
@@ -614,7 +627,8 @@ impl Binder<'_> {
                 let equal = self.operate("=", span, vec![left.clone(), right], context)?;
                 let null = Box::new(Expr::Literal(ScalarValue::try_from(&given)?, None));
                 let whens = vec![(Box::new(equal.expr), null)];
-                Ok(Bound::new(Expr::Case(Case::new(None, whens, Some(Box::new(left.expr)))), id, span))
+                Ok(Bound::new(Expr::Case(Case::new(None, whens, Some(Box::new(left.expr)))), id, span)
+                    .ragged(left.is_ragged))
             }
             Special::CurrentDate => {
                 let function = self.environment.scalar("current_date").ok_or(BindError::Unknown("this function"))?;
@@ -843,8 +857,9 @@ pub(crate) fn checked(expr: Expr, id: TypeId, span: Span, schema: &DFSchema) -> 
 }
 
 impl Binder<'_> {
-    /// A decimal number that is rounded to so many digits behind the point, halves away from zero. A cast would do that,
-    /// too, but DataFusion compares `CAST(1.25 AS DECIMAL(5, 1)) = 1.3` as `1.25 = 1.30`.
+    /// A decimal number that is rounded to so many digits behind the point, halves away from zero.
+    /// A cast would do that, too, but DataFusion compares `CAST(1.25 AS DECIMAL(5, 1)) = 1.3` as
+    /// `1.25 = 1.30`.
     fn rounded(&self, expr: Expr, scale: i8, schema: &DFSchema) -> Result<Expr> {
         let unknown = BindError::Unknown("a number to round");
         let DataType::Decimal128(precision, own) = expr.get_type(schema)? else { return Err(unknown) };

@@ -167,7 +167,8 @@ impl Binder<'_> {
             .map(|(field, id)| OutputColumn { name: field.name().clone(), id: *id, span: name.span, text: None })
             .collect();
         let selected = Selected::new(scan, columns);
-        // A name with its schema stands for the name alone, too, where DataFusion looks for a column.
+        // A name with its schema stands for the name alone, too, where DataFusion looks for a
+        // column.
         let is_shown = alias.is_none()
             && found.name.table() == shown
             && self.qualifiers.borrow_mut().insert(found.name.table().to_owned());

@@ -1,8 +1,8 @@
 //! GROUP BY: by what rows are grouped, and expressions over groups.
 //!
-//! Grouping sets are expanded into one list: items beside each other stand for all combinations of their sets, ROLLUP
-//! and CUBE for the sets that they are short for. DataFusion has an aggregation of several sets; of one set it is a plain
-//! one.
+//! Grouping sets are expanded into one list: items beside each other stand for all combinations of
+//! their sets, ROLLUP and CUBE for the sets that they are short for. DataFusion has an aggregation
+//! of several sets; of one set it is a plain one.
 
 use crate::Binder;
 use crate::bound::Bound;
@@ -212,8 +212,9 @@ impl Binder<'_> {
         let call = AggregateFunction::new_udf(function, arguments, false, None, Vec::new(), None);
         Ok(Bound::new(Expr::AggregateFunction(call), TypeId::INT4, span))
     }
-    /// The error of columns that are neither grouped nor aggregated, in an expression that stands at `span`. Those of a
-    /// table that is grouped by its primary key are grouped, unless there are several sets.
+    /// The error of columns that are neither grouped nor aggregated, in an expression that stands
+    /// at `span`. Those of a table that is grouped by its primary key are grouped, unless there are
+    /// several sets.
     fn not_grouped(&self, columns: &[&Column], span: Span, scope: &Scope, has_sets: bool) -> BindError {
         let references = self.references.borrow();
         // Where a column is named once, it is the one that is meant.
@@ -337,7 +338,8 @@ impl Groups {
             }
         }
     }
-    /// Expressions in the order in which sets name them first, as the plan has them. Those in no set are left out.
+    /// Expressions in the order in which sets name them first, as the plan has them. Those in no
+    /// set are left out.
     fn in_order(&mut self) {
         let mut order: Vec<usize> = Vec::new();
         for at in self.sets.iter().flatten() {
@@ -353,7 +355,8 @@ impl Groups {
 }
 
 impl Groups {
-    /// Columns of tables that are grouped by their primary keys: a group has one value of each. They become keys, too.
+    /// Columns of tables that are grouped by their primary keys: a group has one value of each.
+    /// They become keys, too.
     fn add_dependent<'e>(
         &mut self,
         exprs: impl Iterator<Item = &'e Expr>,

@@ -1,5 +1,5 @@
-//! The binder: from the [tree](serac_parser::tree) of a statement to a plan in which every name, type, operator and
-//! cast is decided, by PostgreSQL's rules ([`serac_pg`]).
+//! The binder: from the [tree](serac_parser::tree) of a statement to a plan in which every name,
+//! type, operator and cast is decided, by PostgreSQL's rules ([`serac_pg`]).
 //!
 //! | module | what |
 //! |---|---|
@@ -22,7 +22,8 @@
 //! | [`names`] | the names of a result's columns |
 //! | [`visit`] | the relations of a statement |
 //!
-//! What it does not know is [`BindError::Unknown`]; the caller plans such a statement in another way.
+//! What it does not know is [`BindError::Unknown`]; the caller plans such a statement in another
+//! way.
 #![warn(missing_docs)]
 
 mod bound;
@@ -81,20 +82,21 @@ pub trait Environment {
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>>;
     /// What computes an aggregate.
     fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>>;
-    /// What computes an aggregate whose value is NUMERIC with digits that depend on the values, like `avg`, for arguments
-    /// of these types. None if nothing gives PostgreSQL's digits.
+    /// What computes an aggregate whose value is NUMERIC with digits that depend on the values,
+    /// like `avg`, for arguments of these types. None if nothing gives PostgreSQL's digits.
     fn numeric_aggregate(&self, name: &str, signature: &Signature) -> Option<Arc<AggregateUDF>> {
         let _ = (name, signature);
         None
     }
-    /// What computes a function for arguments of these types, where DataFusion's has other rules, or other digits of a
-    /// NUMERIC: `round`, `to_char`. None if nothing gives what PostgreSQL's does.
+    /// What computes a function for arguments of these types, where DataFusion's has other rules,
+    /// or other digits of a NUMERIC: `round`, `to_char`. None if nothing gives what PostgreSQL's
+    /// does.
     fn scalar_of(&self, name: &str, signature: &Signature) -> Option<Arc<ScalarUDF>> {
         let _ = (name, signature);
         None
     }
-    /// A value of a type as one of another type, by PostgreSQL's rules, where Arrow's cast has others: a float as a text, a
-    /// text as a date. None if nothing does that.
+    /// A value of a type as one of another type, by PostgreSQL's rules, where Arrow's cast has
+    /// others: a float as a text, a text as a date. None if nothing does that.
     ///
     /// # Errors
     /// Those of the planner.
@@ -109,7 +111,8 @@ pub trait Environment {
     /// An operator's application to operands of the types that it takes.
     ///
     /// # Errors
-    /// Those of the planner; [`BindError::Unknown`] where the digits of a NUMERIC would not be PostgreSQL's.
+    /// Those of the planner; [`BindError::Unknown`] where the digits of a NUMERIC would not be
+    /// PostgreSQL's.
     fn operate(&self, operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr>;
 }
 
@@ -137,8 +140,8 @@ pub struct BoundQuery {
     pub parameters: Vec<TypeId>,
 }
 
-/// Binds a query. `parameters` are the types of its parameters as far as they are known: UNKNOWN, or nothing at the
-/// end, stands for one that is found out.
+/// Binds a query. `parameters` are the types of its parameters as far as they are known: UNKNOWN,
+/// or nothing at the end, stands for one that is found out.
 ///
 /// # Errors
 /// What is wrong with it, or what the binder does not know.
@@ -156,8 +159,8 @@ pub fn relations(query: &tree::Query) -> Vec<tree::Name> {
     found
 }
 
-/// Levels of expressions, and of queries, that a statement may have in its tree. A plan is deeper than its tree, and
-/// DataFusion drops it level by level on the stack.
+/// Levels of expressions, and of queries, that a statement may have in its tree. A plan is deeper
+/// than its tree, and DataFusion drops it level by level on the stack.
 const MOST_LEVELS: usize = 400;
 /// What a level of queries counts as.
 const LEVELS_OF_QUERY: usize = 8;
@@ -179,7 +182,8 @@ struct Binder<'e> {
     subquery_names: RefCell<names::SubqueryNames>,
     /// Where columns have been named.
     references: RefCell<Vec<(Column, tree::Span)>>,
-    /// The last error is one of a window's definition, which PostgreSQL binds behind all other clauses.
+    /// The last error is one of a window's definition, which PostgreSQL binds behind all other
+    /// clauses.
     is_late: Cell<bool>,
     /// Of [`MOST_LEVELS`].
     levels: Cell<usize>,

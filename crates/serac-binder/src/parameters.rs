@@ -1,7 +1,8 @@
 //! Parameters: `$1`, whose type the statement's sender tells, or the first place that needs one.
 //!
-//! A parameter of no type is like a quoted constant: what stands beside it, or the function that takes it, decides. Two
-//! places that decide differently are an error, and so is one that decides after another has been left open.
+//! A parameter of no type is like a quoted constant: what stands beside it, or the function that
+//! takes it, decides. Two places that decide differently are an error, and so is one that decides
+//! after another has been left open.
 
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
@@ -23,7 +24,8 @@ const MOST: u32 = 65_535;
 struct State {
     /// By number; UNKNOWN where nothing has decided yet.
     types: Vec<TypeId>,
-    /// References of no type: the parameter's number, and where. They are taken out when they get one.
+    /// References of no type: the parameter's number, and where. They are taken out when they get
+    /// one.
     open: Vec<Option<(u32, Span)>>,
     /// How many times a place has decided.
     decisions: usize,

@@ -21,7 +21,8 @@ use std::rc::Rc;
 pub(crate) struct Selected {
     pub(crate) plan: LogicalPlan,
     pub(crate) columns: Vec<OutputColumn>,
-    /// What the columns of type UNKNOWN are: constants, and parameters of no type. The plan has texts in their places.
+    /// What the columns of type UNKNOWN are: constants, and parameters of no type. The plan has
+    /// texts in their places.
     pub(crate) open: Vec<(usize, Bound)>,
 }
 
@@ -414,7 +415,8 @@ pub(crate) fn sorted(item: &OrderItem, expr: Expr) -> Result<SortExpr> {
     Ok(Sort { expr, asc: !descending, nulls_first: item.nulls_first.unwrap_or(descending) })
 }
 
-/// The output column that an item of ORDER BY or GROUP BY means by its position; none if it is no number.
+/// The output column that an item of ORDER BY or GROUP BY means by its position; none if it is no
+/// number.
 pub(crate) fn position(tree: &serac_parser::tree::Expr, clause: &str, count: usize) -> Result<Option<usize>> {
     let literal = match &tree.kind {
         ExprKind::Literal(literal) => literal,

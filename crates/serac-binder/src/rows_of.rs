@@ -1,12 +1,15 @@
 //! Functions in FROM: `generate_series(1, 3)`, `unnest(ARRAY[a, b])`, and those of a single row.
 //!
-//! A function may name columns of the items before it. Then its values are a list beside their row, which is unnested:
+//! A function may name columns of the items before it. Then its values are a list beside their row,
+//! which is unnested:
 //!
 //! ```text
-//! FROM t, generate_series(1, t.a) g      Projection(t.*, g) over Unnest(list) over Projection(t.*, generate_series(1, t.a) AS list)
+//! FROM t, generate_series(1, t.a) g
+//! Projection(t.*, g) → Unnest(list) → Projection(t.*, generate_series(1, t.a) AS list) → t
 //! ```
 //!
-//! A series of constants is the environment's table, if it has one: a list would be in memory as a whole.
+//! A series of constants is the environment's table, if it has one: a list would be in memory as a
+//! whole.
 
 use crate::Binder;
 use crate::OutputColumn;
@@ -119,7 +122,9 @@ impl Binder<'_> {
                 _ => {}
             }
         }
-        Ok(Values::One(self.expression(tree, context)?))
+        let bound = self.expression(tree, context)?;
+        bound.exact()?;
+        Ok(Values::One(bound))
     }
     fn series(&self, call: &Call, context: Context<'_>) -> Result<Values> {
         let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));

@@ -186,7 +186,8 @@ impl Binder<'_> {
         }
         Err(BindError::new("42703", format!("column \"{}\" does not exist", column.name), name.span))
     }
-    /// The error of an item that is not in FROM. PostgreSQL has another for one that is there, but not to be seen.
+    /// The error of an item that is not in FROM. PostgreSQL has another for one that is there, but
+    /// not to be seen.
     pub(crate) fn missing_item(&self, name: &Name) -> BindError {
         let is_there = name.parts.last().is_some_and(|last| self.item_names.borrow().contains(&last.name));
         match is_there {

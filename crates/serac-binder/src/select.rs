@@ -6,8 +6,8 @@
 //!      → [Distinct, or Window → the first row of each] → Sort → [Projection of the items alone]
 //! ```
 //!
-//! Clauses are bound in PostgreSQL's order, so that the first error is the one that PostgreSQL tells: items, WHERE,
-//! HAVING, ORDER BY, GROUP BY, DISTINCT, WINDOW.
+//! Clauses are bound in PostgreSQL's order, so that the first error is the one that PostgreSQL
+//! tells: items, WHERE, HAVING, ORDER BY, GROUP BY, DISTINCT, WINDOW.
 
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
@@ -252,6 +252,7 @@ impl Binder<'_> {
                 ExprKind::Wildcard(name) => items.extend(self.wildcard(name.as_ref(), item, context)?),
                 _ => {
                     let bound = self.expression(&item.expr, context)?;
+                    bound.exact()?;
                     let name = match &item.alias {
                         Some(alias) => alias.name.clone(),
                         None => column_name(&item.expr, &self.subquery_names.borrow()),
@@ -301,7 +302,11 @@ impl Binder<'_> {
                 continue;
             }
             let bound = match item.replace.iter().find(|(_, name)| name.name == column.name) {
-                Some((expr, _)) => self.expression(expr, context)?,
+                Some((expr, _)) => {
+                    let bound = self.expression(expr, context)?;
+                    bound.exact()?;
+                    bound
+                }
                 None => Bound::new(column.expr.clone(), column.id, span),
             };
             if let Expr::Column(column) = &bound.expr {
@@ -311,7 +316,8 @@ impl Binder<'_> {
         }
         Ok(items)
     }
-    /// By what an item of ORDER BY orders: an output column, by its name or number, or an expression over FROM.
+    /// By what an item of ORDER BY orders: an output column, by its name or number, or an
+    /// expression over FROM.
     fn order(&self, (clause, tree): (&str, &Tree), items: &mut [Item], context: Context<'_>) -> Result<Order> {
         if let Some(at) = position(tree, clause, items.len())? {
             items[at].is_text_if_unknown()?;

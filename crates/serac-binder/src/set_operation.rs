@@ -1,15 +1,17 @@
 //! UNION, INTERSECT and EXCEPT.
 //!
-//! Types are decided pair by pair from the left, as PostgreSQL does it: NULL UNION NULL is a text before a third branch
-//! is seen. The plans of one UNION after the other are one with all branches.
+//! Types are decided pair by pair from the left, as PostgreSQL does it: NULL UNION NULL is a text
+//! before a third branch is seen. The plans of one UNION after the other are one with all branches.
 //!
-//! INTERSECT and EXCEPT are joins on all columns, where NULL is equal to NULL, that keep rows of the left side. With ALL
-//! they count: the copies of a row are numbered on both sides, and the number is a column more to join on.
+//! INTERSECT and EXCEPT are joins on all columns, where NULL is equal to NULL, that keep rows of
+//! the left side. With ALL they count: the copies of a row are numbered on both sides, and the
+//! number is a column more to join on.
 //!
 //! ```text
 //! INTERSECT      Distinct(left) ⋉ right
 //! EXCEPT         Distinct(left) ▷ right
-//! … ALL          Projection(Window(left, row_number() OVER (PARTITION BY all columns)) ⋉ or ▷ Window(right, …))
+//! … ALL          Projection(Numbered(left) ⋉ or ▷ Numbered(right)), where Numbered is
+//!                Window(row_number() OVER (PARTITION BY all columns))
 //! ```
 
 use crate::error::{BindError, Result};
@@ -165,7 +167,8 @@ fn united(branches: Branches) -> Result<Selected> {
     Ok(Selected::new(builder.build()?, columns))
 }
 
-/// Each value of PostgreSQL's NUMERIC has its own digits behind the point; here all of a column have the same.
+/// Each value of PostgreSQL's NUMERIC has its own digits behind the point; here all of a column
+/// have the same.
 fn of_same_digits(branches: Vec<Selected>) -> Result<Vec<Selected>> {
     let types = |branch: &Selected| -> Vec<DataType> {
         branch.plan.schema().fields().iter().map(|field| field.data_type().clone()).collect()

@@ -1,9 +1,10 @@
 //! Subqueries in expressions.
 //!
-//! A column of a query around is an outer reference, through any number of levels; qualifiers of columns are different
-//! in the whole statement, so that it is clear which one is meant. IN and ANY over rows of several columns are made of
-//! EXISTS: `x IN (S)` is true if there is a row of S for which the comparison is true, otherwise NULL if there is one for
-//! which it is NULL, otherwise false.
+//! A column of a query around is an outer reference, through any number of levels; qualifiers of
+//! columns are different in the whole statement, so that it is clear which one is meant. IN and ANY
+//! over rows of several columns are made of EXISTS: `x IN (S)` is true if there is a row of S for
+//! which the comparison is true, otherwise NULL if there is one for which it is NULL, otherwise
+//! false.
 
 use crate::Binder;
 use crate::bound::Bound;
@@ -254,7 +255,8 @@ fn rows_compared(
     Ok(Expr::Case(Case::new(None, whens, Some(Box::new(lit(is_all))))))
 }
 
-/// An expression that is evaluated more than once, where PostgreSQL does it once: that must not be seen.
+/// An expression that is evaluated more than once, where PostgreSQL does it once: that must not be
+/// seen.
 pub(crate) fn repeatable(expr: &Expr) -> Result<()> {
     let is_such = |part: &Expr| {
         part.is_volatile_node()
@@ -266,7 +268,8 @@ pub(crate) fn repeatable(expr: &Expr) -> Result<()> {
     }
 }
 
-/// Whether `exprs` refer to columns of their own query, and whether they refer to those of queries around it.
+/// Whether `exprs` refer to columns of their own query, and whether they refer to those of queries
+/// around it.
 pub(crate) fn levels_of(exprs: &[Expr], schema: &datafusion::common::DFSchema) -> (bool, bool) {
     let (mut own, mut outer) = (false, false);
     for expr in exprs {

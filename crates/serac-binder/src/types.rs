@@ -4,8 +4,8 @@ use crate::error::{BindError, Result};
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use serac_pg::TypeId;
 
-/// The Arrow type of a type's values; none for NUMERIC, whose digits differ from expression to expression, and for
-/// types that are not stored.
+/// The Arrow type of a type's values; none for NUMERIC, whose digits differ from expression to
+/// expression, and for types that are not stored.
 pub fn arrow_type(id: TypeId) -> Option<DataType> {
     Some(match id {
         TypeId::BOOL => DataType::Boolean,
@@ -46,8 +46,8 @@ pub fn type_of_arrow(data_type: &DataType) -> Option<TypeId> {
     })
 }
 
-/// That values of a type may be compared, ordered and grouped. An interval of 30 days is one of a month, which Arrow does
-/// not know.
+/// That values of a type may be compared, ordered and grouped. An interval of 30 days is one of a
+/// month, which Arrow does not know.
 pub(crate) fn comparable_values(id: TypeId) -> Result<()> {
     match id {
         TypeId::INTERVAL => Err(BindError::Unknown("a comparison of intervals")),

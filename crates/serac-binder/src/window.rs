@@ -1,7 +1,8 @@
 //! Window functions: which one a call means, over which window, and where it is computed.
 //!
-//! A window may go on from one of the WINDOW clause, which has the partitions, and perhaps the order. The functions of a
-//! query are computed above its groups, those of one order of rows together, and are columns above that.
+//! A window may go on from one of the WINDOW clause, which has the partitions, and perhaps the
+//! order. The functions of a query are computed above its groups, those of one order of rows
+//! together, and are columns above that.
 
 use crate::Binder;
 use crate::bound::Bound;
@@ -129,7 +130,8 @@ impl Binder<'_> {
             Over::Window(window) => self.bounds(&written(window, context.named_windows)?, context),
         }
     }
-    /// Binds the windows of the WINDOW clause: what is wrong with one is an error, also if no function uses it.
+    /// Binds the windows of the WINDOW clause: what is wrong with one is an error, also if no
+    /// function uses it.
     pub(crate) fn named_windows(&self, context: Context<'_>) -> Result<()> {
         for (at, (name, window)) in context.named_windows.iter().enumerate() {
             let before = &context.named_windows[..at];
@@ -218,7 +220,8 @@ impl Binder<'_> {
         };
         Ok(WindowFrame::new_bounds(units, bound(start)?, bound(end)?))
     }
-    /// The plan with the window functions of `exprs` as columns, which are then those in their places.
+    /// The plan with the window functions of `exprs` as columns, which are then those in their
+    /// places.
     pub(crate) fn windowed(&self, plan: LogicalPlan, exprs: Vec<&mut Expr>) -> Result<LogicalPlan> {
         let mut functions: Vec<Expr> = Vec::new();
         for expr in &exprs {
@@ -331,6 +334,7 @@ fn offset(tree: &Tree, kind: Option<&DataType>) -> Result<ScalarValue> {
 
 /// The arguments of a window function, and the type of its value.
 fn arguments_of(name: &str, arguments: Vec<Bound>, context: Context<'_>) -> Result<(Vec<Expr>, TypeId)> {
+    arguments.iter().try_for_each(Bound::exact)?;
     let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
     let signature = chosen(name, FunctionKind::Window, &given)?;
     let mut exprs = Vec::new();

@@ -1,10 +1,13 @@
-//! Binds the statements of `answers.txt` and compares columns, rows and errors with PostgreSQL 15's.
+//! Binds the statements of `answers.txt` and compares columns, rows and errors with PostgreSQL
+//! 15's.
 //!
-//! Each statement stands behind `> `. Below it are the names and types of its columns and its rows, or the error:
-//! SQLSTATE, position in characters, message. A statement that the binder does not know is in `UNKNOWN`.
+//! Each statement stands behind `> `. Below it are the names and types of its columns and its rows,
+//! or the error: SQLSTATE, position in characters, message. A statement that the binder does not
+//! know is in `UNKNOWN`.
 //!
-//! Behind ` -- ` are the types of parameters as far as they are told, and behind ` = ` their values, without which the
-//! statement is not run. The first line has then the types that are found.
+//! Behind ` -- ` are the types of parameters as far as they are told, and behind ` = ` their
+//! values, without which the statement is not run. The first line has then the types that are
+//! found.
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::cast;
@@ -33,7 +36,8 @@ const UNKNOWN: &[&str] = &[
     "SELECT extract(year from e) FROM t",
 ];
 
-/// Statements whose plans DataFusion alone refuses or gets wrong. Their columns are compared, and no rows.
+/// Statements whose plans DataFusion alone refuses or gets wrong. Their columns are compared, and
+/// no rows.
 const REFUSED: &[&str] = &[
     "SELECT (SELECT x FROM u WHERE a = 5), (SELECT x FROM u WHERE a = 6)",
     "SELECT g, (SELECT count(*) FROM u WHERE (u.a = 1) = t.g) FROM t GROUP BY g ORDER BY g",

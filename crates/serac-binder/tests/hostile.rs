@@ -1,4 +1,5 @@
-//! Statements that are long or deep: none overflows a small stack, and time grows with length alone.
+//! Statements that are long or deep: none overflows a small stack, and time grows with length
+//! alone.
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{DFSchema, TableReference};
@@ -40,7 +41,8 @@ impl Environment for Tables {
     }
 }
 
-/// Binds a statement on a stack of 2 MiB, and drops the plan there. Tells the time, and whether it is known.
+/// Binds a statement on a stack of 2 MiB, and drops the plan there. Tells the time, and whether it
+/// is known.
 fn bound(text: String) -> (Duration, bool) {
     let bind = move || {
         let tables = Tables(SessionContext::new());
@@ -169,7 +171,8 @@ fn time_grows_with_length() {
         assert_eq!(known, is_known, "{name}");
         let (long, _) = bound(statement(10_000));
         println!("{name}: {short:?}, {long:?}");
-        // Four times the length: less than the sixteen times of what is quadratic, and what is quick is not measured.
+        // Four times the length: less than the sixteen times of what is quadratic, and what is
+        // quick is not measured.
         let most = short * 10 + Duration::from_millis(500);
         assert!(long < most, "{name}: {short:?}, {long:?}");
     }
