@@ -331,7 +331,7 @@ impl Binder<'_> {
         for item in constants {
             all.push(item.implicitly(common, context.schema)?);
         }
-        let mut exprs = of_one_type(all, comparable(signature)?, context.schema)?.into_iter();
+        let mut exprs = of_one_type(all, comparable(signature)?, true, context.schema)?.into_iter();
         let operand = exprs.next().ok_or(BindError::Unknown("an empty list"))?;
         Ok(Expr::InList(InList::new(Box::new(operand), exprs.collect(), negated)))
     }
@@ -446,7 +446,7 @@ impl Binder<'_> {
                 is_ragged |= *first.get_or_insert(scale) != scale;
             }
         }
-        Ok((of_one_type(all, common, schema)?, common, is_ragged))
+        Ok((of_one_type(all, common, false, schema)?, common, is_ragged))
     }
     /// An operator's application.
     pub(crate) fn operate(&self, symbol: &str, at: Span, operands: Vec<Bound>, context: Context<'_>) -> Result<Bound> {
@@ -758,12 +758,12 @@ pub(crate) fn alike(operands: Vec<Bound>, signature: &Signature, schema: &DFSche
     let to = comparable(signature)?;
     let operands = operands.into_iter().zip(&signature.arguments);
     let operands = operands.map(|(operand, own)| operand.implicitly(*own, schema)).collect::<Result<_>>()?;
-    let exprs = of_one_type(operands, to, schema)?;
+    let exprs = of_one_type(operands, to, true, schema)?;
     exprs.try_into().map_err(|_| BindError::Unknown("this comparison"))
 }
 
 /// Expressions as values of a type. Those of NUMERIC get as many digits as the longest has.
-fn of_one_type(all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Expr>> {
+fn of_one_type(all: Vec<Bound>, to: TypeId, is_compared: bool, schema: &DFSchema) -> Result<Vec<Expr>> {
     let all: Vec<Bound> = all.into_iter().map(|one| one.implicitly(to, schema)).collect::<Result<_>>()?;
     if to != TypeId::NUMERIC {
         let is_stored = arrow_type(to).is_some();
@@ -784,12 +784,14 @@ fn of_one_type(all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Exp
     let (Ok(precision), Ok(scale)) = (u8::try_from(whole + scale), i8::try_from(scale)) else {
         return Err(BindError::Unknown("numbers of so many digits"));
     };
-    if precision > 38 {
-        return Err(BindError::Unknown("numbers of so many digits"));
-    }
-    let wanted = DataType::Decimal128(precision, scale);
+    // What is only compared may have twice as many.
+    let wanted = match precision {
+        0..=38 => DataType::Decimal128(precision, scale),
+        39..=76 if is_compared => DataType::Decimal256(precision, scale),
+        _ => return Err(BindError::Unknown("numbers of so many digits")),
+    };
     let exprs = all.into_iter().zip(given).map(|(one, (own_precision, own_scale))| {
-        match own_precision == i16::from(precision) && own_scale == i16::from(scale) {
+        match precision <= 38 && own_precision == i16::from(precision) && own_scale == i16::from(scale) {
             true => one.expr,
             false => cast_to(one.expr, wanted.clone()),
         }

@@ -198,9 +198,11 @@ impl Binder<'_> {
                 (DataType::Decimal128(p, s), DataType::Decimal128(q, r)) => {
                     let scale = s.max(r);
                     let whole = (i16::from(p) - i16::from(s)).max(i16::from(q) - i16::from(r));
-                    let precision = u8::try_from(whole + i16::from(scale)).ok().filter(|digits| *digits <= 38);
-                    let precision = precision.ok_or(BindError::Unknown("numbers of so many digits"))?;
-                    let wanted = DataType::Decimal128(precision, scale);
+                    let wanted = match u8::try_from(whole + i16::from(scale)) {
+                        Ok(precision @ 0..=38) => DataType::Decimal128(precision, scale),
+                        Ok(precision @ 39..=76) => DataType::Decimal256(precision, scale),
+                        _ => return Err(BindError::Unknown("numbers of so many digits")),
+                    };
                     (cast(own, wanted.clone()), cast(value, wanted))
                 }
                 _ => return Err(BindError::Unknown("a comparison of these types")),
