@@ -94,7 +94,7 @@ impl Binder<'_> {
     /// An expression with others in it.
     fn composed(&self, tree: &Tree, context: Context<'_>) -> Result<Bound> {
         let span = tree.span;
-        let boolean = |expr| Ok(Bound::new(expr, TypeId::BOOL, span));
+        let boolean = |expr| Ok(Bound::new(expr, TypeId::BOOL, first_place(tree)));
         match &tree.kind {
             ExprKind::Call(call) => self.call(call, span, context),
             ExprKind::Or(operands) => boolean(self.logic("OR", operands, Operator::Or, context)?),
@@ -637,6 +637,28 @@ impl Binder<'_> {
             Special::CurrentTimestamp(None) => named("now", Vec::new()),
             _ => Err(BindError::Unknown("this function")),
         }
+    }
+}
+
+/// Where an expression stands for PostgreSQL: where its first operand does, which of a constant with the
+/// name of its type is the constant.
+fn first_place(tree: &Tree) -> Span {
+    let mut tree = tree;
+    loop {
+        tree = match &tree.kind {
+            ExprKind::Or(operands) | ExprKind::And(operands) => match operands.first() {
+                Some(first) => first,
+                None => return tree.span,
+            },
+            ExprKind::Operators(first, _) | ExprKind::Postfix(first, _) => first,
+            ExprKind::Between { operand, .. }
+            | ExprKind::InList { operand, .. }
+            | ExprKind::InQuery { operand, .. }
+            | ExprKind::Like { operand, .. } => operand,
+            ExprKind::Quantified { left, .. } => left,
+            ExprKind::Cast { operand, .. } if matches!(operand.kind, ExprKind::Literal(Literal::String(_))) => operand,
+            _ => return tree.span,
+        };
     }
 }
 
