@@ -22,7 +22,7 @@ pub use casts::{CastContext, CastMethod};
 pub use resolve::{Resolved, Signature};
 pub use types::TypeId;
 
-/// The rows of a table of facts: words between spaces; comments begin with `# `.
+/// The rows of a table of facts: words between spaces; comments at its start begin with `# `.
 fn rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
-    table.lines().filter(|line| !line.starts_with("# ")).map(|line| line.split(' ').collect())
+    table.lines().skip_while(|line| line.starts_with("# ")).map(|line| line.split(' ').collect())
 }

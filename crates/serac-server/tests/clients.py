@@ -283,7 +283,7 @@ def names():
             ("SELECT 1", ["?column?"], "SELECT 1"),
             ("SELECT count(*), max(a)::bigint, a + 1, 'x', b AS y FROM named GROUP BY a, b", ["count", "max", "?column?", "?column?", "y"], "SELECT 0"),
             ("SELECT *, a, b + 1 FROM named", ["a", "b", "a", "?column?"], "SELECT 0"),
-            ("SELECT 1::int, CASE WHEN true THEN 1 END, version(), true", ["int4", "case", "version", "bool"], "SELECT 1"),
+            ("SELECT 1::int, CASE WHEN true THEN 1 END, version(), true", ["int4", "case", "version", "?column?"], "SELECT 1"),
             ("INSERT INTO named VALUES (1, 2), (3, 4) RETURNING a, a + b, *", ["a", "?column?", "a", "b"], "INSERT 0 2"),
             ("INSERT INTO named VALUES (5, 6) RETURNING a + b", ["?column?"], "INSERT 0 1"),
             ("UPDATE named SET b = 0 WHERE a = 1 RETURNING coalesce(b, a)", ["coalesce"], "UPDATE 1"),

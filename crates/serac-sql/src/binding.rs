@@ -155,8 +155,9 @@ fn has_subquery_in_values(plan: &LogicalPlan) -> Result<bool> {
 fn placed(error: StatementError, source: &Source) -> SqlError {
     let StatementError { sqlstate, message, hint, span } = error;
     let position = span.map(|span| source.line_and_column(span.start as usize));
-    // Messages quote what they are about.
-    let name = message.split('"').nth(1).map(str::to_owned);
+    // Messages quote what they are about, but for columns with a qualifier.
+    let qualified = || message.strip_prefix("column ")?.split(' ').next()?.rsplit('.').next();
+    let name = message.split('"').nth(1).or_else(qualified).map(str::to_owned);
     SqlError { position, name, detail: hint.map(str::to_owned), ..SqlError::new(sqlstate, message) }
 }
 

@@ -2,7 +2,7 @@
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, DataType, Expr, Ident, Query, SelectItem, SetExpr, Statement, Subscript, Value,
+    AccessExpr, DataType, Expr, Ident, Query, SelectItem, SetExpr, Statement, Subscript,
 };
 use std::sync::Arc;
 
@@ -139,10 +139,6 @@ fn name_of(expr: &Expr) -> Option<Named> {
         }
         Expr::TypedString(typed) => Some((type_name(&typed.data_type), false)),
         Expr::Interval(_) => Some(("interval".into(), false)),
-        Expr::Value(value) => match value.value {
-            Value::Boolean(_) => Some(("bool".into(), false)),
-            _ => None,
-        },
         Expr::Case { else_result, .. } => {
             let of_else = else_result.as_deref().and_then(name_of).filter(|(_, keeps)| *keeps);
             Some(of_else.unwrap_or_else(|| ("case".into(), false)))
@@ -216,7 +212,7 @@ mod tests {
             ("-(1)", "?column?"),
             ("'x'", "?column?"),
             ("NULL", "?column?"),
-            ("true", "bool"),
+            ("true", "?column?"),
             ("count(*)", "count"),
             ("pg_catalog.version()", "version"),
             ("sum(a)::bigint", "sum"),

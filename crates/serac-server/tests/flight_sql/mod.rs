@@ -12,7 +12,8 @@ use arrow_flight::sql::{
 };
 use arrow_flight::{Action, FlightClient, FlightData, FlightDescriptor, FlightInfo, Ticket};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
-use datafusion::arrow::datatypes::{Int32Type, Int64Type, UInt8Type};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Int32Type, Int64Type, UInt8Type};
 use futures::{StreamExt, TryStreamExt};
 use prost::Message;
 use rand::rngs::StdRng;
@@ -103,7 +104,8 @@ async fn rows(client: &mut FlightSqlServiceClient<Channel>, info: FlightInfo) ->
 /// The only value of a query.
 async fn number(client: &mut FlightSqlServiceClient<Channel>, sql: &str, txn: Option<bytes::Bytes>) -> i64 {
     let info = client.execute(sql.into(), txn).await.unwrap();
-    rows(client, info).await[0].column(0).as_primitive::<Int64Type>().value(0)
+    let number = cast(rows(client, info).await[0].column(0), &DataType::Int64).unwrap();
+    number.as_primitive::<Int64Type>().value(0)
 }
 
 /// Cancels what runs for a flight; whether anything did.
@@ -409,7 +411,7 @@ async fn who_polls_for_a_flight_has_it_at_once() {
     // No descriptor: there is nothing more to wait for.
     assert_eq!((polled.flight_descriptor, polled.progress), (None, Some(1.0)));
     let batches = rows(&mut served.client().await, polled.info.unwrap()).await;
-    assert_eq!(batches[0].column(0).as_primitive::<Int64Type>().value(0), 42);
+    assert_eq!(batches[0].column(0).as_primitive::<Int32Type>().value(0), 42);
     let wrong = CommandStatementQuery { query: "SELECT FROM nothing".into(), transaction_id: None };
     let wrong = raw.poll_flight_info(FlightDescriptor::new_cmd(wrong.as_any().encode_to_vec())).await.unwrap_err();
     assert!(wrong.message().contains("42P01"), "{wrong}");

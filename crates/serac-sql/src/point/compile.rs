@@ -98,19 +98,20 @@ fn as_bound(shape: &mut Shape, schema: SchemaRef, bound: &Bound, types: &[Column
     let mut fields = Vec::new();
     for (((output, given), wanted), name) in shape.outputs.iter_mut().zip(given).zip(wanted).zip(bound.names.fields()) {
         let is_text = crate::types::is_text(given) && crate::types::is_text(wanted);
-        let is_alike = match (given, wanted) {
-            (DataType::Decimal128(_, scale), DataType::Decimal128(_, other)) => scale == other,
-            _ => is_text,
-        };
-        if given != wanted && !is_alike {
-            // A number that has passed through one operation fits the smaller type, or is the error
-            // that it would be there.
-            if !(given.is_signed_integer() && wanted.is_signed_integer() && operations(output)? <= 1) {
+        if given != wanted && !is_text {
+            let is_same_number = match (given, wanted) {
+                // A number that has passed through one operation fits the smaller type, or is the
+                // error that it would be there.
+                (given, wanted) if given.is_signed_integer() && wanted.is_signed_integer() => operations(output)? <= 1,
+                (DataType::Decimal128(_, scale), DataType::Decimal128(_, other)) => scale == other,
+                _ => false,
+            };
+            if !is_same_number {
                 return None;
             }
             *output = cast(output.clone(), wanted.clone());
         }
-        let data_type = if is_alike { given } else { wanted };
+        let data_type = if is_text { given } else { wanted };
         fields.push(Field::new(name.name(), data_type.clone(), true));
     }
     // The text of a query whose constants are lifted has no parameters.

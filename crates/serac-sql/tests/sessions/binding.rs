@@ -145,8 +145,9 @@ async fn bound_queries_are_explained() {
     let shown = datafusion::arrow::util::pretty::pretty_format_batches(&batches).unwrap().to_string();
     assert!(shown.contains("Columns: \"n\" bigint, \"?column?\" text"), "{shown}");
     assert!(shown.contains("Filter") && shown.contains("TableScan"), "{shown}");
-    let refused = error(&mut session, "EXPLAIN (BOUND) WITH RECURSIVE r AS (SELECT 1) SELECT * FROM r").await;
-    assert_eq!((refused.sqlstate, refused.message.as_str()), ("0A000", "binding WITH RECURSIVE is not supported"));
+    let refused = error(&mut session, "EXPLAIN (BOUND) SELECT ARRAY[1]").await;
+    assert_eq!(refused.sqlstate, "0A000");
+    assert!(refused.message.starts_with("binding ") && refused.message.ends_with(" is not supported"), "{refused}");
     assert_eq!(error(&mut session, "EXPLAIN (BOUND) SELECT nosuch FROM t").await.sqlstate, "42703");
     for other in ["ANALYZE", "VERBOSE", "SUMMARY", "STEPS"] {
         assert_eq!(error(&mut session, &format!("EXPLAIN (BOUND, {other}) SELECT 1")).await.sqlstate, "0A000");

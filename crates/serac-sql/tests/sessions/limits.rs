@@ -1,7 +1,8 @@
 //! Statements that are cancelled, that take too long, or that want too much memory: they end with an error, and the session goes on.
 
 use datafusion::arrow::array::AsArray;
-use datafusion::arrow::datatypes::Int64Type;
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use serac_engine::Database;
 use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult, StatementStream, TransactionStatus, parse};
@@ -26,7 +27,10 @@ fn database(memory_limit: Option<usize>) -> SqlDatabase {
 
 async fn number(session: &mut Session, sql: &str) -> i64 {
     match session.execute(sql).await.unwrap().pop() {
-        Some(StatementResult::Rows { batches, .. }) => batches[0].column(0).as_primitive::<Int64Type>().value(0),
+        Some(StatementResult::Rows { batches, .. }) => {
+            let number = cast(batches[0].column(0), &DataType::Int64).unwrap();
+            number.as_primitive::<Int64Type>().value(0)
+        }
         other => panic!("{other:?}"),
     }
 }

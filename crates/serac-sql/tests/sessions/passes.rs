@@ -171,7 +171,7 @@ async fn steps_lead_from_the_planner_to_the_plan_that_runs() {
     different.dedup();
     assert_eq!(different, ["planner", "analyzer", "logical", "physical"]);
     let has = |pass: &str| steps.iter().any(|step| step.1 == pass);
-    for pass in ["bind", "type_coercion", "simplify_expressions", "push_down_filter", "physical_planner"] {
+    for pass in ["bind", "simplify_expressions", "push_down_filter", "physical_planner"] {
         assert!(has(pass), "{pass}");
     }
     assert!(!has("replace_distinct_aggregate") && !has("SanityCheckPlan"));
