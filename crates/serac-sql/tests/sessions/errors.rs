@@ -45,7 +45,7 @@ const CASES: &[(&str, &str, &str)] = &[
     ("42883", "frob", "UPDATE t SET v = ^frob(1)"),
     ("42883", "frob", "CREATE TABLE x (a INTEGER DEFAULT ^frob(1))"),
     ("42883", "frob", "SELECT * FROM ^frob(1)"),
-    ("42883", "abs", "SELECT ^abs('x')"),
+    ("42883", "abs", "SELECT ^abs('x'::TEXT)"),
     ("42704", "nope", "SELECT CAST(1 AS ^nope)"),
     ("42704", "nope", "CREATE TABLE x (a ^nope)"),
     ("42704", "nope", "ALTER TABLE t DROP CONSTRAINT ^nope"),
