@@ -1,7 +1,7 @@
 //! Statements as they are run: the tree of sqlparser, and of queries the place in the script that
 //! the binder's own tree is taken from.
 
-use crate::parts::has_changes;
+use crate::parts::is_only_a_query;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::Statement;
 use serac_parser::tree::{self, StatementKind};
@@ -22,8 +22,7 @@ impl Parsed {
         let mut shared: Option<Arc<Script>> = None;
         let count = statements.len();
         let statements = statements.into_iter().enumerate().map(|(number, statement)| {
-            let is_query = matches!(&statement, Statement::Query(query) if query.locks.is_empty());
-            let source = (is_query && !has_changes(&statement)).then(|| {
+            let source = is_only_a_query(&statement).then(|| {
                 let script = shared.get_or_insert_with(|| Arc::new(Script::new(script, count)));
                 Source { script: script.clone(), number, arguments: Arguments::default() }
             });
@@ -152,9 +151,10 @@ mod tests {
 
     #[test]
     fn other_statements_have_no_source() {
-        let script = "WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x; SELECT * FROM t FOR UPDATE; VALUES (1)";
+        let script = "WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x; SELECT * FROM t FOR UPDATE; VALUES (1);
+            SELECT * FROM (SELECT * FROM t FOR UPDATE) AS x; SELECT (SELECT a FROM t LIMIT 1 FOR UPDATE)";
         let parsed = Parsed::of_script(script, parse(script).unwrap());
         let sources: Vec<bool> = parsed.iter().map(|parsed| parsed.source().is_some()).collect();
-        assert_eq!(sources, [false, false, true]);
+        assert_eq!(sources, [false, false, true, false, false]);
     }
 }
