@@ -102,7 +102,8 @@ fn of_query(query: &Query) -> Checked {
         format_clause,
         pipe_operators,
     } = query;
-    if let Some(With { with_token: _, recursive: _, cte_tables }) = with {
+    if let Some(with @ With { with_token: _, recursive: _, cte_tables }) = with {
+        crate::recursion::check(with)?;
         for Cte { alias, query: _, from, materialized: _, closing_paren_token: _ } in cte_tables {
             of_alias(alias, false)?;
             refuse("FROM behind a WITH query", from.is_some())?;
@@ -546,6 +547,29 @@ fn of_assignments(assignments: &[Assignment]) -> Checked {
     })
 }
 
+/// What a change gives of each row, of which there are no groups and no windows.
+fn of_returning(items: &[SelectItem]) -> Checked {
+    of_items(items)?;
+    let found = crate::visits::visit_expressions(&items.to_vec(), |expr| match expr {
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(None),
+        Expr::Function(function) if function.over.is_some() => {
+            ControlFlow::Break(Some(("42P20", "window functions are not allowed in RETURNING")))
+        }
+        Expr::Function(function) => {
+            let name = function.name.0.last().and_then(|part| part.as_ident()).map(crate::session::fold);
+            match name.is_some_and(|name| crate::planner::is_aggregate(&name)) {
+                true => ControlFlow::Break(Some(("42803", "aggregate functions are not allowed in RETURNING"))),
+                false => ControlFlow::Continue(()),
+            }
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    match found {
+        ControlFlow::Break(Some((sqlstate, message))) => Err(SqlError::new(sqlstate, message)),
+        _ => Ok(()),
+    }
+}
+
 fn of_insert(insert: &Insert) -> Checked {
     let Insert {
         insert_token: _,
@@ -595,7 +619,7 @@ fn of_insert(insert: &Insert) -> Checked {
         ("INSERT into several tables", multi_table_else_clause.is_some()),
     ])?;
     columns.iter().try_for_each(of_target_column)?;
-    of_items(returning.as_deref().unwrap_or_default())
+    of_returning(returning.as_deref().unwrap_or_default())
 }
 
 fn of_update(update: &Update) -> Checked {
@@ -623,7 +647,7 @@ fn of_update(update: &Update) -> Checked {
         tables.iter().try_for_each(of_table)?;
     }
     of_assignments(assignments)?;
-    of_items(returning.as_deref().unwrap_or_default())
+    of_returning(returning.as_deref().unwrap_or_default())
 }
 
 /// The table that is changed: a table, whose alias gives its columns no other names.
@@ -658,7 +682,7 @@ fn of_delete(delete: &Delete) -> Checked {
         FromTable::WithoutKeyword(_) => return Err(syntax("DELETE without FROM")),
     }
     using.iter().flatten().try_for_each(of_table)?;
-    of_items(returning.as_deref().unwrap_or_default())
+    of_returning(returning.as_deref().unwrap_or_default())
 }
 
 fn of_merge(merge: &Merge) -> Checked {

@@ -49,6 +49,7 @@ mod point;
 mod procedures;
 mod programs;
 mod query;
+mod recursion;
 mod result_names;
 mod roles;
 mod row_locks;

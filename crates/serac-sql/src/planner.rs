@@ -115,6 +115,11 @@ pub(crate) fn is_scalar_function(name: &str) -> bool {
         && !COMMON.window_functions().contains_key(name)
 }
 
+/// Whether a name is that of an aggregate.
+pub(crate) fn is_aggregate(name: &str) -> bool {
+    COMMON.aggregate_functions().contains_key(name)
+}
+
 /// Whether a name is that of a function that every session has in FROM.
 pub(crate) fn is_table_function(name: &str) -> bool {
     COMMON.table_functions().contains_key(name) || is_scalar_function(name)
