@@ -117,7 +117,7 @@ const SETTINGS: &[Setting] = &[
     set("TimeZone", Kind::Text, LOCALE, "The time zone."),
     preset("transaction_deferrable", Kind::Switch, "Whether the transaction waits for a safe snapshot."),
     preset("transaction_isolation", LEVELS, "The isolation level of the transaction."),
-    preset("transaction_read_only", Kind::Switch, "Whether the transaction only reads."),
+    set("transaction_read_only", Kind::Switch, STATEMENT, "Whether the transaction only reads."),
     set("work_mem", Kind::Memory, "Resource Usage / Memory", "The memory of a session's queries."),
 ];
 

@@ -382,6 +382,12 @@ impl Session {
         match name {
             "default_transaction_isolation" => self.default_modes.isolation = level()?,
             "default_transaction_read_only" => self.default_modes.read_only = switch(false)?,
+            // Of the transaction that runs, and of nothing else.
+            "transaction_read_only" => {
+                let mut wanted = self.running.as_ref().map_or(self.default_modes, |running| running.modes);
+                wanted.read_only = switch(self.default_modes.read_only)?;
+                self.set_modes(wanted)?;
+            }
             "enable_point_path" => self.point.is_off = !switch(true)?,
             "statement_timeout" => self.statement_timeout = time(self.defaults.statement_timeout)?,
             "idle_in_transaction_session_timeout" => {
@@ -495,6 +501,10 @@ impl Session {
         }
         let before = self.setting(name);
         self.set_parameter(name, value)?;
+        // The modes of a transaction end with it.
+        if name == "transaction_read_only" {
+            return Ok(());
+        }
         if let (Some(before), Some(now)) = (before, self.setting(name)) {
             self.shared.changed_settings.note(name, before, &now, local);
         }
