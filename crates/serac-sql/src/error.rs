@@ -313,6 +313,10 @@ impl From<&DataFusionError> for SqlError {
             DataFusionError::Execution(m) if m == "Scalar subquery returned more than one row" => {
                 Self::new("21000", "more than one row returned by a subquery used as an expression")
             }
+            DataFusionError::Execution(m) if m.starts_with("negative count not allowed") => {
+                Self::new("22011", "negative substring length not allowed")
+            }
+            DataFusionError::Execution(m) if m == "field position must not be zero" => Self::new("22023", m.clone()),
             DataFusionError::Execution(m) => Self::new("22000", in_sql_terms(m)),
             other => Self::new("XX000", in_sql_terms(&other.strip_backtrace())),
         }

@@ -101,6 +101,142 @@ fn logs(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     Ok(Arc::new(logs))
 }
 
+/// # Errors
+/// 22003 where the angle is infinite.
+fn of_angle(x: f64, of: fn(f64) -> f64) -> Result<f64, SqlError> {
+    match x.is_infinite() {
+        true => Err(SqlError::new("22003", "input is out of range")),
+        false => Ok(of(x)),
+    }
+}
+
+/// # Errors
+/// 22003 where a finite number has an infinite result, or one that is not 0 has the result 0.
+fn in_range(x: f64, of: fn(f64) -> f64) -> Result<f64, SqlError> {
+    match of(x) {
+        result if result.is_infinite() && x.is_finite() => Err(SqlError::new("22003", "value out of range: overflow")),
+        0.0 if x != 0.0 => Err(SqlError::new("22003", "value out of range: underflow")),
+        result => Ok(result),
+    }
+}
+
+fn area_cosine(x: f64) -> Result<f64, SqlError> {
+    match x < 1.0 {
+        true => Err(SqlError::new("22003", "input is out of range")),
+        false => Ok(x.acosh()),
+    }
+}
+
+/// Functions of angles in degrees, which are exact where their results are: as PostgreSQL does it, by the functions of radians,
+/// divided by what these give for 30, 45 and 60 degrees.
+mod degrees {
+    use std::sync::LazyLock;
+
+    struct Known {
+        sin_30: f64,
+        one_minus_cos_60: f64,
+        asin_half: f64,
+        acos_half: f64,
+        atan_1: f64,
+        tan_45: f64,
+        cot_45: f64,
+    }
+
+    // As they are computed at run time, not as the compiler would.
+    static KNOWN: LazyLock<Known> = LazyLock::new(|| {
+        let of = std::hint::black_box::<f64>;
+        let mut known = Known {
+            sin_30: of(30.0).to_radians().sin(),
+            one_minus_cos_60: 1.0 - of(60.0).to_radians().cos(),
+            asin_half: of(0.5).asin(),
+            acos_half: of(0.5).acos(),
+            atan_1: of(1.0).atan(),
+            tan_45: 1.0,
+            cot_45: 1.0,
+        };
+        known.tan_45 = known.sin(45.0) / known.cos(45.0);
+        known.cot_45 = known.cos(45.0) / known.sin(45.0);
+        known
+    });
+
+    impl Known {
+        fn small_sin(&self, x: f64) -> f64 {
+            x.to_radians().sin() / self.sin_30 / 2.0
+        }
+        fn small_cos(&self, x: f64) -> f64 {
+            1.0 - (1.0 - x.to_radians().cos()) / self.one_minus_cos_60 / 2.0
+        }
+        /// Up to 90 degrees.
+        fn sin(&self, x: f64) -> f64 {
+            if x <= 30.0 { self.small_sin(x) } else { self.small_cos(90.0 - x) }
+        }
+        fn cos(&self, x: f64) -> f64 {
+            if x <= 60.0 { self.small_cos(x) } else { self.small_sin(90.0 - x) }
+        }
+    }
+
+    /// An angle between 0 and 90, and the signs that the sine, the cosine and the tangent have of the one that it stands for.
+    fn first_quadrant(x: f64) -> (f64, f64, f64, f64) {
+        let (mut angle, mut sine, mut cosine) = (x % 360.0, 1.0, 1.0);
+        if angle < 0.0 {
+            (angle, sine) = (-angle, -sine);
+        }
+        if angle > 180.0 {
+            (angle, sine) = (360.0 - angle, -sine);
+        }
+        if angle > 90.0 {
+            (angle, cosine) = (180.0 - angle, -cosine);
+        }
+        (angle, sine, cosine, sine * cosine)
+    }
+
+    pub(super) fn sin(x: f64) -> f64 {
+        let (angle, sign, ..) = first_quadrant(x);
+        sign * KNOWN.sin(angle)
+    }
+    pub(super) fn cos(x: f64) -> f64 {
+        let (angle, _, sign, _) = first_quadrant(x);
+        sign * KNOWN.cos(angle)
+    }
+    /// Without the sign of a zero.
+    fn plain(x: f64) -> f64 {
+        if x == 0.0 { 0.0 } else { x }
+    }
+    pub(super) fn tan(x: f64) -> f64 {
+        let (angle, _, _, sign) = first_quadrant(x);
+        plain(sign * (KNOWN.sin(angle) / KNOWN.cos(angle) / KNOWN.tan_45))
+    }
+    pub(super) fn cot(x: f64) -> f64 {
+        let (angle, _, _, sign) = first_quadrant(x);
+        plain(sign * (KNOWN.cos(angle) / KNOWN.sin(angle) / KNOWN.cot_45))
+    }
+    fn positive_asin(x: f64) -> f64 {
+        if x <= 0.5 { x.asin() / KNOWN.asin_half * 30.0 } else { 90.0 - x.acos() / KNOWN.acos_half * 60.0 }
+    }
+    pub(super) fn asin(x: f64) -> f64 {
+        if x >= 0.0 { positive_asin(x) } else { -positive_asin(-x) }
+    }
+    pub(super) fn acos(x: f64) -> f64 {
+        let positive = |x: f64| match x <= 0.5 {
+            true => 90.0 - x.asin() / KNOWN.asin_half * 30.0,
+            false => x.acos() / KNOWN.acos_half * 60.0,
+        };
+        if x >= 0.0 { positive(x) } else { 90.0 + positive_asin(-x) }
+    }
+    pub(super) fn atan(x: f64) -> f64 {
+        x.atan() / KNOWN.atan_1 * 45.0
+    }
+    pub(super) fn atan2(y: f64, x: f64) -> f64 {
+        y.atan2(x) / KNOWN.atan_1 * 45.0
+    }
+}
+
+fn arc_of_two(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
+    let (ys, xs) = (args[0].as_primitive::<Float64Type>(), args[1].as_primitive::<Float64Type>());
+    let angles: Float64Array = datafusion::arrow::compute::binary(ys, xs, degrees::atan2)?;
+    Ok(Arc::new(angles))
+}
+
 pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "power", types, body: powers },
     Definition { name: "pow", types, body: powers },
@@ -110,5 +246,21 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "exp", types: of_one, body: |args| each(args, exponential) },
     Definition { name: "ln", types: of_one, body: |args| each(args, |x| logarithm(x, f64::ln)) },
     Definition { name: "log10", types: of_one, body: |args| each(args, |x| logarithm(x, f64::log10)) },
+    Definition { name: "sin", types: of_one, body: |args| each(args, |x| of_angle(x, f64::sin)) },
+    Definition { name: "cos", types: of_one, body: |args| each(args, |x| of_angle(x, f64::cos)) },
+    Definition { name: "tan", types: of_one, body: |args| each(args, |x| of_angle(x, f64::tan)) },
+    Definition { name: "cot", types: of_one, body: |args| each(args, |x| of_angle(x, |x| 1.0 / x.tan())) },
+    Definition { name: "acosh", types: of_one, body: |args| each(args, area_cosine) },
+    Definition { name: "atanh", types: of_one, body: |args| each(args, |x| angle(x, f64::atanh)) },
+    Definition { name: "degrees", types: of_one, body: |args| each(args, |x| in_range(x, f64::to_degrees)) },
+    Definition { name: "radians", types: of_one, body: |args| each(args, |x| in_range(x, f64::to_radians)) },
+    Definition { name: "sind", types: of_one, body: |args| each(args, |x| of_angle(x, degrees::sin)) },
+    Definition { name: "cosd", types: of_one, body: |args| each(args, |x| of_angle(x, degrees::cos)) },
+    Definition { name: "tand", types: of_one, body: |args| each(args, |x| of_angle(x, degrees::tan)) },
+    Definition { name: "cotd", types: of_one, body: |args| each(args, |x| of_angle(x, degrees::cot)) },
+    Definition { name: "asind", types: of_one, body: |args| each(args, |x| angle(x, degrees::asin)) },
+    Definition { name: "acosd", types: of_one, body: |args| each(args, |x| angle(x, degrees::acos)) },
+    Definition { name: "atand", types: of_one, body: |args| each(args, |x| Ok(degrees::atan(x))) },
+    Definition { name: "atan2d", types, body: arc_of_two },
     Definition { name: "log", types: |given| of_one(given).or_else(|| types(given)), body: logs },
 ];
