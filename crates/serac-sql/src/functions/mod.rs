@@ -27,6 +27,7 @@ mod sleep;
 mod sliding;
 mod sum;
 mod text_aggregate;
+mod texts;
 mod texts_as_times;
 mod time_zones;
 mod times;
@@ -39,13 +40,16 @@ pub(crate) use casts::{Casts, with_own_casts};
 pub(crate) use chosen::Arrays;
 pub(crate) use date_parts::function_of as date_part_function;
 pub(crate) use integer_results::windows;
-pub(crate) use interval_operators::{IntervalArithmetic, as_cast as cast_interval, of_durations};
+pub(crate) use interval_operators::{
+    IntervalArithmetic, as_cast as cast_interval, of_durations,
+};
 pub(crate) use intervals::positional as positional_interval;
 pub(crate) use json::JsonOperators;
 pub(crate) use like::escape as like_escape;
 pub(crate) use quotients::Quotients;
 pub(crate) use sequences::SequenceValues;
 pub(crate) use sliding::{SUMS, sliding};
+pub(crate) use texts::bytes_of_digits;
 pub(crate) use texts_as_times::read as read_times;
 pub(crate) use zeros::{has_one_zero, one_zero};
 
@@ -138,6 +142,7 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
         like::DEFINITIONS,
         powers::DEFINITIONS,
         regexes::DEFINITIONS,
+        texts::DEFINITIONS,
         time_zones::DEFINITIONS,
         times::DEFINITIONS,
         truncated_times::DEFINITIONS,

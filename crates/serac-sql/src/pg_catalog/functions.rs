@@ -37,6 +37,16 @@ impl Row<'_> {
             None => Some(value.to_string()),
         }
     }
+    /// A value as results are written.
+    fn told(&self, i: usize) -> Result<Option<String>, SqlError> {
+        let Some(value) = self.get(i) else { return Ok(None) };
+        if let Some(text) = value.try_as_str() {
+            return Ok(text.map(str::to_owned));
+        }
+        let texts = crate::wire::as_told(&value.to_array()?, &DataType::Utf8View)?;
+        let text = ScalarValue::try_from_array(&texts, 0)?;
+        Ok(text.try_as_str().flatten().map(str::to_owned))
+    }
     fn int(&self, i: usize) -> Option<i64> {
         let value = self.get(i)?;
         match value.try_as_str() {
@@ -258,45 +268,111 @@ fn pretty(bytes: i64) -> String {
     unreachable!("the last unit takes all")
 }
 
-/// `%s`, `%I` and `%L` of a text with values.
+/// `%s`, `%I` and `%L` of a text with values: `%1$s` takes the first of these, `%-10s` and `%*s` fill up with blanks.
 fn formatted(row: &Row<'_>) -> Outcome {
     let Some(pattern) = row.text(0) else { return maybe(None) };
-    let (mut out, mut next) = (String::new(), 1);
-    let mut letters = pattern.chars();
+    let wrong = |message: &str| SqlError::new("22023", message);
+    let unterminated =
+        || wrong("unterminated format() type specifier").explained("A single \"%\" is written as \"%%\".");
+    let (mut out, mut last) = (String::new(), 0);
+    let mut letters = pattern.chars().peekable();
+    let number = |letters: &mut std::iter::Peekable<std::str::Chars<'_>>| -> Result<Option<usize>, SqlError> {
+        let mut digits = String::new();
+        while let Some(digit) = letters.next_if(char::is_ascii_digit) {
+            digits.push(digit);
+        }
+        match digits.parse::<i32>() {
+            _ if digits.is_empty() => Ok(None),
+            Ok(number) => Ok(Some(number as usize)),
+            Err(_) => Err(SqlError::new("22003", "number is out of range")),
+        }
+    };
+    // The value of a number, or the next one.
+    let mut taken = |place: Option<usize>| {
+        let place = place.unwrap_or(last + 1);
+        match place {
+            0 => Err(wrong("format specifies argument 0, but arguments are numbered from 1")),
+            place if place >= row.0.len() => Err(wrong("too few arguments for format()")),
+            place => {
+                last = place;
+                Ok(place)
+            }
+        }
+    };
     while let Some(letter) = letters.next() {
         if letter != '%' {
             out.push(letter);
             continue;
         }
-        let kind = letters.next();
-        if kind == Some('%') {
+        if letters.next_if_eq(&'%').is_some() {
             out.push('%');
             continue;
         }
-        if next >= row.0.len() {
-            return Err(SqlError::new("22023", "too few arguments for format()"));
+        let (mut place, mut width) = (None, number(&mut letters)?);
+        if width.is_some() && letters.next_if_eq(&'$').is_some() {
+            (place, width) = (width, None);
         }
-        let value = row.text(next);
-        next += 1;
-        match kind {
-            Some('s') => out += &value.unwrap_or_default(),
-            Some('I') => {
+        let mut to_left = false;
+        if width.is_none() {
+            while letters.next_if_eq(&'-').is_some() {
+                to_left = true;
+            }
+            width = number(&mut letters)?;
+            if letters.next_if_eq(&'*').is_some() {
+                let of_width = number(&mut letters)?;
+                if of_width.is_some() && letters.next_if_eq(&'$').is_none() {
+                    return Err(wrong("width argument position must be ended by \"$\""));
+                }
+                let given = row.int(taken(of_width)?).unwrap_or(0);
+                to_left |= given < 0;
+                width = Some(given.unsigned_abs() as usize);
+            }
+        }
+        let kind = letters.next().ok_or_else(unterminated)?;
+        if !matches!(kind, 's' | 'I' | 'L') {
+            return Err(wrong(&format!("unrecognized format() type specifier \"{kind}\""))
+                .explained("A single \"%\" is written as \"%%\"."));
+        }
+        let value = row.told(taken(place)?)?;
+        let text = match kind {
+            's' => value.unwrap_or_default(),
+            'I' => {
                 let null = || SqlError::new("22004", "null values cannot be formatted as an SQL identifier");
-                out += &quote_ident(&value.ok_or_else(null)?);
+                quote_ident(&value.ok_or_else(null)?)
             }
-            Some('L') => out += &value.map_or("NULL".into(), |value| quote_literal(&value)),
-            other => {
-                let other = other.map(String::from).unwrap_or_default();
-                return Err(SqlError::new("22023", format!("unrecognized format() type specifier \"{other}\"")));
-            }
+            _ => value.map_or("NULL".into(), |value| quote_literal(&value)),
+        };
+        let blanks = width.unwrap_or(0).saturating_sub(text.chars().count());
+        if blanks > MOST_BLANKS {
+            return Err(SqlError::new("54000", "the width of a value in format() is too large"));
+        }
+        if to_left {
+            out.push_str(&text);
+        }
+        out.extend(std::iter::repeat_n(' ', blanks));
+        if !to_left {
+            out.push_str(&text);
         }
     }
     text(out)
 }
 
+/// Blanks that `format` puts beside a value.
+const MOST_BLANKS: usize = 1 << 20;
+
+/// A text as a constant; one with a backslash says so.
 fn quote_literal(value: &str) -> String {
     let quoted = value.replace('\'', "''");
-    if value.contains('\\') { format!(" E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
+    if value.contains('\\') { format!("E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
+}
+
+/// A value as a text constant: as a cast to TEXT writes it.
+fn quoted(row: &Row<'_>) -> Result<Option<String>, SqlError> {
+    let text = match row.get(0) {
+        Some(ScalarValue::Boolean(Some(value))) => Some(value.to_string()),
+        _ => row.told(0)?,
+    };
+    Ok(text.map(|text| quote_literal(&text)))
 }
 
 /// An element of an array, whose first has the number 1, or of a vector, where it has 0; or a part of a document.
@@ -492,8 +568,8 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
     ("pg_size_pretty", Gives::Text, |_, row| maybe(row.int(0).map(pretty))),
     ("pg_tablespace_location", Gives::Text, |_, row| maybe(row.get(0).map(|_| String::new()))),
     ("quote_ident", Gives::Text, |_, row| maybe(row.text(0).map(|name| quote_ident(&name)))),
-    ("quote_literal", Gives::Text, |_, row| maybe(row.text(0).map(|value| quote_literal(&value)))),
-    ("quote_nullable", Gives::Text, |_, row| text(row.text(0).map_or("NULL".into(), |value| quote_literal(&value)))),
+    ("quote_literal", Gives::Text, |_, row| maybe(quoted(row)?)),
+    ("quote_nullable", Gives::Text, |_, row| text(quoted(row)?.unwrap_or_else(|| "NULL".into()))),
     ("format", Gives::Text, |_, row| formatted(row)),
     ("txid_current", Gives::Int8, |scope, _| {
         let view = scope.shared.view();

@@ -30,7 +30,7 @@ pub(super) static SIZES: &[(&str, Size)] = &[
     ("quote_literal", Size::Factor(2)),
     ("quote_nullable", Size::Factor(2)),
     ("quote_ident", Size::Factor(2)),
-    ("encode", Size::Factor(2)),
+    ("encode", Size::Factor(4)),
     ("to_char", Size::Rows(|row| row.bytes(1).saturating_mul(8).saturating_add(64))),
     ("string_to_array", Size::Factor(1 + ELEMENT)),
     ("string_to_table", Size::Factor(1 + ELEMENT)),
@@ -249,7 +249,10 @@ fn regex_replaced_at(row: &Row, places: u64) -> u64 {
 }
 
 fn regex_replaced_at_most(row: &Row) -> u64 {
-    let all = row.text(3).is_some_and(|flags| flags.contains('g'));
+    // By the flags, or as the match of the number 0.
+    let by_number = || row.integer(3).is_some() && row.integer(4) == Some(0);
+    let by_flags = |at: usize| row.text(at).is_some_and(|flags| flags.contains('g'));
+    let all = by_flags(3) || by_flags(5) || by_number();
     regex_replaced_at(row, if all { row.bytes(0) + 1 } else { 1 })
 }
 
