@@ -32,6 +32,7 @@ mod texts_as_times;
 mod time_zones;
 mod times;
 mod truncated_times;
+mod variances;
 mod zeros;
 
 pub(crate) use accounted::{Accounts, LongTexts, SmallConstants, accounted};

@@ -12,6 +12,7 @@
 //! A row that leaves takes its state with it. If there are no older rows, the newer ones become them, once for each row. The aggregate of the frame is that of
 //! two states.
 
+use super::variances::{self, Variance};
 use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::ScalarValue;
@@ -228,7 +229,12 @@ impl AggregateUDFImpl for Sliding {
         self.0.is_nullable()
     }
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        self.0.accumulator(args)
+        let variance = Variance::of_name(self.name()).filter(|_| !args.is_distinct);
+        let inner = self.0.accumulator(args)?;
+        Ok(match variance {
+            Some(variance) => Box::new(variances::One(inner, variance)),
+            None => inner,
+        })
     }
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         self.0.inner().state_fields(args)
@@ -237,7 +243,12 @@ impl AggregateUDFImpl for Sliding {
         self.0.inner().groups_accumulator_supported(args)
     }
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        self.0.inner().create_groups_accumulator(args)
+        let variance = Variance::of_name(self.name()).filter(|_| !args.is_distinct);
+        let inner = self.0.inner().create_groups_accumulator(args)?;
+        Ok(match variance {
+            Some(variance) => Box::new(variances::Groups(inner, variance)),
+            None => inner,
+        })
     }
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         self.0.inner().order_sensitivity()
