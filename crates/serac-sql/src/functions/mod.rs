@@ -48,6 +48,7 @@ pub(crate) use intervals::positional as positional_interval;
 pub(crate) use json::JsonOperators;
 pub(crate) use like::escape as like_escape;
 pub(crate) use quotients::Quotients;
+pub(crate) use regexes::patterns::Patterns;
 pub(crate) use sequences::SequenceValues;
 pub(crate) use sliding::{SUMS, sliding};
 pub(crate) use texts::bytes_of_digits;

@@ -5,7 +5,7 @@ use super::{Origin, Pass, Stage, Work};
 use crate::binding::BIND;
 use crate::conflict_targets::conflict_targets;
 use crate::ddl::likes_as_columns;
-use crate::functions::{Accounts, Casts, LongTexts, SmallConstants};
+use crate::functions::{Accounts, Casts, LongTexts, Patterns, SmallConstants};
 use crate::optimizer::{
     Analyzing, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, Filters, FloatCases, FloatZeros,
     GroupingSets, InLists, JoinOrder, LostOrders, NullSafe, Optimizing, Physical, RepeatedKeys, SetOperations,
@@ -90,6 +90,7 @@ pub(super) static PASSES: &[Pass] = &[
     analyzer("set_operations", Ours(|_| Arc::new(SetOperations)), "Numbers the copies of rows for EXCEPT ALL and INTERSECT ALL."),
     analyzer("repeated_keys", Ours(|_| Arc::new(RepeatedKeys)), "Drops sort keys of aggregates that stand twice, which accumulators would take for more."),
     analyzer("casts", Ours(|_| Arc::new(Casts)), "Makes functions of the casts that mean something else in DataFusion."),
+    analyzer("patterns", Ours(|_| Arc::new(Patterns)), "Puts PostgreSQL's regular expressions in the words of those that are run."),
     analyzer("in_lists", Ours(|_| Arc::new(InLists)), "Leaves nothing but constants in lists of IN, which the simplifier takes for sets."),
     analyzer("null_safe", Ours(|_| Arc::new(NullSafe)), "Compares with IS NOT DISTINCT FROM by values that are never NULL."),
     analyzer("float_cases", Ours(|_| Arc::new(FloatCases)), "Lets 0 and -0 be equal in CASE x WHEN and IN."),
