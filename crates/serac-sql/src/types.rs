@@ -1,16 +1,18 @@
 //! SQL types: from the parser's to the engine's, and assignment of values to columns.
 
 use crate::error::{Result, SqlError};
-use crate::functions::read_times;
-use crate::wire::{as_told, interval};
+use crate::functions::{read_interval, read_times};
+use crate::wire::as_told;
 use datafusion::arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, FixedSizeBinaryBuilder, IntervalMonthDayNanoArray, StringViewArray,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, FixedSizeBinaryBuilder, IntervalMonthDayNanoArray,
+    PrimitiveArray, StringViewArray,
 };
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{
-    DataType as ArrowType, Date32Type, Date64Type, Decimal128Type, DecimalType, Float64Type, IntervalMonthDayNano,
-    IntervalMonthDayNanoType, Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType,
-    TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampSecondType,
+    DataType as ArrowType, Date32Type, Date64Type, Decimal128Type, DecimalType, Float64Type, Int16Type, Int32Type,
+    Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, Time32MillisecondType, Time32SecondType,
+    Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampSecondType,
 };
 use datafusion::arrow::util::display::FormatOptions;
 use datafusion::common::ScalarValue;
@@ -133,14 +135,65 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     (digits.len() == 32).then(|| bytes.try_into().expect("32 digits are 16 bytes"))
 }
 
-fn parse_bytea(text: &str) -> Option<Vec<u8>> {
-    match text.strip_prefix("\\x") {
-        None => Some(text.as_bytes().to_vec()),
-        Some(hex) if hex.len() % 2 == 0 && hex.is_ascii() => {
-            (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).ok()).collect()
+/// Bytes as texts have them: `\x00ff`, or letters among which a backslash stands before another one, or before
+/// three octal digits.
+///
+/// # Errors
+/// 22023 for what are no hexadecimal digits, 22P02 for a backslash before something else.
+fn parse_bytea(text: &str) -> Result<Vec<u8>> {
+    let Some(hex) = text.strip_prefix("\\x") else {
+        let mut bytes = Vec::with_capacity(text.len());
+        let mut rest = text.as_bytes();
+        while let [first, behind @ ..] = rest {
+            let (byte, behind) = match (first, behind) {
+                (b'\\', [b'\\', behind @ ..]) => (b'\\', behind),
+                (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', behind @ ..]) => {
+                    ((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'), behind)
+                }
+                (b'\\', _) => return Err(SqlError::new("22P02", "invalid input syntax for type bytea")),
+                (first, behind) => (*first, behind),
+            };
+            bytes.push(byte);
+            rest = behind;
         }
-        Some(_) => None,
+        return Ok(bytes);
+    };
+    crate::functions::bytes_of_digits(hex)
+}
+
+/// A truth value as texts have it.
+pub(crate) fn parse_bool(text: &str) -> Option<bool> {
+    let word = text.trim_matches(|c: char| c.is_ascii_whitespace()).to_ascii_lowercase();
+    let begins = |whole: &str, least: usize| word.len() >= least && whole.starts_with(&word);
+    match word.as_str() {
+        "1" => Some(true),
+        "0" => Some(false),
+        _ if begins("true", 1) || begins("yes", 1) || word == "on" => Some(true),
+        _ if begins("false", 1) || begins("no", 1) || begins("off", 2) => Some(false),
+        _ => None,
     }
+}
+
+/// Texts as integers of a type.
+///
+/// # Errors
+/// 22P02 for what is no integer, 22003 for one that the type does not have.
+fn integers<T: ArrowPrimitiveType<Native: std::str::FromStr>>(
+    texts: &StringViewArray,
+    sql_type: SqlType,
+) -> Result<ArrayRef> {
+    let name = sql_type.to_string().to_lowercase();
+    let one = |text: &str| {
+        let word = text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
+        let digits = word.strip_prefix(['+', '-']).unwrap_or(word);
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(SqlError::new("22P02", format!("invalid input syntax for type {name}: \"{text}\"")));
+        }
+        let out_of_range = || SqlError::new("22003", format!("value \"{text}\" is out of range for type {name}"));
+        word.parse().map_err(|_| out_of_range())
+    };
+    let values = texts.iter().map(|text| text.map(one).transpose());
+    Ok(Arc::new(values.collect::<Result<PrimitiveArray<T>>>()?))
 }
 
 /// Texts as documents in normal form.
@@ -283,7 +336,7 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
         let mut bytes = datafusion::arrow::array::BinaryViewBuilder::new();
         for text in strings {
             match text {
-                Some(text) => bytes.append_value(parse_bytea(text).ok_or_else(|| invalid(text))?),
+                Some(text) => bytes.append_value(parse_bytea(text)?),
                 None => bytes.append_null(),
             }
         }
@@ -291,15 +344,24 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
     }
     if is_text && sql_type.column_type == ColumnType::Interval {
         let texts = cast_with_options(array, &ArrowType::Utf8View, &options)?;
-        let intervals: Option<IntervalMonthDayNanoArray> = texts
-            .as_string_view()
-            .iter()
-            .map(|text| text.map_or(Some(None), |t| interval(t).map(Some)))
-            .collect::<Option<Vec<_>>>()
-            .map(Into::into);
-        if let Some(intervals) = intervals {
-            return Ok(Arc::new(intervals));
-        }
+        let intervals = texts.as_string_view().iter().map(|text| text.map(read_interval).transpose());
+        return Ok(Arc::new(intervals.collect::<Result<IntervalMonthDayNanoArray>>()?));
+    }
+    if is_text && matches!(sql_type.column_type, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64) {
+        let texts = cast_with_options(array, &ArrowType::Utf8View, &options)?;
+        let texts = texts.as_string_view();
+        return match sql_type.column_type {
+            ColumnType::Int16 => integers::<Int16Type>(texts, sql_type),
+            ColumnType::Int32 => integers::<Int32Type>(texts, sql_type),
+            _ => integers::<Int64Type>(texts, sql_type),
+        };
+    }
+    if is_text && sql_type.column_type == ColumnType::Boolean {
+        let texts = cast_with_options(array, &ArrowType::Utf8View, &options)?;
+        let invalid = |text: &str| SqlError::new("22P02", format!("invalid input syntax for type boolean: \"{text}\""));
+        let one = |text: &str| parse_bool(text).ok_or_else(|| invalid(text));
+        let values = texts.as_string_view().iter().map(|text| text.map(one).transpose());
+        return Ok(Arc::new(values.collect::<Result<BooleanArray>>()?));
     }
     if is_text && matches!(sql_type.column_type, ColumnType::Date | ColumnType::Time | ColumnType::Timestamp { .. }) {
         return read_times(array, &target).map_err(|error| {
@@ -420,7 +482,8 @@ pub(crate) fn literal(value: &ScalarValue) -> Result<Expr> {
         }
         Time64Microsecond(_) => format!("CAST('{}' AS TIME)", value.cast_to(&ArrowType::Utf8)?),
         IntervalMonthDayNano(Some(parts)) => {
-            format!("INTERVAL '{} months {} days {} nanoseconds'", parts.months, parts.days, parts.nanoseconds)
+            let micros = parts.nanoseconds / 1_000;
+            format!("CAST('{} months {} days {micros} microseconds' AS INTERVAL)", parts.months, parts.days)
         }
         FixedSizeBinary(16, Some(bytes)) => format!("uuid_in('{}')", format_uuid(bytes)),
         ScalarValue::List(list) => {

@@ -1,5 +1,5 @@
-//! Casts that mean in PostgreSQL what they do not mean in DataFusion: of texts that are dates and
-//! times, BYTEA (`\x00ff`), intervals (`1 day 02:03:04`) or JSON, of numbers that lose digits,
+//! Casts that mean in PostgreSQL what they do not mean in DataFusion: of texts that are integers,
+//! truth values, dates and times, BYTEA (`\x00ff`), intervals (`1 day 02:03:04`) or JSON, of numbers that lose digits,
 //! which are rounded, not cut, of numbers that are too large or too small for a float, of arrays,
 //! whose elements are cast one by one, and of times, floats and arrays that become texts. Such a
 //! cast becomes a function, through which the optimizer does not compare: `n::INTEGER = 2` holds
@@ -9,7 +9,7 @@
 //! [`super::accounted`] counts them: of arrays, too, and of views of texts, which many rows may
 //! share, to texts that each row has for itself.
 
-use super::texts_as_times::{is_time, read};
+use super::texts_as_times::{is_relative, is_time, read, read_at};
 use crate::error::SqlError;
 use crate::optimizer::rewrite_typed;
 use crate::types::assign;
@@ -25,6 +25,7 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::functions::utils::make_scalar_function;
 use datafusion::logical_expr::expr::Cast;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
@@ -41,6 +42,10 @@ fn is_read(data_type: &DataType) -> bool {
                 | DataType::LargeBinary
                 | DataType::BinaryView
                 | DataType::Interval(IntervalUnit::MonthDayNano)
+                | DataType::Boolean
+                | DataType::Int16
+                | DataType::Int32
+                | DataType::Int64
         )
 }
 
@@ -62,11 +67,19 @@ fn is_narrowed(from: &DataType, to: &DataType) -> bool {
 }
 
 /// Whether values are written otherwise than DataFusion does, as results are: `2020-01-31
-/// 10:00:00`, `10:00:00.5`, 1 as the text of 1.0, `{1,2}`.
+/// 10:00:00`, `10:00:00.5`, 1 as the text of 1.0, `\x00ff`, `{1,2}`.
 fn is_written(from: &DataType, to: &DataType) -> bool {
     let is_scalar = matches!(
         from,
-        DataType::Timestamp(..) | DataType::Time64(_) | DataType::Float32 | DataType::Float64 | DataType::Interval(_)
+        DataType::Timestamp(..)
+            | DataType::Date32
+            | DataType::Time64(_)
+            | DataType::Float32
+            | DataType::Float64
+            | DataType::Interval(_)
+            | DataType::Binary
+            | DataType::LargeBinary
+            | DataType::BinaryView
     );
     let is_array = is_list(from) && *to != DataType::LargeUtf8;
     (is_scalar || is_array) && is_text(to)
@@ -206,6 +219,7 @@ impl ScalarUDFImpl for Converted {
             DataType::Time64(_) => "time",
             DataType::LargeUtf8 => super::accounted::DOCUMENT,
             DataType::Utf8 | DataType::Utf8View => super::accounted::TEXT,
+            DataType::Boolean => "bool",
             _ if is_list(&self.wanted) => super::accounted::ARRAY,
             _ => "bytea_in",
         }
@@ -216,10 +230,27 @@ impl ScalarUDFImpl for Converted {
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(self.wanted.clone())
     }
+    /// What is relative to the present is read when that is known.
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let (Some(now), [Expr::Literal(value, _)]) = (info.query_execution_start_time(), &args[..]) else {
+            return Ok(ExprSimplifyResult::Original(args));
+        };
+        if !is_relative_time(value, &self.wanted) {
+            return Ok(ExprSimplifyResult::Original(args));
+        }
+        let time =
+            read_at(&value.to_array()?, &self.wanted, Some(now.timestamp_micros())).map_err(SqlError::external)?;
+        Ok(ExprSimplifyResult::Simplified(Expr::Literal(ScalarValue::try_from_array(&time, 0)?, None)))
+    }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let apply = |arrays: &[ArrayRef]| converted(&arrays[0], &self.wanted).map_err(SqlError::external);
         make_scalar_function(apply, Vec::new())(&args.args)
     }
+}
+
+/// Whether a constant is a time such as `today`.
+fn is_relative_time(value: &ScalarValue, wanted: &DataType) -> bool {
+    is_time(wanted) && value.try_as_str().flatten().is_some_and(is_relative)
 }
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -230,6 +261,11 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         return Ok(Transformed::no(Expr::Cast(Cast { expr, field })));
     }
     if let Expr::Literal(value, _) = &*expr {
+        if is_relative_time(value, field.data_type()) {
+            let signature = Signature::any(1, Volatility::Stable);
+            let function = Converted { wanted: field.data_type().clone(), signature };
+            return Ok(Transformed::yes(ScalarUDF::from(function).call(vec![*expr])));
+        }
         let value = converted(&value.to_array()?, field.data_type()).map_err(SqlError::external)?;
         return Ok(Transformed::yes(Expr::Literal(ScalarValue::try_from_array(&value, 0)?, None)));
     }

@@ -72,6 +72,35 @@ static TIMES_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&TI
 static TIMES_AFTER_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&TIMES_AFTER).into()));
 static OVER_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&OVER).into()));
 
+/// Applies `f` to each part of two intervals.
+fn each_part(args: &[ArrayRef], f: fn(i64, i64) -> Option<i64>) -> Outcome<ArrayRef> {
+    let sum = |(left, right): (Option<IntervalMonthDayNano>, Option<IntervalMonthDayNano>)| {
+        let Some((left, right)) = left.zip(right) else { return Ok(None) };
+        let (left, right) = (Parts::of(left), Parts::of(right));
+        let parts = || {
+            let months = i32::try_from(f(left.months.into(), right.months.into())?).ok()?;
+            let days = i32::try_from(f(left.days.into(), right.days.into())?).ok()?;
+            Some(Parts { months, days, micros: f(left.micros, right.micros)? })
+        };
+        parts().ok_or_else(out_of_range)?.interval().map(Some)
+    };
+    let sums: Outcome<IntervalMonthDayNanoArray> =
+        intervals(&args[0]).iter().zip(intervals(&args[1])).map(sum).collect();
+    Ok(Arc::new(sums?))
+}
+
+fn two_intervals(given: &[DataType]) -> Option<Types> {
+    let are_intervals = given.len() == 2 && given.iter().all(|t| matches!(t, DataType::Interval(_)) || t.is_null());
+    are_intervals.then(|| (vec![INTERVAL; 2], INTERVAL))
+}
+
+static PLUS: Definition =
+    Definition { name: "interval_pl", types: two_intervals, body: |args| each_part(args, i64::checked_add) };
+static MINUS: Definition =
+    Definition { name: "interval_mi", types: two_intervals, body: |args| each_part(args, i64::checked_sub) };
+static PLUS_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&PLUS).into()));
+static MINUS_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&MINUS).into()));
+
 /// A difference of two times as an interval of days and a time.
 static OF_DURATION: Definition = Definition {
     name: "interval_of",
@@ -88,6 +117,11 @@ static OF_DURATION: Definition = Definition {
         Ok(Arc::new(durations.try_unary::<_, IntervalMonthDayNanoType, SqlError>(interval)?))
     },
 };
+/// Differences of times as intervals.
+pub(super) fn as_intervals(durations: &ArrayRef) -> Outcome<ArrayRef> {
+    let micros = datafusion::arrow::compute::cast(durations, &DataType::Duration(TimeUnit::Microsecond))?;
+    (OF_DURATION.body)(&[micros])
+}
 static OF_DURATION_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&OF_DURATION).into()));
 
 /// The length of an interval in microseconds, of months of thirty days, by which intervals are compared.
@@ -124,21 +158,37 @@ pub(crate) fn of_durations(plan: LogicalPlan) -> Result<LogicalPlan> {
     LogicalPlanBuilder::from(plan).project(columns)?.build()
 }
 
-/// `INTERVAL '1 day 02:03:04'`, of which the planner knows the parts only, as a cast; none for what it knows.
+/// `INTERVAL '1 day 02:03:04'` as a cast, and `INTERVAL '1' HOUR TO MINUTE` as a call, because the planner reads texts in another way; none for a number
+/// of one unit.
 pub(crate) fn as_cast(interval: &Interval) -> Option<AstExpr> {
     let AstExpr::Value(value) = &*interval.value else { return None };
-    let Value::SingleQuotedString(text) = &value.value else { return None };
-    if interval.leading_field.is_some() || !text.contains(':') {
+    let (Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text)) = &value.value else { return None };
+    let Some(first) = &interval.leading_field else {
+        return Some(AstExpr::Cast {
+            kind: CastKind::Cast,
+            expr: interval.value.clone(),
+            data_type: AstType::Interval { fields: None, precision: None },
+            array: false,
+            format: None,
+        });
+    };
+    let digits = interval.fractional_seconds_precision.or(interval.leading_precision);
+    if interval.last_field.is_none() && digits.is_none() && text.parse::<i32>().is_ok() {
         return None;
     }
-    crate::wire::interval(text)?;
-    Some(AstExpr::Cast {
-        kind: CastKind::Cast,
-        expr: interval.value.clone(),
-        data_type: AstType::Interval { fields: None, precision: None },
-        array: false,
-        format: None,
-    })
+    let fields = match &interval.last_field {
+        Some(last) => format!("{first} TO {last}"),
+        None => first.to_string(),
+    };
+    Some(modified((*interval.value).clone(), Some(fields), digits))
+}
+
+/// An interval, or a text that is one, as one of a type with fields, or with a number of digits of a second.
+pub(crate) fn modified(interval: AstExpr, fields: Option<String>, digits: Option<u64>) -> AstExpr {
+    let value = |value: Value| AstExpr::Value(value.into());
+    let fields = fields.map_or(Value::Null, Value::SingleQuotedString);
+    let digits = digits.map_or(Value::Null, |digits| Value::Number(digits.to_string(), false));
+    crate::pg_catalog::call(super::MODIFIED_INTERVAL, vec![interval, value(fields), value(digits)])
 }
 
 /// Plans `interval * number`, `number * interval`, `interval / number`, sums of dates and intervals, and comparisons of intervals, of which
@@ -198,6 +248,11 @@ impl ExprPlanner for IntervalArithmetic {
             let is = |expr: &Expr, wanted: fn(&DataType) -> bool| expr.get_type(schema).is_ok_and(|t| wanted(&t));
             let is_date = |expr: &Expr| is(expr, |t| *t == DataType::Date32);
             let is_time = |expr: &Expr| is(expr, |t| matches!(t, DataType::Time64(_)));
+            let is_sum = |expr: &Expr| is(expr, |t| matches!(t, DataType::Interval(_)));
+            if is_sum(&left) && is_sum(&right) {
+                let function = if op == Plus { &PLUS_FUNCTION } else { &MINUS_FUNCTION };
+                return Ok(PlannerResult::Planned(function.call(vec![left, right])));
+            }
             // A date and a time of day.
             let (left, right) = match op {
                 Plus if is_date(&left) && is_time(&right) => (left, cast(right, INTERVAL)),

@@ -28,7 +28,9 @@ mod sliding;
 mod sum;
 mod text_aggregate;
 mod texts;
+mod texts_as_intervals;
 mod texts_as_times;
+mod time_words;
 mod time_zones;
 mod times;
 mod truncated_times;
@@ -42,7 +44,7 @@ pub(crate) use chosen::Arrays;
 pub(crate) use date_parts::function_of as date_part_function;
 pub(crate) use integer_results::windows;
 pub(crate) use interval_operators::{
-    IntervalArithmetic, as_cast as cast_interval, of_durations,
+    IntervalArithmetic, as_cast as cast_interval, modified as modified_interval, of_durations,
 };
 pub(crate) use intervals::positional as positional_interval;
 pub(crate) use json::JsonOperators;
@@ -52,6 +54,7 @@ pub(crate) use regexes::patterns::Patterns;
 pub(crate) use sequences::SequenceValues;
 pub(crate) use sliding::{SUMS, sliding};
 pub(crate) use texts::bytes_of_digits;
+pub(crate) use texts_as_intervals::{MODIFIED as MODIFIED_INTERVAL, interval as read_interval};
 pub(crate) use texts_as_times::read as read_times;
 pub(crate) use zeros::{has_one_zero, one_zero};
 
@@ -145,6 +148,7 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
         powers::DEFINITIONS,
         regexes::DEFINITIONS,
         texts::DEFINITIONS,
+        texts_as_intervals::DEFINITIONS,
         time_zones::DEFINITIONS,
         times::DEFINITIONS,
         truncated_times::DEFINITIONS,
@@ -154,6 +158,7 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
         .into_iter()
         .chain([sleep::function()])
         .chain(rounding::functions())
+        .chain(date_parts::functions())
         .chain(chosen::functions());
     let others = others.chain(times::clocks()).chain([series::function()]);
     defined.chain(json::functions()).chain(others)

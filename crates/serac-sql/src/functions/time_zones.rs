@@ -11,24 +11,55 @@ use datafusion::arrow::array::timezone::Tz;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray, TimestampMicrosecondArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, TimestampMicrosecondType};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 type Outcome<T> = Result<T, SqlError>;
 
 /// By how much clocks are ahead of UTC.
-enum Zone {
+pub(super) enum Zone {
     Named(Tz),
     Micros(i64),
 }
 
+/// Abbreviations of zones, as PostgreSQL knows them: what they stand for, which is a number of seconds or a zone's name.
+static ABBREVIATIONS: LazyLock<HashMap<&'static str, &'static str>> = LazyLock::new(|| {
+    let rows = include_str!("facts/zone_abbreviations.txt").lines().filter(|line| !line.starts_with('#'));
+    rows.filter_map(|row| row.split_once(' ')).collect()
+});
+
 impl Zone {
+    /// So many microseconds ahead of UTC.
+    pub(super) fn of_micros(micros: i64) -> Self {
+        Self::Micros(micros)
+    }
+    /// The zone of an abbreviation; none if it is unknown.
+    pub(super) fn of_abbreviation(name: &str) -> Option<Self> {
+        let meaning = ABBREVIATIONS.get(name.to_ascii_lowercase().as_str())?;
+        match meaning.parse::<i64>() {
+            Ok(seconds) => Some(Self::Micros(seconds * 1_000_000)),
+            Err(_) => meaning.parse().ok().map(Self::Named),
+        }
+    }
+    /// The zone of a name that is written within a time.
+    pub(super) fn of_written(name: &str) -> Outcome<Self> {
+        let is_offset = name.starts_with(|c: char| !c.is_ascii_alphabetic());
+        if is_offset {
+            Err(SqlError::new("22023", format!("time zone \"{name}\" not recognized")))
+        } else {
+            Self::of_name(name)
+        }
+    }
     fn of_name(name: &str) -> Outcome<Self> {
         let unknown = || SqlError::new("22023", format!("time zone \"{name}\" not recognized"));
-        let known = ["Z", "UTC", "GMT"].into_iter().any(|utc| utc.eq_ignore_ascii_case(name));
-        if known {
-            return Ok(Self::Micros(0));
+        if let Some(zone) = Self::of_abbreviation(name) {
+            return Ok(zone);
         }
-        let zone: Tz = name.parse().map_err(|_| unknown())?;
+        // Names are written in any case.
+        let capital = |part: &str| part[..1].to_ascii_uppercase() + &part[1..].to_ascii_lowercase();
+        let words = name.split_inclusive(['/', '_', '-']).filter(|part| !part.is_empty() && part.is_ascii());
+        let spellings = [name.to_owned(), words.map(capital).collect(), name.to_ascii_uppercase()];
+        let zone: Tz = spellings.iter().find_map(|name| name.parse().ok()).ok_or_else(unknown)?;
         let is_offset = name.starts_with(['+', '-']);
         Ok(if is_offset {
             Self::Micros(-Self::Named(zone).of_utc(NaiveDateTime::default()))
@@ -49,7 +80,7 @@ impl Zone {
         }
     }
     /// At a time that clocks show. Where they show it twice, standard time; where never, as before they were put forward.
-    fn of_local(&self, local: NaiveDateTime) -> i64 {
+    pub(super) fn of_local(&self, local: NaiveDateTime) -> i64 {
         let Self::Named(zone) = self else { return self.of_utc(local) };
         match zone.offset_from_local_datetime(&local) {
             LocalResult::Single(offset) => micros(offset),

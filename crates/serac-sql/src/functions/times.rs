@@ -6,7 +6,7 @@ use crate::catalog::Shared;
 use crate::error::SqlError;
 use chrono::NaiveDate;
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Int64Array, Time64MicrosecondArray, TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, BooleanArray, Date32Array, Int64Array, Time64MicrosecondArray, TimestampMicrosecondArray,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
@@ -77,6 +77,19 @@ fn parts_types(given: &[DataType], integers: usize, result: DataType) -> Option<
     (all && given.len() == types.len()).then_some((types, result))
 }
 
+fn make_date(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+    let parts: Vec<_> = args.iter().map(|array| array.as_primitive::<Int32Type>()).collect();
+    let day = |row: usize| -> Outcome<Option<i32>> {
+        if args.iter().any(|array| array.is_null(row)) {
+            return Ok(None);
+        }
+        let [year, month, day] = std::array::from_fn(|part| parts[part].value(row));
+        let micros = micros_of([year, month, day, 0, 0], 0.0)?;
+        Ok(Some(micros.div_euclid(86_400_000_000) as i32))
+    };
+    Ok(Arc::new((0..args[0].len()).map(day).collect::<Outcome<Date32Array>>()?))
+}
+
 fn make_timestamp(args: &[ArrayRef]) -> Outcome<TimestampMicrosecondArray> {
     rows(args, micros_of).collect()
 }
@@ -103,6 +116,15 @@ pub(super) static DEFINITIONS: &[Definition] = &[
         name: "make_timestamp",
         types: |given| parts_types(given, 5, TIMESTAMP),
         body: |args| Ok(Arc::new(make_timestamp(args)?)),
+    },
+    Definition {
+        name: "make_date",
+        types: |given| {
+            let all =
+                given.iter().all(|argument| argument.is_integer() || argument.is_null() || *argument == DataType::Utf8);
+            (given.len() == 3 && all).then(|| (vec![DataType::Int32; 3], DataType::Date32))
+        },
+        body: make_date,
     },
     Definition {
         // The only time zone is UTC.

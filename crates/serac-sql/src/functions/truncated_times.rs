@@ -1,15 +1,15 @@
 //! `date_trunc` for all times that there are: DataFusion's counts nanoseconds, of which 64 bits
 //! reach from 1677 to 2262. Like that of PostgreSQL it also knows decades, centuries and millennia.
 
-use super::intervals::MICROS_PER_DAY;
+use super::intervals::{INTERVAL, MICROS_PER_DAY, Parts, intervals};
 use super::times::TIMESTAMP;
 use super::{Definition, Types};
 use crate::error::SqlError;
 use crate::types::{is_text, is_text_or_null, time_out_of_range};
 use chrono::{DateTime, Datelike, Days, NaiveDate};
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, IntervalMonthDayNanoArray};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Int64Type, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNano, TimeUnit};
 use std::sync::Arc;
 
 /// A part of times, at whose beginning they are cut off.
@@ -72,12 +72,46 @@ fn types(given: &[DataType]) -> Option<Types> {
         DataType::Null => TIMESTAMP,
         text if is_text(text) => TIMESTAMP,
         DataType::Time32(_) | DataType::Time64(_) => DataType::Time64(TimeUnit::Microsecond),
+        DataType::Interval(_) => INTERVAL,
         _ => return None,
     };
     is_text_or_null(part).then(|| (vec![DataType::Utf8View, time.clone()], time))
 }
 
+/// Intervals without what is smaller than a part.
+fn truncated_intervals(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
+    let names = args[0].as_string_view();
+    let one = |(name, interval): (Option<&str>, Option<IntervalMonthDayNano>)| {
+        let Some((name, interval)) = name.zip(interval) else { return Ok(None) };
+        let mut parts = Parts::of(interval);
+        match Part::of(name) {
+            Some(Part::Micros(unit @ 1..MICROS_PER_DAY)) => parts.micros -= parts.micros % unit,
+            Some(Part::Micros(_)) => parts.micros = 0,
+            Some(Part::Months(months)) => {
+                (parts.months, parts.days, parts.micros) = (parts.months - parts.months % months as i32, 0, 0);
+            }
+            Some(Part::Years(years)) => {
+                (parts.months, parts.days, parts.micros) = (parts.months - parts.months % (years * 12), 0, 0);
+            }
+            Some(Part::Week) => {
+                return Err(SqlError::new("0A000", "unit \"week\" not supported for type interval")
+                    .explained("Months usually have fractional weeks."));
+            }
+            None => {
+                return Err(SqlError::new("22023", format!("unit \"{name}\" not recognized for type interval")));
+            }
+        }
+        parts.interval().map(Some)
+    };
+    let all =
+        names.iter().zip(intervals(&args[1])).map(one).collect::<Result<IntervalMonthDayNanoArray, SqlError>>()?;
+    Ok(Arc::new(all))
+}
+
 fn truncated(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
+    if *args[1].data_type() == INTERVAL {
+        return truncated_intervals(args);
+    }
     let (names, micros) = (args[0].as_string_view(), cast(&args[1], &DataType::Int64)?);
     let is_of_day = matches!(args[1].data_type(), DataType::Time64(_));
     let micros = micros.as_primitive::<Int64Type>();

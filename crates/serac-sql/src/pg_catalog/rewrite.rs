@@ -439,6 +439,9 @@ fn replacement(expr: &Expr) -> Option<Expr> {
         Expr::TypedString(typed) if matches!(typed.data_type, DataType::JSON | DataType::JSONB) => {
             Some(call("jsonb_in", vec![Expr::Value(typed.value.clone())]))
         }
+        Expr::TypedString(typed) if matches!(typed.data_type, DataType::Interval { .. }) => {
+            Some(cast_to(Expr::Value(typed.value.clone()), typed.data_type.clone()))
+        }
         Expr::BinaryOp { left, op: BinaryOperator::PGOverlap, right } => {
             Some(call("array_has_any", vec![(**left).clone(), (**right).clone()]))
         }
@@ -485,10 +488,7 @@ fn replacement(expr: &Expr) -> Option<Expr> {
         Expr::AtTimeZone { timestamp, time_zone } => {
             Some(call("timezone", vec![(**time_zone).clone(), (**timestamp).clone()]))
         }
-        Expr::Extract { field, expr, .. } => {
-            let function = crate::functions::date_part_function(&field.to_string())?;
-            Some(call(function, vec![(**expr).clone()]))
-        }
+        Expr::Extract { field, expr, .. } => Some(date_part(&field.to_string(), expr, true)),
         Expr::SimilarTo { negated, expr, pattern, escape_char } => {
             let escape = escape_char.iter().map(|escape| Expr::Value(escape.clone()));
             let regex = call("similar_to_escape", [(**pattern).clone()].into_iter().chain(escape).collect());
@@ -721,6 +721,10 @@ fn modified(expr: &Expr, data_type: &DataType) -> Option<Expr> {
             let time = cast_to(expr.clone(), DataType::Time(None, *zone));
             Some(call("time_rounded", vec![time, number(*digits)]))
         }
+        DataType::Interval { fields, precision } if fields.is_some() || precision.is_some() => {
+            let fields = fields.as_ref().map(ToString::to_string);
+            Some(crate::functions::modified_interval(expr.clone(), fields, *precision))
+        }
         // Without a modifier, a number that is written out keeps its digits.
         DataType::Numeric(ExactNumberInfo::None) | DataType::Decimal(ExactNumberInfo::None) => {
             let (precision, scale) = written_digits(expr)?;
@@ -872,8 +876,8 @@ fn function_call(function: &Function) -> Option<Expr> {
     if name == "date_part"
         && let [part, time] = &expressions(&list.args)[..]
     {
-        let function = crate::functions::date_part_function(literal(part)?)?;
-        return Some(call(function, vec![time.clone()]));
+        // With its arguments as they are, nothing more becomes of it.
+        return Some(date_part(literal(part)?, time, false)).filter(|call| *call != Expr::Function(function.clone()));
     }
     if let Some(aggregate) = json_forms::aggregate(&name, function) {
         return Some(aggregate);
@@ -894,6 +898,12 @@ fn function_call(function: &Function) -> Option<Expr> {
         return Some(Expr::Function(named));
     }
     None
+}
+
+/// A part of a time.
+fn date_part(name: &str, time: &Expr, of_extract: bool) -> Expr {
+    let (function, part) = crate::functions::date_part_function(name, of_extract);
+    call(function, part.map(text).into_iter().chain([time.clone()]).collect())
 }
 
 /// `coalesce(coalesce(a, b), c)` as one call: the optimizer names all operands but the last twice,

@@ -3,9 +3,8 @@
 use super::encode::{EPOCH_DAYS, EPOCH_MICROS, JSONB_VERSION};
 use super::types::{TEXT, of_oid};
 use crate::error::{Result, SqlError};
-use crate::types::{DATES, TIMES, TIMESTAMPS, assign, is_lost_float, time_out_of_range};
+use crate::types::{DATES, TIMES, TIMESTAMPS, assign, is_lost_float, parse_bool, time_out_of_range};
 use datafusion::arrow::array::{ArrayRef, StringViewArray};
-use datafusion::arrow::datatypes::IntervalMonthDayNano;
 use datafusion::common::ScalarValue;
 use serac_engine::values::{OwnedValue, array_of, value_at};
 use serac_storage::{ColumnType, Value};
@@ -190,11 +189,7 @@ fn of_text(bytes: &[u8], column_type: ColumnType) -> Result<OwnedValue> {
     };
     Ok(OwnedValue::Fixed(match column_type {
         ColumnType::Utf8 => return Ok(OwnedValue::Bytes(bytes.into())),
-        ColumnType::Boolean => Value::Bool(match trimmed.to_ascii_lowercase().as_str() {
-            "t" | "true" | "y" | "yes" | "on" | "1" => true,
-            "f" | "false" | "n" | "no" | "off" | "0" => false,
-            _ => return Err(wrong()),
-        }),
+        ColumnType::Boolean => Value::Bool(parse_bool(trimmed).ok_or_else(wrong)?),
         ColumnType::Int64 => Value::Int64(number()?),
         ColumnType::Int32 => Value::Int32(i32::try_from(number()?).map_err(|_| out_of_range(trimmed, column_type))?),
         ColumnType::Int16 => Value::Int16(i16::try_from(number()?).map_err(|_| out_of_range(trimmed, column_type))?),
@@ -212,45 +207,6 @@ fn of_text(bytes: &[u8], column_type: ColumnType) -> Result<OwnedValue> {
             return Ok(OwnedValue::from(&value_at(&values, 0, column_type)));
         }
     }))
-}
-
-/// An interval as PostgreSQL writes it: numbers with units, and a time. None for other spellings.
-pub(crate) fn interval(text: &str) -> Option<IntervalMonthDayNano> {
-    let (mut months, mut days, mut micros) = (0i32, 0i32, 0i64);
-    let mut words = text.split_ascii_whitespace().peekable();
-    words.peek()?;
-    // A number alone counts seconds.
-    if text.trim().bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+'))
-        && let Ok(seconds) = text.trim().parse::<f64>()
-        && seconds.abs() < 9e12
-    {
-        let nanos = ((seconds * 1e6).round_ties_even() as i64).checked_mul(1_000)?;
-        return Some(IntervalMonthDayNano::new(0, 0, nanos));
-    }
-    while let Some(word) = words.next() {
-        if let Some((hours, rest)) = word.split_once(':') {
-            let (minutes, seconds) = rest.split_once(':').unwrap_or((rest, "0"));
-            let (seconds, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
-            let negative = hours.starts_with('-');
-            let number = |digits: &str| digits.parse::<u32>().ok().map(i64::from);
-            let hours = number(hours.trim_start_matches(['-', '+']))?;
-            if fraction.len() > 6 {
-                return None;
-            }
-            let parts = (hours * 60 + number(minutes)?) * 60 + number(seconds)?;
-            let time = parts * 1_000_000 + number(&format!("{fraction:0<6}"))?;
-            micros = micros.checked_add(if negative { -time } else { time })?;
-            continue;
-        }
-        let count: i32 = word.parse().ok()?;
-        match words.next()?.trim_end_matches('s') {
-            "year" => months = months.checked_add(count.checked_mul(12)?)?,
-            "mon" | "month" => months = months.checked_add(count)?,
-            "day" => days = days.checked_add(count)?,
-            _ => return None,
-        }
-    }
-    Some(IntervalMonthDayNano::new(months, days, micros.checked_mul(1_000)?))
 }
 
 fn out_of_range(text: &str, column_type: ColumnType) -> SqlError {
