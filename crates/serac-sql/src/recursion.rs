@@ -229,7 +229,9 @@ mod tests {
             ("SELECT n + 1 FROM t LEFT JOIN x ON true", "42P19"),
             ("SELECT n + 1 FROM x RIGHT JOIN t ON true", "42P19"),
             ("SELECT count(*) FROM x", "42P19"),
-            ("SELECT n FROM x EXCEPT SELECT n FROM t", ""),
+            ("(SELECT n FROM x EXCEPT SELECT n FROM t)", ""),
+            // Which is (... UNION ALL ...) EXCEPT ....
+            ("SELECT n FROM x EXCEPT SELECT n FROM t", "42P19"),
             ("(SELECT n FROM t EXCEPT SELECT n FROM x)", "42P19"),
             ("SELECT n + 1 FROM x ORDER BY 1", "0A000"),
         ] {
