@@ -1,9 +1,10 @@
-//! DataFusion's rule that brings filters down to tables, but for filters that it must not bring below an aggregation of all rows: that has a row even where
-//! it aggregates none. The rule looks at the columns that a condition names, and `1 < (SELECT …)` names none.
+//! DataFusion's rule that brings filters down to tables, but for filters that it must not bring below an aggregation of all rows, alone or among
+//! grouping sets: that has a row even where it aggregates none. The rule looks at the columns that a condition names, and `1 < (SELECT …)` names none.
 //! And its comparisons are brought into one form first, in which it recognises them.
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::expr::GroupingSet;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, lit};
 use datafusion::optimizer::push_down_filter::PushDownFilter;
@@ -20,7 +21,15 @@ fn stands_on_aggregation(plan: &LogicalPlan) -> bool {
         without_columns |= split_conjunction(&filter.predicate).iter().any(|condition| !condition.any_column_refs());
         plan = &filter.input;
     }
-    without_columns && matches!(plan, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty())
+    without_columns && matches!(plan, LogicalPlan::Aggregate(aggregate) if aggregates_all_rows(&aggregate.group_expr))
+}
+
+fn aggregates_all_rows(keys: &[Expr]) -> bool {
+    match keys {
+        [] | [Expr::GroupingSet(GroupingSet::Rollup(_) | GroupingSet::Cube(_))] => true,
+        [Expr::GroupingSet(GroupingSet::GroupingSets(sets))] => sets.iter().any(Vec::is_empty),
+        _ => false,
+    }
 }
 
 /// Comparisons of a column with a value, the column on the left, and 0 in place of -0. The rule drops

@@ -6,6 +6,7 @@ mod checked_arithmetic;
 mod common_types;
 mod cross_joins;
 mod date_comparisons;
+mod empty_branches;
 mod estimate;
 mod filters;
 mod float_cases;
@@ -28,6 +29,7 @@ pub use checked_arithmetic::{CheckedArithmetic, check_floats, checked, float_err
 pub use common_types::{CommonTypes, compared_type, with_common_types};
 pub use cross_joins::CrossJoins;
 pub use date_comparisons::DateComparisons;
+pub use empty_branches::EmptyBranches;
 pub use filters::Filters;
 pub use float_cases::FloatCases;
 pub use float_zeros::FloatZeros;

@@ -7,9 +7,9 @@ use crate::conflict_targets::conflict_targets;
 use crate::ddl::likes_as_columns;
 use crate::functions::{Accounts, Casts, LongTexts, Patterns, SmallConstants};
 use crate::optimizer::{
-    Analyzing, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, Filters, FloatCases, FloatZeros,
-    GroupingSets, InLists, JoinOrder, LostOrders, NullSafe, Optimizing, Physical, RepeatedKeys, SetOperations,
-    TextPredicates, Unnest,
+    Analyzing, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, EmptyBranches, Filters, FloatCases,
+    FloatZeros, GroupingSets, InLists, JoinOrder, LostOrders, NullSafe, Optimizing, Physical, RepeatedKeys,
+    SetOperations, TextPredicates, Unnest,
 };
 use crate::pg_catalog::{statement_words, table_queries};
 use crate::row_locks::row_locks;
@@ -113,7 +113,7 @@ pub(super) static PASSES: &[Pass] = &[
     logical("eliminate_filter", DataFusion, "Drops filters that are true, and what stands below false ones: subqueries of one value do not expect that nothing comes."),
     optional(logical("eliminate_cross_join", Ours(|_| Arc::new(CrossJoins::default())), "Makes joins of cross joins and the conditions above them.")),
     optional(logical("eliminate_limit", DataFusion, "Drops limits that take nothing away, and what stands below those that leave nothing.")),
-    logical("propagate_empty_relation", DataFusion, "Drops operators over relations that are known to be empty, so that a subquery of one value is NULL there."),
+    logical("propagate_empty_relation", Ours(|_| Arc::new(EmptyBranches::default())), "Drops operators over relations that are known to be empty, so that a subquery of one value is NULL there."),
     optional(logical("filter_null_join_keys", DataFusion, "Filters NULLs from the keys of joins.")),
     optional(logical("eliminate_outer_join", DataFusion, "Makes inner joins of outer joins whose added rows a filter drops.")),
     optional(logical("push_down_limit", DataFusion, "Brings limits down to what they limit.")),

@@ -33,7 +33,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType, Result, not_impl_err};
 use datafusion::functions_aggregate::expr_fn::{count, first_value};
-use datafusion::logical_expr::expr::Exists;
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::{
     Aggregate, Distinct, FetchType, Filter, Join, Projection, SkipType, Sort, Subquery, Window,
@@ -68,7 +68,12 @@ impl AnalyzerRule for Unnest {
         // analysed at the same time whose statement nobody waits for any more.
         let last = AtomicU64::new(self.last.fetch_add(NAMES, Ordering::Relaxed));
         let of_plan = Self { last, domains: AtomicU64::new(0) };
-        Ok(plan.transform_down_with_subqueries(|plan| of_plan.operator(plan))?.data)
+        let unnested = plan.transform_down_with_subqueries(|plan| of_plan.operator(plan))?;
+        if !unnested.transformed {
+            return Ok(unnested.data);
+        }
+        // What stands above may have a column that can be NULL now.
+        Ok(unnested.data.transform_up_with_subqueries(|plan| Ok(Transformed::yes(plan.recompute_schema()?)))?.data)
     }
 }
 
@@ -114,6 +119,16 @@ fn optional_values(expr: Expr) -> Result<Expr> {
         _ => Ok(Transformed::no(expr)),
     };
     Ok(expr.transform_down(rewrite)?.data)
+}
+
+/// What IN, ANY or ALL asks about, if it must be evaluated once alone, or has subqueries in it.
+fn asked(expr: &Expr) -> Option<&Expr> {
+    let value = match expr {
+        Expr::InSubquery(within) => &within.expr,
+        Expr::SetComparison(comparison) => &comparison.expr,
+        _ => return None,
+    };
+    Some(value.as_ref()).filter(|value| value.is_volatile() || has_subquery(value))
 }
 
 /// A sort by subqueries that refer to columns which the projection below it leaves out, over a projection that has them.
@@ -188,6 +203,11 @@ impl Unnest {
         }
         if !has_part(&plan, |part| subquery_of(part).is_some()) {
             return Ok(Transformed::no(plan));
+        }
+        if has_part(&plan, |part| asked(part).is_some())
+            && matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::Projection(_))
+        {
+            return Ok(Transformed::yes(self.operator(self.values_below(plan)?)?.data));
         }
         let columns = plan.schema().columns();
         let plan = match plan {
@@ -296,6 +316,41 @@ impl Unnest {
             }
             _ => shown(LogicalPlan::Window(Window::try_new(exprs, joined)?))?,
         }))
+    }
+
+    /// A filter or a projection over one more projection, which has what its IN, ANY and ALL ask about
+    /// as columns.
+    fn values_below(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let shown: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+        let input = plan.inputs()[0].clone();
+        let mut below: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
+        let names = NamePreserver::new(&plan);
+        let mut replace = |expr: Expr| {
+            let name = names.save(&expr);
+            let replaced = expr.transform_up(|part| {
+                let Some(value) = asked(&part) else { return Ok(Transformed::no(part)) };
+                let column = self.next("asked");
+                below.push(value.clone().alias(&column));
+                let column = Box::new(Expr::Column(Column::new_unqualified(column)));
+                Ok(Transformed::yes(match part {
+                    Expr::InSubquery(within) => Expr::InSubquery(InSubquery { expr: column, ..within }),
+                    Expr::SetComparison(comparison) => {
+                        Expr::SetComparison(SetComparison { expr: column, ..comparison })
+                    }
+                    other => other,
+                }))
+            })?;
+            Ok(name.restore(replaced.data))
+        };
+        let exprs = plan.expressions().into_iter().map(&mut replace).collect::<Result<Vec<_>>>()?;
+        let below = LogicalPlanBuilder::from(input).project(below)?.build()?;
+        match plan {
+            LogicalPlan::Filter(_) => {
+                let predicate = conjunction(exprs).unwrap_or_else(|| lit(true));
+                LogicalPlanBuilder::from(below).filter(predicate)?.project(shown)?.build()
+            }
+            _ => Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(below))?)),
+        }
     }
 
     /// The operator with other expressions of the same names.

@@ -120,6 +120,13 @@ pub(super) fn in_filter(predicate: Expr, schema: &DFSchema) -> Result<Expr> {
     Ok(conjunction(conjuncts.collect::<Result<Vec<_>>>()?).unwrap_or_else(|| lit(true)))
 }
 
+fn is_column(expr: &Expr) -> bool {
+    match expr {
+        Expr::Cast(cast) => is_column(&cast.expr),
+        other => matches!(other, Expr::Column(_)),
+    }
+}
+
 fn condition(expr: Expr, schema: &DFSchema, is_conjunct: bool) -> Result<Expr> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
@@ -135,8 +142,9 @@ fn condition(expr: Expr, schema: &DFSchema, is_conjunct: bool) -> Result<Expr> {
         Expr::InSubquery(ref within) => {
             let plan = within.subquery.subquery.as_ref();
             let simple = match within.negated {
-                // Of all rows; the join that knows about NULL has no other condition, and a key on both sides.
-                true => is_conjunct && free(plan).is_empty() && within.expr.any_column_refs(),
+                // Of all rows; the join that knows about NULL has no other condition, and a key on both
+                // sides. An expression may turn out to be a constant.
+                true => is_conjunct && free(plan).is_empty() && is_column(&within.expr),
                 false => is_simple(plan),
             };
             if simple && !has_subquery(&within.expr) {
