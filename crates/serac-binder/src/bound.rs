@@ -2,13 +2,16 @@
 
 use crate::error::{BindError, Result};
 use crate::parameters::OpenParameter;
-use crate::types::{arrow_type, integer_digits};
+use crate::types::{arrow_type, integer_digits, is_registered};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::{Expr, ExprSchemable, cast as cast_to};
 use serac_parser::tree::Span;
 use serac_pg::casts::cast;
 use serac_pg::{CastContext, TypeId};
+
+/// Bytes that a name keeps.
+const NAME_BYTES: usize = 63;
 
 /// An expression and its type.
 #[derive(Clone, Debug)]
@@ -33,7 +36,11 @@ impl Bound {
     }
     /// That it may be shown.
     pub(crate) fn exact(&self) -> Result<()> {
-        if self.is_ragged { Err(BindError::Unknown("numbers of different digits")) } else { Ok(()) }
+        match self.is_ragged {
+            true => Err(BindError::Unknown("numbers of different digits")),
+            false if is_registered(self.id) => Err(BindError::Unknown("the name of a catalog object")),
+            false => Ok(()),
+        }
     }
     /// The same, standing elsewhere.
     pub(crate) fn at(self, span: Span) -> Self {
@@ -66,8 +73,11 @@ impl Bound {
             };
         }
         // These are stored alike.
-        let is_text = |id| matches!(id, TypeId::TEXT | TypeId::VARCHAR);
+        let is_text = |id| matches!(id, TypeId::TEXT | TypeId::VARCHAR | TypeId::NAME);
         if is_text(id) && is_text(to) {
+            if to == TypeId::NAME && context == CastContext::Explicit {
+                return Err(BindError::Unknown("a cast to a name"));
+            }
             return Ok(Self::new(expr, to, span));
         }
         if let Some(expr) = constant(&expr, to) {
@@ -102,13 +112,17 @@ pub(crate) fn is_alike(from: TypeId, to: TypeId) -> bool {
     let is_integer = |id| matches!(id, T::INT2 | T::INT4 | T::INT8);
     match (from, to) {
         (from, to) if is_integer(from) => {
-            is_integer(to) || matches!(to, T::FLOAT4 | T::FLOAT8 | T::NUMERIC | T::TEXT | T::VARCHAR | T::BOOL)
+            is_integer(to)
+                || matches!(to, T::FLOAT4 | T::FLOAT8 | T::NUMERIC | T::TEXT | T::VARCHAR | T::BOOL | T::OID)
+                || is_registered(to)
         }
         (T::UNKNOWN | T::NUMERIC, _) | (T::TEXT | T::VARCHAR, T::TEXT | T::VARCHAR) => true,
         (T::BOOL, T::INT4 | T::TEXT | T::VARCHAR) => true,
         (T::FLOAT4, T::FLOAT8) => true,
         (T::DATE, T::TIMESTAMP | T::TEXT | T::VARCHAR) => true,
         (T::TIMESTAMP, T::DATE | T::TIME) => true,
+        (T::OID, T::INT8 | T::TEXT | T::VARCHAR) => true,
+        (from, to) if from == T::OID || is_registered(from) => to == T::OID || is_registered(to),
         _ => false,
     }
 }
@@ -152,6 +166,10 @@ fn of_unknown(expr: Expr, to: TypeId, span: Span) -> Result<Bound> {
             _ => Bound::null(to, span),
         };
     };
+    if to == TypeId::NAME {
+        let short = (0..=text.len().min(NAME_BYTES)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        return Ok(Bound::new(Expr::Literal(ScalarValue::Utf8View(Some(text[..short].to_owned())), None), to, span));
+    }
     if matches!(to, TypeId::TEXT | TypeId::VARCHAR) {
         return Ok(Bound::new(Expr::Literal(ScalarValue::Utf8View(Some(text)), None), to, span));
     }
@@ -181,6 +199,7 @@ fn constant(expr: &Expr, to: TypeId) -> Option<Expr> {
         TypeId::INT2 => ScalarValue::Int16(Some(number.try_into().ok()?)),
         TypeId::INT4 => ScalarValue::Int32(Some(number.try_into().ok()?)),
         TypeId::INT8 => ScalarValue::Int64(Some(number)),
+        TypeId::OID => ScalarValue::UInt32(Some(number.try_into().ok()?)),
         TypeId::FLOAT8 if number.unsigned_abs() < 1 << 53 => ScalarValue::Float64(Some(number as f64)),
         TypeId::NUMERIC => return decimal(&number.to_string()),
         _ => return None,

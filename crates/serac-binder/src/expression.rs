@@ -24,7 +24,7 @@ pub(crate) const MOST_IN_A_ROW: usize = 100;
 pub(crate) const NO_PLACE: Span = Span { start: 0, end: 0 };
 /// What an operand counts as that stands in the plan more than once: such operands in each other
 /// would make it grow with each level twofold.
-const LEVELS_OF_COPIES: usize = 40;
+pub(crate) const LEVELS_OF_COPIES: usize = 80;
 
 /// Where an expression stands.
 #[derive(Clone, Copy)]
@@ -93,6 +93,7 @@ impl Binder<'_> {
     }
     /// An expression with others in it.
     fn composed(&self, tree: &Tree, context: Context<'_>) -> Result<Bound> {
+        self.makes(1)?;
         let span = tree.span;
         let boolean = |expr| Ok(Bound::new(expr, TypeId::BOOL, first_place(tree)));
         match &tree.kind {
@@ -186,12 +187,19 @@ impl Binder<'_> {
     }
     fn prefixes(&self, operators: &[Symbol], operand: &Tree, context: Context<'_>) -> Result<Bound> {
         let mut operators = operators;
-        let mut operand = match (&operand.kind, operators.split_last()) {
-            // A sign is part of the number behind it, of which there is one more below zero than
+        let mut operand = match &operand.kind {
+            // Signs are part of the number behind them, of which there is one more below zero than
             // above.
-            (ExprKind::Literal(Literal::Integer(digits)), Some((sign, rest))) if symbol(sign)? == "-" => {
-                operators = rest;
-                constant(&Literal::Integer(format!("-{digits}")), sign.span.to(operand.span))?
+            ExprKind::Literal(Literal::Integer(digits)) => {
+                let (mut start, mut sign) = (operand.span, "");
+                while let Some((operator, rest)) = operators.split_last() {
+                    if symbol(operator)? != "-" {
+                        break;
+                    }
+                    sign = if sign.is_empty() { "-" } else { "" };
+                    (start, operators) = (operator.span, rest);
+                }
+                constant(&Literal::Integer(format!("{sign}{digits}")), start.to(operand.span))?
             }
             _ => self.expression(operand, context)?,
         };
@@ -278,7 +286,7 @@ impl Binder<'_> {
         // PostgreSQL points to the word BETWEEN. It binds the operand again for each comparison, so
         // that a parameter has the type that the one before has decided.
         let compare = |symbol: &str, bound: &Bound| {
-            let operands = vec![operand.clone().renewed()?, bound.clone().renewed()?];
+            let operands = vec![self.copy(&operand)?.renewed()?, self.copy(bound)?.renewed()?];
             Ok::<_, BindError>(self.operate(symbol, NO_PLACE, operands, context)?.expr)
         };
         let both = |one, operator, other| Expr::BinaryExpr(BinaryExpr::new(Box::new(one), operator, Box::new(other)));
@@ -313,7 +321,7 @@ impl Binder<'_> {
             _ => single.extend(constants),
         }
         for item in single {
-            all.push(self.operate(symbol, span, vec![operand.clone(), item], context)?.expr);
+            all.push(self.operate(symbol, span, vec![self.copy(&operand)?, item], context)?.expr);
         }
         joined(all, join).ok_or(BindError::Unknown("an empty list"))
     }
@@ -393,7 +401,7 @@ impl Binder<'_> {
                 Some(operand) => {
                     let when = self.expression(when, context)?;
                     // PostgreSQL points to the word WHEN.
-                    self.operate("=", NO_PLACE, vec![operand.clone(), when], context)?.expr
+                    self.operate("=", NO_PLACE, vec![self.copy(operand)?, when], context)?.expr
                 }
             });
             thens.push(self.expression(then, context)?);
@@ -865,7 +873,7 @@ fn type_of(to: &TypeName) -> Result<TypeId> {
 /// An expression of which it is known what it gives; refused if DataFusion gives something else.
 pub(crate) fn checked(expr: Expr, id: TypeId, span: Span, schema: &DFSchema) -> Result<Bound> {
     let given = expr.get_type(schema)?;
-    if types::type_of_arrow(&given) == Some(id) || matches!((id, &given), (TypeId::VARCHAR, DataType::Utf8View)) {
+    if types::type_of_arrow(&given) == Some(id) || arrow_type(id).as_ref() == Some(&given) {
         return Ok(Bound::new(expr, id, span));
     }
     // Functions of DataFusion count in other integers than PostgreSQL's, and give other texts.
@@ -914,6 +922,19 @@ impl Binder<'_> {
         }
         bound.into_type(to, CastContext::Explicit, schema)
     }
+    /// A value that is assigned to a column or a parameter of a type, where that is allowed.
+    pub(crate) fn assigned(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
+        self.cast(self.rounded_for(bound, to, schema)?, to, schema)
+    }
+    /// A number that is to become a whole one of type `to`, rounded to one.
+    fn rounded_for(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
+        Ok(match bound.id {
+            TypeId::NUMERIC if integer_digits(to).is_some() => {
+                Bound { expr: self.rounded(bound.expr, 0, schema)?, ..bound }
+            }
+            _ => bound,
+        })
+    }
     /// A cast that is told.
     fn explicit(&self, operand: Bound, to: &TypeName, at: Span, schema: &DFSchema) -> Result<Bound> {
         let id = type_of(to)?;
@@ -936,12 +957,7 @@ impl Binder<'_> {
         if arrow_type(operand.id).is_none() && !matches!(operand.id, TypeId::NUMERIC | TypeId::UNKNOWN) {
             return Err(BindError::Unknown("a cast of this type"));
         }
-        let operand = match operand.id {
-            TypeId::NUMERIC if integer_digits(id).is_some() => {
-                Bound { expr: self.rounded(operand.expr, 0, schema)?, ..operand }
-            }
-            _ => operand,
-        };
+        let operand = self.rounded_for(operand, id, schema)?;
         let place = if operand.id == TypeId::UNKNOWN { operand.span } else { at };
         let bound = self.cast(operand.at(place), id, schema)?;
         match (id, &modifiers[..]) {

@@ -5,6 +5,7 @@ use crate::expression::{Context, MOST_IN_A_ROW, joined};
 use crate::query::{Selected, WithTable};
 use crate::scope::{Outer, Scope, ScopeColumn, ScopeItem};
 use crate::subquery::subquery;
+use crate::types::or_no_type;
 use crate::{Binder, OutputColumn};
 use datafusion::common::{Column, DFSchema, JoinType, TableReference};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator};
@@ -164,7 +165,12 @@ impl Binder<'_> {
         let scan = LogicalPlanBuilder::scan(found.name.clone(), found.source.clone(), None)?.build()?;
         let columns = scan.schema().fields().iter().zip(&found.types);
         let columns = columns
-            .map(|(field, id)| OutputColumn { name: field.name().clone(), id: *id, span: name.span, text: None })
+            .map(|(field, id)| OutputColumn {
+                name: field.name().clone(),
+                id: or_no_type(*id),
+                span: name.span,
+                text: None,
+            })
             .collect();
         let selected = Selected::new(scan, columns);
         // A name with its schema stands for the name alone, too, where DataFusion looks for a
@@ -183,7 +189,8 @@ impl Binder<'_> {
     }
     /// A query of WITH, where it is named.
     fn with_rows(&self, table: &WithTable, shown: &str, alias: Option<&Alias>) -> Result<Rows> {
-        self.reads(table.relations)?;
+        // Queries that name others twice, in each other, would make the plan grow twofold with each.
+        self.reads(if table.is_used.get() { 4 * table.relations } else { table.relations })?;
         // It is as deep again where it is named.
         self.deeper(table.levels, || Ok(()))?;
         if table.is_used.replace(true) && table.is_volatile {
@@ -252,10 +259,8 @@ impl Binder<'_> {
             let in_right = side(&right.scope, name, "right")?;
             let nothing = Scope::default();
             let context = Context::new(&nothing, &pairs, None).in_clause("JOIN conditions");
-            let equal = self.operate("=", name.span, vec![in_left.clone(), in_right.clone()], context)?;
-            conditions.push(equal.expr);
-            let both = vec![in_left, in_right];
-            let (mut exprs, id) = self.unified("JOIN/USING", both, &pairs)?;
+            let (mut exprs, id) = self.unified("JOIN/USING", vec![in_left.clone(), in_right.clone()], &pairs)?;
+            conditions.push(self.operate("=", name.span, vec![in_left, in_right], context)?.expr);
             let expr = match (kind, exprs.pop(), exprs.pop()) {
                 (JoinType::Full, Some(right), Some(left)) => {
                     let coalesce = self.environment.scalar("coalesce").ok_or(BindError::Unknown("this join"))?;

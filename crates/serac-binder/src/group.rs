@@ -89,8 +89,10 @@ impl Binder<'_> {
         }
         groups.sets = sets;
         groups.in_order();
-        let is_constant = |expr: &Expr| expr.column_refs().is_empty();
-        if groups.sets.len() > 1 && groups.exprs.iter().any(is_constant) {
+        // A value in a parameter's place would give the expression another name.
+        let is_unknown =
+            |expr: &Expr| expr.column_refs().is_empty() || has_part(expr, |part| matches!(part, Expr::Placeholder(_)));
+        if groups.sets.len() > 1 && groups.exprs.iter().any(is_unknown) {
             return Err(BindError::Unknown("a constant of grouping sets"));
         }
         Ok(Some(groups))
@@ -315,11 +317,20 @@ impl Binder<'_> {
             let mut ungrouped = over.column_refs();
             ungrouped.retain(|column| !schema.has_column(column));
             if !ungrouped.is_empty() {
+                // Of a subquery it is not known here whether it is the same as another.
+                if groups.exprs.iter().any(has_subquery) {
+                    return Err(BindError::Unknown("a subquery by which rows are grouped"));
+                }
                 let ungrouped: Vec<_> = ungrouped.into_iter().collect();
                 return Err(self.not_grouped(&ungrouped, of.span, scope, has_sets));
             }
-            if refers_to_ungrouped(&over, &below, &schema) {
-                return Err(BindError::Unknown("a subquery over a column that is not grouped"));
+            if let Some(column) = ungrouped_in_subquery(&over, &below, &schema) {
+                let is_meant = |own: &&ScopeColumn| matches!(&own.expr, Expr::Column(other) if *other == column);
+                let own = scope.columns.iter().find(is_meant).and_then(|own| Some((own.item?, &own.name)));
+                let (item, name) = own.ok_or(BindError::Unknown("a subquery over a column that is not grouped"))?;
+                let column = format!("{}.{name}", scope.items[item].name);
+                let message = format!("subquery uses ungrouped column \"{column}\" from outer query");
+                return Err(BindError::without_place("42803", message));
             }
             *of.expr = over;
         }
@@ -402,13 +413,23 @@ impl Groups {
     }
 }
 
-/// Whether a subquery refers to a column of the query that its groups do not have.
-fn refers_to_ungrouped(expr: &Expr, below: &DFSchema, groups: &DFSchema) -> bool {
-    has_part(expr, |part| {
-        let mut references = of_expr(part).into_iter().flat_map(|subquery| &subquery.outer_ref_columns);
-        references.any(|reference| match reference {
-            Expr::OuterReferenceColumn(_, column) => below.has_column(column) && !groups.has_column(column),
-            _ => true,
-        })
-    })
+/// Whether an expression has a subquery in it.
+pub(crate) fn has_subquery(expr: &Expr) -> bool {
+    has_part(expr, |part| of_expr(part).is_some())
+}
+
+/// A column of the query that a subquery refers to and its groups do not have.
+fn ungrouped_in_subquery(expr: &Expr, below: &DFSchema, groups: &DFSchema) -> Option<Column> {
+    let mut found = None;
+    // The closure does not fail.
+    let _ = expr.apply(|part| {
+        let references = of_expr(part).into_iter().flat_map(|subquery| &subquery.outer_ref_columns);
+        let mut columns = references.filter_map(|reference| match reference {
+            Expr::OuterReferenceColumn(_, column) => Some(column),
+            _ => None,
+        });
+        found = columns.find(|column| below.has_column(column) && !groups.has_column(column)).cloned();
+        Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    found
 }

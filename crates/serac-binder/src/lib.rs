@@ -13,6 +13,7 @@
 //! | [`scope`] | which columns a name may mean |
 //! | [`expression`] | expressions |
 //! | [`calls`] | functions and aggregates |
+//! | [`change`] | UPDATE and DELETE |
 //! | [`subquery`] | subqueries in expressions |
 //! | [`row`] | rows in expressions |
 //! | [`parameters`] | `$1`, and its type |
@@ -28,6 +29,7 @@
 
 mod bound;
 mod calls;
+mod change;
 mod constants;
 mod error;
 mod expression;
@@ -47,12 +49,15 @@ mod visit;
 mod window;
 
 pub use error::{BindError, Result, StatementError};
-pub use types::{arrow_type, type_of_arrow};
+pub use types::{arrow_type, is_registered, type_of_arrow};
 
-use datafusion::common::{Column, DFSchema};
-use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, Operator, ScalarUDF, TableSource, WindowUDF};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, ScalarValue};
+use datafusion::logical_expr::{
+    AggregateUDF, Expr, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, TableSource, WindowUDF,
+};
 use serac_parser::tree;
-use serac_pg::{Signature, TypeId};
+use serac_pg::{CastContext, Signature, TypeId};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -65,8 +70,9 @@ pub struct Relation {
     pub source: Arc<dyn TableSource>,
     /// The name under which it is scanned.
     pub name: datafusion::common::TableReference,
-    /// The types of its columns, in their order.
-    pub types: Vec<TypeId>,
+    /// The types of its columns, in their order; none for those of which the binder does not know
+    /// what they hold. A statement that uses one of these is unknown.
+    pub types: Vec<Option<TypeId>>,
     /// The columns of its primary key, by their places; empty if it has none.
     pub key: Vec<usize>,
 }
@@ -141,15 +147,92 @@ pub struct BoundQuery {
 }
 
 /// Binds a query. `parameters` are the types of its parameters as far as they are known: UNKNOWN,
-/// or nothing at the end, stands for one that is found out.
+/// or nothing at the end, stands for one that is found out. `targets` are the types of the columns
+/// that its rows go into, if they do: constants and parameters of no type become values of these.
 ///
 /// # Errors
 /// What is wrong with it, or what the binder does not know.
-pub fn bind_query(environment: &dyn Environment, query: &tree::Query, parameters: &[TypeId]) -> Result<BoundQuery> {
+pub fn bind_query(
+    environment: &dyn Environment,
+    query: &tree::Query,
+    parameters: &[TypeId],
+    targets: &[TypeId],
+) -> Result<BoundQuery> {
     let binder = Binder::new(environment, parameters);
-    let selected = binder.query(query, None)?.closed()?;
+    let selected = binder.rows_for(query, targets)?.closed()?;
     let parameters = binder.parameters.decided()?;
     Ok(BoundQuery { plan: selected.plan, columns: selected.columns, parameters })
+}
+
+/// The rows that a statement changes, with names and types decided.
+#[derive(Debug)]
+pub struct BoundChange {
+    /// The plan: of each row the last column of its table, which says which one it is, and the
+    /// values of SET in their order. A row may come several times if there are other tables.
+    pub plan: LogicalPlan,
+    /// The types of its parameters, from `$1` on.
+    pub parameters: Vec<TypeId>,
+}
+
+/// Binds an UPDATE or a DELETE of `target`, whose source has one column more than types: that says
+/// which row it is. `parameters` are as for [`bind_query`].
+///
+/// # Errors
+/// What is wrong with it, or what the binder does not know. RETURNING is not looked at.
+pub fn bind_change(
+    environment: &dyn Environment,
+    statement: &tree::StatementKind,
+    target: &Relation,
+    parameters: &[TypeId],
+) -> Result<BoundChange> {
+    let change = change::Change::of(statement).ok_or(BindError::Unknown("this change"))?;
+    let binder = Binder::new(environment, parameters);
+    let plan = binder.change(&change, target)?;
+    Ok(BoundChange { plan, parameters: binder.parameters.decided()? })
+}
+
+/// The names of the relations that a change reads beside its target.
+pub fn relations_beside(statement: &tree::StatementKind) -> Vec<tree::Name> {
+    let mut found = Vec::new();
+    if let Some(change) = change::Change::of(statement) {
+        visit::relations_of_change(&change, &mut found);
+    }
+    found
+}
+
+/// Binds the arguments of EXECUTE, as a row of values of the types of the statement's parameters.
+///
+/// # Errors
+/// What is wrong with them, or what the binder does not know.
+pub fn bind_arguments(
+    environment: &dyn Environment,
+    arguments: &[tree::Expr],
+    types: &[TypeId],
+) -> Result<LogicalPlan> {
+    let binder = Binder::new(environment, &[]);
+    let (scope, schema) = (scope::Scope::default(), DFSchema::empty());
+    let context = expression::Context::new(&scope, &schema, None).in_clause("EXECUTE parameters");
+    let mut values = Vec::with_capacity(types.len());
+    for (number, (argument, id)) in (1..).zip(arguments.iter().zip(types)) {
+        let bound = binder.expression(argument, context)?;
+        let (given, span) = (bound.id, bound.span);
+        if serac_pg::casts::cast(given, *id, CastContext::Assignment).is_none() && given != *id {
+            let message = format!("parameter ${number} of type {given} cannot be coerced to the expected type {id}");
+            return Err(BindError::new("42804", message, span));
+        }
+        values.push(binder.assigned(bound, *id, &schema)?.expr.alias(format!("${number}")));
+    }
+    // A parameter here has no value.
+    binder.parameters.decided()?;
+    Ok(LogicalPlanBuilder::empty(true).project(values)?.build()?)
+}
+
+/// A text as a value of a type, as a quoted constant is read.
+///
+/// # Errors
+/// What is wrong with it; [`BindError::Unknown`] for types that the binder does not read.
+pub fn value_of_text(text: &str, id: TypeId) -> Result<ScalarValue> {
+    constants::read(text, id, tree::Span::default())
 }
 
 /// The names of the relations that a query reads, those of its own WITH, too.
@@ -164,6 +247,11 @@ pub fn relations(query: &tree::Query) -> Vec<tree::Name> {
 const MOST_LEVELS: usize = 400;
 /// What a level of queries counts as.
 const LEVELS_OF_QUERY: usize = 8;
+/// Parts of expressions that a statement may be made of. Some stand in the plan several times, and
+/// such ones in each other would make it grow without bound.
+const MOST_PARTS: usize = 300_000;
+/// Parts that a copy of a subquery counts as.
+const PARTS_OF_SUBQUERY: usize = 1_000;
 /// Relations that a statement may read, each query of WITH again where it is named.
 const MOST_RELATIONS: usize = 2_000;
 /// Stack that is left before more is taken, and how much that is.
@@ -191,6 +279,8 @@ struct Binder<'e> {
     deepest: Cell<usize>,
     /// Of [`MOST_RELATIONS`].
     relations: Cell<usize>,
+    /// Of [`MOST_PARTS`].
+    parts: Cell<usize>,
 }
 
 impl<'e> Binder<'e> {
@@ -207,6 +297,7 @@ impl<'e> Binder<'e> {
             levels: Cell::new(0),
             deepest: Cell::new(0),
             relations: Cell::new(0),
+            parts: Cell::new(0),
         }
     }
     /// What `bind` binds so many levels deeper.
@@ -220,6 +311,22 @@ impl<'e> Binder<'e> {
         let bound = stacker::maybe_grow(STACK.0, STACK.1, bind);
         self.levels.set(before);
         bound
+    }
+    /// Counts parts of expressions.
+    fn makes(&self, parts: usize) -> Result<()> {
+        let all = self.parts.get() + parts;
+        self.parts.set(all);
+        if all > MOST_PARTS { Err(BindError::Unknown("expressions of so many parts")) } else { Ok(()) }
+    }
+    /// An expression once more.
+    fn copy(&self, bound: &bound::Bound) -> Result<bound::Bound> {
+        let mut parts = 0;
+        bound.expr.apply(|part| {
+            parts += if subquery::of_expr(part).is_some() { PARTS_OF_SUBQUERY } else { 1 };
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        self.makes(parts)?;
+        Ok(bound.clone())
     }
     /// Counts relations that are read.
     fn reads(&self, relations: usize) -> Result<()> {

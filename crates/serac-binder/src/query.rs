@@ -4,7 +4,7 @@ use crate::bound::Bound;
 use crate::error::{BindError, Result, StatementError};
 use crate::expression::Context;
 use crate::scope::{Outer, Scope, ScopeColumn};
-use crate::types::comparable_values;
+use crate::types::{comparable_values, known_type};
 use crate::{Binder, LEVELS_OF_QUERY, OutputColumn};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -12,6 +12,7 @@ use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, SortExpr};
 use serac_parser::tree::{CommonTable, ExprKind, Literal, OrderItem, Query, QueryBody, Span, StatementKind, With};
+use serac_pg::casts::cast;
 use serac_pg::{CastContext, TypeId};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -29,6 +30,18 @@ pub(crate) struct Selected {
 impl Selected {
     pub(crate) fn new(plan: LogicalPlan, columns: Vec<OutputColumn>) -> Self {
         Self { plan, columns, open: Vec::new() }
+    }
+    /// The same where columns of unknown type become ones of `targets`.
+    pub(crate) fn towards(self, targets: &[TypeId]) -> Result<Self> {
+        if self.open.is_empty() || targets.is_empty() {
+            return Ok(self);
+        }
+        let own = |(at, column): (usize, &OutputColumn)| match column.id {
+            TypeId::UNKNOWN => targets.get(at).copied().unwrap_or(TypeId::TEXT),
+            known => known,
+        };
+        let ids: Vec<TypeId> = self.columns.iter().enumerate().map(own).collect();
+        self.of_types(&ids)
     }
     /// The same with texts for the columns of unknown type.
     pub(crate) fn closed(mut self) -> Result<Self> {
@@ -94,6 +107,13 @@ impl Binder<'_> {
             self.tables.borrow_mut().truncate(before);
             bound
         })
+    }
+    /// A query whose rows go into columns of the types `targets`.
+    pub(crate) fn rows_for(&self, query: &Query, targets: &[TypeId]) -> Result<Selected> {
+        match &query.body {
+            QueryBody::Values(rows) if is_body_alone(query) => self.values(rows, targets, None),
+            _ => self.query(query, None)?.towards(targets),
+        }
     }
     fn with(&self, with: &With, outer: Option<&Outer<'_>>) -> Result<()> {
         if with.recursive {
@@ -256,23 +276,27 @@ impl Binder<'_> {
                 };
                 self.select(select, &query, outer)
             }
-            QueryBody::Values(rows) => self.values(rows, outer),
+            QueryBody::Values(rows) => self.values(rows, &[], outer),
             QueryBody::Table(relation) => {
                 let rows = self.relation(relation, None)?;
                 let columns = rows.scope.all();
-                let columns = columns.map(|column| OutputColumn {
-                    name: column.name.clone(),
-                    id: column.id,
-                    span: relation.name.span,
-                    text: None,
+                let columns = columns.map(|column| {
+                    let (name, id) = (column.name.clone(), known_type(column.id)?);
+                    Ok(OutputColumn { name, id, span: relation.name.span, text: None })
                 });
-                Ok(Selected::new(rows.plan, columns.collect()))
+                Ok(Selected::new(rows.plan, columns.collect::<Result<_>>()?))
             }
             QueryBody::Nested(query) => self.query(query, outer),
             QueryBody::SetOperations(first, rest) => self.set_operations(first, rest, outer),
         }
     }
-    fn values(&self, rows: &[Vec<serac_parser::tree::Expr>], outer: Option<&Outer<'_>>) -> Result<Selected> {
+    /// VALUES. Each value becomes one of the type of its column in `targets`, if that has one.
+    fn values(
+        &self,
+        rows: &[Vec<serac_parser::tree::Expr>],
+        targets: &[TypeId],
+        outer: Option<&Outer<'_>>,
+    ) -> Result<Selected> {
         let (scope, schema) = (Scope::default(), DFSchema::empty());
         let context = Context::new(&scope, &schema, outer).in_clause("VALUES");
         let count = rows.first().map_or(0, Vec::len);
@@ -282,11 +306,19 @@ impl Binder<'_> {
                 let span = row.first().map_or(Span::default(), |first| first.span);
                 return Err(BindError::new("42601", "VALUES lists must all be the same length", span));
             }
-            for (column, value) in by_column.iter_mut().zip(row) {
+            let targets = targets.iter().map(Some).chain(std::iter::repeat(None));
+            for ((column, value), target) in by_column.iter_mut().zip(row).zip(targets) {
                 if matches!(value.kind, ExprKind::Wildcard(_) | ExprKind::Default) {
                     return Err(BindError::Unknown("a value of this kind"));
                 }
-                column.push(self.expression(value, context)?);
+                let bound = self.expression(value, context)?;
+                column.push(match target {
+                    Some(target) if cast(bound.id, *target, CastContext::Assignment).is_some() => {
+                        self.assigned(bound, *target, &schema)?
+                    }
+                    Some(target) if bound.id != *target => return Err(BindError::Unknown("a value of another type")),
+                    _ => bound,
+                });
             }
         }
         let mut columns = Vec::new();
@@ -334,7 +366,7 @@ impl Binder<'_> {
             other => other,
         })?;
         let span = bound.span;
-        if serac_pg::casts::cast(bound.id, TypeId::INT8, CastContext::Assignment).is_none() {
+        if cast(bound.id, TypeId::INT8, CastContext::Assignment).is_none() {
             let message = format!("argument of {clause} must be type bigint, not type {}", bound.id);
             return Err(BindError::new("42804", message, span));
         }

@@ -4,6 +4,7 @@ use crate::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
 use crate::expression::Context;
+use crate::types::known_type;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{DFSchema, ExprSchema};
 use datafusion::logical_expr::Expr;
@@ -20,6 +21,13 @@ pub(crate) struct ScopeColumn {
     pub(crate) id: TypeId,
     /// It is found with its item's name only: another stands for it.
     pub(crate) is_merged: bool,
+}
+
+impl ScopeColumn {
+    /// The column where it is named.
+    pub(crate) fn bound(&self, span: Span) -> Result<Bound> {
+        Ok(Bound::new(self.expr.clone(), known_type(self.id)?, span))
+    }
 }
 
 /// An item of FROM that has a name.
@@ -94,7 +102,7 @@ impl Scope {
             (Some(_), Some(_)) => {
                 Err(BindError::new("42702", format!("column reference \"{name}\" is ambiguous"), span))
             }
-            (one, _) => Ok(one.map(|column| Bound::new(column.expr.clone(), column.id, span))),
+            (one, _) => one.map(|column| column.bound(span)).transpose(),
         }
     }
     /// What a name means here; none if it means nothing.
@@ -109,7 +117,7 @@ impl Scope {
             (Some(_), Some(_)) => {
                 Err(BindError::new("42702", format!("column reference \"{}\" is ambiguous", column.name), name.span))
             }
-            (Some(one), None) => Ok(Some(Bound::new(one.expr.clone(), one.id, name.span))),
+            (Some(one), None) => one.bound(name.span).map(Some),
             (None, _) if is_of_system(&column.name) => Err(BindError::Unknown("a column of the system")),
             // `t.f` is `f(t)`, if there is such a function.
             (None, _) if !serac_pg::functions::of_name(&column.name).is_empty() => {

@@ -11,8 +11,8 @@
 
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
-use crate::expression::Context;
-use crate::group::Grouped;
+use crate::expression::{Context, MOST_IN_A_ROW};
+use crate::group::{Grouped, has_subquery};
 use crate::names::column_name;
 use crate::query::{Selected, position, sorted};
 use crate::scope::{Outer, ScopeColumn};
@@ -89,6 +89,10 @@ impl Binder<'_> {
         if select.into.is_some() {
             return Err(BindError::Unknown("INTO"));
         }
+        // Each may go on from the one before, to the first.
+        if select.windows.len() > MOST_IN_A_ROW {
+            return Err(BindError::Unknown("so many windows"));
+        }
         let rows = self.from(&select.from, outer)?;
         let mut plan = rows.plan;
         let schema = plan.schema().clone();
@@ -159,11 +163,19 @@ impl Binder<'_> {
         let order_columns: Vec<usize> = sorts.iter().map(|(_, order)| projected.add(order)).collect();
         let is_distinct = matches!(select.distinct, Distinct::Rows);
         if is_distinct && projected.exprs.len() > shown {
+            if has_subquery(&projected.exprs[shown]) {
+                return Err(BindError::Unknown("a subquery by which distinct rows are ordered"));
+            }
             let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
             return Err(BindError::new("42P10", message, projected.spans[shown]));
         }
         let on_columns: Vec<(Span, usize)> = on.iter().map(|(span, order)| (*span, projected.add(order))).collect();
-        distinct_on_order(&on_columns, &order_columns)?;
+        distinct_on_order(&on_columns, &order_columns).map_err(|error| {
+            match on_columns.iter().any(|(_, at)| has_subquery(&projected.exprs[*at])) {
+                true => BindError::Unknown("a subquery that rows are distinct on"),
+                false => error,
+            }
+        })?;
 
         if let Some(filter) = filter {
             plan = LogicalPlanBuilder::from(plan).filter(filter)?.build()?;
@@ -307,7 +319,7 @@ impl Binder<'_> {
                     bound.exact()?;
                     bound
                 }
-                None => Bound::new(column.expr.clone(), column.id, span),
+                None => column.bound(span)?,
             };
             if let Expr::Column(column) = &bound.expr {
                 self.references.borrow_mut().push((column.clone(), span));

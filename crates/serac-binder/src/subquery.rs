@@ -9,7 +9,7 @@
 use crate::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
-use crate::expression::{Context, NO_PLACE, comparable, comparison, joined, resolved, symbol};
+use crate::expression::{Context, LEVELS_OF_COPIES, NO_PLACE, comparable, comparison, joined, resolved, symbol};
 use crate::query::Selected;
 use crate::scope::Outer;
 use datafusion::arrow::datatypes::DataType;
@@ -135,10 +135,14 @@ impl Binder<'_> {
     }
     /// A comparison with all rows of a query.
     pub(crate) fn quantified(&self, of: Comparison<'_>, context: Context<'_>) -> Result<Bound> {
-        let selected = self.inner(of.query, context)?;
         let lefts = match &of.left.kind {
             ExprKind::Row { fields, .. } => &fields[..],
             _ => std::slice::from_ref(of.left),
+        };
+        // A query that rows are compared with stands in the plan twice.
+        let selected = match lefts.len() {
+            0 | 1 => self.inner(of.query, context)?,
+            _ => self.deeper(LEVELS_OF_COPIES, || self.inner(of.query, context))?,
         };
         let at = of.at.unwrap_or(NO_PLACE);
         let place = |error: BindError| if of.at.is_none() { error.of_unknown_place() } else { error };

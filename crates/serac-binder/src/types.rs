@@ -14,15 +14,22 @@ pub fn arrow_type(id: TypeId) -> Option<DataType> {
         TypeId::INT8 => DataType::Int64,
         TypeId::FLOAT4 => DataType::Float32,
         TypeId::FLOAT8 => DataType::Float64,
-        TypeId::TEXT | TypeId::VARCHAR => DataType::Utf8View,
+        TypeId::TEXT | TypeId::VARCHAR | TypeId::NAME => DataType::Utf8View,
         TypeId::DATE => DataType::Date32,
         TypeId::TIME => DataType::Time64(TimeUnit::Microsecond),
         TypeId::TIMESTAMP => DataType::Timestamp(TimeUnit::Microsecond, None),
         TypeId::TIMESTAMPTZ => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
         TypeId::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
         TypeId::UUID => DataType::FixedSizeBinary(16),
+        id if id == TypeId::OID || is_registered(id) => DataType::UInt32,
         _ => return None,
     })
+}
+
+/// Whether it is one of `regclass` and its kin: the number of a catalog object, which is written as
+/// the object's name.
+pub fn is_registered(id: TypeId) -> bool {
+    id.name().starts_with("reg")
 }
 
 /// The type of values that Arrow stores so; none for those that the binder does not take.
@@ -42,8 +49,22 @@ pub fn type_of_arrow(data_type: &DataType) -> Option<TypeId> {
         DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => TypeId::TIMESTAMPTZ,
         DataType::Interval(IntervalUnit::MonthDayNano) => TypeId::INTERVAL,
         DataType::FixedSizeBinary(16) => TypeId::UUID,
+        DataType::UInt32 => TypeId::OID,
         _ => return None,
     })
+}
+
+/// Stands for the type of a column of which it is not known.
+const NO_TYPE: TypeId = TypeId(0);
+
+/// The type of a column in a scope.
+pub(crate) fn or_no_type(id: Option<TypeId>) -> TypeId {
+    id.unwrap_or(NO_TYPE)
+}
+
+/// That the type of a column is known.
+pub(crate) fn known_type(id: TypeId) -> Result<TypeId> {
+    if id == NO_TYPE { Err(BindError::Unknown("a column of this type")) } else { Ok(id) }
 }
 
 /// That values of a type may be compared, ordered and grouped. An interval of 30 days is one of a

@@ -1,9 +1,10 @@
 //! The relations that a statement names, wherever a query may stand.
 
 use crate::STACK;
+use crate::change::Change;
 use serac_parser::tree::{
-    Call, Distinct, Expr, ExprKind, FrameBound, GroupBy, GroupItem, IsTest, JoinOn, Name, OrderItem, Over, Postfix,
-    Quantity, Query, QueryBody, Select, Special, StatementKind, TableExpr, TableKind, Window,
+    Call, Condition, Distinct, Expr, ExprKind, FrameBound, GroupBy, GroupItem, IsTest, JoinOn, Name, OrderItem, Over,
+    Postfix, Quantity, Query, QueryBody, Select, Special, StatementKind, TableExpr, TableKind, Window,
 };
 
 /// Those of a query and of all queries in it.
@@ -16,6 +17,15 @@ pub(crate) fn relations_of(query: &Query, found: &mut Vec<Name>) {
     stacker::maybe_grow(STACK.0, STACK.1, || of_body(&query.body, found));
     of_order(&query.order_by, found);
     query.limit.iter().chain(&query.offset).for_each(|expr| of_expr(expr, found));
+}
+
+/// Those of a change, but for its target.
+pub(crate) fn relations_of_change(change: &Change<'_>, found: &mut Vec<Name>) {
+    change.from.iter().for_each(|table| of_table(table, found));
+    change.assigned().into_iter().flatten().for_each(|(_, value)| of_expr(value, found));
+    if let Some(Condition::Expr(filter)) = change.filter {
+        of_expr(filter, found);
+    }
 }
 
 fn of_body(body: &QueryBody, found: &mut Vec<Name>) {

@@ -81,7 +81,7 @@ impl Environment for Tables {
         let Some(table) = self.tables.get(name.to_string().as_str()) else {
             return Err(BindError::new("42P01", format!("relation \"{name}\" does not exist"), name.span));
         };
-        let types = table.schema().fields().iter().map(|field| type_of_arrow(field.data_type()).unwrap()).collect();
+        let types = table.schema().fields().iter().map(|field| type_of_arrow(field.data_type())).collect();
         // `k` is `t` with a primary key.
         let key = if name.to_string() == "k" { vec![0] } else { Vec::new() };
         let name = TableReference::bare(name.to_string());
@@ -171,7 +171,7 @@ async fn answer(tables: &Tables, text: &str) -> Option<Vec<String>> {
     let known: Vec<TypeId> = words(types).map(|name| TypeId::by_name(name).unwrap_or(TypeId::UNKNOWN)).collect();
     let statement = serac_parser::parse(text).expect(text).pop().expect(text);
     let StatementKind::Query(query) = &statement.kind else { panic!("{text} is no query") };
-    match bind_query(tables, query, &known) {
+    match bind_query(tables, query, &known, &[]) {
         Ok(bound) => {
             let mut lines = Vec::new();
             let mut plan = bound.plan;

@@ -20,7 +20,7 @@ impl Environment for Tables {
     fn relation(&self, name: &Name) -> Result<Relation, BindError> {
         let names = std::iter::once("a".to_owned()).chain((0..1000).map(|number| format!("c{number}")));
         let fields: Vec<Field> = names.map(|name| Field::new(name, DataType::Int32, true)).collect();
-        let types = vec![TypeId::INT4; fields.len()];
+        let types = vec![Some(TypeId::INT4); fields.len()];
         let source = Arc::new(LogicalTableSource::new(Arc::new(Schema::new(fields))));
         Ok(Relation { source, name: TableReference::bare(name.to_string()), types, key: Vec::new() })
     }
@@ -50,7 +50,7 @@ fn bound(text: String) -> (Duration, bool) {
         let mut statements = serac_parser::parse(&text).unwrap_or_else(|error| panic!("{shown}: {error}"));
         let StatementKind::Query(query) = statements.pop().unwrap().kind else { panic!("{shown} is no query") };
         let start = Instant::now();
-        let bound = bind_query(&tables, &query, &[]);
+        let bound = bind_query(&tables, &query, &[], &[]);
         serac_binder::relations(&query);
         let is_known = match &bound {
             Ok(_) => true,
@@ -78,6 +78,9 @@ fn deep_statements_keep_the_stack() {
         bound(nested(count, "- (1 + ", "a", ")"));
         bound(nested(count, "abs(", "a", ")"));
         bound(nested(count, "CASE WHEN true THEN ", "a", " END"));
+        // Windows, each of which goes on from the one before.
+        let windows = repeated(20 * count, ", ", |at| format!("w{} AS (w{at})", at + 1));
+        bound(format!("SELECT count(*) OVER w{} FROM t WINDOW w0 AS (ORDER BY a), {windows}", 20 * count));
         bound(nested(count, "coalesce(1, ", "a", ")"));
         bound(nested(count, "(SELECT ", "a", ")"));
         bound(nested(count, "(1, ", "(2, 3) IS NULL", ") IS NULL"));

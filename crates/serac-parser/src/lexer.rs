@@ -197,7 +197,7 @@ impl Lexer<'_> {
     }
     fn word(&mut self, start: usize) -> Kind {
         self.skip_while(goes_on_word);
-        let word = self.text(start, self.at).to_lowercase();
+        let word = self.text(start, self.at).to_ascii_lowercase();
         let keyword = keyword(&word);
         Kind::Word(word, keyword)
     }
