@@ -8,6 +8,7 @@ use crate::error::SqlError;
 use crate::functions::SequenceValues;
 use crate::identity::Identity;
 use crate::maintenance::{SYSTEM_VIEWS, system_view};
+use crate::parsed::Source;
 use crate::parts::TableName;
 use crate::pg_catalog::{self, CATALOG_SCHEMA, INFORMATION_SCHEMA, LazyImage};
 use crate::roles::{SessionRoles, denied, readable, target_columns};
@@ -22,8 +23,9 @@ use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, col};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, col};
 use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
+use futures::FutureExt;
 use parking_lot::{Mutex, RwLock};
 use serac_engine::bitmap::OwnChanges;
 use serac_engine::catalog::Schema;
@@ -418,7 +420,12 @@ pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> 
     let mut plan = planned_for_owner(shared, &object, &definition.query).await.map_err(refused)?;
     if !definition.columns.is_empty() {
         let columns = plan.schema().columns();
-        let renamed = columns.into_iter().zip(&definition.columns).map(|(c, name)| col(c).alias(name));
+        // Those behind the last that has a name of the view's keep their own.
+        let names = definition.columns.iter().map(Some).chain(std::iter::repeat(None));
+        let renamed = columns.into_iter().zip(names).map(|(column, name)| match name {
+            Some(name) => col(column).alias(name),
+            None => col(column),
+        });
         plan = LogicalPlanBuilder::from(plan).project(renamed.collect::<Vec<_>>())?.build()?;
     }
     Ok(Some(Arc::new(ViewTable::new(plan, Some(definition.query.clone())))))
@@ -439,5 +446,25 @@ pub(crate) async fn planned_for_owner(
 }
 
 async fn view_plan(state: &SessionState, query: &str) -> Result<LogicalPlan, SqlError> {
-    crate::query::plan(state, Statement::Query(Box::new(crate::query::query_of(query)?))).await
+    let source = Source::of_query(query);
+    // In a box, so that the futures around it need not know of the trees.
+    let bound = async move { crate::binding::of_relation(state, Some(&source)).await }.boxed();
+    if let Some(plan) = bound.await? {
+        return Ok(plan);
+    }
+    let plan = crate::query::plan(state, Statement::Query(Box::new(crate::query::query_of(query)?))).await?;
+    // What it says of its columns is not coerced yet, as where the results of a CASE have different
+    // types.
+    let analyzed = state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {})?;
+    let types = analyzed.schema().fields().iter().map(|field| field.data_type());
+    let columns = plan.schema().columns().into_iter().zip(plan.schema().fields()).zip(types);
+    let columns = columns.map(|((column, field), data_type)| match field.data_type() == data_type {
+        true => col(column),
+        false => cast(col(column.clone()), data_type.clone()).alias_qualified(column.relation, column.name),
+    });
+    let columns: Vec<Expr> = columns.collect();
+    if columns.iter().all(|column| matches!(column, Expr::Column(_))) {
+        return Ok(plan);
+    }
+    Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
 }

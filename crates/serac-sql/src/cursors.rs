@@ -4,6 +4,7 @@
 //! transaction does later, and moves both ways. It goes with its transaction, or, if it was declared WITH HOLD and that has committed, with its session.
 
 use crate::error::{Result, SqlError};
+use crate::parsed::{Parsed, Source};
 use crate::query::Output;
 use crate::session::{Session, StatementResult, fold};
 use datafusion::arrow::array::{RecordBatch, UInt32Array};
@@ -240,7 +241,7 @@ impl Session {
     }
 
     /// DECLARE.
-    pub(crate) async fn declare(&mut self, declared: Vec<Declare>) -> Result<StatementResult> {
+    pub(crate) async fn declare(&mut self, declared: Vec<Declare>, source: Option<Source>) -> Result<StatementResult> {
         let not_ours = || SqlError::new("42601", "DECLARE declares a cursor: DECLARE name CURSOR FOR query");
         let Ok([declared]) = <[Declare; 1]>::try_from(declared) else { return Err(not_ours()) };
         let Declare { names, declare_type: Some(DeclareType::Cursor), binary, scroll, hold, for_query, .. } = declared
@@ -262,7 +263,7 @@ impl Session {
         let text = query.to_string();
         let pool: Arc<dyn MemoryPool> = self.work_memory.clone();
         let memory = MemoryConsumer::new(format!("cursor {name}")).register(&pool);
-        let (schema, batches) = match Box::pin(self.run(Statement::Query(query).into())).await? {
+        let (schema, batches) = match Box::pin(self.run(Parsed::with_source(Statement::Query(query), source))).await? {
             Output::Rows { schema, mut stream } => {
                 let mut batches = Vec::new();
                 while let Some(batch) = stream.next().await.transpose()? {

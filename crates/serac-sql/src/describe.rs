@@ -2,15 +2,15 @@
 
 use crate::ddl::parse_expression;
 use crate::deep::Roomy;
-use crate::dml::{target_of_delete, target_of_insert, visible_schema};
+use crate::dml::{target_of_delete, target_of_insert, type_ids, visible_schema};
 use crate::error::{Result, SqlError};
 use crate::explain::{describe_schema, explain_schema};
 use crate::generated;
 use crate::nesting;
-use crate::parsed::{Arguments, Parsed};
+use crate::parsed::{Arguments, Parsed, Source};
 use crate::parts::take_parts;
 use crate::pg_catalog::{array_type, element_type, type_number};
-use crate::session::{Session, StatementResult, fold, with_parameters};
+use crate::session::{Session, StatementResult, fold, prepared_name, with_parameters};
 use crate::settings::{all_settings_schema, is_all};
 use crate::transactions::OpenStatement;
 use crate::visits::{visit, visit_expressions, visit_expressions_mut};
@@ -22,6 +22,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use serac_engine::Table;
 use serac_engine::definition::{SqlType, TableDefinition};
+use serac_pg::TypeId;
 use serac_storage::ColumnType;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -89,6 +90,12 @@ impl Parameters {
     fn learn(&mut self, number: usize, column_type: ColumnType) {
         if let (Some(known), Some(0)) = (self.types.get_mut(number - 1), self.oids.get(number - 1)) {
             known.get_or_insert(column_type);
+        }
+    }
+    /// The first ones have these types.
+    fn are_of(&mut self, types: &[TypeId]) {
+        for (number, id) in (1..).zip(types).take(self.types.len()) {
+            self.has_type(number, id.0);
         }
     }
     /// A parameter has elements of the type that has been found for one of them.
@@ -212,10 +219,15 @@ impl Session {
     pub(crate) async fn description_of(&mut self, statement: Parsed, named: &[u32]) -> Result<Description> {
         let mut parameters = Parameters::of(&statement, named);
         if let Statement::Execute { name: Some(name), parameters: given, .. } = &*statement {
-            let bound = self.bind(&name.to_string().to_lowercase(), given)?;
-            return Box::pin(self.description_of(bound, named)).await;
+            let prepared = self.prepared(&prepared_name(name), given.len())?;
+            let query = Parsed::with_source(prepared.statement().clone(), prepared.query().cloned());
+            let statement = prepared.with_expressions(given)?;
+            if let Some((schema, _)) = self.bound_columns(&query).await? {
+                return Ok(Description { parameters: parameters.types, oids: parameters.oids, schema: Some(schema) });
+            }
+            return Box::pin(self.description_of(statement, named)).await;
         }
-        if let Some(source) = statement.source() {
+        if let Some(source) = statement.source_of_query() {
             let arguments = Arguments { types: named.into(), values: None };
             let asked = Parsed::with_source(statement.clone().into_statement(), Some(source.clone().with(arguments)));
             if let Some((schema, types)) = self.bound_columns(&asked).await? {
@@ -223,14 +235,21 @@ impl Session {
                 return Ok(Description { parameters, oids: vec![0; types.len()], schema: Some(schema) });
             }
         }
-        let schema = self.columns_of(statement.into_statement(), &mut parameters).await?;
+        let (statement, text) = statement.into_parts();
+        let text = text.map(|text| text.with(Arguments { types: named.into(), values: None }));
+        let schema = self.columns_of(statement, text.as_ref(), &mut parameters).await?;
         Ok(Description { parameters: parameters.types, oids: parameters.oids, schema })
     }
 
     /// The columns of a statement's rows; learns what it says of the parameters.
-    async fn columns_of(&mut self, mut statement: Statement, parameters: &mut Parameters) -> Result<Option<SchemaRef>> {
+    async fn columns_of(
+        &mut self,
+        mut statement: Statement,
+        text: Option<&Source>,
+        parameters: &mut Parameters,
+    ) -> Result<Option<SchemaRef>> {
         for (i, part) in take_parts(&mut statement)?.into_iter().enumerate() {
-            let columns = Box::pin(self.columns_of(part, parameters)).await?;
+            let columns = Box::pin(self.columns_of(part, None, parameters)).await?;
             self.lend_part(i, columns.unwrap_or_else(|| Arc::new(Schema::empty())), Vec::new())?;
         }
         Ok(match &statement {
@@ -276,10 +295,13 @@ impl Session {
                             parameters.assigned(expr, table.definition.columns[column].sql_type.column_type);
                         }
                     }
-                    Some(_) => {
-                        let source = insert.source.clone().expect("there is one");
-                        self.describe_query(Statement::Query(source), parameters).await?;
-                    }
+                    Some(_) => match self.bound_parameters(text, type_ids(&table, &targets)).await? {
+                        Some(types) => parameters.are_of(&types),
+                        None => {
+                            let source = insert.source.clone().expect("there is one");
+                            self.describe_query(Statement::Query(source), parameters).await?;
+                        }
+                    },
                     None => {}
                 }
                 self.describe_returning(&table, &alias, insert.returning.as_deref()).await?
@@ -294,13 +316,19 @@ impl Session {
                         parameters.assigned(&assignment.value, column_type);
                     }
                 }
-                self.describe_condition(&update.table, update.selection.as_ref(), parameters).await;
+                match self.bound_change(text, &table).await? {
+                    Some((_, types)) => parameters.are_of(&types),
+                    None => self.describe_condition(&update.table, update.selection.as_ref(), parameters).await,
+                }
                 self.describe_returning(&table, &alias, update.returning.as_deref()).await?
             }
             Statement::Delete(delete) => {
                 let target = target_of_delete(delete)?;
                 let (table, alias) = self.target(target)?;
-                self.describe_condition(target, delete.selection.as_ref(), parameters).await;
+                match self.bound_change(text, &table).await? {
+                    Some((_, types)) => parameters.are_of(&types),
+                    None => self.describe_condition(target, delete.selection.as_ref(), parameters).await,
+                }
                 self.describe_returning(&table, &alias, delete.returning.as_deref()).await?
             }
             _ => None,

@@ -9,6 +9,7 @@ use crate::deep;
 use crate::error::{Result, SqlError};
 use crate::expressions;
 use crate::generated;
+use crate::parsed::Source;
 use crate::planner;
 use crate::point::constant_rows;
 use crate::query::is_apart;
@@ -16,6 +17,7 @@ use crate::scan::{ROW_ID_COLUMN, fetch_rows};
 use crate::session::{Session, StatementResult, fold, quote, resolve};
 use crate::types::is_text;
 use crate::types::{assign, check_assignment};
+use crate::wire::oid;
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array};
 use datafusion::arrow::compute::{concat_batches, take, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, UInt64Type};
@@ -36,6 +38,7 @@ use serac_engine::definition::ColumnDefinition;
 use serac_engine::roles::Privilege;
 use serac_engine::values::value_at;
 use serac_engine::{Table, TableIndex};
+use serac_pg::TypeId;
 use serac_storage::{ColumnType, RowId};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -125,6 +128,12 @@ enum Written {
     Number,
     Boolean,
     Other,
+}
+
+/// Whether the rows of a query are constants that are written out.
+pub(crate) fn are_constants(query: &Query) -> bool {
+    let SetExpr::Values(values) = query.body.as_ref() else { return false };
+    values.rows.iter().flat_map(|row| &row.content).all(|value| written(value) != Written::Other)
 }
 
 fn written(expr: &Expr) -> Written {
@@ -248,6 +257,11 @@ pub(crate) fn check_assignments(
     Ok(())
 }
 
+/// The types of columns.
+pub(crate) fn type_ids(table: &Table, columns: &[usize]) -> Vec<TypeId> {
+    columns.iter().map(|&at| TypeId(oid(table.definition.columns[at].sql_type.column_type))).collect()
+}
+
 /// Rows that are there.
 fn given_rows(rows: RecordBatch) -> SendableRecordBatchStream {
     Box::pin(RecordBatchStreamAdapter::new(rows.schema(), futures::stream::iter([Ok(rows)])))
@@ -301,7 +315,7 @@ impl Session {
 
     // ---- INSERT
 
-    pub(crate) async fn insert(&mut self, insert: Insert) -> Result<StatementResult> {
+    pub(crate) async fn insert(&mut self, insert: Insert, text: Option<Source>) -> Result<StatementResult> {
         let table = self.table(target_of_insert(&insert)?)?;
         let alias = insert.table_alias.as_ref().map_or_else(|| table.name().to_owned(), |a| fold(&a.alias));
         let mut targets = Vec::new();
@@ -334,11 +348,15 @@ impl Session {
                     Some(rows) => (rows.num_columns(), given_rows(rows)),
                     None => {
                         values_as_columns(&table, &targets, &mut source)?;
-                        let frame = self.shown_frame(Statement::Query(source)).await?;
+                        let types = type_ids(&table, &targets);
+                        let (frame, is_bound) = self.frame_of_rows(Statement::Query(source), text, types).await?;
                         // The views in it may be deep.
-                        let (literals, is_apart) = deep::with_room(|| {
+                        let (mut literals, is_apart) = deep::with_room(|| {
                             (literals(frame.logical_plan()), is_apart(frame.logical_plan(), &table))
                         });
+                        if is_bound {
+                            literals.fill(false);
+                        }
                         let is_apart = is_apart?;
                         let mut rows = self.stream(frame).await?;
                         let schema = rows.schema();
@@ -572,9 +590,17 @@ impl Session {
         Ok((query, table, set.into_iter().map(|(c, _)| c).collect(), alias))
     }
 
-    pub(crate) async fn update(&mut self, update: Update) -> Result<StatementResult> {
+    /// The rows that an UPDATE or a DELETE changes, which `query` finds.
+    async fn changed_rows(&self, text: Option<&Source>, table: &Arc<Table>, query: &str) -> Result<DataFrame> {
+        match self.bound_change(text, table).await? {
+            Some((frame, _)) => Ok(frame),
+            None => self.frame_of(query).await,
+        }
+    }
+
+    pub(crate) async fn update(&mut self, update: Update, text: Option<Source>) -> Result<StatementResult> {
         let (query, table, columns, alias) = self.update_query(&update)?;
-        let frame = self.frame_of(&query).await?;
+        let frame = self.changed_rows(text.as_ref(), &table, &query).await?;
         let (ids, batch) = self.collect_changes(&table, &columns, frame).await?;
         let rows: Vec<RowId> = ids.into_iter().map(RowId::from_u64).collect();
         self.write_update(&table, &rows, &columns, &batch)?;
@@ -696,9 +722,9 @@ impl Session {
         Ok((query, table, alias))
     }
 
-    pub(crate) async fn delete(&mut self, delete: Delete) -> Result<StatementResult> {
+    pub(crate) async fn delete(&mut self, delete: Delete, text: Option<Source>) -> Result<StatementResult> {
         let (query, table, alias) = self.delete_query(&delete)?;
-        let frame = self.frame_of(&query).await?;
+        let frame = self.changed_rows(text.as_ref(), &table, &query).await?;
         let (ids, _) = self.collect_changes(&table, &[], frame).await?;
         let rows: Vec<RowId> = ids.into_iter().map(RowId::from_u64).collect();
         let before = match delete.returning {

@@ -242,6 +242,11 @@ fn from_plan(message: &str) -> SqlError {
         let name = call.split('(').next().unwrap_or(call);
         return SqlError { detail, ..SqlError::new("42883", format!("function {call} does not exist")).named(name) };
     }
+    for (clause, sqlstate) in [("LIMIT", "2201W"), ("OFFSET", "2201X")] {
+        if message.starts_with(&format!("{clause} must be >=")) {
+            return SqlError::new(sqlstate, format!("{clause} must not be negative"));
+        }
+    }
     let sqlstates = [
         ("must be in GROUP BY", "42803"),
         ("must appear in the GROUP BY", "42803"),

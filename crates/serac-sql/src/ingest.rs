@@ -159,6 +159,6 @@ impl Session {
 
     async fn define_text(&mut self, sql: &str) -> Result<()> {
         let statement = parse(sql)?.pop().expect("one statement was written");
-        self.define(statement).await.map(|_| ()).map_err(SqlError::unplaced)
+        self.define(statement, None).await.map(|_| ()).map_err(SqlError::unplaced)
     }
 }

@@ -15,7 +15,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Query, SetExpr, Statement, TableAlias, TableFactor, Visitor, VisitorMut, With,
+    BinaryOperator, Expr, Ident, Query, SetExpr, Statement, TableAlias, TableFactor, Visit, Visitor, VisitorMut, With,
 };
 use futures::TryStreamExt;
 use serac_engine::Table;
@@ -174,9 +174,9 @@ struct Finder {
 }
 
 impl Finder {
-    fn of(statement: &Statement) -> Self {
+    fn of(part: &impl Visit) -> Self {
         let mut finder = Self::default();
-        let _ = visit(statement, &mut finder);
+        let _ = visit(part, &mut finder);
         finder
     }
 }
@@ -203,8 +203,13 @@ pub(crate) fn has_changes(statement: &Statement) -> bool {
 
 /// Whether a statement is a query that changes and claims nothing.
 pub fn is_only_a_query(statement: &Statement) -> bool {
-    let found = Finder::of(statement);
-    matches!(statement, Statement::Query(_)) && !found.claims && !found.changes
+    matches!(statement, Statement::Query(query) if only_shows(query))
+}
+
+/// Whether a query neither claims nor changes rows.
+pub(crate) fn only_shows(query: &Query) -> bool {
+    let found = Finder::of(query);
+    !found.claims && !found.changes
 }
 
 /// Whether a statement changes rows and gives some: who cannot show these must not have committed
@@ -346,7 +351,7 @@ impl Session {
         for (i, part) in take_parts(statement)?.into_iter().enumerate() {
             let changed = self.target_of(&part)?;
             let (schema, batches) = match (part, &changed) {
-                (change, Some(_)) => match self.run_command(change).await? {
+                (change, Some(_)) => match self.run_command(change, None).await? {
                     StatementResult::Rows { schema, batches, .. } => (schema, batches),
                     StatementResult::Command { .. } => (Arc::new(Schema::empty()), Vec::new()),
                 },

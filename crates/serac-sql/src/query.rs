@@ -8,7 +8,7 @@ use crate::clause_limits;
 use crate::deep::{self, STACK};
 use crate::error::{Result, SqlError};
 use crate::explain::logical_text;
-use crate::parsed::Parsed;
+use crate::parsed::{Arguments, Parsed, Source};
 use crate::planner;
 use crate::result_names;
 use crate::same_names;
@@ -17,6 +17,7 @@ use crate::session::{Session, parse};
 use crate::wanted::{Wanted, while_wanted};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::source_as_provider;
@@ -161,7 +162,8 @@ pub(crate) struct Planned {
 /// The plan of a query whose columns may have the same name, and the names of the columns of its
 /// result, PostgreSQL's where that is wanted.
 pub(crate) async fn plan_shown(state: &SessionState, statement: Parsed, postgresql_names: bool) -> Result<Planned> {
-    if let Some(Bound { plan, names, .. }) = binding::plan(state, statement.source(), postgresql_names).await? {
+    if let Some(Bound { plan, names, .. }) = binding::plan(state, statement.source_of_query(), postgresql_names).await?
+    {
         return Ok(Planned { plan, names, pass: binding::BIND });
     }
     let statement = statement.into_statement();
@@ -407,7 +409,7 @@ impl Session {
     /// The columns of a query's result and the types of its parameters, as the binder finds them; none
     /// where it does not know the query whole.
     pub(crate) async fn bound_columns(&self, query: &Parsed) -> Result<Option<(SchemaRef, Vec<TypeId>)>> {
-        let Some(source) = query.source().cloned() else { return Ok(None) };
+        let Some(source) = query.source_of_query().cloned() else { return Ok(None) };
         let (state, postgresql_names) = (self.state(), self.postgresql_names);
         let columns = async move {
             let Some(bound) = binding::plan(&state, Some(&source), postgresql_names).await? else { return Ok(None) };
@@ -416,14 +418,73 @@ impl Session {
         };
         self.planning(columns).await
     }
-    /// The data frame of a query whose columns may have the same name.
-    pub(crate) async fn shown_frame(&self, query: Statement) -> Result<DataFrame> {
+    /// The parameters of a prepared query as the EXECUTE at `text` gives them; none where the binder does
+    /// not know both whole.
+    pub(crate) async fn given(&self, query: &Source, text: &Source) -> Result<Option<Arguments>> {
+        let (state, query, text) = (self.state(), query.clone(), text.clone());
+        let found = async move {
+            let found = binding::arguments(&state, &query, &text).await?;
+            Ok(found.map(|(types, row)| (types, DataFrame::new(state, row))))
+        };
+        let Some((types, row)) = self.planning(found).await? else { return Ok(None) };
+        let rows = self.collect(row).await?;
+        let row = rows.iter().find(|rows| rows.num_rows() > 0).expect("it is a row");
+        let values = row.columns().iter().map(|column| ScalarValue::try_from_array(column, 0));
+        let values = values.collect::<std::result::Result<Arc<[ScalarValue]>, _>>()?;
+        Ok(Some(Arguments { types: types.iter().map(|id| id.0).collect(), values: Some(values) }))
+    }
+    /// The types of the parameters of a query whose rows go into columns of the types `targets`; none
+    /// where the binder does not know it whole.
+    pub(crate) async fn bound_parameters(
+        &self,
+        source: Option<&Source>,
+        targets: Vec<TypeId>,
+    ) -> Result<Option<Vec<TypeId>>> {
+        let (state, source) = (self.state(), source.cloned());
+        let bound = self.planning(async move { binding::of_rows(&state, source.as_ref(), &targets).await }).await?;
+        Ok(bound.map(|query| query.parameters))
+    }
+    /// The rows of a table that an UPDATE or a DELETE changes, and the types of its parameters; none
+    /// where the binder does not know it whole.
+    pub(crate) async fn bound_change(
+        &self,
+        source: Option<&Source>,
+        table: &Arc<Table>,
+    ) -> Result<Option<(DataFrame, Vec<TypeId>)>> {
+        let (state, table, Some(source)) = (self.state(), table.clone(), source.cloned()) else { return Ok(None) };
+        let bound = async move {
+            let bound = binding::change(&state, &source, &table).await?;
+            Ok(bound.map(|bound| (DataFrame::new(state, bound.plan), bound.parameters)))
+        };
+        self.planning(bound).await
+    }
+    /// The data frame of a query whose rows go into columns of the types `targets`, and whether the
+    /// binder has made it: then quoted constants are values of these. The query's columns may have
+    /// the same name.
+    pub(crate) async fn frame_of_rows(
+        &self,
+        query: Statement,
+        source: Option<Source>,
+        targets: Vec<TypeId>,
+    ) -> Result<(DataFrame, bool)> {
         let (state, postgresql_names) = (self.state(), self.postgresql_names);
         let frame = async move {
-            let Planned { plan, .. } = plan_shown(&state, query.into(), postgresql_names).await?;
-            Ok(DataFrame::new(state, plan))
+            let (plan, is_bound) = match binding::of_rows(&state, source.as_ref(), &targets).await? {
+                Some(query) => (query.plan, true),
+                None => (plan_shown(&state, query.into(), postgresql_names).await?.plan, false),
+            };
+            Ok((DataFrame::new(state, plan), is_bound))
         };
         self.planning(frame).await
+    }
+    /// The data frame of a query whose columns become those of a relation, with their names.
+    pub(crate) async fn frame_of_relation(&self, query: Query, source: Option<&Source>) -> Result<DataFrame> {
+        let (state, source) = (self.state(), source.cloned());
+        let bound = self.planning(async move { binding::of_relation(&state, source.as_ref()).await }).await?;
+        match bound {
+            Some(plan) => Ok(DataFrame::new(self.state(), plan)),
+            None => self.frame(query).await,
+        }
     }
     /// The rows of a query that was put together as text.
     pub(crate) async fn rows_of(&self, sql: &str) -> Result<(SchemaRef, SendableRecordBatchStream)> {
@@ -496,9 +557,10 @@ impl Session {
     pub(crate) async fn bound_lines(&self, query: Parsed) -> Result<Vec<String>> {
         let state = self.state();
         let lines = async move {
-            let source = query.source().ok_or_else(|| SqlError::unsupported("EXPLAIN (BOUND) of this statement"))?;
+            let source = query.source_of_query();
+            let source = source.ok_or_else(|| SqlError::unsupported("EXPLAIN (BOUND) of this statement"))?;
             let shared = planner::functions(&state).shared().clone();
-            let bound = binding::bound(&state, &shared, source).await?;
+            let bound = binding::bound(&state, &shared, source, &[]).await?;
             let bound = bound.map_err(|what| SqlError::unsupported(format!("binding {what}")))?;
             let column =
                 |column: &serac_binder::OutputColumn| format!("{} {}", crate::session::quote(&column.name), column.id);

@@ -20,7 +20,7 @@ use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
 use crate::nesting;
 use crate::notices::Notices;
-use crate::parsed::Parsed;
+use crate::parsed::{Parsed, Source};
 use crate::parts::{claims, is_only_a_query, with_inside};
 use crate::pg_catalog::write_out_assignments;
 use crate::pipeline::{Resources, Rules, over_tokens};
@@ -261,9 +261,14 @@ pub(crate) fn resolve(name: &ObjectName) -> Result<(String, String)> {
     }
 }
 
-/// An identifier as the catalog has it: folded to lower case unless quoted.
+/// An identifier as the catalog has it: the letters A to Z folded to lower case unless it is quoted.
 pub fn fold(ident: &Ident) -> String {
-    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
+}
+
+/// The name of a statement that EXECUTE names.
+pub(crate) fn prepared_name(name: &ObjectName) -> String {
+    name.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default()
 }
 
 /// A name as it must be written in SQL text.
@@ -725,7 +730,7 @@ impl Session {
         match statement {
             Statement::Query(_) => is_only_a_query(statement),
             Statement::Execute { name: Some(name), .. } => {
-                let prepared = self.prepared.get(&name.to_string().to_lowercase());
+                let prepared = self.prepared.get(&prepared_name(name));
                 prepared.is_some_and(|prepared| self.only_shows(prepared.statement()))
             }
             Statement::Explain { .. }
@@ -801,10 +806,10 @@ impl Session {
     // ---- statements
 
     pub(crate) async fn run(&mut self, statement: Parsed) -> Result<Output> {
-        if statement.source().is_some() {
+        if statement.source_of_query().is_some() {
             return self.query(statement).await;
         }
-        let mut statement = statement.into_statement();
+        let (mut statement, source) = statement.into_parts();
         self.run_parts(&mut statement).await?;
         match statement {
             Statement::Query(query) if !query.locks.is_empty() => self.select_for_update(*query).await,
@@ -828,27 +833,28 @@ impl Session {
                 None => self.query(statement.into()).await,
             },
             Statement::Execute { name: Some(name), parameters, .. } => {
-                let statement = self.bind(&name.to_string().to_lowercase(), &parameters)?;
+                let statement = self.executed(&prepared_name(&name), &parameters, source.as_ref()).await?;
                 // Its text is another statement's.
                 Box::pin(self.run(statement)).await.map_err(SqlError::unplaced)
             }
             other => {
-                let result = self.run_command(other).await?;
+                let result = self.run_command(other, source).await?;
                 self.running.as_mut().expect("it runs").check_statement_end()?;
                 Ok(Output::Done(result))
             }
         }
     }
 
-    pub(crate) async fn run_command(&mut self, statement: Statement) -> Result<StatementResult> {
+    /// Runs a statement that is no query, and whose text is at `text`.
+    pub(crate) async fn run_command(&mut self, statement: Statement, text: Option<Source>) -> Result<StatementResult> {
         match statement {
-            Statement::Insert(insert) => self.insert(insert).await,
-            Statement::Update(update) => self.update(update).await,
-            Statement::Delete(delete) => self.delete(delete).await,
+            Statement::Insert(insert) => self.insert(insert, text).await,
+            Statement::Update(update) => self.update(update, text).await,
+            Statement::Delete(delete) => self.delete(delete, text).await,
             Statement::Merge(merge) => self.merge(merge).await,
             Statement::Copy { source, to, target, options, legacy_options, .. } => {
                 let options = crate::copy::all_options(options, &legacy_options)?;
-                self.copy(source, to, target, options).await
+                self.copy(source, text, to, target, options).await
             }
             Statement::Prepare { name, statement, data_types } => {
                 check_preparable(&statement)?;
@@ -856,7 +862,7 @@ impl Session {
                 if self.prepared.contains_key(&name) {
                     return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
                 }
-                let mut prepared = Prepared::new((*statement).into(), data_types);
+                let mut prepared = Prepared::new(Parsed::with_source(*statement, text), data_types);
                 prepared.count_arguments();
                 self.prepared.insert(name, prepared);
                 Ok(StatementResult::command("PREPARE"))
@@ -873,14 +879,14 @@ impl Session {
             Statement::Call(function) if programs::is_run(&function) => self.call_job(&function).await,
             Statement::Set(set) => self.set(set).await,
             Statement::Reset(reset) => self.reset(&reset.reset),
-            Statement::Declare { stmts } => self.declare(stmts).await,
+            Statement::Declare { stmts } => self.declare(stmts, text).await,
             Statement::Fetch { name, direction, into, .. } => self.fetch(&name, &direction, into.is_some()),
             Statement::Close { cursor } => self.close_cursor(&cursor),
             Statement::Discard { object_type } => self.discard(object_type),
             Statement::LISTEN { channel } => self.listen(&channel),
             Statement::UNLISTEN { channel } => self.unlisten(&channel),
             Statement::NOTIFY { channel, payload } => self.notify(&channel, payload.as_deref()),
-            other => self.define(other).await,
+            other => self.define(other, text.as_ref()).await,
         }
     }
 
@@ -912,7 +918,7 @@ impl Session {
     /// EXECUTE of a statement of the point path; none for others.
     async fn execute_named(&mut self, statement: &Statement) -> Result<Option<Outcome>> {
         let Statement::Execute { name: Some(name), parameters, .. } = statement else { return Ok(None) };
-        let Some(prepared) = self.prepared.remove_entry(&name.to_string().to_lowercase()) else {
+        let Some(prepared) = self.prepared.remove_entry(&prepared_name(name)) else {
             return Ok(None);
         };
         let mut executed = Executed { session: self, prepared: Some(prepared) };
@@ -927,18 +933,28 @@ impl Session {
     pub(crate) fn claims(&self, statement: &Statement) -> bool {
         match statement {
             Statement::Execute { name: Some(name), .. } => {
-                let prepared = self.prepared.get(&name.to_string().to_lowercase());
+                let prepared = self.prepared.get(&prepared_name(name));
                 prepared.is_some_and(|prepared| claims(prepared.statement()))
             }
             other => claims(other),
         }
     }
 
-    pub(crate) fn bind(&self, name: &str, parameters: &[Expr]) -> Result<Parsed> {
+    /// A statement that PREPARE has made, for so many arguments.
+    pub(crate) fn prepared(&self, name: &str, arguments: usize) -> Result<&Prepared> {
         let missing = || SqlError::new("26000", format!("prepared statement \"{name}\" does not exist"));
         let prepared = self.prepared.get(name).ok_or_else(missing)?;
-        prepared.check_arguments(name, parameters.len())?;
-        prepared.with_expressions(&prepared.of_declared_types(parameters)?)
+        prepared.check_arguments(name, arguments)?;
+        Ok(prepared)
+    }
+    /// The statement that the EXECUTE at `text` runs.
+    async fn executed(&self, name: &str, arguments: &[Expr], text: Option<&Source>) -> Result<Parsed> {
+        let prepared = self.prepared(name, arguments.len())?;
+        let statement = prepared.with_expressions(arguments)?;
+        let (Some(source), Some(text)) = (prepared.query(), text) else { return Ok(statement) };
+        let given = self.given(source, text).await?;
+        let source = given.map(|given| source.clone().with(given));
+        Ok(Parsed::with_source(statement.into_statement(), source))
     }
 }
 

@@ -650,12 +650,8 @@ impl Connection {
     }
 
     /// The statement, with the path of a COPY from the client's folder.
-    fn placed(&self, statement: Parsed) -> Result<Parsed, SqlError> {
-        if !matches!(*statement, Statement::Copy { target: CopyTarget::File { .. }, .. }) {
-            return Ok(statement);
-        }
-        let mut statement = statement.into_statement();
-        if let Statement::Copy { target: CopyTarget::File { filename }, .. } = &mut statement
+    fn placed(&self, mut statement: Parsed) -> Result<Parsed, SqlError> {
+        if let Statement::Copy { target: CopyTarget::File { filename }, .. } = statement.statement_mut()
             && Path::new(filename.as_str()).is_relative()
         {
             let Some(folder) = &self.folder else {
@@ -664,7 +660,7 @@ impl Connection {
             };
             *filename = Path::new(folder).join(&*filename).to_string_lossy().into_owned();
         }
-        Ok(statement.into())
+        Ok(statement)
     }
 
     async fn copy(&mut self, statement: Parsed, copy: StreamedCopy) -> Result<(String, u64), Stop> {

@@ -16,6 +16,8 @@ mod writer;
 use crate::conflicts::Conflicts;
 use crate::error::{Result, SqlError};
 use crate::generated;
+use crate::parsed::{self, Parsed};
+use crate::query::query_of;
 use crate::session::{Session, StatementResult, fold, quote};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::sql::sqlparser::ast::{CopyOption, CopySource, CopyTarget, Ident, ObjectName, Statement};
@@ -171,6 +173,7 @@ impl Session {
     pub(crate) async fn copy(
         &mut self,
         source: CopySource,
+        text: Option<parsed::Source>,
         to: bool,
         target: CopyTarget,
         given: Vec<CopyOption>,
@@ -193,29 +196,30 @@ impl Session {
         let options = Options::read(name, &given, otherwise)?;
         let rows = if to {
             options.check_output()?;
+            let is_of_table = matches!(source, CopySource::Table { .. });
             let query = match source {
-                CopySource::Query(query) => query.to_string(),
-                CopySource::Table { table_name, columns } if columns.is_empty() => {
-                    match self.table(&table_name) {
-                        Ok(table) => format!("SELECT {} FROM {table_name}", copied_names(&table)),
-                        // A view.
-                        Err(_) => format!("SELECT * FROM {table_name}"),
-                    }
-                }
+                CopySource::Query(query) => *query,
+                CopySource::Table { table_name, columns } if columns.is_empty() => match self.table(&table_name) {
+                    Ok(table) => query_of(&format!("SELECT {} FROM {table_name}", copied_names(&table)))?,
+                    // A view.
+                    Err(_) => query_of(&format!("SELECT * FROM {table_name}"))?,
+                },
                 CopySource::Table { table_name, columns } => {
                     if let Some(column) = twice(columns.iter().map(fold)) {
                         return Err(specified_twice(&column));
                     }
                     let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
-                    format!("SELECT {} FROM {table_name}", columns.join(", "))
+                    query_of(&format!("SELECT {} FROM {table_name}", columns.join(", ")))?
                 }
             };
+            let query = Parsed::with_source(Statement::Query(Box::new(query)), text);
             let file = (!stream).then_some(name);
             let output = self.copy_streams.output.get_mut().take_if(|_| stream);
             if stream && output.is_none() {
                 return Err(missing(name));
             }
-            self.copy_to(&query, file, output, &options).await?
+            let copied = self.copy_to(query, file, output, &options).await;
+            copied.map_err(|error| if is_of_table { error.unplaced() } else { error })?
         } else {
             let CopySource::Table { table_name, columns } = source else {
                 return Err(SqlError::new("42601", "COPY FROM needs a table"));
@@ -353,13 +357,12 @@ impl Session {
 
     async fn copy_to(
         &mut self,
-        query: &str,
+        query: Parsed,
         file: Option<&str>,
         stream: Option<Box<dyn Write + Send>>,
         options: &Options,
     ) -> Result<u64> {
-        let frame = self.frame_of(query).await?;
-        let mut batches = self.stream(frame).await?;
+        let (_, mut batches) = self.rows(query).await?;
         // Rows leave before the statement ends.
         self.snapshot_is_durable().await?;
         let schema = batches.schema();

@@ -8,6 +8,7 @@ use crate::catalog::{TEMPORARY_SCHEMA, planned_for_owner};
 use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::maintenance::{arguments_of_call, call};
+use crate::parsed::Source;
 use crate::result_names::write_out_stored;
 use crate::session::{Session, StatementResult, fold};
 use crate::visits::visit_mut;
@@ -73,7 +74,11 @@ fn without_rows(query: &Query) -> std::result::Result<Query, ParserError> {
 }
 
 impl Session {
-    pub(super) async fn create_materialized(&mut self, mut view: CreateView) -> Result<StatementResult> {
+    pub(super) async fn create_materialized(
+        &mut self,
+        mut view: CreateView,
+        source: Option<&Source>,
+    ) -> Result<StatementResult> {
         let (schema, name) = self.locate_new(&view.name)?;
         if view.if_not_exists && self.txn()?.catalog().table(&schema, &name).is_ok() {
             self.say_exists("42P07", &format!("relation \"{name}\""));
@@ -83,7 +88,7 @@ impl Session {
         write_out_stored(&mut view.query);
         let populated = !view.with_no_schema_binding;
         let query = if populated { (*view.query).clone() } else { without_rows(&view.query)? };
-        let frame = self.frame(query).await?;
+        let frame = self.frame_of_relation(query, source).await?;
         let (columns, rows) = self.collect_with_schema(frame).await?;
         let names: Vec<String> = view.columns.iter().map(|column| fold(&column.name)).collect();
         if names.len() > columns.fields().len() {

@@ -21,6 +21,7 @@ use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::clauses::owner_of_schema;
 use crate::error::{Result, SqlError};
 use crate::notices::Severity;
+use crate::parsed::Source;
 use crate::planner;
 use crate::query::query_of;
 use crate::result_names::write_out_stored;
@@ -54,11 +55,11 @@ fn done(tag: &str) -> Result<StatementResult> {
 impl Session {
     /// DDL. In a transaction of its own it tries again when writers were faster: each attempt keeps the locks of those before, so that the next
     /// snapshot has what they have written.
-    pub(crate) async fn define(&mut self, statement: Statement) -> Result<StatementResult> {
+    pub(crate) async fn define(&mut self, statement: Statement, source: Option<&Source>) -> Result<StatementResult> {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            match self.define_now(statement.clone()).await {
+            match self.define_now(statement.clone(), source).await {
                 Err(error) if error.sqlstate == "40001" && attempts < ATTEMPTS && self.restart() => {}
                 result => {
                     self.refresh_view();
@@ -68,7 +69,7 @@ impl Session {
         }
     }
 
-    async fn define_now(&mut self, statement: Statement) -> Result<StatementResult> {
+    async fn define_now(&mut self, statement: Statement, source: Option<&Source>) -> Result<StatementResult> {
         if let Some(result) = self.define_roles(&statement)? {
             return Ok(result);
         }
@@ -102,9 +103,9 @@ impl Session {
                 }
                 done("CREATE SCHEMA")
             }
-            Statement::CreateTable(create) => self.create_table(create).await,
-            Statement::CreateView(view) if view.materialized => self.create_materialized(view).await,
-            Statement::CreateView(view) => self.create_view(view).await,
+            Statement::CreateTable(create) => self.create_table(create, source).await,
+            Statement::CreateView(view) if view.materialized => self.create_materialized(view, source).await,
+            Statement::CreateView(view) => self.create_view(view, source).await,
             Statement::CreateIndex(index) => self.create_index(index),
             create @ Statement::CreateSequence { .. } => self.create_sequence(create),
             Statement::Drop { object_type, if_exists, names, cascade, .. } => {
@@ -250,7 +251,7 @@ impl Session {
         tables.any(|table| table.definition.index_names().any(|index| index == name))
     }
 
-    async fn create_table(&mut self, create: CreateTable) -> Result<StatementResult> {
+    async fn create_table(&mut self, create: CreateTable, source: Option<&Source>) -> Result<StatementResult> {
         refuse_forms(&create)?;
         let (mut schema, name) = if create.temporary { resolve(&create.name)? } else { self.locate_new(&create.name)? };
         if create.temporary {
@@ -272,11 +273,11 @@ impl Session {
             builder.constraint(constraint)?;
         }
         builder.resolve_parents(self.txn_for(&schema)?.catalog())?;
-        let source = match create.query {
+        let rows = match create.query {
             None => None,
             Some(mut query) => {
                 write_out_stored(&mut query);
-                let frame = self.frame(*query).await?;
+                let frame = self.frame_of_relation(*query, source).await?;
                 let (columns, rows) = self.collect_with_schema(frame).await?;
                 let known = builder.definition.columns.len();
                 builder.definition.columns.extend(columns_of_rows(&columns)?.into_iter().skip(known));
@@ -304,7 +305,7 @@ impl Session {
         for (column, text) in comments {
             self.txn_for(&schema)?.comment(&Object::relation(&schema, table.name()), Some(&column), Some(text))?;
         }
-        let Some(batches) = source else { return done("CREATE TABLE") };
+        let Some(batches) = rows else { return done("CREATE TABLE") };
         let rows = self.fill(&table, &batches)?;
         Ok(StatementResult::Command { tag: format!("SELECT {rows}"), rows })
     }
@@ -354,7 +355,7 @@ impl Session {
         Ok(())
     }
 
-    async fn create_view(&mut self, mut view: CreateView) -> Result<StatementResult> {
+    async fn create_view(&mut self, mut view: CreateView, source: Option<&Source>) -> Result<StatementResult> {
         if view.temporary {
             return Err(SqlError::unsupported("a temporary view"));
         }
@@ -366,7 +367,7 @@ impl Session {
         self.refuse_temporary(&view, &schema)?;
         write_out_stored(&mut view.query);
         // Planned once, so that a view that cannot work is refused.
-        let frame = self.frame((*view.query).clone()).await?;
+        let frame = self.frame_of_relation((*view.query).clone(), source).await?;
         let columns: Vec<String> = view.columns.iter().map(|c| fold(&c.name)).collect();
         if columns.len() > frame.schema().fields().len() {
             return Err(SqlError::new("42601", "CREATE VIEW specifies more column names than columns"));

@@ -37,8 +37,9 @@ use crate::describe::Description;
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
 use crate::nesting::{self, Bounds};
-use crate::parsed::{Arguments, Parsed};
+use crate::parsed::{Arguments, Parsed, Source};
 use crate::parts::claims;
+use crate::pg_catalog::type_number;
 use crate::session::{Session, StatementResult};
 use crate::transactions::OpenStatement;
 use crate::visits::visit_expressions;
@@ -167,7 +168,10 @@ impl Prepared {
         );
         let is_candidate = is_candidate && is_small(&statement);
         let is_deep = !nesting::is_flat(&statement);
-        let (statement, declared) = (Arc::new(statement), declared.into());
+        let (statement, source) = statement.into_parts();
+        let types = declared.iter().map(|declared| type_number(&declared.to_string()).unwrap_or(0)).collect();
+        let source = source.map(|source| source.with(Arguments { types, values: None }));
+        let (statement, declared) = (Arc::new(Parsed::with_source(statement, source)), declared.into());
         Self { statement, is_candidate, is_deep, declared, arguments: 0, known: Known::Nothing, told: None }
     }
     /// Finds out how many arguments EXECUTE must give.
@@ -193,7 +197,7 @@ impl Prepared {
     }
     /// The arguments as values of the types that PREPARE has declared, but for texts, which are of
     /// those types anyway.
-    pub(crate) fn of_declared_types(&self, arguments: &[AstExpr]) -> Result<Vec<AstExpr>> {
+    fn of_declared_types(&self, arguments: &[AstExpr]) -> Result<Vec<AstExpr>> {
         let of_type = |(at, argument): (usize, &AstExpr)| {
             let declared = self.declared.get(at).and_then(|declared| crate::types::sql_type(declared).ok());
             match declared.map(|declared| declared.column_type) {
@@ -203,10 +207,15 @@ impl Prepared {
         };
         arguments.iter().enumerate().map(of_type).collect()
     }
-    /// The statement with expressions in the place of its parameters.
-    pub(crate) fn with_expressions(&self, parameters: &[AstExpr]) -> Result<Parsed> {
-        let source = self.statement.source().filter(|_| parameters.is_empty()).cloned();
-        Ok(Parsed::with_source(crate::session::with_parameters(self.statement(), parameters)?, source))
+    /// Where its text is, if it is a query.
+    pub(crate) fn query(&self) -> Option<&Source> {
+        self.statement.source_of_query()
+    }
+    /// The statement with the arguments of EXECUTE in the place of its parameters.
+    pub(crate) fn with_expressions(&self, arguments: &[AstExpr]) -> Result<Parsed> {
+        let source = self.statement.source().filter(|_| arguments.is_empty()).cloned();
+        let arguments = self.of_declared_types(arguments)?;
+        Ok(Parsed::with_source(crate::session::with_parameters(self.statement(), &arguments)?, source))
     }
     /// The statement with values in the place of its parameters. Their types are those that the
     /// client has named, or, if it has not asked for the statement's, their own; texts may be of any.

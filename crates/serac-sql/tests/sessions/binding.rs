@@ -174,3 +174,104 @@ async fn each_statement_of_a_script_is_its_own() {
     session.execute("WITH gone AS (DELETE FROM t RETURNING a) SELECT 1").await.unwrap();
     assert_eq!(given(&mut session, "SELECT count(*) FROM t").await.1, ["0|"]);
 }
+
+fn types(columns: &[(String, DataType)]) -> Vec<DataType> {
+    columns.iter().map(|(_, data_type)| data_type.clone()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queries_in_other_statements_are_bound() {
+    let mut session = session().await;
+    let query = "SELECT 1 AS i, 2147483648 AS l, a + a AS s, count(*), 'x' AS x FROM t GROUP BY a";
+    let wanted = [DataType::Int32, DataType::Int64, DataType::Int32, DataType::Int64, DataType::Utf8View];
+    for (made, relation, count) in [
+        (format!("CREATE TABLE made AS {query}"), "made", 2),
+        (format!("CREATE TABLE nothing AS {query} WITH NO DATA"), "nothing", 0),
+        (format!("CREATE VIEW seen AS {query}"), "seen", 2),
+        ("CREATE VIEW above (first) AS SELECT * FROM seen".to_owned(), "above", 2),
+        (format!("CREATE MATERIALIZED VIEW kept AS {query}"), "kept", 2),
+    ] {
+        session.execute(&made).await.unwrap();
+        let (columns, rows) = given(&mut session, &format!("SELECT * FROM {relation}")).await;
+        assert_eq!(types(&columns), wanted, "{made}");
+        let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+        let first = if relation == "above" { "first" } else { "i" };
+        assert_eq!(names, [first, "l", "s", "count", "x"], "{made}");
+        assert_eq!(rows.len(), count, "{made}");
+    }
+    session.execute("REFRESH MATERIALIZED VIEW kept").await.unwrap();
+    session.execute(&format!("BEGIN; DECLARE c CURSOR FOR {query}")).await.unwrap();
+    let fetched = session.execute("FETCH ALL FROM c; COMMIT").await.unwrap().remove(0);
+    let StatementResult::Rows { schema, .. } = fetched else { panic!("it gives rows") };
+    assert_eq!(types(&columns(&schema)), wanted);
+    for made in ["CREATE TABLE again", "CREATE VIEW again", "CREATE MATERIALIZED VIEW again"] {
+        let error = error(&mut session, &format!("{made} AS SELECT 1, 2")).await;
+        assert_eq!((error.sqlstate, error.message.contains("?column?")), ("42701", true), "{made}: {error}");
+        let error = self::error(&mut session, &format!("{made} AS SELECT a, nix FROM t")).await;
+        assert_eq!((error.sqlstate, error.position.is_some()), ("42703", true), "{made}: {error}");
+    }
+    assert_eq!(session.planned_queries().1, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn arguments_of_execute_have_the_types_of_the_parameters() {
+    let mut session = session().await;
+    session.execute("PREPARE p(bigint) AS SELECT $1 + 1 AS x, coalesce($2, 5) AS y, $3 AS z").await.unwrap();
+    for (arguments, row) in
+        [("1 + 1, NULL, 'x'", "3|5|x|"), ("' 7 ', '8', 9", "8|8|9|"), ("2147483647, -1, NULL", "2147483648|-1||")]
+    {
+        let sql = format!("EXECUTE p({arguments})");
+        let (columns, rows) = given(&mut session, &sql).await;
+        assert_eq!(types(&columns), [DataType::Int64, DataType::Int32, DataType::Utf8View], "{sql}");
+        assert_eq!(rows, [row], "{sql}");
+    }
+    assert_eq!(session.planned_queries().1, 0);
+    for (arguments, sqlstate) in
+        [("'x', 1, 2", "22P02"), ("true, 1, 2", "42804"), ("1, 2", "42601"), ("1, 2147483648, 3", "22003")]
+    {
+        let sql = format!("EXECUTE p({arguments})");
+        assert_eq!(error(&mut session, &sql).await.sqlstate, sqlstate, "{sql}");
+    }
+    session.execute("PREPARE q AS SELECT c FROM t WHERE a = $1").await.unwrap();
+    assert_eq!(given(&mut session, "EXECUTE q('2')").await.1, ["y|"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_no_type_is_of_the_column_that_it_goes_into() {
+    use serac_storage::ColumnType::{Boolean, Date, Int32, Int64};
+    let mut session = session().await;
+    session.execute("CREATE TABLE target (d DATE, n NUMERIC(6,2), k INT)").await.unwrap();
+    session.execute("INSERT INTO target SELECT '2024-01-02', '1.005', '7'").await.unwrap();
+    session.execute("INSERT INTO target (k, d) SELECT a + 1, NULL FROM t").await.unwrap();
+    let (_, rows) = given(&mut session, "SELECT * FROM target ORDER BY k").await;
+    assert_eq!(rows, ["||2|", "||3|", "2024-01-02|1.01|7|"]);
+    session.execute("INSERT INTO target VALUES ('2024-01-03', 1 + 0.005, '4'), (NULL, 2.675, 2.5 * 2)").await.unwrap();
+    let (_, rows) = given(&mut session, "SELECT * FROM target WHERE k > 3 ORDER BY k").await;
+    assert_eq!(rows, ["2024-01-03|1.01|4|", "|2.68|5|", "2024-01-02|1.01|7|"]);
+    session
+        .execute("UPDATE target SET (d, k) = ('2024-01-04', k + 1), n = t.d FROM t WHERE k = '7' AND t.a = 1")
+        .await
+        .unwrap();
+    session.execute("DELETE FROM target USING t WHERE k = t.a + 3 OR k > 2.5 * 10").await.unwrap();
+    let (_, rows) = given(&mut session, "SELECT * FROM target WHERE k > 3 ORDER BY k").await;
+    assert_eq!(rows, ["2024-01-04|1.50|8|"]);
+    assert_eq!(session.planned_queries().1, 0);
+    let mut prepared = session.prepare("UPDATE target SET d = $1 FROM t WHERE k = $2 + t.b").unwrap();
+    let described = session.describe(&mut prepared, &[]).await.unwrap();
+    assert_eq!(described.parameters, [Some(Date), Some(Int64)]);
+    let sql = "INSERT INTO target (k, d) SELECT $1, $2 WHERE $3";
+    let mut prepared = session.prepare(sql).unwrap();
+    let described = session.describe(&mut prepared, &[]).await.unwrap();
+    assert_eq!(described.parameters, [Some(Int32), Some(Date), Some(Boolean)]);
+    for (sql, sqlstate) in [
+        ("INSERT INTO target SELECT 'x'", "22007"),
+        ("INSERT INTO target (k) SELECT 'x' FROM t", "22P02"),
+        ("INSERT INTO target (k) SELECT true", "42804"),
+        ("INSERT INTO target (k) SELECT 1, 2", "42601"),
+        ("UPDATE target SET k = true FROM t", "42804"),
+        ("UPDATE target SET k = nix FROM t", "42703"),
+        ("DELETE FROM target USING t WHERE a", "42804"),
+    ] {
+        assert_eq!(error(&mut session, sql).await.sqlstate, sqlstate, "{sql}");
+    }
+}

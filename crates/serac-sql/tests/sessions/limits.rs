@@ -224,7 +224,7 @@ async fn beyond_the_memory_limit_a_query_spills_or_fails() {
     session
         .execute(
             "CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, s TEXT);
-             INSERT INTO t SELECT value, (value * 7919) % 600011, 'some text that is not short ' || value \
+             INSERT INTO t SELECT value, (value * 7919::BIGINT) % 600011, 'some text that is not short ' || value \
                FROM generate_series(1, 600000) AS g (value)",
         )
         .await
