@@ -360,18 +360,19 @@ impl Reader {
 
     /// Letters; whether that ends the reading with a time of its own.
     fn letters(&mut self, word: &Word, next: Option<&Word>, is_time: bool) -> Step<Option<Named>> {
-        if word.kind == Kind::Letters && !is_time {
-            if let Some(Meaning::Month(month)) = meaning(&word.text) {
-                // The number before the month was the day.
-                if self.filled & (MONTH | DAY) == MONTH && !self.has_month_name && (1..=31).contains(&self.month) {
-                    self.day = self.month;
-                    self.fills(DAY)?;
-                } else {
-                    self.fills(MONTH)?;
-                }
-                (self.month, self.has_month_name) = (month, true);
-                return Ok(None);
+        if word.kind == Kind::Letters
+            && !is_time
+            && let Some(Meaning::Month(month)) = meaning(&word.text)
+        {
+            // The number before the month was the day.
+            if self.filled & (MONTH | DAY) == MONTH && !self.has_month_name && (1..=31).contains(&self.month) {
+                self.day = self.month;
+                self.fills(DAY)?;
+            } else {
+                self.fills(MONTH)?;
             }
+            (self.month, self.has_month_name) = (month, true);
+            return Ok(None);
         }
         if let Some(offset) = Zone::of_abbreviation(&word.text) {
             self.zone(offset)?;
@@ -522,9 +523,8 @@ impl Reader {
                             self.date(text)?;
                         } else if is_time && !rest.is_empty() && digits.len() <= 2 {
                             return Err(Wrong::Syntax);
-                        } else if !rest.is_empty() && digits.len() > 2 {
-                            self.run_together(text, is_time)?;
-                        } else if is_time && digits.len() > 4
+                        } else if !rest.is_empty() && digits.len() > 2
+                            || is_time && digits.len() > 4
                             || digits.len() >= 6 && (!has_date || self.filled & TIME != TIME)
                         {
                             self.run_together(text, is_time)?;
