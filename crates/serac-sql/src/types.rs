@@ -196,6 +196,26 @@ fn integers<T: ArrowPrimitiveType<Native: std::str::FromStr>>(
     Ok(Arc::new(values.collect::<Result<PrimitiveArray<T>>>()?))
 }
 
+/// Texts as truth values.
+///
+/// # Errors
+/// 22P02.
+fn booleans(texts: &StringViewArray) -> Result<ArrayRef> {
+    let invalid = |text: &str| SqlError::new("22P02", format!("invalid input syntax for type boolean: \"{text}\""));
+    let one = |text: &str| parse_bool(text).ok_or_else(|| invalid(text));
+    let values = texts.iter().map(|text| text.map(one).transpose());
+    Ok(Arc::new(values.collect::<Result<BooleanArray>>()?))
+}
+
+/// Texts as intervals.
+///
+/// # Errors
+/// What is wrong with one.
+fn intervals(texts: &StringViewArray) -> Result<ArrayRef> {
+    let values = texts.iter().map(|text| text.map(read_interval).transpose());
+    Ok(Arc::new(values.collect::<Result<IntervalMonthDayNanoArray>>()?))
+}
+
 /// Texts as documents in normal form.
 fn documents(array: &ArrayRef, column: &str) -> Result<ArrayRef> {
     if !is_text_or_null(array.data_type()) {
@@ -342,32 +362,25 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
         }
         return Ok(Arc::new(bytes.finish()));
     }
-    if is_text && sql_type.column_type == ColumnType::Interval {
-        let texts = cast_with_options(array, &ArrowType::Utf8View, &options)?;
-        let intervals = texts.as_string_view().iter().map(|text| text.map(read_interval).transpose());
-        return Ok(Arc::new(intervals.collect::<Result<IntervalMonthDayNanoArray>>()?));
-    }
-    if is_text && matches!(sql_type.column_type, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64) {
+    let of_column = |error: SqlError| {
+        let detail = error.detail.or_else(|| Some(format!("column \"{column}\" is of type {sql_type}")));
+        SqlError { detail, ..error }
+    };
+    if is_text {
         let texts = cast_with_options(array, &ArrowType::Utf8View, &options)?;
         let texts = texts.as_string_view();
-        return match sql_type.column_type {
-            ColumnType::Int16 => integers::<Int16Type>(texts, sql_type),
-            ColumnType::Int32 => integers::<Int32Type>(texts, sql_type),
-            _ => integers::<Int64Type>(texts, sql_type),
+        let values = match sql_type.column_type {
+            ColumnType::Int16 => Some(integers::<Int16Type>(texts, sql_type)),
+            ColumnType::Int32 => Some(integers::<Int32Type>(texts, sql_type)),
+            ColumnType::Int64 => Some(integers::<Int64Type>(texts, sql_type)),
+            ColumnType::Boolean => Some(booleans(texts)),
+            ColumnType::Interval => Some(intervals(texts)),
+            ColumnType::Date | ColumnType::Time | ColumnType::Timestamp { .. } => Some(read_times(array, &target)),
+            _ => None,
         };
-    }
-    if is_text && sql_type.column_type == ColumnType::Boolean {
-        let texts = cast_with_options(array, &ArrowType::Utf8View, &options)?;
-        let invalid = |text: &str| SqlError::new("22P02", format!("invalid input syntax for type boolean: \"{text}\""));
-        let one = |text: &str| parse_bool(text).ok_or_else(|| invalid(text));
-        let values = texts.as_string_view().iter().map(|text| text.map(one).transpose());
-        return Ok(Arc::new(values.collect::<Result<BooleanArray>>()?));
-    }
-    if is_text && matches!(sql_type.column_type, ColumnType::Date | ColumnType::Time | ColumnType::Timestamp { .. }) {
-        return read_times(array, &target).map_err(|error| {
-            let detail = Some(format!("column \"{column}\" is of type {sql_type}"));
-            SqlError { detail, ..error }
-        });
+        if let Some(values) = values {
+            return values.map_err(of_column);
+        }
     }
     if let (ArrowType::Interval(_), ColumnType::Time) = (array.data_type(), sql_type.column_type) {
         // The time of day that it leads to from midnight.
@@ -405,8 +418,7 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
         if matches!(error.sqlstate, "22P02" | "22003") && source.data_type().is_numeric() {
             error = SqlError::out_of_range(sql_type.column_type);
         }
-        error.detail.get_or_insert_with(|| format!("column \"{column}\" is of type {sql_type}"));
-        error
+        of_column(error)
     })?;
     if target.is_floating() {
         check_floats(array, &values, sql_type)?;
