@@ -1,11 +1,13 @@
 //! Bound expressions, and how one becomes one of another type.
 
 use crate::error::{BindError, Result};
+use crate::numeric::function_of_numbers;
 use crate::parameters::OpenParameter;
-use crate::types::{arrow_type, integer_digits, is_registered};
+use crate::types::{arrow_type, integer_digits, is_registered, stored_as};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::{Expr, ExprSchemable, cast as cast_to};
+use serac_numeric::{Numeric, NumericError};
 use serac_parser::tree::Span;
 use serac_pg::casts::cast;
 use serac_pg::{CastContext, TypeId};
@@ -19,27 +21,20 @@ pub(crate) struct Bound {
     pub(crate) expr: Expr,
     pub(crate) id: TypeId,
     pub(crate) span: Span,
-    /// It is a NUMERIC whose values have digits of their own in PostgreSQL, and all the same ones
-    /// here: it may be compared and computed with, but not be shown.
-    pub(crate) is_ragged: bool,
     /// The parameter that it is, if that had no type.
     pub(crate) parameter: Option<OpenParameter>,
 }
 
 impl Bound {
     pub(crate) fn new(expr: Expr, id: TypeId, span: Span) -> Self {
-        Self { expr, id, span, is_ragged: false, parameter: None }
-    }
-    /// The same, with digits that may be others than PostgreSQL's.
-    pub(crate) fn ragged(self, is_ragged: bool) -> Self {
-        Self { is_ragged, ..self }
+        Self { expr, id, span, parameter: None }
     }
     /// That it may be shown.
     pub(crate) fn exact(&self) -> Result<()> {
-        match self.is_ragged {
-            true => Err(BindError::Unknown("numbers of different digits")),
-            false if is_registered(self.id) => Err(BindError::Unknown("the name of a catalog object")),
-            false => Ok(()),
+        match self.id {
+            TypeId::RECORD => Err(BindError::Unknown("a row as a value")),
+            id if id.element().is_some_and(is_registered) => Err(BindError::Unknown("the names of catalog objects")),
+            _ => Ok(()),
         }
     }
     /// The same, standing elsewhere.
@@ -54,14 +49,15 @@ impl Bound {
         }
     }
     pub(crate) fn null(id: TypeId, span: Span) -> Result<Self> {
-        let null = ScalarValue::try_from(&stored(id, None)?)?;
+        let stored = arrow_type(id).ok_or(BindError::Unknown("values of this type"))?;
+        let null = ScalarValue::try_from(&stored)?;
         Ok(Self::new(Expr::Literal(null, None), id, span))
     }
     /// The same as a value of `to`, where `context` allows that.
     pub(crate) fn into_type(self, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Self> {
-        let Self { expr, id, span, is_ragged, parameter } = self;
+        let Self { expr, id, span, parameter } = self;
         if id == to {
-            return Ok(Self { expr, id, span, is_ragged, parameter });
+            return Ok(Self { expr, id, span, parameter });
         }
         if cast(id, to, context).is_none() {
             return Err(BindError::new("42846", format!("cannot cast type {id} to {to}"), span));
@@ -72,35 +68,51 @@ impl Bound {
                 None => of_unknown(expr, to, span),
             };
         }
-        // These are stored alike.
-        let is_text = |id| matches!(id, TypeId::TEXT | TypeId::VARCHAR | TypeId::NAME);
+        if stored_as(id) == stored_as(to) && id.element().is_some() {
+            return Ok(Self::new(expr, to, span));
+        }
+        // These are stored alike, but for blanks at the end of a CHAR(n), which mean nothing.
+        let is_text = |id| matches!(id, TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME);
         if is_text(id) && is_text(to) {
             if to == TypeId::NAME && context == CastContext::Explicit {
                 return Err(BindError::Unknown("a cast to a name"));
+            }
+            if to == TypeId::BPCHAR {
+                return Ok(Self::new(without_blanks(expr), to, span));
             }
             return Ok(Self::new(expr, to, span));
         }
         if let Some(expr) = constant(&expr, to) {
             return Ok(Self::new(expr, to, span));
         }
-        let given = match to {
-            TypeId::NUMERIC => Some(expr.get_type(schema)?),
-            _ => None,
-        };
-        if id == TypeId::NUMERIC && to != TypeId::NUMERIC {
-            if is_ragged && matches!(to, TypeId::TEXT | TypeId::VARCHAR) {
-                return Err(BindError::Unknown("numbers of different digits"));
-            }
+        if to == TypeId::NUMERIC {
+            return Ok(Self::new(as_number(expr, id)?, to, span));
+        }
+        if id == TypeId::NUMERIC {
             return Ok(Self::new(of_number(expr, to, schema)?, to, span));
         }
         if !is_alike(id, to) {
             return Err(BindError::Unknown("a cast that Arrow computes by other rules"));
         }
-        Ok(Self::new(cast_to(expr, stored(to, given.as_ref().map(|given| (id, given)))?), to, span))
+        let stored = arrow_type(to).ok_or(BindError::Unknown("values of this type"))?;
+        Ok(Self::new(cast_to(expr, stored), to, span))
     }
-    /// The same where the type needs no cast that is told.
-    pub(crate) fn implicitly(self, to: TypeId, schema: &DFSchema) -> Result<Self> {
-        self.into_type(to, CastContext::Implicit, schema)
+    /// A constant or a parameter of no type as a text.
+    pub(crate) fn into_text(self) -> Result<Self> {
+        match self.id {
+            TypeId::UNKNOWN => self.into_type(TypeId::TEXT, CastContext::Implicit, &DFSchema::empty()),
+            _ => Ok(self),
+        }
+    }
+}
+
+/// A text without blanks at its end.
+fn without_blanks(expr: Expr) -> Expr {
+    match expr {
+        Expr::Literal(ScalarValue::Utf8View(Some(text)), metadata) => {
+            Expr::Literal(ScalarValue::Utf8View(Some(text.trim_end_matches(' ').to_owned())), metadata)
+        }
+        other => cast_to(datafusion::functions::string::rtrim().call(vec![other]), DataType::Utf8View),
     }
 }
 
@@ -116,43 +128,51 @@ pub(crate) fn is_alike(from: TypeId, to: TypeId) -> bool {
                 || matches!(to, T::FLOAT4 | T::FLOAT8 | T::NUMERIC | T::TEXT | T::VARCHAR | T::BOOL | T::OID)
                 || is_registered(to)
         }
-        (T::UNKNOWN | T::NUMERIC, _) | (T::TEXT | T::VARCHAR, T::TEXT | T::VARCHAR) => true,
+        (T::UNKNOWN | T::NUMERIC, _) => true,
+        (T::TEXT | T::VARCHAR | T::BPCHAR | T::NAME, T::TEXT | T::VARCHAR | T::BPCHAR) => true,
+        (T::FLOAT4 | T::FLOAT8 | T::TEXT | T::VARCHAR, T::NUMERIC) => true,
         (T::BOOL, T::INT4 | T::TEXT | T::VARCHAR) => true,
         (T::FLOAT4, T::FLOAT8) => true,
         (T::DATE, T::TIMESTAMP | T::TEXT | T::VARCHAR) => true,
         (T::TIMESTAMP, T::DATE | T::TIME) => true,
         (T::OID, T::INT8 | T::TEXT | T::VARCHAR) => true,
+        (T::JSON, T::JSONB) | (T::JSONB, T::JSON) => true,
+        (T::JSON | T::JSONB, T::TEXT | T::VARCHAR) => true,
         (from, to) if from == T::OID || is_registered(from) => to == T::OID || is_registered(to),
         _ => false,
     }
 }
 
-/// A number with digits behind the point as a value of another type.
-fn of_number(expr: Expr, to: TypeId, schema: &DFSchema) -> Result<Expr> {
-    let unknown = BindError::Unknown("a cast that Arrow computes by other rules");
-    let DataType::Decimal128(precision, scale) = expr.get_type(schema)? else { return Err(unknown) };
-    match to {
-        TypeId::TEXT | TypeId::VARCHAR => Ok(cast_to(expr, stored(to, None)?)),
-        // Both the digits and the power of ten are exact as floats, so that their quotient is
-        // rounded once.
-        TypeId::FLOAT8 if precision <= 15 && (0..=22).contains(&scale) => Ok(cast_to(expr, DataType::Float64)),
-        // DataFusion compares `CAST(d AS INT) = 3` as `d = 3`, so that who casts rounds first.
-        TypeId::INT2 | TypeId::INT4 | TypeId::INT8 if scale == 0 => Ok(cast_to(expr, stored(to, None)?)),
-        _ => Err(unknown),
-    }
+/// A value of type `from` as a number.
+fn as_number(expr: Expr, from: TypeId) -> Result<Expr> {
+    let function = match from {
+        TypeId::FLOAT4 => "float4_numeric",
+        TypeId::FLOAT8 => "float8_numeric",
+        TypeId::TEXT | TypeId::VARCHAR => "numeric_in",
+        other => {
+            let digits = integer_digits(other).ok_or(BindError::Unknown("a number of this type"))?;
+            return Ok(cast_to(expr, DataType::Decimal128(digits, 0)));
+        }
+    };
+    Ok(function_of_numbers(function)?.call(vec![expr]))
 }
 
-/// The Arrow type of values of `to` that are made of values of another type.
-fn stored(to: TypeId, from: Option<(TypeId, &DataType)>) -> Result<DataType> {
-    if let Some(stored) = arrow_type(to) {
-        return Ok(stored);
-    }
-    match (to, from) {
-        (TypeId::NUMERIC, Some((id, _))) if integer_digits(id).is_some() => {
-            Ok(DataType::Decimal128(integer_digits(id).unwrap_or(38), 0))
-        }
-        _ => Err(BindError::Unknown("values of this type")),
-    }
+/// A number as a value of another type.
+fn of_number(expr: Expr, to: TypeId, schema: &DFSchema) -> Result<Expr> {
+    let function = match (to, expr.get_type(schema)?) {
+        (TypeId::TEXT | TypeId::VARCHAR, DataType::Decimal128(..)) => return Ok(cast_to(expr, DataType::Utf8View)),
+        // Both the digits and the power of ten are exact as floats, so that their quotient is
+        // rounded once.
+        (TypeId::FLOAT8, DataType::Decimal128(..=15, 0..=22)) => return Ok(cast_to(expr, DataType::Float64)),
+        (TypeId::TEXT | TypeId::VARCHAR, _) => "numeric_out",
+        (TypeId::FLOAT4, _) => "numeric_float4",
+        (TypeId::FLOAT8, _) => "numeric_float8",
+        (TypeId::INT2, _) => "numeric_int2",
+        (TypeId::INT4, _) => "numeric_int4",
+        (TypeId::INT8, _) => "numeric_int8",
+        _ => return Err(BindError::Unknown("a number as a value of this type")),
+    };
+    Ok(function_of_numbers(function)?.call(vec![expr]))
 }
 
 /// A quoted constant or NULL of a type.
@@ -170,17 +190,14 @@ fn of_unknown(expr: Expr, to: TypeId, span: Span) -> Result<Bound> {
         let short = (0..=text.len().min(NAME_BYTES)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         return Ok(Bound::new(Expr::Literal(ScalarValue::Utf8View(Some(text[..short].to_owned())), None), to, span));
     }
-    if matches!(to, TypeId::TEXT | TypeId::VARCHAR) {
-        return Ok(Bound::new(Expr::Literal(ScalarValue::Utf8View(Some(text)), None), to, span));
+    if matches!(to, TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR) {
+        let text = Expr::Literal(ScalarValue::Utf8View(Some(text)), None);
+        return Ok(Bound::new(if to == TypeId::BPCHAR { without_blanks(text) } else { text }, to, span));
     }
     if to == TypeId::NUMERIC {
-        return match decimal(text.trim()) {
-            Some(number) => Ok(Bound::new(number, to, span)),
-            None if crate::constants::is_no_number(&text) => {
-                let message = format!("invalid input syntax for type numeric: \"{text}\"");
-                Err(BindError::new("22P02", message, span))
-            }
-            None => Err(BindError::Unknown("this number")),
+        return match text.parse() {
+            Ok(number) => Ok(Bound::new(number_constant(&number), to, span)),
+            Err(NumericError { sqlstate, message, .. }) => Err(BindError::new(sqlstate, message, span)),
         };
     }
     Ok(Bound::new(Expr::Literal(crate::constants::read(&text, to, span)?, None), to, span))
@@ -201,30 +218,21 @@ fn constant(expr: &Expr, to: TypeId) -> Option<Expr> {
         TypeId::INT8 => ScalarValue::Int64(Some(number)),
         TypeId::OID => ScalarValue::UInt32(Some(number.try_into().ok()?)),
         TypeId::FLOAT8 if number.unsigned_abs() < 1 << 53 => ScalarValue::Float64(Some(number as f64)),
-        TypeId::NUMERIC => return decimal(&number.to_string()),
+        TypeId::NUMERIC => return Some(number_constant(&Numeric::from_integer(number))),
         _ => return None,
     };
     Some(Expr::Literal(value, None))
 }
 
-/// Digits, perhaps with a sign and a point, as a decimal with as many; none if it has too many, or
-/// an exponent.
-pub(crate) fn decimal(text: &str) -> Option<Expr> {
-    let (is_negative, unsigned) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
-    let is_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_digits(whole) || !is_digits(fraction) || whole.len() + fraction.len() == 0 {
-        return None;
-    }
-    let digits = format!("{}{fraction}", whole.trim_start_matches('0'));
-    let precision = u8::try_from(digits.len().max(fraction.len()).max(1)).ok().filter(|digits| *digits <= 38)?;
-    let value: i128 = if digits.is_empty() { 0 } else { digits.parse().ok()? };
-    let value = if is_negative { -value } else { value };
-    let scale = i8::try_from(fraction.len()).ok()?;
-    Some(Expr::Literal(ScalarValue::Decimal128(Some(value), precision, scale), None))
+/// A number as a constant, with no more digits than it has; free if it has too many, or none.
+pub(crate) fn number_constant(number: &Numeric) -> Expr {
+    let fixed = number.finite().and_then(|finite| {
+        let (value, scale) = (finite.unscaled().small()?, finite.scale());
+        let digits = value.unsigned_abs().checked_ilog10().map_or(1, |log| log + 1).max(scale);
+        let precision = u8::try_from(digits).ok().filter(|digits| *digits <= 38)?;
+        Some(ScalarValue::Decimal128(Some(value), precision, i8::try_from(scale).ok()?))
+    });
+    Expr::Literal(fixed.unwrap_or_else(|| ScalarValue::LargeBinary(Some(number.to_stored()))), None)
 }
 
 #[cfg(test)]
@@ -232,20 +240,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decimals_keep_their_digits() {
-        let of = |text| match decimal(text) {
-            Some(Expr::Literal(ScalarValue::Decimal128(Some(value), precision, scale), _)) => {
-                Some((value, precision, scale))
+    fn constants_keep_their_digits() {
+        let of = |text: &str| match number_constant(&text.parse().unwrap()) {
+            Expr::Literal(ScalarValue::Decimal128(Some(value), precision, scale), _) => Some((value, precision, scale)),
+            Expr::Literal(ScalarValue::LargeBinary(Some(bytes)), _) => {
+                assert_eq!(
+                    Numeric::of_stored(&bytes).unwrap().to_string(),
+                    text.parse::<Numeric>().unwrap().to_string()
+                );
+                None
             }
-            _ => None,
+            other => panic!("{other}"),
         };
         assert_eq!(of("1.50"), Some((150, 3, 2)));
         assert_eq!(of("-.005"), Some((-5, 3, 3)));
         assert_eq!(of("0"), Some((0, 1, 0)));
         assert_eq!(of("007"), Some((7, 1, 0)));
-        assert_eq!(of("1e3"), None);
-        assert_eq!(of(""), None);
-        assert_eq!(of("."), None);
+        assert_eq!(of("1e3"), Some((1000, 4, 0)));
+        assert_eq!(of("1e-38"), Some((1, 38, 38)));
+        assert_eq!((of("1e-39"), of("1e38"), of("NaN"), of("-Infinity")), (None, None, None, None));
         let (longest, too_long) = ("9".repeat(38), "9".repeat(39));
         assert_eq!(of(&longest).map(|(_, precision, _)| precision), Some(38));
         assert_eq!(of(&too_long), None);

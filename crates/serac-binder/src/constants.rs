@@ -75,7 +75,11 @@ pub(crate) fn read(text: &str, to: TypeId, span: Span) -> Result<ScalarValue> {
             let bytes = uuid(word).ok_or(BindError::Unknown("this UUID"))?;
             Ok(ScalarValue::FixedSizeBinary(16, Some(bytes)))
         }
-        _ => Err(BindError::Unknown("a constant of this type")),
+        TypeId::BYTEA => Ok(ScalarValue::BinaryView(Some(bytes(text, span)?))),
+        _ => match to.element() {
+            Some(element) => crate::arrays::read(text, element, to, span),
+            None => Err(BindError::Unknown("a constant of this type")),
+        },
     }
 }
 
@@ -243,6 +247,43 @@ fn interval(word: &str) -> Option<IntervalMonthDayNano> {
     let sign = if is_ago { -1 } else { 1 };
     let (months, days) = (i32::try_from(sign * months).ok()?, i32::try_from(sign * days).ok()?);
     Some(IntervalMonthDayNano::new(months, days, sign * nanos))
+}
+
+/// `\x00ff`, or letters among which a backslash stands before another one, or before three octal
+/// digits.
+fn bytes(text: &str, span: Span) -> Result<Vec<u8>> {
+    let wrong = |sqlstate, message: String| BindError::new(sqlstate, message, span);
+    let mut bytes = Vec::with_capacity(text.len());
+    if let Some(hex) = text.strip_prefix("\\x") {
+        let digit = |letter: char| {
+            let digit = letter.to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+            digit.ok_or_else(|| wrong("22023", format!("invalid hexadecimal digit: \"{letter}\"")))
+        };
+        let mut letters = hex.chars();
+        while let Some(first) = letters.next() {
+            if matches!(first, ' ' | '\n' | '\t' | '\r') {
+                continue;
+            }
+            let first = digit(first)?;
+            let odd = || wrong("22023", "invalid hexadecimal data: odd number of digits".into());
+            bytes.push(first << 4 | digit(letters.next().ok_or_else(odd)?)?);
+        }
+        return Ok(bytes);
+    }
+    let mut rest = text.as_bytes();
+    while let [first, behind @ ..] = rest {
+        let (byte, behind) = match (first, behind) {
+            (b'\\', [b'\\', behind @ ..]) => (b'\\', behind),
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', behind @ ..]) => {
+                ((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'), behind)
+            }
+            (b'\\', _) => return Err(wrong("22P02", "invalid input syntax for type bytea".into())),
+            (first, behind) => (*first, behind),
+        };
+        bytes.push(byte);
+        rest = behind;
+    }
+    Ok(bytes)
 }
 
 /// 32 hexadecimal digits, with hyphens where they belong or without.

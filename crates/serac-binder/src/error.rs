@@ -12,6 +12,8 @@ pub struct StatementError {
     pub message: String,
     /// What may be done about it.
     pub hint: Option<&'static str>,
+    /// What else there is to say.
+    pub detail: Option<String>,
     /// Where.
     pub span: Option<Span>,
 }
@@ -33,17 +35,39 @@ pub type Result<T, E = BindError> = std::result::Result<T, E>;
 impl BindError {
     /// An error of the statement.
     pub fn new(sqlstate: &'static str, message: impl Into<String>, span: Span) -> Self {
-        Self::Statement(StatementError { sqlstate, message: message.into(), hint: None, span: Some(span) })
+        Self::Statement(StatementError {
+            sqlstate,
+            message: message.into(),
+            hint: None,
+            detail: None,
+            span: Some(span),
+        })
     }
     /// An error of the statement as a whole.
     pub fn without_place(sqlstate: &'static str, message: impl Into<String>) -> Self {
-        Self::Statement(StatementError { sqlstate, message: message.into(), hint: None, span: None })
+        Self::Statement(StatementError { sqlstate, message: message.into(), hint: None, detail: None, span: None })
     }
     /// The same where PostgreSQL's place of an error of the statement is not known here.
     #[must_use]
     pub(crate) fn of_unknown_place(self) -> Self {
         match self {
             Self::Statement(_) => Self::Unknown("the place of an error"),
+            other => other,
+        }
+    }
+    /// The same of the statement as a whole.
+    #[must_use]
+    pub(crate) fn unplaced(self) -> Self {
+        match self {
+            Self::Statement(error) => Self::Statement(StatementError { span: None, ..error }),
+            other => other,
+        }
+    }
+    /// With what else there is to say.
+    #[must_use]
+    pub fn detailed(self, detail: String) -> Self {
+        match self {
+            Self::Statement(error) => Self::Statement(StatementError { detail: Some(detail), ..error }),
             other => other,
         }
     }

@@ -1,19 +1,21 @@
 //! Expressions: which operator, type and cast each part means.
 
-use crate::bound::{Bound, decimal, is_alike};
+use crate::bound::{Bound, is_alike, number_constant};
 use crate::error::{BindError, Result};
 use crate::scope::{Outer, Scope};
 use crate::subquery::{Comparison, levels_of, repeatable};
-use crate::types::{arrow_type, comparable_values, integer_digits};
+use crate::types::{arrow_type, comparable_values, dimensions, integer_digits};
 use crate::{Binder, row, types};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::logical_expr::expr::{Case, Cast, InList, Like};
+use datafusion::logical_expr::expr::{Case, InList, Like};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast as cast_to};
+use serac_numeric::{Numeric, NumericError};
 use serac_parser::tree::{Expr as Tree, Operator as Symbol};
 use serac_parser::tree::{
     ExprKind, Ident, IntervalFields, IsTest, LikeKind, Literal, Postfix, Quantity, Span, Special, TypeName, Window,
 };
+use serac_pg::functions::FunctionKind;
 use serac_pg::resolve::{self, Resolved};
 use serac_pg::{CastContext, Signature, TypeId};
 
@@ -41,20 +43,33 @@ pub(crate) struct Context<'c> {
     pub(crate) without_aggregates: Option<&'static str>,
     /// The same for window functions.
     pub(crate) without_windows: Option<&'static str>,
+    /// Columns of types that are not known may be selected as they are.
+    pub(crate) passes_any: bool,
+    /// Functions that give rows may be in it.
+    pub(crate) may_have_sets: bool,
 }
 
 impl<'c> Context<'c> {
     /// An expression over these columns, where all functions may stand.
     pub(crate) fn new(scope: &'c Scope, schema: &'c DFSchema, outer: Option<&'c Outer<'c>>) -> Self {
-        Self { scope, schema, outer, named_windows: &[], without_aggregates: None, without_windows: None }
+        Self {
+            scope,
+            schema,
+            outer,
+            named_windows: &[],
+            without_aggregates: None,
+            without_windows: None,
+            passes_any: false,
+            may_have_sets: false,
+        }
     }
     /// The same, where neither aggregates nor window functions may stand.
     pub(crate) fn in_clause(self, clause: &'static str) -> Self {
-        Self { without_aggregates: Some(clause), without_windows: Some(clause), ..self }
+        Self { without_aggregates: Some(clause), without_windows: Some(clause), may_have_sets: false, ..self }
     }
     /// The same, where no window function may stand.
     pub(crate) fn without_windows(self, clause: &'static str) -> Self {
-        Self { without_windows: Some(clause), ..self }
+        Self { without_windows: Some(clause), may_have_sets: false, ..self }
     }
 }
 
@@ -85,7 +100,7 @@ impl Binder<'_> {
         }
     }
     /// An expression of which there are several copies in the plan.
-    fn copied(&self, tree: &Tree, context: Context<'_>) -> Result<Bound> {
+    pub(crate) fn copied(&self, tree: &Tree, context: Context<'_>) -> Result<Bound> {
         match &tree.kind {
             ExprKind::Literal(_) | ExprKind::Name(_) | ExprKind::Parameter(_) => self.expression(tree, context),
             _ => self.deeper(LEVELS_OF_COPIES, || self.composed(tree, context)),
@@ -121,24 +136,40 @@ impl Binder<'_> {
             ExprKind::Quantified { left, operator, all, right: Quantity::Query(query) } => {
                 self.quantified_operator(left, operator, *all, query, context)
             }
+            ExprKind::Quantified { left, operator, all, right: Quantity::Array(array) } => {
+                self.quantified_array(left, operator, *all, array, context)
+            }
+            ExprKind::Array(items) => self.array(items, span, context),
+            ExprKind::ArrayQuery(query) => self.array_query(query, span, context),
             ExprKind::Exists(query) => self.exists(query, span, context),
             ExprKind::Subquery(query) => self.scalar_subquery(query, span, context),
             ExprKind::Grouping(arguments) => self.grouping(arguments, span, context),
             ExprKind::Like { operand, negated, kind, pattern, escape, at } => {
                 let (operand, pattern) = (self.expression(operand, context)?, self.expression(pattern, context)?);
                 let start = operand.span;
-                let escape = match escape.as_deref() {
-                    None => None,
-                    Some(escape) => Some(one_character(escape)?),
-                };
                 // PostgreSQL points to the word NOT before it, if there is one.
                 let at = if *negated { NO_PLACE } else { *at };
-                Ok(self.like(*kind, *negated, vec![operand, pattern], escape, at, context)?.at(start))
+                let pattern = match (kind, escape.as_deref()) {
+                    (LikeKind::Similar, escape) => {
+                        let escape = escape.map(|escape| self.expression(escape, context)).transpose()?;
+                        let arguments = [pattern].into_iter().chain(escape).collect();
+                        self.scalar_call("similar_to_escape", arguments, span, context)?
+                    }
+                    (_, Some(escape)) if !is_backslash(escape) => {
+                        let arguments = vec![pattern, self.expression(escape, context)?];
+                        self.scalar_call("like_escape", arguments, span, context)?
+                    }
+                    _ => pattern,
+                };
+                Ok(self.like(*kind, *negated, vec![operand, pattern], at, context)?.at(start))
             }
             ExprKind::Case { operand, whens, otherwise } => {
                 self.case(operand.as_deref(), whens, otherwise.as_deref(), span, context)
             }
             ExprKind::Cast { operand, to } => {
+                if let (ExprKind::Array(items), 1..) = (&operand.kind, to.dimensions) {
+                    return self.array_as(items, to, span, operand.span, context);
+                }
                 type_of(to)?;
                 let operand = self.expression(operand, context)?;
                 let start = if operand.id == TypeId::UNKNOWN { operand.span } else { span };
@@ -153,7 +184,7 @@ impl Binder<'_> {
         let bound = self.expression(tree, context)?;
         match bound.id {
             TypeId::BOOL => Ok(bound.expr),
-            TypeId::UNKNOWN => Ok(bound.implicitly(TypeId::BOOL, context.schema)?.expr),
+            TypeId::UNKNOWN => Ok(self.implicitly(bound, TypeId::BOOL, context.schema)?.expr),
             other => {
                 let message = format!("argument of {clause} must be type boolean, not type {other}");
                 Err(BindError::new("42804", message, bound.span))
@@ -187,6 +218,7 @@ impl Binder<'_> {
     }
     fn prefixes(&self, operators: &[Symbol], operand: &Tree, context: Context<'_>) -> Result<Bound> {
         let mut operators = operators;
+        let is_number = matches!(operand.kind, ExprKind::Prefix(..));
         let mut operand = match &operand.kind {
             // Signs are part of the number behind them, of which there is one more below zero than
             // above.
@@ -206,6 +238,11 @@ impl Binder<'_> {
         for operator in operators.iter().rev() {
             let signed = match (symbol(operator)?, negative(&operand)) {
                 ("-", Some(negative)) => negative,
+                // The negative of the least number that is written so is one of the next type.
+                ("-", None) if is_number && is_least(&operand) => {
+                    let number = ScalarValue::Int64(Some(-i64::from(i32::MIN)));
+                    Bound::new(Expr::Literal(number, None), TypeId::INT8, operand.span)
+                }
                 (symbol, _) => self.operate(symbol, operator.span, vec![operand], context)?,
             };
             operand = signed.at(operator.span);
@@ -228,13 +265,37 @@ impl Binder<'_> {
                 rest = others;
                 self.row_is_null(fields, *negated, *at, context)?
             }
+            (Some(fields), [Postfix::Is { negated, test: IsTest::DistinctFrom(other), at }, others @ ..]) => {
+                rest = others;
+                let other = row::fields(other).ok_or(BindError::Unknown("a row beside something else"))?;
+                self.row_is_distinct(fields, other, *negated, *at, context)?
+            }
+            (None, [Postfix::Cast(to, at), others @ ..]) if to.dimensions > 0 && is_array(operand) => {
+                rest = others;
+                let ExprKind::Array(items) = &operand.kind else { return Err(BindError::Unknown("an array")) };
+                self.array_as(items, to, *at, operand.span, context)?
+            }
             _ => self.expression(operand, context)?,
         };
-        for postfix in rest {
+        while let Some((postfix, behind)) = rest.split_first() {
             let start = operand.span;
+            let is_subscript = |postfix: &Postfix| matches!(postfix, Postfix::Index(_) | Postfix::Slice(..));
+            if is_subscript(postfix) {
+                let count = rest.iter().take_while(|postfix| is_subscript(postfix)).count();
+                let (subscripts, behind) = rest.split_at(count);
+                operand = self.subscripted(operand, subscripts, context)?.at(start);
+                rest = behind;
+                continue;
+            }
+            rest = behind;
             operand = match postfix {
                 Postfix::Cast(to, at) => self.explicit(operand, to, *at, context.schema)?,
                 Postfix::Is { negated, test, at } => self.is(operand, *negated, test, *at, context)?,
+                Postfix::AtTimeZone(zone, at) => {
+                    let arguments = vec![self.expression(zone, context)?, operand];
+                    self.scalar_call("timezone", arguments, *at, context)?
+                }
+                Postfix::Collate(name) => collated(operand, name)?,
                 _ => return Err(BindError::Unknown("what follows an operand")),
             };
             operand = operand.at(start);
@@ -243,7 +304,9 @@ impl Binder<'_> {
     }
     fn is(&self, operand: Bound, negated: bool, test: &IsTest, at: Span, context: Context<'_>) -> Result<Bound> {
         let boolean = |clause: &str, operand: Bound| match operand.id {
-            TypeId::BOOL | TypeId::UNKNOWN => Ok(Box::new(operand.implicitly(TypeId::BOOL, context.schema)?.expr)),
+            TypeId::BOOL | TypeId::UNKNOWN => {
+                Ok(Box::new(self.implicitly(operand, TypeId::BOOL, context.schema)?.expr))
+            }
             other => {
                 let message = format!("argument of {clause} must be type boolean, not type {other}");
                 Err(BindError::new("42804", message, operand.span))
@@ -262,7 +325,7 @@ impl Binder<'_> {
                 let other = self.expression(other, context)?;
                 let operator = if negated { Operator::IsNotDistinctFrom } else { Operator::IsDistinctFrom };
                 let signature = resolved("=", at, &[operand.id, other.id])?;
-                let [left, right] = alike(vec![operand, other], signature, context.schema)?;
+                let [left, right] = self.alike(vec![operand, other], &signature, context.schema)?;
                 Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
             }
             _ => return Err(BindError::Unknown("what IS asks")),
@@ -279,6 +342,15 @@ impl Binder<'_> {
         context: Context<'_>,
     ) -> Result<Bound> {
         let (from, to) = if negated { ("<", ">") } else { (">=", "<=") };
+        if let (Some(fields), Some(low), Some(high), false) =
+            (row::fields(operand), row::fields(low), row::fields(high), symmetric)
+        {
+            let compare = |symbol, other| self.compare_rows(symbol, NO_PLACE, fields, other, context);
+            let both = self.deeper(LEVELS_OF_COPIES, || Ok((compare(from, low)?, compare(to, high)?)))?;
+            let join = if negated { Operator::Or } else { Operator::And };
+            let expr = BinaryExpr::new(Box::new(both.0.expr), join, Box::new(both.1.expr));
+            return Ok(Bound::new(Expr::BinaryExpr(expr), TypeId::BOOL, both.0.span));
+        }
         let (join, other) = if negated { (Operator::Or, Operator::And) } else { (Operator::And, Operator::Or) };
         let bind = |tree| if symmetric { self.copied(tree, context) } else { self.expression(tree, context) };
         let operand = self.copied(operand, context)?;
@@ -302,7 +374,14 @@ impl Binder<'_> {
     }
     /// `a IN (1, 2, b)`. Constants are looked for in one list, in their common type; others one by
     /// one.
-    fn in_list(&self, operand: &Tree, list: &[Tree], negated: bool, span: Span, context: Context<'_>) -> Result<Expr> {
+    pub(crate) fn in_list(
+        &self,
+        operand: &Tree,
+        list: &[Tree],
+        negated: bool,
+        span: Span,
+        context: Context<'_>,
+    ) -> Result<Expr> {
         let is_simple = list.iter().all(|item| matches!(item.kind, ExprKind::Literal(_) | ExprKind::Parameter(_)));
         let mut operand = if is_simple { self.expression(operand, context)? } else { self.copied(operand, context)? };
         let list: Vec<Bound> = list.iter().map(|item| self.expression(item, context)).collect::<Result<_>>()?;
@@ -313,7 +392,7 @@ impl Binder<'_> {
         let types: Vec<TypeId> = [&operand].into_iter().chain(&constants).map(|item| item.id).collect();
         let mut single = others;
         match resolve::common(&types) {
-            Ok(common) if constants.len() > 1 => {
+            Ok(common) if constants.len() > 1 && common != TypeId::JSONB => {
                 all.push(self.in_constants(operand.clone(), constants, common, negated, span, context)?);
                 // It has decided what a parameter is.
                 operand = operand.renewed()?;
@@ -325,7 +404,7 @@ impl Binder<'_> {
         }
         joined(all, join).ok_or(BindError::Unknown("an empty list"))
     }
-    fn in_constants(
+    pub(crate) fn in_constants(
         &self,
         operand: Bound,
         constants: Vec<Bound>,
@@ -337,9 +416,9 @@ impl Binder<'_> {
         let signature = resolved("=", span, &[operand.id, common])?;
         let mut all = vec![operand];
         for item in constants {
-            all.push(item.implicitly(common, context.schema)?);
+            all.push(self.implicitly(item, common, context.schema)?);
         }
-        let mut exprs = of_one_type(all, comparable(signature)?, true, context.schema)?.into_iter();
+        let mut exprs = self.compared_values(all, comparable(&signature)?, context.schema)?.into_iter();
         let operand = exprs.next().ok_or(BindError::Unknown("an empty list"))?;
         Ok(Expr::InList(InList::new(Box::new(operand), exprs.collect(), negated)))
     }
@@ -348,27 +427,27 @@ impl Binder<'_> {
         kind: LikeKind,
         negated: bool,
         operands: Vec<Bound>,
-        escape: Option<char>,
         at: Span,
         context: Context<'_>,
     ) -> Result<Bound> {
-        if escape.is_some_and(|escape| escape != '\\') {
-            return Err(BindError::Unknown("LIKE with another ESCAPE"));
-        }
         let symbol = match (kind, negated) {
             (LikeKind::Like, false) => "~~",
             (LikeKind::Like, true) => "!~~",
             (LikeKind::ILike, false) => "~~*",
             (LikeKind::ILike, true) => "!~~*",
-            (LikeKind::Similar, _) => return Err(BindError::Unknown("SIMILAR TO")),
+            (LikeKind::Similar, false) => "~",
+            (LikeKind::Similar, true) => "!~",
         };
+        if kind == LikeKind::Similar {
+            return self.operate(symbol, at, operands, context);
+        }
         let signature = resolved(symbol, at, &[operands[0].id, operands[1].id])?;
         if signature.arguments != [TypeId::TEXT, TypeId::TEXT] {
             return Err(BindError::Unknown("LIKE of these types"));
         }
-        let [operand, pattern] = alike(operands, signature, context.schema)?;
+        let [operand, pattern] = self.alike(operands, &signature, context.schema)?;
         let is_any_case = kind == LikeKind::ILike;
-        let like = Like::new(negated, Box::new(operand), Box::new(pattern), escape, is_any_case);
+        let like = Like::new(negated, Box::new(operand), Box::new(pattern), None, is_any_case);
         Ok(Bound::new(Expr::Like(like), TypeId::BOOL, at))
     }
     fn case(
@@ -379,6 +458,8 @@ impl Binder<'_> {
         span: Span,
         context: Context<'_>,
     ) -> Result<Bound> {
+        // Only the rows of one branch would be there.
+        let context = Context { may_have_sets: false, ..context };
         let operand = match operand {
             None => None,
             Some(operand) => {
@@ -388,10 +469,7 @@ impl Binder<'_> {
                 };
                 repeatable(&operand.expr)?;
                 // A constant of no type is a text to all of them.
-                Some(match operand.id {
-                    TypeId::UNKNOWN => operand.implicitly(TypeId::TEXT, context.schema)?,
-                    _ => operand,
-                })
+                Some(operand.into_text()?)
             }
         };
         let (mut conditions, mut thens) = (Vec::new(), Vec::new());
@@ -412,21 +490,14 @@ impl Binder<'_> {
             None => constant(&Literal::Null, span)?,
         }];
         results.extend(thens);
-        let (results, id, is_ragged) = self.unified_numbers("CASE", results, context.schema)?;
+        let (results, id) = self.unified("CASE", results, context.schema)?;
         let mut results = results.into_iter().map(Box::new);
         let otherwise = results.next().filter(|_| otherwise.is_some());
         let whens = conditions.into_iter().map(Box::new).zip(results).collect();
-        Ok(Bound::new(Expr::Case(Case::new(None, whens, otherwise)), id, span).ragged(is_ragged))
+        Ok(Bound::new(Expr::Case(Case::new(None, whens, otherwise)), id, span))
     }
     /// Expressions as values of their common type.
     pub(crate) fn unified(&self, what: &str, all: Vec<Bound>, schema: &DFSchema) -> Result<(Vec<Expr>, TypeId)> {
-        match self.unified_numbers(what, all, schema)? {
-            (exprs, id, false) => Ok((exprs, id)),
-            _ => Err(BindError::Unknown("numbers of different digits")),
-        }
-    }
-    /// The same, and whether they are numbers that have digits of their own in PostgreSQL.
-    fn unified_numbers(&self, what: &str, all: Vec<Bound>, schema: &DFSchema) -> Result<(Vec<Expr>, TypeId, bool)> {
         let types: Vec<TypeId> = all.iter().map(|one| one.id).collect();
         let common = match resolve::common(&types) {
             Ok(common) => common,
@@ -440,26 +511,11 @@ impl Binder<'_> {
                 return Err(BindError::new("42804", message, at));
             }
         };
-        let all: Vec<Bound> = all.into_iter().map(|one| one.implicitly(common, schema)).collect::<Result<_>>()?;
-        // Each value of PostgreSQL's has its own digits behind the point; here all of an expression
-        // have the same.
-        let mut is_ragged = false;
-        if common == TypeId::NUMERIC {
-            is_ragged = all.iter().any(|one| one.is_ragged);
-            let mut first = None;
-            for one in all.iter().filter(|one| !matches!(&one.expr, Expr::Literal(value, _) if value.is_null())) {
-                let DataType::Decimal128(_, scale) = one.expr.get_type(schema)? else {
-                    return Err(BindError::Unknown("a number of another form"));
-                };
-                is_ragged |= *first.get_or_insert(scale) != scale;
-            }
-        }
-        Ok((of_one_type(all, common, false, schema)?, common, is_ragged))
+        Ok((self.of_one_type(all, common, schema)?, common))
     }
     /// An operator's application.
     pub(crate) fn operate(&self, symbol: &str, at: Span, operands: Vec<Bound>, context: Context<'_>) -> Result<Bound> {
         let types: Vec<TypeId> = operands.iter().map(|operand| operand.id).collect();
-        let is_ragged = operands.iter().any(|operand| operand.is_ragged);
         let signature = resolved(symbol, at, &types)?;
         let like = match symbol {
             "~~" => Some((LikeKind::Like, false)),
@@ -469,12 +525,31 @@ impl Binder<'_> {
             _ => None,
         };
         if let (Some((kind, negated)), 2) = (like, operands.len()) {
-            return self.like(kind, negated, operands, Some('\\'), at, context);
+            return self.like(kind, negated, operands, at, context);
+        }
+        if let Some(name) = signature.arguments.first().and_then(|left| function_of_operator(symbol, *left, &signature))
+        {
+            return self.operator_call((symbol, name), operands, &signature, at, context);
         }
         let expr = match (symbol, &signature.arguments[..]) {
+            ("=" | "<>" | "<" | "<=" | ">" | ">=", [TypeId::JSONB, TypeId::JSONB]) => {
+                let compare = self.environment.scalar("jsonb_cmp").ok_or(BindError::Unknown("this comparison"))?;
+                let operands = operands.into_iter();
+                let operands = operands.map(|one| Ok(self.implicitly(one, TypeId::JSONB, context.schema)?.expr));
+                let order = compare.call(operands.collect::<Result<_>>()?);
+                let zero = Expr::Literal(ScalarValue::Int32(Some(0)), None);
+                Expr::BinaryExpr(BinaryExpr::new(Box::new(order), comparison(symbol), Box::new(zero)))
+            }
+            ("<" | "<=" | ">" | ">=", [left, _]) if left.element().is_some() => {
+                // Arrow has NULLs as the least elements.
+                return Err(BindError::Unknown("an order of arrays"));
+            }
             ("=" | "<>" | "<" | "<=" | ">" | ">=", [_, _]) => {
-                let [left, right] = alike(operands, signature, context.schema)?;
+                let [left, right] = self.alike(operands, &signature, context.schema)?;
                 self.environment.operate(comparison(symbol), left, right, context.schema)?
+            }
+            ("||", [..]) if signature.result.element().is_some() => {
+                self.joined_arrays(operands, &signature, context.schema)?
             }
             ("||", [..]) => {
                 let mut operands = operands.into_iter();
@@ -488,16 +563,45 @@ impl Binder<'_> {
                 }
                 self.environment.operate(Operator::StringConcat, left, right, context.schema)?
             }
-            (_, [_, _]) => self.arithmetic(symbol, operands, signature, context)?,
-            ("+", [_]) if matches!(operands[..], [Bound { expr: Expr::Literal(..), .. }]) => return one(operands),
-            ("-", [_]) if signature.result.category() == serac_pg::types::Category::Numeric => {
-                let operand = one(operands)?.implicitly(signature.arguments[0], context.schema)?;
-                Expr::Negative(Box::new(operand.expr))
+            (_, [_, _]) => self.arithmetic(symbol, operands, &signature, context)?,
+            ("+", [to]) => return self.implicitly(one(operands)?, *to, context.schema),
+            ("~", [to]) if integer_digits(*to).is_some() => {
+                let operand = self.implicitly(one(operands)?, *to, context.schema)?.expr;
+                let ones = Expr::Literal(ScalarValue::Int64(Some(-1)), None);
+                let ones = cast_to(ones, operand.get_type(context.schema)?);
+                Expr::BinaryExpr(BinaryExpr::new(Box::new(operand), Operator::BitwiseXor, Box::new(ones)))
             }
+            ("-", [to]) => {
+                let operand = self.implicitly(one(operands)?, *to, context.schema)?;
+                match operand.id {
+                    TypeId::NUMERIC => self.numeric_negative(operand.expr, context.schema)?,
+                    _ => Expr::Negative(Box::new(operand.expr)),
+                }
+            }
+            ("@", [TypeId::NUMERIC]) => return self.scalar_call("abs", operands, at, context),
             _ => return Err(BindError::Unknown("this operator")),
         };
-        let is_ragged = is_ragged && signature.result == TypeId::NUMERIC;
-        Ok(checked(expr, signature.result, at, context.schema)?.ragged(is_ragged))
+        checked(expr, signature.result, at, context.schema)
+    }
+    /// An operator that is a function.
+    fn operator_call(
+        &self,
+        (symbol, name): (&str, &str),
+        operands: Vec<Bound>,
+        signature: &Signature,
+        at: Span,
+        context: Context<'_>,
+    ) -> Result<Bound> {
+        let function = self.environment.scalar(name).ok_or(BindError::Unknown("this operator"))?;
+        let operands = operands.into_iter().zip(&signature.arguments);
+        let mut exprs = Vec::new();
+        for (operand, to) in operands {
+            exprs.push(self.implicitly(operand, *to, context.schema)?.expr);
+        }
+        if symbol == "<@" && name == "array_has_all" {
+            exprs.reverse();
+        }
+        checked(function.call(exprs), signature.result, at, context.schema)
     }
     fn arithmetic(
         &self,
@@ -506,6 +610,12 @@ impl Binder<'_> {
         signature: &Signature,
         context: Context<'_>,
     ) -> Result<Expr> {
+        if signature.arguments == [TypeId::NUMERIC, TypeId::NUMERIC] {
+            let [left, right] = crate::numeric::two(operands)?;
+            let left = self.implicitly(left, TypeId::NUMERIC, context.schema)?.expr;
+            let right = self.implicitly(right, TypeId::NUMERIC, context.schema)?.expr;
+            return self.numeric_operation(symbol, left, right, context.schema);
+        }
         let operator = match symbol {
             "+" => Operator::Plus,
             "-" => Operator::Minus,
@@ -516,6 +626,11 @@ impl Binder<'_> {
             "~*" => Operator::RegexIMatch,
             "!~" => Operator::RegexNotMatch,
             "!~*" => Operator::RegexNotIMatch,
+            "&" => Operator::BitwiseAnd,
+            "|" => Operator::BitwiseOr,
+            "#" => Operator::BitwiseXor,
+            "<<" if integer_digits(signature.result).is_some() => Operator::BitwiseShiftLeft,
+            ">>" if integer_digits(signature.result).is_some() => Operator::BitwiseShiftRight,
             _ => return Err(BindError::Unknown("this operator")),
         };
         if let Some(expr) = self.dates(symbol, &operands, signature, context)? {
@@ -524,10 +639,10 @@ impl Binder<'_> {
         let is_number = |id: &TypeId| integer_digits(*id).is_some() || matches!(*id, TypeId::FLOAT4 | TypeId::FLOAT8);
         let mut exprs = Vec::new();
         for (operand, to) in operands.into_iter().zip(&signature.arguments) {
-            let operand = operand.implicitly(*to, context.schema)?;
+            let operand = self.implicitly(operand, *to, context.schema)?;
             // Numbers of different types are computed in the result's.
             let operand = match is_number(to) && is_number(&signature.result) {
-                true => operand.implicitly(signature.result, context.schema)?,
+                true => self.implicitly(operand, signature.result, context.schema)?,
                 false => operand,
             };
             exprs.push(operand.expr);
@@ -535,16 +650,10 @@ impl Binder<'_> {
         let (Some(right), Some(left)) = (exprs.pop(), exprs.pop()) else {
             return Err(BindError::Unknown("an operator without an operand"));
         };
-        let is_simplified = signature.result == TypeId::NUMERIC && (is_unit(&left) || is_unit(&right));
-        let result = self.environment.operate(operator, left, right, context.schema)?;
-        // DataFusion makes `0` of `0 * d`, and `d` of `d / 1`, whatever their digits are.
-        match is_simplified {
-            true => {
-                let digits = result.get_type(context.schema)?;
-                Ok(Expr::Cast(Cast::new(Box::new(result), digits)))
-            }
-            false => Ok(result),
+        if is_of_bits(operator) {
+            return Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right))));
         }
+        self.environment.operate(operator, left, right, context.schema)
     }
     /// Arithmetic of dates: days are numbers, and a day with an interval is a point of time.
     fn dates(
@@ -558,14 +667,17 @@ impl Binder<'_> {
         let operator = match symbol {
             "+" => Operator::Plus,
             "-" => Operator::Minus,
+            "*" => Operator::Multiply,
+            "/" => Operator::Divide,
             _ => return Ok(None),
         };
         let [left, right] = operands else { return Ok(None) };
         let [of_left, of_right] = signature.arguments[..] else { return Ok(None) };
-        let value = |operand: &Bound, to| Ok::<_, BindError>(operand.clone().implicitly(to, context.schema)?.expr);
+        let value =
+            |operand: &Bound, to| Ok::<_, BindError>(self.implicitly(operand.clone(), to, context.schema)?.expr);
         let days = |operand: &Bound| Ok::<_, BindError>(cast_to(value(operand, T::DATE)?, DataType::Int32));
         let point = |operand: &Bound, of| match of {
-            T::DATE => value(&operand.clone().implicitly(T::DATE, context.schema)?, T::TIMESTAMP),
+            T::DATE => value(&self.implicitly(operand.clone(), T::DATE, context.schema)?, T::TIMESTAMP),
             other => value(operand, other),
         };
         let operate = |left, right| self.environment.operate(operator, left, right, context.schema);
@@ -580,20 +692,27 @@ impl Binder<'_> {
                     matches!(*id, T::DATE | T::TIME | T::TIMESTAMP | T::TIMESTAMPTZ | T::INTERVAL | T::TIMETZ)
                 }) =>
             {
-                return Err(BindError::Unknown("arithmetic of these times"));
+                operate(value(&operands[0], left)?, value(&operands[1], right)?)?
             }
             _ => return Ok(None),
         }))
     }
     fn special(&self, special: &Special, span: Span, context: Context<'_>) -> Result<Bound> {
+        let context = Context { may_have_sets: false, ..context };
         let all = |trees: &[Tree]| trees.iter().map(|tree| self.expression(tree, context)).collect::<Result<Vec<_>>>();
         let chosen = |name: &'static str, what: &str, trees: &[Tree]| {
-            let (exprs, id, is_ragged) = self.unified_numbers(what, all(trees)?, context.schema)?;
-            if name != "coalesce" {
-                comparable_values(id)?;
-            }
-            let function = self.environment.scalar(name).ok_or(BindError::Unknown("this function"))?;
-            Ok(checked(function.call(exprs), id, span, context.schema)?.ragged(is_ragged))
+            let (exprs, id) = self.unified(what, all(trees)?, context.schema)?;
+            let call = match name {
+                "coalesce" => {
+                    let function = self.environment.scalar(name).ok_or(BindError::Unknown("this function"))?;
+                    function.call(exprs)
+                }
+                name => {
+                    comparable_values(id)?;
+                    self.extreme(name, exprs, context.schema)?
+                }
+            };
+            checked(call, id, span, context.schema)
         };
         let named = |name: &str, arguments: Vec<Bound>| self.scalar_call(name, arguments, span, context);
         match special {
@@ -612,9 +731,7 @@ impl Binder<'_> {
             }
             Special::Overlay(arguments) => named("overlay", all(arguments)?),
             Special::Extract(field, operand) => {
-                let field = Expr::Literal(ScalarValue::Utf8View(Some(field.clone())), None);
-                let field = Bound::new(field, TypeId::TEXT, span);
-                named("extract", vec![field, self.expression(operand, context)?])
+                self.date_part("extract", field, self.expression(operand, context)?, span, context)
             }
             Special::Trim { side, arguments } => {
                 let name = match side {
@@ -629,23 +746,67 @@ impl Binder<'_> {
                 // PostgreSQL points to the word NULLIF.
                 let signature = resolved("=", span, &[left.id, right.id])?;
                 repeatable(&left.expr)?;
-                let left = left.implicitly(signature.arguments[0], context.schema)?;
+                let left = self.implicitly(left, signature.arguments[0], context.schema)?;
                 let id = left.id;
                 let given = left.expr.get_type(context.schema)?;
                 let equal = self.operate("=", span, vec![left.clone(), right], context)?;
                 let null = Box::new(Expr::Literal(ScalarValue::try_from(&given)?, None));
                 let whens = vec![(Box::new(equal.expr), null)];
-                Ok(Bound::new(Expr::Case(Case::new(None, whens, Some(Box::new(left.expr)))), id, span)
-                    .ragged(left.is_ragged))
+                Ok(Bound::new(Expr::Case(Case::new(None, whens, Some(Box::new(left.expr)))), id, span))
             }
             Special::CurrentDate => {
                 let function = self.environment.scalar("current_date").ok_or(BindError::Unknown("this function"))?;
                 checked(function.call(Vec::new()), TypeId::DATE, span, context.schema)
             }
             Special::CurrentTimestamp(None) => named("now", Vec::new()),
+            Special::LocalTimestamp(None) => {
+                self.cast(named("now", Vec::new())?, TypeId::TIMESTAMP, context.schema).map(|bound| bound.at(span))
+            }
+            Special::CurrentUser | Special::CurrentRole | Special::User => self.name_of("current_user", span, context),
+            Special::SessionUser => self.name_of("session_user", span, context),
+            Special::CurrentSchema => self.name_of("current_schema", span, context),
+            Special::CurrentCatalog => self.name_of("current_database", span, context),
             _ => Err(BindError::Unknown("this function")),
         }
     }
+}
+
+impl Binder<'_> {
+    /// What a function without arguments gives, which is a name.
+    fn name_of(&self, function: &str, span: Span, context: Context<'_>) -> Result<Bound> {
+        let function = self.environment.scalar(function).ok_or(BindError::Unknown("this function"))?;
+        checked(function.call(Vec::new()), TypeId::NAME, span, context.schema)
+    }
+    /// A field of a time: `extract(year FROM t)`, which is a NUMERIC, or `date_part('year', t)`.
+    pub(crate) fn date_part(
+        &self,
+        name: &str,
+        field: &str,
+        operand: Bound,
+        span: Span,
+        context: Context<'_>,
+    ) -> Result<Bound> {
+        let found = crate::calls::chosen(name, FunctionKind::Scalar, &[TypeId::TEXT, operand.id])?;
+        let is_extract = found.signature.result == TypeId::NUMERIC;
+        let (function, first) =
+            self.environment.date_part(field, is_extract).ok_or(BindError::Unknown("a field of a time"))?;
+        let operand = self.implicitly(operand, found.signature.arguments[1], context.schema)?.expr;
+        let field = first.map(|field| Expr::Literal(ScalarValue::Utf8(Some(field)), None));
+        let call = function.call(field.into_iter().chain([operand]).collect());
+        // Each field has digits of its own behind the point, the same for all values.
+        let expr = match (is_extract, call.get_type(context.schema)?) {
+            (true, DataType::Int32) => cast_to(call, DataType::Decimal128(10, 0)),
+            (true, DataType::Decimal128(..)) => call,
+            (false, DataType::Int32 | DataType::Decimal128(..)) => cast_to(call, DataType::Float64),
+            _ => return Err(BindError::Unknown("a result of another type")),
+        };
+        Ok(Bound::new(expr, found.signature.result, span))
+    }
+}
+
+fn is_of_bits(operator: Operator) -> bool {
+    use Operator::{BitwiseAnd, BitwiseOr, BitwiseShiftLeft, BitwiseShiftRight, BitwiseXor};
+    matches!(operator, BitwiseAnd | BitwiseOr | BitwiseXor | BitwiseShiftLeft | BitwiseShiftRight)
 }
 
 /// Where an expression stands for PostgreSQL: where its first operand does, which of a constant with the
@@ -692,15 +853,55 @@ pub(crate) fn comparison(symbol: &str) -> Operator {
     }
 }
 
-fn one_character(escape: &Tree) -> Result<char> {
-    let ExprKind::Literal(Literal::String(text)) = &escape.kind else {
-        return Err(BindError::Unknown("an escape that is no constant"));
+fn is_backslash(escape: &Tree) -> bool {
+    matches!(&escape.kind, ExprKind::Literal(Literal::String(text)) if text == "\\")
+}
+
+fn is_array(tree: &Tree) -> bool {
+    matches!(tree.kind, ExprKind::Array(_))
+}
+
+/// A text of a collation. All compare bytes.
+fn collated(operand: Bound, name: &serac_parser::tree::Name) -> Result<Bound> {
+    let is_known = match &name.parts[..] {
+        [name] => matches!(name.name.as_str(), "default" | "C" | "POSIX"),
+        [schema, name] if schema.name == "pg_catalog" => matches!(name.name.as_str(), "default" | "C" | "POSIX"),
+        _ => false,
     };
-    let mut characters = text.chars();
-    match (characters.next(), characters.next()) {
-        (Some(one), None) => Ok(one),
-        _ => Err(BindError::Unknown("an escape that is no character")),
+    match operand.id {
+        _ if !is_known => Err(BindError::Unknown("this collation")),
+        TypeId::UNKNOWN | TypeId::TEXT | TypeId::VARCHAR | TypeId::NAME => operand.into_text(),
+        _ => Err(BindError::Unknown("a collation of these values")),
     }
+}
+
+/// The function that an operator is; none of those that are operators here, too.
+fn function_of_operator(symbol: &str, left: TypeId, signature: &Signature) -> Option<&'static str> {
+    let is_json = matches!(left, TypeId::JSON | TypeId::JSONB);
+    let is_array = left.element().is_some();
+    Some(match (symbol, signature.arguments.len()) {
+        ("->", 2) if is_json => "jsonb_get",
+        ("->>", 2) if is_json => "jsonb_get_text",
+        ("#>", 2) if is_json => "jsonb_at_path",
+        ("#>>", 2) if is_json => "jsonb_at_path_text",
+        ("#-", 2) if is_json => "jsonb_delete_path",
+        ("-", 2) if is_json => "jsonb_delete",
+        ("||", 2) if is_json => "jsonb_concat",
+        ("@>", 2) if is_json => "jsonb_contains",
+        ("<@", 2) if is_json => "jsonb_contained",
+        ("?", 2) if is_json => "jsonb_exists",
+        ("?|", 2) if is_json => "jsonb_exists_any",
+        ("?&", 2) if is_json => "jsonb_exists_all",
+        ("@>" | "<@", 2) if is_array => "array_has_all",
+        ("&&", 2) if is_array => "array_has_any",
+        ("||", 2) if left == TypeId::BYTEA => "byteacat",
+        ("^@", 2) => "starts_with",
+        ("^", 2) if left == TypeId::FLOAT8 => "power",
+        ("|/", 1) => "sqrt",
+        ("||/", 1) => "cbrt",
+        ("@", 1) if left != TypeId::NUMERIC => "abs",
+        _ => return None,
+    })
 }
 
 /// A constant.
@@ -721,8 +922,14 @@ fn constant(literal: &Literal, span: Span) -> Result<Bound> {
 }
 
 fn number(digits: &str, span: Span) -> Result<Bound> {
-    let number = decimal(digits).ok_or(BindError::Unknown("this number"))?;
-    Ok(Bound::new(number, TypeId::NUMERIC, span))
+    match digits.parse() {
+        Ok(number) => Ok(Bound::new(number_constant(&number), TypeId::NUMERIC, span)),
+        Err(NumericError { sqlstate, message, .. }) => Err(BindError::new(sqlstate, message, span)),
+    }
+}
+
+fn is_least(operand: &Bound) -> bool {
+    matches!(operand.expr, Expr::Literal(ScalarValue::Int32(Some(i32::MIN)), _))
 }
 
 /// The negative of a constant; none if it is no constant, or has none.
@@ -734,16 +941,25 @@ fn negative(operand: &Bound) -> Option<Bound> {
         ScalarValue::Decimal128(Some(number), precision, scale) => {
             ScalarValue::Decimal128(Some(-number), *precision, *scale)
         }
+        ScalarValue::LargeBinary(Some(bytes)) => {
+            ScalarValue::LargeBinary(Some(Numeric::of_stored(bytes).ok()?.negated().to_stored()))
+        }
         _ => return None,
     };
     Some(Bound::new(Expr::Literal(value, None), operand.id, operand.span))
 }
 
-/// The operator that is meant.
-pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<&'static Signature> {
+/// The operator that is meant, its polymorphic types in place.
+pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<Signature> {
     let (sqlstate, what, hint) = match resolve::operator(symbol, operands) {
-        Resolved::One(signature) => return Ok(signature),
+        Resolved::One(signature) => {
+            return Ok(resolve::polymorphic(signature, operands).unwrap_or_else(|| signature.clone()));
+        }
         _ if at == NO_PLACE => return Err(BindError::Unknown("the place of an error")),
+        // Columns of the catalog that are functions' numbers in PostgreSQL are their names here.
+        Resolved::None if operands.contains(&TypeId::TEXT) && operands.iter().any(|id| id.name() == "regproc") => {
+            return Err(BindError::Unknown("a text beside the number of a function"));
+        }
         Resolved::None => (
             "42883",
             "operator does not exist",
@@ -768,6 +984,10 @@ pub(crate) fn comparable(signature: &Signature) -> Result<TypeId> {
     let [left, right] = signature.arguments[..] else { return Err(BindError::Unknown("this comparison")) };
     comparable_values(left)?;
     comparable_values(right)?;
+    let is_ordered = !matches!(left.element().unwrap_or(left), T::FLOAT4 | T::FLOAT8 | T::NUMERIC);
+    if left.element().is_some() && !is_ordered {
+        return Err(BindError::Unknown("a comparison of such arrays"));
+    }
     let rank = |id: TypeId| match id {
         T::INT2 | T::FLOAT4 | T::DATE => Some(0),
         T::INT4 | T::FLOAT8 | T::TIMESTAMP => Some(1),
@@ -776,6 +996,7 @@ pub(crate) fn comparable(signature: &Signature) -> Result<TypeId> {
     };
     match (left, right) {
         (left, right) if left == right => Ok(left),
+        (left, right) if types::stored_as(left) == T::TEXT && types::stored_as(right) == T::TEXT => Ok(T::TEXT),
         (left, right) => match (rank(left), rank(right)) {
             (Some(a), Some(b)) => Ok(if a < b { right } else { left }),
             _ => Err(BindError::Unknown("this comparison")),
@@ -783,62 +1004,27 @@ pub(crate) fn comparable(signature: &Signature) -> Result<TypeId> {
     }
 }
 
-/// Operands of a comparison, in one type.
-pub(crate) fn alike(operands: Vec<Bound>, signature: &Signature, schema: &DFSchema) -> Result<[Expr; 2]> {
-    let to = comparable(signature)?;
-    let operands = operands.into_iter().zip(&signature.arguments);
-    let operands = operands.map(|(operand, own)| operand.implicitly(*own, schema)).collect::<Result<_>>()?;
-    let exprs = of_one_type(operands, to, true, schema)?;
-    exprs.try_into().map_err(|_| BindError::Unknown("this comparison"))
-}
-
-/// Expressions as values of a type. Those of NUMERIC get as many digits as the longest has.
-fn of_one_type(all: Vec<Bound>, to: TypeId, is_compared: bool, schema: &DFSchema) -> Result<Vec<Expr>> {
-    let all: Vec<Bound> = all.into_iter().map(|one| one.implicitly(to, schema)).collect::<Result<_>>()?;
-    if to != TypeId::NUMERIC {
-        let is_stored = arrow_type(to).is_some();
-        return match is_stored {
-            true => Ok(all.into_iter().map(|one| one.expr).collect()),
-            false => Err(BindError::Unknown("values of this type")),
-        };
+/// The words of an interval's fields.
+fn words(fields: IntervalFields) -> &'static str {
+    match fields {
+        IntervalFields::Year => "YEAR",
+        IntervalFields::Month => "MONTH",
+        IntervalFields::Day => "DAY",
+        IntervalFields::Hour => "HOUR",
+        IntervalFields::Minute => "MINUTE",
+        IntervalFields::Second => "SECOND",
+        IntervalFields::YearToMonth => "YEAR TO MONTH",
+        IntervalFields::DayToHour => "DAY TO HOUR",
+        IntervalFields::DayToMinute => "DAY TO MINUTE",
+        IntervalFields::DayToSecond => "DAY TO SECOND",
+        IntervalFields::HourToMinute => "HOUR TO MINUTE",
+        IntervalFields::HourToSecond => "HOUR TO SECOND",
+        IntervalFields::MinuteToSecond => "MINUTE TO SECOND",
     }
-    let mut given = Vec::new();
-    for one in &all {
-        match one.expr.get_type(schema)? {
-            DataType::Decimal128(precision, scale) => given.push((i16::from(precision), i16::from(scale))),
-            _ => return Err(BindError::Unknown("a number of another form")),
-        }
-    }
-    let scale = given.iter().map(|(_, scale)| *scale).max().unwrap_or(0);
-    let whole = given.iter().map(|(precision, scale)| precision - scale).max().unwrap_or(0);
-    let (Ok(precision), Ok(scale)) = (u8::try_from(whole + scale), i8::try_from(scale)) else {
-        return Err(BindError::Unknown("numbers of so many digits"));
-    };
-    // What is only compared may have twice as many.
-    let wanted = match precision {
-        0..=38 => DataType::Decimal128(precision, scale),
-        39..=76 if is_compared => DataType::Decimal256(precision, scale),
-        _ => return Err(BindError::Unknown("numbers of so many digits")),
-    };
-    let exprs = all.into_iter().zip(given).map(|(one, (own_precision, own_scale))| {
-        match precision <= 38 && own_precision == i16::from(precision) && own_scale == i16::from(scale) {
-            true => one.expr,
-            false => cast_to(one.expr, wanted.clone()),
-        }
-    });
-    Ok(exprs.collect())
 }
 
-/// Whether it is a decimal constant that is zero, or one.
-fn is_unit(expr: &Expr) -> bool {
-    let Expr::Literal(ScalarValue::Decimal128(Some(value), _, scale), _) = expr else { return false };
-    let one = u32::try_from(*scale).ok().and_then(|scale| 10i128.checked_pow(scale));
-    *value == 0 || one.is_some_and(|one| value.abs() == one)
-}
-
-/// `'3' MONTH`, with its unit in the text. Other forms would drop what the fields leave out.
-fn of_fields(operand: Bound, fields: IntervalFields) -> Result<Bound> {
-    let unknown = BindError::Unknown("an interval of these fields");
+/// `'3'` of a single field, with its unit in the text.
+fn with_unit(operand: &Bound, fields: IntervalFields) -> Option<Bound> {
     let unit = match fields {
         IntervalFields::Year => "year",
         IntervalFields::Month => "month",
@@ -846,20 +1032,20 @@ fn of_fields(operand: Bound, fields: IntervalFields) -> Result<Bound> {
         IntervalFields::Hour => "hour",
         IntervalFields::Minute => "minute",
         IntervalFields::Second => "second",
-        _ => return Err(unknown),
+        _ => return None,
     };
     match (&operand.expr, operand.id) {
         (Expr::Literal(ScalarValue::Utf8(Some(text)), _), TypeId::UNKNOWN) if text.parse::<i32>().is_ok() => {
             let text = Expr::Literal(ScalarValue::Utf8(Some(format!("{text} {unit}"))), None);
-            Ok(Bound::new(text, TypeId::UNKNOWN, operand.span))
+            Some(Bound::new(text, TypeId::UNKNOWN, operand.span))
         }
-        _ => Err(unknown),
+        _ => None,
     }
 }
 
 /// The type of a name.
-fn type_of(to: &TypeName) -> Result<TypeId> {
-    if to.dimensions > 0 || to.is_set || to.of_column {
+pub(crate) fn type_of(to: &TypeName) -> Result<TypeId> {
+    if to.is_set || to.of_column {
         return Err(BindError::Unknown("a type of this form"));
     }
     let name = match &to.name.parts[..] {
@@ -867,7 +1053,11 @@ fn type_of(to: &TypeName) -> Result<TypeId> {
         [schema, name] if schema.name == "pg_catalog" => name,
         _ => return Err(BindError::Unknown("a type of another schema")),
     };
-    TypeId::by_name(&name.name).ok_or(BindError::Unknown("this type"))
+    let id = TypeId::by_name(&name.name).ok_or(BindError::Unknown("this type"))?;
+    match to.dimensions {
+        0 => Ok(id),
+        _ => id.array().ok_or(BindError::Unknown("an array of this type")),
+    }
 }
 
 /// An expression of which it is known what it gives; refused if DataFusion gives something else.
@@ -876,8 +1066,15 @@ pub(crate) fn checked(expr: Expr, id: TypeId, span: Span, schema: &DFSchema) -> 
     if types::type_of_arrow(&given) == Some(id) || arrow_type(id).as_ref() == Some(&given) {
         return Ok(Bound::new(expr, id, span));
     }
+    if id.element().is_some() && types::type_of_arrow(&given).map(types::stored_as) == Some(types::stored_as(id)) {
+        return Ok(Bound::new(expr, id, span));
+    }
+    let integers = |list: &DataType| types::element_type(list).is_some_and(DataType::is_integer);
     // Functions of DataFusion count in other integers than PostgreSQL's, and give other texts.
     match (arrow_type(id), given) {
+        (Some(wanted), given) if integers(&wanted) && integers(&given) => {
+            Ok(Bound::new(cast_to(expr, wanted), id, span))
+        }
         (Some(wanted), given) if wanted.is_integer() && given.is_integer() => {
             Ok(Bound::new(cast_to(expr, wanted), id, span))
         }
@@ -889,100 +1086,174 @@ pub(crate) fn checked(expr: Expr, id: TypeId, span: Span, schema: &DFSchema) -> 
 }
 
 impl Binder<'_> {
-    /// A decimal number that is rounded to so many digits behind the point, halves away from zero.
-    /// A cast would do that, too, but DataFusion compares `CAST(1.25 AS DECIMAL(5, 1)) = 1.3` as
-    /// `1.25 = 1.30`.
-    fn rounded(&self, expr: Expr, scale: i8, schema: &DFSchema) -> Result<Expr> {
-        let unknown = BindError::Unknown("a number to round");
-        let DataType::Decimal128(precision, own) = expr.get_type(schema)? else { return Err(unknown) };
-        if own <= scale {
-            return Ok(expr);
-        }
-        let function = self.environment.scalar("round").ok_or(BindError::Unknown("a number to round"))?;
-        let digits = Expr::Literal(ScalarValue::Int32(Some(scale.into())), None);
-        let rounded = function.call(vec![expr, digits]);
-        let DataType::Decimal128(_, given) = rounded.get_type(schema)? else { return Err(unknown) };
-        // What is cast from it has no digits left to round.
-        let whole = i16::from(precision) - i16::from(own) + 1;
-        let precision = u8::try_from((whole + i16::from(scale)).clamp(1, 38)).unwrap_or(38);
-        Ok(if given == scale { rounded } else { cast_to(rounded, DataType::Decimal128(precision, scale)) })
+    /// Operands of a comparison, as values that Arrow compares.
+    pub(crate) fn alike(&self, operands: Vec<Bound>, signature: &Signature, schema: &DFSchema) -> Result<[Expr; 2]> {
+        let to = comparable(signature)?;
+        let operands = operands.into_iter().zip(&signature.arguments);
+        let operands = operands.map(|(operand, own)| self.implicitly(operand, *own, schema)).collect::<Result<_>>()?;
+        let exprs = self.compared_values(operands, to, schema)?;
+        exprs.try_into().map_err(|_| BindError::Unknown("this comparison"))
     }
-    /// A value of another type, by the environment where Arrow's cast has other rules.
-    fn cast(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
-        let from = bound.id;
-        let is_allowed = serac_pg::casts::cast(from, to, CastContext::Explicit).is_some();
-        if from != to && is_allowed && !is_alike(from, to) {
-            let cast = self.environment.cast(&bound.expr, from, to, schema)?;
-            let is_stored = |expr: &Expr| Ok::<_, BindError>(arrow_type(to) == Some(expr.get_type(schema)?));
-            if let Some(expr) = cast
-                && is_stored(&expr)?
-            {
-                return Ok(Bound::new(expr, to, bound.span));
+    /// Expressions as values of a type that Arrow compares.
+    fn compared_values(&self, all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Expr>> {
+        let exprs = self.of_type(all, to, schema)?;
+        match to {
+            TypeId::NUMERIC => crate::numeric::compared(exprs, schema),
+            _ => exprs.into_iter().map(|expr| crate::numeric::key(expr, schema)).collect(),
+        }
+    }
+    /// Expressions as values of a type, which are stored in one form.
+    fn of_one_type(&self, all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Expr>> {
+        let exprs = self.of_type(all, to, schema)?;
+        match to {
+            TypeId::NUMERIC => crate::numeric::of_one_form(exprs, schema),
+            _ => Ok(exprs),
+        }
+    }
+    /// Expressions as values of a type. Numbers may have several forms.
+    fn of_type(&self, all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Expr>> {
+        let exprs =
+            all.into_iter().map(|one| Ok(self.implicitly(one, to, schema)?.expr)).collect::<Result<Vec<_>>>()?;
+        if arrow_type(to).is_none() {
+            return Err(BindError::Unknown("values of this type"));
+        }
+        if to.element().is_some() {
+            // Arrays of arrays have their type, too.
+            let mut levels = Vec::with_capacity(exprs.len());
+            for expr in &exprs {
+                levels.push(dimensions(&expr.get_type(schema)?));
+            }
+            if levels.iter().any(|other| *other != levels[0]) {
+                return Err(BindError::Unknown("arrays of different dimensions"));
             }
         }
-        bound.into_type(to, CastContext::Explicit, schema)
+        Ok(exprs)
+    }
+    /// A value of another type where `context` allows that, by the environment where Arrow's cast
+    /// has other rules.
+    pub(crate) fn as_type(&self, bound: Bound, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Bound> {
+        let (from, span) = (bound.id, bound.span);
+        let is_told = serac_pg::casts::cast(from, to, context).is_some();
+        if from == to || !is_told || bound.parameter.is_some() || (from != TypeId::UNKNOWN && is_alike(from, to)) {
+            return bound.into_type(to, context, schema);
+        }
+        if let (TypeId::UNKNOWN, Some(element), Expr::Literal(ScalarValue::Utf8(Some(text)), _)) =
+            (from, to.element(), &bound.expr)
+        {
+            return self.array_of_text(text, element, to, span, schema);
+        }
+        let pure = bound.clone().into_type(to, context, schema);
+        if !matches!(pure, Err(BindError::Unknown(_))) {
+            return pure;
+        }
+        // Arrow makes bytes of a text that is a number, and keeps blanks that a CHAR(n) has not.
+        if to == TypeId::NUMERIC || to.element() == Some(TypeId::BPCHAR) {
+            return pure;
+        }
+        let Some(expr) = self.environment.cast(&bound.expr, from, to, schema)? else { return pure };
+        match arrow_type(to) == Some(expr.get_type(schema)?) {
+            true => Ok(Bound::new(expr, to, span)),
+            false => pure,
+        }
+    }
+    /// A value of another type where that needs no cast that is told.
+    pub(crate) fn implicitly(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
+        self.as_type(bound, to, CastContext::Implicit, schema)
+    }
+    /// The same through several types, one after the other.
+    pub(crate) fn as_values(&self, bound: Bound, types: &[TypeId], schema: &DFSchema) -> Result<Bound> {
+        types.iter().try_fold(bound, |bound, to| self.implicitly(bound, *to, schema))
+    }
+    /// A value of another type by a cast that is told.
+    pub(crate) fn cast(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
+        self.as_type(bound, to, CastContext::Explicit, schema)
     }
     /// A value that is assigned to a column or a parameter of a type, where that is allowed.
     pub(crate) fn assigned(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
-        self.cast(self.rounded_for(bound, to, schema)?, to, schema)
+        self.cast(bound, to, schema)
     }
-    /// A number that is to become a whole one of type `to`, rounded to one.
-    fn rounded_for(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
-        Ok(match bound.id {
-            TypeId::NUMERIC if integer_digits(to).is_some() => {
-                Bound { expr: self.rounded(bound.expr, 0, schema)?, ..bound }
-            }
-            _ => bound,
-        })
+    /// An interval with some fields, or with some digits of a second.
+    fn interval(
+        &self,
+        operand: Bound,
+        fields: Option<IntervalFields>,
+        digits: &[Option<i32>],
+        at: Span,
+        schema: &DFSchema,
+    ) -> Result<Bound> {
+        let span = if operand.id == TypeId::UNKNOWN { operand.span } else { at };
+        if let (Some(fields), []) = (fields, digits)
+            && let Some(whole) = with_unit(&operand, fields)
+        {
+            return self.cast(whole, TypeId::INTERVAL, schema);
+        }
+        let operand = match operand.id {
+            // The fields tell how it is read.
+            TypeId::UNKNOWN => operand.into_text()?,
+            _ => self.cast(operand, TypeId::INTERVAL, schema)?,
+        };
+        let digits = match digits {
+            [] => None,
+            [Some(digits)] => Some(i64::from((*digits).min(6))),
+            _ => return Err(BindError::Unknown("a type with a modifier")),
+        };
+        let function = self.environment.scalar("interval_modified");
+        let function = function.ok_or(BindError::Unknown("an interval of these fields"))?;
+        let fields = fields.map(|fields| words(fields).to_owned());
+        let fields = Expr::Literal(ScalarValue::Utf8View(fields), None);
+        let digits = Expr::Literal(ScalarValue::Int64(digits), None);
+        checked(function.call(vec![operand.expr, fields, digits]), TypeId::INTERVAL, span, schema)
     }
     /// A cast that is told.
-    fn explicit(&self, operand: Bound, to: &TypeName, at: Span, schema: &DFSchema) -> Result<Bound> {
+    pub(crate) fn explicit(&self, operand: Bound, to: &TypeName, at: Span, schema: &DFSchema) -> Result<Bound> {
         let id = type_of(to)?;
         let mut modifiers = Vec::new();
         for modifier in &to.modifiers {
             match &modifier.kind {
-                ExprKind::Literal(Literal::Integer(digits)) => modifiers.push(digits.parse::<u32>().ok()),
+                ExprKind::Literal(Literal::Integer(digits)) => modifiers.push(digits.parse::<i32>().ok()),
                 _ => return Err(BindError::Unknown("a modifier that is no number")),
             }
         }
-        let operand = match to.fields {
-            Some(fields) => of_fields(operand, fields)?,
-            None => operand,
-        };
-        // A number that is read from a text or a float has digits that are not known here.
-        let is_open = matches!(operand.id, TypeId::NUMERIC | TypeId::UNKNOWN) || integer_digits(operand.id).is_some();
-        if id == TypeId::NUMERIC && !is_open {
-            return Err(BindError::Unknown("a number of this type"));
+        if id == TypeId::INTERVAL && (to.fields.is_some() || !modifiers.is_empty()) {
+            return self.interval(operand, to.fields, &modifiers, at, schema);
         }
-        if arrow_type(operand.id).is_none() && !matches!(operand.id, TypeId::NUMERIC | TypeId::UNKNOWN) {
+        if arrow_type(operand.id).is_none() && operand.id != TypeId::UNKNOWN {
             return Err(BindError::Unknown("a cast of this type"));
         }
-        let operand = self.rounded_for(operand, id, schema)?;
         let place = if operand.id == TypeId::UNKNOWN { operand.span } else { at };
         let bound = self.cast(operand.at(place), id, schema)?;
         match (id, &modifiers[..]) {
+            // CHAR is CHAR(1), and the type that it stands for has no length.
+            (id, []) if id.element().unwrap_or(id) == TypeId::BPCHAR => {
+                Err(BindError::Unknown("a CHAR without a length"))
+            }
             (_, []) => Ok(bound),
             (TypeId::NUMERIC, [Some(precision), scale @ ..]) => {
                 let scale = match scale {
                     [] => 0,
-                    [Some(scale)] if scale <= precision => *scale,
+                    [Some(scale)] => *scale,
                     _ => return Err(BindError::Unknown("such digits")),
                 };
-                let (Ok(precision @ 1..=38), Ok(scale)) = (u8::try_from(*precision), i8::try_from(scale)) else {
+                let (precision @ 1..=1000, scale @ 0..=1000) = (*precision, scale) else {
                     return Err(BindError::Unknown("such digits"));
                 };
-                let wanted = DataType::Decimal128(precision, scale);
-                let rounded = self.rounded(bound.expr, scale, schema)?;
-                Ok(Bound::new(cast_to(rounded, wanted), TypeId::NUMERIC, bound.span))
+                let expr = crate::numeric::with_digits(bound.expr, precision, scale, schema)?;
+                Ok(Bound::new(expr, TypeId::NUMERIC, bound.span))
+            }
+            (TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ, [Some(digits)]) => {
+                let function =
+                    self.environment.scalar("time_rounded").ok_or(BindError::Unknown("a type with a modifier"))?;
+                let digits = Expr::Literal(ScalarValue::Int64(Some(i64::from((*digits).min(6)))), None);
+                checked(function.call(vec![bound.expr, digits]), id, bound.span, schema)
             }
             // A cast that is told cuts what is too long.
-            (TypeId::VARCHAR, [Some(length)]) if *length > 0 => {
+            (TypeId::VARCHAR | TypeId::BPCHAR, [Some(length)]) if *length > 0 => {
                 let length = Expr::Literal(ScalarValue::Int64(Some(i64::from(*length))), None);
                 let first = Expr::Literal(ScalarValue::Int64(Some(1)), None);
                 let function = self.environment.scalar("substr").ok_or(BindError::Unknown("a type with a modifier"))?;
                 let start = bound.span;
-                checked(function.call(vec![bound.expr, first, length]), TypeId::TEXT, start, schema)
-                    .map(|bound| Bound { id: TypeId::VARCHAR, ..bound })
+                let cut = checked(function.call(vec![bound.expr, first, length]), TypeId::TEXT, start, schema)?;
+                cut.into_type(id, CastContext::Explicit, schema)
             }
             _ => Err(BindError::Unknown("a type with a modifier")),
         }

@@ -9,7 +9,9 @@ use crate::types::or_no_type;
 use crate::{Binder, OutputColumn};
 use datafusion::common::{Column, DFSchema, JoinType, TableReference};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator};
-use serac_parser::tree::{Alias, Ident, Join, JoinKind, JoinOn, Query, Relation, Span, TableExpr, TableKind};
+use serac_parser::tree::{
+    Alias, ExprKind, Ident, Join, JoinKind, JoinOn, Literal, Query, Relation, Span, TableExpr, TableKind,
+};
 use std::collections::HashSet;
 
 /// Rows and the names that they have.
@@ -39,7 +41,7 @@ impl Binder<'_> {
                 None => self.table(item, None, outer)?,
                 Some(before) => {
                     if let TableKind::Functions { .. } = &item.kind {
-                        self.functions(item, Some(before), outer)?
+                        self.functions(item, Some(before), false, outer)?
                     } else {
                         let next = self.table(item, Some(&before), outer)?;
                         Rows {
@@ -69,7 +71,7 @@ impl Binder<'_> {
                     (true, Some(left)) => self.lateral(query, left, outer)?,
                     _ => self.query(query, outer)?.closed()?,
                 };
-                let item = ScopeItem { name: name.to_owned(), schema: None, key: Vec::new() };
+                let item = ScopeItem::named(name);
                 self.named(selected, item, alias.as_ref())
             }
             TableKind::Join { left: first, joins } => {
@@ -94,7 +96,7 @@ impl Binder<'_> {
             TableKind::Nested { table, alias: Some(alias) } => {
                 let rows = self.deeper(2, || self.table_beside(table, left, outer))?;
                 let selected = self.all_columns(rows)?;
-                let item = ScopeItem { name: alias.name.name.clone(), schema: None, key: Vec::new() };
+                let item = ScopeItem::named(&alias.name.name);
                 self.named(selected, item, Some(alias))
             }
             _ => Err(BindError::Unknown("an item of FROM of this kind")),
@@ -102,7 +104,7 @@ impl Binder<'_> {
     }
     /// A function that is not bound beside what stands before it. It might name that.
     fn alone(&self, table: &TableExpr, left: Option<Left<'_>>, outer: Option<&Outer<'_>>) -> Result<Rows> {
-        let rows = self.functions(table, None, outer);
+        let rows = self.functions(table, None, false, outer);
         if left.is_some() { rows.map_err(BindError::of_unknown_place) } else { rows }
     }
     /// `LATERAL (SELECT …)`: the query sees what stands before it.
@@ -153,6 +155,10 @@ impl Binder<'_> {
                 if relation.only {
                     return Err(BindError::Unknown("ONLY"));
                 }
+                if table.is_silent {
+                    let message = format!("WITH query \"{}\" does not have a RETURNING clause", name.name);
+                    return Err(BindError::new("0A000", message, name.span));
+                }
                 return self.with_rows(&table, &shown, alias);
             }
         }
@@ -178,7 +184,7 @@ impl Binder<'_> {
         let is_shown = alias.is_none()
             && found.name.table() == shown
             && self.qualifiers.borrow_mut().insert(found.name.table().to_owned());
-        let item = ScopeItem { name: shown, schema, key: Vec::new() };
+        let item = ScopeItem { schema, ..ScopeItem::named(&shown) };
         let mut rows = match is_shown {
             true => rows(selected, item, &[]),
             false => self.named(selected, item, alias)?,
@@ -196,7 +202,7 @@ impl Binder<'_> {
         if table.is_used.replace(true) && table.is_volatile {
             return Err(BindError::Unknown("a volatile query of WITH that is named twice"));
         }
-        let item = ScopeItem { name: shown.to_owned(), schema: None, key: Vec::new() };
+        let item = ScopeItem::named(shown);
         self.named(table.selected.clone(), item, alias)
     }
     /// A query's rows under a name.
@@ -230,12 +236,29 @@ impl Binder<'_> {
             JoinKind::Full => JoinType::Full,
         };
         let is_function = matches!(join.right.kind, TableKind::Functions { .. });
-        let is_cross = matches!(join.on, JoinOn::Nothing);
-        if is_function && kind == JoinType::Inner && is_cross {
-            return self.functions(&join.right, Some(left), outer);
+        let condition = match &join.on {
+            JoinOn::Nothing => Some(None),
+            JoinOn::Condition(condition) if is_true(condition) => Some(None),
+            JoinOn::Condition(condition) => Some(Some(condition)),
+            JoinOn::Using(..) | JoinOn::Natural => None,
+        };
+        // A function beside the rows that it may name.
+        if let (true, Some(condition)) = (is_function, condition)
+            && (kind == JoinType::Inner || kind == JoinType::Left && condition.is_none())
+        {
+            let place = |error: BindError| if before.is_some() { error.of_unknown_place() } else { error };
+            let is_left = kind == JoinType::Left;
+            let mut rows = self.functions(&join.right, Some(left), is_left, outer).map_err(place)?;
+            if let Some(condition) = condition {
+                let schema = rows.plan.schema().clone();
+                let context = Context::new(&rows.scope, &schema, outer).in_clause("JOIN conditions");
+                let condition = self.condition("JOIN/ON", condition, context)?;
+                rows.plan = LogicalPlanBuilder::from(rows.plan).filter(condition)?.build()?;
+            }
+            return Ok(rows);
         }
         let right = match is_function {
-            true => self.functions(&join.right, None, outer).map_err(BindError::of_unknown_place)?,
+            true => self.functions(&join.right, None, false, outer).map_err(BindError::of_unknown_place)?,
             false => {
                 let of = Left { beside: &left, before };
                 self.deeper(2, || self.table_beside(&join.right, Some(of), outer))?
@@ -272,7 +295,14 @@ impl Binder<'_> {
             };
             merged.push(ScopeColumn { item: None, name: name.name.clone(), expr, id, is_merged: false });
         }
-        let mut scope = left.scope.beside(right.scope, join.right.span)?;
+        let (mut of_left, mut of_right) = (left.scope, right.scope);
+        if matches!(kind, JoinType::Left | JoinType::Full) {
+            of_right.items.iter_mut().for_each(|item| item.may_be_missing = true);
+        }
+        if matches!(kind, JoinType::Right | JoinType::Full) {
+            of_left.items.iter_mut().for_each(|item| item.may_be_missing = true);
+        }
+        let mut scope = of_left.beside(of_right, join.right.span)?;
         for column in scope.columns.iter_mut().filter(|column| names.iter().any(|name| name.name == column.name)) {
             column.is_merged = true;
         }
@@ -288,6 +318,10 @@ impl Binder<'_> {
         };
         Ok(Rows { plan, scope })
     }
+}
+
+fn is_true(condition: &serac_parser::tree::Expr) -> bool {
+    matches!(condition.kind, ExprKind::Literal(Literal::Boolean(true)))
 }
 
 /// Whether rows depend on those that they are joined with.

@@ -8,14 +8,15 @@ use crate::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
 use crate::expression::Context;
+use crate::numeric::{first_of_key, key};
 use crate::query::position;
 use crate::scope::{Scope, ScopeColumn, ScopeItem};
 use crate::select::{Item, has_part};
 use crate::subquery::of_expr;
 use crate::types::comparable_values;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema};
-use datafusion::logical_expr::expr::{AggregateFunction, GroupingSet};
+use datafusion::common::{Column, DFSchema, ScalarValue};
+use datafusion::logical_expr::expr::{AggregateFunction, Case, GroupingSet};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use serac_parser::tree::{Expr as Tree, ExprKind, GroupBy, GroupItem, Span};
 use serac_pg::TypeId;
@@ -60,6 +61,10 @@ impl Binder<'_> {
             GroupBy::Items { distinct, items } => (*distinct, items),
             GroupBy::All => {
                 items.iter().try_for_each(|item| comparable_values(item.bound.id))?;
+                let is_set = |item: &Item| has_part(&item.bound.expr, |part| matches!(part, Expr::Unnest(_)));
+                if items.iter().any(is_set) {
+                    return Err(BindError::Unknown("rows of a function by which rows are grouped"));
+                }
                 let is_key = |item: &&Item| {
                     !has_part(&item.bound.expr, |part| {
                         matches!(part, Expr::AggregateFunction(_) | Expr::WindowFunction(_))
@@ -180,10 +185,7 @@ impl Binder<'_> {
         let Some(at) = item else {
             let bound = self.expression(tree, context.in_clause("GROUP BY"))?;
             comparable_values(bound.id)?;
-            return match bound.id {
-                TypeId::UNKNOWN => Ok(bound.implicitly(TypeId::TEXT, context.schema)?.expr),
-                _ => Ok(bound.expr),
-            };
+            return Ok(bound.into_text()?.expr);
         };
         items[at].is_text_if_unknown()?;
         let bound = &items[at].bound;
@@ -197,6 +199,9 @@ impl Binder<'_> {
             }
             _ => None,
         };
+        if has_part(&bound.expr, |part| matches!(part, Expr::Unnest(_))) {
+            return Err(BindError::Unknown("rows of a function by which rows are grouped"));
+        }
         match wrong {
             Some((sqlstate, message)) if items[at].is_call => Err(BindError::new(sqlstate, message, bound.span)),
             Some(_) => Err(BindError::Unknown("a function that is not allowed in GROUP BY")),
@@ -286,8 +291,32 @@ impl Binder<'_> {
                 }
             }
         };
-        let of_groups: Vec<Expr> = groups.exprs.iter().map(&mut distinct).collect();
-        let of_aggregates: Vec<Expr> = aggregates.iter().map(&mut distinct).collect();
+        // Rows are grouped by the keys of values; a group's value is that of one of its rows.
+        let below = plan.schema().clone();
+        let keys = groups.exprs.iter().map(|expr| key(expr.clone(), &below)).collect::<Result<Vec<_>>>()?;
+        let mut firsts = Vec::new();
+        let first_of = |(expr, key): (&Expr, &Expr)| {
+            (key != expr).then(|| {
+                firsts.push(first_of_key(expr.clone(), key.clone()));
+                firsts.len() - 1
+            })
+        };
+        let firsts_of: Vec<Option<usize>> = groups.exprs.iter().zip(&keys).map(first_of).collect();
+        let of_keys = |argument: &Expr| match groups.exprs.iter().position(|expr| expr == argument) {
+            Some(at) => keys[at].clone(),
+            None => argument.clone(),
+        };
+        let by_keys = |aggregate: &Expr| match aggregate {
+            Expr::AggregateFunction(call) if call.func.name() == "grouping" => {
+                let mut call = call.clone();
+                call.params.args = call.params.args.iter().map(of_keys).collect();
+                Expr::AggregateFunction(call)
+            }
+            other => other.clone(),
+        };
+        let of_groups: Vec<Expr> = keys.iter().map(&mut distinct).collect();
+        let of_aggregates = aggregates.iter().map(by_keys).chain(firsts).collect::<Vec<_>>();
+        let of_aggregates: Vec<Expr> = of_aggregates.iter().map(&mut distinct).collect();
         let has_sets = groups.sets.len() > 1;
         let keys = match has_sets {
             true => {
@@ -297,20 +326,33 @@ impl Binder<'_> {
             }
             false => of_groups.clone(),
         };
-        let below = plan.schema().clone();
         let plan = LogicalPlanBuilder::from(plan).aggregate(keys, of_aggregates)?.build()?;
         // Behind the keys of several sets there is the number of the set.
         let first = groups.exprs.len() + usize::from(has_sets);
         let schema = plan.schema().clone();
         let place = |at: usize| if at < groups.exprs.len() { at } else { at - groups.exprs.len() + first };
         let known: Vec<&Expr> = groups.exprs.iter().chain(&aggregates).collect();
+        let column = |at: usize| Expr::Column(Column::from(schema.qualified_field(place(at))));
+        let value = |at: usize| match firsts_of.get(at) {
+            Some(Some(first)) => {
+                let value = column(known.len() + first);
+                // A set that the value is not in has none of it.
+                let is_null = Box::new(Expr::IsNull(Box::new(column(at))));
+                let null = ScalarValue::try_from(schema.field(place(known.len() + first)).data_type());
+                null.map(|null| match has_sets {
+                    true => {
+                        let whens = vec![(is_null, Box::new(Expr::Literal(null, None)))];
+                        Expr::Case(Case::new(None, whens, Some(Box::new(value))))
+                    }
+                    false => value,
+                })
+            }
+            _ => Ok(column(at)),
+        };
         for of in &mut exprs {
             let over =
                 std::mem::take(of.expr).transform_down(|part| match known.iter().position(|known| **known == part) {
-                    Some(at) => {
-                        let column = Expr::Column(Column::from(schema.qualified_field(place(at))));
-                        Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
-                    }
+                    Some(at) => Ok(Transformed::new(value(at)?, true, TreeNodeRecursion::Jump)),
                     None => Ok(Transformed::no(part)),
                 });
             let over = over.data()?;

@@ -4,6 +4,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`query`] | WITH, VALUES, ORDER BY, LIMIT |
+//! | [`recursion`] | recursive queries of WITH |
 //! | [`set_operation`] | UNION, INTERSECT, EXCEPT |
 //! | [`select`] | SELECT: from its items to a projection, DISTINCT |
 //! | [`group`] | GROUP BY, grouping sets |
@@ -13,13 +14,15 @@
 //! | [`scope`] | which columns a name may mean |
 //! | [`expression`] | expressions |
 //! | [`calls`] | functions and aggregates |
-//! | [`change`] | UPDATE and DELETE |
+//! | [`change`] | INSERT, UPDATE, DELETE, MERGE |
 //! | [`subquery`] | subqueries in expressions |
 //! | [`row`] | rows in expressions |
+//! | [`arrays`] | arrays in expressions |
 //! | [`parameters`] | `$1`, and its type |
 //! | [`bound`] | bound expressions and their casts |
 //! | [`constants`] | quoted constants as values of a type |
 //! | [`types`] | how Arrow stores the values of a type |
+//! | [`numeric`] | numbers with digits of their own, and keys of values |
 //! | [`names`] | the names of a result's columns |
 //! | [`visit`] | the relations of a statement |
 //!
@@ -27,17 +30,21 @@
 //! way.
 #![warn(missing_docs)]
 
+mod arrays;
 mod bound;
 mod calls;
 mod change;
 mod constants;
+mod definition;
 mod error;
 mod expression;
 mod from;
 mod group;
 mod names;
+mod numeric;
 mod parameters;
 mod query;
+mod recursion;
 mod row;
 mod rows_of;
 mod scope;
@@ -48,11 +55,18 @@ mod types;
 mod visit;
 mod window;
 
+pub use change::{
+    BoundAction, BoundChange, BoundConflict, BoundInsert, BoundMerge, BoundPart, BoundReturning, BoundRows,
+    ConflictUpdate, FoundRows, Generation, IndexPart, InsertSource, PartBody, SetColumn, Target, UniqueIndex,
+};
+pub use definition::bind_definition;
 pub use error::{BindError, Result, StatementError};
 pub use types::{arrow_type, is_registered, type_of_arrow};
 
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ScalarValue};
+use datafusion::logical_expr::logical_plan::builder::LogicalTableSource;
 use datafusion::logical_expr::{
     AggregateUDF, Expr, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, TableSource, WindowUDF,
 };
@@ -84,19 +98,32 @@ pub trait Environment {
     /// # Errors
     /// If there is none, or if it is one that the binder cannot use.
     fn relation(&self, name: &tree::Name) -> Result<Relation>;
+    /// The table of a name that is to be changed.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn target(&self, name: &tree::Name) -> Result<Target> {
+        let _ = name;
+        Err(BindError::Unknown("changes"))
+    }
+    /// A relation of these columns whose rows are not there before the statement runs. The first
+    /// columns are those of `target`, if it is told: who may not read them there may not read them
+    /// here.
+    fn rows_to_come(&self, schema: SchemaRef, target: Option<&Target>) -> Arc<dyn TableSource> {
+        let _ = target;
+        Arc::new(LogicalTableSource::new(schema))
+    }
+    /// The source of a MERGE, if it has been computed before. It has the columns that the
+    /// statement's own has.
+    fn merge_source(&self) -> Option<Relation> {
+        None
+    }
     /// What computes a function of single rows.
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>>;
     /// What computes an aggregate.
     fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>>;
-    /// What computes an aggregate whose value is NUMERIC with digits that depend on the values,
-    /// like `avg`, for arguments of these types. None if nothing gives PostgreSQL's digits.
-    fn numeric_aggregate(&self, name: &str, signature: &Signature) -> Option<Arc<AggregateUDF>> {
-        let _ = (name, signature);
-        None
-    }
-    /// What computes a function for arguments of these types, where DataFusion's has other rules,
-    /// or other digits of a NUMERIC: `round`, `to_char`. None if nothing gives what PostgreSQL's
-    /// does.
+    /// The function for arguments of these types, where DataFusion's own has other rules:
+    /// `to_char`, `round` of floats. None if nothing gives what PostgreSQL's does.
     fn scalar_of(&self, name: &str, signature: &Signature) -> Option<Arc<ScalarUDF>> {
         let _ = (name, signature);
         None
@@ -112,13 +139,24 @@ pub trait Environment {
     }
     /// What computes a window function.
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>>;
+    /// What computes a field of a time, by `extract` or by `date_part`, and the field as its first
+    /// argument if it takes one. None if nothing gives what PostgreSQL's does.
+    fn date_part(&self, field: &str, is_extract: bool) -> Option<(Arc<ScalarUDF>, Option<String>)> {
+        let _ = (field, is_extract);
+        None
+    }
     /// What gives the rows of a table function, in one column; `arguments` are constants.
     fn table_function(&self, name: &str, arguments: &[Expr]) -> Option<Arc<dyn TableSource>>;
-    /// An operator's application to operands of the types that it takes.
+    /// The rows that the last run of a recursive query has given, under its name in the plan.
+    fn work_table(&self, name: &str, schema: SchemaRef) -> Option<Arc<dyn TableSource>> {
+        let _ = (name, schema);
+        None
+    }
+    /// An operator's application to operands of the types that it takes. Numbers are there in their
+    /// fixed form alone, and not divided.
     ///
     /// # Errors
-    /// Those of the planner; [`BindError::Unknown`] where the digits of a NUMERIC would not be
-    /// PostgreSQL's.
+    /// Those of the planner.
     fn operate(&self, operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr>;
 }
 
@@ -136,8 +174,9 @@ pub struct OutputColumn {
 }
 
 /// A query whose names and types are decided.
-#[derive(Debug)]
 pub struct BoundQuery {
+    /// What is done before it, in this order: the changes of its WITH, and the queries before them.
+    pub parts: Vec<BoundPart>,
     /// The plan. Its columns have names that differ.
     pub plan: LogicalPlan,
     /// The columns as the user sees them.
@@ -147,8 +186,7 @@ pub struct BoundQuery {
 }
 
 /// Binds a query. `parameters` are the types of its parameters as far as they are known: UNKNOWN,
-/// or nothing at the end, stands for one that is found out. `targets` are the types of the columns
-/// that its rows go into, if they do: constants and parameters of no type become values of these.
+/// or nothing at the end, stands for one that is found out. `changes`: its WITH may have changes.
 ///
 /// # Errors
 /// What is wrong with it, or what the binder does not know.
@@ -156,47 +194,104 @@ pub fn bind_query(
     environment: &dyn Environment,
     query: &tree::Query,
     parameters: &[TypeId],
-    targets: &[TypeId],
+    changes: bool,
 ) -> Result<BoundQuery> {
     let binder = Binder::new(environment, parameters);
-    let selected = binder.rows_for(query, targets)?.closed()?;
+    binder.is_top.set(changes);
+    let selected = binder.with_names(binder.query(query, None)?.closed()?)?;
     let parameters = binder.parameters.decided()?;
-    Ok(BoundQuery { plan: selected.plan, columns: selected.columns, parameters })
+    let parts = binder.done_before.take();
+    Ok(BoundQuery { parts, plan: selected.plan, columns: selected.columns, parameters })
 }
 
-/// The rows that a statement changes, with names and types decided.
-#[derive(Debug)]
-pub struct BoundChange {
-    /// The plan: of each row the last column of its table, which says which one it is, and the
-    /// values of SET in their order. A row may come several times if there are other tables.
-    pub plan: LogicalPlan,
-    /// The types of its parameters, from `$1` on.
+/// A query or a change whose names and types are decided.
+pub struct BoundStatement {
+    /// What is done before the rest, in this order: the changes of WITH, and its queries before
+    /// them.
+    pub parts: Vec<BoundPart>,
+    /// The statement itself.
+    pub body: BoundBody,
+    /// The types of its parameters, from `$1` on; UNKNOWN for one that a part of the statement
+    /// decides which is not known.
     pub parameters: Vec<TypeId>,
 }
 
-/// Binds an UPDATE or a DELETE of `target`, whose source has one column more than types: that says
-/// which row it is. `parameters` are as for [`bind_query`].
-///
-/// # Errors
-/// What is wrong with it, or what the binder does not know. RETURNING is not looked at.
-pub fn bind_change(
-    environment: &dyn Environment,
-    statement: &tree::StatementKind,
-    target: &Relation,
-    parameters: &[TypeId],
-) -> Result<BoundChange> {
-    let change = change::Change::of(statement).ok_or(BindError::Unknown("this change"))?;
-    let binder = Binder::new(environment, parameters);
-    let plan = binder.change(&change, target)?;
-    Ok(BoundChange { plan, parameters: binder.parameters.decided()? })
+/// What a statement does.
+pub enum BoundBody {
+    /// A query: its plan, whose columns have names that differ, and these as the user sees them.
+    Query(LogicalPlan, Vec<OutputColumn>),
+    /// A change.
+    Change(BoundChange),
 }
 
-/// The names of the relations that a change reads beside its target.
-pub fn relations_beside(statement: &tree::StatementKind) -> Vec<tree::Name> {
-    let mut found = Vec::new();
-    if let Some(change) = change::Change::of(statement) {
-        visit::relations_of_change(&change, &mut found);
+impl BoundStatement {
+    /// Its changes, in the order in which they are done.
+    pub fn changes(&self) -> impl Iterator<Item = &BoundChange> {
+        let own = match &self.body {
+            BoundBody::Change(change) => Some(change),
+            BoundBody::Query(..) => None,
+        };
+        let parts = self.parts.iter().filter_map(|part| match &part.body {
+            PartBody::Change(change) => Some(change),
+            PartBody::Query(_) => None,
+        });
+        parts.chain(own)
     }
+    /// Its plans.
+    pub fn plans_mut(&mut self) -> Vec<&mut LogicalPlan> {
+        let mut plans = Vec::new();
+        for part in &mut self.parts {
+            match &mut part.body {
+                PartBody::Query(plan) => plans.push(plan),
+                PartBody::Change(change) => plans.extend(change.plans_mut()),
+            }
+        }
+        match &mut self.body {
+            BoundBody::Query(plan, _) => plans.push(plan),
+            BoundBody::Change(change) => plans.extend(change.plans_mut()),
+        }
+        plans
+    }
+}
+
+/// Binds a query or a change. `parameters` are as for [`bind_query`].
+///
+/// # Errors
+/// What is wrong with it, or what the binder does not know, but for the rows of an
+/// [INSERT](InsertSource::Unknown), an UPDATE or a [DELETE](FoundRows::Unknown).
+pub fn bind_statement(
+    environment: &dyn Environment,
+    statement: &tree::StatementKind,
+    parameters: &[TypeId],
+) -> Result<BoundStatement> {
+    let binder = Binder::new(environment, parameters);
+    binder.is_top.set(true);
+    let body = match statement {
+        tree::StatementKind::Query(query) => {
+            let selected = binder.with_names(binder.query(query, None)?.closed()?)?;
+            BoundBody::Query(selected.plan, selected.columns)
+        }
+        change => {
+            let mut change = binder.change(change, binder.is_top.take())?;
+            if let Some(returning) = change.returning_mut() {
+                let plan = std::mem::take(&mut returning.plan);
+                let named = binder.with_names(query::Selected::new(plan, returning.columns.clone()))?;
+                returning.plan = named.plan;
+            }
+            BoundBody::Change(change)
+        }
+    };
+    let mut bound = BoundStatement { parts: binder.done_before.take(), body, parameters: Vec::new() };
+    let is_known = bound.changes().all(|change| change.unknown().is_none());
+    bound.parameters = if is_known { binder.parameters.decided()? } else { binder.parameters.so_far() };
+    Ok(bound)
+}
+
+/// The names of the relations that a query or a change reads, those of its own WITH, too. The
+/// tables that are changed are not among them.
+pub fn relations_of_statement(statement: &tree::StatementKind) -> Vec<tree::Name> {
+    let mut found = Vec::new();
+    visit::relations_of_statement(statement, &mut found);
     found
 }
 
@@ -266,6 +361,12 @@ struct Binder<'e> {
     item_names: RefCell<HashSet<String>>,
     /// The queries of WITH that can be seen, the nearest last.
     tables: RefCell<Vec<Rc<query::WithTable>>>,
+    /// The statement changes something: it is bound in no other way.
+    is_change: Cell<bool>,
+    /// What is done before the rest of the statement.
+    done_before: RefCell<Vec<BoundPart>>,
+    /// The query that is bound next is the statement itself, whose WITH may have changes.
+    is_top: Cell<bool>,
     parameters: parameters::Parameters,
     subquery_names: RefCell<names::SubqueryNames>,
     /// Where columns have been named.
@@ -290,6 +391,9 @@ impl<'e> Binder<'e> {
             qualifiers: RefCell::default(),
             item_names: RefCell::default(),
             tables: RefCell::default(),
+            is_change: Cell::new(false),
+            done_before: RefCell::default(),
+            is_top: Cell::new(false),
             parameters: parameters::Parameters::new(parameters),
             subquery_names: RefCell::default(),
             references: RefCell::default(),
@@ -311,6 +415,26 @@ impl<'e> Binder<'e> {
         let bound = stacker::maybe_grow(STACK.0, STACK.1, bind);
         self.levels.set(before);
         bound
+    }
+    /// A result in which numbers of catalog objects are names.
+    fn with_names(&self, selected: query::Selected) -> Result<query::Selected> {
+        if !selected.columns.iter().any(|column| is_registered(column.id)) {
+            return Ok(selected);
+        }
+        let schema = selected.plan.schema().clone();
+        let mut exprs = Vec::new();
+        for (field, column) in schema.iter().zip(&selected.columns) {
+            let (name, expr) = (field.1.name().clone(), Expr::Column(Column::from(field)));
+            exprs.push(match is_registered(column.id) {
+                true => {
+                    let bound = bound::Bound::new(expr, column.id, column.span);
+                    self.cast(bound, TypeId::TEXT, &schema)?.expr.alias(name)
+                }
+                false => expr,
+            });
+        }
+        let plan = LogicalPlanBuilder::from(selected.plan).project(exprs)?.build()?;
+        Ok(query::Selected::new(plan, selected.columns))
     }
     /// Counts parts of expressions.
     fn makes(&self, parts: usize) -> Result<()> {

@@ -73,6 +73,10 @@ impl Parameters {
     pub(crate) fn decisions(&self) -> usize {
         self.0.borrow().decisions
     }
+    /// The types of all as far as they are decided.
+    pub(crate) fn so_far(&self) -> Vec<TypeId> {
+        self.0.borrow().types.clone()
+    }
     /// The types of all, once the statement is bound.
     pub(crate) fn decided(&self) -> Result<Vec<TypeId>> {
         let state = self.0.borrow();
@@ -114,7 +118,6 @@ impl OpenParameter {
 
 /// A parameter of a type.
 fn placeholder(number: u32, id: TypeId) -> Result<Expr> {
-    // The digits of a number are known only when it is given.
     let stored = arrow_type(id).ok_or(BindError::Unknown("a parameter of this type"))?;
     let field = Arc::new(Field::new("", stored, true));
     Ok(Expr::Placeholder(Placeholder::new_with_field(format!("${number}"), Some(field))))

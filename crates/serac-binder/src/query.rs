@@ -1,21 +1,28 @@
 //! Queries: WITH, VALUES, ORDER BY and LIMIT.
 
 use crate::bound::Bound;
+use crate::change::{PartBody, has_returning, is_change, rows_of};
 use crate::error::{BindError, Result, StatementError};
 use crate::expression::Context;
+use crate::numeric::key;
 use crate::scope::{Outer, Scope, ScopeColumn};
 use crate::types::{comparable_values, known_type};
 use crate::{Binder, LEVELS_OF_QUERY, OutputColumn};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Column, DFSchema, ScalarValue};
-use datafusion::logical_expr::expr::Sort;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, SortExpr};
+use datafusion::logical_expr::expr::{Sort, WindowFunction};
+use datafusion::logical_expr::{
+    Expr, LogicalPlan, LogicalPlanBuilder, SortExpr, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    WindowFunctionDefinition, cast as cast_to, lit,
+};
 use serac_parser::tree::{CommonTable, ExprKind, Literal, OrderItem, Query, QueryBody, Span, StatementKind, With};
 use serac_pg::casts::cast;
 use serac_pg::{CastContext, TypeId};
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// What a query selects.
 #[derive(Clone, Debug)]
@@ -32,7 +39,7 @@ impl Selected {
         Self { plan, columns, open: Vec::new() }
     }
     /// The same where columns of unknown type become ones of `targets`.
-    pub(crate) fn towards(self, targets: &[TypeId]) -> Result<Self> {
+    pub(crate) fn towards(self, binder: &Binder<'_>, targets: &[TypeId]) -> Result<Self> {
         if self.open.is_empty() || targets.is_empty() {
             return Ok(self);
         }
@@ -41,7 +48,7 @@ impl Selected {
             known => known,
         };
         let ids: Vec<TypeId> = self.columns.iter().enumerate().map(own).collect();
-        self.of_types(&ids)
+        self.of_types(binder, &ids)
     }
     /// The same with texts for the columns of unknown type.
     pub(crate) fn closed(mut self) -> Result<Self> {
@@ -54,10 +61,14 @@ impl Selected {
         }
         let ids: Vec<TypeId> = self.columns.iter().map(|column| column.id).collect();
         let ids = ids.into_iter().map(|id| if id == TypeId::UNKNOWN { TypeId::TEXT } else { id }).collect::<Vec<_>>();
-        self.of_types(&ids)
+        self.converted(&ids, |bound, to, schema| bound.into_type(to, CastContext::Implicit, schema))
     }
     /// The same as columns of other types.
-    pub(crate) fn of_types(self, ids: &[TypeId]) -> Result<Self> {
+    pub(crate) fn of_types(self, binder: &Binder<'_>, ids: &[TypeId]) -> Result<Self> {
+        self.converted(ids, |bound, to, schema| binder.implicitly(bound, to, schema))
+    }
+    /// The same as columns of other types, by `convert`.
+    fn converted(self, ids: &[TypeId], convert: impl Fn(Bound, TypeId, &DFSchema) -> Result<Bound>) -> Result<Self> {
         if self.columns.iter().zip(ids).all(|(column, id)| column.id == *id) {
             return Ok(self);
         }
@@ -69,7 +80,7 @@ impl Selected {
                 None => Bound::new(Expr::Column(Column::from(field)), own.id, own.span),
             };
             let name = field.1.name().clone();
-            let expr = bound.into_type(*wanted, CastContext::Implicit, &schema)?.expr;
+            let expr = convert(bound, *wanted, &schema)?.expr;
             exprs.push(match &expr {
                 Expr::Column(_) => expr,
                 _ => expr.alias(name),
@@ -82,6 +93,7 @@ impl Selected {
 }
 
 /// A query of WITH.
+#[derive(Debug)]
 pub(crate) struct WithTable {
     pub(crate) name: String,
     pub(crate) selected: Selected,
@@ -91,45 +103,46 @@ pub(crate) struct WithTable {
     pub(crate) levels: usize,
     /// It may give other rows each time.
     pub(crate) is_volatile: bool,
+    /// It is a change without RETURNING, whose rows nothing may read.
+    pub(crate) is_silent: bool,
     /// It has been named.
     pub(crate) is_used: Cell<bool>,
+}
+
+impl WithTable {
+    pub(crate) fn new(name: &str, selected: Selected, relations: usize, levels: usize, is_volatile: bool) -> Self {
+        let (name, is_used) = (name.to_owned(), Cell::new(false));
+        Self { name, selected, relations, levels, is_volatile, is_silent: false, is_used }
+    }
 }
 
 impl Binder<'_> {
     /// A query. `outer` is what is around it.
     pub(crate) fn query(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
         self.deeper(LEVELS_OF_QUERY, || {
+            let is_top = self.is_top.take();
             let before = self.tables.borrow().len();
             let bound = match &query.with {
-                Some(with) => self.with(with, outer).and_then(|()| self.body_and_order(query, outer)),
+                Some(with) => self.with(with, outer, is_top).and_then(|()| self.body_and_order(query, outer)),
                 None => self.body_and_order(query, outer),
             };
             self.tables.borrow_mut().truncate(before);
             bound
         })
     }
-    /// A query whose rows go into columns of the types `targets`.
-    pub(crate) fn rows_for(&self, query: &Query, targets: &[TypeId]) -> Result<Selected> {
-        match &query.body {
-            QueryBody::Values(rows) if is_body_alone(query) => self.values(rows, targets, None),
-            _ => self.query(query, None)?.towards(targets),
-        }
-    }
-    fn with(&self, with: &With, outer: Option<&Outer<'_>>) -> Result<()> {
-        if with.recursive {
-            // Those that name neither themselves nor later ones are as others are.
-            for (at, table) in with.tables.iter().enumerate() {
-                let mut names = Vec::new();
-                if let StatementKind::Query(query) = &table.statement.kind {
-                    crate::visit::relations_of(query, &mut names);
-                }
-                let is_named = |other: &CommonTable| {
-                    names.iter().any(|name| matches!(&name.parts[..], [name] if name.name == other.name.name))
-                };
-                if with.tables[at..].iter().any(is_named) {
-                    return Err(BindError::Unknown("a recursive query"));
-                }
+    /// The queries of WITH, and its changes: `is_top` where these may be.
+    pub(crate) fn with(&self, with: &With, outer: Option<&Outer<'_>>, is_top: bool) -> Result<()> {
+        let read: Vec<HashSet<String>> = match with.recursive {
+            true => with.tables.iter().map(crate::recursion::names_read).collect(),
+            false => vec![HashSet::new(); with.tables.len()],
+        };
+        // Those that name neither themselves nor later ones are as others are.
+        let mut later = HashSet::new();
+        for (table, names) in with.tables.iter().zip(&read).rev() {
+            if names.iter().any(|name| later.contains(name.as_str())) {
+                return Err(BindError::Unknown("a query of WITH that names a later one"));
             }
+            later.insert(table.name.name.as_str());
         }
         for (at, table) in with.tables.iter().enumerate() {
             if with.tables[..at].iter().any(|other| other.name.name == table.name.name) {
@@ -137,18 +150,51 @@ impl Binder<'_> {
                 return Err(BindError::new("42712", message, table.name.span));
             }
         }
-        for table in &with.tables {
-            let table = self.with_table(table, outer)?;
+        let changes = with.tables.iter().rposition(|table| is_change(&table.statement.kind)).unwrap_or_default();
+        for (at, (table, names)) in with.tables.iter().zip(&read).enumerate() {
+            let table = match &table.statement.kind {
+                StatementKind::Query(_) if names.contains(&table.name.name) => {
+                    self.recursive_table(table, outer, at < changes)?
+                }
+                StatementKind::Query(_) => self.with_table(table, outer, at < changes)?,
+                _ if is_top => self.change_of_with(table)?,
+                _ => {
+                    let message = "WITH clause containing a data-modifying statement must be at the top level";
+                    return Err(BindError::new("0A000", message, table.name.span));
+                }
+            };
             self.tables.borrow_mut().push(Rc::new(table));
         }
         Ok(())
     }
-    fn with_table(&self, table: &CommonTable, outer: Option<&Outer<'_>>) -> Result<WithTable> {
+    /// A change in WITH, which is done before what follows it.
+    fn change_of_with(&self, table: &CommonTable) -> Result<WithTable> {
+        if table.search.is_some() || table.cycle.is_some() || table.materialized.is_some() {
+            return Err(BindError::Unknown("a query of WITH of this form"));
+        }
+        let is_silent = !has_returning(&table.statement.kind);
+        let change = self.change(&table.statement.kind, false)?;
+        let (schema, columns) = match change.returning() {
+            Some(returning) => (rows_of(&returning.plan), returning.columns.clone()),
+            None => (Arc::new(Schema::empty()), Vec::new()),
+        };
+        let mut selected = self.part(PartBody::Change(change), schema, columns)?;
+        crate::from::rename(&mut selected.columns, &table.columns, &table.name.name, table.name.span)?;
+        Ok(WithTable { is_silent, ..WithTable::new(&table.name.name, selected, 1, 0, false) })
+    }
+    /// The rows of a query that is done before the rest of the statement.
+    pub(crate) fn done_first(&self, selected: Selected) -> Result<Selected> {
+        let Selected { plan, columns, .. } = selected;
+        let schema = rows_of(&plan);
+        self.part(PartBody::Query(plan), schema, columns)
+    }
+    /// A query of WITH; `is_first`: it is done before what follows it, which changes something.
+    fn with_table(&self, table: &CommonTable, outer: Option<&Outer<'_>>, is_first: bool) -> Result<WithTable> {
         if table.search.is_some() || table.cycle.is_some() {
             return Err(BindError::Unknown("a query of WITH of this form"));
         }
         let StatementKind::Query(query) = &table.statement.kind else {
-            return Err(BindError::Unknown("a change in WITH"));
+            return Err(BindError::Unknown("a statement of this kind in WITH"));
         };
         let before = self.relations.get();
         let deepest = self.deepest.replace(self.levels.get());
@@ -159,16 +205,18 @@ impl Binder<'_> {
         // It counts again where it is named.
         self.relations.set(before);
         crate::from::rename(&mut selected.columns, &table.columns, &table.name.name, table.name.span)?;
+        if is_first {
+            selected = self.done_first(selected)?;
+        }
         let is_volatile = is_volatile(&selected.plan)?;
         // Whether it is computed once is told only by what it computes anew each time.
         if is_volatile && table.materialized.is_some() {
             return Err(BindError::Unknown("MATERIALIZED"));
         }
-        let name = table.name.name.clone();
-        Ok(WithTable { name, selected, relations: relations + 1, levels, is_volatile, is_used: Cell::new(false) })
+        Ok(WithTable::new(&table.name.name, selected, relations + 1, levels, is_volatile))
     }
     fn body_and_order(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
-        if !query.locks.is_empty() || query.with_ties {
+        if !query.locks.is_empty() {
             return Err(BindError::Unknown("a query of this form"));
         }
         // What follows parentheses belongs to the query in them.
@@ -220,14 +268,14 @@ impl Binder<'_> {
         let column = |at: usize| Expr::Column(Column::from(schema.qualified_field(at)));
         columns.iter().try_for_each(|column| comparable_values(column.id))?;
         if let Some(at) = position(&item.expr, "ORDER BY", columns.len())? {
-            return sorted(item, column(at));
+            return sorted(item, key(column(at), schema)?);
         }
         if let ExprKind::Name(name) = &item.expr.kind
             && let [name] = &name.parts[..]
         {
             let mut found = (0..columns.len()).filter(|at| columns[*at].name == name.name);
             match (found.next(), found.next()) {
-                (Some(at), None) => return sorted(item, column(at)),
+                (Some(at), None) => return sorted(item, key(column(at), schema)?),
                 (Some(_), Some(_)) => {
                     let message = format!("ORDER BY \"{}\" is ambiguous", name.name);
                     return Err(BindError::new("42702", message, item.expr.span));
@@ -251,7 +299,7 @@ impl Binder<'_> {
                 Err(BindError::new("0A000", message, bound.span))
             }
             (Ok(bound), QueryBody::Values(_) | QueryBody::Table(_)) if bound.id != TypeId::UNKNOWN => {
-                sorted(item, bound.expr)
+                sorted(item, key(bound.expr, schema)?)
             }
             (Err(BindError::Statement(error)), QueryBody::SetOperations(..)) if error.sqlstate == "42703" => {
                 Err(BindError::Statement(error))
@@ -276,7 +324,7 @@ impl Binder<'_> {
                 };
                 self.select(select, &query, outer)
             }
-            QueryBody::Values(rows) => self.values(rows, &[], outer),
+            QueryBody::Values(rows) => self.values(rows, outer),
             QueryBody::Table(relation) => {
                 let rows = self.relation(relation, None)?;
                 let columns = rows.scope.all();
@@ -290,13 +338,7 @@ impl Binder<'_> {
             QueryBody::SetOperations(first, rest) => self.set_operations(first, rest, outer),
         }
     }
-    /// VALUES. Each value becomes one of the type of its column in `targets`, if that has one.
-    fn values(
-        &self,
-        rows: &[Vec<serac_parser::tree::Expr>],
-        targets: &[TypeId],
-        outer: Option<&Outer<'_>>,
-    ) -> Result<Selected> {
+    fn values(&self, rows: &[Vec<serac_parser::tree::Expr>], outer: Option<&Outer<'_>>) -> Result<Selected> {
         let (scope, schema) = (Scope::default(), DFSchema::empty());
         let context = Context::new(&scope, &schema, outer).in_clause("VALUES");
         let count = rows.first().map_or(0, Vec::len);
@@ -306,19 +348,11 @@ impl Binder<'_> {
                 let span = row.first().map_or(Span::default(), |first| first.span);
                 return Err(BindError::new("42601", "VALUES lists must all be the same length", span));
             }
-            let targets = targets.iter().map(Some).chain(std::iter::repeat(None));
-            for ((column, value), target) in by_column.iter_mut().zip(row).zip(targets) {
+            for (column, value) in by_column.iter_mut().zip(row) {
                 if matches!(value.kind, ExprKind::Wildcard(_) | ExprKind::Default) {
                     return Err(BindError::Unknown("a value of this kind"));
                 }
-                let bound = self.expression(value, context)?;
-                column.push(match target {
-                    Some(target) if cast(bound.id, *target, CastContext::Assignment).is_some() => {
-                        self.assigned(bound, *target, &schema)?
-                    }
-                    Some(target) if bound.id != *target => return Err(BindError::Unknown("a value of another type")),
-                    _ => bound,
-                });
+                column.push(self.expression(value, context)?);
             }
         }
         let mut columns = Vec::new();
@@ -336,6 +370,9 @@ impl Binder<'_> {
     fn limited(&self, selected: Selected, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
         let offset = self.row_count("OFFSET", &query.offset, outer)?;
         let limit = self.row_count("LIMIT", &query.limit, outer)?;
+        if query.with_ties && query.order_by.is_empty() {
+            return Err(BindError::Unknown("WITH TIES without an order"));
+        }
         if offset.is_none() && limit.is_none() {
             return Ok(selected);
         }
@@ -346,8 +383,37 @@ impl Binder<'_> {
                 return Err(BindError::without_place(sqlstate, format!("{clause} must not be negative")));
             }
         }
-        let plan = LogicalPlanBuilder::from(selected.plan).limit_by_expr(offset, limit)?.build()?;
+        let (plan, limit) = match query.with_ties {
+            true => (self.with_ties(selected.plan, &offset, &limit)?, None),
+            false => (selected.plan, limit),
+        };
+        let plan = LogicalPlanBuilder::from(plan).limit_by_expr(offset, limit)?.build()?;
         Ok(Selected { plan, ..selected })
+    }
+    /// The first rows of a sorted plan, with those that are equal to the last of them.
+    fn with_ties(&self, plan: LogicalPlan, offset: &Option<Expr>, limit: &Option<Expr>) -> Result<LogicalPlan> {
+        let number = |expr: &Option<Expr>| match expr {
+            None => Ok(0),
+            Some(Expr::Literal(ScalarValue::Int64(Some(number)), _)) => Ok(*number),
+            Some(_) => Err(BindError::Unknown("WITH TIES of a number that is no constant")),
+        };
+        let LogicalPlan::Sort(sort) = &plan else { return Err(BindError::Unknown("WITH TIES in this order")) };
+        if limit.is_none() || sort.fetch.is_some() {
+            return Err(BindError::Unknown("WITH TIES of all rows"));
+        }
+        let last = number(offset)?.saturating_add(number(limit)?);
+        let function = self.environment.window("rank").ok_or(BindError::Unknown("WITH TIES"))?;
+        let mut rank = WindowFunction::new(WindowFunctionDefinition::WindowUDF(function), Vec::new());
+        // A frame of RANGE has no keys of any type; the rank is the same in all frames.
+        let all = WindowFrameBound::Preceding(ScalarValue::UInt64(None));
+        rank.params.window_frame = WindowFrame::new_bounds(WindowFrameUnits::Rows, all, WindowFrameBound::CurrentRow);
+        rank.params.order_by = sort.expr.clone();
+        let name = self.qualifier("#rank");
+        let shown: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+        let builder = LogicalPlanBuilder::from(sort.input.as_ref().clone());
+        let builder = builder.window(vec![Expr::from(rank).alias(&name)])?;
+        let rank = cast_to(Expr::Column(Column::new_unqualified(name)), DataType::Int64);
+        Ok(builder.filter(rank.lt_eq(lit(last)))?.sort(sort.expr.clone())?.project(shown)?.build()?)
     }
     /// A number of rows: a constant or a parameter. None for all, and for none that are left out.
     fn row_count(
@@ -382,7 +448,7 @@ impl Binder<'_> {
 }
 
 /// Whether a query has no clauses but those of its body.
-fn is_body_alone(query: &Query) -> bool {
+pub(crate) fn is_body_alone(query: &Query) -> bool {
     query.with.is_none()
         && query.order_by.is_empty()
         && query.order_by_all.is_none()

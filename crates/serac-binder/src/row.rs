@@ -76,7 +76,7 @@ impl Binder<'_> {
         let mut pairs = Vec::new();
         for (one, other) in left.into_iter().zip(right) {
             let signature = resolved(symbol, at, &[one.id, other.id])?;
-            let [one, other] = crate::expression::alike(vec![one, other], signature, context.schema)?;
+            let [one, other] = self.alike(vec![one, other], &signature, context.schema)?;
             pairs.push((one, other));
         }
         Ok(Bound::new(compared(pairs, symbol)?, TypeId::BOOL, start))
@@ -101,6 +101,32 @@ impl Binder<'_> {
         }
         let expr = joined(all, join).ok_or(BindError::Unknown("an empty list"))?;
         Ok(Bound::new(expr, TypeId::BOOL, span))
+    }
+    /// `(a, b) IS [NOT] DISTINCT FROM (c, d)`.
+    pub(crate) fn row_is_distinct(
+        &self,
+        left: &[Tree],
+        right: &[Tree],
+        negated: bool,
+        at: Span,
+        context: Context<'_>,
+    ) -> Result<Bound> {
+        if left.len() != right.len() {
+            return Err(BindError::new("42601", "unequal number of entries in row expressions", at));
+        }
+        let (operator, join) = match negated {
+            true => (Operator::IsNotDistinctFrom, Operator::And),
+            false => (Operator::IsDistinctFrom, Operator::Or),
+        };
+        let mut all = Vec::new();
+        for (one, other) in left.iter().zip(right) {
+            let (one, other) = (self.expression(one, context)?, self.expression(other, context)?);
+            let signature = resolved("=", at, &[one.id, other.id])?;
+            let [one, other] = self.alike(vec![one, other], &signature, context.schema)?;
+            all.push(binary(one, operator, other));
+        }
+        let expr = joined(all, join).ok_or(BindError::Unknown("nothing to compare"))?;
+        Ok(Bound::new(expr, TypeId::BOOL, at))
     }
     /// `ROW(a, b) IS [NOT] NULL`: whether all of its values are, or none is.
     pub(crate) fn row_is_null(&self, row: &[Tree], negated: bool, at: Span, context: Context<'_>) -> Result<Bound> {

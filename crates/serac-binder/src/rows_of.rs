@@ -14,19 +14,22 @@
 use crate::Binder;
 use crate::OutputColumn;
 use crate::bound::Bound;
+use crate::calls::chosen;
 use crate::error::{BindError, Result};
-use crate::expression::Context;
+use crate::expression::{Context, checked, type_of};
 use crate::from::{Rows, rename};
 use crate::names::column_name;
 use crate::scope::Outer;
 use crate::scope::{Scope, ScopeColumn, ScopeItem};
 use crate::subquery::levels_of;
+use crate::types::{arrow_type, element_type};
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::{Column, ScalarValue, TableReference, UnnestOptions};
-use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, LogicalPlanBuilder, Operator, cast, lit};
-use serac_parser::tree::{Alias, Call, Expr as Tree, ExprKind, Span, TableExpr, TableKind};
+use datafusion::common::{Column, DFSchema, JoinType, ScalarValue, TableReference, UnnestOptions};
+use datafusion::logical_expr::expr::Case;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, cast, lit};
+use serac_parser::tree::{Alias, Call, ColumnType, Expr as Tree, ExprKind, Span, TableExpr, TableKind};
 use serac_pg::TypeId;
-use serac_pg::functions::{Function, of_name};
+use serac_pg::functions::{Function, FunctionKind, of_name};
 use serac_pg::resolve::{self, Resolved};
 
 /// Numbers whose differences are numbers of 64 bits.
@@ -34,8 +37,9 @@ const HALF: i64 = 1 << 62;
 
 /// The values of a function, over the rows that it stands beside.
 enum Values {
-    /// A list that an expression gives, and what the number of a value is, of the value.
-    List { list: Expr, id: TypeId, number: Number },
+    /// Lists that expressions give, side by side, their types and their names if these are the
+    /// function's own; and what the number of a value is, of the value.
+    Lists { lists: Vec<(Expr, TypeId, Option<&'static str>)>, number: Number },
     /// A table of one column, without columns of other items.
     Table { plan: LogicalPlan, id: TypeId, number: Number },
     /// Rows of values and their numbers, without columns of other items.
@@ -48,10 +52,8 @@ enum Values {
 #[derive(Clone)]
 enum Number {
     /// By their distance from the first.
-    Series { start: Expr, step: Expr },
-    /// By a list beside theirs.
-    List(Expr),
-    /// It is not known.
+    Series { start: Box<Expr>, step: Box<Expr> },
+    /// It is not known: by a list beside theirs.
     Unknown,
 }
 
@@ -60,13 +62,21 @@ fn binary(left: Expr, operator: Operator, right: Expr) -> Expr {
 }
 
 impl Binder<'_> {
-    /// A function in FROM, beside the rows before it.
-    pub(crate) fn functions(&self, table: &TableExpr, before: Option<Rows>, outer: Option<&Outer<'_>>) -> Result<Rows> {
-        let TableKind::Functions { calls, rows_from: false, ordinality, alias, columns, .. } = &table.kind else {
+    /// A function in FROM, beside the rows before it; `is_left` if one of these stays where the
+    /// function gives nothing.
+    pub(crate) fn functions(
+        &self,
+        table: &TableExpr,
+        before: Option<Rows>,
+        is_left: bool,
+        outer: Option<&Outer<'_>>,
+    ) -> Result<Rows> {
+        let TableKind::Functions { calls, rows_from: false, ordinality, alias, columns: definitions, .. } = &table.kind
+        else {
             return Err(BindError::Unknown("ROWS FROM"));
         };
         let [(call, types)] = &calls[..] else { return Err(BindError::Unknown("several functions in FROM")) };
-        if !columns.is_empty() || !types.is_empty() {
+        if !types.is_empty() {
             return Err(BindError::Unknown("a function with a list of columns"));
         }
         self.reads(1)?;
@@ -76,16 +86,39 @@ impl Binder<'_> {
         };
         let schema = rows.plan.schema().clone();
         let context = Context::new(&rows.scope, &schema, outer).in_clause("functions in FROM");
-        let values = self.values_of(call, context)?;
         let name = column_name(call, &self.subquery_names.borrow());
+        let values = match definitions.is_empty() {
+            true => self.values_of(call, context)?,
+            false => self.documents_of(call, &name, context)?,
+        };
         let shown = alias.as_ref().map_or(&name, |alias| &alias.name.name);
         let qualifier = TableReference::bare(self.qualifier(shown));
         self.item_names.borrow_mut().insert(shown.clone());
-        let (plan, added) = beside(self, rows.plan, values, *ordinality, &qualifier)?;
+        let own_names: Vec<Option<&str>> = match &values {
+            Values::Lists { lists, .. } => lists.iter().map(|(_, _, name)| *name).collect(),
+            _ => vec![None],
+        };
+        let is_value = own_names.len() == 1 && !*ordinality && definitions.is_empty();
+        let (mut plan, mut added) = beside(self, rows.plan, values, (*ordinality, is_left), &qualifier)?;
         let span = alias.as_ref().map_or(Span::default(), |alias: &Alias| alias.name.span);
-        let mut columns = vec![OutputColumn { name: shown.clone(), id: added[0].1, span, text: None }];
+        let mut columns: Vec<OutputColumn> = Vec::new();
+        let column = |name: &str, id| OutputColumn { name: name.to_owned(), id, span, text: None };
+        if definitions.is_empty() {
+            for (own, (_, id)) in own_names.iter().zip(&added) {
+                // Several without names have that of the function.
+                let other = if own_names.len() == 1 { shown } else { &name };
+                columns.push(column(own.unwrap_or(other), *id));
+            }
+        } else {
+            if *ordinality || is_left {
+                return Err(BindError::Unknown("a function with a list of columns"));
+            }
+            (plan, added) = self.members(plan, &added[0].0, definitions, &qualifier)?;
+            let defined = definitions.iter().zip(&added);
+            columns.extend(defined.map(|(definition, (_, id))| column(&definition.name.name, *id)));
+        }
         if *ordinality {
-            columns.push(OutputColumn { name: "ordinality".into(), id: TypeId::INT8, span, text: None });
+            columns.push(column("ordinality", TypeId::INT8));
         }
         let names = alias.as_ref().map_or(&[][..], |alias| &alias.columns);
         rename(&mut columns, names, shown, span)?;
@@ -96,7 +129,7 @@ impl Binder<'_> {
             id: column.id,
             is_merged: false,
         });
-        let item = ScopeItem { name: shown.clone(), schema: None, key: Vec::new() };
+        let item = ScopeItem { is_value, may_be_missing: is_left, ..ScopeItem::named(shown) };
         let own = Scope { items: vec![item], columns: columns.collect() };
         Ok(Rows { plan, scope: rows.scope.beside(own, table.span)? })
     }
@@ -107,24 +140,106 @@ impl Binder<'_> {
                 [schema, name] if schema.name == "pg_catalog" => &name.name,
                 _ => return Err(BindError::Unknown("a function of another schema")),
             };
-            let is_plain = !call.star
-                && !call.distinct
-                && !call.variadic
-                && call.order_by.is_empty()
-                && call.within_group.is_empty()
-                && call.filter.is_none()
-                && call.over.is_none()
-                && call.arguments.iter().all(|argument| argument.name.is_none());
-            match name.as_str() {
-                "generate_series" if is_plain => return self.series(call, context),
-                "unnest" if is_plain => return self.unnested(call, context),
-                "generate_series" | "unnest" => return Err(BindError::Unknown("a call of this form")),
-                _ => {}
+            if of_name(name).iter().any(|function| function.returns_set) {
+                let is_plain = !call.star
+                    && !call.distinct
+                    && !call.variadic
+                    && call.order_by.is_empty()
+                    && call.within_group.is_empty()
+                    && call.filter.is_none()
+                    && call.over.is_none()
+                    && call.arguments.iter().all(|argument| argument.name.is_none());
+                return match name.as_str() {
+                    _ if !is_plain => Err(BindError::Unknown("a call of this form")),
+                    "generate_series" => self.series(call, context),
+                    "unnest" => self.unnested(call, context),
+                    _ => self.sets(name, call, context),
+                };
             }
         }
         let bound = self.expression(tree, context)?;
         bound.exact()?;
         Ok(Values::One(bound))
+    }
+    /// A function that gives values, or keys and values.
+    fn sets(&self, name: &str, call: &Call, context: Context<'_>) -> Result<Values> {
+        let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));
+        let arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
+        let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
+        let found = chosen(name, FunctionKind::Scalar, &given)?;
+        let document = match name.starts_with("jsonb") {
+            true => TypeId::JSONB,
+            false => TypeId::JSON,
+        };
+        let value = |function: &str| match function {
+            "jsonb_object_values" => document,
+            _ => TypeId::TEXT,
+        };
+        let functions = match name {
+            "json_each" | "jsonb_each" => ["jsonb_keys", "jsonb_object_values"],
+            "json_each_text" | "jsonb_each_text" => ["jsonb_keys", "jsonb_object_values_text"],
+            _ => {
+                let (list, id) = self.list_of_set(name, arguments, &found, context.schema)?;
+                let own = name.contains("array_elements").then_some("value");
+                return Ok(Values::Lists { lists: vec![(list, id, own)], number: Number::Unknown });
+            }
+        };
+        let [argument] = <[Bound; 1]>::try_from(arguments).map_err(|_| BindError::Unknown("a call of this form"))?;
+        let argument = self.implicitly(argument, found.signature.arguments[0], context.schema)?.expr;
+        let mut lists = Vec::new();
+        for (function, own) in functions.into_iter().zip(["key", "value"]) {
+            let computed = self.environment.scalar(function).ok_or(BindError::Unknown("this function"))?;
+            lists.push((computed.call(vec![argument.clone()]), value(function), Some(own)));
+        }
+        Ok(Values::Lists { lists, number: Number::Unknown })
+    }
+    /// The documents whose members are the columns of `jsonb_to_recordset(d) AS t(a int, …)`.
+    fn documents_of(&self, tree: &Tree, name: &str, context: Context<'_>) -> Result<Values> {
+        let ExprKind::Call(call) = &tree.kind else { return Err(BindError::Unknown("a list of columns")) };
+        let elements = match name {
+            "json_to_record" | "jsonb_to_record" => None,
+            "json_to_recordset" | "jsonb_to_recordset" => Some("jsonb_array_elements"),
+            _ => return Err(BindError::Unknown("a function with a list of columns")),
+        };
+        let [argument] = &call.arguments[..] else { return Err(BindError::Unknown("a call of this form")) };
+        let document = self.expression(&argument.value, context)?;
+        let of_json = if name.starts_with("jsonb") { TypeId::JSONB } else { TypeId::JSON };
+        let document = self.implicitly(document, of_json, context.schema)?;
+        let Some(elements) = elements else { return Ok(Values::One(document)) };
+        let function = self.environment.scalar(elements).ok_or(BindError::Unknown("this function"))?;
+        let list = function.call(vec![document.expr]);
+        Ok(Values::Lists { lists: vec![(list, TypeId::JSONB, None)], number: Number::Unknown })
+    }
+    /// The rows with members of a document as columns.
+    fn members(
+        &self,
+        plan: LogicalPlan,
+        document: &Expr,
+        definitions: &[ColumnType],
+        qualifier: &TableReference,
+    ) -> Result<(LogicalPlan, Vec<(Expr, TypeId)>)> {
+        let schema = plan.schema().clone();
+        let mut exprs: Vec<Expr> = schema.columns().into_iter().map(Expr::Column).collect();
+        let mut added = Vec::new();
+        for (number, definition) in definitions.iter().enumerate() {
+            let id = type_of(&definition.type_name)?;
+            let is_document = matches!(id, TypeId::JSON | TypeId::JSONB);
+            let function = if is_document { "jsonb_get" } else { "jsonb_get_text" };
+            let function = self.environment.scalar(function).ok_or(BindError::Unknown("this function"))?;
+            let member = function.call(vec![document.clone(), lit(definition.name.name.clone())]);
+            let span = definition.name.span;
+            let expr = match is_document {
+                true => member,
+                false => {
+                    let text = checked(member, TypeId::TEXT, span, &schema)?;
+                    self.explicit(text, &definition.type_name, span, &schema)?.expr
+                }
+            };
+            let name = format!("member{number}");
+            exprs.push(expr.alias_qualified(Some(qualifier.clone()), &name));
+            added.push((Expr::Column(Column::new(Some(qualifier.clone()), name)), id));
+        }
+        Ok((LogicalPlanBuilder::from(plan).project(exprs)?.build()?, added))
     }
     fn series(&self, call: &Call, context: Context<'_>) -> Result<Values> {
         let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));
@@ -137,11 +252,16 @@ impl Binder<'_> {
         };
         let id = signature.result;
         if !matches!(id, TypeId::INT4 | TypeId::INT8) {
-            return Err(BindError::Unknown("a series of these types"));
+            if id == TypeId::NUMERIC {
+                return Err(BindError::Unknown("a series of these types"));
+            }
+            let found = chosen("generate_series", FunctionKind::Scalar, &given)?;
+            let (list, id) = self.list_of_set("generate_series", arguments, &found, context.schema)?;
+            return Ok(Values::Lists { lists: vec![(list, id, None)], number: Number::Unknown });
         }
         let mut exprs = Vec::new();
         for argument in arguments {
-            exprs.push(argument.implicitly(id, context.schema)?.implicitly(TypeId::INT8, context.schema)?.expr);
+            exprs.push(self.as_values(argument, &[id, TypeId::INT8], context.schema)?.expr);
         }
         if exprs.len() == 2 {
             exprs.push(lit(1i64));
@@ -151,12 +271,13 @@ impl Binder<'_> {
             return Err(BindError::without_place("22023", "step size cannot equal zero"));
         }
         let is_small = |number: &Option<i64>| number.is_some_and(|number| (-HALF..HALF).contains(&number));
-        let number = match &literals {
-            Some(literals) if literals.iter().all(is_small) => {
-                Number::Series { start: exprs[0].clone(), step: exprs[2].clone() }
-            }
-            None if id == TypeId::INT4 => Number::Series { start: exprs[0].clone(), step: exprs[2].clone() },
-            _ => Number::Unknown,
+        let is_counted = match &literals {
+            Some(literals) => literals.iter().all(is_small),
+            None => id == TypeId::INT4,
+        };
+        let number = match is_counted {
+            true => Number::Series { start: Box::new(exprs[0].clone()), step: Box::new(exprs[2].clone()) },
+            false => Number::Unknown,
         };
         if literals.is_some()
             && let Some(source) = self.environment.table_function("generate_series", &exprs)
@@ -166,23 +287,32 @@ impl Binder<'_> {
             return Ok(Values::Table { plan, id, number });
         }
         let function = self.environment.scalar("generate_series").ok_or(BindError::Unknown("a series"))?;
-        Ok(Values::List { list: function.call(exprs), id, number })
+        Ok(Values::Lists { lists: vec![(function.call(exprs), id, None)], number })
     }
     fn unnested(&self, call: &Call, context: Context<'_>) -> Result<Values> {
-        let [argument] = &call.arguments[..] else { return Err(BindError::Unknown("several arrays")) };
-        let ExprKind::Array(items) = &argument.value.kind else { return Err(BindError::Unknown("an array")) };
         let is_array = |item: &Tree| matches!(item.kind, ExprKind::Array(_) | ExprKind::ArrayQuery(_));
-        if items.is_empty() || items.iter().any(is_array) {
-            return Err(BindError::Unknown("an array of this form"));
+        if let [argument] = &call.arguments[..]
+            && let ExprKind::Array(items) = &argument.value.kind
+            && !items.is_empty()
+            && !items.iter().any(is_array)
+        {
+            let items: Vec<Bound> = items.iter().map(|item| self.expression(item, context)).collect::<Result<_>>()?;
+            let (values, id) = self.unified("ARRAY", items, context.schema)?;
+            if id.element().is_none() && levels_of(&values, context.schema) == (false, false) {
+                return Ok(Values::Rows { values, id });
+            }
         }
-        let items: Vec<Bound> = items.iter().map(|item| self.expression(item, context)).collect::<Result<_>>()?;
-        let (values, id) = self.unified("ARRAY", items, context.schema)?;
-        if levels_of(&values, context.schema) == (false, false) {
-            return Ok(Values::Rows { values, id });
+        let mut lists = Vec::new();
+        for argument in &call.arguments {
+            let array = self.expression(&argument.value, context)?;
+            let found = chosen("unnest", FunctionKind::Scalar, &[array.id])?;
+            let (list, id) = self.list_of_set("unnest", vec![array], &found, context.schema)?;
+            lists.push((list, id, None));
         }
-        let array = self.environment.scalar("make_array").ok_or(BindError::Unknown("an array"))?;
-        let numbers = (1..=values.len() as i64).map(lit).collect();
-        Ok(Values::List { number: Number::List(array.call(numbers)), list: array.call(values), id })
+        match lists.is_empty() {
+            true => Err(BindError::Unknown("a call of this form")),
+            false => Ok(Values::Lists { lists, number: Number::Unknown }),
+        }
     }
 }
 
@@ -194,34 +324,38 @@ fn literal(expr: &Expr) -> Option<Option<i64>> {
     }
 }
 
-/// The rows with a function's values beside them, and what its columns are.
+/// The rows with a function's values beside them, and what its columns are. One of the rows stays
+/// without values if `is_left`.
 fn beside(
     binder: &Binder<'_>,
     plan: LogicalPlan,
     values: Values,
-    ordinality: bool,
+    (ordinality, is_left): (bool, bool),
     qualifier: &TableReference,
 ) -> Result<(LogicalPlan, Vec<(Expr, TypeId)>)> {
-    let shown = |column: &str| Column::new(Some(qualifier.clone()), column);
+    let shown = |column: &str| Expr::Column(Column::new(Some(qualifier.clone()), column));
     let named = |expr: Expr, column: &str| expr.alias_qualified(Some(qualifier.clone()), column);
-    let mut added = vec![(Expr::Column(shown("value")), TypeId::INT8)];
     let before: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
     let is_alone = before.is_empty();
-    let of_number = |number: Number, value: Expr| match number {
-        _ if !ordinality => Ok(None),
-        Number::Series { start, step } => {
-            let distance = binary(value, Operator::Minus, start);
-            let number = binary(binary(distance, Operator::Divide, step), Operator::Plus, lit(1i64));
-            Ok(Some(number))
-        }
-        Number::List(_) | Number::Unknown => Err(BindError::Unknown("the numbers of these values")),
+    let of_series = |start: Expr, step: Expr, value: Expr| {
+        let distance = binary(value, Operator::Minus, start);
+        binary(binary(distance, Operator::Divide, step), Operator::Plus, lit(1i64))
     };
+    let joined = |plan: LogicalPlan, rows: LogicalPlan| -> Result<LogicalPlan> {
+        let builder = LogicalPlanBuilder::from(plan);
+        Ok(match (is_alone, is_left) {
+            (true, _) => rows,
+            (false, true) => builder.join_on(rows, JoinType::Left, vec![lit(true)])?.build()?,
+            (false, false) => builder.cross_join(rows)?.build()?,
+        })
+    };
+    let mut added = Vec::new();
     let plan = match values {
         Values::One(bound) => {
-            added[0].1 = bound.id;
             if bound.id == TypeId::UNKNOWN {
                 return Err(BindError::Unknown("a value of no type"));
             }
+            added.push((shown("value"), bound.id));
             let mut exprs = before;
             exprs.push(named(bound.expr, "value"));
             if ordinality {
@@ -230,7 +364,7 @@ fn beside(
             LogicalPlanBuilder::from(plan).project(exprs)?.build()?
         }
         Values::Rows { values, id } => {
-            added[0].1 = id;
+            added.push((shown("value"), id));
             let rows = values.into_iter().zip(1i64..).map(|(value, number)| match ordinality {
                 true => vec![value, lit(number)],
                 false => vec![value],
@@ -238,45 +372,81 @@ fn beside(
             let rows = LogicalPlanBuilder::values(rows.collect())?;
             let columns = rows.schema().columns().into_iter().map(Expr::Column);
             let columns = columns.zip(["value", "ordinality"]).map(|(column, name)| named(column, name));
-            let rows = rows.project(columns.collect::<Vec<_>>())?.build()?;
-            if is_alone { rows } else { LogicalPlanBuilder::from(plan).cross_join(rows)?.build()? }
+            joined(plan, rows.project(columns.collect::<Vec<_>>())?.build()?)?
         }
         Values::Table { plan: rows, id, number } => {
-            added[0].1 = id;
+            added.push((shown("value"), id));
             let value = Expr::Column(Column::from(rows.schema().qualified_field(0)));
-            let number = of_number(number, value.clone())?;
-            let value = if id == TypeId::INT4 { cast(value, DataType::Int32) } else { value };
-            let exprs = [Some(named(value, "value")), number.map(|number| named(number, "ordinality"))];
-            let rows =
-                LogicalPlanBuilder::from(rows).project(exprs.into_iter().flatten().collect::<Vec<_>>())?.build()?;
-            if is_alone { rows } else { LogicalPlanBuilder::from(plan).cross_join(rows)?.build()? }
-        }
-        Values::List { list, id, number } => {
-            added[0].1 = id;
-            let (list_name, numbers_name) = (binder.qualifier("#list"), binder.qualifier("#numbers"));
-            let mut exprs = before.clone();
-            exprs.push(list.alias(&list_name));
-            let mut unnested = vec![Column::new_unqualified(&list_name)];
-            let value = Expr::Column(Column::new_unqualified(&list_name));
             let number = match number {
-                Number::List(numbers) if ordinality => {
-                    exprs.push(numbers.alias(&numbers_name));
-                    unnested.push(Column::new_unqualified(&numbers_name));
-                    Some(Expr::Column(Column::new_unqualified(&numbers_name)))
-                }
-                number => of_number(number, value.clone())?,
+                _ if !ordinality => None,
+                Number::Series { start, step } => Some(named(of_series(*start, *step, value.clone()), "ordinality")),
+                Number::Unknown => return Err(BindError::Unknown("the numbers of these values")),
             };
-            let options = UnnestOptions::new().with_preserve_nulls(false);
-            let rows = LogicalPlanBuilder::from(plan).project(exprs)?.unnest_columns_with_options(unnested, options)?;
             let value = if id == TypeId::INT4 { cast(value, DataType::Int32) } else { value };
-            let mut exprs = before;
-            exprs.push(named(value, "value"));
-            exprs.extend(number.map(|number| named(number, "ordinality")));
-            rows.project(exprs)?.build()?
+            let exprs = [Some(named(value, "value")), number];
+            let rows = LogicalPlanBuilder::from(rows).project(exprs.into_iter().flatten().collect::<Vec<_>>())?;
+            joined(plan, rows.build()?)?
+        }
+        Values::Lists { mut lists, number } => {
+            if is_left {
+                let [(list, ..)] = &mut lists[..] else {
+                    return Err(BindError::Unknown("several lists of an outer join"));
+                };
+                *list = without_empty(binder, list.clone(), plan.schema())?;
+            }
+            let mut numbers = None;
+            if let (true, Number::Unknown, [(list, ..)]) = (ordinality, &number, &lists[..]) {
+                let series = binder.environment.scalar("generate_series");
+                let count = cast(counted(binder, list.clone())?, DataType::Int64);
+                numbers = series.map(|series| series.call(vec![lit(1i64), count, lit(1i64)]));
+            }
+            let mut exprs = before.clone();
+            let (mut unnested, mut behind) = (Vec::new(), before);
+            let mut own = Vec::new();
+            for (at, (list, id, _)) in lists.into_iter().enumerate() {
+                let (name, column) = (binder.qualifier("#list"), format!("value{at}"));
+                let is_wider = element_type(&list.get_type(plan.schema())?).is_some_and(DataType::is_integer);
+                exprs.push(list.alias(&name));
+                unnested.push(Column::new_unqualified(&name));
+                let value = Expr::Column(Column::new_unqualified(&name));
+                own.push(value.clone());
+                let stored = arrow_type(id).filter(|_| is_wider);
+                behind.push(named(stored.map_or(value.clone(), |stored| cast(value, stored)), &column));
+                added.push((shown(&column), id));
+            }
+            if ordinality {
+                let number = match (number, numbers, &own[..]) {
+                    (Number::Series { start, step }, _, [value]) => of_series(*start, *step, value.clone()),
+                    (Number::Unknown, Some(numbers), _) => {
+                        let name = binder.qualifier("#numbers");
+                        exprs.push(numbers.alias(&name));
+                        unnested.push(Column::new_unqualified(&name));
+                        cast(Expr::Column(Column::new_unqualified(&name)), DataType::Int64)
+                    }
+                    _ => return Err(BindError::Unknown("the numbers of these values")),
+                };
+                behind.push(named(number, "ordinality"));
+            }
+            let options = UnnestOptions::new().with_preserve_nulls(is_left);
+            let rows = LogicalPlanBuilder::from(plan).project(exprs)?.unnest_columns_with_options(unnested, options)?;
+            rows.project(behind)?.build()?
         }
     };
     if ordinality {
-        added.push((Expr::Column(shown("ordinality")), TypeId::INT8));
+        added.push((shown("ordinality"), TypeId::INT8));
     }
     Ok((plan, added))
+}
+
+/// How many elements a list has.
+fn counted(binder: &Binder<'_>, list: Expr) -> Result<Expr> {
+    let count = binder.environment.scalar("cardinality").ok_or(BindError::Unknown("a list"))?;
+    Ok(count.call(vec![list]))
+}
+
+/// A list that is NULL where it has no elements.
+fn without_empty(binder: &Binder<'_>, list: Expr, schema: &DFSchema) -> Result<Expr> {
+    let null = Expr::Literal(ScalarValue::try_from(&list.get_type(schema)?)?, None);
+    let is_empty = binary(cast(counted(binder, list.clone())?, DataType::Int64), Operator::Eq, lit(0i64));
+    Ok(Expr::Case(Case::new(None, vec![(Box::new(is_empty), Box::new(null))], Some(Box::new(list)))))
 }

@@ -7,7 +7,8 @@ use crate::expression::Context;
 use crate::types::known_type;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{DFSchema, ExprSchema};
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Expr, ExprSchemable};
+use serac_numeric_functions::FREE;
 use serac_parser::tree::{Name, Span};
 use serac_pg::TypeId;
 
@@ -24,6 +25,10 @@ pub(crate) struct ScopeColumn {
 }
 
 impl ScopeColumn {
+    /// The column where it is selected as it is, of whatever type.
+    pub(crate) fn passed(&self, span: Span) -> Bound {
+        Bound::new(self.expr.clone(), self.id, span)
+    }
     /// The column where it is named.
     pub(crate) fn bound(&self, span: Span) -> Result<Bound> {
         Ok(Bound::new(self.expr.clone(), known_type(self.id)?, span))
@@ -31,7 +36,7 @@ impl ScopeColumn {
 }
 
 /// An item of FROM that has a name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ScopeItem {
     /// Its alias, or the name of its table.
     pub(crate) name: String,
@@ -39,6 +44,17 @@ pub(crate) struct ScopeItem {
     pub(crate) schema: Option<String>,
     /// The columns of its primary key, if it is a table that has one.
     pub(crate) key: Vec<Expr>,
+    /// It is a function of values that are no rows, so that its name alone is such a value.
+    pub(crate) is_value: bool,
+    /// An outer join may have no row of it.
+    pub(crate) may_be_missing: bool,
+}
+
+impl ScopeItem {
+    /// One of a name, of which nothing more is known.
+    pub(crate) fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
 }
 
 /// What the items of FROM give.
@@ -97,19 +113,26 @@ impl Scope {
     }
     /// The column of a name alone; none if there is none.
     pub(crate) fn column(&self, name: &str, span: Span) -> Result<Option<Bound>> {
+        self.of_name(name, span)?.map(|column| column.bound(span)).transpose()
+    }
+    fn of_name(&self, name: &str, span: Span) -> Result<Option<&ScopeColumn>> {
         let mut found = self.all().filter(|column| column.name == name);
         match (found.next(), found.next()) {
             (Some(_), Some(_)) => {
                 Err(BindError::new("42702", format!("column reference \"{name}\" is ambiguous"), span))
             }
-            (one, _) => one.map(|column| column.bound(span)).transpose(),
+            (one, _) => Ok(one),
         }
     }
     /// What a name means here; none if it means nothing.
     pub(crate) fn lookup(&self, name: &Name) -> Result<Option<Bound>> {
+        self.lookup_column(name)?.map(|column| column.bound(name.span)).transpose()
+    }
+    /// The column that a name means here; none if it means nothing.
+    pub(crate) fn lookup_column(&self, name: &Name) -> Result<Option<&ScopeColumn>> {
         let [qualifiers @ .., column] = &name.parts[..] else { return Err(BindError::Unknown("an empty name")) };
         if qualifiers.is_empty() {
-            return self.column(&column.name, name.span);
+            return self.of_name(&column.name, name.span);
         }
         let Some(item) = self.item(qualifiers)? else { return Ok(None) };
         let mut found = self.columns.iter().filter(|other| other.item == Some(item) && other.name == column.name);
@@ -117,7 +140,7 @@ impl Scope {
             (Some(_), Some(_)) => {
                 Err(BindError::new("42702", format!("column reference \"{}\" is ambiguous", column.name), name.span))
             }
-            (Some(one), None) => one.bound(name.span).map(Some),
+            (Some(one), None) => Ok(Some(one)),
             (None, _) if is_of_system(&column.name) => Err(BindError::Unknown("a column of the system")),
             // `t.f` is `f(t)`, if there is such a function.
             (None, _) if !serac_pg::functions::of_name(&column.name).is_empty() => {
@@ -187,18 +210,56 @@ impl Binder<'_> {
             around = outer.next;
         }
         if is_item {
-            return Err(BindError::Unknown("a whole row"));
+            return self.whole_row(name, context);
         }
         if is_of_system(&column.name) {
             return Err(BindError::Unknown("a column of the system"));
         }
         Err(BindError::new("42703", format!("column \"{}\" does not exist", column.name), name.span))
     }
+    /// The row of an item, or the value of a function that gives one.
+    fn whole_row(&self, name: &Name, context: Context<'_>) -> Result<Bound> {
+        let unknown = BindError::Unknown("a whole row");
+        if !context.scope.has_item(name)? {
+            return Err(BindError::Unknown("a row of a query around"));
+        }
+        let item = context.scope.item(&name.parts)?.ok_or(BindError::Unknown("a whole row"))?;
+        let columns: Vec<&ScopeColumn> =
+            context.scope.columns.iter().filter(|column| column.item == Some(item)).collect();
+        let item = &context.scope.items[item];
+        if let (true, [column]) = (item.is_value, &columns[..]) {
+            return column.bound(name.span);
+        }
+        if item.is_value || item.may_be_missing || columns.is_empty() {
+            return Err(unknown);
+        }
+        let mut names = std::collections::HashSet::new();
+        if !columns.iter().all(|column| names.insert(&column.name)) {
+            return Err(unknown);
+        }
+        let function = self.environment.scalar("named_struct").ok_or(unknown)?;
+        let mut fields = Vec::new();
+        for column in columns {
+            let bound = column.bound(name.span)?;
+            bound.exact()?;
+            let is_other = bound.id == TypeId::UNKNOWN || crate::types::is_registered(bound.id);
+            // Documents have numbers in their fixed form.
+            if is_other || bound.expr.get_type(context.schema)? == FREE {
+                return Err(BindError::Unknown("a row of such values"));
+            }
+            fields.extend([datafusion::logical_expr::lit(column.name.clone()), bound.expr]);
+        }
+        Ok(Bound::new(function.call(fields), TypeId::RECORD, name.span))
+    }
     /// The error of an item that is not in FROM. PostgreSQL has another for one that is there, but
     /// not to be seen.
     pub(crate) fn missing_item(&self, name: &Name) -> BindError {
         let is_there = name.parts.last().is_some_and(|last| self.item_names.borrow().contains(&last.name));
         match is_there {
+            true if self.is_change.get() => {
+                let message = format!("invalid reference to FROM-clause entry for table \"{name}\"");
+                BindError::new("42P01", message, name.span)
+            }
             true => BindError::Unknown("an item of FROM that cannot be seen"),
             false => BindError::new("42P01", format!("missing FROM-clause entry for table \"{name}\""), name.span),
         }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! FROM → WHERE → [Aggregate → HAVING] → [Window → QUALIFY]
+//!      → [Unnest of what functions of rows give]
 //!      → Projection of the items, and of what the rows are ordered by or distinct on
 //!      → [Distinct, or Window → the first row of each] → Sort → [Projection of the items alone]
 //! ```
@@ -14,15 +15,17 @@ use crate::error::{BindError, Result};
 use crate::expression::{Context, MOST_IN_A_ROW};
 use crate::group::{Grouped, has_subquery};
 use crate::names::column_name;
+use crate::numeric::key;
 use crate::query::{Selected, position, sorted};
 use crate::scope::{Outer, ScopeColumn};
-use crate::types::comparable_values;
+use crate::types::{comparable_values, is_no_type};
 use crate::{Binder, OutputColumn};
-use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{Column, DFSchema, ScalarValue};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, ScalarValue, UnnestOptions};
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{
-    Expr, LogicalPlan, LogicalPlanBuilder, SortExpr, WindowFrame, WindowFunctionDefinition, lit,
+    Expr, LogicalPlan, LogicalPlanBuilder, SortExpr, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    WindowFunctionDefinition, lit,
 };
 use serac_parser::tree::{Distinct, Expr as Tree, ExprKind, GroupBy, OrderItem, Query, Select, SelectItem, Span};
 use serac_pg::TypeId;
@@ -47,7 +50,7 @@ impl Item {
     /// A text, if nothing has told its type.
     pub(crate) fn is_text_if_unknown(&mut self) -> Result<()> {
         if self.bound.id == TypeId::UNKNOWN {
-            self.bound = self.bound.clone().implicitly(TypeId::TEXT, &DFSchema::empty())?;
+            self.bound = self.bound.clone().into_text()?;
         }
         Ok(())
     }
@@ -96,8 +99,12 @@ impl Binder<'_> {
         let rows = self.from(&select.from, outer)?;
         let mut plan = rows.plan;
         let schema = plan.schema().clone();
-        let context = Context { named_windows: &select.windows, ..Context::new(&rows.scope, &schema, outer) };
-        let mut items = match self.items(select, context) {
+        let context = Context {
+            named_windows: &select.windows,
+            may_have_sets: true,
+            ..Context::new(&rows.scope, &schema, outer)
+        };
+        let mut items = match self.items(&select.items, context) {
             Err(error) if self.is_late.take() => return Err(self.behind_others(error, select, query, context)),
             items => items?,
         };
@@ -112,9 +119,12 @@ impl Binder<'_> {
             Some(having) => Some(self.condition("HAVING", having, context.without_windows("HAVING"))?),
             None => None,
         };
+        let without_sets = Context { may_have_sets: false, ..context };
         let mut qualify = match &select.qualify {
             // Names of items may stand there, too, which are not known here.
-            Some(qualify) => Some(self.condition("QUALIFY", qualify, context).map_err(BindError::of_unknown_place)?),
+            Some(qualify) => {
+                Some(self.condition("QUALIFY", qualify, without_sets).map_err(BindError::of_unknown_place)?)
+            }
             None => None,
         };
         let mut sorts: Vec<(OrderItem, Order)> = Vec::new();
@@ -200,19 +210,20 @@ impl Binder<'_> {
             plan = LogicalPlanBuilder::from(plan).filter(qualify)?.build()?;
         }
 
+        plan = self.with_sets(plan, projected.exprs.iter_mut().collect())?;
         let names = unique_names(&items, &projected.exprs);
         let exprs = projected.exprs.into_iter().zip(&names).map(|(expr, name)| named(expr, name));
         let mut builder = LogicalPlanBuilder::from(plan).project(exprs.collect::<Vec<_>>())?;
         if is_distinct {
-            builder = builder.distinct()?;
+            builder = LogicalPlanBuilder::from(self.distinct(builder.build()?)?);
         }
         let schema = builder.schema().clone();
         let column = |at: usize| Expr::Column(Column::from(schema.qualified_field(at)));
-        let sort = sorts.iter().zip(&order_columns).map(|((item, _), at)| sorted(item, column(*at)));
+        let sort = sorts.iter().zip(&order_columns).map(|((item, _), at)| sorted(item, key(column(*at), &schema)?));
         let sort = sort.collect::<Result<Vec<_>>>()?;
         let mut is_wider = names.len() > shown;
         if !on_columns.is_empty() {
-            let on = on_columns.iter().map(|(_, at)| column(*at)).collect();
+            let on = on_columns.iter().map(|(_, at)| key(column(*at), &schema)).collect::<Result<_>>()?;
             builder = LogicalPlanBuilder::from(self.first_of_each(builder.build()?, on, sort.clone())?);
             is_wider = true;
         }
@@ -222,14 +233,7 @@ impl Binder<'_> {
         if is_wider {
             builder = builder.project((0..shown).map(column).collect::<Vec<_>>())?;
         }
-        let column = |item: Item| OutputColumn {
-            name: item.name,
-            id: item.bound.id,
-            span: item.bound.span,
-            text: (!item.has_name).then_some(item.whole),
-        };
-        let columns = items.into_iter().map(column).collect();
-        Ok(Selected { plan: builder.build()?, columns, open })
+        Ok(Selected { plan: builder.build()?, columns: selected_items(items), open })
     }
     /// An error of a window's definition among the items. One of another clause comes before it.
     fn behind_others(&self, error: BindError, select: &Select, query: &Query, context: Context<'_>) -> BindError {
@@ -250,20 +254,60 @@ impl Binder<'_> {
         let mut window = WindowFunction::new(WindowFunctionDefinition::WindowUDF(function), Vec::new());
         window.params.partition_by = on;
         if !order.is_empty() {
-            window.params.window_frame = WindowFrame::new(Some(false));
+            let all = WindowFrameBound::Preceding(ScalarValue::UInt64(None));
+            let rows = WindowFrame::new_bounds(WindowFrameUnits::Rows, all, WindowFrameBound::CurrentRow);
+            window.params.window_frame = rows;
             window.params.order_by = order;
         }
         let name = self.qualifier("#row");
         let builder = LogicalPlanBuilder::from(plan).window(vec![Expr::from(window).alias(&name)])?;
         Ok(builder.filter(Expr::Column(Column::new_unqualified(name)).eq(lit(1u64)))?.build()?)
     }
-    fn items(&self, select: &Select, context: Context<'_>) -> Result<Vec<Item>> {
+    /// The plan with the elements of lists as columns, side by side, which are then in the places
+    /// of functions that give rows.
+    fn with_sets(&self, plan: LogicalPlan, exprs: Vec<&mut Expr>) -> Result<LogicalPlan> {
+        let mut sets: Vec<Expr> = Vec::new();
+        for expr in &exprs {
+            expr.apply(|part| {
+                if matches!(part, Expr::Unnest(_)) && !sets.contains(part) {
+                    sets.push(part.clone());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        if sets.is_empty() {
+            return Ok(plan);
+        }
+        let mut below: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+        let mut columns = Vec::new();
+        for set in &sets {
+            let Expr::Unnest(set) = set else { continue };
+            let name = self.qualifier("#rows");
+            below.push(set.expr.as_ref().clone().alias(&name));
+            columns.push(Column::new_unqualified(name));
+        }
+        for expr in exprs {
+            let over = std::mem::take(expr).transform_down(|part| match sets.iter().position(|set| *set == part) {
+                Some(at) => Ok(Transformed::new(Expr::Column(columns[at].clone()), true, TreeNodeRecursion::Jump)),
+                None => Ok(Transformed::no(part)),
+            });
+            *expr = over.data()?;
+        }
+        let options = UnnestOptions::new().with_preserve_nulls(false);
+        let builder = LogicalPlanBuilder::from(plan).project(below)?;
+        Ok(builder.unnest_columns_with_options(columns, options)?.build()?)
+    }
+    /// The items of SELECT or RETURNING.
+    pub(crate) fn items(&self, trees: &[SelectItem], context: Context<'_>) -> Result<Vec<Item>> {
         let mut items = Vec::new();
-        for item in &select.items {
+        for item in trees {
             match &item.expr.kind {
                 ExprKind::Wildcard(name) => items.extend(self.wildcard(name.as_ref(), item, context)?),
                 _ => {
-                    let bound = self.expression(&item.expr, context)?;
+                    let bound = match self.passed(&item.expr, context)? {
+                        Some(passed) => passed,
+                        None => self.expression(&item.expr, context)?,
+                    };
                     bound.exact()?;
                     let name = match &item.alias {
                         Some(alias) => alias.name.clone(),
@@ -284,6 +328,15 @@ impl Binder<'_> {
             return Err(BindError::without_place("54011", message));
         }
         Ok(items)
+    }
+    /// A column of a type that is not known, where it may be selected as it is.
+    pub(crate) fn passed(&self, tree: &Tree, context: Context<'_>) -> Result<Option<Bound>> {
+        let ExprKind::Name(name) = &tree.kind else { return Ok(None) };
+        if !context.passes_any {
+            return Ok(None);
+        }
+        let found = context.scope.lookup_column(name)?;
+        Ok(found.filter(|column| is_no_type(column.id)).map(|column| column.passed(name.span)))
     }
     /// `*` and `t.*`, perhaps without some columns, and with others in their places.
     fn wildcard(
@@ -319,6 +372,7 @@ impl Binder<'_> {
                     bound.exact()?;
                     bound
                 }
+                None if context.passes_any => column.passed(span),
                 None => column.bound(span)?,
             };
             if let Expr::Column(column) = &bound.expr {
@@ -352,10 +406,7 @@ impl Binder<'_> {
         }
         let bound = self.expression(tree, context)?;
         comparable_values(bound.id)?;
-        let bound = match bound.id {
-            TypeId::UNKNOWN => bound.implicitly(TypeId::TEXT, context.schema)?,
-            _ => bound,
-        };
+        let bound = bound.into_text()?;
         Ok(Order::Expr(bound.expr, bound.span, tree.span))
     }
 }
@@ -365,10 +416,28 @@ impl Item {
     fn projected(&self) -> Result<Expr> {
         match (&self.bound.id, &self.bound.parameter) {
             (&TypeId::UNKNOWN, Some(_)) => Ok(Expr::Literal(ScalarValue::Utf8View(None), None)),
-            (&TypeId::UNKNOWN, None) => Ok(self.bound.clone().implicitly(TypeId::TEXT, &DFSchema::empty())?.expr),
+            (&TypeId::UNKNOWN, None) => Ok(self.bound.clone().into_text()?.expr),
             _ => Ok(self.bound.expr.clone()),
         }
     }
+}
+
+/// Items as columns of a result.
+pub(crate) fn selected_items(items: Vec<Item>) -> Vec<OutputColumn> {
+    let column = |item: Item| OutputColumn {
+        name: item.name,
+        id: item.bound.id,
+        span: item.bound.span,
+        text: (!item.has_name).then_some(item.whole),
+    };
+    items.into_iter().map(column).collect()
+}
+
+/// Items under names that differ.
+pub(crate) fn unique_projection(items: &[Item]) -> Result<Vec<Expr>> {
+    let exprs = items.iter().map(Item::projected).collect::<Result<Vec<_>>>()?;
+    let names = unique_names(items, &exprs);
+    Ok(exprs.into_iter().zip(&names).map(|(expr, name)| named(expr, name)).collect())
 }
 
 /// DISTINCT ON may be ordered by what it is on, and behind that by anything.

@@ -16,6 +16,7 @@
 
 use crate::error::{BindError, Result};
 use crate::expression::MOST_IN_A_ROW;
+use crate::numeric::{common_form, in_form};
 use crate::query::Selected;
 use crate::scope::Outer;
 use crate::types::comparable_values;
@@ -24,7 +25,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, JoinType, NullEquality, TableReference};
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::logical_plan::Union;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition, cast};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition};
 use serac_parser::tree::{QueryBody, SetKind, SetOperator};
 use serac_pg::TypeId;
 use std::sync::Arc;
@@ -73,9 +74,9 @@ impl Binder<'_> {
                 if levels > MOST_IN_A_ROW {
                     return Err(BindError::Unknown("so many set operations"));
                 }
-                left = Branches::new(united(left)?);
+                left = Branches::new(self.united(left)?);
             }
-            let ids = common_columns(&mut left, &right, *operator)?;
+            let ids = self.common_columns(&mut left, &right, *operator)?;
             match operator.kind {
                 SetKind::Union => {
                     left.all.push(right);
@@ -84,14 +85,14 @@ impl Binder<'_> {
                 kind => {
                     let columns = left.columns.clone();
                     let one = left.all.pop().ok_or(BindError::Unknown("nothing to join"))?;
-                    let both = of_same_digits(vec![one.of_types(&ids)?, right.of_types(&ids)?])?;
+                    let both = of_one_form(vec![one.of_types(self, &ids)?, right.of_types(self, &ids)?])?;
                     let [one, right] = both.try_into().map_err(|_| BindError::Unknown("nothing to join"))?;
                     let plan = self.joined_sets(one.plan, right.plan, kind, operator.all)?;
                     left = Branches::new(Selected::new(plan, columns));
                 }
             }
         }
-        united(left)
+        self.united(left)
     }
     /// INTERSECT and EXCEPT.
     fn joined_sets(&self, left: LogicalPlan, right: LogicalPlan, kind: SetKind, is_all: bool) -> Result<LogicalPlan> {
@@ -99,97 +100,94 @@ impl Binder<'_> {
             let qualifier = TableReference::bare(self.qualifier("set"));
             Ok(LogicalPlanBuilder::from(plan).alias(qualifier)?.build()?)
         };
-        let (mut left, mut right) = (aliased(left)?, aliased(right)?);
+        let (mut left, right) = (aliased(left)?, aliased(right)?);
         let shown: Vec<Expr> = left.schema().columns().into_iter().map(Expr::Column).collect();
-        match is_all {
-            true => (left, right) = (self.numbered(left)?, self.numbered(right)?),
-            false => left = LogicalPlanBuilder::from(left).distinct()?.build()?,
+        if !is_all {
+            left = self.distinct(left)?;
+        }
+        let (mut left, mut left_keys) = self.keyed(left)?;
+        let (mut right, mut right_keys) = self.keyed(right)?;
+        let is_wider = is_all || left.schema().fields().len() > shown.len();
+        if is_all {
+            let last = |plan: &LogicalPlan| plan.schema().columns().into_iter().next_back();
+            (left, right) = (self.numbered(left, &left_keys)?, self.numbered(right, &right_keys)?);
+            left_keys.extend(last(&left));
+            right_keys.extend(last(&right));
         }
         let join = if kind == SetKind::Intersect { JoinType::LeftSemi } else { JoinType::LeftAnti };
-        let keys = (left.schema().columns(), right.schema().columns());
         let equal = NullEquality::NullEqualsNull;
-        let joined = LogicalPlanBuilder::from(left).join_detailed(right, join, keys, None, equal)?;
-        Ok(if is_all { joined.project(shown)?.build()? } else { joined.build()? })
+        let joined = LogicalPlanBuilder::from(left).join_detailed(right, join, (left_keys, right_keys), None, equal)?;
+        Ok(if is_wider { joined.project(shown)?.build()? } else { joined.build()? })
     }
-    /// The rows with the number that each has among its equals.
-    fn numbered(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+    /// The rows with the number that each has among those of the same keys.
+    fn numbered(&self, plan: LogicalPlan, keys: &[Column]) -> Result<LogicalPlan> {
         let function = self.environment.window("row_number").ok_or(BindError::Unknown("numbers of rows"))?;
         let mut window = WindowFunction::new(WindowFunctionDefinition::WindowUDF(function), Vec::new());
-        window.params.partition_by = plan.schema().columns().into_iter().map(Expr::Column).collect();
+        window.params.partition_by = keys.iter().cloned().map(Expr::Column).collect();
         let number = Expr::from(window).alias(self.qualifier("#copy"));
         Ok(LogicalPlanBuilder::from(plan).window(vec![number])?.build()?)
     }
-}
-
-/// The types of the columns of both sides together, which become those of the left one.
-fn common_columns(left: &mut Branches, right: &Selected, operator: SetOperator) -> Result<Vec<TypeId>> {
-    let word = word(operator.kind);
-    if left.columns.len() != right.columns.len() {
-        let at = right.columns.first().map_or(operator.span, |column| column.span);
-        return Err(BindError::new("42601", format!("each {word} query must have the same number of columns"), at));
-    }
-    let mut ids = Vec::new();
-    for (at, (own, other)) in left.columns.iter_mut().zip(&right.columns).enumerate() {
-        let id = serac_pg::resolve::common(&[own.id, other.id]).map_err(|(one, two)| {
-            if one.category() == two.category() {
-                return BindError::Unknown("types of a set operation");
+    /// The types of the columns of both sides together, which become those of the left one.
+    fn common_columns(&self, left: &mut Branches, right: &Selected, operator: SetOperator) -> Result<Vec<TypeId>> {
+        let word = word(operator.kind);
+        if left.columns.len() != right.columns.len() {
+            let at = right.columns.first().map_or(operator.span, |column| column.span);
+            return Err(BindError::new("42601", format!("each {word} query must have the same number of columns"), at));
+        }
+        let mut ids = Vec::new();
+        for (at, (own, other)) in left.columns.iter_mut().zip(&right.columns).enumerate() {
+            let id = serac_pg::resolve::common(&[own.id, other.id]).map_err(|(one, two)| {
+                if one.category() == two.category() {
+                    return BindError::Unknown("types of a set operation");
+                }
+                BindError::new("42804", format!("{word} types {one} and {two} cannot be matched"), other.span)
+            })?;
+            // What is open on a side gets its type now: a parameter may be open on both.
+            for open in left.open.iter().chain(&right.open).filter(|(open, _)| *open == at) {
+                self.implicitly(open.1.clone(), id, &datafusion::common::DFSchema::empty())?;
             }
-            BindError::new("42804", format!("{word} types {one} and {two} cannot be matched"), other.span)
-        })?;
-        // What is open on a side gets its type now: a parameter may be open on both.
-        for open in left.open.iter().chain(&right.open).filter(|(open, _)| *open == at) {
-            open.1.clone().implicitly(id, &datafusion::common::DFSchema::empty())?;
+            // The column stands where the side does whose type it has.
+            if own.id != id && other.id == id {
+                own.span = other.span;
+            }
+            if operator.kind != SetKind::Union || !operator.all {
+                comparable_values(id)?;
+            }
+            own.id = id;
+            ids.push(id);
         }
-        // The column stands where the side does whose type it has.
-        if own.id != id && other.id == id {
-            own.span = other.span;
-        }
-        if operator.kind != SetKind::Union || !operator.all {
-            comparable_values(id)?;
-        }
-        own.id = id;
-        ids.push(id);
+        left.open.clear();
+        Ok(ids)
     }
-    left.open.clear();
-    Ok(ids)
+    /// Branches as one plan.
+    fn united(&self, branches: Branches) -> Result<Selected> {
+        let Branches { mut all, columns, is_all, .. } = branches;
+        let Some(is_all) = is_all else { return all.pop().ok_or(BindError::Unknown("nothing to join")) };
+        let ids: Vec<TypeId> = columns.iter().map(|column| column.id).collect();
+        let all: Vec<Selected> = all.into_iter().map(|branch| branch.of_types(self, &ids)).collect::<Result<_>>()?;
+        let all = of_one_form(all)?;
+        let inputs = all.into_iter().map(|branch| Arc::new(branch.plan)).collect();
+        let plan = LogicalPlan::Union(Union::try_new(inputs)?);
+        Ok(Selected::new(if is_all { plan } else { self.distinct(plan)? }, columns))
+    }
 }
 
-/// Branches as one plan.
-fn united(branches: Branches) -> Result<Selected> {
-    let Branches { mut all, columns, is_all, .. } = branches;
-    let Some(is_all) = is_all else { return all.pop().ok_or(BindError::Unknown("nothing to join")) };
-    let ids: Vec<TypeId> = columns.iter().map(|column| column.id).collect();
-    let all: Vec<Selected> = all.into_iter().map(|branch| branch.of_types(&ids)).collect::<Result<_>>()?;
-    let all = of_same_digits(all)?;
-    let inputs = all.into_iter().map(|branch| Arc::new(branch.plan)).collect();
-    let builder = LogicalPlanBuilder::from(LogicalPlan::Union(Union::try_new(inputs)?));
-    let builder = if is_all { builder } else { builder.distinct()? };
-    Ok(Selected::new(builder.build()?, columns))
-}
-
-/// Each value of PostgreSQL's NUMERIC has its own digits behind the point; here all of a column
-/// have the same.
-fn of_same_digits(branches: Vec<Selected>) -> Result<Vec<Selected>> {
+/// Columns of numbers in one form for all branches.
+fn of_one_form(branches: Vec<Selected>) -> Result<Vec<Selected>> {
     let types = |branch: &Selected| -> Vec<DataType> {
         branch.plan.schema().fields().iter().map(|field| field.data_type().clone()).collect()
     };
-    let Some(mut wanted) = branches.first().map(types) else { return Ok(branches) };
-    let mut is_same = true;
-    for own in branches.iter().skip(1).map(types) {
-        for (wanted, own) in wanted.iter_mut().zip(own) {
-            match (&*wanted, &own) {
-                (wanted, own) if wanted == own => continue,
-                (DataType::Decimal128(precision, scale), DataType::Decimal128(other, other_scale))
-                    if scale == other_scale =>
-                {
-                    *wanted = DataType::Decimal128(*precision.max(other), *scale);
-                }
-                _ => return Err(BindError::Unknown("numbers of different digits")),
-            }
-            is_same = false;
-        }
+    let all: Vec<Vec<DataType>> = branches.iter().map(types).collect();
+    let Some(first) = all.first() else { return Ok(branches) };
+    let mut wanted = Vec::with_capacity(first.len());
+    for at in 0..first.len() {
+        let own: Vec<DataType> = all.iter().map(|types| types[at].clone()).collect();
+        wanted.push(match own.iter().all(|one| *one == first[at]) {
+            true => first[at].clone(),
+            false => common_form(&own)?,
+        });
     }
-    if is_same {
+    if all.iter().all(|types| *types == wanted) {
         return Ok(branches);
     }
     let of_types = |branch: Selected| {
@@ -197,11 +195,11 @@ fn of_same_digits(branches: Vec<Selected>) -> Result<Vec<Selected>> {
         let exprs = schema.iter().zip(&wanted).map(|(field, wanted)| {
             let column = Expr::Column(Column::from(field));
             match field.1.data_type() == wanted {
-                true => column,
-                false => cast(column, wanted.clone()).alias(field.1.name()),
+                true => Ok(column),
+                false => Ok(in_form(column, wanted, &schema)?.alias(field.1.name())),
             }
         });
-        let plan = LogicalPlanBuilder::from(branch.plan).project(exprs.collect::<Vec<_>>())?.build()?;
+        let plan = LogicalPlanBuilder::from(branch.plan).project(exprs.collect::<Result<Vec<_>>>()?)?.build()?;
         Ok(Selected { plan, ..branch })
     };
     branches.into_iter().map(of_types).collect()

@@ -10,14 +10,14 @@ use crate::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
 use crate::expression::{Context, LEVELS_OF_COPIES, NO_PLACE, comparable, comparison, joined, resolved, symbol};
+use crate::numeric::compared_pair;
 use crate::query::Selected;
 use crate::scope::Outer;
-use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue, Spans};
 use datafusion::logical_expr::expr::{Case, Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::logical_plan::Subquery;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, cast, lit};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, lit};
 use serac_parser::tree::{Expr as Tree, ExprKind, Operator as Symbol, Query, Span};
 use serac_pg::TypeId;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ pub(crate) struct Comparison<'t> {
 }
 
 impl Binder<'_> {
-    fn inner(&self, query: &Query, context: Context<'_>) -> Result<Selected> {
+    pub(crate) fn inner(&self, query: &Query, context: Context<'_>) -> Result<Selected> {
         let outer = Outer { scope: context.scope, schema: context.schema, next: context.outer };
         self.query(query, Some(&outer))?.closed()
     }
@@ -190,27 +190,14 @@ impl Binder<'_> {
         let mut is_same = true;
         for ((left, column), field) in lefts.into_iter().zip(&selected.columns).zip(schema.iter()) {
             let signature = resolved(operator, at, &[left.id, column.id])?;
-            let to = comparable(signature)?;
+            let to = comparable(&signature)?;
             let name = field.1.name().clone();
             let value = Expr::Column(Column::from(field));
-            let own = left.implicitly(signature.arguments[0], context.schema)?.implicitly(to, context.schema)?;
+            let own = self.as_values(left, &[signature.arguments[0], to], context.schema)?;
             let value = Bound::new(value, column.id, column.span);
-            let value = value.implicitly(signature.arguments[1], &schema)?.implicitly(to, &schema)?;
+            let value = self.as_values(value, &[signature.arguments[1], to], &schema)?;
             let (own, value) = (own.expr, value.expr);
-            let (own, value) = match (own.get_type(context.schema)?, value.get_type(&schema)?) {
-                (one, other) if one == other => (own, value),
-                (DataType::Decimal128(p, s), DataType::Decimal128(q, r)) => {
-                    let scale = s.max(r);
-                    let whole = (i16::from(p) - i16::from(s)).max(i16::from(q) - i16::from(r));
-                    let wanted = match u8::try_from(whole + i16::from(scale)) {
-                        Ok(precision @ 0..=38) => DataType::Decimal128(precision, scale),
-                        Ok(precision @ 39..=76) => DataType::Decimal256(precision, scale),
-                        _ => return Err(BindError::Unknown("numbers of so many digits")),
-                    };
-                    (cast(own, wanted.clone()), cast(value, wanted))
-                }
-                _ => return Err(BindError::Unknown("a comparison of these types")),
-            };
+            let (own, value) = compared_pair((own, context.schema), (value, &schema))?;
             outer.push(own);
             inner.push(match &value {
                 Expr::Column(_) => value,

@@ -4,8 +4,8 @@ use crate::error::{BindError, Result};
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use serac_pg::TypeId;
 
-/// The Arrow type of a type's values; none for NUMERIC, whose digits differ from expression to
-/// expression, and for types that are not stored.
+/// The Arrow type of a type's values; none for types that are not stored. NUMERIC has two forms:
+/// this is the one in which each value has digits of its own, and `Decimal128` is the other.
 pub fn arrow_type(id: TypeId) -> Option<DataType> {
     Some(match id {
         TypeId::BOOL => DataType::Boolean,
@@ -14,15 +14,23 @@ pub fn arrow_type(id: TypeId) -> Option<DataType> {
         TypeId::INT8 => DataType::Int64,
         TypeId::FLOAT4 => DataType::Float32,
         TypeId::FLOAT8 => DataType::Float64,
-        TypeId::TEXT | TypeId::VARCHAR | TypeId::NAME => DataType::Utf8View,
+        TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME | TypeId::VOID => DataType::Utf8View,
         TypeId::DATE => DataType::Date32,
         TypeId::TIME => DataType::Time64(TimeUnit::Microsecond),
         TypeId::TIMESTAMP => DataType::Timestamp(TimeUnit::Microsecond, None),
         TypeId::TIMESTAMPTZ => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
         TypeId::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
         TypeId::UUID => DataType::FixedSizeBinary(16),
+        TypeId::NUMERIC => serac_numeric_functions::FREE,
+        TypeId::BYTEA => DataType::BinaryView,
+        TypeId::JSON | TypeId::JSONB => DataType::LargeUtf8,
         id if id == TypeId::OID || is_registered(id) => DataType::UInt32,
-        _ => return None,
+        // Lists with long offsets are vectors.
+        id if id.is_vector() => DataType::new_large_list(arrow_type(id.element()?)?, true),
+        // Arrays of numbers have these in their fixed form, whose digits differ from one array to
+        // another.
+        id if id.element() == Some(TypeId::NUMERIC) => return None,
+        id => DataType::new_list(arrow_type(id.element()?)?, true),
     })
 }
 
@@ -41,7 +49,7 @@ pub fn type_of_arrow(data_type: &DataType) -> Option<TypeId> {
         DataType::Int64 => TypeId::INT8,
         DataType::Float32 => TypeId::FLOAT4,
         DataType::Float64 => TypeId::FLOAT8,
-        DataType::Decimal128(..) => TypeId::NUMERIC,
+        DataType::Decimal128(..) | DataType::LargeBinary => TypeId::NUMERIC,
         DataType::Utf8 | DataType::Utf8View => TypeId::TEXT,
         DataType::Date32 => TypeId::DATE,
         DataType::Time64(TimeUnit::Microsecond) => TypeId::TIME,
@@ -50,8 +58,47 @@ pub fn type_of_arrow(data_type: &DataType) -> Option<TypeId> {
         DataType::Interval(IntervalUnit::MonthDayNano) => TypeId::INTERVAL,
         DataType::FixedSizeBinary(16) => TypeId::UUID,
         DataType::UInt32 => TypeId::OID,
-        _ => return None,
+        DataType::Binary | DataType::BinaryView => TypeId::BYTEA,
+        DataType::LargeUtf8 => TypeId::JSONB,
+        DataType::LargeList(element) if *element.data_type() == DataType::Int16 => TypeId::INT2VECTOR,
+        DataType::LargeList(element) if *element.data_type() == DataType::UInt32 => TypeId::OIDVECTOR,
+        // An array of arrays has the type of one with their elements. Numbers are there in their
+        // fixed form alone.
+        list => {
+            let element = element_type(list).filter(|element| **element != DataType::LargeBinary)?;
+            let element = type_of_arrow(element)?;
+            if element.element().is_some() { element } else { element.array()? }
+        }
     })
+}
+
+/// The type of a list's elements; none of what is no list.
+pub(crate) fn element_type(list: &DataType) -> Option<&DataType> {
+    match list {
+        DataType::List(element) | DataType::LargeList(element) | DataType::FixedSizeList(element, _) => {
+            Some(element.data_type())
+        }
+        _ => None,
+    }
+}
+
+/// How many lists are in each other.
+pub(crate) fn dimensions(data_type: &DataType) -> usize {
+    element_type(data_type).map_or(0, |element| 1 + dimensions(element))
+}
+
+/// The type that stands for all that are stored as values of a type are.
+pub(crate) fn stored_as(id: TypeId) -> TypeId {
+    match id {
+        TypeId::VARCHAR | TypeId::NAME | TypeId::VOID => TypeId::TEXT,
+        TypeId::JSON => TypeId::JSONB,
+        id if is_registered(id) => TypeId::OID,
+        id if id.is_vector() => id,
+        id => match id.element() {
+            Some(element) => stored_as(element).array().unwrap_or(id),
+            None => id,
+        },
+    }
 }
 
 /// Stands for the type of a column of which it is not known.
@@ -62,16 +109,22 @@ pub(crate) fn or_no_type(id: Option<TypeId>) -> TypeId {
     id.unwrap_or(NO_TYPE)
 }
 
+/// Whether it stands for a type that is not known.
+pub(crate) fn is_no_type(id: TypeId) -> bool {
+    id == NO_TYPE
+}
+
 /// That the type of a column is known.
 pub(crate) fn known_type(id: TypeId) -> Result<TypeId> {
     if id == NO_TYPE { Err(BindError::Unknown("a column of this type")) } else { Ok(id) }
 }
 
-/// That values of a type may be compared, ordered and grouped. An interval of 30 days is one of a
-/// month, which Arrow does not know.
+/// That values of a type may be compared, ordered and grouped.
 pub(crate) fn comparable_values(id: TypeId) -> Result<()> {
-    match id {
-        TypeId::INTERVAL => Err(BindError::Unknown("a comparison of intervals")),
+    match id.element().unwrap_or(id) {
+        // Arrow compares the parts of those in arrays.
+        TypeId::INTERVAL if id != TypeId::INTERVAL => Err(BindError::Unknown("a comparison of intervals in arrays")),
+        TypeId::JSON | TypeId::JSONB | TypeId::RECORD => Err(BindError::Unknown("a comparison of such values")),
         _ => Ok(()),
     }
 }

@@ -1,37 +1,116 @@
 //! The relations that a statement names, wherever a query may stand.
 
 use crate::STACK;
-use crate::change::Change;
 use serac_parser::tree::{
-    Call, Condition, Distinct, Expr, ExprKind, FrameBound, GroupBy, GroupItem, IsTest, JoinOn, Name, OrderItem, Over,
-    Postfix, Quantity, Query, QueryBody, Select, Special, StatementKind, TableExpr, TableKind, Window,
+    Assignment, Call, Condition, ConflictTarget, Distinct, Expr, ExprKind, FrameBound, GroupBy, GroupItem, IsTest,
+    JoinOn, MergeAction, Name, OrderItem, Over, Postfix, Quantity, Query, QueryBody, Select, SelectItem, Special,
+    StatementKind, TableExpr, TableKind, Window, With,
 };
 
 /// Those of a query and of all queries in it.
 pub(crate) fn relations_of(query: &Query, found: &mut Vec<Name>) {
-    for table in query.with.iter().flat_map(|with| &with.tables) {
-        if let StatementKind::Query(query) = &table.statement.kind {
-            relations_of(query, found);
-        }
-    }
+    of_with(query.with.as_ref(), found);
     stacker::maybe_grow(STACK.0, STACK.1, || of_body(&query.body, found));
+    relations_of_clauses(query, found);
+}
+
+/// Those of a query's clauses behind its body.
+pub(crate) fn relations_of_clauses(query: &Query, found: &mut Vec<Name>) {
     of_order(&query.order_by, found);
     query.limit.iter().chain(&query.offset).for_each(|expr| of_expr(expr, found));
 }
 
-/// Those of a change, but for its target.
-pub(crate) fn relations_of_change(change: &Change<'_>, found: &mut Vec<Name>) {
-    change.from.iter().for_each(|table| of_table(table, found));
-    change.assigned().into_iter().flatten().for_each(|(_, value)| of_expr(value, found));
-    if let Some(Condition::Expr(filter)) = change.filter {
+/// Those of the subqueries of VALUES.
+pub(crate) fn relations_of_rows(rows: &[Vec<Expr>], found: &mut Vec<Name>) {
+    rows.iter().flatten().for_each(|expr| of_expr(expr, found));
+}
+
+/// Those of an item of FROM.
+pub(crate) fn relations_of_table(table: &TableExpr, found: &mut Vec<Name>) {
+    of_table(table, found);
+}
+
+/// Those of a query or a change, but for its target.
+pub(crate) fn relations_of_statement(statement: &StatementKind, found: &mut Vec<Name>) {
+    stacker::maybe_grow(STACK.0, STACK.1, || of_statement(statement, found));
+}
+
+fn of_statement(statement: &StatementKind, found: &mut Vec<Name>) {
+    match statement {
+        StatementKind::Query(query) => relations_of(query, found),
+        StatementKind::Insert(insert) => {
+            of_with(insert.with.as_ref(), found);
+            insert.source.iter().for_each(|query| relations_of(query, found));
+            if let Some(conflict) = &insert.on_conflict {
+                if let Some(ConflictTarget::Index(parts, filter)) = &conflict.target {
+                    parts.iter().for_each(|part| of_expr(&part.expr, found));
+                    filter.iter().for_each(|filter| of_expr(filter, found));
+                }
+                if let Some((assignments, filter)) = &conflict.update {
+                    of_assignments(assignments, found);
+                    filter.iter().for_each(|filter| of_expr(filter, found));
+                }
+            }
+            of_items(&insert.returning, found);
+        }
+        StatementKind::Update(update) => {
+            of_with(update.with.as_ref(), found);
+            of_assignments(&update.assignments, found);
+            update.from.iter().for_each(|table| of_table(table, found));
+            of_condition(update.filter.as_ref(), found);
+            of_items(&update.returning, found);
+        }
+        StatementKind::Delete(delete) => {
+            of_with(delete.with.as_ref(), found);
+            delete.using.iter().for_each(|table| of_table(table, found));
+            of_condition(delete.filter.as_ref(), found);
+            of_items(&delete.returning, found);
+        }
+        StatementKind::Merge(merge) => {
+            of_with(merge.with.as_ref(), found);
+            of_table(&merge.source, found);
+            of_expr(&merge.on, found);
+            for when in &merge.whens {
+                when.condition.iter().for_each(|condition| of_expr(condition, found));
+                match &when.action {
+                    MergeAction::Update(assignments) => of_assignments(assignments, found),
+                    MergeAction::Insert { values, .. } => values.iter().for_each(|values| of_exprs(values, found)),
+                    MergeAction::Nothing | MergeAction::Delete => {}
+                }
+            }
+            of_items(&merge.returning, found);
+        }
+        _ => {}
+    }
+}
+
+fn of_with(with: Option<&With>, found: &mut Vec<Name>) {
+    for table in with.iter().flat_map(|with| &with.tables) {
+        relations_of_statement(&table.statement.kind, found);
+    }
+}
+
+fn of_assignments(assignments: &[Assignment], found: &mut Vec<Name>) {
+    assignments.iter().for_each(|assignment| of_expr(&assignment.value, found));
+}
+
+fn of_condition(condition: Option<&Condition>, found: &mut Vec<Name>) {
+    if let Some(Condition::Expr(filter)) = condition {
         of_expr(filter, found);
+    }
+}
+
+fn of_items(items: &[SelectItem], found: &mut Vec<Name>) {
+    for item in items {
+        of_expr(&item.expr, found);
+        item.replace.iter().for_each(|(expr, _)| of_expr(expr, found));
     }
 }
 
 fn of_body(body: &QueryBody, found: &mut Vec<Name>) {
     match body {
         QueryBody::Select(select) => of_select(select, found),
-        QueryBody::Values(rows) => rows.iter().flatten().for_each(|expr| of_expr(expr, found)),
+        QueryBody::Values(rows) => relations_of_rows(rows, found),
         QueryBody::Table(relation) => found.push(relation.name.clone()),
         QueryBody::Nested(query) => relations_of(query, found),
         QueryBody::SetOperations(first, rest) => {
@@ -42,14 +121,16 @@ fn of_body(body: &QueryBody, found: &mut Vec<Name>) {
 }
 
 fn of_select(select: &Select, found: &mut Vec<Name>) {
+    select.from.iter().for_each(|table| of_table(table, found));
+    relations_of_expressions(select, found);
+}
+
+/// Those of the subqueries of a SELECT, but for those of FROM.
+pub(crate) fn relations_of_expressions(select: &Select, found: &mut Vec<Name>) {
     if let Distinct::On(exprs) = &select.distinct {
         of_exprs(exprs, found);
     }
-    for item in &select.items {
-        of_expr(&item.expr, found);
-        item.replace.iter().for_each(|(expr, _)| of_expr(expr, found));
-    }
-    select.from.iter().for_each(|table| of_table(table, found));
+    of_items(&select.items, found);
     select.filter.iter().chain(&select.having).chain(&select.qualify).for_each(|expr| of_expr(expr, found));
     if let GroupBy::Items { items, .. } = &select.group_by {
         items.iter().for_each(|item| of_group(item, found));

@@ -6,9 +6,10 @@
 
 use crate::Binder;
 use crate::bound::Bound;
-use crate::calls::{AggregateCall, chosen};
+use crate::calls::{AggregateCall, chosen, finished};
 use crate::error::{BindError, Result};
 use crate::expression::{Context, checked};
+use crate::numeric::key;
 use crate::query::sorted;
 use crate::types::comparable_values;
 use datafusion::arrow::datatypes::DataType;
@@ -73,14 +74,20 @@ impl Binder<'_> {
             None => context.without_windows("a window"),
             Some(_) => context,
         };
-        let (function, exprs, filter, result) = match is_aggregate {
+        let (functions, filter, finish, result) = match is_aggregate {
             true => {
                 if call.distinct {
                     let message = "DISTINCT is not implemented for window functions";
                     return Err(BindError::new("0A000", message, span));
                 }
-                let AggregateCall { function, exprs, filter, result } = self.aggregate(name, call, inside)?;
-                (WindowFunctionDefinition::AggregateUDF(function), exprs, filter, result)
+                if matches!(name, "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg") {
+                    return Err(BindError::Unknown("a window of this aggregate"));
+                }
+                let AggregateCall { parts, filter, finish, result, .. } = self.aggregate(name, call, inside)?;
+                let parts = parts.into_iter();
+                let functions: Vec<_> =
+                    parts.map(|(function, exprs)| (WindowFunctionDefinition::AggregateUDF(function), exprs)).collect();
+                (functions, filter, finish, result)
             }
             false => {
                 if call.distinct || call.filter.is_some() || call.star {
@@ -90,7 +97,7 @@ impl Binder<'_> {
                 let arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
                 let function = self.environment.window(name).ok_or(BindError::Unknown("this window function"))?;
                 let (exprs, result) = arguments_of(name, arguments, context)?;
-                (WindowFunctionDefinition::WindowUDF(function), exprs, None, result)
+                (vec![(WindowFunctionDefinition::WindowUDF(function), exprs)], None, None, result)
             }
         };
         if let Some(clause) = context.without_windows {
@@ -109,17 +116,19 @@ impl Binder<'_> {
         }
         self.is_late.set(window.is_err());
         let Bounds { partition_by, order_by, frame } = window?;
-        let params = WindowFunctionParams {
-            args: exprs,
-            partition_by,
-            order_by,
-            window_frame: frame,
-            filter,
-            null_treatment: None,
-            distinct: false,
-        };
-        let expr = Expr::WindowFunction(Box::new(WindowFunction { fun: function, params }));
-        checked(expr, result, span, context.schema)
+        let calls = functions.into_iter().map(|(function, exprs)| {
+            let params = WindowFunctionParams {
+                args: exprs,
+                partition_by: partition_by.clone(),
+                order_by: order_by.clone(),
+                window_frame: frame.clone(),
+                filter: filter.clone(),
+                null_treatment: None,
+                distinct: false,
+            };
+            Expr::WindowFunction(Box::new(WindowFunction { fun: function, params }))
+        });
+        checked(finished(calls.collect(), finish)?, result, span, context.schema)
     }
     fn window(&self, over: &Over, context: Context<'_>) -> Result<Bounds> {
         match over {
@@ -149,21 +158,22 @@ impl Binder<'_> {
         let value = |tree: &Tree| -> Result<Bound> {
             let bound = self.expression(tree, context)?;
             comparable_values(bound.id)?;
-            match bound.id {
-                TypeId::UNKNOWN => bound.implicitly(TypeId::TEXT, context.schema),
-                _ => Ok(bound),
-            }
+            bound.into_text()
         };
         let mut partition_by: Vec<Expr> = Vec::new();
         for tree in window.partition_by {
-            let expr = value(tree)?.expr;
+            let expr = key(value(tree)?.expr, context.schema)?;
             if !partition_by.contains(&expr) {
                 partition_by.push(expr);
             }
         }
         let (mut order_by, mut ids): (Vec<SortExpr>, Vec<TypeId>) = (Vec::new(), Vec::new());
+        let mut is_keyed = false;
         for item in window.order_by {
             let bound = value(&item.expr)?;
+            let key = key(bound.expr.clone(), context.schema)?;
+            is_keyed |= key != bound.expr;
+            let bound = Bound { expr: key, ..bound };
             if order_by.iter().all(|other| other.expr != bound.expr) {
                 order_by.push(sorted(item, bound.expr)?);
                 ids.push(bound.id);
@@ -173,6 +183,18 @@ impl Binder<'_> {
             None if order_by.is_empty() => WindowFrame::new(None),
             None => WindowFrame::new(Some(false)),
             Some(frame) => self.frame(frame, window.span, &mut order_by, &ids)?,
+        };
+        // A RANGE without offsets is one of GROUPS, which DataFusion has over keys of any type.
+        let frame = match is_keyed && frame.units == WindowFrameUnits::Range {
+            true => {
+                let all = |bound: WindowFrameBound| match bound {
+                    WindowFrameBound::Preceding(_) => WindowFrameBound::Preceding(ScalarValue::UInt64(None)),
+                    WindowFrameBound::Following(_) => WindowFrameBound::Following(ScalarValue::UInt64(None)),
+                    WindowFrameBound::CurrentRow => WindowFrameBound::CurrentRow,
+                };
+                WindowFrame::new_bounds(WindowFrameUnits::Groups, all(frame.start_bound), all(frame.end_bound))
+            }
+            false => frame,
         };
         frame.regularize_order_bys(&mut order_by)?;
         Ok(Bounds { partition_by, order_by, frame })
@@ -336,7 +358,7 @@ fn offset(tree: &Tree, kind: Option<&DataType>) -> Result<ScalarValue> {
 fn arguments_of(name: &str, arguments: Vec<Bound>, context: Context<'_>) -> Result<(Vec<Expr>, TypeId)> {
     arguments.iter().try_for_each(Bound::exact)?;
     let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
-    let signature = chosen(name, FunctionKind::Window, &given)?;
+    let signature = chosen(name, FunctionKind::Window, &given)?.signature;
     let mut exprs = Vec::new();
     for (argument, to) in arguments.into_iter().zip(&signature.arguments) {
         if to.category() == Category::Pseudo {

@@ -7,7 +7,7 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::logical_plan::builder::LogicalTableSource;
 use datafusion::logical_expr::{AggregateUDF, BinaryExpr, Expr, Operator, ScalarUDF, TableSource, WindowUDF};
 use datafusion::prelude::SessionContext;
-use serac_binder::{BindError, Environment, Relation, bind_query};
+use serac_binder::{BindError, Environment, Generation, Relation, Target, bind_query, bind_statement};
 use serac_parser::tree::{Name, StatementKind};
 use serac_pg::TypeId;
 use std::sync::Arc;
@@ -23,6 +23,15 @@ impl Environment for Tables {
         let types = vec![Some(TypeId::INT4); fields.len()];
         let source = Arc::new(LogicalTableSource::new(Arc::new(Schema::new(fields))));
         Ok(Relation { source, name: TableReference::bare(name.to_string()), types, key: Vec::new() })
+    }
+    fn target(&self, name: &Name) -> Result<Target, BindError> {
+        let relation = self.relation(name)?;
+        let mut fields: Vec<Field> = relation.source.schema().fields().iter().map(|f| f.as_ref().clone()).collect();
+        let generations = vec![Generation::No; fields.len()];
+        fields.push(Field::new("row", DataType::UInt64, false));
+        let source = Arc::new(LogicalTableSource::new(Arc::new(Schema::new(fields))));
+        let relation = Relation { source, ..relation };
+        Ok(Target { relation, name: name.to_string(), generations, indexes: Vec::new() })
     }
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         self.0.udf(name).ok()
@@ -48,16 +57,24 @@ fn bound(text: String) -> (Duration, bool) {
         let tables = Tables(SessionContext::new());
         let shown = text.get(..60).unwrap_or(&text).to_owned();
         let mut statements = serac_parser::parse(&text).unwrap_or_else(|error| panic!("{shown}: {error}"));
-        let StatementKind::Query(query) = statements.pop().unwrap().kind else { panic!("{shown} is no query") };
+        let kind = statements.pop().unwrap().kind;
         let start = Instant::now();
-        let bound = bind_query(&tables, &query, &[], &[]);
-        serac_binder::relations(&query);
-        let is_known = match &bound {
-            Ok(_) => true,
+        let bound = match &kind {
+            StatementKind::Query(query) => {
+                serac_binder::relations(query);
+                bind_query(&tables, query, &[], true).map(|_| true)
+            }
+            change => {
+                serac_binder::relations_of_statement(change);
+                let bound = bind_statement(&tables, change, &[]);
+                bound.map(|bound| bound.changes().all(|change| change.unknown().is_none()))
+            }
+        };
+        let is_known = match bound {
+            Ok(is_known) => is_known,
             Err(BindError::Unknown(_)) => false,
             Err(other) => panic!("{shown}: {other:?}"),
         };
-        drop(bound);
         (start.elapsed(), is_known)
     };
     std::thread::Builder::new().stack_size(2 << 20).spawn(bind).unwrap().join().unwrap()
@@ -100,6 +117,26 @@ fn deep_statements_keep_the_stack() {
         bound(format!("SELECT count(*) FROM t GROUP BY {}a{}", "GROUPING SETS (".repeat(count), ")".repeat(count)));
         let chain = |number: usize| format!("x{} AS (SELECT a FROM x{number})", number + 1);
         bound(format!("WITH x0 AS (SELECT a FROM t), {} SELECT a FROM x{count}", repeated(count, ", ", chain)));
+        let (open, close) = ("(".repeat(count), ")".repeat(count));
+        bound(format!("UPDATE t SET a = {open}1{close} WHERE {open}true{close} RETURNING {open}a{close}"));
+        bound(format!("INSERT INTO t (a) VALUES ({open}1{close}), ({}(SELECT 1){})", "abs(".repeat(count), close));
+        bound(format!("INSERT INTO t (a) {}SELECT 1{}", "(".repeat(count), ")".repeat(count)));
+        bound(format!(
+            "INSERT INTO t (a) VALUES (1) ON CONFLICT DO NOTHING RETURNING {}a{close}",
+            "abs(".repeat(count)
+        ));
+        let queries = "(SELECT ".repeat(count);
+        bound(format!("UPDATE t SET (a, c1) = (SELECT {queries}1{close}, 2) FROM t AS u"));
+        bound(format!(
+            "DELETE FROM t USING {}t AS u{} WHERE true",
+            "(".repeat(count),
+            " CROSS JOIN t AS v)".to_owned()
+                + &(1..count).map(|at| format!(" CROSS JOIN t AS v{at})")).collect::<String>()
+        ));
+        let condition = format!("{}true{}", "NOT (".repeat(count), ")".repeat(count));
+        bound(format!("MERGE INTO t USING t AS u ON {condition} WHEN MATCHED AND {condition} THEN DELETE"));
+        let changes = repeated(count, ", ", |at| format!("x{at} AS (DELETE FROM t WHERE a = {at} RETURNING a)"));
+        bound(format!("WITH {changes} SELECT * FROM x0"));
         let tables = |number: usize| format!("x{} AS (SELECT p.a FROM x{number} p, x{number} q)", number + 1);
         bound(format!("WITH x0 AS (SELECT a FROM t), {} SELECT 1", repeated(count, ", ", tables)));
     }
@@ -110,7 +147,7 @@ type Statement<'s> = (&'s str, &'s dyn Fn(usize) -> String, bool);
 
 #[test]
 fn time_grows_with_length() {
-    let statements: [Statement<'_>; 17] = [
+    let statements: [Statement<'_>; 22] = [
         ("OR", &|n| format!("SELECT a FROM t WHERE {}", repeated(n, " OR ", |i| format!("a = {i}"))), true),
         ("AND", &|n| format!("SELECT a FROM t WHERE {}", repeated(n, " AND ", |i| format!("a <> {i}"))), true),
         ("IN", &|n| format!("SELECT a FROM t WHERE a IN ({})", repeated(n, ", ", |i| i.to_string())), true),
@@ -121,6 +158,23 @@ fn time_grows_with_length() {
             true,
         ),
         ("VALUES", &|n| format!("VALUES {}", repeated(n, ", ", |i| format!("({i}, 'x')"))), true),
+        (
+            "INSERT",
+            &|n| format!("INSERT INTO t (a, c1) VALUES {}", repeated(n, ", ", |i| format!("({i}, DEFAULT)"))),
+            true,
+        ),
+        ("DEFAULT", &|n| format!("INSERT INTO t (a) VALUES (1), {}", repeated(n, ", ", |_| "(DEFAULT)".into())), true),
+        ("SET", &|n| format!("UPDATE t SET {}", repeated(n / 20, ", ", |i| format!("c{i} = c{i} + 1"))), true),
+        ("RETURNING", &|n| format!("DELETE FROM t RETURNING {}", repeated(n / 10, ", ", |i| format!("a + {i}"))), true),
+        (
+            "MERGE",
+            &|n| {
+                let whens =
+                    repeated(n / 100, " ", |i| format!("WHEN MATCHED AND u.a = {i} THEN UPDATE SET c{i} = {i}"));
+                format!("MERGE INTO t USING t AS u ON t.a = u.c1 {whens}")
+            },
+            true,
+        ),
         ("UNION", &|n| repeated(n / 10, " UNION ALL ", |i| format!("SELECT {i}")), true),
         ("coalesce", &|n| format!("SELECT coalesce({}) FROM t", repeated(n, ", ", |_| "a".into())), true),
         ("columns", &|n| format!("SELECT {} FROM t", repeated(n / 10, ", ", |i| format!("c{i}"))), true),

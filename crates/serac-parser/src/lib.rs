@@ -26,3 +26,12 @@ pub const MAX_DEPTH: usize = 5_000;
 pub fn parse(sql: &str) -> Result<Vec<tree::Statement>, ParseError> {
     parser::Parser::new(sql)?.script()
 }
+
+/// Parses an expression that stands alone, as definitions keep it: a default, the condition of an
+/// index.
+///
+/// # Errors
+/// As for [`parse`].
+pub fn parse_expression(sql: &str) -> Result<tree::Expr, ParseError> {
+    parser::Parser::new(sql)?.expression_alone()
+}

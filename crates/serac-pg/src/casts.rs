@@ -57,6 +57,12 @@ pub fn cast(from: TypeId, to: TypeId, context: CastContext) -> Option<CastMethod
     }
     match CASTS.get(&(from, to)) {
         Some((needed, method)) => (*needed <= context).then_some(*method),
+        // An array is cast element by element.
+        None if from.element().is_some() && to.element().is_some() => match (from.element(), to.element()) {
+            (Some(from), Some(of)) if !to.is_vector() => cast(from, of, context)
+                .map(|method| if method == CastMethod::Relabel { method } else { CastMethod::Function }),
+            _ => None,
+        },
         None => {
             let by_text = match (from.category(), to.category()) {
                 (Category::Pseudo, _) | (_, Category::Pseudo) => return None,
@@ -91,5 +97,10 @@ mod tests {
         assert_eq!(allowed(TypeId::UNKNOWN, TypeId::DATE), [true, true, true]);
         assert_eq!(allowed(TypeId::VARCHAR, TypeId::TEXT), [true, true, true]);
         assert_eq!(allowed(TypeId::UUID, TypeId::INT4), [false, false, false]);
+        let array = |id: TypeId| id.array().unwrap();
+        assert_eq!(allowed(array(TypeId::INT4), array(TypeId::INT8)), [true, true, true]);
+        assert_eq!(allowed(array(TypeId::INT8), array(TypeId::INT4)), [false, true, true]);
+        assert_eq!(allowed(array(TypeId::DATE), array(TypeId::INT4)), [false, false, false]);
+        assert_eq!(allowed(array(TypeId::DATE), TypeId::TEXT), [false, true, true]);
     }
 }

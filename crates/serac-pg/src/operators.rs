@@ -8,12 +8,9 @@ use std::sync::LazyLock;
 static OPERATORS: LazyLock<HashMap<&'static str, Vec<Signature>>> = LazyLock::new(|| {
     let mut operators: HashMap<_, Vec<_>> = HashMap::new();
     for row in crate::rows(include_str!("facts/operators.txt")) {
-        // Arrays are not among the types yet.
-        if let Some(result) = TypeId::by_name(row[3]) {
-            let operands = row[1..3].iter().filter(|name| **name != "-");
-            let arguments = operands.map(|name| TypeId::by_name(name).expect("the tables agree")).collect();
-            operators.entry(row[0]).or_default().push(Signature { arguments, result });
-        }
+        let named = |name| TypeId::by_name(name).expect("the tables agree");
+        let arguments = row[1..3].iter().filter(|name| **name != "-").map(|name| named(name)).collect();
+        operators.entry(row[0]).or_default().push(Signature { arguments, result: named(row[3]) });
     }
     operators
 });

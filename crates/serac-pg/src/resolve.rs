@@ -72,35 +72,74 @@ fn takes_argument(from: TypeId, to: TypeId) -> bool {
 
 /// Whether it stands for the type of an argument.
 pub fn is_polymorphic(of: TypeId) -> bool {
-    matches!(of, TypeId::ANY | TypeId::ANYELEMENT | TypeId::ANYNONARRAY | TypeId::ANYCOMPATIBLE)
+    of == TypeId::ANY || family(of).is_some()
+}
+
+/// Polymorphic types that stand for one type, and for its arrays.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    /// All arguments have the very type.
+    Same,
+    /// All arguments are cast to it.
+    Compatible,
+}
+
+fn family(of: TypeId) -> Option<Family> {
+    match of {
+        TypeId::ANYELEMENT | TypeId::ANYNONARRAY | TypeId::ANYARRAY => Some(Family::Same),
+        TypeId::ANYCOMPATIBLE | TypeId::ANYCOMPATIBLENONARRAY | TypeId::ANYCOMPATIBLEARRAY => Some(Family::Compatible),
+        _ => None,
+    }
+}
+
+fn is_array(of: TypeId) -> bool {
+    matches!(of, TypeId::ANYARRAY | TypeId::ANYCOMPATIBLEARRAY)
 }
 
 /// The types that stand in the place of polymorphic ones of a signature: of its arguments, and of its result. None
 /// if arguments that must be of one type are not.
 pub fn polymorphic(signature: &Signature, arguments: &[TypeId]) -> Option<Signature> {
-    let given = |wanted: &[TypeId]| {
-        let of_kind = signature.arguments.iter().zip(arguments).filter(|(to, _)| wanted.contains(to));
-        of_kind.map(|(_, from)| *from).collect::<Vec<_>>()
+    // The type that each argument of a family tells, and an array among them.
+    let given = |wanted: Family| {
+        let (mut elements, mut array) = (Vec::new(), None);
+        for (to, from) in signature.arguments.iter().zip(arguments).filter(|(to, _)| family(**to) == Some(wanted)) {
+            if *from == TypeId::UNKNOWN {
+                continue;
+            }
+            elements.push(match is_array(*to) {
+                true => from.element()?,
+                false => *from,
+            });
+            if is_array(*to) && array.replace(*from).is_some_and(|other| other != *from && wanted == Family::Same) {
+                return None;
+            }
+        }
+        Some((elements, array))
     };
-    let elements = given(&[TypeId::ANYELEMENT, TypeId::ANYNONARRAY]);
-    let mut known = elements.iter().filter(|element| **element != TypeId::UNKNOWN);
-    let element = known.next().copied();
-    if known.any(|other| Some(*other) != element) {
+    let (elements, array) = given(Family::Same)?;
+    let element = elements.first().copied().unwrap_or(TypeId::TEXT);
+    if elements.iter().any(|other| *other != element) {
         return None;
     }
-    let element = element.unwrap_or(TypeId::TEXT);
-    let compatible = match &given(&[TypeId::ANYCOMPATIBLE])[..] {
-        [] => TypeId::TEXT,
-        types => common(types).ok()?,
+    let (compatible, _) = given(Family::Compatible)?;
+    let compatible = common(&compatible).ok()?;
+    let is_not_array = |declared| matches!(declared, TypeId::ANYNONARRAY | TypeId::ANYCOMPATIBLENONARRAY);
+    let real = |declared: TypeId, from: Option<TypeId>| {
+        let one = match family(declared) {
+            Some(Family::Same) => element,
+            Some(Family::Compatible) => compatible,
+            None if declared == TypeId::ANY => return Some(from.unwrap_or(declared)),
+            None => return Some(declared),
+        };
+        match declared {
+            TypeId::ANYARRAY => array.or_else(|| one.array()),
+            TypeId::ANYCOMPATIBLEARRAY => one.array(),
+            _ if is_not_array(declared) && one.element().is_some() => None,
+            _ => Some(one),
+        }
     };
-    let real = |declared: TypeId, from: Option<TypeId>| match declared {
-        TypeId::ANYELEMENT | TypeId::ANYNONARRAY => element,
-        TypeId::ANYCOMPATIBLE => compatible,
-        TypeId::ANY => from.unwrap_or(declared),
-        other => other,
-    };
-    let arguments = signature.arguments.iter().zip(arguments).map(|(to, from)| real(*to, Some(*from))).collect();
-    Some(Signature { arguments, result: real(signature.result, None) })
+    let arguments = signature.arguments.iter().zip(arguments).map(|(to, from)| real(*to, Some(*from)));
+    Some(Signature { arguments: arguments.collect::<Option<_>>()?, result: real(signature.result, None)? })
 }
 
 /// Those that have the most of what `counted` counts.
@@ -143,7 +182,10 @@ fn best<'c>(mut candidates: Vec<&'c Signature>, arguments: &[TypeId]) -> Resolve
     if let Some(first) = types.next()
         && types.all(|other| other == first)
     {
-        let takes = |candidate: &&&Signature| candidate.arguments.iter().all(|to| takes_argument(first, *to));
+        let alike = vec![first; arguments.len()];
+        let takes = |candidate: &&&Signature| {
+            candidate.arguments.iter().all(|to| takes_argument(first, *to)) && polymorphic(candidate, &alike).is_some()
+        };
         let mut taking = candidates.iter().filter(takes);
         if let (Some(one), None) = (taking.next(), taking.next()) {
             return Resolved::One(one);

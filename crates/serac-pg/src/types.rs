@@ -43,14 +43,34 @@ struct Facts {
     category: Category,
     is_preferred: bool,
     bytes: i16,
-    array: TypeId,
+    array: Option<TypeId>,
+    element: Option<TypeId>,
     sql_name: String,
+}
+
+impl Facts {
+    /// Those of the arrays of this type.
+    fn of_arrays(&self) -> Option<Self> {
+        Some(Self {
+            name: format!("_{}", self.name).leak(),
+            number: self.array?,
+            category: Category::Array,
+            is_preferred: false,
+            bytes: -1,
+            array: None,
+            element: Some(self.number),
+            sql_name: format!("{}[]", self.sql_name),
+        })
+    }
 }
 
 struct Types {
     by_number: HashMap<TypeId, Facts>,
     by_name: HashMap<&'static str, TypeId>,
 }
+
+/// Types that are arrays, too, by the types of their elements.
+const VECTORS: [(&str, TypeId); 2] = [("int2vector", TypeId::INT2), ("oidvector", TypeId::OID)];
 
 static TYPES: LazyLock<Types> = LazyLock::new(|| {
     let number = |word: &str| word.parse().expect("the table has numbers");
@@ -60,11 +80,13 @@ static TYPES: LazyLock<Types> = LazyLock::new(|| {
         category: Category::of_letter(row[2]),
         is_preferred: row[3] == "preferred",
         bytes: row[4].parse().expect("the table has sizes"),
-        array: TypeId(number(row[5])),
+        array: Some(TypeId(number(row[5]))).filter(|array| array.0 != 0),
+        element: VECTORS.iter().find(|(name, _)| *name == row[0]).map(|(_, element)| *element),
         sql_name: row[6].replace('_', " "),
     };
-    let by_number: HashMap<_, _> =
-        crate::rows(include_str!("facts/types.txt")).map(facts).map(|facts| (facts.number, facts)).collect();
+    let of_both = |facts: Facts| facts.of_arrays().into_iter().chain([facts]).collect::<Vec<_>>();
+    let all = crate::rows(include_str!("facts/types.txt")).flat_map(|row| of_both(facts(row)));
+    let by_number: HashMap<_, _> = all.map(|facts| (facts.number, facts)).collect();
     let by_name = by_number.values().map(|facts| (facts.name, facts.number)).collect();
     Types { by_number, by_name }
 });
@@ -115,6 +137,16 @@ constants! {
     TEXT = 25 "text";
     /// The number of a catalog object.
     OID = 26 "oid";
+    /// The number of a relation.
+    REGCLASS = 2205 "regclass";
+    /// The number of a type.
+    REGTYPE = 2206 "regtype";
+    /// TEXT[].
+    TEXT_ARRAY = 1009 "_text";
+    /// SMALLINTs in a catalog, the first of which has the number 0.
+    INT2VECTOR = 22 "int2vector";
+    /// OIDs in a catalog, the first of which has the number 0.
+    OIDVECTOR = 30 "oidvector";
     /// JSON.
     JSON = 114 "json";
     /// REAL.
@@ -143,6 +175,8 @@ constants! {
     NUMERIC = 1700 "numeric";
     /// A row.
     RECORD = 2249 "record";
+    /// No value, of a function's result. It is an empty text.
+    VOID = 2278 "void";
     /// Any type, of an argument.
     ANY = 2276 "any";
     /// The array of the type that ANYELEMENT stands for.
@@ -157,6 +191,10 @@ constants! {
     JSONB = 3802 "jsonb";
     /// The common type of all arguments that have it.
     ANYCOMPATIBLE = 5077 "anycompatible";
+    /// The array of the type that ANYCOMPATIBLE stands for.
+    ANYCOMPATIBLEARRAY = 5078 "anycompatiblearray";
+    /// As ANYCOMPATIBLE; arrays are left out.
+    ANYCOMPATIBLENONARRAY = 5079 "anycompatiblenonarray";
 }
 
 impl TypeId {
@@ -193,7 +231,15 @@ impl TypeId {
     }
     /// The type of its arrays.
     pub fn array(self) -> Option<Self> {
-        self.facts().map(|facts| facts.array).filter(|array| array.0 != 0)
+        self.facts()?.array
+    }
+    /// The type of an array's elements; none of other types.
+    pub fn element(self) -> Option<Self> {
+        self.facts()?.element
+    }
+    /// Whether it is one of those that count their elements from 0.
+    pub fn is_vector(self) -> bool {
+        VECTORS.iter().any(|(name, _)| *name == self.name())
     }
 }
 
@@ -224,5 +270,14 @@ mod tests {
         assert_eq!(TypeId::TIMESTAMPTZ.to_string(), "timestamp with time zone");
         assert_eq!(TypeId::INT4.to_string(), "integer");
         assert_eq!(TypeId::by_name("char").unwrap().to_string(), "\"char\"");
+    }
+
+    #[test]
+    fn types_have_arrays() {
+        let array = TypeId::INT4.array().unwrap();
+        assert_eq!((array.0, array.name(), array.to_string().as_str()), (1007, "_int4", "integer[]"));
+        assert_eq!((array.element(), array.array(), array.category()), (Some(TypeId::INT4), None, Category::Array));
+        assert_eq!(TypeId::INT2VECTOR.element(), Some(TypeId::INT2));
+        assert_eq!(TypeId::ANYELEMENT.array(), None);
     }
 }

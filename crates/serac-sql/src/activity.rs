@@ -4,6 +4,7 @@
 //! connections share: figures are added up when somebody asks, and a connection that ends leaves its own to the list.
 
 use crate::limits::CancelHandle;
+use crate::parsed::Parsed;
 use crate::session::TransactionStatus;
 use datafusion::sql::sqlparser::ast::Statement;
 use parking_lot::Mutex;
@@ -70,7 +71,8 @@ pub enum StatementKind {
 
 impl StatementKind {
     /// Of a statement.
-    pub fn of(statement: &Statement) -> Self {
+    pub fn of(statement: &Parsed) -> Self {
+        let Some(statement) = statement.other() else { return Self::Select };
         match statement {
             Statement::Query(_) => Self::Select,
             Statement::Insert(_) => Self::Insert,

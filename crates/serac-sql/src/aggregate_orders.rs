@@ -2,7 +2,7 @@
 //!
 //! DataFusion hands the expressions of such an order to the accumulators as further arguments, of which these want one.
 
-use crate::session::fold;
+use crate::identifiers::fold;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArgumentClause, FunctionArguments, Statement, visit_expressions_mut,
 };

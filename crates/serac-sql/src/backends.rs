@@ -3,10 +3,10 @@
 
 use crate::activity::ActivityRow;
 use crate::catalog::{Shared, View};
+use crate::clock::micros;
 use crate::error::SqlError;
 use crate::metrics::{Metric, Sample};
 use crate::session::SqlDatabase;
-use crate::types::micros;
 use datafusion::arrow::array::{
     ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
     TimestampMicrosecondArray,

@@ -5,33 +5,45 @@
 //! planned the same way when it runs.
 
 use crate::catalog::Shared;
+use crate::changes::RowsToCome;
 use crate::dml::TARGET;
 use crate::error::{Result, SqlError};
+use crate::explain::logical_text;
+use crate::identifiers::{TEMPORARY_SCHEMA, quote};
 use crate::parsed::Source;
 use crate::planner::{Names, check_size, functions};
-use crate::scan::{ROW_ID_COLUMN, SeracTable};
+use crate::roles::target_columns;
 use crate::{deep, same_names};
-use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue, TableReference};
-use datafusion::datasource::provider_as_source;
+use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
-    AggregateUDF, BinaryExpr, Expr, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, TableSource, WindowUDF, cast,
-    lit,
+    AggregateUDF, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, TableSource,
+    WindowUDF, cast, lit,
 };
-use datafusion::sql::sqlparser::ast::BinaryOperator;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Ident, ObjectName};
 use serac_binder::{
-    BindError, BoundChange, BoundQuery, Environment, OutputColumn, Relation, StatementError, arrow_type, is_registered,
+    BindError, BoundBody, BoundChange, BoundPart, BoundQuery, BoundStatement, Environment, Generation, IndexPart,
+    InsertSource, OutputColumn, Relation, StatementError, Target, UniqueIndex, arrow_type, is_registered,
     type_of_arrow,
 };
-use serac_engine::Table;
+use serac_engine::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
+use serac_engine::json::normalized;
+use serac_engine::roles::Columns;
+use serac_engine::{EngineError, Table};
+use serac_numeric_functions::FREE;
 use serac_parser::tree::Name;
-use serac_pg::TypeId;
-use std::collections::{HashMap, HashSet};
+use serac_pg::{Signature, TypeId};
+use serac_query::scan::{ROW_ID_COLUMN, Readable, SeracTable};
+use serac_values::free_numbers::of_parameter;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -46,7 +58,7 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    fn note(&self, is_bound: bool) {
+    pub(crate) fn note(&self, is_bound: bool) {
         let count = if is_bound { &self.bound } else { &self.other };
         // Relaxed: the session's own statements count, and nothing hangs on it.
         count.fetch_add(1, Ordering::Relaxed);
@@ -76,47 +88,72 @@ pub(crate) async fn plan(
     source: Option<&Source>,
     postgresql_names: bool,
 ) -> Result<Option<Bound>> {
-    let planned = planned(state, source, &[]).await?;
-    functions(state).shared().ways.note(planned.is_some());
+    let planned = planned(state, source).await?;
     let Some((query, source)) = planned else { return Ok(None) };
-    let names = shown(&query, source, postgresql_names);
+    functions(state).shared().ways.note(true);
+    let names = shown(&query.plan, &query.columns, source, postgresql_names);
     let BoundQuery { plan, parameters, .. } = query;
     Ok(Some(Bound { plan, names, parameters }))
 }
 
 /// A bound query with the values of its parameters, as far as these are given.
-async fn planned<'s>(
-    state: &SessionState,
-    source: Option<&'s Source>,
-    targets: &[TypeId],
-) -> Result<Option<(BoundQuery, &'s Source)>> {
+async fn planned<'s>(state: &SessionState, source: Option<&'s Source>) -> Result<Option<(BoundQuery, &'s Source)>> {
     let shared = functions(state).shared().clone();
-    let source = source.filter(|_| !shared.disabled_passes.read().contains(&BIND));
+    // A statement with changes has no other way.
+    let source = source.filter(|source| source.has_changes() || !shared.disabled_passes.read().contains(&BIND));
     let bound = match source {
-        Some(source) => bound(state, &shared, source, targets).await?.ok(),
+        Some(source) => bound(state, &shared, source).await?.ok(),
         None => None,
     };
     let (Some(mut query), Some(source)) = (bound, source) else { return Ok(None) };
     if let Some(values) = source.arguments().values.as_ref().filter(|_| !query.parameters.is_empty()) {
-        query.plan = with_values(query.plan, &query.parameters, values)?;
+        query.plan = with_values(state, query.plan, &query.parameters, values)?;
     }
     Ok(Some((query, source)))
 }
 
 /// The plan with values in the place of its parameters.
-fn with_values(plan: LogicalPlan, types: &[TypeId], values: &[ScalarValue]) -> Result<LogicalPlan> {
+fn with_values(
+    state: &SessionState,
+    plan: LogicalPlan,
+    types: &[TypeId],
+    values: &[ScalarValue],
+) -> Result<LogicalPlan> {
     let mut given = Vec::with_capacity(types.len());
     for (at, id) in types.iter().enumerate() {
         let missing = || SqlError::new("42P02", format!("there is no parameter ${}", at + 1));
         let value = values.get(at).ok_or_else(missing)?;
-        given.push(as_stored(value, *id)?);
+        given.push(match value.try_as_str() {
+            Some(Some(name)) if is_registered(*id) => registered(state, name, *id)?,
+            _ => as_stored(value, *id)?,
+        });
     }
     Ok(plan.with_param_values(given)?)
 }
 
+/// The number of the catalog object of a kind that a text names.
+fn registered(state: &SessionState, name: &str, kind: TypeId) -> Result<ScalarValue> {
+    let session = InSession::over_nothing(state, functions(state).shared());
+    let unsupported = || SqlError::unsupported("the name of a catalog object as a parameter");
+    let number = session.registered("pg_reg_oid", kind, &lit(name)).ok_or_else(unsupported)?;
+    let number = state.create_physical_expr(number, &DFSchema::empty())?;
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options)?;
+    Ok(ScalarValue::try_from_array(&number.evaluate(&row)?.into_array(1)?, 0)?)
+}
+
 /// The value of a parameter as one of its type.
 fn as_stored(value: &ScalarValue, id: TypeId) -> Result<ScalarValue> {
+    if id == TypeId::NUMERIC
+        && let Some(number) = of_parameter(value)?
+    {
+        return Ok(number);
+    }
     let Some(stored) = arrow_type(id).filter(|stored| value.data_type() != *stored) else { return Ok(value.clone()) };
+    if let (Some(Some(text)), TypeId::JSON | TypeId::JSONB) = (value.try_as_str(), id) {
+        let document = normalized(text).map_err(EngineError::from)?;
+        return Ok(ScalarValue::LargeUtf8(Some(document.into_owned())));
+    }
     // A text says what a quoted constant says.
     if let Some(Some(text)) = value.try_as_str().filter(|_| type_of_arrow(&stored) != Some(TypeId::TEXT)) {
         match serac_binder::value_of_text(text, id) {
@@ -151,25 +188,8 @@ pub(crate) async fn of_relation(state: &SessionState, source: Option<&Source>) -
     Ok(Some(LogicalPlanBuilder::from(plan).project(renamed.collect::<Vec<_>>())?.build()?))
 }
 
-/// A query whose rows go into columns of the types `targets`; none where the binder does not know it
-/// whole.
-///
-/// # Errors
-/// As for [`plan`].
-pub(crate) async fn of_rows(
-    state: &SessionState,
-    source: Option<&Source>,
-    targets: &[TypeId],
-) -> Result<Option<BoundQuery>> {
-    let planned = planned(state, source, targets).await?;
-    if planned.is_some() {
-        functions(state).shared().ways.note(true);
-    }
-    Ok(planned.map(|(query, _)| query))
-}
-
-/// The types of a prepared query's parameters, and the plan of a row with the arguments that the
-/// EXECUTE at `text` gives for them; none where the binder does not know both whole.
+/// The types of a prepared statement's parameters, and the plan of a row with the arguments that
+/// the EXECUTE at `text` gives for them; none where the binder does not know both whole.
 ///
 /// # Errors
 /// What is wrong with them.
@@ -179,36 +199,163 @@ pub(crate) async fn arguments(
     text: &Source,
 ) -> Result<Option<(Vec<TypeId>, LogicalPlan)>> {
     let shared = functions(state).shared().clone();
-    let given = text.given().filter(|_| !shared.disabled_passes.read().contains(&BIND));
+    let is_asked = query.has_changes() || !shared.disabled_passes.read().contains(&BIND);
+    let given = text.given().filter(|_| is_asked);
     let Some(given) = given else { return Ok(None) };
-    let Ok(BoundQuery { parameters, .. }) = bound(state, &shared, query, &[]).await? else { return Ok(None) };
+    let Ok(parameters) = parameters(state, &shared, query).await? else { return Ok(None) };
+    if parameters.contains(&TypeId::UNKNOWN) {
+        return Ok(None);
+    }
     // They have no subqueries.
-    let session = InSession { names: Names::new(state), relations: HashMap::new() };
+    let session = InSession::knowing(state, &shared, Vec::new()).await?;
     let plan = known(serac_binder::bind_arguments(&session, given, &parameters), text)?;
     Ok(plan.ok().map(|plan| (parameters, plan)))
 }
 
-/// The rows of a table that an UPDATE or a DELETE changes; none where the binder does not know it
-/// whole.
+/// The types of a statement's parameters.
+async fn parameters(
+    state: &SessionState,
+    shared: &Arc<Shared>,
+    source: &Source,
+) -> Result<Result<Vec<TypeId>, &'static str>> {
+    match source.query() {
+        Some(_) if !source.has_changes() => Ok(bound(state, shared, source).await?.map(|query| query.parameters)),
+        _ => Ok(bound_statement(state, shared, source).await?.map(|statement| statement.parameters)),
+    }
+}
+
+/// A statement with changes as it runs, or is described.
+pub(crate) struct BoundWithNames {
+    pub(crate) parts: Vec<BoundPart>,
+    pub(crate) body: BoundBody,
+    /// The columns of its result, with the names that are shown; none if it has no result.
+    pub(crate) names: SchemaRef,
+    /// The types of its parameters; UNKNOWN for those that are not known.
+    pub(crate) parameters: Vec<TypeId>,
+}
+
+impl BoundWithNames {
+    /// The plan of its result.
+    pub(crate) fn result(&self) -> Option<&LogicalPlan> {
+        match &self.body {
+            BoundBody::Query(plan, _) => Some(plan),
+            BoundBody::Change(change) => change.returning().map(|returning| &returning.plan),
+        }
+    }
+}
+
+/// A query that another statement has, whose WITH has changes; or what of it the binder does not
+/// know.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) async fn query_with_changes(
+    state: &SessionState,
+    source: &Source,
+) -> Result<Result<BoundQuery, &'static str>> {
+    let shared = functions(state).shared().clone();
+    bound(state, &shared, source).await
+}
+
+/// A change, or a query with changes in its WITH, with the values of its parameters as far as these
+/// are given; or what of it the binder does not know.
 ///
 /// # Errors
 /// What is wrong with it, or with a value of a parameter.
-pub(crate) async fn change(state: &SessionState, source: &Source, target: &Arc<Table>) -> Result<Option<BoundChange>> {
+pub(crate) async fn statement(
+    state: &SessionState,
+    source: &Source,
+    postgresql_names: bool,
+) -> Result<Result<BoundWithNames, &'static str>> {
     let shared = functions(state).shared().clone();
-    let statement = source.statement().filter(|_| !shared.disabled_passes.read().contains(&BIND));
-    let (Some(statement), Some(view)) = (statement, shared.view()) else { return Ok(None) };
-    let session = InSession::knowing(state, &shared, serac_binder::relations_beside(statement)).await?;
-    let provider = Arc::new(shared.provider(&view, target, true));
-    let target = relation(provider, TableReference::bare(TARGET));
-    let bound = serac_binder::bind_change(&session, statement, &target, &source.types());
-    let bound = known(bound, source)?;
-    shared.ways.note(bound.is_ok());
-    let Ok(mut bound) = bound else { return Ok(None) };
-    check_size(&bound.plan)?;
+    let mut bound = match bound_statement(state, &shared, source).await? {
+        Ok(bound) => bound,
+        Err(what) => return Ok(Err(what)),
+    };
+    shared.ways.note(bound.changes().all(|change| change.unknown().is_none()));
+    let names = match &bound.body {
+        BoundBody::Query(plan, columns) => shown(plan, columns, source, postgresql_names),
+        BoundBody::Change(change) => match change.returning() {
+            Some(returning) => shown(&returning.plan, &returning.columns, source, postgresql_names),
+            None => Arc::new(Schema::empty()),
+        },
+    };
     if let Some(values) = source.arguments().values.as_ref().filter(|_| !bound.parameters.is_empty()) {
-        bound.plan = with_values(bound.plan, &bound.parameters, values)?;
+        let parameters = bound.parameters.clone();
+        for plan in bound.plans_mut() {
+            *plan = with_values(state, plan.clone(), &parameters, values)?;
+        }
     }
-    Ok(Some(bound))
+    let BoundStatement { parts, body, parameters } = bound;
+    Ok(Ok(BoundWithNames { parts, body, names, parameters }))
+}
+
+async fn bound_statement(
+    state: &SessionState,
+    shared: &Arc<Shared>,
+    source: &Source,
+) -> Result<Result<BoundStatement, &'static str>> {
+    let statement = source.statement();
+    let mut session = InSession::knowing(state, shared, serac_binder::relations_of_statement(statement)).await?;
+    session.merge_source = source.merge_source().cloned();
+    let mut bound = match known(serac_binder::bind_statement(&session, statement, &source.types()), source)? {
+        Ok(bound) => bound,
+        unknown => return Ok(unknown),
+    };
+    for plan in bound.plans_mut() {
+        check_size(plan)?;
+        if has_subquery_in_values(plan)? {
+            let BoundBody::Change(BoundChange::Insert(insert)) = &mut bound.body else {
+                return Ok(Err("a subquery in VALUES"));
+            };
+            match &insert.source {
+                InsertSource::Plan(plan) if has_subquery_in_values(plan)? => {
+                    insert.source = InsertSource::Unknown("a subquery in VALUES");
+                }
+                _ => return Ok(Err("a subquery in VALUES")),
+            }
+            break;
+        }
+    }
+    Ok(Ok(bound))
+}
+
+/// The columns of a statement's result and its plans, line by line; or what of it the binder does
+/// not know.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) async fn lines(state: &SessionState, source: &Source) -> Result<Result<Vec<String>, &'static str>> {
+    let shared = functions(state).shared().clone();
+    let columns = |columns: &[OutputColumn]| {
+        let column = |column: &OutputColumn| format!("{} {}", quote(&column.name), column.id);
+        format!("Columns: {}", columns.iter().map(column).collect::<Vec<_>>().join(", "))
+    };
+    if !source.has_changes() {
+        let query = match bound(state, &shared, source).await? {
+            Ok(query) => query,
+            Err(what) => return Ok(Err(what)),
+        };
+        let text = logical_text(&query.plan);
+        return Ok(Ok(std::iter::once(columns(&query.columns)).chain(text.lines().map(str::to_owned)).collect()));
+    }
+    let mut statement = match bound_statement(state, &shared, source).await? {
+        Ok(statement) => statement,
+        Err(what) => return Ok(Err(what)),
+    };
+    if let Some(what) = statement.changes().find_map(BoundChange::unknown) {
+        return Ok(Err(what));
+    }
+    let mut lines = match &statement.body {
+        BoundBody::Query(_, own) => vec![columns(own)],
+        BoundBody::Change(change) => {
+            change.returning().map(|returning| columns(&returning.columns)).into_iter().collect()
+        }
+    };
+    for plan in statement.plans_mut() {
+        lines.extend(logical_text(plan).lines().map(str::to_owned));
+    }
+    Ok(Ok(lines))
 }
 
 /// What has been bound, or what of it the binder does not know.
@@ -232,11 +379,11 @@ pub(crate) async fn bound(
     state: &SessionState,
     shared: &Arc<Shared>,
     source: &Source,
-    targets: &[TypeId],
 ) -> Result<Result<BoundQuery, &'static str>> {
     let Some(query) = source.query() else { return Ok(Err("this grammar")) };
     let session = InSession::knowing(state, shared, serac_binder::relations(query)).await?;
-    let bound = match known(serac_binder::bind_query(&session, query, &source.types(), targets), source)? {
+    let session = session.with_parts(source.parts());
+    let bound = match known(serac_binder::bind_query(&session, query, &source.types(), source.may_change()), source)? {
         Ok(bound) => bound,
         unknown => return Ok(unknown),
     };
@@ -264,18 +411,55 @@ fn has_subquery_in_values(plan: &LogicalPlan) -> Result<bool> {
     Ok(has)
 }
 
+/// The plan of an expression that a table keeps, over columns of `schema`; none where the binder
+/// does not know it, or where its numbers have digits of their own: a column has one scale, which
+/// the older way also gives to such.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn definition(
+    state: &SessionState,
+    text: &str,
+    schema: &DFSchema,
+    table: Option<&TableDefinition>,
+) -> Result<Option<Expr>> {
+    let shared = functions(state).shared().clone();
+    if shared.disabled_passes.read().contains(&BIND) {
+        return Ok(None);
+    }
+    let is_padded = |name: &str| {
+        table.and_then(|table| Some(table.columns[table.column(name)?].sql_type.fixed_length)).unwrap_or(false)
+    };
+    let type_of = |field: &FieldRef| match is_padded(field.name()) {
+        true => Some(TypeId::BPCHAR),
+        false => type_of_arrow(field.data_type()),
+    };
+    let types: Vec<Option<TypeId>> = schema.fields().iter().map(type_of).collect();
+    let session = InSession::over_nothing(state, &shared);
+    let name = table.map_or("", |table| table.name.as_str());
+    match serac_binder::bind_definition(&session, text, name, schema, &types) {
+        Ok((expr, _)) => Ok((expr.get_type(schema)? != FREE).then_some(expr)),
+        Err(BindError::Statement(error)) => Err(told(error, None)),
+        Err(_) => Ok(None),
+    }
+}
+
 fn placed(error: StatementError, source: &Source) -> SqlError {
-    let StatementError { sqlstate, message, hint, span } = error;
-    let position = span.map(|span| source.line_and_column(span.start as usize));
+    let position = error.span.map(|span| source.line_and_column(span.start as usize));
+    told(error, position)
+}
+
+fn told(error: StatementError, position: Option<(u64, u64)>) -> SqlError {
+    let StatementError { sqlstate, message, hint, detail, .. } = error;
     // Messages quote what they are about, but for columns with a qualifier.
     let qualified = || message.strip_prefix("column ")?.split(' ').next()?.rsplit('.').next();
     let name = message.split('"').nth(1).or_else(qualified).map(str::to_owned);
-    SqlError { position, name, detail: hint.map(str::to_owned), ..SqlError::new(sqlstate, message) }
+    SqlError { position, name, detail: detail.or(hint.map(str::to_owned)), ..SqlError::new(sqlstate, message) }
 }
 
 /// The columns of the result. Those without a name get PostgreSQL's, or their text.
-fn shown(bound: &BoundQuery, source: &Source, postgresql_names: bool) -> SchemaRef {
-    let schema = same_names::shown(bound.plan.schema().as_arrow());
+fn shown(plan: &LogicalPlan, columns: &[OutputColumn], source: &Source, postgresql_names: bool) -> SchemaRef {
+    let schema = same_names::shown(plan.schema().as_arrow());
     let name = |column: &OutputColumn| match column.text.filter(|_| !postgresql_names) {
         Some(span) => {
             let text = source.text().get(span.start as usize..span.end as usize);
@@ -283,7 +467,7 @@ fn shown(bound: &BoundQuery, source: &Source, postgresql_names: bool) -> SchemaR
         }
         None => column.name.clone(),
     };
-    let fields = schema.fields().iter().zip(&bound.columns);
+    let fields = schema.fields().iter().zip(columns);
     let fields: Vec<Field> = fields.map(|(field, column)| field.as_ref().clone().with_name(name(column))).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
@@ -291,6 +475,11 @@ fn shown(bound: &BoundQuery, source: &Source, postgresql_names: bool) -> SchemaR
 /// What names mean to a session.
 struct InSession<'s> {
     names: Names<'s>,
+    shared: Arc<Shared>,
+    /// The rows of the source of a MERGE, if they have been computed.
+    merge_source: Option<Arc<dyn TableProvider>>,
+    /// The relations of parts that have been done, from the next one on.
+    parts: RefCell<VecDeque<Arc<dyn TableSource>>>,
     /// Why one cannot be read, too: a query of WITH may have its name.
     relations: HashMap<Vec<String>, Result<Relation>>,
 }
@@ -300,19 +489,43 @@ fn key(name: &Name) -> Vec<String> {
 }
 
 impl<'s> InSession<'s> {
+    /// One that knows no relation.
+    fn over_nothing(state: &'s SessionState, shared: &Arc<Shared>) -> Self {
+        Self {
+            names: Names::new(state),
+            shared: shared.clone(),
+            merge_source: None,
+            parts: RefCell::default(),
+            relations: HashMap::new(),
+        }
+    }
     /// One that knows these relations, as far as they are there.
     async fn knowing(state: &'s SessionState, shared: &Arc<Shared>, names: Vec<Name>) -> Result<Self> {
-        let mut session = Self { names: Names::new(state), relations: HashMap::new() };
+        let mut session = Self::over_nothing(state, shared);
         for name in names {
             deep::check()?;
             session.find(shared, &name).await;
         }
         Ok(session)
     }
+    /// The same where parts of the statement have been done, whose rows are in these relations.
+    fn with_parts(self, parts: &[Arc<dyn TableSource>]) -> Self {
+        Self { parts: RefCell::new(parts.iter().cloned().collect()), ..self }
+    }
     /// What computes the number of a catalog object, or its name.
     fn registered(&self, function: &str, kind: TypeId, object: &Expr) -> Option<Expr> {
         let function = self.names.get_function_meta(function)?;
         Some(function.call(vec![lit(kind.name()), object.clone()]))
+    }
+    /// The table of a name.
+    fn table(&self, name: &Name) -> Result<Arc<Table>> {
+        let view = self.shared.view().expect("a statement is running");
+        let name = name.parts.iter().map(|part| Ident::with_quote('"', &part.name));
+        let (schema, name) = view.locate(&ObjectName::from(name.collect::<Vec<_>>()))?;
+        if schema != TEMPORARY_SCHEMA {
+            view.access.check_usage(&schema)?;
+        }
+        Ok(view.of(&schema).0.table(&schema, &name)?.clone())
     }
     /// Looks a relation up. One that is not found, or of another kind than the binder knows, is not known to it.
     async fn find(&mut self, shared: &Arc<Shared>, name: &Name) {
@@ -344,8 +557,9 @@ fn relation(provider: Arc<dyn TableProvider>, name: TableReference) -> Relation 
     if let Some(table) = provider.downcast_ref::<SeracTable>() {
         let definition = &table.table().definition;
         for (id, column) in types.iter_mut().zip(definition.visible_columns()) {
-            // Blanks at the end of a CHAR(n) mean nothing.
-            *id = id.filter(|_| !column.sql_type.fixed_length);
+            if column.sql_type.fixed_length {
+                *id = Some(TypeId::BPCHAR);
+            }
         }
         key = definition.primary_key().filter(|key| key.constraint).map_or_else(Vec::new, |key| key.columns.clone());
     }
@@ -357,8 +571,63 @@ impl Environment for InSession<'_> {
         match self.relations.get(&key(name)) {
             Some(Ok(relation)) => Ok(relation.clone()),
             Some(Err(error)) => Err(BindError::Plan(error.clone().external())),
-            None => Err(BindError::Unknown("this relation")),
+            None if name.parts.len() > 2 => Err(BindError::Unknown("a relation of a database")),
+            None => Err(BindError::new("42P01", format!("relation \"{name}\" does not exist"), name.span)),
         }
+    }
+    fn target(&self, name: &Name) -> Result<Target, BindError> {
+        let table = self.table(name).map_err(|error| match error.sqlstate {
+            "42P01" => BindError::new("42P01", error.message, name.span),
+            _ => BindError::Plan(error.external()),
+        })?;
+        let view = self.shared.view().ok_or(BindError::Unknown("no statement"))?;
+        let relation = relation(Arc::new(self.shared.provider(&view, &table, true)), TableReference::bare(TARGET));
+        let definition = &table.definition;
+        let generation = |column: &ColumnDefinition| match column {
+            ColumnDefinition { generation: Some(_), .. } => Generation::Expression,
+            ColumnDefinition { always_generated: true, .. } => Generation::Identity,
+            _ => Generation::No,
+        };
+        let generations = definition.visible_columns().iter().map(generation).collect();
+        let unique = table.indexes.iter().map(|index| &index.definition).filter(|index| index.unique);
+        let index = |index: &KeyDefinition| {
+            let part = |(at, column): (usize, &usize)| match index.expressions.get(at) {
+                Some(Some(text)) => IndexPart::Expression(text.clone()),
+                _ => IndexPart::Column(*column),
+            };
+            let parts = index.columns.iter().enumerate().map(part).collect();
+            let (name, predicate) = (index.name.clone(), index.predicate.clone());
+            UniqueIndex { name, is_constraint: index.constraint, parts, predicate }
+        };
+        Ok(Target { relation, name: table.name().to_owned(), generations, indexes: unique.map(index).collect() })
+    }
+    fn merge_source(&self) -> Option<Relation> {
+        Some(relation(self.merge_source.clone()?, TableReference::bare("#source")))
+    }
+    fn rows_to_come(&self, schema: SchemaRef, target: Option<&Target>) -> Arc<dyn TableSource> {
+        // A statement is bound the same way again.
+        if target.is_none()
+            && let Some(done) = self.parts.borrow_mut().pop_front()
+        {
+            return done;
+        }
+        let rows: Arc<dyn TableProvider> = Arc::new(RowsToCome::new(schema));
+        let provider = match target.map(|target| source_as_provider(&target.relation.source)) {
+            Some(Ok(provider)) => Some(provider),
+            _ => None,
+        };
+        let table = provider.as_ref().and_then(|provider| provider.downcast_ref::<SeracTable>());
+        let (Some(table), Some(view)) = (table, self.shared.view()) else { return provider_as_source(rows) };
+        let columns = match target_columns(&view.access, table.table()) {
+            Columns::All => return provider_as_source(rows),
+            // Those behind the columns that users see are the statement's.
+            Columns::Some(columns) => {
+                let visible = table.table().definition.visible_columns().len();
+                Columns::Some(columns.iter().copied().take(visible).collect())
+            }
+            Columns::None => Columns::None,
+        };
+        provider_as_source(Arc::new(Readable { rows, columns, table: table.table().name().into() }))
     }
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         self.names.get_function_meta(name)
@@ -366,19 +635,39 @@ impl Environment for InSession<'_> {
     fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
         self.names.get_aggregate_meta(name)
     }
+    fn scalar_of(&self, name: &str, signature: &Signature) -> Option<Arc<ScalarUDF>> {
+        let is_known = match name {
+            "to_char" => true,
+            "round" | "trunc" => signature.arguments == [TypeId::FLOAT8],
+            _ => false,
+        };
+        self.names.get_function_meta(name).filter(|_| is_known)
+    }
+    fn date_part(&self, field: &str, is_extract: bool) -> Option<(Arc<ScalarUDF>, Option<String>)> {
+        let (name, part) = serac_functions::date_part_function(field, is_extract);
+        Some((self.names.get_function_meta(name)?, part))
+    }
     fn cast(&self, expr: &Expr, from: TypeId, to: TypeId, _: &DFSchema) -> Result<Option<Expr>, BindError> {
-        if is_registered(to) && matches!(from, TypeId::UNKNOWN | TypeId::TEXT | TypeId::VARCHAR) {
+        let is_text = |id| matches!(id, TypeId::UNKNOWN | TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR);
+        if is_registered(to) && is_text(from) {
             return Ok(self.registered("pg_reg_oid", to, expr));
         }
-        if is_registered(from) && matches!(to, TypeId::TEXT | TypeId::VARCHAR) {
+        if is_registered(from) && is_text(to) {
             return Ok(self
                 .registered("pg_reg_text", from, expr)
                 .zip(arrow_type(to))
                 .map(|(name, text)| cast(name, text)));
         }
+        if to == TypeId::UUID && is_text(from) {
+            return Ok(self.names.get_function_meta("uuid_in").map(|read| read.call(vec![expr.clone()])));
+        }
+        if from == TypeId::UUID && is_text(to) {
+            let write = self.names.get_function_meta("uuid_out");
+            return Ok(write.zip(arrow_type(to)).map(|(write, text)| cast(write.call(vec![expr.clone()]), text)));
+        }
         // The pass `casts` makes functions of those that Arrow does by other rules.
         let is_uuid = from == TypeId::UUID || to == TypeId::UUID;
-        let from_stored = from == TypeId::NUMERIC || arrow_type(from).is_some();
+        let from_stored = from == TypeId::UNKNOWN || arrow_type(from).is_some();
         Ok(arrow_type(to).filter(|_| from_stored && !is_uuid).map(|stored| cast(expr.clone(), stored)))
     }
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>> {
@@ -386,6 +675,9 @@ impl Environment for InSession<'_> {
     }
     fn table_function(&self, name: &str, arguments: &[Expr]) -> Option<Arc<dyn TableSource>> {
         self.names.get_table_function_source(name, arguments.to_vec()).ok()
+    }
+    fn work_table(&self, name: &str, schema: SchemaRef) -> Option<Arc<dyn TableSource>> {
+        self.names.create_cte_work_table(name, schema).ok()
     }
     fn operate(&self, operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr, BindError> {
         let Some(op) = symbol(operator) else { return Err(BindError::Unknown("this operator")) };

@@ -5,15 +5,17 @@ use crate::binding::Ways;
 use crate::channels::Listener;
 use crate::cursors::Cursors;
 use crate::error::SqlError;
-use crate::functions::SequenceValues;
+use crate::expressions::indexed_expressions;
+use crate::identifiers::{
+    CATALOG_SCHEMA, INFORMATION_SCHEMA, SEARCH_PATH, TEMPORARY_SCHEMA, is_system_schema, resolve,
+};
 use crate::identity::Identity;
 use crate::maintenance::{SYSTEM_VIEWS, system_view};
 use crate::parsed::Source;
-use crate::parts::TableName;
-use crate::pg_catalog::{self, CATALOG_SCHEMA, INFORMATION_SCHEMA, LazyImage};
-use crate::roles::{SessionRoles, denied, readable, target_columns};
-use crate::scan::{ScanSharing, SeracTable, indexed_expressions};
-use crate::session::{SqlDatabase, resolve};
+use crate::pg_catalog::{self, LazyImage};
+use crate::roles::{SessionRoles, readable, target_columns};
+use crate::session::SqlDatabase;
+use crate::session_functions::SequenceValues;
 use crate::setting_list::SessionValues;
 use crate::settings::ChangedSettings;
 use async_trait::async_trait;
@@ -31,21 +33,14 @@ use serac_engine::bitmap::OwnChanges;
 use serac_engine::catalog::Schema;
 use serac_engine::roles::{Access, Columns, Object, Privilege, RoleId};
 use serac_engine::{Catalog, DEFAULT_SCHEMA, Database, ReadSet, Table};
+use serac_query::scan::{ScanSharing, SeracTable, denied};
 use serac_storage::Snapshot;
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
-
-/// Name of the one catalog.
-pub(crate) const CATALOG: &str = "serac";
-
-/// The schema of a session's own tables, which live in a database of the session's own.
-pub(crate) const TEMPORARY_SCHEMA: &str = "pg_temp";
-/// The schema that stands for unqualified names: temporary tables, then the schemas of the setting `search_path`. No user sees it.
-pub(crate) const SEARCH_PATH: &str = "pg_search_path";
 
 /// What statements of a session see.
 #[derive(Clone, Debug)]
@@ -137,14 +132,11 @@ impl View {
 pub(crate) struct Lent {
     /// Tables by names that no user has.
     pub(crate) tables: HashMap<String, Arc<dyn TableProvider>>,
-    /// Tables that parts of it have changed: what follows may not read them.
-    pub(crate) changed: HashSet<TableName>,
 }
 
 impl Lent {
     pub(crate) fn clear(&mut self) {
         self.tables.clear();
-        self.changed.clear();
     }
 }
 
@@ -217,7 +209,7 @@ impl Shared {
         match self.statement_time.load(Ordering::Relaxed) {
             0 => self.time(),
             NOT_ASKED => {
-                let now = crate::types::micros(SystemTime::now());
+                let now = crate::clock::micros(SystemTime::now());
                 self.statement_time.store(now, Ordering::Relaxed);
                 now
             }
@@ -226,7 +218,7 @@ impl Shared {
     }
     /// Makes the present what `now()` is.
     pub(crate) fn start_time(&self) -> i64 {
-        let now = crate::types::micros(SystemTime::now());
+        let now = crate::clock::micros(SystemTime::now());
         // Relaxed: as in `time`.
         self.time.store(now, Ordering::Relaxed);
         now
@@ -328,7 +320,7 @@ impl CatalogProvider for TransactionCatalog {
         view.catalog.schemas.keys().filter(shown).cloned().chain(temporary).chain(system).collect()
     }
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        let system = pg_catalog::is_system_schema(name);
+        let system = is_system_schema(name);
         let known = system || name == SEARCH_PATH || self.0.view().is_some_and(|view| view.schema(name).is_some());
         known.then(|| Arc::new(TransactionSchema { shared: self.0.clone(), name: name.into() }) as _)
     }
@@ -343,7 +335,7 @@ struct TransactionSchema {
 #[async_trait]
 impl SchemaProvider for TransactionSchema {
     fn table_names(&self) -> Vec<String> {
-        if pg_catalog::is_system_schema(&self.name) {
+        if is_system_schema(&self.name) {
             return pg_catalog::table_names(&self.name);
         }
         let Some(view) = self.shared.view() else { return Vec::new() };
@@ -361,7 +353,7 @@ impl SchemaProvider for TransactionSchema {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        if pg_catalog::is_system_schema(&self.name) {
+        if is_system_schema(&self.name) {
             return pg_catalog::is_table(&self.name, name);
         }
         let Some(view) = self.shared.view() else { return false };
@@ -380,7 +372,7 @@ pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> 
     if name == "pg_stat_activity" && (in_path || schema == CATALOG_SCHEMA) {
         return system_view(name, &view, &shared.sql);
     }
-    if pg_catalog::is_system_schema(schema) {
+    if is_system_schema(schema) {
         return pg_catalog::table(shared, schema, name).await;
     }
     let schema_name = match in_path {
@@ -405,7 +397,6 @@ pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> 
         if readable(&access, table) == Columns::None && owner_planned_for().is_none() {
             return Err(refused(denied(name)));
         }
-        shared.check_unchanged(schema_name, name).map_err(refused)?;
         if table.definition.materialized.as_ref().is_some_and(|materialized| !materialized.populated) {
             let message = format!("materialized view \"{name}\" has not been populated");
             return Err(refused(SqlError::new("55000", message).named(name)));
@@ -446,9 +437,9 @@ pub(crate) async fn planned_for_owner(
 }
 
 async fn view_plan(state: &SessionState, query: &str) -> Result<LogicalPlan, SqlError> {
-    let source = Source::of_query(query);
+    let source = Source::of_text(query);
     // In a box, so that the futures around it need not know of the trees.
-    let bound = async move { crate::binding::of_relation(state, Some(&source)).await }.boxed();
+    let bound = async move { crate::binding::of_relation(state, source.as_ref()).await }.boxed();
     if let Some(plan) = bound.await? {
         return Ok(plan);
     }

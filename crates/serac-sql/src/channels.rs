@@ -5,7 +5,8 @@
 
 use crate::catalog::Shared;
 use crate::error::{Result, SqlError};
-use crate::session::{Session, StatementResult, fold};
+use crate::identifiers::fold;
+use crate::session::{Session, StatementResult};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;

@@ -2,7 +2,8 @@
 //! hours.
 
 use crate::error::{Result, SqlError};
-use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Query, Select, SetExpr, Statement, Visit, Visitor};
+use crate::visits::visit;
+use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Query, Select, SetExpr, Statement, Visitor};
 use std::ops::ControlFlow;
 
 /// Columns of CUBE.
@@ -70,7 +71,7 @@ pub(crate) fn check(statement: &Statement) -> Result<()> {
             in_body(&query.body)
         }
     }
-    match statement.visit(&mut Clauses) {
+    match visit(statement, &mut Clauses) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }

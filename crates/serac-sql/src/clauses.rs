@@ -17,9 +17,9 @@
 //! Statements that are not listed are refused where statements are run.
 
 use crate::error::SqlError;
+use crate::identifiers::fold;
 use crate::maintenance::is_ours;
 use crate::planner;
-use crate::session::fold;
 use crate::visits::visit;
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterTable, AlterTableOperation, Assignment, AssignmentTarget, ColumnDef, ColumnOption,
@@ -556,7 +556,7 @@ fn of_returning(items: &[SelectItem]) -> Checked {
             ControlFlow::Break(Some(("42P20", "window functions are not allowed in RETURNING")))
         }
         Expr::Function(function) => {
-            let name = function.name.0.last().and_then(|part| part.as_ident()).map(crate::session::fold);
+            let name = function.name.0.last().and_then(|part| part.as_ident()).map(crate::identifiers::fold);
             match name.is_some_and(|name| crate::planner::is_aggregate(&name)) {
                 true => ControlFlow::Break(Some(("42803", "aggregate functions are not allowed in RETURNING"))),
                 false => ControlFlow::Continue(()),

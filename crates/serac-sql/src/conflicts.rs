@@ -7,6 +7,7 @@
 
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
+use crate::parsed::Parsed;
 use crate::session::Session;
 use crate::transactions::{Isolation, Mark};
 use datafusion::sql::sqlparser::ast::{CopyTarget, Statement};
@@ -42,8 +43,9 @@ impl Conflicts {
 
 impl Session {
     /// Whether a statement may be begun again when it meets a conflict.
-    pub(crate) fn may_wait(&self, statement: &Statement) -> bool {
-        !takes_stream(statement) && (self.waits_at_any_level || self.is_read_committed() || self.claims(statement))
+    pub(crate) fn may_wait(&self, statement: &Parsed) -> bool {
+        !statement.other().is_some_and(takes_stream)
+            && (self.waits_at_any_level || self.is_read_committed() || self.claims(statement))
     }
     fn is_read_committed(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.modes.isolation == Isolation::ReadCommitted)

@@ -4,9 +4,10 @@
 //! transaction does later, and moves both ways. It goes with its transaction, or, if it was declared WITH HOLD and that has committed, with its session.
 
 use crate::error::{Result, SqlError};
+use crate::identifiers::fold;
 use crate::parsed::{Parsed, Source};
 use crate::query::Output;
-use crate::session::{Session, StatementResult, fold};
+use crate::session::{Session, StatementResult};
 use datafusion::arrow::array::{RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, take_record_batch};
 use datafusion::arrow::datatypes::SchemaRef;

@@ -2,28 +2,28 @@
 
 use crate::ddl::parse_expression;
 use crate::deep::Roomy;
-use crate::dml::{target_of_delete, target_of_insert, type_ids, visible_schema};
+use crate::dml::{target_of_delete, target_of_insert};
 use crate::error::{Result, SqlError};
 use crate::explain::{describe_schema, explain_schema};
 use crate::generated;
-use crate::nesting;
+use crate::identifiers::{fold, prepared_name};
 use crate::parsed::{Arguments, Parsed, Source};
 use crate::parts::take_parts;
-use crate::pg_catalog::{array_type, element_type, type_number};
-use crate::session::{Session, StatementResult, fold, prepared_name, with_parameters};
+use crate::query::analyzed;
+use crate::session::{Session, with_parameters};
 use crate::settings::{all_settings_schema, is_all};
 use crate::transactions::OpenStatement;
 use crate::visits::{visit, visit_expressions, visit_expressions_mut};
 use crate::wire::{of_oid, oid, wire_type};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
-    Array, AssignmentTarget, CopySource, Expr, LimitClause, Query, SelectItem, SetExpr, Statement, TableWithJoins,
-    Value, Visitor,
+    Array, AssignmentTarget, CopySource, Expr, LimitClause, Query, SetExpr, Statement, TableWithJoins, Value, Visitor,
 };
 use serac_engine::Table;
 use serac_engine::definition::{SqlType, TableDefinition};
 use serac_pg::TypeId;
 use serac_storage::ColumnType;
+use serac_values::type_names::{array_type, element_type, of_text as type_number};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -120,6 +120,11 @@ impl Parameters {
     }
 }
 
+/// The numbers of those types that are arrays; 0 for others.
+fn oids_of_arrays(types: &[TypeId]) -> Vec<u32> {
+    types.iter().map(|id| if id.element().is_some() { id.0 } else { 0 }).collect()
+}
+
 impl Visitor for Parameters {
     type Break = ();
 
@@ -170,7 +175,7 @@ impl Session {
     /// What is wrong with the statement.
     pub async fn describe_statement(&mut self, statement: impl Into<Parsed>, named: &[u32]) -> Result<Description> {
         let statement = statement.into();
-        let is_deep = !nesting::is_flat(&statement);
+        let is_deep = statement.is_deep();
         let look = self.looking(async |session: &mut Self| session.description_of(statement, named).await);
         Roomy::new(is_deep, look).await
     }
@@ -179,8 +184,8 @@ impl Session {
     ///
     /// # Errors
     /// What is wrong with the statement.
-    pub async fn copied_columns(&mut self, statement: &Statement) -> Result<usize> {
-        let Statement::Copy { source, .. } = statement else { return Ok(0) };
+    pub async fn copied_columns(&mut self, statement: &Parsed) -> Result<usize> {
+        let Some(Statement::Copy { source, .. }) = statement.other() else { return Ok(0) };
         self.check_not_failed()?;
         match source.clone() {
             CopySource::Table { columns, .. } if !columns.is_empty() => Ok(columns.len()),
@@ -217,40 +222,65 @@ impl Session {
     }
 
     pub(crate) async fn description_of(&mut self, statement: Parsed, named: &[u32]) -> Result<Description> {
-        let mut parameters = Parameters::of(&statement, named);
-        if let Statement::Execute { name: Some(name), parameters: given, .. } = &*statement {
+        if let Some(Statement::Execute { name: Some(name), parameters: given, .. }) = statement.other() {
             let prepared = self.prepared(&prepared_name(name), given.len())?;
-            let query = Parsed::with_source(prepared.statement().clone(), prepared.query().cloned());
-            let statement = prepared.with_expressions(given)?;
-            if let Some((schema, _)) = self.bound_columns(&query).await? {
-                return Ok(Description { parameters: parameters.types, oids: parameters.oids, schema: Some(schema) });
+            if let Some(source) = prepared.source().filter(|source| !source.has_changes())
+                && let Some((schema, _)) = self.bound_columns(source).await?
+            {
+                let Parameters { types: parameters, oids } = Parameters::of(&*statement.older()?, named);
+                return Ok(Description { parameters, oids, schema: Some(schema) });
             }
+            let prepared = self.prepared(&prepared_name(name), given.len())?;
+            if let Some(source) = prepared.source().filter(|source| source.has_changes()) {
+                let (schema, _) = self.changed_columns(source).await?;
+                let Parameters { types: parameters, oids } = Parameters::of(&*statement.older()?, named);
+                return Ok(Description { parameters, oids, schema });
+            }
+            let statement = prepared.with_expressions(given)?;
             return Box::pin(self.description_of(statement, named)).await;
         }
-        if let Some(source) = statement.source_of_query() {
-            let arguments = Arguments { types: named.into(), values: None };
-            let asked = Parsed::with_source(statement.clone().into_statement(), Some(source.clone().with(arguments)));
-            if let Some((schema, types)) = self.bound_columns(&asked).await? {
-                let parameters: Vec<_> = types.iter().map(|id| of_oid(id.0)).collect();
-                return Ok(Description { parameters, oids: vec![0; types.len()], schema: Some(schema) });
-            }
+        let statement = statement.with_arguments(Arguments { types: named.into(), values: None });
+        if let Some(source) = statement.source_of_query()
+            && let Some((schema, types)) = self.bound_columns(source).await?
+        {
+            let parameters: Vec<_> = types.iter().map(|id| of_oid(id.0)).collect();
+            return Ok(Description { parameters, oids: oids_of_arrays(&types), schema: Some(schema) });
         }
-        let (statement, text) = statement.into_parts();
-        let text = text.map(|text| text.with(Arguments { types: named.into(), values: None }));
-        let schema = self.columns_of(statement, text.as_ref(), &mut parameters).await?;
+        let changes = statement.source_of_changes().cloned();
+        let statement = statement.into_older()?.0;
+        let mut parameters = Parameters::of(&statement, named);
+        if let Some(source) = changes {
+            let (schema, types) = self.changed_columns(&source).await?;
+            if types.iter().all(|id| *id != TypeId::UNKNOWN) {
+                let parameters: Vec<_> = types.iter().map(|id| of_oid(id.0)).collect();
+                return Ok(Description { parameters, oids: oids_of_arrays(&types), schema });
+            }
+            // The binder does not know the types of all parameters.
+            parameters.are_of(&types);
+            self.columns_of(statement, &mut parameters).await?;
+            return Ok(Description { parameters: parameters.types, oids: parameters.oids, schema });
+        }
+        let schema = self.columns_of(statement, &mut parameters).await?;
         Ok(Description { parameters: parameters.types, oids: parameters.oids, schema })
     }
 
+    /// The columns of the rows of a statement with changes, none if it gives none, and the types of
+    /// its parameters: UNKNOWN for those that the binder does not know.
+    async fn changed_columns(&self, source: &Source) -> Result<(Option<SchemaRef>, Vec<TypeId>)> {
+        let bound = self.bound_statement(source).await?;
+        let bound = bound.map_err(|what| SqlError::unsupported(format!("binding {what}")))?;
+        let Some(plan) = bound.result().cloned() else { return Ok((None, bound.parameters)) };
+        let (state, names) = (self.state(), bound.names);
+        let schema = self.planning(async move { analyzed(&state, plan, &names) }).await?;
+        Ok((Some(schema), bound.parameters))
+    }
+
     /// The columns of a statement's rows; learns what it says of the parameters.
-    async fn columns_of(
-        &mut self,
-        mut statement: Statement,
-        text: Option<&Source>,
-        parameters: &mut Parameters,
-    ) -> Result<Option<SchemaRef>> {
-        for (i, part) in take_parts(&mut statement)?.into_iter().enumerate() {
-            let columns = Box::pin(self.columns_of(part, None, parameters)).await?;
-            self.lend_part(i, columns.unwrap_or_else(|| Arc::new(Schema::empty())), Vec::new())?;
+    async fn columns_of(&mut self, mut statement: Statement, parameters: &mut Parameters) -> Result<Option<SchemaRef>> {
+        for (i, part) in take_parts(&mut statement).into_iter().enumerate() {
+            let query = Statement::Query(Box::new(part));
+            let columns = self.describe_query(query, parameters).await?;
+            self.lend_part(i, columns, Vec::new())?;
         }
         Ok(match &statement {
             Statement::Query(_) | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => {
@@ -283,7 +313,6 @@ impl Session {
             }
             Statement::Insert(insert) => {
                 let table = self.table(target_of_insert(insert)?)?;
-                let alias = insert.table_alias.as_ref().map_or_else(|| table.name().to_owned(), |a| fold(&a.alias));
                 let named = |name: &_| column_of_name(&table, name);
                 let targets: Vec<usize> = match &insert.columns[..] {
                     [] => (0..table.definition.visible_columns().len()).collect(),
@@ -295,19 +324,16 @@ impl Session {
                             parameters.assigned(expr, table.definition.columns[column].sql_type.column_type);
                         }
                     }
-                    Some(_) => match self.bound_parameters(text, type_ids(&table, &targets)).await? {
-                        Some(types) => parameters.are_of(&types),
-                        None => {
-                            let source = insert.source.clone().expect("there is one");
-                            self.describe_query(Statement::Query(source), parameters).await?;
-                        }
-                    },
+                    Some(_) => {
+                        let source = insert.source.clone().expect("there is one");
+                        self.describe_query(Statement::Query(source), parameters).await?;
+                    }
                     None => {}
                 }
-                self.describe_returning(&table, &alias, insert.returning.as_deref()).await?
+                None
             }
             Statement::Update(update) => {
-                let (table, alias) = self.target(&update.table)?;
+                let (table, _) = self.target(&update.table)?;
                 for assignment in &update.assignments {
                     if let AssignmentTarget::ColumnName(name) = &assignment.target
                         && let Some(column) = column_of_name(&table, name)
@@ -316,20 +342,13 @@ impl Session {
                         parameters.assigned(&assignment.value, column_type);
                     }
                 }
-                match self.bound_change(text, &table).await? {
-                    Some((_, types)) => parameters.are_of(&types),
-                    None => self.describe_condition(&update.table, update.selection.as_ref(), parameters).await,
-                }
-                self.describe_returning(&table, &alias, update.returning.as_deref()).await?
+                self.describe_condition(&update.table, update.selection.as_ref(), parameters).await;
+                None
             }
             Statement::Delete(delete) => {
                 let target = target_of_delete(delete)?;
-                let (table, alias) = self.target(target)?;
-                match self.bound_change(text, &table).await? {
-                    Some((_, types)) => parameters.are_of(&types),
-                    None => self.describe_condition(target, delete.selection.as_ref(), parameters).await,
-                }
-                self.describe_returning(&table, &alias, delete.returning.as_deref()).await?
+                self.describe_condition(target, delete.selection.as_ref(), parameters).await;
+                None
             }
             _ => None,
         })
@@ -365,20 +384,6 @@ impl Session {
             && let Ok(query) = crate::query::query_of(&format!("SELECT 1 FROM {target} WHERE {condition}"))
         {
             let _ = self.describe_query(Statement::Query(Box::new(query)), parameters).await;
-        }
-    }
-
-    async fn describe_returning(
-        &mut self,
-        table: &Arc<Table>,
-        alias: &str,
-        items: Option<&[SelectItem]>,
-    ) -> Result<Option<SchemaRef>> {
-        let Some(items) = items else { return Ok(None) };
-        let none = datafusion::arrow::array::RecordBatch::new_empty(visible_schema(table));
-        match self.returning("SELECT", table, alias, items, vec![none]).await? {
-            StatementResult::Rows { schema, .. } => Ok(Some(schema)),
-            StatementResult::Command { .. } => Ok(None),
         }
     }
 }

@@ -5,23 +5,24 @@
 //! its rows are counted and dropped, and below each operator stands what was measured there.
 
 use crate::error::{Result, SqlError};
-use crate::parsed::Parsed;
-use crate::parts::has_changes;
-use crate::pg_catalog::type_name;
+use crate::identifiers::{quote, resolve};
+use crate::parsed::{Parsed, Source};
 use crate::pipeline::steps_schema;
-use crate::query::Output;
-use crate::session::{Session, StatementResult, parse, quote, resolve};
-use crate::sql_terms::in_sql_terms;
+use crate::query::{Output, Ready};
+use crate::session::{Session, StatementResult};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::sql::sqlparser::ast::{
-    AnalyzeFormat, AnalyzeFormatKind, Expr, ObjectName, Statement, TableObject, UtilityOption, Value,
+    AnalyzeFormat, AnalyzeFormatKind, Expr, ObjectName, Statement, UtilityOption, Value,
 };
 use futures::StreamExt;
-use serac_engine::roles::Privilege;
+use serac_binder::{BoundBody, PartBody};
+use serac_values::sql_terms::in_sql_terms;
+use serac_values::type_names::name_of as type_name;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -215,76 +216,92 @@ fn explained_lines(lines: Vec<String>) -> Result<Output> {
 }
 
 impl Session {
-    pub(crate) async fn explain(&mut self, statement: Statement) -> Result<Output> {
+    pub(crate) async fn explain(&mut self, statement: Statement, source: Option<Source>) -> Result<Output> {
         let Statement::Explain { analyze, verbose, statement, format, options, .. } = statement else {
             unreachable!("called for EXPLAIN");
         };
         let options = Options::read(analyze, verbose, format.as_ref(), options.as_deref().unwrap_or_default())?;
-        let point = if options.analyze || options.steps || options.bound { None } else { self.shown_point(&statement) };
-        if has_changes(&statement) {
-            return Err(SqlError::unsupported("EXPLAIN of a statement with changes in its WITH"));
-        }
-        let change = match statement.as_ref() {
-            Statement::Insert(_) => Some("INSERT"),
-            Statement::Update(_) => Some("UPDATE"),
-            Statement::Delete(_) => Some("DELETE"),
-            Statement::Merge(_) => Some("MERGE"),
-            _ => None,
+        let point = if options.analyze || options.steps || options.bound {
+            None
+        } else {
+            self.shown_point(&statement, source.as_ref())
         };
-        if let Some(change) = change.filter(|_| options.analyze) {
-            return Err(SqlError::unsupported(format!("EXPLAIN ANALYZE of {change}")));
-        }
-        // A change is explained as the query that finds its rows.
-        let query = match *statement {
-            Statement::Update(update) => self.update_query(&update)?.0,
-            Statement::Delete(delete) => self.delete_query(&delete)?.0,
-            Statement::Merge(merge) => self.merge_query(&merge)?,
-            Statement::Insert(insert) => {
-                if let TableObject::TableName(name) = &insert.table {
-                    let table = self.table(name)?;
-                    self.check_privilege(&table, Privilege::Insert, &[])?;
-                }
-                match insert.source {
-                    Some(source) => source.to_string(),
-                    None => "SELECT 1".into(),
-                }
-            }
-            other => other.to_string(),
-        };
-        let parsed = parse(&query)?;
-        let query =
-            Parsed::of_script(&query, parsed).pop().ok_or_else(|| SqlError::new("42601", "nothing to explain"))?;
-        // The query's text is not the user's.
-        if options.steps {
-            let steps = self.planning_steps(query).await;
-            return steps.map(explained).map_err(SqlError::unplaced);
-        }
-        let mut lines = Vec::new();
         if options.bound {
-            lines.extend(self.bound_lines(query).await.map_err(SqlError::unplaced)?);
-            return explained_lines(lines);
+            return explained_lines(self.bound_lines(source).await?);
         }
-        // The plan on the point path and the change come before the query's plan.
-        lines.extend(point);
-        lines.extend(change.map(str::to_owned));
+        let mut lines: Vec<String> = point.into_iter().collect();
+        if let Some(source) = source.as_ref().filter(|source| source.has_changes()) {
+            return self.explain_changes(*statement, source, &options, lines).await;
+        }
+        let query = Parsed::with_source(*statement, source);
+        if options.steps {
+            return self.planning_steps(query).await.map(explained);
+        }
+        // The plan on the point path comes before the query's.
         let depth = lines.len();
-        if depth > 0 && change.is_none() {
+        if depth > 0 {
             lines.push("otherwise".into());
         }
-        self.explain_query(query, depth, &options, &mut lines).await.map_err(SqlError::unplaced)?;
+        let began = Instant::now();
+        let planned = self.planned_to_explain(query, options.verbose).await?;
+        self.explain_plan(planned, began, depth, &options, &mut lines).await?;
         explained_lines(lines)
     }
 
-    /// The lines of a query's plan.
-    async fn explain_query(
+    /// The lines of a change: its kind, and the plan that finds its rows; behind the changes that
+    /// its WITH has.
+    async fn explain_changes(
+        &mut self,
+        statement: Statement,
+        source: &Source,
+        options: &Options,
+        mut lines: Vec<String>,
+    ) -> Result<Output> {
+        let began = Instant::now();
+        let bound = self.bound_statement(source).await?;
+        let bound = bound.map_err(|what| SqlError::unsupported(format!("binding {what}")))?;
+        if options.analyze {
+            let what = if bound.parts.is_empty() { crate::session::tag_of(&statement) } else { "a change in WITH" };
+            let what = what.trim_end_matches(" 0");
+            return Err(SqlError::unsupported(format!("EXPLAIN ANALYZE of {what}")));
+        }
+        if options.steps && !bound.parts.is_empty() {
+            return Err(SqlError::unsupported("EXPLAIN's option STEPS of a statement with changes in its WITH"));
+        }
+        let mut all: Vec<(Option<&'static str>, LogicalPlan)> = Vec::new();
+        for part in bound.parts {
+            match part.body {
+                PartBody::Query(plan) => all.push((None, plan)),
+                PartBody::Change(change) => all.push(self.explained_change(change, None).await?),
+            }
+        }
+        match bound.body {
+            BoundBody::Query(plan, _) => all.push((None, plan)),
+            BoundBody::Change(change) => all.push(self.explained_change(change, Some(statement)).await?),
+        }
+        for (word, plan) in all {
+            if options.steps {
+                return self.steps_of_plan(plan).await.map(explained);
+            }
+            let before = lines.len();
+            lines.extend(word.map(str::to_owned));
+            let frame = DataFrame::new(self.state(), plan);
+            let planned = self.frame_to_explain(frame, options.verbose).await?;
+            let depth = usize::from(before < lines.len());
+            self.explain_plan(planned, began, depth, options, &mut lines).await?;
+        }
+        explained_lines(lines)
+    }
+
+    /// The lines of a plan that was made since `began`.
+    async fn explain_plan(
         &self,
-        query: Parsed,
+        (ready, logical): (Ready, Option<String>),
+        began: Instant,
         depth: usize,
         options: &Options,
         lines: &mut Vec<String>,
     ) -> Result<()> {
-        let began = Instant::now();
-        let (ready, logical) = self.planned_to_explain(query, options.verbose).await?;
         if let Some(logical) = logical {
             lines.push("Logical plan".into());
             lines.extend(logical.lines().map(|line| format!("  {line}")));

@@ -1,35 +1,46 @@
 //! Evaluation of the SQL texts that definitions keep: defaults, generated columns and checks.
 
+use crate::binding;
 use crate::catalog::Shared;
 use crate::ddl::parse_expression;
 use crate::deep;
 use crate::error::{Result, SqlError};
-use crate::functions::with_own_casts;
 use crate::generated;
-use crate::optimizer::{checked, with_common_types, without_lists_of_expressions};
+use crate::identifiers::fold;
 use crate::planner;
-use crate::scan::fetch_rows;
-use crate::session::fold;
-use crate::types::assign;
 use crate::visits::{visit_expressions, visit_expressions_mut};
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::datatypes::Schema;
-use datafusion::common::DFSchema;
+use datafusion::common::{Column, DFSchema};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast::{Expr as Ast, Ident};
-use serac_engine::definition::{ColumnDefinition, TableDefinition};
+use serac_engine::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
 use serac_engine::{EngineError, Expressions, Table};
+use serac_functions::with_own_casts;
+use serac_query::optimizer::{checked, with_common_types, without_lists_of_expressions};
+use serac_query::scan::{IndexedExpression, bare, fetch_rows};
 use serac_storage::{RowId, Snapshot};
+use serac_values::assignment::assign;
+use serac_values::text_types::is_text;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
 
-/// An SQL expression over columns, as it is planned.
-pub(crate) fn logical(state: &SessionState, sql: &str, columns: &Schema) -> Result<Expr> {
+/// An SQL expression over columns of a table, if it is over any, as it is planned.
+pub(crate) fn logical(
+    state: &SessionState,
+    sql: &str,
+    columns: &Schema,
+    table: Option<&TableDefinition>,
+) -> Result<Expr> {
     let schema = DFSchema::try_from(columns.clone())?;
-    planner::expression(state, sql, &schema).map_err(|e| SqlError::from(e).unplaced())
+    match binding::definition(state, sql, &schema, table)? {
+        Some(expr) => Ok(expr),
+        None => planner::expression(state, sql, &schema).map_err(|e| SqlError::from(e).unplaced()),
+    }
 }
 
 /// The positions of the columns that an expression names.
@@ -64,19 +75,30 @@ pub(crate) fn renamed(expression: &str, from: &str, to: &str) -> Result<String> 
 /// Bytes of an expression that cannot be deep.
 const SHORT: usize = 64;
 
-/// Evaluates an SQL expression for every row of `batch`.
-pub(crate) fn evaluate(state: &SessionState, sql: &str, batch: &RecordBatch) -> Result<ArrayRef> {
+/// Evaluates an SQL expression for every row of `batch`, whose columns are those of a table, if it
+/// has any.
+pub(crate) fn evaluate(
+    state: &SessionState,
+    sql: &str,
+    batch: &RecordBatch,
+    table: Option<&TableDefinition>,
+) -> Result<ArrayRef> {
     let evaluate = || {
         let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
-        let expr = state.create_physical_expr(planned(state, sql, &schema)?, &schema)?;
+        let expr = state.create_physical_expr(planned(state, sql, &schema, table)?, &schema)?;
         Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
     };
     if sql.len() > SHORT { deep::with_room(evaluate) } else { evaluate() }
 }
 
-/// An SQL expression over columns, its types coerced, and simplified as in a query.
-pub(crate) fn planned(state: &SessionState, sql: &str, schema: &DFSchema) -> Result<Expr> {
-    let expr = logical(state, sql, schema.as_arrow())?;
+/// An SQL expression over columns of a table, its types coerced, and simplified as in a query.
+pub(crate) fn planned(
+    state: &SessionState,
+    sql: &str,
+    schema: &DFSchema,
+    table: Option<&TableDefinition>,
+) -> Result<Expr> {
+    let expr = logical(state, sql, schema.as_arrow(), table)?;
     let context = SimplifyContext::builder()
         .with_schema(Arc::new(schema.clone()))
         .with_config_options(state.config_options().clone())
@@ -89,6 +111,27 @@ pub(crate) fn planned(state: &SessionState, sql: &str, schema: &DFSchema) -> Res
     Ok(simplifier.simplify(coerced)?)
 }
 
+/// The expressions of a table's indexes, as they are planned in queries. One that cannot be planned now helps nobody.
+pub(crate) fn indexed_expressions(state: &SessionState, table: &TableDefinition) -> Vec<IndexedExpression> {
+    let Ok(schema) = DFSchema::try_from(table.storage_schema().arrow()) else { return Vec::new() };
+    let plan = |text: &str| bare(planned(state, text, &schema, Some(table)).ok()?).ok();
+    let of_column = |key: &KeyDefinition, i: usize| {
+        let text = key.expressions.get(i)?.as_deref()?;
+        let predicate = key.predicate.as_deref().filter(|_| i == 0);
+        let conditions = predicate.map_or(Some(Vec::new()), |predicate| {
+            Some(split_conjunction(&plan(predicate)?).into_iter().cloned().collect())
+        })?;
+        let hidden = &table.columns[key.columns[i]];
+        let expression = plan(text)?;
+        // The column may have been made when the expression had another type.
+        let data_type = expression.get_type(&schema).ok()?;
+        let is_same = data_type == hidden.sql_type.column_type.arrow() || is_text(&data_type);
+        let hidden = Expr::Column(Column::new_unqualified(&hidden.name));
+        is_same.then_some(IndexedExpression { expression, conditions, hidden })
+    };
+    table.keys.iter().flat_map(|key| (0..key.columns.len()).filter_map(move |i| of_column(key, i))).collect()
+}
+
 /// A column's default for `rows` rows.
 pub(crate) fn column_default(state: &SessionState, definition: &ColumnDefinition, rows: usize) -> Result<ArrayRef> {
     match &definition.default {
@@ -96,7 +139,7 @@ pub(crate) fn column_default(state: &SessionState, definition: &ColumnDefinition
         Some(default) => {
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
             let empty = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
-            assign(&evaluate(state, default, &empty)?, definition.sql_type, &definition.name)
+            assign(&evaluate(state, default, &empty, None)?, definition.sql_type, &definition.name)
         }
     }
 }
@@ -104,7 +147,7 @@ pub(crate) fn column_default(state: &SessionState, definition: &ColumnDefinition
 /// Checks the table's CHECK constraints on whole rows.
 pub(crate) fn check_rows(state: &SessionState, table: &Table, rows: &RecordBatch) -> Result<()> {
     for check in &table.definition.checks {
-        let outcome = evaluate(state, &check.expression, rows)?;
+        let outcome = evaluate(state, &check.expression, rows, Some(&table.definition))?;
         let violated = outcome.as_boolean_opt().is_none_or(|b| b.iter().any(|held| held == Some(false)));
         if violated {
             return Err(EngineError::Check { table: table.name().into(), constraint: check.name.clone() }.into());

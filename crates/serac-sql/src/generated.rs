@@ -6,7 +6,6 @@ use crate::dml::nullable_schema;
 use crate::error::{Result, SqlError};
 use crate::expressions::{evaluate, logical, named_columns};
 use crate::session::Session;
-use crate::types::assign;
 use crate::visits::visit_expressions;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -16,6 +15,7 @@ use datafusion::sql::sqlparser::ast::Expr;
 use serac_engine::Table;
 use serac_engine::definition::{ColumnDefinition, ReferentialAction, TableDefinition};
 use serac_storage::RowId;
+use serac_values::assignment::assign;
 use std::ops::ControlFlow;
 
 /// What is wrong with a value of the user's for a column that takes none.
@@ -60,7 +60,7 @@ fn compute(
     let value = |&at: &usize| {
         let column = &table.columns[at];
         let expression = column.generation.as_deref().expect("a generated column");
-        assign(&evaluate(state, expression, &rows)?, column.sql_type, &column.name)
+        assign(&evaluate(state, expression, &rows, Some(table))?, column.sql_type, &column.name)
     };
     columns.iter().map(value).collect()
 }
@@ -172,7 +172,7 @@ impl Session {
             return Err(SqlError::new("0A000", format!("cannot use subquery in {}", place.name)));
         }
         let columns = table.storage_schema().arrow().project(&parts(table).1)?;
-        check_logical(&logical(&self.state(), expression, &columns)?, place)
+        check_logical(&logical(&self.state(), expression, &columns, Some(table))?, place)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who a session is, and the functions that tell.
 
 use crate::catalog::Shared;
-use crate::types::micros;
+use crate::clock::micros;
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;

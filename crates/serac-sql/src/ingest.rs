@@ -3,11 +3,11 @@
 //! It is one statement: after an error nothing of it is there, the table included. Columns are matched by their names; those of the table that are
 //! not brought take their defaults.
 
-use crate::catalog::{CATALOG, TEMPORARY_SCHEMA};
 use crate::ddl::stored_type;
 use crate::error::{Result, SqlError};
+use crate::identifiers::{CATALOG, TEMPORARY_SCHEMA, quote};
 use crate::limits::Limits;
-use crate::session::{Session, parse, quote};
+use crate::session::{Session, parse_one};
 use crate::transactions::OpenStatement;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use futures::{Stream, StreamExt};
 use serac_engine::roles::Privilege;
 use serac_storage::ColumnType;
+use serac_values::free_numbers::given_batch;
 use std::pin::pin;
 
 /// What is done if the table is there already.
@@ -102,7 +103,7 @@ impl Session {
             let mut rows = 0;
             let mut batches = pin!(batches);
             while let Some(batch) = batches.next().await {
-                let batch = batch?;
+                let batch = given_batch(batch?)?;
                 let complete = self.complete_rows(&table, &targets, &batch)?;
                 self.check_rows(&table, &complete)?;
                 self.txn_of(&table)?.insert_batch(&table, &complete)?;
@@ -158,7 +159,6 @@ impl Session {
     }
 
     async fn define_text(&mut self, sql: &str) -> Result<()> {
-        let statement = parse(sql)?.pop().expect("one statement was written");
-        self.define(statement, None).await.map(|_| ()).map_err(SqlError::unplaced)
+        self.define(parse_one(sql, (1, 1))?, None).await.map(|_| ()).map_err(SqlError::unplaced)
     }
 }

@@ -5,11 +5,11 @@
 //! names are resolved, what a subquery, a view or a WITH query gives has no dependencies here,
 //! either ([`Relations`]).
 
-use datafusion::common::{DFSchema, DFSchemaRef, FunctionalDependencies, Result};
+use datafusion::common::Result;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
 use datafusion::sql::sqlparser::ast::TableFactor;
-use std::sync::Arc;
+use serac_query::optimizer::independent;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Plans relations as DataFusion does, and takes the dependencies from all but tables.
@@ -44,11 +44,6 @@ fn is_table(plan: &LogicalPlan) -> bool {
         LogicalPlan::Projection(projection) => is_table(&projection.input),
         _ => false,
     }
-}
-
-/// A schema without dependencies.
-pub(crate) fn independent(schema: &DFSchema) -> Result<DFSchemaRef> {
-    schema.clone().with_functional_dependencies(FunctionalDependencies::empty()).map(Arc::new)
 }
 
 /// The plan of a relation, whose columns do not depend on each other as far as is known.

@@ -2,7 +2,6 @@
 
 use crate::error::{Result, SqlError};
 use futures::FutureExt;
-use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -54,13 +53,6 @@ impl CancelHandle {
     }
 }
 
-/// A panic in a statement is an error like any other.
-pub(crate) fn of_panic(panic: &(dyn Any + Send)) -> SqlError {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    SqlError::new("XX000", format!("internal error: {text}"))
-}
-
 fn cancelled() -> SqlError {
     SqlError::new("57014", "canceling statement due to user request")
 }
@@ -98,7 +90,7 @@ impl Limits {
         tokio::select! {
             biased;
             () = &mut self.cancelled => Err(cancelled()),
-            result = AssertUnwindSafe(part).catch_unwind() => result.unwrap_or_else(|panic| Err(of_panic(&*panic))),
+            result = AssertUnwindSafe(part).catch_unwind() => result.unwrap_or_else(|panic| Err(SqlError::of_panic(&*panic))),
             () = time_out => Err(timed_out()),
         }
     }

@@ -20,50 +20,48 @@ fn is_word(token: &Token, name: &str) -> bool {
     }
 }
 
-impl SqlError {
-    /// The error with the position of what it is about, as far as that can be told: it happened in the given statement of the script.
-    pub fn located(self, script: &str, statement: usize) -> Self {
-        let position = self.position.or_else(|| self.find(script, statement));
-        Self { position, ..self }
-    }
+/// The error with the position of what it is about, as far as that can be told: it happened in the
+/// given statement of the script.
+pub fn located(error: SqlError, script: &str, statement: usize) -> SqlError {
+    let position = error.position.or_else(|| find(&error, script, statement));
+    SqlError { position, ..error }
+}
 
-    fn find(&self, script: &str, statement: usize) -> Option<(u64, u64)> {
-        if !ABOUT_NAMES.contains(&self.sqlstate) {
-            return None;
-        }
-        let tokens = Tokenizer::new(&PostgreSql, script).tokenize_with_location().ok()?;
-        let tokens: Vec<TokenWithSpan> =
-            tokens.into_iter().filter(|t| !matches!(t.token, Token::Whitespace(_))).collect();
-        let mut statements = tokens.split(|t| t.token == Token::SemiColon).filter(|tokens| !tokens.is_empty());
-        let tokens = statements.nth(statement)?;
-        let parts: Vec<&str> = self.name.as_ref()?.split('.').collect();
-        let last = parts.last()?;
-        let token = |at: usize| tokens.get(at).map(|t| &t.token);
-        let matches: Vec<usize> = (0..tokens.len()).filter(|&at| is_word(&tokens[at].token, last)).collect();
-        let before = |at: usize| at.checked_sub(1).and_then(token);
-        let likely = |at: &&usize| {
-            let (before, after) = (before(**at), token(**at + 1));
-            let called = after == Some(&Token::LParen);
-            match self.sqlstate {
-                "42883" => called,
-                "42P01" | "42P07" | "3F000" => {
-                    after == Some(&Token::Period)
-                        || before.is_some_and(|token| match token {
-                            Token::Comma | Token::Period => true,
-                            _ => BEFORE_RELATIONS.iter().any(|word| is_word(token, word)),
-                        })
-                }
-                _ => !called && after != Some(&Token::Period) && !before.is_some_and(|token| is_word(token, "as")),
-            }
-        };
-        let mut at = *matches.iter().find(likely).or(matches.first())?;
-        // A qualified name begins with its qualifiers.
-        for part in parts.iter().rev().skip(1) {
-            if before(at) == Some(&Token::Period) && at >= 2 && is_word(&tokens[at - 2].token, part) {
-                at -= 2;
-            }
-        }
-        let start = tokens[at].span.start;
-        Some((start.line, start.column))
+fn find(error: &SqlError, script: &str, statement: usize) -> Option<(u64, u64)> {
+    if !ABOUT_NAMES.contains(&error.sqlstate) {
+        return None;
     }
+    let tokens = Tokenizer::new(&PostgreSql, script).tokenize_with_location().ok()?;
+    let tokens: Vec<TokenWithSpan> = tokens.into_iter().filter(|t| !matches!(t.token, Token::Whitespace(_))).collect();
+    let mut statements = tokens.split(|t| t.token == Token::SemiColon).filter(|tokens| !tokens.is_empty());
+    let tokens = statements.nth(statement)?;
+    let parts: Vec<&str> = error.name.as_ref()?.split('.').collect();
+    let last = parts.last()?;
+    let token = |at: usize| tokens.get(at).map(|t| &t.token);
+    let matches: Vec<usize> = (0..tokens.len()).filter(|&at| is_word(&tokens[at].token, last)).collect();
+    let before = |at: usize| at.checked_sub(1).and_then(token);
+    let likely = |at: &&usize| {
+        let (before, after) = (before(**at), token(**at + 1));
+        let called = after == Some(&Token::LParen);
+        match error.sqlstate {
+            "42883" => called,
+            "42P01" | "42P07" | "3F000" => {
+                after == Some(&Token::Period)
+                    || before.is_some_and(|token| match token {
+                        Token::Comma | Token::Period => true,
+                        _ => BEFORE_RELATIONS.iter().any(|word| is_word(token, word)),
+                    })
+            }
+            _ => !called && after != Some(&Token::Period) && !before.is_some_and(|token| is_word(token, "as")),
+        }
+    };
+    let mut at = *matches.iter().find(likely).or(matches.first())?;
+    // A qualified name begins with its qualifiers.
+    for part in parts.iter().rev().skip(1) {
+        if before(at) == Some(&Token::Period) && at >= 2 && is_word(&tokens[at - 2].token, part) {
+            at -= 2;
+        }
+    }
+    let start = tokens[at].span.start;
+    Some((start.line, start.column))
 }

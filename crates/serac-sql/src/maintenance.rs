@@ -6,8 +6,10 @@ use crate::backends;
 use crate::catalog::View;
 use crate::dialect::parser;
 use crate::error::{Result, SqlError};
+use crate::identifiers::resolve;
+use crate::parsed::Parsed;
 use crate::pipeline;
-use crate::session::{Session, SqlDatabase, StatementResult, TransactionStatus, resolve};
+use crate::session::{Session, SqlDatabase, StatementResult, TransactionStatus};
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::sql::sqlparser::ast::{
@@ -63,7 +65,8 @@ pub(crate) fn is_ours(function: &Function) -> bool {
 }
 
 /// Whether a statement cannot run in a transaction block.
-pub fn runs_outside_of_blocks(statement: &Statement) -> bool {
+pub fn runs_outside_of_blocks(statement: &Parsed) -> bool {
+    let Some(statement) = statement.other() else { return false };
     let is_all = |statement: &_| matches!(statement, Statement::Discard { object_type: DiscardObject::ALL });
     is_all(statement)
         || [FREEZE, CHECKPOINT, VACUUM].into_iter().any(|name| arguments_of_call(statement, name).is_some())
@@ -109,7 +112,9 @@ pub(crate) fn parse_statement(parser: &mut Parser<'_>) -> std::result::Result<St
                 open @ (Token::LParen | Token::Comma) => {
                     depth += i32::from(open == Token::LParen);
                     if !OPTIONS.iter().any(|word| is(parser, word)) {
-                        return parser.expected("an option", parser.peek_token());
+                        let command = if vacuum { "VACUUM" } else { "ANALYZE" };
+                        let option = parser.peek_token_ref().token.to_string().to_lowercase();
+                        return Err(ParserError::ParserError(format!("unrecognized {command} option \"{option}\"")));
                     }
                 }
                 Token::RParen => depth -= 1,

@@ -7,12 +7,13 @@
 //! are evaluated, and for which rows, SQL leaves open: DataFusion evaluates the right side of AND
 //! and OR only for rows that the left one leaves, if these are few, and in a balanced tree the left
 //! side is another one. What is still deeper than [`MAX_DEPTH`] is refused ([`check`]). Chains of `+` and `-`, and of `||`, may be long
-//! ([`MAX_LENGTH`]), because the planner takes each for one call ([`crate::chains`]).
+//! ([`MAX_LENGTH`]), because the planner takes each for one call ([`crate::long_chains`]).
 
 use crate::error::{Result, SqlError};
+use crate::visits::{visit, visit_mut};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Query, SetExpr, SetOperator, SetQuantifier, Statement, TableFactor, Value, Values, Visit,
-    VisitMut, Visitor, VisitorMut,
+    BinaryOperator, Expr, Query, SetExpr, SetOperator, SetQuantifier, Statement, TableFactor, Value, Values, VisitMut,
+    Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -39,11 +40,6 @@ const MAX_BRACKETS: usize = 64;
 pub(crate) const PARSER_CALLS: usize = 5_000;
 /// Operands from which on a chain is balanced.
 const LONG: usize = 16;
-
-/// What is said of a statement that is nested too deeply.
-pub(crate) fn too_deep() -> SqlError {
-    SqlError::new("54001", "the statement is nested too deeply")
-}
 
 /// What is known of the tokens between one parenthesis and its other half.
 #[derive(Default)]
@@ -134,7 +130,7 @@ pub(crate) fn estimate(tokens: &[TokenWithSpan]) -> Result<usize> {
         if *token == Token::LBracket {
             brackets = if ends_bracket { brackets + 1 } else { 1 };
             if brackets > MAX_BRACKETS {
-                return Err(too_deep());
+                return Err(SqlError::too_deep());
             }
         }
         ends_bracket = *token == Token::RBracket;
@@ -149,7 +145,7 @@ pub(crate) fn estimate(tokens: &[TokenWithSpan]) -> Result<usize> {
         };
         hidden += usize::from(begins_type);
         if hidden > MAX_BRACKETS {
-            return Err(too_deep());
+            return Err(SqlError::too_deep());
         }
         before = word;
         let depth = levels.last().expect("the first stays").depth();
@@ -196,7 +192,7 @@ pub(crate) fn balance(parsed: &mut impl VisitMut) {
             ControlFlow::Continue(())
         }
     }
-    let _ = parsed.visit(&mut Balancer::default());
+    let _ = visit_mut(parsed, &mut Balancer::default());
 }
 
 /// A tree of the operands in their order, each of which is at most one level deeper than another.
@@ -415,7 +411,7 @@ pub(crate) fn is_within(statement: &Statement, bounds: Bounds) -> bool {
             self.leave()
         }
     }
-    statement.visit(&mut Left(bounds)).is_continue()
+    visit(statement, &mut Left(bounds)).is_continue()
 }
 
 /// Refuses a statement that is nested too deeply.
@@ -491,8 +487,8 @@ pub(crate) fn check(statement: &Statement) -> Result<()> {
             self.leave(1)
         }
     }
-    match statement.visit(&mut Depth { level: 0, deep: 0, length: 0, above: Vec::new() }) {
-        ControlFlow::Break(()) => Err(too_deep()),
+    match visit(statement, &mut Depth { level: 0, deep: 0, length: 0, above: Vec::new() }) {
+        ControlFlow::Break(()) => Err(SqlError::too_deep()),
         ControlFlow::Continue(()) => Ok(()),
     }
 }

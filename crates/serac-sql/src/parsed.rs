@@ -1,71 +1,147 @@
 //! Statements as they are run: the tree of sqlparser, and the place in the script that the binder's
 //! own tree is taken from, of statements that have a query.
 
-use crate::dml::are_constants;
-use crate::parts::{claims, has_changes, only_shows};
+use crate::ast_types::literal;
+use crate::error::{Result, SqlError};
+use crate::nesting;
+use crate::parts::{claims_in, has_changes, is_changing, only_shows};
+use crate::session::{parse_one, with_parameters};
+use datafusion::catalog::TableProvider;
 use datafusion::common::ScalarValue;
+use datafusion::logical_expr::TableSource as Rows;
 use datafusion::sql::sqlparser::ast::{CopySource, Query, Statement};
 use serac_parser::tree::{self, CopySubject, StatementKind, TableSource};
 use serac_pg::TypeId;
+use std::borrow::Cow;
 use std::fmt;
-use std::ops::Deref;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-/// A statement. One that was parsed from a script and has a query knows its text.
+/// A statement.
 #[derive(Clone, Debug)]
 pub struct Parsed {
-    statement: Statement,
+    kind: Kind,
+    /// The place of its text, if it was parsed from a script and the binder is asked about it.
     source: Option<Source>,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// A query that neither changes nor claims rows. It has a source, from which its tree for the
+    /// older way is made where that is needed.
+    Query,
+    Other(Box<Statement>),
 }
 
 impl Parsed {
     /// The statements of a script.
-    pub(crate) fn of_script(script: &str, statements: Vec<Statement>) -> Vec<Self> {
-        let mut shared: Option<Arc<Script>> = None;
-        let count = statements.len();
-        let statements = statements.into_iter().enumerate().map(|(number, statement)| {
-            let source = has_text_of_use(&statement).then(|| {
-                let script = shared.get_or_insert_with(|| Arc::new(Script::new(script, count)));
-                Source { script: script.clone(), number, arguments: Arguments::default() }
-            });
-            Self { statement, source }
-        });
-        statements.collect()
+    ///
+    /// # Errors
+    /// The first error of syntax, with its place; 0A000 for a statement that only the parser knows.
+    pub(crate) fn of_script(script: &str) -> Result<Vec<Self>> {
+        let script = Arc::new(Script::new(script)?);
+        (0..script.trees.len()).map(|number| Self::of(Source::new(&script, number))).collect()
+    }
+    fn of(source: Source) -> Result<Self> {
+        let whole = &source.script.trees[source.number];
+        if matches!(whole.kind, StatementKind::Query(_)) && !whole.acts {
+            return Ok(Self { kind: Kind::Query, source: Some(source) });
+        }
+        let statement = source.older_of(whole)?;
+        let has_changes = changes(&statement);
+        let source = has_text_of_use(&statement).then_some(Source { has_changes, ..source });
+        Ok(Self { kind: Kind::Other(Box::new(statement)), source })
     }
     /// A statement that says the same as the text at `source`.
     pub(crate) fn with_source(statement: Statement, source: Option<Source>) -> Self {
-        Self { statement, source }
+        match source {
+            Some(source) if source.only_shows() => Self { kind: Kind::Query, source: Some(source) },
+            source => Self { kind: Kind::Other(Box::new(statement)), source },
+        }
     }
-    /// The statement alone.
-    pub fn into_statement(self) -> Statement {
-        self.statement
+    /// The same statement with these parameters.
+    pub(crate) fn with_arguments(self, arguments: Arguments) -> Self {
+        Self { source: self.source.map(|source| source.with(arguments)), ..self }
     }
-    /// The statement, to be changed where it has no query: that is bound from its text.
-    pub fn statement_mut(&mut self) -> &mut Statement {
-        &mut self.statement
+    /// The query at `source`, which only shows.
+    pub(crate) fn of_query(source: Source) -> Self {
+        Self { kind: Kind::Query, source: Some(source) }
     }
-    /// The statement, and where its text is.
-    pub(crate) fn into_parts(self) -> (Statement, Option<Source>) {
-        (self.statement, self.source)
+    /// The statement; none for a query that neither changes nor claims rows.
+    pub fn other(&self) -> Option<&Statement> {
+        match &self.kind {
+            Kind::Query => None,
+            Kind::Other(statement) => Some(statement.as_ref()),
+        }
+    }
+    /// The statement, to be changed; none for a query that neither changes nor claims rows.
+    pub fn other_mut(&mut self) -> Option<&mut Statement> {
+        match &mut self.kind {
+            Kind::Query => None,
+            Kind::Other(statement) => Some(statement.as_mut()),
+        }
+    }
+    /// The tree for the older way.
+    ///
+    /// # Errors
+    /// 0A000 where that does not know the query.
+    pub(crate) fn older(&self) -> Result<Cow<'_, Statement>> {
+        match (&self.kind, &self.source) {
+            (Kind::Other(statement), _) => Ok(Cow::Borrowed(statement.as_ref())),
+            (Kind::Query, Some(source)) => source.older().map(Cow::Owned),
+            (Kind::Query, None) => unreachable!("a query has a source"),
+        }
+    }
+    /// The same, and where its text is.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn into_older(self) -> Result<(Statement, Option<Source>)> {
+        let statement = match self.kind {
+            Kind::Other(statement) => *statement,
+            Kind::Query => self.source.as_ref().expect("a query has a source").older()?,
+        };
+        Ok((statement, self.source))
+    }
+    /// Whether the statement is nested so deeply that its tree for the older way needs a large stack.
+    /// The tree of a query is made where there is one.
+    pub(crate) fn is_deep(&self) -> bool {
+        self.other().is_some_and(|statement| !nesting::is_flat(statement))
     }
     /// Where its text is.
     pub(crate) fn source(&self) -> Option<&Source> {
         self.source.as_ref()
     }
-    /// The same, of a query.
+    /// The same, of a query that changes nothing.
     pub(crate) fn source_of_query(&self) -> Option<&Source> {
-        self.source().filter(|_| matches!(self.statement, Statement::Query(_)))
+        let is_query = matches!(self.other(), None | Some(Statement::Query(_)));
+        self.source().filter(|source| is_query && !source.has_changes)
+    }
+    /// The same, of a statement that changes rows: INSERT and its kin, and a query with such in its
+    /// WITH.
+    pub(crate) fn source_of_changes(&self) -> Option<&Source> {
+        self.source().filter(|source| source.has_changes && self.other().is_some_and(is_changing))
     }
 }
 
-/// Whether the binder is asked about a statement: about the query that it is or has, about the rows
-/// that it changes, or about the arguments of EXECUTE.
+/// Whether the binder is asked about a statement: about a change, about the query that it is or
+/// has, or about the arguments of EXECUTE.
 fn has_text_of_use(statement: &Statement) -> bool {
     match statement {
         Statement::Execute { parameters, .. } => !parameters.is_empty(),
-        Statement::Update(_) | Statement::Delete(_) => !has_changes(statement) && !claims(statement),
-        Statement::Prepare { statement, .. } => has_text_of_use(statement),
-        other => query_in(other).is_some_and(only_shows),
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => true,
+        Statement::Prepare { statement, .. } | Statement::Explain { statement, .. } => has_text_of_use(statement),
+        Statement::Query(query) => only_shows(query) || has_changes(statement),
+        other => query_in(other).is_some_and(|query| !claims_in(query)),
+    }
+}
+
+/// Whether a statement, or the one that it prepares or explains, changes rows.
+fn changes(statement: &Statement) -> bool {
+    match statement {
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => true,
+        Statement::Prepare { statement, .. } | Statement::Explain { statement, .. } => changes(statement),
+        Statement::Query(_) | Statement::CreateTable(_) | Statement::Copy { .. } => has_changes(statement),
+        _ => false,
     }
 }
 
@@ -76,8 +152,6 @@ fn query_in(statement: &Statement) -> Option<&Query> {
         Statement::CreateTable(create) => create.query.as_deref(),
         Statement::CreateView(view) => Some(&view.query),
         Statement::Declare { stmts } => stmts.first()?.for_query.as_deref(),
-        // Constants are assigned as they are.
-        Statement::Insert(insert) => insert.source.as_deref().filter(|source| !are_constants(source)),
         _ => None,
     }
 }
@@ -97,43 +171,51 @@ fn query_of(kind: &StatementKind) -> Option<&tree::Query> {
         StatementKind::CreateView(view) if !view.recursive => Some(&view.query),
         StatementKind::CreateMaterializedView(view) => Some(&view.query),
         StatementKind::DeclareCursor(cursor) => Some(&cursor.query),
-        StatementKind::Insert(insert) if insert.with.is_none() => insert.source.as_deref(),
         _ => None,
     }
 }
 
+/// A statement of which there is only this tree. What changes something is bound from a text, which
+/// is made of it then.
 impl From<Statement> for Parsed {
     fn from(statement: Statement) -> Self {
-        Self { statement, source: None }
+        let source = changes(&statement).then(|| Source::of_text(&statement.to_string())).flatten();
+        let source = source.map(|source| Source { has_changes: true, ..source });
+        Self { kind: Kind::Other(Box::new(statement)), source }
     }
 }
 
-impl Deref for Parsed {
-    type Target = Statement;
-
-    fn deref(&self) -> &Statement {
-        &self.statement
-    }
-}
-
-impl fmt::Display for Parsed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.statement.fmt(f)
-    }
-}
-
-/// A script, whose trees are made once the first of its queries asks.
+/// A script and its trees.
 struct Script {
     text: String,
-    /// How many statements it is to have.
-    count: usize,
-    trees: OnceLock<Option<Vec<tree::Statement>>>,
+    trees: Vec<tree::Statement>,
+    /// Line and column, from 1, at which each statement begins.
+    starts: Vec<(u64, u64)>,
 }
 
 impl Script {
-    fn new(text: &str, count: usize) -> Self {
-        Self { text: text.to_owned(), count, trees: OnceLock::new() }
+    fn new(text: &str) -> Result<Self> {
+        let trees = serac_parser::parse(text).map_err(|error| SqlError {
+            position: Some(error.line_and_column(text)),
+            ..SqlError::new(error.sqlstate, error.message)
+        })?;
+        let (mut at, mut place) = (0, (1, 1));
+        let starts = trees.iter().map(|tree| {
+            let start = tree.span.start as usize;
+            place = moved(place, &text[at..start]);
+            at = start;
+            place
+        });
+        let starts = starts.collect();
+        Ok(Self { text: text.to_owned(), trees, starts })
     }
+}
+
+/// Line and column behind a text that begins at `place`.
+fn moved(place: (u64, u64), text: &str) -> (u64, u64) {
+    let lines = text.bytes().filter(|byte| *byte == b'\n').count() as u64;
+    let columns = text.rsplit('\n').next().unwrap_or_default().chars().count() as u64;
+    if lines == 0 { (place.0, place.1 + columns) } else { (place.0 + lines, columns + 1) }
 }
 
 /// A statement of a script.
@@ -142,6 +224,11 @@ pub(crate) struct Source {
     script: Arc<Script>,
     number: usize,
     arguments: Arguments,
+    has_changes: bool,
+    /// The rows of the changes of its WITH, of one that has been done so far.
+    parts: Option<Arc<[Arc<dyn Rows>]>>,
+    /// The rows of the source of a MERGE, of one that the binder does not know.
+    merge_source: Option<Arc<dyn TableProvider>>,
 }
 
 /// What is known of a statement's parameters.
@@ -175,57 +262,114 @@ impl Source {
     pub(crate) fn text(&self) -> &str {
         &self.script.text
     }
-    /// Of a query that stands alone in a text.
-    pub(crate) fn of_query(text: &str) -> Self {
-        Self { script: Arc::new(Script::new(text, 1)), number: 0, arguments: Arguments::default() }
+    fn new(script: &Arc<Script>, number: usize) -> Self {
+        let (script, arguments) = (script.clone(), Arguments::default());
+        Self { script, number, arguments, has_changes: false, parts: None, merge_source: None }
     }
-    /// The statement's tree; none where the parser refuses the script.
-    pub(crate) fn statement(&self) -> Option<&StatementKind> {
-        let script = &*self.script;
-        let parse = || serac_parser::parse(&script.text).ok().filter(|trees| trees.len() == script.count);
-        let trees = script.trees.get_or_init(parse);
-        match &trees.as_ref()?.get(self.number)?.kind {
-            StatementKind::Prepare(prepare) => Some(&prepare.statement.kind),
-            other => Some(other),
+    /// The source of a statement that stands alone in a text; none where the parser refuses that.
+    pub(crate) fn of_text(text: &str) -> Option<Self> {
+        let script = Script::new(text).ok().filter(|script| script.trees.len() == 1)?;
+        Some(Self::new(&Arc::new(script), 0))
+    }
+    /// Whether the statement changes rows.
+    pub(crate) fn has_changes(&self) -> bool {
+        self.has_changes
+    }
+    /// The same statement whose changes in WITH, and the queries before them, have given these
+    /// rows.
+    pub(crate) fn with_parts(self, parts: Vec<Arc<dyn Rows>>) -> Self {
+        Self { parts: Some(parts.into()), ..self }
+    }
+    /// The rows of what has been done of it.
+    pub(crate) fn parts(&self) -> &[Arc<dyn Rows>] {
+        self.parts.as_deref().unwrap_or_default()
+    }
+    /// The same MERGE whose source has these rows.
+    pub(crate) fn with_merge_source(self, rows: Arc<dyn TableProvider>) -> Self {
+        Self { merge_source: Some(rows), ..self }
+    }
+    /// The rows of the source of a MERGE that were computed before.
+    pub(crate) fn merge_source(&self) -> Option<&Arc<dyn TableProvider>> {
+        self.merge_source.as_ref()
+    }
+    /// Whether the WITH of its query may have changes.
+    pub(crate) fn may_change(&self) -> bool {
+        self.has_changes && matches!(self.statement(), StatementKind::CreateTableAs(_) | StatementKind::Copy(_))
+    }
+    /// The statement's tree, of PREPARE and EXPLAIN that of the statement inside.
+    fn tree(&self) -> &tree::Statement {
+        let mut tree = &self.script.trees[self.number];
+        loop {
+            tree = match &tree.kind {
+                StatementKind::Prepare(prepare) => &prepare.statement,
+                StatementKind::Explain(explain) => &explain.statement,
+                _ => return tree,
+            };
         }
     }
-    /// The tree of the statement's query; none where the parser refuses the script.
+    /// Bytes of its text.
+    pub(crate) fn len(&self) -> usize {
+        let span = self.tree().span;
+        (span.end - span.start) as usize
+    }
+    /// What the statement is.
+    pub(crate) fn statement(&self) -> &StatementKind {
+        &self.tree().kind
+    }
+    /// Whether it is a query that neither changes nor claims rows.
+    pub(crate) fn only_shows(&self) -> bool {
+        let tree = self.tree();
+        matches!(tree.kind, StatementKind::Query(_)) && !tree.acts
+    }
+    /// The tree for the older way, with values in the place of parameters where these are known.
+    fn older(&self) -> Result<Statement> {
+        let statement = self.older_of(self.tree())?;
+        match &self.arguments.values {
+            Some(values) => with_parameters(&statement, &values.iter().map(literal).collect::<Result<Vec<_>>>()?),
+            None => Ok(statement),
+        }
+    }
+    /// The same of a statement of the script.
+    fn older_of(&self, tree: &tree::Statement) -> Result<Statement> {
+        let whole = self.script.trees[self.number].span.start as usize;
+        let (start, end) = (tree.span.start as usize, tree.span.end as usize);
+        let start_place = moved(self.script.starts[self.number], &self.script.text[whole..start]);
+        parse_one(&self.script.text[start..end], start_place)
+    }
+    /// The tree of the statement's query.
     pub(crate) fn query(&self) -> Option<&tree::Query> {
-        query_of(self.statement()?)
+        query_of(self.statement())
     }
     /// Whether the rows of the query are left out: WITH NO DATA.
     pub(crate) fn is_without_data(&self) -> bool {
         match self.statement() {
-            Some(StatementKind::CreateTableAs(create)) => !create.with_data,
-            Some(StatementKind::CreateMaterializedView(view)) => !view.with_data,
+            StatementKind::CreateTableAs(create) => !create.with_data,
+            StatementKind::CreateMaterializedView(view) => !view.with_data,
             _ => false,
         }
     }
     /// The trees of the arguments of EXECUTE.
     pub(crate) fn given(&self) -> Option<&[tree::Expr]> {
-        match self.statement()? {
+        match self.statement() {
             StatementKind::Execute(execute) => Some(&execute.arguments),
             _ => None,
         }
     }
     /// Line and column, in characters from 1, of a byte of the script.
     pub(crate) fn line_and_column(&self, byte: usize) -> (u64, u64) {
-        let before = self.script.text.get(..byte).unwrap_or(&self.script.text);
-        let line = before.bytes().filter(|byte| *byte == b'\n').count() as u64 + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() as u64 + 1;
-        (line, column)
+        moved((1, 1), self.script.text.get(..byte).unwrap_or(&self.script.text))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::parse;
+    use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr, Spanned};
 
     #[test]
     fn queries_know_their_trees() {
         let script = "SELECT 1; CREATE TABLE t (a INT);;\n SELECT ä, b FROM t";
-        let parsed = Parsed::of_script(script, parse(script).unwrap());
+        let parsed = Parsed::of_script(script).unwrap();
         let sources: Vec<bool> = parsed.iter().map(|parsed| parsed.source().is_some()).collect();
         assert_eq!(sources, [true, false, true]);
         let last = parsed[2].source().unwrap();
@@ -235,11 +379,27 @@ mod tests {
     }
 
     #[test]
-    fn other_statements_have_no_source() {
+    fn trees_for_the_older_way_know_their_places() {
+        let script = "SELECT 1;\n  EXPLAIN SELECT ä,\n b; PREPARE p AS SELECT c";
+        let parsed = Parsed::of_script(script).unwrap();
+        assert!(parsed[0].other().is_none() && parsed[1].other().is_some() && parsed[2].other().is_some());
+        let names = |at: usize| {
+            let older = parsed[at].source().unwrap().older().unwrap();
+            let Statement::Query(query) = older else { panic!("{older}") };
+            let SetExpr::Select(select) = *query.body else { panic!("{}", query.body) };
+            let start = |item: &SelectItem| (item.span().start.line, item.span().start.column);
+            select.projection.iter().map(start).collect::<Vec<_>>()
+        };
+        assert_eq!((names(0), names(1), names(2)), (vec![(1, 8)], vec![(2, 18), (3, 2)], vec![(3, 25)]));
+        assert_eq!(Parsed::of_script("SELECT 1;\nSELECT a FROM").unwrap_err().position, Some((2, 14)));
+    }
+
+    #[test]
+    fn claims_have_no_source() {
         let script = "WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x; SELECT * FROM t FOR UPDATE; VALUES (1);
             SELECT * FROM (SELECT * FROM t FOR UPDATE) AS x; SELECT (SELECT a FROM t LIMIT 1 FOR UPDATE)";
-        let parsed = Parsed::of_script(script, parse(script).unwrap());
+        let parsed = Parsed::of_script(script).unwrap();
         let sources: Vec<bool> = parsed.iter().map(|parsed| parsed.source().is_some()).collect();
-        assert_eq!(sources, [false, false, true, false, false]);
+        assert_eq!(sources, [true, false, true, false, false]);
     }
 }

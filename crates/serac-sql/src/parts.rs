@@ -1,58 +1,55 @@
-//! Parts of a statement that run before the rest of it: changes in WITH, and queries inside it that claim rows (FOR UPDATE).
+//! Parts of a statement that run before the rest of it: queries inside it that claim rows (FOR
+//! UPDATE). The rows that they give stand for them.
 //!
-//! WITH in front of a change is brought to where its names are used ([`with_inside`]): `WITH … UPDATE` is an UPDATE, and described, compiled and counted as one.
-//! When a statement runs, its parts come first, in their order; the rows that they give stand for them. In PostgreSQL they and the rest of the
-//! statement see one snapshot, so a table that a part has changed cannot be read, or searched for rows to change, by what follows: that is an error
-//! here (0A000), not another answer. What stands before a change in the same WITH is computed before it.
+//! WITH in front of a change is brought to where its names are used ([`with_inside`]): `WITH …
+//! UPDATE` is an UPDATE, and described, compiled and counted as one. A statement whose WITH has
+//! changes stays as it is: it is run as the binder has it ([`crate::changes`]).
 
-use crate::catalog::Shared;
-use crate::dml::{target_of_delete, target_of_insert};
-use crate::error::{Result, SqlError};
+use crate::error::Result;
+use crate::identifiers::fold;
+use crate::parsed::Parsed;
 use crate::query::{Output, query_of};
-use crate::session::{Session, StatementResult, fold};
+use crate::session::Session;
 use crate::visits::{visit, visit_mut};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Query, SetExpr, Statement, TableAlias, TableFactor, Visit, Visitor, VisitorMut, With,
+    Ident, Query, SetExpr, Statement, TableAlias, TableFactor, Visit, Visitor, VisitorMut, With,
 };
 use futures::TryStreamExt;
-use serac_engine::Table;
-use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-
-/// A table by its schema and name.
-pub(crate) type TableName = (String, String);
 
 fn is_change(query: &Query) -> bool {
     matches!(*query.body, SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_))
 }
 
-/// The query or change that stands in a query's place.
-fn statement_of(query: Query) -> Result<Statement> {
-    let Query { with, body, .. } = query;
-    match *body {
-        SetExpr::Insert(mut change)
-        | SetExpr::Update(mut change)
-        | SetExpr::Delete(mut change)
-        | SetExpr::Merge(mut change) => {
-            if let Some(with) = with {
-                bring(&with, &mut change)?;
+/// The statement, with a WITH in front of a change brought into it, unless that has changes, too.
+pub(crate) fn with_inside(statement: Statement) -> Statement {
+    match statement {
+        Statement::Query(query) if is_change(&query) && !query.with.as_ref().is_some_and(has_change) => {
+            let Query { with, body, .. } = *query;
+            match *body {
+                SetExpr::Insert(mut change)
+                | SetExpr::Update(mut change)
+                | SetExpr::Delete(mut change)
+                | SetExpr::Merge(mut change) => {
+                    if let Some(with) = with {
+                        bring(&with, &mut change);
+                    }
+                    change
+                }
+                _ => unreachable!("it is a change"),
             }
-            Ok(change)
         }
-        body => Ok(Statement::Query(Box::new(Query { with, body: Box::new(body), ..query }))),
+        other => other,
     }
 }
 
-/// The statement, with a WITH in front of a change brought into it.
-pub(crate) fn with_inside(statement: Statement) -> Result<Statement> {
-    match statement {
-        Statement::Query(query) if is_change(&query) => statement_of(*query),
-        other => Ok(other),
-    }
+/// Whether a query of WITH is a change.
+fn has_change(with: &With) -> bool {
+    with.cte_tables.iter().any(|cte| is_change(&cte.query))
 }
 
 /// `with` for a query that may have one of its own, whose names hide the other's.
@@ -71,7 +68,6 @@ fn put_before(with: &With, query: &mut Query) {
 struct Bringer<'a> {
     with: &'a With,
     depth: usize,
-    is_used: bool,
 }
 
 impl VisitorMut for Bringer<'_> {
@@ -80,7 +76,6 @@ impl VisitorMut for Bringer<'_> {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         if self.depth == 0 {
             put_before(self.with, query);
-            self.is_used = true;
         }
         self.depth += 1;
         ControlFlow::Continue(())
@@ -116,54 +111,31 @@ fn all_of(name: &Ident) -> Query {
     query_of(&format!("SELECT * FROM {name}")).expect("it is a query")
 }
 
-fn bring(with: &With, change: &mut Statement) -> Result<()> {
-    let mut bringer = Bringer { with, depth: 0, is_used: false };
+fn bring(with: &With, change: &mut Statement) {
+    let mut bringer = Bringer { with, depth: 0 };
     let b = &mut bringer;
-    let selection = match change {
+    match change {
         Statement::Insert(insert) => {
             let _ = visit_mut(insert, b);
-            None
         }
         Statement::Update(update) => {
             let _ = visit_mut(&mut update.from, b);
             let _ = visit_mut(&mut update.assignments, b);
             let _ = visit_mut(&mut update.selection, b);
             let _ = visit_mut(&mut update.returning, b);
-            Some(&mut update.selection)
         }
         Statement::Delete(delete) => {
             let _ = visit_mut(&mut delete.using, b);
             let _ = visit_mut(&mut delete.selection, b);
             let _ = visit_mut(&mut delete.returning, b);
-            Some(&mut delete.selection)
         }
         Statement::Merge(merge) => {
             let _ = visit_mut(&mut merge.source, b);
             let _ = visit_mut(&mut merge.on, b);
             let _ = visit_mut(&mut merge.clauses, b);
-            None
         }
-        _ => None,
-    };
-    if bringer.is_used || !with.cte_tables.iter().any(|cte| is_change(&cte.query)) {
-        return Ok(());
+        _ => {}
     }
-    // A change runs even if nothing asks for its rows.
-    let Some(selection) = selection else {
-        return Err(SqlError::unsupported("WITH and a change in it that this statement does not use"));
-    };
-    let mut always = query_of("SELECT true")?;
-    always.with = Some(with.clone());
-    let always = Expr::Subquery(Box::new(always));
-    *selection = Some(match selection.take() {
-        None => always,
-        Some(condition) => Expr::BinaryOp {
-            left: Box::new(Expr::Nested(Box::new(condition))),
-            op: BinaryOperator::And,
-            right: Box::new(always),
-        },
-    });
-    Ok(())
 }
 
 /// Looks for what runs before the rest.
@@ -201,9 +173,17 @@ pub(crate) fn has_changes(statement: &Statement) -> bool {
     Finder::of(statement).changes
 }
 
-/// Whether a statement is a query that changes and claims nothing.
-pub fn is_only_a_query(statement: &Statement) -> bool {
-    matches!(statement, Statement::Query(query) if only_shows(query))
+/// Whether a query claims rows.
+pub(crate) fn claims_in(query: &Query) -> bool {
+    Finder::of(query).claims
+}
+
+/// Whether a statement is itself a change, or a query, which may have changes in its WITH.
+pub(crate) fn is_changing(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) | Statement::Query(_)
+    )
 }
 
 /// Whether a query neither claims nor changes rows.
@@ -214,18 +194,17 @@ pub(crate) fn only_shows(query: &Query) -> bool {
 
 /// Whether a statement changes rows and gives some: who cannot show these must not have committed
 /// it.
-pub fn shows_changes(statement: &Statement) -> bool {
+pub fn shows_changes(statement: &Parsed) -> bool {
+    let Some(statement) = statement.other() else { return false };
     match statement {
-        Statement::Query(_) => has_changes(statement),
+        Statement::Query(query) => match query.body.as_ref() {
+            SetExpr::Insert(change) | SetExpr::Update(change) | SetExpr::Delete(change) | SetExpr::Merge(change) => {
+                returns(change)
+            }
+            _ => has_changes(statement),
+        },
         change => returns(change),
     }
-}
-
-/// Something that runs before the rest of its statement.
-struct Part {
-    /// What stood in its place: a WITH that was brought to several places has its parts in each of them.
-    original: Query,
-    statement: Statement,
 }
 
 /// The name under which a statement finds the rows of its part.
@@ -243,92 +222,50 @@ fn returns(statement: &Statement) -> bool {
     }
 }
 
-/// Takes the parts out of a statement.
+/// Takes the queries that claim rows out of a statement. A WITH that was brought to several places
+/// has its parts in each of them.
 struct Taker {
     depth: usize,
-    parts: Vec<Part>,
+    parts: Vec<Query>,
 }
 
 impl Taker {
     /// The number of the part that a query is.
-    fn take(&mut self, original: Query) -> Result<usize> {
-        if let Some(known) = self.parts.iter().position(|part| part.original == original) {
-            return Ok(known);
-        }
-        let statement = statement_of(original.clone())?;
-        self.parts.push(Part { original, statement });
-        Ok(self.parts.len() - 1)
-    }
-    /// Takes all of a WITH up to its last change.
-    fn take_with(&mut self, with: &mut With) -> Result<()> {
-        let Some(last) = with.cte_tables.iter().rposition(|cte| is_change(&cte.query)) else { return Ok(()) };
-        // Those that give no rows, which nothing can ask for.
-        let mut silent = HashSet::new();
-        for i in 0..=last {
-            let first = |count: usize| {
-                let mut first = With { cte_tables: with.cte_tables[..count].to_vec(), ..with.clone() };
-                first.cte_tables.retain(|cte| !silent.contains(&cte.alias.name));
-                first
-            };
-            let query = if is_change(&with.cte_tables[i].query) {
-                let mut change = with.cte_tables[i].query.as_ref().clone();
-                put_before(&first(i), &mut change);
-                change
-            } else {
-                Query { with: Some(first(i + 1)), ..all_of(&with.cte_tables[i].alias.name) }
-            };
-            let is_change = is_change(&query);
-            let part = self.take(query)?;
-            if is_change && !returns(&self.parts[part].statement) {
-                silent.insert(with.cte_tables[i].alias.name.clone());
-            }
-            *with.cte_tables[i].query = all_of(&name_of(part));
-        }
-        with.cte_tables.retain(|cte| !silent.contains(&cte.alias.name));
-        Ok(())
-    }
-    fn take_from(&mut self, query: &mut Query) -> Result<()> {
-        if let Some(with) = &mut query.with {
-            self.take_with(with)?;
-        }
-        query.with.take_if(|with| with.cte_tables.is_empty());
-        if self.depth > 0 && !query.locks.is_empty() {
-            let part = self.take(query.clone())?;
-            *query = all_of(&name_of(part));
-        }
-        Ok(())
+    fn take(&mut self, query: Query) -> usize {
+        self.parts.iter().position(|part| *part == query).unwrap_or_else(|| {
+            self.parts.push(query);
+            self.parts.len() - 1
+        })
     }
 }
 
 impl VisitorMut for Taker {
-    type Break = SqlError;
+    type Break = ();
 
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<SqlError> {
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
         self.depth += 1;
         ControlFlow::Continue(())
     }
     /// Those inside come first.
-    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         self.depth -= 1;
-        match self.take_from(query) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(error),
+        if self.depth > 0 && !query.locks.is_empty() {
+            let part = self.take(query.clone());
+            *query = all_of(&name_of(part));
         }
+        ControlFlow::Continue(())
     }
 }
 
 /// The parts of a statement, in the order in which they run, with which it is left.
-pub(crate) fn take_parts(statement: &mut Statement) -> Result<Vec<Statement>> {
-    let found = Finder::of(statement);
-    if !found.claims && !found.changes {
-        return Ok(Vec::new());
+pub(crate) fn take_parts(statement: &mut Statement) -> Vec<Query> {
+    if !Finder::of(statement).claims {
+        return Vec::new();
     }
     // A query's own locking clause is not a part's.
     let mut taker = Taker { depth: usize::from(!matches!(statement, Statement::Query(_))), parts: Vec::new() };
-    match visit_mut(statement, &mut taker) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(taker.parts.into_iter().map(|part| part.statement).collect()),
-    }
+    let _ = visit_mut(statement, &mut taker);
+    taker.parts
 }
 
 impl Session {
@@ -347,28 +284,12 @@ impl Session {
         if !runs {
             return Ok(());
         }
-        let mut has_changed = false;
-        for (i, part) in take_parts(statement)?.into_iter().enumerate() {
-            let changed = self.target_of(&part)?;
-            let (schema, batches) = match (part, &changed) {
-                (change, Some(_)) => match self.run_command(change, None).await? {
-                    StatementResult::Rows { schema, batches, .. } => (schema, batches),
-                    StatementResult::Command { .. } => (Arc::new(Schema::empty()), Vec::new()),
-                },
-                (query, None) => match Box::pin(self.run(query.into())).await? {
-                    Output::Rows { schema, stream } => (schema, stream.try_collect().await?),
-                    Output::Done(_) => unreachable!("a query gives rows"),
-                },
+        for (i, part) in take_parts(statement).into_iter().enumerate() {
+            let query = Statement::Query(Box::new(part));
+            let Output::Rows { schema, stream } = Box::pin(self.run(query.into())).await? else {
+                unreachable!("a query gives rows")
             };
-            self.lend_part(i, schema, batches)?;
-            if let Some(table) = changed {
-                self.shared.lent.write().changed.extend(self.touched_with(&table));
-                has_changed = true;
-            }
-        }
-        // A change that follows looks for itself.
-        if has_changed && matches!(statement, Statement::Query(_)) {
-            self.running.as_mut().expect("it runs").check_statement_end()?;
+            self.lend_part(i, schema, stream.try_collect().await?)?;
         }
         Ok(())
     }
@@ -382,39 +303,5 @@ impl Session {
         let batches = batches.collect::<std::result::Result<_, _>>()?;
         self.lend(&name_of(part).value, Arc::new(MemTable::try_new(schema, vec![batches])?));
         Ok(())
-    }
-
-    /// The table that a change changes; none for a query.
-    fn target_of(&self, statement: &Statement) -> Result<Option<Arc<Table>>> {
-        match statement {
-            Statement::Insert(insert) => self.table(target_of_insert(insert)?).map(Some),
-            Statement::Update(update) => Ok(Some(self.target(&update.table)?.0)),
-            Statement::Delete(delete) => Ok(Some(self.target(target_of_delete(delete)?)?.0)),
-            Statement::Merge(_) => Err(SqlError::unsupported("MERGE in WITH")),
-            _ => Ok(None),
-        }
-    }
-
-    /// The names of a table and of all whose rows may change with it, as their foreign keys say.
-    fn touched_with(&self, table: &Arc<Table>) -> HashSet<TableName> {
-        let view = self.shared.view().expect("a statement is running");
-        let catalog = view.of(&table.definition.schema).0;
-        let (mut touched, mut left) = (HashSet::new(), vec![table]);
-        while let Some(table) = left.pop() {
-            if touched.insert((table.definition.schema.clone(), table.name().to_owned())) {
-                left.extend(catalog.children_of(&table.definition).map(|(child, _)| child));
-            }
-        }
-        touched
-    }
-}
-
-impl Shared {
-    /// Refuses to read a table that a part of the running statement has changed.
-    pub(crate) fn check_unchanged(&self, schema: &str, name: &str) -> Result<()> {
-        if !self.lent.read().changed.contains(&(schema.to_owned(), name.to_owned())) {
-            return Ok(());
-        }
-        Err(SqlError::unsupported(format!("reading table \"{name}\" in a statement whose WITH changes it")))
     }
 }

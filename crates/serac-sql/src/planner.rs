@@ -7,11 +7,11 @@ use crate::catalog::Shared;
 use crate::clause_limits::{MAX_COLUMNS, too_many_columns};
 use crate::dialect::parser;
 use crate::error::SqlError;
-use crate::functions::accounted;
+use crate::fixed_numbers::with_fixed_numbers;
+use crate::identifiers::fold;
 use crate::keys::Relations;
 use crate::programs::FunctionTable;
-use crate::session::fold;
-use crate::visits::visit_expressions_mut;
+use crate::visits::{visit, visit_expressions_mut};
 use crate::{deep, nesting};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
 use datafusion::catalog::TableFunctionArgs;
@@ -30,8 +30,9 @@ use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::planner::{ParserOptions, SqlToRel, object_name_to_table_reference};
 use datafusion::sql::sqlparser::ast::{
     Cte, DataType as AstType, Expr as AstExpr, Ident, ObjectName, ObjectNamePart, Query, Statement, TimezoneInfo,
-    Visit, VisitMut, Visitor,
+    VisitMut, Visitor,
 };
+use serac_functions::accounted;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -47,22 +48,21 @@ static COMMON: LazyLock<SessionState> = LazyLock::new(|| {
     ];
     let others = [(functions::math::signum(), "sign"), (nested::string::string_to_array_udf(), "string_to_table")];
     let renamed = all.into_iter().chain(others).map(|(function, name)| function.as_ref().clone().with_aliases([name]));
-    let own = crate::functions::functions().chain(crate::uuids::functions()).chain(crate::formats::functions());
-    let own = own.chain([crate::chains::function()]);
+    let own = serac_functions::functions();
     for function in own.chain(renamed) {
         state.register_udf(Arc::new(function)).expect("functions are taken");
     }
     let renamed =
         [(aggregates::variance::var_samp_udaf(), "variance"), (aggregates::bool_and_or::bool_and_udaf(), "every")];
     let renamed = renamed.into_iter().map(|(function, name)| function.as_ref().clone().with_aliases([name]));
-    for function in renamed.chain(crate::functions::aggregates()) {
+    for function in renamed.chain(serac_functions::aggregates()) {
         state.register_udaf(Arc::new(function)).expect("functions are taken");
     }
-    for name in crate::functions::SUMS {
+    for name in serac_functions::SUMS {
         let function = state.udaf(name).expect("it is one of DataFusion's or ours");
-        state.register_udaf(Arc::new(crate::functions::sliding(function))).expect("functions are taken");
+        state.register_udaf(Arc::new(serac_functions::sliding(function))).expect("functions are taken");
     }
-    for function in crate::functions::windows() {
+    for function in serac_functions::windows() {
         state.register_udwf(Arc::new(function)).expect("functions are taken");
     }
     for function in crate::pg_catalog::table_functions() {
@@ -89,7 +89,7 @@ impl Functions {
     fn own(&self) -> &HashMap<String, Arc<ScalarUDF>> {
         self.own.get_or_init(|| {
             let shared = &self.shared;
-            let functions = crate::functions::of_session(shared)
+            let functions = crate::session_functions::functions(shared)
                 .chain(crate::identity::functions(shared))
                 .chain(crate::pg_catalog::functions(shared))
                 .chain(crate::backends::functions(shared))
@@ -140,7 +140,7 @@ impl TypePlanner for Types {
             AstType::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
                 DataType::Time64(TimeUnit::Microsecond)
             }
-            AstType::Float(_) => match crate::types::sql_type(sql_type) {
+            AstType::Float(_) => match crate::ast_types::sql_type(sql_type) {
                 Ok(own) => own.column_type.arrow(),
                 Err(error) => return Err(error.external()),
             },
@@ -168,7 +168,7 @@ pub(crate) fn computed(state: &SessionState, expressions: Vec<Expr>) -> Result<V
 
 /// The plan of a statement, neither analysed nor optimized.
 pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan> {
-    crate::chains::gather(&mut statement);
+    crate::long_chains::gather(&mut statement);
     let mut names = Names::new(state);
     names.write_out_aliases(&mut statement);
     let relations = match &statement {
@@ -185,7 +185,7 @@ pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> Resu
             && let Ok(schema) = state.schema_for_ref(name.clone())
             && let Some(table) = schema.table(&name.table).await?
         {
-            names.tables.insert(name, provider_as_source(table));
+            names.tables.insert(name, provider_as_source(with_fixed_numbers(table)?));
         }
     }
     let plan = SqlToRel::new_with_options(&names, names.parser_options()).statement_to_plan(statement)?;
@@ -248,7 +248,7 @@ pub(crate) fn relations_of(query: &Query) -> Result<BTreeSet<TableReference>> {
             let Some(read) = self.read.last_mut() else { return ControlFlow::Continue(()) };
             *read = read.saturating_add(count);
             match *read > MAX_OPERATORS {
-                true => ControlFlow::Break(too_complex()),
+                true => ControlFlow::Break(SqlError::too_complex().external()),
                 false => ControlFlow::Continue(()),
             }
         }
@@ -294,16 +294,10 @@ pub(crate) fn relations_of(query: &Query) -> Result<BTreeSet<TableReference>> {
         }
     }
     let mut relations = Relations::default();
-    match query.visit(&mut relations) {
+    match visit(query, &mut relations) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(relations.found),
     }
-}
-
-/// The error of a statement whose plan would be too large.
-pub(crate) fn too_complex() -> DataFusionError {
-    let error = SqlError::new("54001", "the statement, with the views that it names, is too complex");
-    DataFusionError::External(Box::new(error))
 }
 
 /// Operators of a plan. Views that name views twice double it each time.
@@ -374,7 +368,7 @@ pub(crate) fn check_size(plan: &LogicalPlan) -> Result<()> {
     let mut size = Size::default();
     plan.visit_with_subqueries(&mut size)?;
     if size.is_too_large {
-        return Err(too_complex());
+        return Err(SqlError::too_complex().external());
     }
     if plan.schema().fields().len() > MAX_COLUMNS {
         return Err(DataFusionError::External(Box::new(too_many_columns())));
@@ -387,7 +381,7 @@ pub(crate) fn expression(state: &SessionState, sql: &str, schema: &DFSchema) -> 
     let parsed = parser(sql).and_then(|mut parser| parser.parse_expr_with_alias());
     let mut parsed = parsed.map_err(|error| DataFusionError::SQL(Box::new(error), None))?;
     nesting::balance(&mut parsed.expr);
-    crate::chains::gather(&mut parsed.expr);
+    crate::long_chains::gather(&mut parsed.expr);
     let names = Names::new(state);
     names.write_out_aliases(&mut parsed.expr);
     let planner = SqlToRel::new_with_options(&names, names.parser_options());

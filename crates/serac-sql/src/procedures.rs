@@ -3,7 +3,8 @@
 //! A procedure runs in the statement's transaction: one of its own, in which it is tried again after a conflict as DDL is, or the one that BEGIN opened.
 
 use crate::error::{Result, SqlError};
-use crate::session::{Session, StatementResult, fold};
+use crate::identifiers::fold;
+use crate::session::{Session, StatementResult};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::Schema;
 use datafusion::sql::sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident};
@@ -78,7 +79,7 @@ impl Session {
         let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options)?;
         let evaluate = |(parameter, expr): (&Parameter, &Expr)| {
             let value = self.evaluate(&expr.to_string(), &row)?;
-            crate::types::assign(&value, parameter.column_type.into(), &parameter.name)
+            serac_values::assignment::assign(&value, parameter.column_type.into(), &parameter.name)
         };
         let values = procedure.parameters.iter().zip(given).map(evaluate).collect::<Result<Vec<_>>>()?;
         let types = procedure.parameters.iter().map(|parameter| parameter.column_type);

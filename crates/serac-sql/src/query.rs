@@ -12,9 +12,7 @@ use crate::parsed::{Arguments, Parsed, Source};
 use crate::planner;
 use crate::result_names;
 use crate::same_names;
-use crate::scan::{SeracScanExec, SeracTable};
-use crate::session::{Session, parse};
-use crate::wanted::{Wanted, while_wanted};
+use crate::session::{Session, parse_one};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
@@ -37,7 +35,11 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_
 use datafusion::sql::sqlparser::ast::{Query, Statement};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use serac_engine::{DecimalForm, Table};
+use serac_numeric_functions::wanted::IsWanted;
 use serac_pg::TypeId;
+use serac_query::scan::{SeracScanExec, SeracTable};
+use serac_query::wanted::{Wanted, while_wanted};
+use serac_values::free_numbers::has_free_numbers;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -136,7 +138,20 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    fn new(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<Self> {
+    /// A data frame's plan.
+    async fn of(frame: DataFrame) -> Result<Self> {
+        Self::changed(frame, Ok).await
+    }
+    /// The same, changed before it is looked at.
+    async fn changed(
+        frame: DataFrame,
+        change: impl FnOnce(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Self> {
+        let (mut state, plan) = frame.into_parts();
+        let is_wanted = IsWanted::default();
+        state.config_mut().options_mut().extensions.insert(is_wanted.clone());
+        let context = state.task_ctx();
+        let plan = change(state.create_physical_plan(&plan).await.map_err(in_planner)?)?;
         let is_deep = is_deep(&plan);
         if is_deep {
             // Relaxed: see `give_back_after_deep_plans`.
@@ -145,8 +160,8 @@ impl Ready {
         if !is_deep && is_short(&plan, context.session_config().target_partitions()) {
             return Ok(Self { plan, context, wanted: None, is_short: true });
         }
-        let (plan, wanted) = while_wanted(plan)?;
-        Ok(Self { plan, context, wanted, is_short: false })
+        let plan = while_wanted(plan, &is_wanted)?;
+        Ok(Self { plan, context, wanted: Some(Wanted(is_wanted)), is_short: false })
     }
 }
 
@@ -166,7 +181,8 @@ pub(crate) async fn plan_shown(state: &SessionState, statement: Parsed, postgres
     {
         return Ok(Planned { plan, names, pass: binding::BIND });
     }
-    let statement = statement.into_statement();
+    let statement = statement.into_older()?.0;
+    planner::functions(state).shared().ways.note(false);
     let plan = match (plan(state, statement.clone()).await, &statement) {
         // Also a name of its own beside one with a table, `SELECT a, l.a`, is ambiguous to the
         // planner.
@@ -185,6 +201,15 @@ pub(crate) async fn plan_shown(state: &SessionState, statement: Parsed, postgres
         schema = result_names::of_statement(schema, &statement);
     }
     Ok(Planned { plan, names: schema, pass: "planner" })
+}
+
+/// A plan that can run, and its logical plan in text where that `is_verbose`.
+async fn ready_to_explain(frame: DataFrame, is_verbose: bool) -> Result<(Ready, Option<String>)> {
+    let logical = match is_verbose {
+        true => Some(logical_text(&frame.clone().into_optimized_plan()?)),
+        false => None,
+    };
+    Ok((Ready::of(frame).await?, logical))
 }
 
 /// Whether a plan for `threads` threads touches a handful of rows.
@@ -240,15 +265,21 @@ pub(crate) fn is_apart(plan: &LogicalPlan, table: &Table) -> Result<bool> {
 }
 
 pub(crate) fn query_of(sql: &str) -> Result<Query> {
-    match parse(sql)?.pop() {
-        Some(Statement::Query(query)) => Ok(*query),
+    match parse_one(sql, (1, 1))? {
+        Statement::Query(query) => Ok(*query),
         _ => Err(SqlError::new("XX000", format!("not a query: {sql}"))),
     }
 }
 
+/// Rows under the names of `names`, and their columns.
+pub(crate) fn shown_rows(names: SchemaRef, rows: SendableRecordBatchStream) -> (SchemaRef, SendableRecordBatchStream) {
+    let schema = with_types(&names, &rows.schema());
+    (schema.clone(), named(rows, schema))
+}
+
 /// The columns of `names` with the types of others: those of a query whose types have not been coerced may differ from its result's. Any may have NULLs: whether
 /// it has none is known differently before and after optimizing, and a result is to be what was said of it.
-fn with_types(names: &Schema, types: &Schema) -> SchemaRef {
+pub(crate) fn with_types(names: &Schema, types: &Schema) -> SchemaRef {
     let field = |(named, field): (&FieldRef, &FieldRef)| {
         named.as_ref().clone().with_data_type(field.data_type().clone()).with_nullable(true)
     };
@@ -257,7 +288,7 @@ fn with_types(names: &Schema, types: &Schema) -> SchemaRef {
 }
 
 /// The columns of `names` with the types that a plan's have once it is analyzed.
-fn analyzed(state: &SessionState, plan: LogicalPlan, names: &Schema) -> Result<SchemaRef> {
+pub(crate) fn analyzed(state: &SessionState, plan: LogicalPlan, names: &Schema) -> Result<SchemaRef> {
     let coerced = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(in_planner)?;
     Ok(with_types(names, coerced.schema().as_arrow()))
 }
@@ -328,13 +359,21 @@ pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> Resu
     }
     let planned = planned?;
     crate::pg_catalog::check_ambiguous_names(&again, &planned)?;
-    Ok(crate::functions::of_durations(planned)?)
+    Ok(serac_functions::of_durations(planned)?)
 }
 
 impl Session {
     /// DataFusion's state for a statement.
     pub(crate) fn state(&self) -> SessionState {
         self.shared.at_its_time(&self.ctx.state_ref())
+    }
+    /// The session's state for rows that are stored. Those of one source keep their order: batches
+    /// that are dealt out to several threads would come back in any, and each block would hold
+    /// values of the whole range.
+    pub(crate) fn storing_state(&self) -> SessionState {
+        let mut state = self.state();
+        state.config_mut().options_mut().optimizer.enable_round_robin_repartition = false;
+        state
     }
     /// The plan of a statement, made on a thread that plans.
     pub(crate) async fn plan(&self, statement: Statement) -> Result<LogicalPlan> {
@@ -367,17 +406,14 @@ impl Session {
         let planned = self.planning(async move {
             let Planned { plan, names, .. } = plan_shown(&state, statement, postgresql_names).await?;
             let frame = DataFrame::new(state, plan);
-            let context = Arc::new(frame.task_ctx());
-            let mut plan = frame.create_physical_plan().await.map_err(in_planner)?;
-            if decimals == DecimalForm::Decimal64 {
-                plan = with_short_decimals(plan)?;
-            }
-            Ok((Ready::new(plan, context)?, names))
+            let change = |plan| match decimals {
+                DecimalForm::Decimal64 => Ok(with_short_decimals(plan)?),
+                DecimalForm::Decimal128 => Ok(plan),
+            };
+            Ok((Ready::changed(frame, change).await?, names))
         });
         let (ready, names) = planned.await?;
-        let rows = self.run_ready(ready)?;
-        let schema = with_types(&names, &rows.schema());
-        Ok((schema.clone(), named(rows, schema)))
+        Ok(shown_rows(names, self.run_ready(ready)?))
     }
     /// Rows that are all there before the first is given, in the session's memory.
     pub(crate) async fn completed(&self, mut rows: SendableRecordBatchStream) -> Result<SendableRecordBatchStream> {
@@ -408,9 +444,8 @@ impl Session {
     }
     /// The columns of a query's result and the types of its parameters, as the binder finds them; none
     /// where it does not know the query whole.
-    pub(crate) async fn bound_columns(&self, query: &Parsed) -> Result<Option<(SchemaRef, Vec<TypeId>)>> {
-        let Some(source) = query.source_of_query().cloned() else { return Ok(None) };
-        let (state, postgresql_names) = (self.state(), self.postgresql_names);
+    pub(crate) async fn bound_columns(&self, query: &Source) -> Result<Option<(SchemaRef, Vec<TypeId>)>> {
+        let (state, source, postgresql_names) = (self.state(), query.clone(), self.postgresql_names);
         let columns = async move {
             let Some(bound) = binding::plan(&state, Some(&source), postgresql_names).await? else { return Ok(None) };
             let Bound { plan, names, parameters } = bound;
@@ -433,62 +468,16 @@ impl Session {
         let values = values.collect::<std::result::Result<Arc<[ScalarValue]>, _>>()?;
         Ok(Some(Arguments { types: types.iter().map(|id| id.0).collect(), values: Some(values) }))
     }
-    /// The types of the parameters of a query whose rows go into columns of the types `targets`; none
-    /// where the binder does not know it whole.
-    pub(crate) async fn bound_parameters(
-        &self,
-        source: Option<&Source>,
-        targets: Vec<TypeId>,
-    ) -> Result<Option<Vec<TypeId>>> {
-        let (state, source) = (self.state(), source.cloned());
-        let bound = self.planning(async move { binding::of_rows(&state, source.as_ref(), &targets).await }).await?;
-        Ok(bound.map(|query| query.parameters))
-    }
-    /// The rows of a table that an UPDATE or a DELETE changes, and the types of its parameters; none
-    /// where the binder does not know it whole.
-    pub(crate) async fn bound_change(
-        &self,
-        source: Option<&Source>,
-        table: &Arc<Table>,
-    ) -> Result<Option<(DataFrame, Vec<TypeId>)>> {
-        let (state, table, Some(source)) = (self.state(), table.clone(), source.cloned()) else { return Ok(None) };
-        let bound = async move {
-            let bound = binding::change(&state, &source, &table).await?;
-            Ok(bound.map(|bound| (DataFrame::new(state, bound.plan), bound.parameters)))
-        };
-        self.planning(bound).await
-    }
-    /// The data frame of a query whose rows go into columns of the types `targets`, and whether the
-    /// binder has made it: then quoted constants are values of these. The query's columns may have
-    /// the same name.
-    pub(crate) async fn frame_of_rows(
-        &self,
-        query: Statement,
-        source: Option<Source>,
-        targets: Vec<TypeId>,
-    ) -> Result<(DataFrame, bool)> {
-        let (state, postgresql_names) = (self.state(), self.postgresql_names);
-        let frame = async move {
-            let (plan, is_bound) = match binding::of_rows(&state, source.as_ref(), &targets).await? {
-                Some(query) => (query.plan, true),
-                None => (plan_shown(&state, query.into(), postgresql_names).await?.plan, false),
-            };
-            Ok((DataFrame::new(state, plan), is_bound))
-        };
-        self.planning(frame).await
-    }
     /// The data frame of a query whose columns become those of a relation, with their names.
     pub(crate) async fn frame_of_relation(&self, query: Query, source: Option<&Source>) -> Result<DataFrame> {
         let (state, source) = (self.state(), source.cloned());
         let bound = self.planning(async move { binding::of_relation(&state, source.as_ref()).await }).await?;
+        // A column of a table has one scale. The older way tells one also for numbers with their own.
+        let bound = bound.filter(|plan| !has_free_numbers(plan.schema().as_arrow()));
         match bound {
-            Some(plan) => Ok(DataFrame::new(self.state(), plan)),
+            Some(plan) => Ok(DataFrame::new(self.storing_state(), plan)),
             None => self.frame(query).await,
         }
-    }
-    /// The rows of a query that was put together as text.
-    pub(crate) async fn rows_of(&self, sql: &str) -> Result<(SchemaRef, SendableRecordBatchStream)> {
-        self.rows(Statement::Query(Box::new(query_of(sql)?)).into()).await.map_err(SqlError::unplaced)
     }
     /// A query's data frame.
     pub(crate) async fn frame(&self, query: Query) -> Result<DataFrame> {
@@ -504,11 +493,7 @@ impl Session {
 
     /// The rows of a data frame, as they come.
     pub(crate) async fn stream(&self, frame: DataFrame) -> Result<SendableRecordBatchStream> {
-        let ready = async move {
-            let context = Arc::new(frame.task_ctx());
-            Ready::new(frame.create_physical_plan().await.map_err(in_planner)?, context)
-        };
-        self.run_ready(self.planning(ready).await?)
+        self.run_ready(self.planning(Ready::of(frame)).await?)
     }
     /// The rows of a plan, as they come.
     pub(crate) fn run_ready(&self, ready: Ready) -> Result<SendableRecordBatchStream> {
@@ -540,35 +525,24 @@ impl Session {
         let (state, postgresql_names) = (self.state(), self.postgresql_names);
         let planned = async move {
             let Planned { plan, .. } = plan_shown(&state, query, postgresql_names).await?;
-            let frame = DataFrame::new(state, plan);
-            let logical = match is_verbose {
-                true => Some(logical_text(&frame.clone().into_optimized_plan()?)),
-                false => None,
-            };
-            let context = Arc::new(frame.task_ctx());
-            Ok((Ready::new(frame.create_physical_plan().await.map_err(in_planner)?, context)?, logical))
+            ready_to_explain(DataFrame::new(state, plan), is_verbose).await
         };
         self.planning(planned).await
     }
-    /// The columns of a query's result and its plan, as the binder gives them.
+    /// The same of a plan.
+    pub(crate) async fn frame_to_explain(&self, frame: DataFrame, is_verbose: bool) -> Result<(Ready, Option<String>)> {
+        self.planning(async move { ready_to_explain(frame, is_verbose).await }).await
+    }
+    /// The columns of a statement's result and its plans, as the binder gives them.
     ///
     /// # Errors
-    /// What is wrong with the query; 0A000 if the binder does not know all that it says.
-    pub(crate) async fn bound_lines(&self, query: Parsed) -> Result<Vec<String>> {
+    /// What is wrong with the statement; 0A000 if the binder does not know all that it says.
+    pub(crate) async fn bound_lines(&self, source: Option<Source>) -> Result<Vec<String>> {
         let state = self.state();
         let lines = async move {
-            let source = query.source_of_query();
             let source = source.ok_or_else(|| SqlError::unsupported("EXPLAIN (BOUND) of this statement"))?;
-            let shared = planner::functions(&state).shared().clone();
-            let bound = binding::bound(&state, &shared, source, &[]).await?;
-            let bound = bound.map_err(|what| SqlError::unsupported(format!("binding {what}")))?;
-            let column =
-                |column: &serac_binder::OutputColumn| format!("{} {}", crate::session::quote(&column.name), column.id);
-            let columns: Vec<String> = bound.columns.iter().map(column).collect();
-            let text = logical_text(&bound.plan);
-            Ok(std::iter::once(format!("Columns: {}", columns.join(", ")))
-                .chain(text.lines().map(str::to_owned))
-                .collect())
+            let unknown = |what| SqlError::unsupported(format!("binding {what}"));
+            binding::lines(&state, &source).await?.map_err(unknown)
         };
         self.planning(lines).await
     }

@@ -15,7 +15,7 @@ pub(crate) fn write_out(query: &mut Query) {
     let Some(items) = items_to_name(query) else { return };
     let name_of_item = |item: &SelectItem| match item {
         SelectItem::UnnamedExpr(expr) => name_of(expr).map(|(name, _)| name),
-        SelectItem::ExprWithAlias { alias, .. } => Some(crate::session::fold(alias)),
+        SelectItem::ExprWithAlias { alias, .. } => Some(crate::identifiers::fold(alias)),
         _ => None,
     };
     if items.iter().any(is_wildcard) {
@@ -124,16 +124,16 @@ pub(crate) fn column_name(expr: &Expr) -> Option<String> {
 fn name_of(expr: &Expr) -> Option<Named> {
     let strong = |name: &str| Some((name.to_owned(), true));
     match expr {
-        Expr::Identifier(ident) => Some((crate::session::fold(ident), true)),
-        Expr::CompoundIdentifier(idents) => Some((crate::session::fold(idents.last()?), true)),
+        Expr::Identifier(ident) => Some((crate::identifiers::fold(ident), true)),
+        Expr::CompoundIdentifier(idents) => Some((crate::identifiers::fold(idents.last()?), true)),
         Expr::CompoundFieldAccess { root, access_chain } => match access_chain.last()? {
-            AccessExpr::Dot(Expr::Identifier(ident)) => Some((crate::session::fold(ident), true)),
+            AccessExpr::Dot(Expr::Identifier(ident)) => Some((crate::identifiers::fold(ident), true)),
             AccessExpr::Subscript(Subscript::Index { .. } | Subscript::Slice { .. }) => name_of(root),
             AccessExpr::Dot(_) => None,
         },
         Expr::Nested(inner) => name_of(inner),
         Expr::Collate { expr, .. } => name_of(expr),
-        Expr::Function(function) => Some((crate::session::fold(function.name.0.last()?.as_ident()?), true)),
+        Expr::Function(function) => Some((crate::identifiers::fold(function.name.0.last()?.as_ident()?), true)),
         Expr::Cast { expr, data_type, .. } => {
             Some(name_of(expr).filter(|(_, keeps)| *keeps).unwrap_or_else(|| (type_name(data_type), false)))
         }
@@ -144,7 +144,7 @@ fn name_of(expr: &Expr) -> Option<Named> {
             Some(of_else.unwrap_or_else(|| ("case".into(), false)))
         }
         Expr::Subquery(query) => match items_of(&query.body)?.first()? {
-            SelectItem::ExprWithAlias { alias, .. } => Some((crate::session::fold(alias), true)),
+            SelectItem::ExprWithAlias { alias, .. } => Some((crate::identifiers::fold(alias), true)),
             SelectItem::UnnamedExpr(expr) => name_of(expr).map(|(name, _)| (name, true)),
             _ => None,
         },
@@ -196,7 +196,7 @@ mod tests {
         let fields: Vec<Field> = (0..columns)
             .map(|i| Field::new(format!("c{i}"), datafusion::arrow::datatypes::DataType::Int64, true))
             .collect();
-        let statement = crate::session::parse(sql).unwrap().pop().unwrap();
+        let statement = crate::session::parse_one(sql, (1, 1)).unwrap();
         of_statement(Arc::new(Schema::new(fields)), &statement)
             .fields()
             .iter()

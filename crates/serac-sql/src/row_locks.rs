@@ -5,10 +5,10 @@
 
 use crate::dml::{RETURNING, TARGET, visible_rows, visible_schema};
 use crate::error::{Result, SqlError};
+use crate::identifiers::{fold, quote, resolve};
 use crate::parts::alias_of;
 use crate::query::Output;
-use crate::scan::ROW_ID_COLUMN;
-use crate::session::{Session, fold, quote, resolve};
+use crate::session::Session;
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::UInt64Type;
 use datafusion::datasource::MemTable;
@@ -21,6 +21,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 use futures::TryStreamExt;
 use serac_engine::roles::Privilege;
 use serac_engine::{Table, Transaction};
+use serac_query::scan::ROW_ID_COLUMN;
 use serac_storage::RowId;
 use std::sync::Arc;
 
@@ -169,8 +170,7 @@ impl Session {
         let name = quote(&alias);
         let find = format!("SELECT {name}.{ROW_ID_COLUMN} FROM {TARGET} AS {name}{filter}{order}");
         let frame = self.frame_of(&find).await?;
-        let (ids, _) = self.collect_changes(&table, &[], frame).await?;
-        let rows = ids.into_iter().map(RowId::from_u64);
+        let rows = self.rows_found(frame).await?;
         let (mut skip, limit) = bounds(query.limit_clause.take().as_ref())?;
         let txn = self.txn_of(&table)?;
         let mut claimed = Vec::new();

@@ -3,7 +3,7 @@
 //! DataFusion wants the expressions of a projection to have different names. A query that it refuses for this is planned again with aliases for
 //! the select items that repeat another; a mark in the alias says which name the column has to bear in the result.
 
-use crate::pg_catalog::call;
+use crate::calls::call;
 use crate::result_names::is_wildcard;
 use crate::visits::{visit_expressions, visit_expressions_mut};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
@@ -108,7 +108,7 @@ fn name_of(item: &SelectItem) -> Option<String> {
         SelectItem::ExprWithAlias { alias, .. } => alias,
         _ => return None,
     };
-    Some(crate::session::fold(ident))
+    Some(crate::identifiers::fold(ident))
 }
 
 /// The result's columns under the names that they have for the user.

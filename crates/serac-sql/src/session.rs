@@ -6,22 +6,23 @@
 
 use crate::activity::Connections;
 use crate::advisory_locks::{AdvisoryLocks, SessionLocks};
-use crate::catalog::{CATALOG, SEARCH_PATH, Shared, TransactionCatalog};
+use crate::catalog::{Shared, TransactionCatalog};
 use crate::channels::{Channels, Listener};
 use crate::conflicts::Conflicts;
-use crate::copy::{CopyStreams, Format};
+use crate::copy::CopyStreams;
 use crate::deep::{self, Roomy};
 use crate::dialect::{PostgreSql, Steps};
 use crate::error::{Result, SqlError};
 use crate::expressions::SessionExpressions;
-use crate::functions::{Arrays, IntervalArithmetic, JsonOperators, Quotients};
+use crate::identifiers::{CATALOG, SEARCH_PATH, fold, prepared_name};
 use crate::identity::Identity;
 use crate::limits::{CancelHandle, Limits, SessionDefaults};
+use crate::locate::located;
 use crate::maintenance::parse_statement;
 use crate::nesting;
 use crate::notices::Notices;
 use crate::parsed::{Parsed, Source};
-use crate::parts::{claims, is_only_a_query, with_inside};
+use crate::parts::{claims, is_changing, only_shows, with_inside};
 use crate::pg_catalog::write_out_assignments;
 use crate::pipeline::{Resources, Rules, over_tokens};
 use crate::planner::Functions;
@@ -29,11 +30,9 @@ use crate::point::{Outcome, PointState, Prepared};
 use crate::programs::{self, Programs};
 use crate::query::{Output, QueryRuntime};
 use crate::row_stream::{RowStream, StatementStream};
-use crate::scan::{Convoys, ScanSharing};
 use crate::session_state::Beginning;
 use crate::settings::is_all;
 use crate::transactions::{Isolation, Modes, OpenStatement, Running};
-use crate::uuids::UuidComparisons;
 use crate::visits::visit_expressions_mut;
 use crate::work_memory::WorkMemory;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -45,14 +44,15 @@ use datafusion::execution::{SessionStateBuilder, SessionStateDefaults};
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion::sql::sqlparser::ast::{
-    CloseCursor, CopyTarget, DiscardObject, Expr, Ident, ObjectName, Reset, Statement, Value,
-};
+use datafusion::sql::sqlparser::ast::{CloseCursor, CopyTarget, DiscardObject, Expr, Reset, SetExpr, Statement, Value};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use futures::TryStreamExt;
+use serac_copy::Format;
 use serac_engine::roles::Login;
-use serac_engine::{DEFAULT_SCHEMA, Database, DecimalForm, Expressions};
+use serac_engine::{Database, DecimalForm, Expressions};
+use serac_functions::{Arrays, IntervalArithmetic, JsonOperators, Quotients, UuidComparisons};
+use serac_query::scan::{Convoys, ScanSharing};
 use serac_storage::CommitTicket;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -173,11 +173,36 @@ impl StatementResult {
             Self::Command { .. } => 0,
         }
     }
+    /// The same as it leaves as Arrow ([`serac_values::free_numbers::shown`]).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn shown(self) -> Result<Self> {
+        match self {
+            Self::Rows { tag, schema, batches } => {
+                let batches = batches.into_iter().map(serac_values::free_numbers::shown).collect::<Result<_>>()?;
+                Ok(Self::Rows { tag, schema: serac_values::free_numbers::shown_schema(&schema), batches })
+            }
+            command => Ok(command),
+        }
+    }
 }
 
 /// The word of the tag of a statement that gives rows.
-pub fn row_tag(statement: &Statement) -> &'static str {
+pub fn row_tag(statement: &Parsed) -> &'static str {
+    statement.other().map_or("SELECT", tag_of)
+}
+
+/// The same of a statement's tree.
+pub(crate) fn tag_of(statement: &Statement) -> &'static str {
     match statement {
+        // Its WITH has changes, too.
+        Statement::Query(query) => match query.body.as_ref() {
+            SetExpr::Insert(change) | SetExpr::Update(change) | SetExpr::Delete(change) | SetExpr::Merge(change) => {
+                tag_of(change)
+            }
+            _ => "SELECT",
+        },
         Statement::Insert(_) => "INSERT 0",
         Statement::Update(_) => "UPDATE",
         Statement::Delete(_) => "DELETE",
@@ -250,32 +275,6 @@ impl std::fmt::Debug for Session {
     }
 }
 
-/// A parsed name: schema and relation.
-pub(crate) fn resolve(name: &ObjectName) -> Result<(String, String)> {
-    let parts: Vec<String> = name.0.iter().filter_map(|p| p.as_ident()).map(fold).collect();
-    match &parts[..] {
-        [name] => Ok((DEFAULT_SCHEMA.into(), name.clone())),
-        [schema, name] => Ok((schema.clone(), name.clone())),
-        [catalog, schema, name] if catalog == CATALOG => Ok((schema.clone(), name.clone())),
-        _ => Err(SqlError::new("42601", format!("improper qualified name: {name}"))),
-    }
-}
-
-/// An identifier as the catalog has it: the letters A to Z folded to lower case unless it is quoted.
-pub fn fold(ident: &Ident) -> String {
-    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
-}
-
-/// The name of a statement that EXECUTE names.
-pub(crate) fn prepared_name(name: &ObjectName) -> String {
-    name.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default()
-}
-
-/// A name as it must be written in SQL text.
-pub(crate) fn quote(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 /// COPY's switches may be ON or OFF, of which the parser does not know.
 pub(crate) fn copy_switches(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is = |token: &Token, words: &[&str]| match token {
@@ -315,14 +314,17 @@ fn may_have_signs_to_move(sql: &str) -> bool {
 ///
 /// # Errors
 /// SQLSTATE 42601, with the place.
-pub fn parse(sql: &str) -> Result<Vec<Statement>> {
-    transaction_word(sql).map_or_else(|| parse_anew(sql), |statement| Ok(vec![statement.clone()]))
+pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
+    match transaction_word(sql) {
+        Some(statement) => Ok(vec![statement.clone().into()]),
+        None => Parsed::of_script(sql),
+    }
 }
 
 /// BEGIN, COMMIT, END, ROLLBACK and ABORT with nothing else, parsed once for all: many a transaction has as many of these as of other statements.
 fn transaction_word(sql: &str) -> Option<&'static Statement> {
     static WORDS: LazyLock<Vec<(&str, Statement)>> = LazyLock::new(|| {
-        let parsed = |word| Some((word, parse_anew(word).ok()?.pop()?));
+        let parsed = |word| Some((word, parse_one(word, (1, 1)).ok()?));
         ["BEGIN", "COMMIT", "END", "ROLLBACK", "ABORT"].into_iter().filter_map(parsed).collect()
     });
     let word = sql.trim();
@@ -330,15 +332,29 @@ fn transaction_word(sql: &str) -> Option<&'static Statement> {
     WORDS.iter().find(|(known, _)| word.eq_ignore_ascii_case(known)).map(|(_, statement)| statement)
 }
 
-fn parse_anew(sql: &str) -> Result<Vec<Statement>> {
-    let tokens = Tokenizer::new(&PostgreSql, sql).tokenize_with_location().map_err(ParserError::from)?;
+/// The tree for the older way of a single statement that begins at `place`.
+///
+/// # Errors
+/// 0A000 for what is right, and not known there.
+pub(crate) fn parse_one(sql: &str, place: (u64, u64)) -> Result<Statement> {
+    let mut tokens = Tokenizer::new(&PostgreSql, sql).tokenize_with_location().map_err(ParserError::from)?;
+    if place != (1, 1) {
+        let move_to = |at: &mut Location| {
+            at.column += if at.line == 1 { place.1 - 1 } else { 0 };
+            at.line += place.0 - 1;
+        };
+        tokens.iter_mut().for_each(|token| {
+            move_to(&mut token.span.start);
+            move_to(&mut token.span.end);
+        });
+    }
     let levels = nesting::estimate(&tokens)?;
     if levels > nesting::MAX_ESTIMATE {
-        return Err(nesting::too_deep());
+        return Err(SqlError::too_deep());
     }
     match levels > nesting::SHALLOW {
-        true => deep::with_room(|| statements_of(sql, tokens, true)),
-        false => statements_of(sql, tokens, false),
+        true => deep::with_room(|| statement_of(sql, tokens, true)),
+        false => statement_of(sql, tokens, false),
     }
 }
 
@@ -356,52 +372,56 @@ fn unqualify_functions(statement: &mut Statement) {
     });
 }
 
-/// The statements that a script's tokens are. `is_nested` where these may be nested so deeply that
-/// it matters.
-fn statements_of(sql: &str, tokens: Vec<TokenWithSpan>, is_nested: bool) -> Result<Vec<Statement>> {
+/// The statement that tokens are. `is_nested` where it may be nested so deeply that it matters.
+fn statement_of(sql: &str, tokens: Vec<TokenWithSpan>, is_nested: bool) -> Result<Statement> {
     let _steps = Steps::of(tokens.len());
     let parser = Parser::new(&PostgreSql).with_recursion_limit(nesting::PARSER_CALLS);
     let mut parser = parser.with_tokens_with_locations(over_tokens(tokens));
-    let mut statements = Vec::new();
     let qualified = sql.contains("pg_catalog.");
     let says = |word: &str| sql.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
     let (has_uuids, has_distinct) = (says("uuid"), says("distinct"));
     let (has_orders, has_signs) = (says("order"), may_have_signs_to_move(sql));
-    loop {
-        while parser.consume_token(&Token::SemiColon) {}
-        if parser.peek_token_ref().token == Token::EOF {
-            return Ok(statements);
+    let start = parser.index();
+    let parsed = parse_statement(&mut parser).and_then(|statement| match parser.peek_token_ref().token {
+        Token::EOF => Ok(statement),
+        _ => parser.expected("end of statement", parser.peek_token()),
+    });
+    let mut statement =
+        parsed.map_err(|error| crate::copy::wrong_character(&parser, start).unwrap_or_else(|| not_known(error)))?;
+    if is_nested {
+        nesting::balance(&mut statement);
+        nesting::check(&statement)?;
+    }
+    statement = with_inside(statement);
+    crate::clauses::check(&statement)?;
+    write_out_assignments(&mut statement);
+    if qualified {
+        unqualify_functions(&mut statement);
+    }
+    if has_uuids {
+        crate::uuid_casts::read_casts(&mut statement);
+    }
+    if has_distinct {
+        crate::pg_catalog::put_operands_right(&mut statement);
+    }
+    if has_signs {
+        crate::pg_catalog::put_signs_first(&mut statement);
+    }
+    if has_orders {
+        crate::aggregate_orders::drop_orders(&mut statement);
+    }
+    Ok(statement)
+}
+
+/// The error of a text that is right by the grammar. Words that have no meaning are errors of
+/// syntax all the same.
+fn not_known(error: ParserError) -> SqlError {
+    let error = SqlError::from(error);
+    match error.message.strip_prefix("syntax error: Expected") {
+        Some(expected) => {
+            SqlError { sqlstate: "0A000", message: format!("this is not supported: expected{expected}"), ..error }
         }
-        let start = parser.index();
-        let parsed = parse_statement(&mut parser);
-        let mut statement =
-            parsed.map_err(|error| crate::copy::wrong_character(&parser, start).unwrap_or_else(|| error.into()))?;
-        if is_nested {
-            nesting::balance(&mut statement);
-            nesting::check(&statement)?;
-        }
-        statement = with_inside(statement)?;
-        crate::clauses::check(&statement)?;
-        write_out_assignments(&mut statement);
-        if qualified {
-            unqualify_functions(&mut statement);
-        }
-        if has_uuids {
-            crate::uuids::read_casts(&mut statement);
-        }
-        if has_distinct {
-            crate::pg_catalog::put_operands_right(&mut statement);
-        }
-        if has_signs {
-            crate::pg_catalog::put_signs_first(&mut statement);
-        }
-        if has_orders {
-            crate::aggregate_orders::drop_orders(&mut statement);
-        }
-        statements.push(statement);
-        if !matches!(parser.peek_token_ref().token, Token::SemiColon | Token::EOF) {
-            return Ok(parser.expected("end of statement", parser.peek_token())?);
-        }
+        None => error,
     }
 }
 
@@ -410,13 +430,14 @@ pub fn reads_stdin(sql: &str) -> bool {
     // The word first: most statements do not have it, and need not be parsed for this.
     sql.as_bytes().windows(5).any(|word| word.eq_ignore_ascii_case(b"stdin"))
         && parse(sql).is_ok_and(|statements| {
-            matches!(statements.first(), Some(Statement::Copy { to: false, target: CopyTarget::Stdin, .. }))
+            let first = statements.first().and_then(Parsed::other);
+            matches!(first, Some(Statement::Copy { to: false, target: CopyTarget::Stdin, .. }))
         })
 }
 
 /// Whether a statement is COPY, whose progress can be shown ([`Session::copy_progress`]).
-pub fn is_copy(statement: &Statement) -> bool {
-    matches!(statement, Statement::Copy { .. })
+pub fn is_copy(statement: &Parsed) -> bool {
+    matches!(statement.other(), Some(Statement::Copy { .. }))
 }
 
 impl Session {
@@ -573,7 +594,7 @@ impl Session {
     /// As for [`parse`].
     pub fn parse(&mut self, sql: &str) -> Result<Vec<Parsed>> {
         let statements = parse(sql);
-        Ok(Parsed::of_script(sql, self.failing(statements)?))
+        self.failing(statements)
     }
 
     /// As [`parse`](Self::parse), on another thread if the text is long: it can be cancelled, and
@@ -588,7 +609,7 @@ impl Session {
         let text = sql.to_owned();
         let memory = self.work_memory.of_all();
         let statements = self.limits().keep(deep::elsewhere(Some(memory), move || parse(&text))).await;
-        Ok(Parsed::of_script(sql, self.failing(statements)?))
+        self.failing(statements)
     }
 
     /// Runs a script, statement by statement, up to the first error. Nothing runs of a script with an error of syntax.
@@ -597,7 +618,7 @@ impl Session {
     /// What is wrong with the first statement that fails.
     pub async fn execute(&mut self, sql: &str) -> Result<Vec<StatementResult>> {
         if let Some(outcome) = self.execute_text(sql).await? {
-            return Ok(vec![self.acknowledged(outcome).await?]);
+            return Ok(vec![self.acknowledged(outcome).await?.shown()?]);
         }
         if let Some(statement) = transaction_word(sql)
             && let Some(result) = self.start_control(statement)
@@ -611,7 +632,8 @@ impl Session {
     async fn execute_script(&mut self, sql: &str) -> Result<Vec<StatementResult>> {
         let mut results = Vec::new();
         for (i, statement) in self.parse_elsewhere(sql).await?.into_iter().enumerate() {
-            results.push(self.execute_statement(statement).await.map_err(|error| error.located(sql, i))?);
+            let result = self.execute_statement(statement).await.map_err(|error| located(error, sql, i))?;
+            results.push(result.shown()?);
         }
         Ok(results)
     }
@@ -622,16 +644,18 @@ impl Session {
     /// What is wrong with it; it has then done nothing.
     pub async fn execute_statement(&mut self, statement: impl Into<Parsed>) -> Result<StatementResult> {
         let statement = statement.into();
-        let is_deep = !nesting::is_flat(&statement);
+        let is_deep = statement.is_deep();
         self.execute_of_depth(statement, is_deep).await
     }
     /// The same where it is known whether the statement `is_deep`.
     pub(crate) async fn execute_of_depth(&mut self, statement: Parsed, is_deep: bool) -> Result<StatementResult> {
-        if let Some(result) = self.control(&statement).await {
-            return result;
-        }
-        if let Some(outcome) = self.execute_named(&statement).await? {
-            return self.acknowledged(outcome).await;
+        if let Some(other) = statement.other() {
+            if let Some(result) = self.control(other).await {
+                return result;
+            }
+            if let Some(outcome) = self.execute_named(other).await? {
+                return self.acknowledged(outcome).await;
+            }
         }
         // In a box: what planning may have to keep is a hundred kilobytes, which would be moved for BEGIN and COMMIT, too.
         Roomy::new(is_deep, self.execute_other(statement)).await
@@ -677,22 +701,24 @@ impl Session {
     /// What is wrong with it; errors of a query may also come later, from the stream.
     pub async fn stream_statement(&mut self, statement: impl Into<Parsed>) -> Result<StatementStream<'_>> {
         let statement = statement.into();
-        let is_deep = !nesting::is_flat(&statement);
+        let is_deep = statement.is_deep();
         self.stream_of_depth(statement, is_deep).await
     }
     /// The same where it is known whether the statement `is_deep`.
     pub(crate) async fn stream_of_depth(&mut self, statement: Parsed, is_deep: bool) -> Result<StatementStream<'_>> {
-        if let Some(result) = self.control(&statement).await {
-            return result.map(|result| StatementStream::done(self, result));
-        }
-        if !self.only_shows(&statement) {
-            // As a whole, so that it can be begun again at a conflict.
-            let result = self.execute_of_depth(statement, is_deep).await?;
-            return Ok(StatementStream::done(self, result));
-        }
-        if let Some(outcome) = self.execute_named(&statement).await? {
-            let result = self.acknowledged(outcome).await?;
-            return Ok(StatementStream::done(self, result));
+        if let Some(other) = statement.other() {
+            if let Some(result) = self.control(other).await {
+                return result.map(|result| StatementStream::done(self, result));
+            }
+            if !self.only_shows(&statement) {
+                // As a whole, so that it can be begun again at a conflict.
+                let result = self.execute_of_depth(statement, is_deep).await?;
+                return Ok(StatementStream::done(self, result));
+            }
+            if let Some(outcome) = self.execute_named(other).await? {
+                let result = self.acknowledged(outcome).await?;
+                return Ok(StatementStream::done(self, result));
+            }
         }
         Roomy::new(is_deep, self.stream_other(statement)).await
     }
@@ -726,12 +752,13 @@ impl Session {
     }
     /// Whether a statement changes and claims nothing, so that nobody can be in its way: its rows
     /// may be given as they come.
-    fn only_shows(&self, statement: &Statement) -> bool {
+    fn only_shows(&self, statement: &Parsed) -> bool {
+        let Some(statement) = statement.other() else { return true };
         match statement {
-            Statement::Query(_) => is_only_a_query(statement),
+            Statement::Query(query) => only_shows(query),
             Statement::Execute { name: Some(name), .. } => {
                 let prepared = self.prepared.get(&prepared_name(name));
-                prepared.is_some_and(|prepared| self.only_shows(prepared.statement()))
+                prepared.is_some_and(|prepared| self.only_shows(prepared.parsed()))
             }
             Statement::Explain { .. }
             | Statement::ExplainTable { .. }
@@ -809,15 +836,30 @@ impl Session {
         if statement.source_of_query().is_some() {
             return self.query(statement).await;
         }
-        let (mut statement, source) = statement.into_parts();
+        let (mut statement, mut source) = statement.into_older()?;
+        if let Statement::Insert(insert) = &statement
+            && let Some(result) = self.insert_constants(insert)?
+        {
+            self.running.as_mut().expect("it runs").check_statement_end()?;
+            return Ok(Output::Done(result));
+        }
         self.run_parts(&mut statement).await?;
+        if let Some(text) = source.as_ref().filter(|source| source.has_changes()) {
+            if is_changing(&statement) {
+                // In a box: what it may have to keep need not be moved for other statements.
+                return Box::pin(self.run_changes(statement, text)).await;
+            }
+            if let Statement::CreateTable(_) | Statement::Copy { .. } = &statement {
+                source = Some(Box::pin(self.run_changes_of_query(text)).await?);
+            }
+        }
         match statement {
             Statement::Query(query) if !query.locks.is_empty() => self.select_for_update(*query).await,
             Statement::Query(_) | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => {
                 self.query(statement.into()).await
             }
             Statement::ExplainTable { table_name, .. } => self.describe_relation(&table_name).await,
-            Statement::Explain { .. } => self.explain(statement).await,
+            Statement::Explain { .. } => Box::pin(self.explain(statement, source)).await,
             Statement::ShowVariable { ref variable } if is_all(variable) => {
                 let batch = self.show_all()?;
                 let rows = StatementResult::Rows { tag: "SHOW", schema: batch.schema(), batches: vec![batch] };
@@ -848,10 +890,10 @@ impl Session {
     /// Runs a statement that is no query, and whose text is at `text`.
     pub(crate) async fn run_command(&mut self, statement: Statement, text: Option<Source>) -> Result<StatementResult> {
         match statement {
-            Statement::Insert(insert) => self.insert(insert, text).await,
-            Statement::Update(update) => self.update(update, text).await,
-            Statement::Delete(delete) => self.delete(delete, text).await,
-            Statement::Merge(merge) => self.merge(merge).await,
+            // One that a text says is run by what the binder makes of that.
+            Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => {
+                Err(SqlError::unsupported("a change without a text"))
+            }
             Statement::Copy { source, to, target, options, legacy_options, .. } => {
                 let options = crate::copy::all_options(options, &legacy_options)?;
                 self.copy(source, text, to, target, options).await
@@ -862,8 +904,9 @@ impl Session {
                 if self.prepared.contains_key(&name) {
                     return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
                 }
-                let mut prepared = Prepared::new(Parsed::with_source(*statement, text), data_types);
-                prepared.count_arguments();
+                let parsed = Parsed::with_source(statement.as_ref().clone(), text);
+                let mut prepared = Prepared::new(parsed, data_types);
+                prepared.count_arguments(&statement);
                 self.prepared.insert(name, prepared);
                 Ok(StatementResult::command("PREPARE"))
             }
@@ -930,13 +973,13 @@ impl Session {
         session.execute_point(prepared, parameters).await.map_err(SqlError::unplaced)
     }
     /// Whether a statement claims rows.
-    pub(crate) fn claims(&self, statement: &Statement) -> bool {
-        match statement {
-            Statement::Execute { name: Some(name), .. } => {
+    pub(crate) fn claims(&self, statement: &Parsed) -> bool {
+        match statement.other() {
+            Some(Statement::Execute { name: Some(name), .. }) => {
                 let prepared = self.prepared.get(&prepared_name(name));
-                prepared.is_some_and(|prepared| claims(prepared.statement()))
+                prepared.and_then(|prepared| prepared.parsed().other()).is_some_and(claims)
             }
-            other => claims(other),
+            other => other.is_some_and(claims),
         }
     }
 
@@ -950,11 +993,24 @@ impl Session {
     /// The statement that the EXECUTE at `text` runs.
     async fn executed(&self, name: &str, arguments: &[Expr], text: Option<&Source>) -> Result<Parsed> {
         let prepared = self.prepared(name, arguments.len())?;
+        if let (Some(source), Some(text)) = (prepared.source().filter(|source| source.only_shows()), text)
+            && let Some(given) = self.given(source, text).await?
+        {
+            return Ok(Parsed::of_query(source.clone().with(given)));
+        }
+        let prepared = self.prepared(name, arguments.len())?;
         let statement = prepared.with_expressions(arguments)?;
-        let (Some(source), Some(text)) = (prepared.query(), text) else { return Ok(statement) };
-        let given = self.given(source, text).await?;
-        let source = given.map(|given| source.clone().with(given));
-        Ok(Parsed::with_source(statement.into_statement(), source))
+        let Some(source) = prepared.source().filter(|source| source.has_changes()) else { return Ok(statement) };
+        let given = match text {
+            Some(text) => self.given(source, text).await?,
+            None => None,
+        };
+        let source = match given {
+            Some(given) => source.clone().with(given),
+            // Rows that the binder does not know are found with the arguments in their places.
+            None => source.clone(),
+        };
+        Ok(Parsed::with_source(statement.into_older()?.0, Some(source)))
     }
 }
 

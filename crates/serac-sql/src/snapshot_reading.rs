@@ -1,7 +1,7 @@
 //! Reading tables as a whole, beside SQL, in a session's transaction: for images in shared memory.
 
-use crate::error::Result;
-use crate::limits::{Limits, of_panic};
+use crate::error::{Result, SqlError};
+use crate::limits::Limits;
 use crate::session::Session;
 use crate::transactions::OpenStatement;
 use serac_engine::Transaction;
@@ -58,7 +58,7 @@ impl Session {
                 let (access, limits) = (open.access(), RefCell::new(&mut limits));
                 let reading = SnapshotReading { txn: &running.txn, access, limits };
                 let made = std::panic::catch_unwind(AssertUnwindSafe(|| read(&reading)));
-                made.unwrap_or_else(|panic| Err(of_panic(&*panic)))
+                made.unwrap_or_else(|panic| Err(SqlError::of_panic(&*panic)))
             }
         };
         open.into_session().finish_statement(result).await

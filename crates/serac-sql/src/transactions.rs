@@ -30,15 +30,17 @@
 //! **Isolation.** A transaction has one snapshot ([`Isolation::Snapshot`]), or one for each statement ([`Isolation::ReadCommitted`]), or one and validation at the
 //! commit ([`Isolation::Serializable`], see `serac_engine::ReadSet`). What a statement does that meets a conflict is in [`crate::conflicts`].
 
-use crate::catalog::{NOT_ASKED, TEMPORARY_SCHEMA, View};
+use crate::catalog::{NOT_ASKED, View};
 use crate::channels::Letters;
 use crate::error::{Result, SqlError};
+use crate::identifiers::{TEMPORARY_SCHEMA, fold};
 use crate::limits::CancelHandle;
 use crate::notices::Severity;
+use crate::parsed::Parsed;
 use crate::pg_catalog::LazyImage;
 use crate::point::Started;
 use crate::roles::SessionRoles;
-use crate::session::{Session, StatementResult, TransactionStatus, fold};
+use crate::session::{Session, StatementResult, TransactionStatus};
 use crate::settings::SettingsMark;
 use datafusion::sql::sqlparser::ast::{
     ObjectName, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
@@ -638,7 +640,7 @@ impl Session {
     /// # Errors
     /// What is wrong with it.
     pub fn start_control(&mut self, statement: &Statement) -> Option<Result<(StatementResult, Started)>> {
-        if self.transaction_status() == TransactionStatus::Failed && !ends_transaction(statement) {
+        if self.transaction_status() == TransactionStatus::Failed && !is_end(statement) {
             return None;
         }
         let result = match statement {
@@ -765,15 +767,21 @@ impl Session {
 }
 
 /// Whether a statement ends a transaction, or leads back in it: such are accepted in one that has failed.
-pub fn ends_transaction(statement: &Statement) -> bool {
+pub fn ends_transaction(statement: &Parsed) -> bool {
+    statement.other().is_some_and(is_end)
+}
+
+fn is_end(statement: &Statement) -> bool {
     matches!(statement, Statement::Commit { .. } | Statement::Rollback { .. })
 }
 
 /// Whether a statement is about transactions alone: it takes nothing and gives nothing.
-pub fn controls_transaction(statement: &Statement) -> bool {
-    ends_transaction(statement)
-        || matches!(
+pub fn controls_transaction(statement: &Parsed) -> bool {
+    statement.other().is_some_and(|statement| {
+        let begins = matches!(
             statement,
             Statement::StartTransaction { .. } | Statement::Savepoint { .. } | Statement::ReleaseSavepoint { .. }
-        )
+        );
+        begins || is_end(statement)
+    })
 }

@@ -1,7 +1,7 @@
 //! Walks over statements, compiled once each.
 //!
 //! A walk of sqlparser is compiled anew, with all of its syntax tree, for each type of visitor:
-//! some 1,300 functions and 400 KB of code. Here every walk has the same few visitors, behind which
+//! some 1,300 functions and 400 KB of code. Here every walk has the same two visitors, behind which
 //! the one that is meant is called through a table of functions.
 
 use datafusion::sql::sqlparser::ast::{
@@ -10,154 +10,121 @@ use datafusion::sql::sqlparser::ast::{
 use std::ops::ControlFlow;
 
 /// Calls the visitor that is meant.
-struct Any<'v, B>(&'v mut dyn Visitor<Break = B>);
+struct Any<'v, V: ?Sized>(&'v mut V);
 
-impl<B> Visitor for Any<'_, B> {
-    type Break = B;
+/// Calls a visitor, and keeps what it breaks with, so that all walks break with the same type.
+struct Keeping<'v, V: ?Sized, B> {
+    visitor: &'v mut V,
+    broken: Option<B>,
+}
 
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<B> {
-        self.0.pre_visit_query(query)
+impl<'v, V: ?Sized, B> Keeping<'v, V, B> {
+    fn new(visitor: &'v mut V) -> Self {
+        Self { visitor, broken: None }
     }
-    fn post_visit_query(&mut self, query: &Query) -> ControlFlow<B> {
-        self.0.post_visit_query(query)
-    }
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<B> {
-        self.0.pre_visit_select(select)
-    }
-    fn post_visit_select(&mut self, select: &Select) -> ControlFlow<B> {
-        self.0.post_visit_select(select)
-    }
-    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<B> {
-        self.0.pre_visit_relation(relation)
-    }
-    fn post_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<B> {
-        self.0.post_visit_relation(relation)
-    }
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<B> {
-        self.0.pre_visit_table_factor(factor)
-    }
-    fn post_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<B> {
-        self.0.post_visit_table_factor(factor)
-    }
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<B> {
-        self.0.pre_visit_expr(expr)
-    }
-    fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<B> {
-        self.0.post_visit_expr(expr)
-    }
-    fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<B> {
-        self.0.pre_visit_statement(statement)
-    }
-    fn post_visit_statement(&mut self, statement: &Statement) -> ControlFlow<B> {
-        self.0.post_visit_statement(statement)
-    }
-    fn pre_visit_value(&mut self, value: &ValueWithSpan) -> ControlFlow<B> {
-        self.0.pre_visit_value(value)
-    }
-    fn post_visit_value(&mut self, value: &ValueWithSpan) -> ControlFlow<B> {
-        self.0.post_visit_value(value)
+    fn end(self) -> ControlFlow<B> {
+        self.broken.map_or(ControlFlow::Continue(()), ControlFlow::Break)
     }
 }
 
-/// Calls the visitor that is meant.
-struct AnyMut<'v, B>(&'v mut dyn VisitorMut<Break = B>);
-
-impl<B> VisitorMut for AnyMut<'_, B> {
-    type Break = B;
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<B> {
-        self.0.pre_visit_query(query)
-    }
-    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<B> {
-        self.0.post_visit_query(query)
-    }
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<B> {
-        self.0.pre_visit_select(select)
-    }
-    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<B> {
-        self.0.post_visit_select(select)
-    }
-    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<B> {
-        self.0.pre_visit_relation(relation)
-    }
-    fn post_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<B> {
-        self.0.post_visit_relation(relation)
-    }
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<B> {
-        self.0.pre_visit_table_factor(factor)
-    }
-    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<B> {
-        self.0.post_visit_table_factor(factor)
-    }
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<B> {
-        self.0.pre_visit_expr(expr)
-    }
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<B> {
-        self.0.post_visit_expr(expr)
-    }
-    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<B> {
-        self.0.pre_visit_statement(statement)
-    }
-    fn post_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<B> {
-        self.0.post_visit_statement(statement)
-    }
-    fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<B> {
-        self.0.pre_visit_value(value)
-    }
-    fn post_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<B> {
-        self.0.post_visit_value(value)
-    }
+macro_rules! pass_on {
+    ($trait:ident: $($method:ident($node:ty)),+) => {
+        impl $trait for Any<'_, dyn $trait<Break = ()> + '_> {
+            type Break = ();
+            $(fn $method(&mut self, node: $node) -> ControlFlow<()> {
+                self.0.$method(node)
+            })+
+        }
+        impl<B> $trait for Keeping<'_, dyn $trait<Break = B> + '_, B> {
+            type Break = ();
+            $(fn $method(&mut self, node: $node) -> ControlFlow<()> {
+                keep_break(&mut self.broken, self.visitor.$method(node))
+            })+
+        }
+    };
 }
+
+pass_on!(Visitor:
+    pre_visit_query(&Query), post_visit_query(&Query),
+    pre_visit_select(&Select), post_visit_select(&Select),
+    pre_visit_relation(&ObjectName), post_visit_relation(&ObjectName),
+    pre_visit_table_factor(&TableFactor), post_visit_table_factor(&TableFactor),
+    pre_visit_expr(&Expr), post_visit_expr(&Expr),
+    pre_visit_statement(&Statement), post_visit_statement(&Statement),
+    pre_visit_value(&ValueWithSpan), post_visit_value(&ValueWithSpan)
+);
+pass_on!(VisitorMut:
+    pre_visit_query(&mut Query), post_visit_query(&mut Query),
+    pre_visit_select(&mut Select), post_visit_select(&mut Select),
+    pre_visit_relation(&mut ObjectName), post_visit_relation(&mut ObjectName),
+    pre_visit_table_factor(&mut TableFactor), post_visit_table_factor(&mut TableFactor),
+    pre_visit_expr(&mut Expr), post_visit_expr(&mut Expr),
+    pre_visit_statement(&mut Statement), post_visit_statement(&mut Statement),
+    pre_visit_value(&mut ValueWithSpan), post_visit_value(&mut ValueWithSpan)
+);
 
 /// Walks over `node`.
 pub(crate) fn visit<B>(node: &impl Visit, visitor: &mut dyn Visitor<Break = B>) -> ControlFlow<B> {
-    node.visit(&mut Any(visitor))
+    let mut keeping = Keeping::new(visitor);
+    let _ = node.visit(&mut Any::<dyn Visitor<Break = ()>>(&mut keeping));
+    keeping.end()
 }
 
 /// Walks over `node`, which may be changed on the way.
 pub(crate) fn visit_mut<B>(node: &mut impl VisitMut, visitor: &mut dyn VisitorMut<Break = B>) -> ControlFlow<B> {
-    node.visit(&mut AnyMut(visitor))
+    let mut keeping = Keeping::new(visitor);
+    let _ = node.visit(&mut Any::<dyn VisitorMut<Break = ()>>(&mut keeping));
+    keeping.end()
 }
 
 /// Calls a function where an expression begins or ends.
 struct Expressions<F>(F);
 
-impl<F: FnMut(&Expr) -> ControlFlow<()>> Visitor for Expressions<F> {
-    type Break = ();
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+impl<E, F: FnMut(&Expr) -> ControlFlow<E>> Visitor for Expressions<F> {
+    type Break = E;
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<E> {
         self.0(expr)
     }
 }
 
-impl<F: FnMut(&mut Expr) -> ControlFlow<()>> VisitorMut for Expressions<F> {
-    type Break = ();
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+impl<E, F: FnMut(&mut Expr) -> ControlFlow<E>> VisitorMut for Expressions<F> {
+    type Break = E;
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<E> {
         self.0(expr)
     }
 }
 
 /// Calls a function with each expression in `node`, before those in it, as long as that does not
 /// break.
-pub(crate) fn visit_expressions<E>(node: &impl Visit, mut f: impl FnMut(&Expr) -> ControlFlow<E>) -> ControlFlow<E> {
-    let mut broken = None;
-    let mut keep = |expr: &Expr| keep_break(&mut broken, f(expr));
-    let _ = visit(node, &mut Expressions(&mut keep));
-    broken.map_or(ControlFlow::Continue(()), ControlFlow::Break)
+pub(crate) fn visit_expressions<E>(node: &impl Visit, f: impl FnMut(&Expr) -> ControlFlow<E>) -> ControlFlow<E> {
+    visit(node, &mut Expressions(f))
 }
 
 /// Calls a function with each expression in `node`, after those in it, as long as that does not
 /// break.
 pub(crate) fn visit_expressions_mut<E>(
     node: &mut impl VisitMut,
-    mut f: impl FnMut(&mut Expr) -> ControlFlow<E>,
+    f: impl FnMut(&mut Expr) -> ControlFlow<E>,
 ) -> ControlFlow<E> {
-    let mut broken = None;
-    let mut keep = |expr: &mut Expr| keep_break(&mut broken, f(expr));
-    let _ = visit_mut(node, &mut Expressions(&mut keep));
-    broken.map_or(ControlFlow::Continue(()), ControlFlow::Break)
+    visit_mut(node, &mut Expressions(f))
 }
 
-/// Keeps the value of a break, so that all walks break with the same type.
+/// Calls a function with the name of a relation.
+struct Names<F>(F);
+
+impl<E, F: FnMut(&ObjectName) -> ControlFlow<E>> Visitor for Names<F> {
+    type Break = E;
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<E> {
+        self.0(relation)
+    }
+}
+
+/// Calls a function with the name of each relation in `node`, as long as that does not break.
+pub(crate) fn visit_relations<E>(node: &impl Visit, f: impl FnMut(&ObjectName) -> ControlFlow<E>) -> ControlFlow<E> {
+    visit(node, &mut Names(f))
+}
+
+/// Keeps the value of a break.
 fn keep_break<E>(broken: &mut Option<E>, flow: ControlFlow<E>) -> ControlFlow<()> {
     match flow {
         ControlFlow::Continue(()) => ControlFlow::Continue(()),

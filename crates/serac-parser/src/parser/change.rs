@@ -4,8 +4,8 @@ use super::Parser;
 use crate::error::Result;
 use crate::lexer::Kind;
 use crate::tree::{
-    Assignment, Condition, ConflictTarget, Delete, Expr, ExprKind, Ident, IndexElement, Insert, Merge, MergeAction,
-    MergeMatch, MergeWhen, OnConflict, Postfix, SelectItem, Statement, StatementKind, Update, With,
+    Assignment, Condition, ConflictTarget, Delete, Ident, Insert, Merge, MergeAction, MergeMatch, MergeWhen,
+    OnConflict, Postfix, SelectItem, Statement, StatementKind, Update, With,
 };
 
 impl Parser<'_> {
@@ -13,6 +13,7 @@ impl Parser<'_> {
     pub(super) fn change_or_query(&mut self) -> Result<StatementKind> {
         let start = self.span();
         let with = self.with()?;
+        self.acts += usize::from(self.is_one_of(&["insert", "update", "delete", "merge"]));
         match self.word() {
             Some("insert") => Ok(StatementKind::Insert(Box::new(self.insert(with)?))),
             Some("update") => Ok(StatementKind::Update(Box::new(self.update(with)?))),
@@ -24,12 +25,12 @@ impl Parser<'_> {
     /// A statement of WITH.
     pub(super) fn preparable(&mut self) -> Result<Statement> {
         self.deeper(|parser| {
-            let start = parser.span();
+            let start = parser.start();
             let kind = match parser.word() {
                 Some("insert" | "update" | "delete" | "merge" | "with") => parser.change_or_query()?,
                 _ => StatementKind::Query(Box::new(parser.query()?)),
             };
-            Ok(Statement { kind, span: start.to(parser.last_span()) })
+            Ok(parser.read_since(start, kind))
         })
     }
     fn alias_of_target(&mut self) -> Result<Option<Ident>> {
@@ -89,7 +90,7 @@ impl Parser<'_> {
             self.expect_word("constraint")?;
             Some(ConflictTarget::Constraint(self.ident()?))
         } else if self.is_sign(b'(') {
-            let columns = self.in_parentheses(|parser| parser.list(Self::conflict_element))?;
+            let columns = self.in_parentheses(|parser| parser.list(Self::index_element))?;
             let filter = if self.take_word("where") { Some(self.expr()?) } else { None };
             Some(ConflictTarget::Index(columns, filter))
         } else {
@@ -107,13 +108,6 @@ impl Parser<'_> {
             }
         };
         Ok(OnConflict { target, update, span: start.to(self.last_span()) })
-    }
-    /// A column or an expression of an index, with its collation, which chooses among several.
-    fn conflict_element(&mut self) -> Result<Expr> {
-        let IndexElement { expr, collation, .. } = self.index_element()?;
-        let Some(name) = collation else { return Ok(expr) };
-        let span = expr.span.to(name.span);
-        Ok(Expr { kind: ExprKind::Postfix(Box::new(expr), vec![Postfix::Collate(name)]), span })
     }
     fn assignment(&mut self) -> Result<Assignment> {
         let in_parentheses = self.is_sign(b'(');

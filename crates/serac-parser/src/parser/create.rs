@@ -6,7 +6,7 @@ use crate::lexer::Kind;
 use crate::tree::{
     CheckOption, ColumnType, CreateDatabase, CreateDomain, CreateIndex, CreateMaterializedView, CreateSchema,
     CreateSequence, CreateType, CreateTypeKind, CreateView, DatabaseOption, Persistence, RefreshMaterializedView,
-    RoleWord, SequenceOption, SequenceOptionKind, Statement, StatementKind,
+    RoleWord, SequenceOption, SequenceOptionKind, StatementKind,
 };
 
 /// What CREATE makes and SeracDB does not have, by the first word.
@@ -308,13 +308,13 @@ impl Parser<'_> {
         };
         let mut elements = Vec::new();
         while self.is_one_of(&["create", "grant"]) {
-            let start = self.span();
+            let start = self.start();
             if if_not_exists {
                 let message = "CREATE SCHEMA IF NOT EXISTS cannot include schema elements";
-                return Err(ParseError::new("0A000", message, start.start));
+                return Err(ParseError::new("0A000", message, start.span.start));
             }
             let kind = if self.is_word("grant") { self.grant_privileges()? } else { self.create_in_schema()? };
-            elements.push(Statement { kind, span: start.to(self.last_span()) });
+            elements.push(self.read_since(start, kind));
         }
         Ok(StatementKind::CreateSchema(Box::new(CreateSchema { if_not_exists, name, owner, elements })))
     }

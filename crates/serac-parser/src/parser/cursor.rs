@@ -3,9 +3,7 @@
 use super::Parser;
 use crate::error::Result;
 use crate::lexer::Kind;
-use crate::tree::{
-    DeclareCursor, Execute, Fetch, FetchDirection, Ident, Prepare, Statement, StatementKind, Transaction,
-};
+use crate::tree::{DeclareCursor, Execute, Fetch, FetchDirection, Ident, Prepare, StatementKind, Transaction};
 
 impl Parser<'_> {
     // ---- prepared statements
@@ -22,10 +20,13 @@ impl Parser<'_> {
             false => Vec::new(),
         };
         self.expect_word("as")?;
-        let start = self.span();
+        let start = self.start();
         // SeracDB prepares CALL, too.
         let statement = match self.is_word("call") {
-            true => Statement { kind: self.call_statement()?, span: start.to(self.last_span()) },
+            true => {
+                let kind = self.call_statement()?;
+                self.read_since(start, kind)
+            }
             false => self.preparable()?,
         };
         let statement = Box::new(statement);

@@ -50,7 +50,7 @@ use crate::MAX_DEPTH;
 use crate::error::{ParseError, Result};
 use crate::keyword::Category;
 use crate::lexer::{Kind, Token, tokens};
-use crate::tree::{Ident, Name, Span, Statement};
+use crate::tree::{Expr, Ident, Name, Span, Statement, StatementKind};
 
 /// Bytes of stack that are left when a new one is taken, and of the new one.
 const STACK: (usize, usize) = (256 << 10, 4 << 20);
@@ -67,11 +67,21 @@ pub(crate) struct Parser<'t> {
     substring: Option<u32>,
     /// What CREATE SCHEMA makes is read: no table of a query is.
     in_schema: bool,
+    /// Changes and claims of rows so far.
+    acts: usize,
+}
+
+/// Where a statement begins.
+#[derive(Clone, Copy)]
+struct Start {
+    span: Span,
+    acts: usize,
 }
 
 impl<'t> Parser<'t> {
     pub(crate) fn new(sql: &'t str) -> Result<Self> {
-        Ok(Self { sql, tokens: tokens(sql)?, at: 0, depth: 0, item: None, substring: None, in_schema: false })
+        let tokens = tokens(sql)?;
+        Ok(Self { sql, tokens, at: 0, depth: 0, item: None, substring: None, in_schema: false, acts: 0 })
     }
     pub(crate) fn script(&mut self) -> Result<Vec<Statement>> {
         let mut statements = Vec::new();
@@ -85,6 +95,19 @@ impl<'t> Parser<'t> {
                 return Err(self.unexpected());
             }
         }
+    }
+    /// Where the statement begins that comes.
+    fn start(&self) -> Start {
+        Start { span: self.span(), acts: self.acts }
+    }
+    /// The statement that has been read since `start`.
+    fn read_since(&self, start: Start, kind: StatementKind) -> Statement {
+        Statement { kind, span: start.span.to(self.last_span()), acts: self.acts > start.acts }
+    }
+    /// An expression, and nothing behind it.
+    pub(crate) fn expression_alone(&mut self) -> Result<Expr> {
+        let expr = self.expr()?;
+        if self.is_end() { Ok(expr) } else { Err(self.unexpected()) }
     }
     // ---- tokens
 

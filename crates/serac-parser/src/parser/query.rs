@@ -451,6 +451,7 @@ impl Parser<'_> {
     fn lock(&mut self) -> Result<Lock> {
         let start = self.span();
         self.at += 1;
+        self.acts += 1;
         let strength = if self.take_word("update") {
             LockStrength::Update
         } else if self.take_word("no") {

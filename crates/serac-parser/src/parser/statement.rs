@@ -9,21 +9,21 @@ impl Parser<'_> {
     /// A statement of a script.
     pub(super) fn statement(&mut self) -> Result<Statement> {
         if self.is_one_of(&["begin", "end"]) {
-            let start = self.span();
+            let start = self.start();
             let kind = self.transaction()?;
-            return Ok(Statement { kind, span: start.to(self.last_span()) });
+            return Ok(self.read_since(start, kind));
         }
         self.inner_statement()
     }
     /// A statement as it may stand in the body of a function.
     pub(super) fn inner_statement(&mut self) -> Result<Statement> {
-        let start = self.span();
+        let start = self.start();
         let Some(word) = self.word() else {
             if !self.is_sign(b'(') {
                 return Err(self.unexpected());
             }
             let kind = StatementKind::Query(Box::new(self.query()?));
-            return Ok(Statement { kind, span: start.to(self.last_span()) });
+            return Ok(self.read_since(start, kind));
         };
         let kind = match word {
             "select" | "values" | "table" | "from" => StatementKind::Query(Box::new(self.query()?)),
@@ -74,7 +74,7 @@ impl Parser<'_> {
             }
             _ => return Err(self.unexpected()),
         };
-        Ok(Statement { kind, span: start.to(self.last_span()) })
+        Ok(self.read_since(start, kind))
     }
     /// Skips a statement that has no grammar here: up to a semicolon that stands in no parentheses.
     pub(super) fn other(&mut self, words: &[&str]) -> StatementKind {
@@ -112,7 +112,7 @@ impl Parser<'_> {
             (name, value)
         });
         let options = options.collect();
-        let start = self.span();
+        let start = self.start();
         let kind = match self.word() {
             Some("select" | "values" | "table" | "from" | "with" | "insert" | "update" | "delete" | "merge") => None,
             Some("declare" | "execute" | "refresh") => None,
@@ -121,7 +121,7 @@ impl Parser<'_> {
             _ => return Err(self.unexpected()),
         };
         let statement = match kind {
-            Some(kind) => Statement { kind, span: start.to(self.last_span()) },
+            Some(kind) => self.read_since(start, kind),
             None => self.inner_statement()?,
         };
         Ok(Explain { options, statement: Box::new(statement) })

@@ -230,6 +230,28 @@ fn statements_have_their_kinds() {
 }
 
 #[test]
+fn statements_that_change_or_claim_rows_act() {
+    let quiet = ["SELECT 1", "WITH a AS (SELECT 1) TABLE a", "SELECT * FROM t FOR READ ONLY", "(VALUES (1))"];
+    let acting = [
+        "DELETE FROM t",
+        "SELECT * FROM t FOR UPDATE",
+        "SELECT (SELECT a FROM (SELECT a FROM t FOR SHARE) x)",
+        "WITH a AS (WITH b AS (INSERT INTO t VALUES (1) RETURNING a) TABLE b) SELECT * FROM a",
+        "(SELECT 1 FROM t FOR KEY SHARE)",
+        "PREPARE p AS UPDATE t SET a = 1",
+    ];
+    let cases = quiet.iter().map(|sql| (sql, false)).chain(acting.iter().map(|sql| (sql, true)));
+    let cases: Vec<_> = cases.collect();
+    for (sql, acts) in &cases {
+        assert_eq!(parse(sql).unwrap()[0].acts, *acts, "{sql}");
+    }
+    // Each statement of a script is told apart from the ones before it.
+    let script: Vec<&str> = cases.iter().rev().map(|(sql, _)| **sql).collect();
+    let acts: Vec<bool> = parse(&script.join(";")).unwrap().iter().map(|statement| statement.acts).collect();
+    assert_eq!(acts, cases.iter().rev().map(|(_, acts)| *acts).collect::<Vec<_>>());
+}
+
+#[test]
 fn spans_are_those_of_the_text() {
     let sql = "SELECT a + lower(b) FROM t";
     let statement = parse(sql).unwrap().pop().unwrap();

@@ -1,6 +1,6 @@
 //! INSERT, UPDATE, DELETE and MERGE.
 
-use super::{Expr, Ident, Name, Postfix, Query, Relation, SelectItem, Span, TableExpr, With};
+use super::{Expr, Ident, IndexElement, Name, Postfix, Query, Relation, SelectItem, Span, TableExpr, With};
 
 /// `a = …`, `a[1] = …`, `(a, b) = …` of SET.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub enum ConflictTarget {
     /// `ON CONSTRAINT name`.
     Constraint(Ident),
     /// `(a, lower(b)) [WHERE …]`: a unique index of these.
-    Index(Vec<Expr>, Option<Expr>),
+    Index(Vec<IndexElement>, Option<Expr>),
 }
 
 /// UPDATE.

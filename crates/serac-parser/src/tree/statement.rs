@@ -19,6 +19,8 @@ pub struct Statement {
     pub kind: StatementKind,
     /// Where it stands.
     pub span: Span,
+    /// Whether it, or a part of it, changes rows or claims them (FOR UPDATE and its kin).
+    pub acts: bool,
 }
 
 /// What a statement is.

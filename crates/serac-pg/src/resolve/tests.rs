@@ -109,3 +109,20 @@ fn a_function_is_found_by_its_arguments() {
     let chosen = polymorphic(&greatest, &[T::UNKNOWN, T::INT4]).unwrap();
     assert_eq!(chosen, of(&[T::INT4, T::INT4], T::INT4));
 }
+
+#[test]
+fn arrays_are_of_one_type_with_their_elements() {
+    let array = TypeId::INT4.array().unwrap();
+    let found = |symbol, operands: &[TypeId]| match operator(symbol, operands) {
+        Resolved::One(signature) => polymorphic(signature, operands).map(|real| (real.arguments, real.result)),
+        _ => None,
+    };
+    let wide = TypeId::INT8.array().unwrap();
+    assert_eq!(found("||", &[array, TypeId::UNKNOWN]), Some((vec![array, array], array)));
+    assert_eq!(found("||", &[array, TypeId::INT8]), Some((vec![wide, TypeId::INT8], wide)));
+    assert_eq!(found("||", &[TypeId::INT4, array]), Some((vec![TypeId::INT4, array], array)));
+    assert_eq!(found("||", &[array, wide]), Some((vec![wide, wide], wide)));
+    assert_eq!(found("=", &[array, TypeId::UNKNOWN]), Some((vec![array, array], TypeId::BOOL)));
+    assert_eq!(found("=", &[array, wide]), None);
+    assert_eq!(found("||", &[TypeId::TEXT, TypeId::INT4]).unwrap().1, TypeId::TEXT);
+}

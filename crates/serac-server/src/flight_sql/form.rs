@@ -1,5 +1,6 @@
 //! Results in the form that the client wants: texts and binary values as Arrow's views or, for clients that do not know these, with offsets, which costs a
 //! copy; texts of few different values as dictionaries; decimals of up to 18 digits in 128 bits or, for clients that know them, in 64.
+//! Numbers with digits of their own are texts.
 //!
 //! A client says what it wants with the headers `serac-strings: view`, `utf8` or `dictionary` (other texts with offsets) and `serac-decimals: decimal128` or
 //! `decimal64` (parameters of these names in JDBC's URL). Arrow's JDBC driver does not know views, and says nothing: what comes from gRPC's library for Java
@@ -19,6 +20,7 @@ use http::HeaderMap;
 use http::header::USER_AGENT;
 use serac_engine::{DecimalForm, into_form};
 use serac_export::flight::{Batches, Caller, Form};
+use serac_sql::free_numbers::{shown, shown_schema};
 use serac_storage::marked;
 use std::sync::Arc;
 use tonic::Status;
@@ -59,6 +61,7 @@ fn formed(form: Form, data_type: &DataType) -> DataType {
 
 /// The columns as the caller gets them.
 pub(super) fn schema(caller: &Caller, schema: SchemaRef) -> SchemaRef {
+    let schema = shown_schema(&schema);
     let has_documents = schema.fields().iter().any(|field| *field.data_type() == DataType::LargeUtf8);
     if caller.form == Form::default() && !has_documents {
         return schema;
@@ -113,6 +116,7 @@ pub(super) async fn rows(
     }
     let target = wanted.clone();
     let mut convert = move |batch: &RecordBatch| {
+        let batch = shown(batch.clone()).map_err(|error| ArrowError::from_external_error(error.into()))?;
         let columns = batch.columns().iter().zip(target.fields()).enumerate();
         let columns = columns.map(|(i, (column, field))| match words.get_mut(i) {
             Some(Some(words)) => words.encode(column),

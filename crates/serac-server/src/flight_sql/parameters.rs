@@ -9,6 +9,7 @@ use datafusion::arrow::compute::{CastOptions, can_cast_types, cast_with_options}
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use serac_sql::SqlError;
+use serac_sql::free_numbers::given;
 use serac_storage::ColumnType;
 use tonic::Status;
 
@@ -40,7 +41,7 @@ impl Parameters {
                 Some(wanted) if *column.data_type() != wanted && can_cast_types(column.data_type(), &wanted) => {
                     cast_with_options(column, &wanted, &options).map_err(of_arrow)
                 }
-                _ => Ok(column.clone()),
+                _ => given(column).map_err(of_arrow),
             });
             Ok(Batch { rows: batch.num_rows(), columns: columns.collect::<Result<_, _>>()? })
         };

@@ -105,9 +105,9 @@ pub(super) enum Flight {
 }
 
 /// Whether a statement only gives rows, so that it can run when they are asked for.
-fn is_query(statement: &Statement) -> bool {
+fn is_query(statement: &Parsed) -> bool {
+    let Some(statement) = statement.other() else { return true };
     match statement {
-        Statement::Query(_) => serac_sql::is_only_a_query(statement),
         Statement::Explain { analyze, .. } => !analyze,
         Statement::ShowVariable { .. }
         | Statement::ShowTables { .. }
@@ -135,7 +135,8 @@ fn check_lone(statement: &Statement) -> Result<(), Status> {
     Err(error("0A000", message))
 }
 
-fn check(seat: &Seat, statement: &Statement) -> Result<(), Status> {
+fn check(seat: &Seat, statement: &Parsed) -> Result<(), Status> {
+    let Some(statement) = statement.other() else { return Ok(()) };
     if seat.is_lone() {
         check_lone(statement)?;
     }
@@ -223,7 +224,7 @@ async fn drain((_, mut batches): (SchemaRef, Batches)) -> Result<u64, Status> {
 
 impl PreparedStatement {
     fn is_query(&self) -> bool {
-        is_query(self.prepared.statement())
+        is_query(self.prepared.parsed())
     }
     /// The columns of its rows, if they do not depend on parameters: the type of `$1 + 1` does, and its name.
     fn schema(&self) -> Option<SchemaRef> {
@@ -248,7 +249,7 @@ impl PreparedStatement {
 
     /// Runs it for each row of parameters, all in one transaction; what the last one gave, and how many rows were changed.
     async fn execute(&self, parameters: Arc<Parameters>) -> Result<(StatementResult, u64), Status> {
-        check(&self.seat, self.prepared.statement())?;
+        check(&self.seat, self.prepared.parsed())?;
         let mut session = self.seat.take().await?;
         let mut prepared = self.prepared.clone();
         let work = |awaited: Awaited| async move {

@@ -30,6 +30,7 @@ use serac_export::admission::Waiting;
 use serac_export::listen::Socket;
 use serac_export::shared_memory::Descriptors;
 use serac_sql::activity::{Client, StatementKind, Wait};
+use serac_sql::free_numbers::{shown, shown_schema};
 use serac_sql::{
     ArrowMessage, ArrowMessages, CopyProgress, Identity, IngestTarget, Notifications, Parsed, Session, SqlError,
     StatementResult, StatementStream, StreamedCopy, TransactionStatus,
@@ -602,7 +603,7 @@ impl Connection {
                         self.wire.flush(&self.running).await?;
                     }
                 }
-                Err(Stop::Sql(error)) => return Err(error.located(text, i).into()),
+                Err(Stop::Sql(error)) => return Err(serac_sql::located(error, text, i).into()),
                 Err(stop) => return Err(stop),
             }
         }
@@ -620,7 +621,7 @@ impl Connection {
     /// Runs one statement and sends what it gives; its tag, and its rows.
     async fn run_one(&mut self, statement: Parsed) -> Result<(String, u64), Stop> {
         let statement = self.placed(statement)?;
-        let is_copy = matches!(*statement, Statement::Copy { .. });
+        let is_copy = serac_sql::is_copy(&statement);
         if let Some(copy) = self.session.streamed_copy(&statement)? {
             return self.copy(statement, copy).await;
         }
@@ -632,10 +633,11 @@ impl Connection {
             StatementStream::Command { tag, rows } => return Ok((tag, rows)),
             StatementStream::Rows(rows) => rows,
         };
-        let (mut messages, first) = Messages::new(rows.schema())?;
+        let (mut messages, first) = Messages::new(&shown_schema(rows.schema()))?;
         wire.put(&HolderFrame::Schema(&first));
         let mut count = 0;
         while let Some(batch) = running.attend(rows.next()).await? {
+            let batch = shown(batch)?;
             for part in Messages::parts(&batch) {
                 wire.put(&HolderFrame::Rows(&messages.rows(&batch, part)?));
                 if wire.out.len() >= SEND_BYTES {
@@ -651,7 +653,7 @@ impl Connection {
 
     /// The statement, with the path of a COPY from the client's folder.
     fn placed(&self, mut statement: Parsed) -> Result<Parsed, SqlError> {
-        if let Statement::Copy { target: CopyTarget::File { filename }, .. } = statement.statement_mut()
+        if let Some(Statement::Copy { target: CopyTarget::File { filename }, .. }) = statement.other_mut()
             && Path::new(filename.as_str()).is_relative()
         {
             let Some(folder) = &self.folder else {

@@ -28,6 +28,7 @@ use serac_client::image::{SnapshotRequest, Table};
 use serac_client::shared_memory::Snapshot;
 use serac_client::wire::{BUSY, Failure, FolderId, Status};
 use serac_engine::{Database, EngineError};
+use serac_sql::free_numbers::{shown, shown_schema};
 use serac_sql::{
     CancelHandle, CopyProgress, IngestTarget, Session, SqlDatabase, SqlError, SqlOptions, StatementStream,
     TransactionStatus,
@@ -1087,13 +1088,13 @@ async fn run_here(
         for notice in notices.take() {
             sink.notice(notice.severity.name(), &notice.message);
         }
-        match result.map_err(|error| failure(error.located(text, i)))? {
+        match result.map_err(|error| failure(serac_sql::located(error, text, i)))? {
             StatementStream::Rows(mut rows) => {
-                let mut wanted = sink.rows(rows.schema());
+                let mut wanted = sink.rows(&shown_schema(rows.schema()));
                 let mut count = 0;
                 while wanted && let Some(batch) = rows.next().await.map_err(failure)? {
                     count += batch.num_rows() as u64;
-                    wanted = sink.batch(&batch);
+                    wanted = sink.batch(&shown(batch).map_err(failure)?);
                 }
                 sink.complete(&crate::pg::complete_tag(rows.tag(), count), count, false);
             }

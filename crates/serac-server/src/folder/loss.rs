@@ -14,7 +14,7 @@
 use datafusion::sql::sqlparser::ast::Statement;
 use serac_client::client::Client;
 use serac_client::wire::{Failure, Status};
-use serac_sql::parse;
+use serac_sql::{Parsed, parse};
 
 /// What a session had at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,7 +33,7 @@ impl Had {
     /// What it had when it ended while `text` ran.
     pub(super) fn within(self, text: &str) -> Self {
         let begins = || {
-            let begins = |statement: &Statement| matches!(statement, Statement::StartTransaction { .. });
+            let begins = |statement: &Parsed| matches!(statement.other(), Some(Statement::StartTransaction { .. }));
             parse(text).is_ok_and(|statements| statements.iter().any(begins))
         };
         Self { transaction: !is_end(text) && (self.transaction || begins()), ..self }
@@ -42,9 +42,11 @@ impl Had {
 
 /// Whether a text is the end of a transaction, and nothing else.
 fn is_end(text: &str) -> bool {
+    let statements = parse(text);
+    let Ok([end]) = statements.as_deref() else { return false };
     matches!(
-        parse(text).as_deref(),
-        Ok([Statement::Commit { chain: false, .. } | Statement::Rollback { chain: false, savepoint: None }])
+        end.other(),
+        Some(Statement::Commit { chain: false, .. } | Statement::Rollback { chain: false, savepoint: None })
     )
 }
 

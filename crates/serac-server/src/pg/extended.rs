@@ -29,8 +29,8 @@ use serac_engine::values::OwnedValue;
 use serac_sql::activity::{StatementKind, Wait};
 use serac_sql::wire::{Given, TEXT, oid, scalar, value};
 use serac_sql::{
-    Blocked, Description, Start, Started, StatementResult, StatementStream, TransactionStatus, controls_transaction,
-    ends_transaction, fold, runs_outside_of_blocks, shows_changes,
+    Blocked, Description, Parsed, Start, Started, StatementResult, StatementStream, TransactionStatus,
+    controls_transaction, ends_transaction, fold, runs_outside_of_blocks, shows_changes,
 };
 use serac_storage::{ColumnType, Value};
 use smallvec::SmallVec;
@@ -161,7 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let Self { wire, session, cancel, .. } = &mut *self;
         let statement = wire.attend(cancel, session.prepare_elsewhere(sql)).await?;
-        let parsed = statement.as_ref().map(serac_sql::Prepared::statement);
+        let parsed = statement.as_ref().map(serac_sql::Prepared::parsed);
         if !parsed.is_none_or(ends_transaction) {
             self.session.check_not_failed()?;
         }
@@ -178,7 +178,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut body = Body(message);
         let (name, statement) = (body.string()?, body.string()?);
         let statement = self.statement(statement)?;
-        if !statement.lock().statement.as_ref().is_some_and(|prepared| ends_transaction(prepared.statement())) {
+        if !statement.lock().statement.as_ref().is_some_and(|prepared| ends_transaction(prepared.parsed())) {
             self.session.check_not_failed()?;
         }
         let formats = formats(&mut body)?;
@@ -218,7 +218,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// DEALLOCATE of a statement that the client has prepared by the protocol; false if there is more to do.
-    pub(super) fn deallocate(&mut self, statement: &Statement) -> bool {
+    pub(super) fn deallocate(&mut self, statement: &Parsed) -> bool {
+        let Some(statement) = statement.other() else { return false };
         if self.session.transaction_status() == TransactionStatus::Failed {
             return false;
         }
@@ -400,7 +401,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let known = {
             let prepared = prepared.lock();
             let statement = prepared.statement.as_ref();
-            statement.map(|statement| (StatementKind::of(statement.statement()), prepared.text.clone()))
+            statement.map(|statement| (StatementKind::of(statement.parsed()), prepared.text.clone()))
         };
         let Some((kind, text)) = known else {
             bare(&mut self.wire.out, b'I');
@@ -458,8 +459,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 let controlled = {
                     let prepared = prepared.lock();
-                    let statement = prepared.statement.as_ref().expect("it is not empty").statement();
-                    self.session.start_control(statement)
+                    let statement = prepared.statement.as_ref().expect("it is not empty").parsed();
+                    statement.other().and_then(|statement| self.session.start_control(statement))
                 };
                 let Some(controlled) = controlled else { return Ok(Begun::Other) };
                 let (result, started) = controlled?;
@@ -470,7 +471,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             _ => {
                 let is_alone = self.wire.input.first() == Some(&b'S') || {
                     let prepared = prepared.lock();
-                    let statement = prepared.statement.as_ref().expect("it is not empty").statement();
+                    let statement = prepared.statement.as_ref().expect("it is not empty").parsed();
                     runs_outside_of_blocks(statement)
                 };
                 if !is_alone {
@@ -553,7 +554,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ) -> Result<Begun, WireError> {
         let prepared = prepared.lock();
         let statement = prepared.statement.as_ref().expect("it has run");
-        let tag = serac_sql::row_tag(statement.statement());
+        let tag = serac_sql::row_tag(statement.parsed());
         let Self { wire, rows, portals, row_count, .. } = &mut *self;
         let portal = portals.get_mut(name).expect("it was found");
         match statement.schema() {
@@ -623,16 +624,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         limit: Option<usize>,
     ) -> Result<(), WireError> {
         let mut statement = prepared.lock().statement.clone().expect("it is not empty");
-        if let Some(copy) = self.session.streamed_copy(statement.statement())? {
-            let tag = self.copy(statement.statement().clone().into(), copy).await?;
+        if let Some(copy) = self.session.streamed_copy(statement.parsed())? {
+            let tag = self.copy(statement.parsed().clone(), copy).await?;
             self.wire.complete(&tag);
             return Ok(());
         }
-        if self.deallocate(statement.statement()) {
+        if self.deallocate(statement.parsed()) {
             self.wire.complete("DEALLOCATE");
             return Ok(());
         }
-        if shows_changes(statement.statement()) {
+        if shows_changes(statement.parsed()) {
             self.session.begin_implicit();
         }
         let types = if self.portal(name)?.parameters.is_empty() {
@@ -648,7 +649,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let portal = portals.get_mut(name).expect("it was found");
         portal.formats.told = told;
         let scalars = portal.scalars(&types, &oids)?;
-        if changes(statement.statement()) && limit.is_none() {
+        if changes(statement.parsed()) && limit.is_none() {
             let formats = portal.formats.clone();
             let result = wire.attend(cancel, session.execute_prepared(&mut statement, &scalars)).await?;
             if let StatementResult::Rows { tag, .. } = &result {

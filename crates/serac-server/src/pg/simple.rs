@@ -63,7 +63,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match result {
                 Ok(()) => {}
                 Err(WireError::Sql { error, fatal }) => {
-                    return Err(WireError::Sql { error: error.located(sql, i), fatal });
+                    return Err(WireError::Sql { error: serac_sql::located(error, sql, i), fatal });
                 }
                 Err(error) => return Err(error),
             }
@@ -187,8 +187,11 @@ pub(super) fn is_control(sql: &str) -> bool {
 }
 
 /// Whether a statement changes rows. It is run as a whole, so that READ COMMITTED can begin it again at a conflict.
-pub(super) fn changes(statement: &Statement) -> bool {
-    matches!(statement, Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_))
+pub(super) fn changes(statement: &Parsed) -> bool {
+    matches!(
+        statement.other(),
+        Some(Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_))
+    )
 }
 
 /// The tag of a statement that has given rows.

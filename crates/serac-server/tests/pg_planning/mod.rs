@@ -81,16 +81,20 @@ async fn what_is_nested_too_deeply_is_refused_over_the_wire() {
     let served = serve().await;
     let mut socket = connect(served.address).await;
     let nested = |open: &str, close: &str| format!("SELECT {}1{}", open.repeat(10_000), close.repeat(10_000));
-    for sql in
-        [nested("abs(", ")"), nested("(SELECT ", ")"), nested("", "::int"), nested("", " IS NULL"), nested("- ", "")]
-    {
+    for sql in [nested("abs(", ")"), nested("(SELECT ", ")"), nested("", "::int"), nested("", " IS NULL")] {
         let parse = message(b'P', &[b"\0", sql.as_bytes(), b"\0\0\0"].concat());
-        for bytes in [query(&sql), [parse, message(b'S', b"")].concat()] {
+        // The binder looks at a chain of casts when it is described.
+        for bytes in [query(&sql), [parse, message(b'D', b"S\0"), message(b'S', b"")].concat()] {
             let answer = ask(&mut socket, &bytes).await;
             assert!(answer.contains("54001"), "{answer}");
         }
     }
-    for sql in [nested("", "+1"), nested("", "||'x'"), format!("SELECT 1 WHERE {}true", "1=1 AND ".repeat(10_000))] {
+    for sql in [
+        nested("", "+1"),
+        nested("- ", ""),
+        nested("", "||'x'"),
+        format!("SELECT 1 WHERE {}true", "1=1 AND ".repeat(10_000)),
+    ] {
         let answer = ask(&mut socket, &query(&sql)).await;
         assert!(answer.contains("SELECT 1"), "{answer}");
     }

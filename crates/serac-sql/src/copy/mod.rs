@@ -1,68 +1,34 @@
-//! COPY … FROM and TO: CSV, PostgreSQL's text and binary formats, Parquet, Arrow IPC; files, or streams that the session was given.
+//! COPY … FROM and TO files, or streams that the session was given, in the formats of `serac-copy`.
 //!
 //! A COPY is one statement: after an error nothing of it is there. Rows are read as a stream and appended to blocks as they come, and written as
 //! the query gives them.
 
-mod binary;
-mod csv;
-mod file;
 mod options;
-mod sink;
-mod source;
-mod text;
-mod until_mark;
-mod writer;
 
 use crate::conflicts::Conflicts;
 use crate::error::{Result, SqlError};
 use crate::generated;
+use crate::identifiers::{fold, quote};
 use crate::parsed::{self, Parsed};
 use crate::query::query_of;
-use crate::session::{Session, StatementResult, fold, quote};
+use crate::session::{Session, StatementResult};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::sql::sqlparser::ast::{CopyOption, CopySource, CopyTarget, Ident, ObjectName, Statement};
-use file::FileSink;
 use futures::StreamExt;
-use options::Options;
-pub(crate) use options::{Format, all_options, wrong_character};
+use options::read_options;
+pub(crate) use options::{all_options, wrong_character};
 use parking_lot::Mutex;
+use serac_copy::{CopyProgress, FileSink, Format, Input, Options, Rows, Sink, Source};
 use serac_engine::definition::ColumnDefinition;
 use serac_engine::roles::Privilege;
 use serac_engine::{EngineError, Table};
-use sink::Sink;
-pub use source::file_schema;
-use source::{Input, Rows, Source};
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Rows of a clustered table that are put in order at a time.
 const CLUSTERED_ROWS: usize = 1 << 20;
-
-/// How far a COPY is, to be read from any thread.
-#[derive(Debug, Default)]
-pub struct CopyProgress {
-    pub(crate) rows: AtomicU64,
-    pub(crate) done: AtomicU64,
-    pub(crate) total: AtomicU64,
-}
-
-impl CopyProgress {
-    /// Rows copied.
-    pub fn rows(&self) -> u64 {
-        self.rows.load(Ordering::Relaxed)
-    }
-    /// How much of the input is read, and how much there is (zero if unknown), in bytes or rows.
-    pub fn input(&self) -> (u64, u64) {
-        (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
-    }
-    fn restart(&self) {
-        for figure in [&self.rows, &self.done, &self.total] {
-            figure.store(0, Ordering::Relaxed);
-        }
-    }
-}
 
 /// What STDIN and STDOUT mean in a session.
 pub(crate) struct CopyStreams {
@@ -112,11 +78,6 @@ impl Output {
     }
 }
 
-fn io(path: &str, error: std::io::Error) -> SqlError {
-    let sqlstate = if error.kind() == std::io::ErrorKind::NotFound { "58P01" } else { "58030" };
-    SqlError::new(sqlstate, format!("could not open file \"{path}\": {error}"))
-}
-
 /// What of a table is copied where nothing is said: all but what is computed from the rest.
 fn copied_names(table: &Table) -> String {
     match generated::parts(&table.definition) {
@@ -151,14 +112,15 @@ impl Session {
     ///
     /// # Errors
     /// SQLSTATE of what is wrong with its options.
-    pub fn streamed_copy(&self, statement: &Statement) -> Result<Option<StreamedCopy>> {
-        let Statement::Copy { to, target: CopyTarget::Stdin | CopyTarget::Stdout, options, legacy_options, .. } =
-            statement
+    pub fn streamed_copy(&self, statement: &Parsed) -> Result<Option<StreamedCopy>> {
+        let Some(Statement::Copy {
+            to, target: CopyTarget::Stdin | CopyTarget::Stdout, options, legacy_options, ..
+        }) = statement.other()
         else {
             return Ok(None);
         };
         let options = all_options(options.clone(), legacy_options)?;
-        let options = Options::read("", &options, self.copy_streams.format)?;
+        let options = read_options("", &options, self.copy_streams.format)?;
         Ok(Some(StreamedCopy {
             is_input: !to,
             is_binary: !matches!(options.format, Format::Csv | Format::Text),
@@ -193,7 +155,7 @@ impl Session {
             return Err(SqlError { detail: Some(detail.into()), ..error });
         }
         let otherwise = if stream { self.copy_streams.format } else { Format::Csv };
-        let options = Options::read(name, &given, otherwise)?;
+        let options = read_options(name, &given, otherwise)?;
         let rows = if to {
             options.check_output()?;
             let is_of_table = matches!(source, CopySource::Table { .. });

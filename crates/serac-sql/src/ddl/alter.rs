@@ -2,11 +2,12 @@
 
 use super::builder::freeze_format;
 use super::indexes::hidden_values;
+use crate::ast_types::sql_type;
 use crate::error::{Result, SqlError};
 use crate::expressions::{evaluate, into_engine, named_columns, renamed};
 use crate::generated;
-use crate::session::{Session, fold, quote, resolve};
-use crate::types::{assign, sql_type};
+use crate::identifiers::{fold, quote, resolve};
+use crate::session::Session;
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::sql::sqlparser::ast::{
@@ -14,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use serac_engine::EngineError;
 use serac_engine::definition::{CheckDefinition, ColumnDefinition, KeyDefinition, SqlType, TableDefinition};
+use serac_values::assignment::assign;
 
 fn qualified(schema: &str, name: &str) -> String {
     format!("{}.{}", quote(schema), quote(name))
@@ -353,7 +355,8 @@ impl Session {
         self.txn_for(schema)?.lock_table(schema, name)?;
         let state = self.state();
         let convert = |old: &RecordBatch| {
-            let values = evaluate(&state, &text, old).and_then(|values| assign(&values, sql_type, &column.name));
+            let values =
+                evaluate(&state, &text, old, Some(table)).and_then(|values| assign(&values, sql_type, &column.name));
             values.map_err(into_engine)
         };
         // What cannot be meant is an error without rows, too.

@@ -1,12 +1,12 @@
 //! Table definitions from the parser's: columns, constraints, and the sequences that columns own.
 
-use crate::catalog::{TEMPORARY_SCHEMA, View};
+use crate::ast_types::{serial_type, sql_type};
+use crate::catalog::View;
 use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::expressions::named_columns;
+use crate::identifiers::{TEMPORARY_SCHEMA, fold};
 use crate::nesting;
-use crate::session::fold;
-use crate::types::{serial_type, sql_type};
 use datafusion::sql::sqlparser::ast::{
     ColumnDef, ColumnOption, ConstraintReferenceMatchKind, DataType, DeferrableInitial, Expr, ForeignKeyConstraint,
     GeneratedAs, IndexColumn, NullsDistinctOption, ReferentialAction as ParsedAction, SequenceOptions, SqlOption,

@@ -2,8 +2,9 @@
 
 use crate::dialect::parser;
 use crate::error::{Result, SqlError};
+use crate::identifiers::fold;
 use crate::maintenance::{arguments_of_call, call};
-use crate::session::{Session, StatementResult, fold};
+use crate::session::{Session, StatementResult};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Statement, WrappedCollection};
 use datafusion::sql::sqlparser::keywords::Keyword;

@@ -1,7 +1,8 @@
 //! COMMENT ON.
 
 use crate::error::{Result, SqlError};
-use crate::session::{Session, StatementResult, fold};
+use crate::identifiers::fold;
+use crate::session::{Session, StatementResult};
 use datafusion::sql::sqlparser::ast::{CommentObject, ObjectName};
 use serac_engine::roles::{Object, ObjectKind};
 

@@ -11,12 +11,13 @@
 //! | a column or a constraint is dropped | is in the way (2BP01), or is dropped, too |
 //! | a column's type changes | is in the way (0A000) |
 
-use crate::catalog::{TEMPORARY_SCHEMA, planned_for_owner};
+use crate::catalog::planned_for_owner;
 use crate::dialect::parser;
 use crate::error::{Result, SqlError};
+use crate::identifiers::{TEMPORARY_SCHEMA, fold, quote};
 use crate::notices::Severity;
 use crate::query::query_of;
-use crate::session::{Session, fold, quote};
+use crate::session::Session;
 use crate::visits::{visit, visit_expressions, visit_mut};
 use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{

@@ -1,8 +1,9 @@
 //! CREATE FUNCTION and DROP FUNCTION: jobs that have a name, and columns that are known.
 
+use crate::ast_types::sql_type;
 use crate::error::{Result, SqlError};
-use crate::session::{Session, StatementResult, fold};
-use crate::types::sql_type;
+use crate::identifiers::fold;
+use crate::session::{Session, StatementResult};
 use datafusion::sql::sqlparser::ast::{
     ArgMode, CreateFunction, CreateFunctionBody, DataType, DropBehavior, DropFunction, Expr, FunctionReturnType,
     ObjectName, OperateFunctionArg, Value,

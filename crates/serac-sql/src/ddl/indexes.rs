@@ -8,8 +8,9 @@ use super::{done, stored_type};
 use crate::error::{Result, SqlError};
 use crate::expressions::{evaluate, into_engine};
 use crate::generated::{Place, compute_one};
+use crate::identifiers::{fold, quote, resolve};
 use crate::pg_catalog::index_column_name;
-use crate::session::{Session, StatementResult, fold, quote, resolve};
+use crate::session::{Session, StatementResult};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{CreateIndex, Expr, OrderByOptions};
@@ -174,7 +175,7 @@ impl Session {
     /// The column that keeps an expression's values.
     fn hidden_column(&self, table: &TableDefinition, expression: &str, values: String) -> Result<ColumnDefinition> {
         let empty = RecordBatch::new_empty(table.storage_schema().arrow());
-        let data_type = evaluate(&self.state(), expression, &empty)?.data_type().clone();
+        let data_type = evaluate(&self.state(), expression, &empty, Some(table))?.data_type().clone();
         let sql_type = match data_type {
             DataType::LargeUtf8 => return Err(SqlError::unsupported("an index on documents")),
             other => stored_type(&other)?,
@@ -195,7 +196,7 @@ impl Session {
         let Some(predicate) = predicate else { return Ok(()) };
         self.check_computed(table, predicate, &Place::PREDICATE)?;
         let empty = RecordBatch::new_empty(table.storage_schema().arrow());
-        match evaluate(&self.state(), predicate, &empty)?.data_type() {
+        match evaluate(&self.state(), predicate, &empty, Some(table))?.data_type() {
             DataType::Boolean => Ok(()),
             other => {
                 let sql_type = stored_type(other)?;

@@ -4,17 +4,19 @@
 //! place of the others, as TRUNCATE and INSERT in one transaction do: whoever reads meanwhile sees the old rows, so that CONCURRENTLY asks for nothing more.
 
 use super::{SchemaWriter, done};
-use crate::catalog::{TEMPORARY_SCHEMA, planned_for_owner};
+use crate::catalog::planned_for_owner;
 use crate::dialect::parser;
 use crate::error::{Result, SqlError};
+use crate::identifiers::{TEMPORARY_SCHEMA, fold};
 use crate::maintenance::{arguments_of_call, call};
 use crate::parsed::Source;
 use crate::result_names::write_out_stored;
-use crate::session::{Session, StatementResult, fold};
+use crate::session::{Session, StatementResult};
 use crate::visits::visit_mut;
+use crate::visits::visit_relations;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::prelude::DataFrame;
-use datafusion::sql::sqlparser::ast::{CreateTableOptions, CreateView, Query, Statement, visit_relations};
+use datafusion::sql::sqlparser::ast::{CreateTableOptions, CreateView, Query, Statement};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use serac_engine::Table;

@@ -17,16 +17,17 @@ pub(crate) use like::likes_as_columns;
 pub(crate) use materialized::{clause as data_clause, statement as refresh_statement};
 pub(crate) use sequence::statement as sequence_statement;
 
-use crate::catalog::{TEMPORARY_SCHEMA, View};
+use crate::catalog::View;
 use crate::clauses::owner_of_schema;
 use crate::error::{Result, SqlError};
+use crate::expressions::evaluate;
+use crate::identifiers::{TEMPORARY_SCHEMA, fold, resolve};
 use crate::notices::Severity;
 use crate::parsed::Source;
 use crate::planner;
 use crate::query::query_of;
 use crate::result_names::write_out_stored;
-use crate::session::{Session, StatementResult, fold, resolve};
-use crate::types::check_assignment;
+use crate::session::{Session, StatementResult};
 use crate::visits::visit_mut;
 use builder::{TableBuilder, freeze_format};
 use datafusion::arrow::array::{AsArray, RecordBatch};
@@ -41,6 +42,7 @@ use serac_engine::DEFAULT_SCHEMA;
 use serac_engine::definition::{ColumnDefinition, SqlType, TableDefinition, ViewDefinition};
 use serac_engine::roles::{Object, Privilege};
 use serac_storage::ColumnType;
+use serac_values::assignment::check_assignment;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -349,7 +351,7 @@ impl Session {
     /// A CHECK expression must be plannable and boolean.
     fn check_expression(&self, definition: &TableDefinition, expression: &str) -> Result<()> {
         let empty = RecordBatch::new_empty(definition.storage_schema().arrow());
-        if self.evaluate(expression, &empty)?.as_boolean_opt().is_none() {
+        if evaluate(&self.state(), expression, &empty, Some(definition))?.as_boolean_opt().is_none() {
             return Err(SqlError::new("42804", "argument of CHECK must be type boolean"));
         }
         Ok(())

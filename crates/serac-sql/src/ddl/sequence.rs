@@ -2,11 +2,12 @@
 
 use super::builder::{integer, sequence};
 use super::done;
+use crate::ast_types::sql_type;
 use crate::dialect::parser;
 use crate::error::{Result, SqlError};
+use crate::identifiers::fold;
 use crate::maintenance::{arguments_of_call, call};
-use crate::session::{Session, StatementResult, fold};
-use crate::types::sql_type;
+use crate::session::{Session, StatementResult};
 use datafusion::sql::sqlparser::ast::{DataType, Expr, Ident, ObjectName, SequenceOptions, Statement, Value};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};

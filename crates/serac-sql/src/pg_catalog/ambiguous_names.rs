@@ -8,7 +8,7 @@
 //! tables by then ([`super::merged_columns`]).
 
 use crate::error::{Result, SqlError};
-use crate::session::fold;
+use crate::identifiers::fold;
 use crate::visits::visit;
 use datafusion::common::TableReference;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};

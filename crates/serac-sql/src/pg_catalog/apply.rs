@@ -6,13 +6,13 @@
 //! (`array`). Subqueries that read tables of users are left to DataFusion.
 
 use super::names::replace_outer;
-use super::rewrite::{call, rewrite, text};
+use super::rewrite::{rewrite, text};
+use crate::calls::call;
 use crate::catalog::{Shared, plan_on, planned_views};
 use crate::deep::{Planning, STACK};
 use crate::error::SqlError;
-use crate::optimizer::compared_type;
 use crate::planner;
-use crate::session::parse;
+use crate::session::parse_one;
 use crate::visits::visit_expressions_mut;
 use datafusion::arrow::array::{Array, ArrayRef, new_empty_array};
 use datafusion::arrow::compute::{cast, concat};
@@ -27,6 +27,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_plan::collect;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Query};
 use parking_lot::Mutex;
+use serac_functions::compared_type;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
@@ -130,10 +131,7 @@ fn literal(value: &ScalarValue) -> Expr {
 /// The plan of the subquery with these arguments.
 async fn plan(state: &SessionState, sql: &str, arguments: &[ScalarValue]) -> Result<LogicalPlan> {
     let external = |error: SqlError| DataFusionError::External(Box::new(error.unplaced()));
-    let mut statement = parse(sql)
-        .map_err(external)?
-        .pop()
-        .ok_or_else(|| DataFusionError::Internal("a subquery without text".into()))?;
+    let mut statement = parse_one(sql, (1, 1)).map_err(external)?;
     let _ = visit_expressions_mut(&mut statement, |expr| {
         if let Expr::Identifier(ident) = expr
             && let Some(number) = ident.value.strip_prefix(MARK)

@@ -2,27 +2,9 @@
 
 use super::image::{Constraint, ConstraintKind, Image, Object, Relation};
 use crate::ddl::parse_expression;
-use crate::session::{fold, quote};
+use crate::identifiers::{fold, quote_ident, split_name};
 use datafusion::sql::sqlparser::ast::Expr;
 use serac_engine::definition::{KeyDefinition, ReferentialAction, TableDefinition};
-
-/// Words that must be quoted as names, because they would be read as something else.
-pub(super) const RESERVED: &str = " all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create current_catalog \
-    current_date current_role current_time current_timestamp current_user default deferrable desc distinct do else end except false fetch for foreign from \
-    grant group having in initially intersect into lateral leading limit localtime localtimestamp not null offset on only or order placing primary \
-    references returning select session_user some symmetric table then to trailing true union unique user using variadic when where window with \
-    authorization binary collation concurrently cross current_schema freeze full ilike inner is isnull join left like natural notnull outer overlaps right \
-    similar tablesample verbose between bigint bit boolean char character coalesce dec decimal exists extract float greatest grouping inout int integer \
-    interval least national nchar none normalize nullif numeric out overlay position precision real row setof smallint substring time timestamp treat trim \
-    values varchar xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable ";
-
-/// A name as it is written in SQL: quoted only where it must be.
-pub(crate) fn quote_ident(name: &str) -> String {
-    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '$')
-        && !RESERVED.contains(&format!(" {name} "));
-    if plain { name.into() } else { quote(name) }
-}
 
 /// A relation's name, with its schema where the search path does not lead to it.
 pub(super) fn relation_name(image: &Image, relation: &Relation) -> String {
@@ -170,26 +152,6 @@ pub(super) fn owned_sequence(image: &Image, table: &Relation, column: &str) -> O
     };
     let sequence = image.relations.iter().find(owned)?;
     Some(format!("{}.{}", quote_ident(&sequence.schema), quote_ident(&sequence.name)))
-}
-
-/// Schema and name in a text such as `public.orders` or `"Orders"`.
-pub(crate) fn split_name(text: &str) -> (Option<String>, String) {
-    let mut parts: Vec<String> = Vec::new();
-    let (mut part, mut quoted) = (String::new(), false);
-    let mut letters = text.trim().chars().peekable();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '"' if quoted && letters.peek() == Some(&'"') => {
-                letters.next();
-                part.push('"');
-            }
-            '"' => quoted = !quoted,
-            '.' if !quoted => parts.push(std::mem::take(&mut part)),
-            _ if quoted => part.push(letter),
-            _ => part.extend(letter.to_lowercase()),
-        }
-    }
-    (parts.pop(), part)
 }
 
 /// The relation that a text names.

@@ -87,7 +87,7 @@ mod tests {
             ("a IS DISTINCT FROM b + 1 AND NOT (c OR d)", "(a IS DISTINCT FROM (b + 1)) AND (NOT (c OR d))"),
         ] {
             let shape = |sql: &str| {
-                let mut statement = crate::session::parse(&format!("SELECT {sql}")).unwrap().pop().unwrap();
+                let mut statement = crate::session::parse_one(&format!("SELECT {sql}"), (1, 1)).unwrap();
                 without_parentheses(&mut statement);
                 statement
             };

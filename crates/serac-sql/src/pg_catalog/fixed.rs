@@ -2,16 +2,17 @@
 
 use super::image::{CATALOG_NAMESPACE, Object, PG_DATABASE, PUBLIC_NAMESPACE, hashed};
 use super::layout::{Cell, Rows};
-use super::{BITMAP_METHOD, BTREE_METHOD, HEAP_METHOD, SUPERUSER, Scope, relations, types};
+use super::{BITMAP_METHOD, BTREE_METHOD, HEAP_METHOD, SUPERUSER, Scope, relations, type_rows};
 use crate::advisory_locks::Mode;
 use crate::backends;
+use crate::clock::micros;
 use crate::planner;
 use crate::setting_list::{Kind, all_settings};
-use crate::types::micros;
 use crate::wire::oid;
 use serac_engine::function::FunctionDefinition;
 use serac_engine::procedure::Parameter;
 use serac_engine::roles;
+use serac_values::type_names;
 use std::sync::Arc;
 
 /// The default tablespace, which all tables are in.
@@ -36,7 +37,7 @@ pub(super) fn fill(scope: &Scope<'_>, table: &str, rows: &mut Rows) {
         "pg_stat_user_tables" | "pg_stat_all_tables" => relations::table_statistics(scope, rows),
         "pg_stat_user_indexes" | "pg_stat_all_indexes" => relations::index_statistics(scope, rows),
         "pg_opclass" => relations::operator_classes(rows),
-        "pg_type" => types::rows(rows),
+        "pg_type" => type_rows::fill(rows),
         "pg_proc" => procedures(scope, rows),
         "pg_am" => access_methods(rows),
         "pg_collation" => collations(rows),
@@ -284,7 +285,7 @@ fn procedures(scope: &Scope<'_>, rows: &mut Rows) {
             ("prokind", kind.into()),
             ("provolatile", "s".into()),
             ("proparallel", "s".into()),
-            ("prorettype", types::named("any").into()),
+            ("prorettype", type_names::named("any").into()),
             ("proargtypes", Vec::<u32>::new().into()),
             ("prosrc", (&name).into()),
         ]);
@@ -303,7 +304,7 @@ fn procedures(scope: &Scope<'_>, rows: &mut Rows) {
             ("provolatile", "v".into()),
             ("proparallel", "u".into()),
             ("pronargs", function.parameters.len().into()),
-            ("prorettype", types::named("record").into()),
+            ("prorettype", type_names::named("record").into()),
             ("proargtypes", taken.collect::<Vec<u32>>().into()),
             ("proargnames", names.collect::<Vec<_>>().into()),
             ("prosrc", (&function.body).into()),
@@ -323,7 +324,7 @@ fn procedures(scope: &Scope<'_>, rows: &mut Rows) {
             ("provolatile", "v".into()),
             ("proparallel", "u".into()),
             ("pronargs", procedure.parameters.len().into()),
-            ("prorettype", types::named("void").into()),
+            ("prorettype", type_names::named("void").into()),
             ("proargtypes", oids(&procedure.parameters).into()),
             ("proargnames", procedure.parameters.iter().map(|p| p.name.clone()).collect::<Vec<_>>().into()),
             ("prosrc", (&name).into()),

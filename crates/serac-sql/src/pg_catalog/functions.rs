@@ -1,13 +1,14 @@
 //! The functions that clients ask about the system with, row by row: their arguments are few and their rows are objects.
 
-use super::definitions::{self, quote_ident, relation_of, split_name};
+use super::definitions::{self, relation_of};
 use super::fixed::database_oid;
 use super::image::{Image, Object, PG_CLASS, PG_DATABASE, PG_NAMESPACE, Relation};
 use super::layout::list_of;
 use super::relations::size;
-use super::{Scope, apply, fixed, types};
+use super::{Scope, apply, fixed};
 use crate::catalog::Shared;
 use crate::error::SqlError;
+use crate::identifiers::{quote_ident, split_name};
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, StringArray, new_empty_array};
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema};
 use datafusion::catalog::{MemTable, TableFunction, TableFunctionImpl, TableProvider};
@@ -20,6 +21,7 @@ use datafusion::logical_expr::{
 use serac_engine::function::{FunctionColumn, FunctionDefinition};
 use serac_engine::json;
 use serac_engine::roles::{self, Privilege, RoleId};
+use serac_values::type_names;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -147,7 +149,7 @@ fn registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>, at: usize) -> Result
         "regclass" => {
             return relation_of(scope.image, &written).map(|r| Some(r.oid)).ok_or_else(|| no_relation(&written));
         }
-        "regtype" => types::of_text(&written).ok_or_else(|| missing("type")),
+        "regtype" => type_names::of_text(&written).ok_or_else(|| missing("type")),
         "regnamespace" => {
             let name = split_name(&written).1;
             let found = scope.image.namespaces.iter().find(|namespace| namespace.name == name);
@@ -168,7 +170,7 @@ fn registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>, at: usize) -> Result
 fn registered_name(scope: &Scope<'_>, kind: &str, oid: u32) -> String {
     let name = match kind {
         "regclass" => scope.image.relation(oid).map(|relation| definitions::relation_name(scope.image, relation)),
-        "regtype" => types::find(oid).map(|_| types::format(oid, None)),
+        "regtype" => type_names::find(oid).map(|_| type_names::format(oid, None)),
         "regnamespace" => scope.image.namespace(oid).map(|namespace| quote_ident(&namespace.name)),
         "regrole" => scope.role_name(oid).map(|name| quote_ident(&name)),
         _ => None,
@@ -204,7 +206,7 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, kind: &str, others: usize) ->
         "table" => row.relation(at, scope.image).map(|r| (r.is_system(), roles::Object::relation(&r.schema, &r.name))),
         "schema" => {
             let found = scope.image.namespaces.iter().find(|n| number.map_or(n.name == name, |oid| n.oid == oid));
-            found.map(|n| (super::is_system_schema(&n.name), roles::Object::Schema(n.name.clone())))
+            found.map(|n| (crate::identifiers::is_system_schema(&n.name), roles::Object::Schema(n.name.clone())))
         }
         _ => {
             let is_ours = number.map_or(name == scope.database(), |oid| oid == fixed::database_oid(scope));
@@ -423,7 +425,7 @@ fn setting(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
 /// The schemas that unqualified names are looked up in.
 fn search_path(scope: &Scope<'_>, implicit: bool) -> Vec<String> {
     let path = scope.shared.view().map(|view| view.path.to_vec()).unwrap_or_default();
-    implicit.then(|| super::CATALOG_SCHEMA.to_owned()).into_iter().chain(path).collect()
+    implicit.then(|| crate::identifiers::CATALOG_SCHEMA.to_owned()).into_iter().chain(path).collect()
 }
 fn set_config(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     let (Some(name), Some(value)) = (row.text(0), row.text(1)) else { return maybe(None) };
@@ -446,7 +448,9 @@ fn definition(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
 
 const FUNCTIONS: &[(&str, Gives, Body)] = &[
     ("format_type", Gives::Text, |_, row| {
-        maybe(row.oid(0).map(|oid| types::format(oid, row.int(1).and_then(|modifier| i32::try_from(modifier).ok()))))
+        maybe(
+            row.oid(0).map(|oid| type_names::format(oid, row.int(1).and_then(|modifier| i32::try_from(modifier).ok()))),
+        )
     }),
     ("pg_get_indexdef", Gives::Text, |scope, row| {
         let column = row.int(1).and_then(|column| usize::try_from(column).ok()).unwrap_or(0);
@@ -517,7 +521,7 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
     ("pg_relation_is_publishable", Gives::Bool, |_, row| Ok(ScalarValue::Boolean(row.get(0).map(|_| false)))),
     ("pg_is_other_temp_schema", Gives::Bool, |_, row| Ok(ScalarValue::Boolean(row.get(0).map(|_| false)))),
     ("pg_my_temp_schema", Gives::Oid, |scope, _| {
-        let temporary = scope.image.namespaces.iter().find(|n| n.name == crate::catalog::TEMPORARY_SCHEMA);
+        let temporary = scope.image.namespaces.iter().find(|n| n.name == crate::identifiers::TEMPORARY_SCHEMA);
         Ok(ScalarValue::UInt32(Some(temporary.map_or(0, |namespace| namespace.oid))))
     }),
     ("current_schemas", Gives::Texts, |scope, row| texts(search_path(scope, row.is_true(0)))),
@@ -756,7 +760,7 @@ struct Keywords;
 
 impl TableFunctionImpl for Keywords {
     fn call(&self, _: &[Expr]) -> Result<Arc<dyn TableProvider>> {
-        let words: Vec<&str> = definitions::RESERVED.split_whitespace().collect();
+        let words: Vec<&str> = crate::identifiers::RESERVED.split_whitespace().collect();
         let column = |value: &'static str| Arc::new(StringArray::from(vec![value; words.len()])) as ArrayRef;
         let columns = [
             ("word", Arc::new(StringArray::from(words.clone())) as ArrayRef),

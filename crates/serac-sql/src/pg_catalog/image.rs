@@ -7,15 +7,15 @@
 
 use super::definitions::index_column_name;
 use super::layout::{LAYOUTS, Layout};
-use super::types;
-use super::{CATALOG_SCHEMA, INFORMATION_SCHEMA};
-use crate::catalog::{TEMPORARY_SCHEMA, View};
+use crate::catalog::View;
+use crate::identifiers::{CATALOG_SCHEMA, INFORMATION_SCHEMA, TEMPORARY_SCHEMA};
 use serac_engine::catalog::Schema;
 use serac_engine::definition::{
     BitmapDefinition, KeyDefinition, Materialized, ReferentialAction, SqlType, ViewDefinition,
 };
 use serac_engine::sequence::Sequence;
 use serac_engine::{Catalog, DEFAULT_SCHEMA, Table, roles};
+use serac_values::type_names;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ impl Attribute {
         )
     }
     fn of_type(name: &str, sql_type: SqlType) -> Self {
-        let (oid, modifier) = types::of_sql(sql_type);
+        let (oid, modifier) = type_names::of_sql(sql_type);
         Self::new(name, oid, modifier)
     }
 }
@@ -362,7 +362,7 @@ impl Relation {
             }
             Object::System(layout) => {
                 let columns = layout.columns.iter();
-                columns.map(|column| Attribute::new(column.name, types::named(column.type_name), -1)).collect()
+                columns.map(|column| Attribute::new(column.name, type_names::named(column.type_name), -1)).collect()
             }
         })
     }

@@ -1,14 +1,14 @@
 //! The views of `information_schema`. Those without a line here are empty: there are no such objects.
 
+use super::Scope;
 use super::fixed::all_functions;
 use super::image::{Attribute, Constraint, ConstraintKind, Object, Relation};
 use super::layout::Rows;
 use super::relations::sequence_type;
-use super::types;
-use super::{CATALOG_SCHEMA, Scope};
-use crate::catalog::TEMPORARY_SCHEMA;
+use crate::identifiers::{CATALOG_SCHEMA, TEMPORARY_SCHEMA};
 use serac_engine::definition::{KeyDefinition, ReferentialAction};
 use serac_engine::roles::{self, Columns, Privilege};
+use serac_values::type_names;
 
 fn yes_or_no(yes: bool) -> &'static str {
     if yes { "YES" } else { "NO" }
@@ -46,7 +46,8 @@ pub(super) fn fill(scope: &Scope<'_>, view: &str, rows: &mut Rows) {
 
 fn schemata(scope: &Scope<'_>, rows: &mut Rows) {
     for namespace in &scope.image.namespaces {
-        if !super::is_system_schema(&namespace.name) && scope.access.check_usage(&namespace.name).is_err() {
+        if !crate::identifiers::is_system_schema(&namespace.name) && scope.access.check_usage(&namespace.name).is_err()
+        {
             continue;
         }
         rows.add([
@@ -116,8 +117,8 @@ fn columns(scope: &Scope<'_>, rows: &mut Rows) {
                 1083 | 1114 | 1184 | 1186 => Some(6),
                 _ => None,
             };
-            let is_array = types::find(attribute.type_oid).is_some_and(|(_, is_array)| is_array);
-            let data_type = if is_array { "ARRAY".into() } else { types::format(attribute.type_oid, None) };
+            let is_array = type_names::find(attribute.type_oid).is_some_and(|(_, is_array)| is_array);
+            let data_type = if is_array { "ARRAY".into() } else { type_names::format(attribute.type_oid, None) };
             let (default, expression) =
                 if attribute.generated { (None, attribute.default) } else { (attribute.default, None) };
             let generation = attribute.identity.then_some("ALWAYS");
@@ -138,7 +139,7 @@ fn columns(scope: &Scope<'_>, rows: &mut Rows) {
                 ("datetime_precision", fraction.into()),
                 ("udt_catalog", scope.database().into()),
                 ("udt_schema", CATALOG_SCHEMA.into()),
-                ("udt_name", types::short_name(attribute.type_oid).into()),
+                ("udt_name", type_names::short_name(attribute.type_oid).into()),
                 ("dtd_identifier", (i + 1).to_string().into()),
                 ("is_self_referencing", "NO".into()),
                 ("is_identity", yes_or_no(attribute.identity).into()),
@@ -174,12 +175,12 @@ fn sequences(scope: &Scope<'_>, rows: &mut Rows) {
         let Object::Sequence(sequence) = &relation.object else { continue };
         let d = &sequence.definition;
         let type_oid = sequence_type(d.max);
-        let bits = types::find(type_oid).map(|(t, _)| i32::from(t.length) * 8);
+        let bits = type_names::find(type_oid).map(|(t, _)| i32::from(t.length) * 8);
         rows.add([
             ("sequence_catalog", scope.database().into()),
             ("sequence_schema", (&relation.schema).into()),
             ("sequence_name", (&relation.name).into()),
-            ("data_type", types::format(type_oid, None).into()),
+            ("data_type", type_names::format(type_oid, None).into()),
             ("numeric_precision", bits.into()),
             ("numeric_precision_radix", 2.into()),
             ("numeric_scale", 0.into()),

@@ -9,9 +9,9 @@
 //! | `to_jsonb(r)`, `json_agg(r)` where `FROM (SELECT …) AS r` | an object of the subquery's columns |
 //! | `e` where `FROM jsonb_array_elements(d) AS e` | `e.value`: the row of a function with one column is that column's value |
 
-use super::rewrite::call;
+use crate::calls::call;
+use crate::identifiers::{fold, quote};
 use crate::result_names;
-use crate::session::{fold, quote};
 use crate::visits::visit_expressions_mut;
 use datafusion::sql::sqlparser::ast::{
     DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, SelectItem,

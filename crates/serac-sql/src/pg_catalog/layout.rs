@@ -133,7 +133,7 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
 
 /// What a column has where a row does not say. In the information schema, nothing; in `pg_catalog`, where most columns are never NULL, the zero of the type.
 fn usual(layout: &Layout, column: &Column) -> Cell {
-    if layout.schema != super::CATALOG_SCHEMA {
+    if layout.schema != crate::identifiers::CATALOG_SCHEMA {
         return Cell::Null;
     }
     match column.type_name {

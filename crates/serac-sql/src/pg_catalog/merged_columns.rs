@@ -8,11 +8,12 @@
 //! theirs; those of subqueries follow from the text.
 
 use super::json_forms;
-use super::rewrite::{call, numbers_rows};
+use super::rewrite::numbers_rows;
+use crate::calls::call;
 use crate::clause_limits::MAX_COLUMNS;
 use crate::error::{Result, SqlError};
+use crate::identifiers::fold;
 use crate::result_names;
-use crate::session::fold;
 use crate::visits::{visit, visit_expressions, visit_mut, visit_own_expressions_mut};
 use datafusion::common::TableReference;
 use datafusion::sql::planner::object_name_to_table_reference;

@@ -16,6 +16,7 @@ mod fixed;
 mod functions;
 mod image;
 mod information_schema;
+mod interval_forms;
 mod json_forms;
 mod layout;
 mod merged_columns;
@@ -26,24 +27,24 @@ mod relations;
 mod rewrite;
 mod row_values;
 mod signs;
-mod types;
+mod type_rows;
 mod whole_rows;
 mod windows;
 
 pub(crate) use ambiguous_names::check_ambiguous_names;
-pub(crate) use definitions::{index_column_name, quote_ident, split_name};
+pub(crate) use definitions::index_column_name;
 pub(crate) use distinct_from::put_right as put_operands_right;
 pub(crate) use functions::{functions, table_functions};
 pub(crate) use merged_columns::{check_counts, needs_columns, write_out_merged};
 pub(crate) use outer_names::{has_misread_names, has_subquery, qualify_outer_names};
 pub(crate) use query_forms::{statement_words, table_queries};
-pub(crate) use rewrite::{array_elements, call, numbers_rows, rewrite};
+pub(crate) use rewrite::{numbers_rows, rewrite};
 pub(crate) use row_values::write_out_assignments;
 pub(crate) use signs::put_first as put_signs_first;
-pub(crate) use types::{array_type, element_type, name_of as type_name, of_text as type_number};
 
-use crate::catalog::{Shared, TEMPORARY_SCHEMA, View};
+use crate::catalog::{Shared, View};
 use crate::ddl::parse_expression;
+use crate::identifiers::{INFORMATION_SCHEMA, TEMPORARY_SCHEMA};
 use crate::roles::readable;
 use crate::visits::visit_expressions;
 use async_trait::async_trait;
@@ -63,11 +64,6 @@ use serac_engine::roles::{self, Access, Columns, RoleId};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock, Weak};
-
-/// The schema of the system tables.
-pub(crate) const CATALOG_SCHEMA: &str = "pg_catalog";
-/// The schema of the standard's views.
-pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// The number of the role that owns everything.
 const SUPERUSER: u32 = 10;
@@ -172,8 +168,8 @@ fn names_in(expression: &str) -> HashSet<String> {
     if let Ok(parsed) = parse_expression(expression) {
         let _ = visit_expressions(&parsed, |expr| {
             match expr {
-                SqlExpr::Identifier(ident) => drop(names.insert(crate::session::fold(ident))),
-                SqlExpr::CompoundIdentifier(parts) => names.extend(parts.last().map(crate::session::fold)),
+                SqlExpr::Identifier(ident) => drop(names.insert(crate::identifiers::fold(ident))),
+                SqlExpr::CompoundIdentifier(parts) => names.extend(parts.last().map(crate::identifiers::fold)),
                 _ => {}
             }
             ControlFlow::<()>::Continue(())
@@ -185,9 +181,6 @@ fn names_in(expression: &str) -> HashSet<String> {
 /// Names of the tables of a system schema.
 pub(crate) fn table_names(schema: &str) -> Vec<String> {
     layout::LAYOUTS.iter().filter(|layout| layout.schema == schema).map(|layout| layout.name.to_owned()).collect()
-}
-pub(crate) fn is_system_schema(schema: &str) -> bool {
-    schema == CATALOG_SCHEMA || schema == INFORMATION_SCHEMA
 }
 pub(crate) fn is_table(schema: &str, name: &str) -> bool {
     layout::find(schema, name).is_some()

@@ -4,8 +4,7 @@
 //! a relation's columns are is known of system tables, of derived tables and of common table expressions; of others all is assumed to be their own.
 
 use super::layout::{LAYOUTS, Layout};
-use super::{CATALOG_SCHEMA, INFORMATION_SCHEMA};
-use crate::session::fold;
+use crate::identifiers::{CATALOG_SCHEMA, INFORMATION_SCHEMA, fold};
 use crate::visits::visit_mut;
 use datafusion::sql::sqlparser::ast::{
     Expr, ObjectName, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor, VisitorMut,

@@ -4,7 +4,7 @@
 //! that it has so misread is planned again with the schema before such names, `"…".a.x`, which nothing in the subquery matches: relations without a
 //! schema match any.
 
-use crate::session::fold;
+use crate::identifiers::fold;
 use crate::visits::{visit, visit_mut};
 use datafusion::common::ExprSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn names_of_queries_around_are_qualified() {
         let qualified = |sql: &str| {
-            let mut statement = crate::session::parse(sql).unwrap().pop().unwrap();
+            let mut statement = crate::session::parse_one(sql, (1, 1)).unwrap();
             qualify_outer_names(&mut statement);
             statement.to_string().replace(NO_SCHEMA, "-")
         };

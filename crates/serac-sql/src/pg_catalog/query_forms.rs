@@ -1,12 +1,14 @@
 //! Other words for clauses and operators: `FETCH FIRST`, `TABLE t`, VALUES with subqueries, `LIKE ANY`, `~ x`, `@ x`, `|/ x`, `||/ x`, `localtime`.
 
-use super::rewrite::{arguments_of, array_elements, call, cast_to, elements, function_name, literal, text};
+use super::rewrite::{arguments_of, cast_to, elements, function_name, literal, text};
+use crate::calls::call;
+use crate::identifiers::fold;
 use crate::planner::is_scalar_function;
 use crate::query::query_of;
 use crate::result_names::is_wildcard;
 use crate::same_names::has_subquery;
-use crate::session::fold;
 use crate::visits::visit_expressions;
+use crate::wire::array_elements;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, FunctionArguments, GroupByExpr, Ident,
     LimitClause, OrderByKind, Query, Select, SelectItem, SetExpr, UnaryOperator, Value, ValueWithSpan,

@@ -3,10 +3,11 @@
 use super::definitions;
 use super::image::{Attribute, CATALOG_NAMESPACE, Constraint, ConstraintKind, Image, Object, Relation, hashed};
 use super::layout::{Cell, Rows};
-use super::types;
-use super::{BITMAP_METHOD, BTREE_METHOD, CATALOG_SCHEMA, HEAP_METHOD, SUPERUSER, Scope};
+use super::{BITMAP_METHOD, BTREE_METHOD, HEAP_METHOD, SUPERUSER, Scope};
+use crate::identifiers::CATALOG_SCHEMA;
 use serac_engine::definition::{KeyDefinition, ReferentialAction};
 use serac_engine::roles;
+use serac_values::type_names;
 
 /// The numbers of columns as PostgreSQL counts them, from 1.
 fn numbers(columns: &[usize]) -> Vec<i16> {
@@ -120,7 +121,7 @@ pub(super) fn classes(scope: &Scope<'_>, rows: &mut Rows) {
             ("relpages", (bytes.div_ceil(8192).min(i32::MAX as u64) as i64).into()),
             ("reltuples", (count as f32).into()),
             ("relhasindex", has_index.into()),
-            ("relpersistence", if relation.schema == crate::catalog::TEMPORARY_SCHEMA { "t" } else { "p" }.into()),
+            ("relpersistence", if relation.schema == crate::identifiers::TEMPORARY_SCHEMA { "t" } else { "p" }.into()),
             ("relkind", relation.kind().into()),
             ("relnatts", attributes.into()),
             ("relchecks", checks.into()),
@@ -137,7 +138,7 @@ pub(super) fn attributes(scope: &Scope<'_>, rows: &mut Rows) {
     for relation in &scope.image.relations {
         for (i, attribute) in scope.attributes(relation).iter().enumerate() {
             let Attribute { name, type_oid, modifier, nullable, default, identity, generated } = attribute;
-            let found = types::find(*type_oid);
+            let found = type_names::find(*type_oid);
             rows.add([
                 ("attrelid", relation.oid.into()),
                 ("attname", name.into()),
@@ -199,7 +200,7 @@ pub(super) fn indexes(scope: &Scope<'_>, rows: &mut Rows) {
             i16::from(order.descending) | i16::from(order.nulls_first) << 1
         };
         let (columns, expressions) = key_parts(table, key);
-        let collation = |a: &Attribute| types::find(a.type_oid).map_or(0, |(t, _)| t.collation);
+        let collation = |a: &Attribute| type_names::find(a.type_oid).map_or(0, |(t, _)| t.collation);
         rows.add([
             ("indexrelid", relation.oid.into()),
             ("indrelid", table.oid.into()),

@@ -14,26 +14,27 @@
 //! | comparisons of rows | comparisons of their columns ([`super::row_values`]) |
 //! | `t AT TIME ZONE z`, `extract(second FROM t)`, `x SIMILAR TO p` | functions; a regular expression |
 //! | columns without a name of subqueries in FROM | such with PostgreSQL's name ([`crate::result_names`]) |
-//! | `unnest(a)` | the same of [`all_elements`](crate::functions) of `a`: those of the arrays in it |
+//! | `unnest(a)` | the same of `all_elements` of `a`: those of the arrays in it |
 //! | `count(t.*)` | where an outer join may have no row of `t`, see [`super::whole_rows`] |
 //! | `json_agg`, and functions in FROM that take documents apart | see [`super::json_forms`] |
 //! | `FETCH FIRST`, `~ x`, `@ x` and others | see [`super::query_forms`] |
 //! | a subquery over system tables that refers to the outer query | a function of the columns that it refers to ([`super::apply`]) |
 
 use super::apply;
-use super::definitions::split_name;
 use super::layout::LAYOUTS;
-use super::types;
-use super::{json_forms, query_forms, row_values, whole_rows, windows};
+use super::{interval_forms, json_forms, query_forms, row_values, whole_rows, windows};
+use crate::calls::call;
+use crate::identifiers::{fold, split_name};
 use crate::result_names;
-use crate::session::fold;
 use crate::visits::{visit_expressions, visit_mut};
+use crate::wire::array_elements;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Delete, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, OrderByKind, Query, Select,
     SelectItem, SetExpr, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TimezoneInfo,
     UnaryOperator, Update, Value, ValueWithSpan, VisitorMut,
 };
+use serac_values::type_names;
 use std::ops::ControlFlow;
 
 /// Functions that give several rows in PostgreSQL, and an array here.
@@ -76,25 +77,6 @@ pub(crate) fn rewrite(statement: &mut Statement) {
         *statement = Statement::Query(Box::new(query));
     }
     let _ = visit_mut(statement, &mut Rewriter);
-}
-
-/// A call of a function.
-pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
-    let argument = |expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: arguments.into_iter().map(argument).collect(),
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }
 
 pub(super) fn text(text: impl Into<String>) -> Expr {
@@ -270,7 +252,9 @@ fn set_functions(body: &mut SetExpr) {
 pub(super) fn function_name(function: &Function) -> String {
     match &function.name.0[..] {
         [name] => name.as_ident().map(fold).unwrap_or_default(),
-        [schema, name] if schema.as_ident().map(fold).is_some_and(|schema| super::is_system_schema(&schema)) => {
+        [schema, name]
+            if schema.as_ident().map(fold).is_some_and(|schema| crate::identifiers::is_system_schema(&schema)) =>
+        {
             name.as_ident().map(fold).unwrap_or_default()
         }
         _ => String::new(),
@@ -290,7 +274,9 @@ fn expressions(arguments: &[FunctionArg]) -> Vec<Expr> {
 }
 /// Takes the system's schema from a function's name.
 fn without_system_schema(name: &mut ObjectName) {
-    if name.0.len() == 2 && name.0[0].as_ident().map(fold).is_some_and(|schema| super::is_system_schema(&schema)) {
+    if name.0.len() == 2
+        && name.0[0].as_ident().map(fold).is_some_and(|schema| crate::identifiers::is_system_schema(&schema))
+    {
         name.0.remove(0);
     }
 }
@@ -392,7 +378,7 @@ fn relation(factor: &mut TableFactor) {
             format!("SELECT {} FROM (SELECT {given})", each(&|i| format!("unnest(a{i}) AS v{i}")))
         }
     };
-    let shown = each(&|i| format!("v{i} AS {}", crate::session::quote(&named(i))));
+    let shown = each(&|i| format!("v{i} AS {}", crate::identifiers::quote(&named(i))));
     let ordinality = if with_ordinality { ", row_number() OVER () AS ordinality" } else { "" };
     let sql = format!("SELECT {shown}{ordinality} FROM ({unnested})");
     if let Ok(query) = crate::query::query_of(&sql) {
@@ -484,7 +470,7 @@ fn replacement(expr: &Expr) -> Option<Expr> {
             let pattern = Box::new(escaped(pattern, escape)?);
             Some(Expr::ILike { negated: *negated, any: *any, expr: expr.clone(), pattern, escape_char: None })
         }
-        Expr::Interval(interval) => crate::functions::cast_interval(interval),
+        Expr::Interval(interval) => interval_forms::as_cast(interval),
         Expr::AtTimeZone { timestamp, time_zone } => {
             Some(call("timezone", vec![(**time_zone).clone(), (**timestamp).clone()]))
         }
@@ -575,7 +561,7 @@ fn escaped(pattern: &Expr, escape: &ValueWithSpan) -> Option<Expr> {
         return Some(pattern.clone());
     }
     // What is wrong with either is an error of the function's.
-    let known = literal(pattern).and_then(|pattern| crate::functions::like_escape(pattern, escape).ok());
+    let known = literal(pattern).and_then(|pattern| serac_functions::like_escape(pattern, escape).ok());
     Some(known.map_or_else(|| call("like_escape", vec![pattern.clone(), text(escape.clone())]), text))
 }
 
@@ -589,45 +575,6 @@ fn list_column(name: &str) -> Option<&'static DataType> {
         "oid[]" | "int2[]" => &SMALL,
         _ => &TEXT,
     })
-}
-
-/// The elements of an array that is written as a text: `{a,"b c",NULL}`. None if it is no such text, or has arrays in it.
-pub(crate) fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
-    let inner = written.trim().strip_prefix('{')?.strip_suffix('}')?;
-    let mut elements = Vec::new();
-    if inner.trim().is_empty() {
-        return Some(elements);
-    }
-    let (mut element, mut quoted, mut was_quoted) = (String::new(), false, false);
-    let mut letters = inner.chars();
-    let finish = |element: &mut String, was_quoted: bool| {
-        let text = std::mem::take(element);
-        let trimmed = text.trim();
-        if was_quoted { Some(text) } else { (!trimmed.eq_ignore_ascii_case("null")).then(|| trimmed.to_owned()) }
-    };
-    while let Some(letter) = letters.next() {
-        match letter {
-            '\\' => element.push(letters.next()?),
-            '"' => {
-                // Nor are those before it.
-                if !was_quoted && element.trim().is_empty() {
-                    element.clear();
-                }
-                quoted = !quoted;
-                was_quoted = true;
-            }
-            ',' if !quoted => {
-                elements.push(finish(&mut element, was_quoted));
-                was_quoted = false;
-            }
-            '{' | '}' if !quoted => return None,
-            // Blanks around an element in quotes are not its own.
-            c if c.is_whitespace() && was_quoted && !quoted => {}
-            other => element.push(other),
-        }
-    }
-    elements.push(finish(&mut element, was_quoted));
-    Some(elements)
 }
 
 fn array_literal(written: &str, element: &DataType) -> Option<Expr> {
@@ -723,7 +670,7 @@ fn modified(expr: &Expr, data_type: &DataType) -> Option<Expr> {
         }
         DataType::Interval { fields, precision } if fields.is_some() || precision.is_some() => {
             let fields = fields.as_ref().map(ToString::to_string);
-            Some(crate::functions::modified_interval(expr.clone(), fields, *precision))
+            Some(interval_forms::modified(expr.clone(), fields, *precision))
         }
         // Without a modifier, a number that is written out keeps its digits.
         DataType::Numeric(ExactNumberInfo::None) | DataType::Decimal(ExactNumberInfo::None) => {
@@ -768,7 +715,7 @@ fn known_type(data_type: &DataType) -> Option<DataType> {
         "cardinal_number" => DataType::Int(None),
         "xid" | "cid" | "xid8" => DataType::BigInt(None),
         "time_stamp" => DataType::Timestamp(None, TimezoneInfo::Tz),
-        _ => match types::format(types::of_text(&name)?, None).as_str() {
+        _ => match type_names::format(type_names::of_text(&name)?, None).as_str() {
             "boolean" => DataType::Boolean,
             "smallint" => DataType::SmallInt(None),
             "integer" => DataType::Int(None),
@@ -864,7 +811,7 @@ fn function_call(function: &Function) -> Option<Expr> {
         return flat_coalesce(list);
     }
     if name == "make_interval" {
-        return crate::functions::positional_interval(function);
+        return interval_forms::positional(function);
     }
     if name == "mod"
         && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(left)), FunctionArg::Unnamed(FunctionArgExpr::Expr(right))] =
@@ -902,7 +849,7 @@ fn function_call(function: &Function) -> Option<Expr> {
 
 /// A part of a time.
 fn date_part(name: &str, time: &Expr, of_extract: bool) -> Expr {
-    let (function, part) = crate::functions::date_part_function(name, of_extract);
+    let (function, part) = serac_functions::date_part_function(name, of_extract);
     call(function, part.map(text).into_iter().chain([time.clone()]).collect())
 }
 
@@ -941,7 +888,7 @@ mod tests {
     use super::*;
 
     fn rewritten(sql: &str) -> String {
-        let mut statement = crate::session::parse(sql).unwrap().pop().unwrap();
+        let mut statement = crate::session::parse_one(sql, (1, 1)).unwrap();
         rewrite(&mut statement);
         statement.to_string()
     }

@@ -12,8 +12,8 @@
 //! A row is written `(a, b)` or `ROW(a, b)`. All forms give NULL where PostgreSQL's do: `a >= x AND (a > x OR b > y)` is NULL if `a` is, and decided by `a`
 //! alone where that differs from `x`.
 
+use crate::identifiers::fold;
 use crate::query::query_of;
-use crate::session::fold;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     AssignmentTarget, BinaryOperator, CaseWhen, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Insert,

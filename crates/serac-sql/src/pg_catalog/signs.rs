@@ -64,7 +64,7 @@ mod tests {
             ("- + - a", "-(+(-a))"),
             ("1 - -2", "1 - -2"),
         ] {
-            let statement = crate::session::parse(&format!("SELECT {written}")).unwrap().pop().unwrap();
+            let statement = crate::session::parse_one(&format!("SELECT {written}"), (1, 1)).unwrap();
             assert_eq!(statement.to_string(), format!("SELECT {meant}"), "{written}");
         }
     }

@@ -6,8 +6,8 @@
 
 use super::merged_columns::name_of;
 use crate::error::SqlError;
+use crate::identifiers::{fold, quote};
 use crate::query::query_of;
-use crate::session::{fold, quote};
 use crate::visits::{visit, visit_own_expressions_mut};
 use datafusion::sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinOperator, Query,

@@ -1,7 +1,7 @@
 //! Windows with names (`WINDOW w AS (…)`), written out where they are used. The planner puts them
 //! only into the select list, and of `OVER (w …)` it takes no notice.
 
-use crate::session::fold;
+use crate::identifiers::fold;
 use crate::visits::visit_own_expressions_mut;
 use datafusion::sql::sqlparser::ast::{
     Expr, NamedWindowDefinition, NamedWindowExpr, Query, SetExpr, WindowSpec, WindowType,

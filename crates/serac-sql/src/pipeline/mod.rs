@@ -21,7 +21,6 @@ mod table;
 pub(crate) use steps::steps_schema;
 pub(crate) use switches::DISABLED_PASSES;
 
-use crate::optimizer::{Analyzing, AskingAnalyzer, AskingPhysical, AskingRule, Optimizing, Physical, TrueKeys};
 use crate::work_memory::WorkMemory;
 use datafusion::arrow::array::{BooleanArray, Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::error::ArrowError;
@@ -29,6 +28,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::optimizer::{Analyzer, Optimizer};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
+use serac_query::optimizer::{Analyzing, AskingAnalyzer, AskingPhysical, AskingRule, Optimizing, Physical, TrueKeys};
 use std::sync::Arc;
 use table::PASSES;
 

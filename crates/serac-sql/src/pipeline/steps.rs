@@ -3,6 +3,7 @@
 //! A pass has changed a plan if it reads otherwise than before. The last row is the plan that runs.
 
 use super::Stage;
+use crate::binding::BIND;
 use crate::error::Result;
 use crate::explain::{logical_text, physical_text};
 use crate::parsed::Parsed;
@@ -79,6 +80,12 @@ impl Session {
             let Planned { plan, pass, .. } = plan_shown(&state, query, postgresql_names).await?;
             steps_of(&state, plan, pass).await.map_err(in_planner)?.into_batch()
         };
+        self.planning(steps).await
+    }
+    /// The same of a plan that the binder has made.
+    pub(crate) async fn steps_of_plan(&self, plan: LogicalPlan) -> Result<RecordBatch> {
+        let state = self.state();
+        let steps = async move { steps_of(&state, plan, BIND).await.map_err(in_planner)?.into_batch() };
         self.planning(steps).await
     }
 }

@@ -5,18 +5,17 @@ use super::{Origin, Pass, Stage, Work};
 use crate::binding::BIND;
 use crate::conflict_targets::conflict_targets;
 use crate::ddl::likes_as_columns;
-use crate::functions::{Accounts, Casts, LongTexts, Patterns, SmallConstants};
-use crate::optimizer::{
+use crate::pg_catalog::{statement_words, table_queries};
+use crate::row_locks::row_locks;
+use crate::session::copy_switches;
+use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
+use serac_functions::{Accounts, Casts, LongTexts, Patterns, SmallConstants, UuidTypes};
+use serac_query::optimizer::{
     Analyzing, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, EmptyBranches, Filters, FloatCases,
     FloatZeros, GroupingSets, InLists, JoinOrder, LostOrders, NullSafe, Optimizing, Physical, RepeatedKeys,
     SetOperations, TextPredicates, Unnest,
 };
-use crate::pg_catalog::{statement_words, table_queries};
-use crate::row_locks::row_locks;
-use crate::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
-use crate::session::copy_switches;
-use crate::uuids::UuidTypes;
-use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
+use serac_query::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
 use std::sync::Arc;
 
 const fn tokens(

@@ -8,19 +8,18 @@ use super::parameters::{Parameters, bare_parameter, with_types};
 use super::plan::{Action, After, Aggregate, Change, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
 use super::shape::{Shape, rewrite};
 use crate::binding::{self, Bound};
-use crate::catalog::{TEMPORARY_SCHEMA, View};
+use crate::catalog::View;
+use crate::changes::is_default;
 use crate::dml::RETURNING;
-use crate::dml::{check_constants, column_of, conflict_index, is_default};
-use crate::functions::with_own_casts;
+use crate::dml::{check_constants, column_of, conflict_index};
 use crate::generated;
-use crate::optimizer::{checked, with_common_types, without_lists_of_expressions};
+use crate::identifiers::{TEMPORARY_SCHEMA, fold, quote};
 use crate::parsed::Source;
 use crate::planner;
 use crate::result_names;
 use crate::row_locks::OnHeld;
 use crate::same_names;
-use crate::session::{Session, fold, quote};
-use crate::types::check_assignment;
+use crate::session::Session;
 use crate::wire::of_oid;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -38,13 +37,19 @@ use datafusion::sql::sqlparser::ast::{
 use futures::FutureExt;
 use serac_engine::roles::Privilege;
 use serac_engine::{Catalog, ColumnUpdate, Table};
+use serac_functions::with_own_casts;
+use serac_pg::TypeId;
+use serac_query::optimizer::{checked, with_common_types, without_lists_of_expressions};
 use serac_storage::ColumnType;
+use serac_values::assignment::check_assignment;
 use std::cell::Cell;
 use std::sync::Arc;
 
 /// Everything that compiling one statement needs.
 struct Compilation<'s> {
     session: &'s Session,
+    /// Where the statement's text is.
+    source: Option<&'s Source>,
     state: SessionState,
     parameters: Parameters,
     /// Whether an expression calls a volatile function.
@@ -54,8 +59,9 @@ struct Compilation<'s> {
 }
 
 impl Session {
-    /// Compiles a statement, whose view of the database is set; none if it is not for the point path. `declared`: the types in PREPARE. A query with a
-    /// `source` gives the columns that the binder finds.
+    /// Compiles a statement, whose view of the database is set; none if it is not for the point
+    /// path. `declared`: the types in PREPARE. One with a `source` gives the columns that the
+    /// binder finds.
     pub(super) fn compile_point(
         &self,
         statement: &Statement,
@@ -64,17 +70,18 @@ impl Session {
     ) -> Option<Plan> {
         let mut compilation = Compilation {
             session: self,
+            source,
             state: self.ctx.state(),
             parameters: Parameters::default(),
             is_volatile: Cell::new(false),
             has_time: Cell::new(false),
         };
         for (i, data_type) in declared.iter().enumerate() {
-            let declared = crate::types::sql_type(data_type).ok()?;
+            let declared = crate::ast_types::sql_type(data_type).ok()?;
             compilation.parameters.note(i + 1, Some(declared.column_type))?;
         }
         let plan = match statement {
-            Statement::Query(query) => compilation.select(query, source),
+            Statement::Query(query) => compilation.select(query),
             Statement::Insert(insert) => compilation.insert(insert),
             Statement::Update(update) => compilation.update(update),
             Statement::Delete(delete) => compilation.delete(delete),
@@ -97,7 +104,7 @@ fn as_bound(shape: &mut Shape, schema: SchemaRef, bound: &Bound, types: &[Column
     let wanted = bound.plan.schema().fields().iter().map(|field| field.data_type());
     let mut fields = Vec::new();
     for (((output, given), wanted), name) in shape.outputs.iter_mut().zip(given).zip(wanted).zip(bound.names.fields()) {
-        let is_text = crate::types::is_text(given) && crate::types::is_text(wanted);
+        let is_text = serac_values::text_types::is_text(given) && serac_values::text_types::is_text(wanted);
         if given != wanted && !is_text {
             let is_same_number = match (given, wanted) {
                 // A number that has passed through one operation fits the smaller type, or is the
@@ -111,8 +118,7 @@ fn as_bound(shape: &mut Shape, schema: SchemaRef, bound: &Bound, types: &[Column
             }
             *output = cast(output.clone(), wanted.clone());
         }
-        let data_type = if is_text { given } else { wanted };
-        fields.push(Field::new(name.name(), data_type.clone(), true));
+        fields.push(Field::new(name.name(), wanted.clone(), true));
     }
     // The text of a query whose constants are lifted has no parameters.
     let parameters = bound.parameters.iter().map(|id| of_oid(id.0));
@@ -232,7 +238,7 @@ impl Compilation<'_> {
         }
         let typed = match &expr {
             Expr::Literal(ScalarValue::Null, _) => None,
-            literal @ Expr::Literal(value, _) if crate::types::is_text(&value.data_type()) => {
+            literal @ Expr::Literal(value, _) if serac_values::text_types::is_text(&value.data_type()) => {
                 Some(compiler.compile(literal)?)
             }
             expr => {
@@ -279,13 +285,25 @@ impl Compilation<'_> {
     }
 
     /// What the binder says of a query; an inner none if it does not know it, or the query has no text.
-    fn bound(&self, source: Option<&Source>) -> Option<Option<Bound>> {
-        let Some(source) = source else { return Some(None) };
+    fn bound(&self) -> Option<Option<Bound>> {
+        let Some(source) = self.source else { return Some(None) };
         let session = self.session;
         binding::plan(&session.state(), Some(source), session.postgresql_names).now_or_never()?.ok()
     }
-    fn select(&mut self, query: &AstQuery, source: Option<&Source>) -> Option<Plan> {
-        let (all, bound_query) = (query, self.bound(source)?);
+    /// What the binder says of RETURNING; an inner none if the statement has no text.
+    fn bound_returning(&self) -> Option<Option<Bound>> {
+        let Some(source) = self.source else { return Some(None) };
+        let session = self.session;
+        let bound = binding::statement(&session.state(), source, session.postgresql_names).now_or_never()?;
+        let bound = bound.ok()?.ok().filter(|bound| bound.parts.is_empty())?;
+        let plan = bound.result()?.clone();
+        // The binder does not know the parameters of rows that it does not know.
+        let is_known = !bound.parameters.contains(&TypeId::UNKNOWN);
+        let parameters = if is_known { bound.parameters } else { Vec::new() };
+        Some(Some(Bound { plan, names: bound.names, parameters }))
+    }
+    fn select(&mut self, query: &AstQuery) -> Option<Plan> {
+        let (all, bound_query) = (query, self.bound()?);
         let mut query = query.clone();
         if query.locks.iter().any(|lock| lock.of.is_some()) {
             return None;
@@ -462,13 +480,16 @@ impl Compilation<'_> {
             return Some((After { checks, returning: None }, columns(compiler), None));
         };
         let plan = self.analysed(plan, types)?;
-        let shape = Shape::of(&plan)?;
+        let mut shape = Shape::of(&plan)?;
         if shape.aggregates.is_some() {
             return None;
         }
+        let mut schema = same_names::shown(plan.schema().as_arrow());
+        if let Some(bound) = self.bound_returning()? {
+            schema = as_bound(&mut shape, schema, &bound, types)?;
+        }
         let outputs: Vec<Typed> =
             shape.outputs.into_iter().map(|expr| self.compile(expr, &mut compiler)).collect::<Option<_>>()?;
-        let schema = same_names::shown(plan.schema().as_arrow());
         let output_types = outputs.iter().map(|typed| typed.column_type).collect();
         let returning = Some(outputs.into_iter().map(|typed| typed.expr).collect());
         Some((After { checks, returning }, columns(compiler), Some((schema, output_types))))
@@ -580,6 +601,12 @@ impl Compilation<'_> {
         }
         let on_conflict = match &insert.on {
             None => None,
+            // Without a target it is an error.
+            Some(OnInsert::OnConflict(on))
+                if on.conflict_target.is_none() && on.action != OnConflictAction::DoNothing =>
+            {
+                return None;
+            }
             Some(OnInsert::OnConflict(on)) if drafts.len() == 1 => Some(on),
             Some(_) => return None,
         };

@@ -2,13 +2,13 @@
 
 use super::expression::{Arithmetic, ArrowExpr, RowExpr, Typed, column_type_of, integer_bits, owned, scale_of};
 use crate::error::Result;
-use crate::optimizer::operator_of;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, Volatility, cast};
 use datafusion::prelude::Column;
+use serac_query::optimizer::operator_of;
 use serac_storage::ColumnType;
 use std::sync::Arc;
 

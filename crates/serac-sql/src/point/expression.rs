@@ -5,8 +5,6 @@
 
 use super::rows::Rows;
 use crate::error::{Result, SqlError};
-use crate::optimizer::float_error;
-use crate::types::assign;
 use bumpalo::Bump;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::cast;
@@ -15,7 +13,9 @@ use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use serac_engine::definition::{ColumnDefinition, SqlType};
 use serac_engine::values::{OwnedValue, array_of, value_at};
+use serac_functions::float_error;
 use serac_storage::{ColumnType, RowBuffer, Value};
+use serac_values::assignment::assign;
 use std::cmp::Ordering;
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 //! statement means what its text says.
 
 use super::expression::{number, of_number, scale_of};
+use crate::ast_types::sql_type;
 use crate::dml::nullable_schema;
-use crate::types::sql_type;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{

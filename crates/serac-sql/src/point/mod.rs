@@ -39,7 +39,6 @@ use crate::limits::Limits;
 use crate::nesting::{self, Bounds};
 use crate::parsed::{Arguments, Parsed, Source};
 use crate::parts::claims;
-use crate::pg_catalog::type_number;
 use crate::session::{Session, StatementResult};
 use crate::transactions::OpenStatement;
 use crate::visits::visit_expressions;
@@ -56,7 +55,9 @@ use serac_engine::values::OwnedValue;
 use serac_engine::{Catalog, LOCK_TIMEOUT};
 use serac_pg::TypeId;
 use serac_storage::{ColumnType, CommitTicket, Value};
+use serac_values::type_names::of_text as type_number;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,6 +128,8 @@ struct Told {
 #[derive(Clone, Debug)]
 pub struct Prepared {
     statement: Arc<Parsed>,
+    /// What the point path compiles, of a query that neither changes nor claims rows.
+    query: Option<Arc<Statement>>,
     /// Whether it is of a kind for the point path.
     is_candidate: bool,
     is_deep: bool,
@@ -162,22 +165,36 @@ fn has_same_columns(first: Option<&SchemaRef>, second: Option<&SchemaRef>) -> bo
 
 impl Prepared {
     pub(crate) fn new(statement: Parsed, declared: Vec<AstType>) -> Self {
-        let is_candidate = matches!(
-            *statement,
-            Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
-        );
-        let is_candidate = is_candidate && is_small(&statement);
-        let is_deep = !nesting::is_flat(&statement);
-        let (statement, source) = statement.into_parts();
+        // A long one is not for the point path.
+        let is_short = statement.source().is_some_and(|source| source.len() <= SHORT_TEXT);
+        let query = match statement.other() {
+            None if is_short => statement.older().ok().map(Cow::into_owned),
+            _ => None,
+        };
+        Self::compiled_from(statement, query, declared)
+    }
+    /// A prepared statement for which the point path compiles `query`, if the statement is a query that
+    /// neither changes nor claims rows.
+    fn compiled_from(statement: Parsed, query: Option<Statement>, declared: Vec<AstType>) -> Self {
         let types = declared.iter().map(|declared| type_number(&declared.to_string()).unwrap_or(0)).collect();
-        let source = source.map(|source| source.with(Arguments { types, values: None }));
-        let (statement, declared) = (Arc::new(Parsed::with_source(statement, source)), declared.into());
-        Self { statement, is_candidate, is_deep, declared, arguments: 0, known: Known::Nothing, told: None }
+        let is_deep = statement.is_deep();
+        let statement = statement.with_arguments(Arguments { types, values: None });
+        let compiled = statement.other().or(query.as_ref());
+        let is_candidate = compiled.is_some_and(|compiled| {
+            let is_kind = matches!(
+                compiled,
+                Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
+            );
+            is_kind && is_small(compiled)
+        });
+        let (statement, query, declared) = (Arc::new(statement), query.map(Arc::new), declared.into());
+        let known = Known::Nothing;
+        Self { statement, query, is_candidate, is_deep, declared, arguments: 0, known, told: None }
     }
     /// Finds out how many arguments EXECUTE must give.
-    pub(crate) fn count_arguments(&mut self) {
+    pub(crate) fn count_arguments(&mut self, statement: &Statement) {
         let mut most = self.declared.len();
-        let _ = visit_expressions(&**self.statement, |expr| {
+        let _ = visit_expressions(statement, |expr| {
             if let Some(number) = parameters::bare_parameter(expr) {
                 most = most.max(number);
             }
@@ -199,7 +216,7 @@ impl Prepared {
     /// those types anyway.
     fn of_declared_types(&self, arguments: &[AstExpr]) -> Result<Vec<AstExpr>> {
         let of_type = |(at, argument): (usize, &AstExpr)| {
-            let declared = self.declared.get(at).and_then(|declared| crate::types::sql_type(declared).ok());
+            let declared = self.declared.get(at).and_then(|declared| crate::ast_types::sql_type(declared).ok());
             match declared.map(|declared| declared.column_type) {
                 None | Some(ColumnType::Utf8 | ColumnType::Decimal { .. } | ColumnType::Uuid) => Ok(argument.clone()),
                 Some(_) => crate::ddl::parse_expression(&format!("CAST({argument} AS {})", self.declared[at])),
@@ -207,29 +224,34 @@ impl Prepared {
         };
         arguments.iter().enumerate().map(of_type).collect()
     }
-    /// Where its text is, if it is a query.
-    pub(crate) fn query(&self) -> Option<&Source> {
-        self.statement.source_of_query()
+    /// Where its text is, if it is a query or a change.
+    pub(crate) fn source(&self) -> Option<&Source> {
+        self.statement.source_of_query().or_else(|| self.statement.source_of_changes())
     }
     /// The statement with the arguments of EXECUTE in the place of its parameters.
     pub(crate) fn with_expressions(&self, arguments: &[AstExpr]) -> Result<Parsed> {
+        let statement = self.statement.older()?;
         let source = self.statement.source().filter(|_| arguments.is_empty()).cloned();
         let arguments = self.of_declared_types(arguments)?;
-        Ok(Parsed::with_source(crate::session::with_parameters(self.statement(), &arguments)?, source))
+        Ok(Parsed::with_source(crate::session::with_parameters(&statement, &arguments)?, source))
     }
     /// The statement with values in the place of its parameters. Their types are those that the
     /// client has named, or, if it has not asked for the statement's, their own; texts may be of any.
     fn with_values(&self, values: &[ScalarValue]) -> Result<Parsed> {
-        let literals = values.iter().map(crate::types::literal).collect::<Result<Vec<AstExpr>>>()?;
-        let statement = crate::session::with_parameters(self.statement(), &literals)?;
         let own = |value: &ScalarValue| match serac_binder::type_of_arrow(&value.data_type()) {
-            None | Some(TypeId::TEXT | TypeId::NUMERIC) => 0,
+            None | Some(TypeId::TEXT) => 0,
+            Some(id) if matches!(id.element(), Some(TypeId::TEXT | TypeId::NUMERIC)) => 0,
             Some(id) => id.0,
         };
         let arguments = || Arguments {
             types: self.told.as_ref().map_or_else(|| values.iter().map(own).collect(), |told| told.named.clone()),
             values: Some(values.into()),
         };
+        let Some(statement) = self.statement.other() else {
+            return Ok(self.statement.as_ref().clone().with_arguments(arguments()));
+        };
+        let literals = values.iter().map(crate::ast_types::literal).collect::<Result<Vec<AstExpr>>>()?;
+        let statement = crate::session::with_parameters(statement, &literals)?;
         let source = self.statement.source().map(|source| source.clone().with(arguments()));
         Ok(Parsed::with_source(statement, source))
     }
@@ -249,9 +271,13 @@ impl Prepared {
         told.under = under.clone();
         Ok(())
     }
-    /// The statement.
-    pub fn statement(&self) -> &Statement {
+    /// The statement, with its text.
+    pub fn parsed(&self) -> &Parsed {
         &self.statement
+    }
+    /// What the point path compiles.
+    fn compiled(&self) -> Option<&Statement> {
+        self.statement.other().or(self.query.as_deref())
     }
     fn plan(&self) -> Option<&Arc<Plan>> {
         match &self.known {
@@ -436,7 +462,7 @@ impl Session {
             }
             Start::Other => Ok(None),
             Start::Blocked(Blocked(conflict)) => {
-                if !self.may_wait(prepared.statement()) {
+                if !self.may_wait(&prepared.statement) {
                     return Err(self.close_failed_statement(*conflict));
                 }
                 match self.running.as_mut().filter(|running| running.is_block()) {
@@ -536,7 +562,7 @@ impl Session {
     /// Whether what the client was told of a statement, if it was told anything, holds without a new look.
     pub fn is_as_told(&self, prepared: &Prepared) -> bool {
         // What these give hangs on cursors and statements, which change without the catalog.
-        let of_others = matches!(**prepared.statement, Statement::Fetch { .. } | Statement::Execute { .. });
+        let of_others = matches!(prepared.statement.other(), Some(Statement::Fetch { .. } | Statement::Execute { .. }));
         prepared.told.as_ref().is_none_or(|told| !of_others && told.under.is_same(&self.under()))
     }
     /// Looks again at what the client was told of a statement, if something has changed since.
@@ -553,7 +579,7 @@ impl Session {
     /// # Errors
     /// What is wrong with the statement; SQLSTATE 0A000 if the client was told something else before.
     pub async fn describe(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<Arc<Description>> {
-        if crate::transactions::controls_transaction(prepared.statement()) {
+        if crate::transactions::controls_transaction(&prepared.statement) {
             return Ok(Arc::default());
         }
         if let Some(told) = &prepared.told
@@ -643,8 +669,10 @@ impl Session {
         }
         let under = Under { catalog: catalog.clone(), temporary: temporary.cloned(), security, settings };
         self.refresh_view();
-        prepared.known = match self.compile_point(&prepared.statement, prepared.statement.source(), &prepared.declared)
-        {
+        let plan = prepared
+            .compiled()
+            .and_then(|statement| self.compile_point(statement, prepared.statement.source(), &prepared.declared));
+        prepared.known = match plan {
             Some(plan) => Known::Point(Arc::new(plan), under),
             None => Known::Other(under),
         };
@@ -686,7 +714,7 @@ impl Session {
         parameters: &Given<'_>,
         rows: &mut Rows,
     ) -> Result<Option<Started>> {
-        let claims = claims(prepared.statement());
+        let claims = prepared.statement.other().is_some_and(claims);
         let (mut conflicts, mut limits) = (Conflicts::default(), Limits::new(&self.cancel, self.statement_timeout));
         let mut open = OpenStatement::new(self);
         let result = loop {
@@ -723,7 +751,7 @@ impl Session {
     fn run_once(&mut self, prepared: &mut Prepared, parameters: &Given<'_>, rows: &mut Rows) -> Result<Option<u64>> {
         self.running.as_mut().expect("a statement is open").txn.set_lock_timeout(Duration::ZERO);
         let run = std::panic::AssertUnwindSafe(|| self.run_known(prepared, parameters, rows));
-        let result = std::panic::catch_unwind(run).unwrap_or_else(|panic| Err(crate::limits::of_panic(&*panic)));
+        let result = std::panic::catch_unwind(run).unwrap_or_else(|panic| Err(SqlError::of_panic(&*panic)));
         let running = self.running.as_mut().expect("a statement is open");
         running.txn.set_lock_timeout(LOCK_TIMEOUT);
         match result {
@@ -825,6 +853,8 @@ impl Session {
 const SMALL: usize = 2_000;
 /// Its levels.
 const FLAT: usize = 30;
+/// Bytes of its text.
+const SHORT_TEXT: usize = 8_192;
 
 /// Whether planning a statement takes next to no time, and no more of the stack than any thread
 /// has. A subquery is not for the point path anyway.

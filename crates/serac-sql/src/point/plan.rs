@@ -2,6 +2,7 @@
 
 use super::access::Access;
 use super::expression::{Assignment, RowExpr};
+use crate::parsed::Source;
 use crate::row_locks::OnHeld;
 use crate::session::Session;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -43,8 +44,8 @@ impl Plan {
 
 impl Session {
     /// How a statement runs once it is known; none if it is not for the point path, or finds no rows. The session's view of the database is set.
-    pub(crate) fn shown_point(&self, statement: &Statement) -> Option<String> {
-        if self.point.is_off { None } else { self.compile_point(statement, None, &[])?.shown() }
+    pub(crate) fn shown_point(&self, statement: &Statement, source: Option<&Source>) -> Option<String> {
+        if self.point.is_off { None } else { self.compile_point(statement, source, &[])?.shown() }
     }
 }
 

@@ -4,7 +4,6 @@
 //! columns of the scan (`c0`, `c1`, …) and the parameters (`$1`, `$2`, …), or, above an aggregate, over its results.
 
 use super::compiler::replace_columns;
-use crate::scan::SeracTable;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::DFSchema;
@@ -13,6 +12,7 @@ use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
 use datafusion::prelude::Column;
 use serac_engine::Table;
+use serac_query::scan::SeracTable;
 use std::sync::Arc;
 
 /// See the module.

@@ -187,10 +187,8 @@ fn is_comparison(operator: &BinaryOperator) -> bool {
 impl Entry {
     fn new(sql: &str, constants: &[Range<usize>]) -> Option<Self> {
         let mut statements = parse(sql).ok()?;
-        let (mut statement, None) = (statements.pop()?, statements.pop()) else { return None };
-        // A query's text has constants where the statement gets parameters: it tells the columns.
-        let query = matches!(statement, Statement::Query(_)).then(|| Parsed::of_script(sql, vec![statement.clone()]));
-        let source = query.as_deref().and_then(|query| query[0].source().cloned());
+        let (parsed, None) = (statements.pop()?, statements.pop()) else { return None };
+        let mut statement = parsed.older().ok()?.into_owned();
         let fixed = constants.iter().map(|range| Role::Fixed(sql[range.clone()].to_owned()));
         let mut lift = Lift { sql, constants, roles: fixed.collect(), parameters: 0 };
         if sql.is_ascii() && !sql.contains('\n') {
@@ -216,8 +214,15 @@ impl Entry {
             }
         }
         let (roles, parameters) = (lift.roles, lift.parameters);
-        let parsed = Parsed::with_source(statement, source);
-        Some(Self { prepared: Prepared::new(parsed, Vec::new()), constants: roles, parameters })
+        // A query's text has constants where the statement gets parameters: it tells the columns.
+        let prepared = match parsed.other() {
+            None => Prepared::compiled_from(parsed, Some(statement), Vec::new()),
+            Some(_) => {
+                let source = parsed.source().cloned();
+                Prepared::new(Parsed::with_source(statement, source), Vec::new())
+            }
+        };
+        Some(Self { prepared, constants: roles, parameters })
     }
 
     fn fits(&self, sql: &str, constants: &[Range<usize>]) -> bool {

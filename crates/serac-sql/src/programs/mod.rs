@@ -26,19 +26,21 @@ mod table;
 
 pub(crate) use table::FunctionTable;
 
-use crate::arrow_messages::ArrowStream;
 use crate::ddl::stored_type;
 use crate::error::{Result, SqlError};
-use crate::parts::is_only_a_query;
-use crate::session::{Session, StatementResult, fold, parse};
-use crate::types::assign;
+use crate::identifiers::fold;
+use crate::parsed::Parsed;
+use crate::session::{Session, StatementResult, parse};
 use datafusion::arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
-use datafusion::sql::sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Statement};
+use datafusion::sql::sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments};
 use futures::TryStreamExt;
+use serac_copy::ArrowStream;
 use serac_storage::ColumnType;
+use serac_values::assignment::assign;
+use serac_values::free_numbers::given_batch;
 use std::fmt;
 use std::io::Read;
 use std::sync::Arc;
@@ -120,13 +122,13 @@ fn description_of(function: &Function) -> Result<&Expr> {
 }
 
 /// The statement of an input, which is one query and changes nothing.
-pub(crate) fn input_statement(query: &str) -> Result<Statement> {
+pub(crate) fn input_statement(query: &str) -> Result<Parsed> {
     let not_a_query = || SqlError::new("42601", "an input of a job is one query");
     let mut statements = parse(query)?;
     let statement = statements.pop().filter(|_| statements.is_empty()).ok_or_else(not_a_query)?;
-    match &statement {
-        Statement::Query(query) if query.locks.is_empty() && is_only_a_query(&statement) => Ok(statement),
-        _ => Err(not_a_query()),
+    match statement.other() {
+        None => Ok(statement),
+        Some(_) => Err(not_a_query()),
     }
 }
 
@@ -158,7 +160,7 @@ pub(crate) fn read_rows(
     let schema = Arc::new(Schema::new(stream.schema().fields().iter().zip(&types).map(field).collect::<Vec<_>>()));
     let mut batches = Vec::new();
     for batch in stream {
-        let batch = batch?;
+        let batch = given_batch(batch?)?;
         // A value that its column's type does not have is an error, and no NULL.
         let columns = batch.columns().iter().zip(&types).zip(schema.fields());
         let columns = columns.map(|((column, column_type), field)| assign(column, (*column_type).into(), field.name()));
@@ -224,7 +226,7 @@ impl Session {
     /// Gives a job the rows of a query.
     async fn write_job_input(&mut self, job: &mut dyn Job, query: &str) -> Result<()> {
         let statement = input_statement(query)?;
-        let (schema, mut rows) = self.rows(statement.into()).await?;
+        let (schema, mut rows) = self.rows(statement).await?;
         job.begin_input(&schema)?;
         while let Some(batch) = rows.try_next().await? {
             job.write_input(&batch)?;

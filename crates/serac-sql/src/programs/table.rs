@@ -21,7 +21,6 @@ use super::{EndAtDrop, Programs, input_statement, read_rows};
 use crate::catalog::{PlannedFor, Shared, owner_planned_for};
 use crate::error::SqlError;
 use crate::session::with_parameters;
-use crate::types::{assign, check_assignment, is_text};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -44,6 +43,9 @@ use futures::TryStreamExt;
 use serac_engine::function::{FunctionColumn, FunctionDefinition};
 use serac_engine::roles::{Object, Privilege, RoleId};
 use serac_storage::ColumnType;
+use serac_values::assignment::{assign, check_assignment};
+use serac_values::free_numbers::given;
+use serac_values::text_types::is_text;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -140,7 +142,7 @@ impl FunctionTable {
         let mut inputs: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
         for (input, query) in job.inputs() {
             let planned = async {
-                let statement = with_parameters(&input_statement(&query)?, &literals)?;
+                let statement = with_parameters(&*input_statement(&query)?.older()?, &literals)?;
                 let plan = Box::pin(crate::query::plan(state, statement)).await?;
                 state.create_physical_plan(&plan).await.map_err(crate::query::in_planner)
             };
@@ -324,7 +326,7 @@ fn of_function(
     };
     let column = |&at: &usize| {
         let column = &function.returns[at];
-        let values = assign(batch.column(at), column.sql_type, &column.name)?;
+        let values = assign(&given(batch.column(at))?, column.sql_type, &column.name)?;
         Ok(column.sql_type.fit(&values)?)
     };
     let arrays = columns.iter().map(column).collect::<Result<Vec<ArrayRef>, SqlError>>()?;

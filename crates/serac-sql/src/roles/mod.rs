@@ -6,10 +6,10 @@
 //! | what | where it is checked |
 //! |---|---|
 //! | tables and views in queries | when their names are resolved (`catalog`); queries of views as the view's owner |
-//! | single columns in queries | when a scan is planned, which names the columns that are read (`scan/provider`, [`Readable`]) |
+//! | single columns in queries | when a scan is planned, which names the columns that are read (`serac-query`, `scan/privileges`) |
 //! | INSERT, UPDATE, DELETE, MERGE, COPY, FOR UPDATE | before they are planned ([`Session::check_privilege`]) |
 //! | statements of the point path | when they are compiled; a plan holds for one version of the privileges and one role (`point`) |
-//! | sequences | when they are asked (`functions`) |
+//! | sequences | when they are asked (`session_functions/sequences`) |
 //! | DDL, GRANT | in the engine (`serac_engine::roles`) |
 
 mod parse;
@@ -19,17 +19,13 @@ mod run;
 pub(crate) use parse::statement;
 pub use password::MAX_ITERATIONS;
 
-use crate::catalog::TEMPORARY_SCHEMA;
 use crate::error::{Result, SqlError};
+use crate::identifiers::TEMPORARY_SCHEMA;
 use crate::session::Session;
-use async_trait::async_trait;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::{Session as PlanningSession, TableProvider};
-use datafusion::error::DataFusionError;
-use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::catalog::TableProvider;
 use serac_engine::Table;
 use serac_engine::roles::{Access, Columns, Login, Privilege, RoleId, Security};
+use serac_query::scan::Readable;
 use std::sync::Arc;
 
 /// Who a session is.
@@ -58,63 +54,6 @@ impl SessionRoles {
             Some(alias) if role == self.login => alias.clone(),
             _ => security.name_of(role).to_owned(),
         }
-    }
-}
-
-/// The error of a table of which columns are read that the role may not read.
-pub(crate) fn denied(table: &str) -> SqlError {
-    SqlError::new("42501", format!("permission denied for table {table}"))
-}
-
-/// Refuses a scan that reads other columns than those allowed. `names` are the provider's columns in order; those beyond the allowed ones are no user's.
-pub(crate) fn check_scan(
-    readable: &Columns,
-    table: &str,
-    schema: &SchemaRef,
-    projection: Option<&Vec<usize>>,
-    filters: &[Expr],
-) -> Result<(), DataFusionError> {
-    let allowed = match readable {
-        Columns::All => return Ok(()),
-        // Not even how many rows there are.
-        Columns::None => return Err(DataFusionError::External(Box::new(denied(table)))),
-        Columns::Some(allowed) => allowed,
-    };
-    let mut read = projection.cloned().unwrap_or_else(|| (0..schema.fields().len()).collect());
-    for column in filters.iter().flat_map(Expr::column_refs) {
-        read.push(schema.index_of(&column.name)?);
-    }
-    if read.into_iter().all(|column| allowed.get(column).copied().unwrap_or(true)) {
-        return Ok(());
-    }
-    Err(DataFusionError::External(Box::new(denied(table))))
-}
-
-/// Rows that a statement has in memory of a table, of which it may read some columns alone.
-#[derive(Debug)]
-pub(crate) struct Readable {
-    pub(crate) rows: Arc<dyn TableProvider>,
-    pub(crate) columns: Columns,
-    pub(crate) table: String,
-}
-
-#[async_trait]
-impl TableProvider for Readable {
-    fn schema(&self) -> SchemaRef {
-        self.rows.schema()
-    }
-    fn table_type(&self) -> TableType {
-        TableType::Temporary
-    }
-    async fn scan(
-        &self,
-        state: &dyn PlanningSession,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        check_scan(&self.columns, &self.table, &self.schema(), projection, filters)?;
-        self.rows.scan(state, projection, filters, limit).await
     }
 }
 

@@ -4,8 +4,8 @@
 
 use crate::dialect::parser;
 use crate::error::{Result, SqlError};
+use crate::identifiers::fold;
 use crate::maintenance::{arguments_of_call, call};
-use crate::session::fold;
 use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;

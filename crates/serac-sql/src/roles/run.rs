@@ -3,10 +3,10 @@
 use super::SessionRoles;
 use super::parse::{Granting, On, RoleClause, RoleName, RoleStatement, of_statement};
 use super::password;
-use crate::catalog::TEMPORARY_SCHEMA;
 use crate::error::{Result, SqlError};
+use crate::identifiers::{TEMPORARY_SCHEMA, fold, resolve};
 use crate::notices::Severity;
-use crate::session::{Session, StatementResult, TransactionStatus, fold, resolve};
+use crate::session::{Session, StatementResult, TransactionStatus};
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Statement};
 use serac_engine::EngineError;

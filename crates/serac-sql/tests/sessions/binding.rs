@@ -145,7 +145,7 @@ async fn bound_queries_are_explained() {
     let shown = datafusion::arrow::util::pretty::pretty_format_batches(&batches).unwrap().to_string();
     assert!(shown.contains("Columns: \"n\" bigint, \"?column?\" text"), "{shown}");
     assert!(shown.contains("Filter") && shown.contains("TableScan"), "{shown}");
-    let refused = error(&mut session, "EXPLAIN (BOUND) SELECT ARRAY[1]").await;
+    let refused = error(&mut session, "EXPLAIN (BOUND) SELECT B'101'").await;
     assert_eq!(refused.sqlstate, "0A000");
     assert!(refused.message.starts_with("binding ") && refused.message.ends_with(" is not supported"), "{refused}");
     assert_eq!(error(&mut session, "EXPLAIN (BOUND) SELECT nosuch FROM t").await.sqlstate, "42703");
@@ -274,4 +274,68 @@ async fn what_has_no_type_is_of_the_column_that_it_goes_into() {
     ] {
         assert_eq!(error(&mut session, sql).await.sqlstate, sqlstate, "{sql}");
     }
+}
+
+/// What changes give, and what they take, is what the binder says, with and without the point path.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_are_described_as_they_run() {
+    use serac_storage::ColumnType::{Int32, Int64, Utf8};
+    let mut session = session().await;
+    session.execute("CREATE TABLE u (a INT, note TEXT); INSERT INTO u VALUES (1, 'one'), (2, 'two')").await.unwrap();
+    let computed = [DataType::Int32, DataType::Int64, DataType::Int16, DataType::Utf8View];
+    for (sql, rows) in [
+        ("UPDATE t SET s = 4 WHERE a = 1 RETURNING a + 1, b / 3, s + s, 'x' AS x", vec!["2|3|8|x|"]),
+        ("UPDATE t SET s = t.s FROM u WHERE u.a = t.a AND t.a = 1 RETURNING u.a, b, t.s, note", vec!["1|10|4|one|"]),
+        (
+            "INSERT INTO t (a, b) VALUES (1, 5) ON CONFLICT (a) DO UPDATE SET s = 7 RETURNING a, b, s, c",
+            vec!["1|10|7|x|"],
+        ),
+        ("WITH w AS (UPDATE t SET s = 1 WHERE a = 1 RETURNING *) SELECT a, b, s, c FROM w", vec!["1|10|1|x|"]),
+        ("DELETE FROM t USING u WHERE t.a = u.a AND t.a = 99 RETURNING t.a, b, s, note", vec![]),
+    ] {
+        let (columns, given) = given(&mut session, sql).await;
+        assert_eq!(
+            (types(&columns), given),
+            (computed.to_vec(), rows.iter().map(|row| row.to_string()).collect()),
+            "{sql}"
+        );
+    }
+    assert_eq!(session.planned_queries().1, 0);
+    for (sql, parameters) in [
+        (
+            "INSERT INTO t (a, b, c) VALUES ($1, $2 + 1, $3) ON CONFLICT (a) DO UPDATE SET b = t.b + $4 RETURNING a",
+            vec![Some(Int32), Some(Int32), Some(Utf8), Some(Int64)],
+        ),
+        (
+            "UPDATE t SET c = note || $1 FROM u WHERE t.a = u.a AND b = $2 RETURNING c || $1",
+            vec![Some(Utf8), Some(Int64)],
+        ),
+        (
+            "MERGE INTO t USING u ON t.a = u.a AND b = $1 WHEN MATCHED THEN UPDATE SET c = $2",
+            vec![Some(Int64), Some(Utf8)],
+        ),
+        (
+            "WITH w AS (DELETE FROM u WHERE a = $1 RETURNING note) SELECT note || $2 FROM w",
+            vec![Some(Int32), Some(Utf8)],
+        ),
+    ] {
+        let mut prepared = session.prepare(sql).unwrap();
+        let described = session.describe(&mut prepared, &[]).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        assert_eq!(described.parameters, parameters, "{sql}");
+    }
+    let place = |error: &SqlError| (error.sqlstate, error.position);
+    for (sql, wanted) in [
+        ("UPDATE t SET b = 1 RETURNING a,\n nix", ("42703", Some((2, 2)))),
+        ("INSERT INTO t (a, nix) VALUES (1, 2)", ("42703", Some((1, 19)))),
+        ("INSERT INTO t (a, b) VALUES (1, 2, 3)", ("42601", Some((1, 36)))),
+        ("UPDATE t SET b = c", ("42804", Some((1, 18)))),
+        ("INSERT INTO t VALUES (1) ON CONFLICT (a) DO UPDATE SET b = excluded.nix", ("42703", Some((1, 60)))),
+        ("MERGE INTO t USING u ON t.a = u.nix WHEN MATCHED THEN DELETE", ("42703", Some((1, 31)))),
+    ] {
+        assert_eq!(place(&error(&mut session, sql).await), wanted, "{sql}");
+    }
+    let result = session.execute("EXPLAIN (BOUND) UPDATE t SET b = 1 RETURNING a, b + 1 AS n").await.unwrap().remove(0);
+    let StatementResult::Rows { batches, .. } = result else { panic!("it gives rows") };
+    let shown = datafusion::arrow::util::pretty::pretty_format_batches(&batches).unwrap().to_string();
+    assert!(shown.contains("Columns: \"a\" integer, \"n\" bigint"), "{shown}");
 }

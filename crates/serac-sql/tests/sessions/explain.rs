@@ -32,7 +32,7 @@ async fn session() -> Session {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plan_is_an_indented_tree() {
     let mut session = session().await;
-    let sql = "SELECT name, sum(price)::real AS total FROM t WHERE id > 3 GROUP BY name ORDER BY 2";
+    let sql = "SELECT name, count(price)::real AS total FROM t WHERE id > 3 GROUP BY name ORDER BY 2";
     let (names, plan) = rows(&mut session, &format!("EXPLAIN {sql}")).await;
     assert_eq!(names, ["QUERY PLAN"]);
     let text = plan.join("\n");

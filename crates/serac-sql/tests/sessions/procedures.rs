@@ -195,7 +195,7 @@ async fn a_discarded_session_is_as_a_new_one() {
     ] {
         assert_eq!(code(&mut session, sql).await, expected, "{sql}");
     }
-    let plain = "SELECT CASE WHEN current_user = 'serac' THEN 1 ELSE 0 END";
+    let plain = "SELECT CASE WHEN current_user = 'serac' THEN 1 ELSE 0 END::BIGINT";
     assert_eq!(number(&mut session, plain).await.unwrap(), 1);
     assert_eq!(session.execute("SHOW statement_timeout").await.unwrap()[0].row_count(), 1);
     session.execute("CREATE TEMP TABLE mine (a INTEGER); DISCARD TEMP").await.unwrap();

@@ -176,7 +176,7 @@ fn query(rng: &mut StdRng) -> String {
         2 => format!("SELECT id, v FROM t WHERE {filter} ORDER BY id, v LIMIT 2000"),
         3 => format!("SELECT v, id FROM t WHERE {filter} ORDER BY v DESC, id LIMIT 5"),
         4 => format!(
-            "SELECT count(*) FROM (SELECT id FROM t WHERE {filter} LIMIT {}) AS some",
+            "SELECT count(*) FROM (SELECT id FROM t WHERE {filter} LIMIT {}) AS few",
             rng.random_range(1..5_000)
         ),
         _ => format!(

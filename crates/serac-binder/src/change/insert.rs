@@ -1,0 +1,239 @@
+//! INSERT: its columns, and the rows that it gives.
+
+use super::{BoundInsert, InsertSource, Target, unknown, unless_missing};
+use crate::Binder;
+use crate::bound::Bound;
+use crate::error::{BindError, Result};
+use crate::expression::Context;
+use crate::query::is_body_alone;
+use crate::scope::Scope;
+use crate::select::has_part;
+use crate::subquery::of_expr;
+use crate::types::is_registered;
+use datafusion::common::{Column, DFSchema, ScalarValue};
+use datafusion::logical_expr::expr::Case;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use serac_parser::tree::{Expr as Tree, ExprKind, Insert, Query, QueryBody, Span};
+use serac_pg::TypeId;
+
+/// Whether a value is DEFAULT.
+fn is_default(tree: &Tree) -> bool {
+    matches!(tree.kind, ExprKind::Default)
+}
+
+fn more_expressions(span: Span) -> BindError {
+    BindError::new("42601", "INSERT has more expressions than target columns", span)
+}
+
+impl Binder<'_> {
+    pub(super) fn insert(&self, insert: &Insert, missing: Option<&'static str>) -> Result<BoundInsert> {
+        if insert.overriding_system.is_some() {
+            return Err(BindError::Unknown("OVERRIDING"));
+        }
+        let target = self.environment.target(&insert.table)?;
+        let mut columns = target.places(&insert.columns)?;
+        let mut defaults = Vec::new();
+        let source = match &insert.source {
+            None => {
+                columns.clear();
+                InsertSource::Defaults(1)
+            }
+            Some(query) => match &query.body {
+                QueryBody::Values(rows) if is_body_alone(query) => {
+                    self.check_values(rows, insert, columns.len())?;
+                    columns.truncate(rows.first().map_or(0, Vec::len));
+                    defaults = places_of_defaults(rows, &mut columns);
+                    match columns.is_empty() {
+                        true => InsertSource::Defaults(rows.len()),
+                        false => match self.unless(missing, || self.inserted_values(rows, &target, &columns))? {
+                            Ok(plan) => InsertSource::Plan(plan),
+                            Err(what) => InsertSource::Unknown(what),
+                        },
+                    }
+                }
+                _ => match self.unless(missing, || self.inserted_query(query, insert, &target, &mut columns))? {
+                    Ok(plan) => InsertSource::Plan(plan),
+                    Err(what) => InsertSource::Unknown(what),
+                },
+            },
+        };
+        let own = self.target_rows(&target, &insert.table, insert.alias.as_ref())?;
+        let conflict = match &insert.on_conflict {
+            Some(conflict) => Some(unless_missing(self.conflict(conflict, &target, &own), missing)?),
+            None => None,
+        };
+        let schema = own.plan.schema().clone();
+        let returning = self.returning(&insert.returning, &target, &own.scope, &own.scope, &schema);
+        let (returning, _) = unless_missing(returning, missing)?;
+        // The number of columns of a query that is not known is found out where it is planned.
+        if !matches!(source, InsertSource::Unknown(_)) {
+            columns.iter().try_for_each(|column| target.insertable(*column))?;
+        }
+        let are_named = !insert.columns.is_empty();
+        Ok(BoundInsert { target, columns, are_named, source, defaults, conflict, returning })
+    }
+    /// The bound part, unless something is missing for it.
+    fn unless<T>(
+        &self,
+        missing: Option<&'static str>,
+        bind: impl FnOnce() -> Result<T>,
+    ) -> Result<Result<T, &'static str>> {
+        missing.map_or_else(|| unknown(bind()), |what| Ok(Err(what)))
+    }
+    /// That the rows of VALUES are of one length, and not longer or shorter than they may be.
+    fn check_values(&self, rows: &[Vec<Tree>], insert: &Insert, wanted: usize) -> Result<()> {
+        let count = rows.first().map_or(0, Vec::len);
+        for row in rows {
+            if row.len() != count {
+                let span = row.first().map_or(Span::default(), |first| first.span);
+                return Err(BindError::new("42601", "VALUES lists must all be the same length", span));
+            }
+        }
+        if let Some(more) = rows.first().and_then(|row| row.get(wanted)) {
+            return Err(more_expressions(more.span));
+        }
+        fewer_expressions(insert, count)
+    }
+    /// VALUES whose columns become those of the target.
+    fn inserted_values(&self, rows: &[Vec<Tree>], target: &Target, columns: &[usize]) -> Result<LogicalPlan> {
+        let (scope, schema) = (Scope::default(), DFSchema::empty());
+        let context = Context::new(&scope, &schema, None).in_clause("VALUES");
+        // Columns of defaults alone are left out.
+        let kept: Vec<usize> =
+            (0..rows.first().map_or(0, Vec::len)).filter(|at| !rows.iter().all(|row| is_default(&row[*at]))).collect();
+        let mut by_column: Vec<Vec<Option<Bound>>> = vec![Vec::with_capacity(rows.len()); kept.len()];
+        for row in rows {
+            for ((at, column), values) in kept.iter().zip(columns).zip(&mut by_column) {
+                let tree = &row[*at];
+                if is_default(tree) {
+                    values.push(None);
+                    continue;
+                }
+                if let ExprKind::Wildcard(_) = tree.kind {
+                    return Err(BindError::Unknown("a value of this kind"));
+                }
+                let bound = self.expression(tree, context)?;
+                values.push(Some(self.of_column(target, *column, bound, &schema)?));
+            }
+        }
+        let mut all = Vec::with_capacity(kept.len());
+        for (column, values) in columns.iter().zip(by_column) {
+            all.push(self.of_one_column(target.relation.types[*column], values, &schema)?);
+        }
+        // The caller, which puts the defaults in, finds the rows by their numbers.
+        if kept.iter().any(|at| rows.iter().any(|row| is_default(&row[*at]))) {
+            all.push((0..rows.len() as i64).map(lit).collect());
+        }
+        values_plan(all, rows.len())
+    }
+    /// The values of a column as ones of a single type: their own if they have the same.
+    fn of_one_column(
+        &self,
+        wanted: Option<TypeId>,
+        values: Vec<Option<Bound>>,
+        schema: &DFSchema,
+    ) -> Result<Vec<Expr>> {
+        let mut ids = values.iter().flatten().map(|value| value.id);
+        let first = ids.next().unwrap_or(TypeId::TEXT);
+        let id = match wanted {
+            Some(wanted) if ids.any(|id| id != first) => wanted,
+            _ => first,
+        };
+        let mut bound = Vec::with_capacity(values.len());
+        for value in values {
+            bound.push(match value {
+                Some(value) if value.id == id => value,
+                Some(value) => self.assigned(value, id, schema)?,
+                None => {
+                    let null =
+                        Bound::new(Expr::Literal(ScalarValue::Utf8(None), None), TypeId::UNKNOWN, Span::default());
+                    self.implicitly(null, id, schema)?
+                }
+            });
+        }
+        Ok(self.unified("VALUES", bound, schema)?.0)
+    }
+    /// A query whose columns become those of the target, of which those are left that it has.
+    fn inserted_query(
+        &self,
+        query: &Query,
+        insert: &Insert,
+        target: &Target,
+        columns: &mut Vec<usize>,
+    ) -> Result<LogicalPlan> {
+        let ids: Vec<TypeId> =
+            columns.iter().map(|column| target.relation.types[*column].unwrap_or(TypeId::TEXT)).collect();
+        let selected = self.query(query, None)?;
+        let open: Vec<usize> = selected.open.iter().map(|(at, _)| *at).collect();
+        let selected = selected.towards(self, &ids)?.closed()?;
+        if let Some(more) = selected.columns.get(columns.len()) {
+            return Err(more_expressions(more.span));
+        }
+        let schema = selected.plan.schema().clone();
+        for (at, (column, field)) in selected.columns.iter().zip(schema.iter()).enumerate() {
+            if target.relation.types[columns[at]].is_none() {
+                // A constant may become a value of a type that is not known.
+                if open.contains(&at) {
+                    continue;
+                }
+                return Err(BindError::Unknown("a value of a column of this type"));
+            }
+            if is_registered(column.id) {
+                return Err(BindError::Unknown("the name of a catalog object"));
+            }
+            let bound = Bound::new(Expr::Column(Column::from(field)), column.id, column.span);
+            self.of_column(target, columns[at], bound, &schema)?;
+        }
+        fewer_expressions(insert, selected.columns.len())?;
+        columns.truncate(selected.columns.len());
+        Ok(selected.plan)
+    }
+}
+
+/// That all columns that are named get a value.
+fn fewer_expressions(insert: &Insert, given: usize) -> Result<()> {
+    match insert.columns.get(given) {
+        Some((column, _)) => {
+            Err(BindError::new("42601", "INSERT has more target columns than expressions", column.span))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The rows of VALUES that say DEFAULT, for each column. Columns for which all do are taken out.
+fn places_of_defaults(rows: &[Vec<Tree>], columns: &mut Vec<usize>) -> Vec<Vec<usize>> {
+    let of_column = |at: usize| (0..rows.len()).filter(|row| is_default(&rows[*row][at])).collect::<Vec<_>>();
+    let mut defaults: Vec<Vec<usize>> = (0..columns.len()).map(of_column).collect();
+    for at in (0..columns.len()).rev() {
+        if defaults[at].len() == rows.len() {
+            columns.remove(at);
+            defaults.remove(at);
+        }
+    }
+    defaults
+}
+
+/// Columns of values as rows.
+fn values_plan(columns: Vec<Vec<Expr>>, rows: usize) -> Result<LogicalPlan> {
+    let has_subquery = |expr: &Expr| has_part(expr, |part| of_expr(part).is_some());
+    if !columns.iter().flatten().any(has_subquery) {
+        let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
+        let row = |_| columns.iter_mut().filter_map(Iterator::next).collect();
+        let values = (0..rows).map(row).collect();
+        return Ok(LogicalPlanBuilder::values(values)?.build()?);
+    }
+    // DataFusion computes no subqueries in VALUES.
+    let named = |(at, expr): (usize, Expr)| expr.alias(format!("column{}", at + 1));
+    if rows == 1 {
+        let exprs = columns.into_iter().flatten().enumerate().map(named);
+        return Ok(LogicalPlanBuilder::empty(true).project(exprs.collect::<Vec<_>>())?.build()?);
+    }
+    let numbers = LogicalPlanBuilder::values((0..rows as i64).map(|row| vec![lit(row)]).collect())?;
+    let number = Expr::Column(Column::from(numbers.schema().qualified_field(0)));
+    let by_number = |values: Vec<Expr>| {
+        let whens = (0i64..).zip(values).map(|(row, value)| (Box::new(number.clone().eq(lit(row))), Box::new(value)));
+        Expr::Case(Case::new(None, whens.collect(), None))
+    };
+    let exprs = columns.into_iter().map(by_number).enumerate().map(named);
+    Ok(numbers.project(exprs.collect::<Vec<_>>())?.build()?)
+}

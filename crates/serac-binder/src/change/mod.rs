@@ -1,0 +1,350 @@
+//! INSERT, UPDATE, DELETE and MERGE: what they compute, as plans.
+//!
+//! A change is bound whole, its WITH, ON CONFLICT and RETURNING included. Its plans are over
+//! relations as they are before it, and over [rows to come](Environment::rows_to_come): those that
+//! it has changed, for RETURNING, and those that are in conflict. The caller gives these rows
+//! before it runs the plans over them.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`target`] | the table, its columns and unique indexes |
+//! | [`insert`] | the rows of INSERT |
+//! | [`conflict`] | ON CONFLICT |
+//! | [`update`] | UPDATE and DELETE |
+//! | [`assignment`] | SET |
+//! | [`merge`] | MERGE |
+//! | [`returning`] | RETURNING |
+
+mod assignment;
+mod conflict;
+mod insert;
+mod merge;
+mod returning;
+mod target;
+mod update;
+
+pub use target::{Generation, IndexPart, Target, UniqueIndex};
+
+use crate::error::{BindError, Result};
+use crate::query::Selected;
+use crate::{Binder, Environment, LEVELS_OF_QUERY, OutputColumn};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::TableReference;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, TableSource};
+use serac_parser::tree::{StatementKind, With};
+use std::sync::Arc;
+
+/// A column that is assigned to, by its place in the table, and the place of its value among those
+/// that are computed; none if it gets its default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetColumn {
+    /// The column.
+    pub column: usize,
+    /// The value.
+    pub value: Option<usize>,
+}
+
+/// A change of a table.
+pub enum BoundChange {
+    /// INSERT.
+    Insert(Box<BoundInsert>),
+    /// UPDATE, or DELETE, which sets nothing.
+    Rows(Box<BoundRows>),
+    /// MERGE.
+    Merge(Box<BoundMerge>),
+}
+
+/// RETURNING: its rows and its result.
+pub struct BoundReturning {
+    /// The changed rows: the columns of the table, and behind them those of other tables.
+    pub rows: Arc<dyn TableSource>,
+    /// The result, over these.
+    pub plan: LogicalPlan,
+    /// Its columns as the user sees them.
+    pub columns: Vec<OutputColumn>,
+}
+
+/// INSERT.
+pub struct BoundInsert {
+    /// The table.
+    pub target: Target,
+    /// The columns that the rows have values for, in the order of these. Others get their defaults.
+    pub columns: Vec<usize>,
+    /// Whether the columns are named in the statement.
+    pub are_named: bool,
+    /// The rows.
+    pub source: InsertSource,
+    /// Where VALUES say DEFAULT, the numbers of the rows in order, for each column of the rows.
+    /// They have NULL there, and, if there is one, their numbers, INT8, in a last column.
+    pub defaults: Vec<Vec<usize>>,
+    /// ON CONFLICT.
+    pub conflict: Option<BoundConflict>,
+    /// RETURNING.
+    pub returning: Option<BoundReturning>,
+}
+
+/// The rows of INSERT.
+pub enum InsertSource {
+    /// Rows of defaults alone, by their number.
+    Defaults(usize),
+    /// The rows of a plan. More columns than there are values are left.
+    Plan(LogicalPlan),
+    /// The binder does not know this of the query that gives them.
+    Unknown(&'static str),
+}
+
+/// ON CONFLICT.
+pub struct BoundConflict {
+    /// With which of the table's unique indexes, by its place among these; none for all.
+    pub index: Option<usize>,
+    /// DO UPDATE; none for DO NOTHING.
+    pub update: Option<ConflictUpdate>,
+}
+
+/// ON CONFLICT DO UPDATE.
+pub struct ConflictUpdate {
+    /// The rows in conflict: the columns of the table as they are, those as they were to be
+    /// inserted, and their numbers, INT8.
+    pub rows: Arc<dyn TableSource>,
+    /// The number and the values of each row that is changed, over these.
+    pub plan: LogicalPlan,
+    /// SET.
+    pub set: Vec<SetColumn>,
+}
+
+/// UPDATE and DELETE.
+pub struct BoundRows {
+    /// The table.
+    pub target: Target,
+    /// The rows that are changed.
+    pub rows: FoundRows,
+    /// SET; none for DELETE.
+    pub set: Option<Vec<SetColumn>>,
+    /// RETURNING.
+    pub returning: Option<BoundReturning>,
+}
+
+/// The rows that UPDATE or DELETE change.
+pub enum FoundRows {
+    /// The plan: of each row the last column of its table, which says which one it is, the values
+    /// of SET, and the columns of other tables that RETURNING names. A row may come several times
+    /// if there are other tables.
+    Plan(LogicalPlan),
+    /// The binder does not know this of FROM, WHERE or SET.
+    Unknown(&'static str),
+}
+
+/// MERGE.
+pub struct BoundMerge {
+    /// The table.
+    pub target: Target,
+    /// The rows that something is done with: of each which row of the table it is, if it is one,
+    /// the number of the action, and the values of all actions.
+    pub plan: LogicalPlan,
+    /// The actions. The places of values count from the first behind the action's number.
+    pub actions: Vec<BoundAction>,
+}
+
+/// The action of a WHEN of MERGE.
+pub enum BoundAction {
+    /// DO NOTHING.
+    Nothing,
+    /// DELETE.
+    Delete,
+    /// UPDATE.
+    Update(Vec<SetColumn>),
+    /// INSERT, of columns and their values.
+    Insert(Vec<(usize, usize)>),
+}
+
+/// Something that is done before the rest of a statement: a change in WITH, or a query before one.
+pub struct BoundPart {
+    /// The rows that it gives.
+    pub rows: Arc<dyn TableSource>,
+    /// The query or the change.
+    pub body: PartBody,
+}
+
+/// A part of a statement that is done before the rest.
+pub enum PartBody {
+    /// A query.
+    Query(LogicalPlan),
+    /// A change.
+    Change(BoundChange),
+}
+
+impl BoundChange {
+    /// The table.
+    pub fn target(&self) -> &Target {
+        match self {
+            Self::Insert(insert) => &insert.target,
+            Self::Rows(rows) => &rows.target,
+            Self::Merge(merge) => &merge.target,
+        }
+    }
+    /// RETURNING.
+    pub fn returning(&self) -> Option<&BoundReturning> {
+        match self {
+            Self::Insert(insert) => insert.returning.as_ref(),
+            Self::Rows(rows) => rows.returning.as_ref(),
+            Self::Merge(_) => None,
+        }
+    }
+    pub(crate) fn returning_mut(&mut self) -> Option<&mut BoundReturning> {
+        match self {
+            Self::Insert(insert) => insert.returning.as_mut(),
+            Self::Rows(rows) => rows.returning.as_mut(),
+            Self::Merge(_) => None,
+        }
+    }
+    /// What the binder does not know of the rows that it is about.
+    pub fn unknown(&self) -> Option<&'static str> {
+        match self {
+            Self::Insert(insert) => match insert.source {
+                InsertSource::Unknown(what) => Some(what),
+                _ => None,
+            },
+            Self::Rows(rows) => match rows.rows {
+                FoundRows::Unknown(what) => Some(what),
+                FoundRows::Plan(_) => None,
+            },
+            Self::Merge(_) => None,
+        }
+    }
+    /// The plans, in the order in which they run.
+    pub fn plans_mut(&mut self) -> Vec<&mut LogicalPlan> {
+        let mut plans = Vec::new();
+        match self {
+            Self::Insert(insert) => {
+                if let InsertSource::Plan(plan) = &mut insert.source {
+                    plans.push(plan);
+                }
+                let update = insert.conflict.as_mut().and_then(|conflict| conflict.update.as_mut());
+                plans.extend(update.map(|update| &mut update.plan));
+                plans.extend(insert.returning.as_mut().map(|returning| &mut returning.plan));
+            }
+            Self::Rows(rows) => {
+                if let FoundRows::Plan(plan) = &mut rows.rows {
+                    plans.push(plan);
+                }
+                plans.extend(rows.returning.as_mut().map(|returning| &mut returning.plan));
+            }
+            Self::Merge(merge) => plans.push(&mut merge.plan),
+        }
+        plans
+    }
+}
+
+/// The WITH of a change; none if it has none, or is no change.
+pub(crate) fn with_of(statement: &StatementKind) -> Option<&With> {
+    match statement {
+        StatementKind::Insert(insert) => insert.with.as_ref(),
+        StatementKind::Update(update) => update.with.as_ref(),
+        StatementKind::Delete(delete) => delete.with.as_ref(),
+        StatementKind::Merge(merge) => merge.with.as_ref(),
+        _ => None,
+    }
+}
+
+/// Whether a statement is a change.
+pub(crate) fn is_change(statement: &StatementKind) -> bool {
+    matches!(
+        statement,
+        StatementKind::Insert(_) | StatementKind::Update(_) | StatementKind::Delete(_) | StatementKind::Merge(_)
+    )
+}
+
+/// Whether a change gives rows.
+pub(crate) fn has_returning(statement: &StatementKind) -> bool {
+    let items = match statement {
+        StatementKind::Insert(insert) => &insert.returning,
+        StatementKind::Update(update) => &update.returning,
+        StatementKind::Delete(delete) => &delete.returning,
+        StatementKind::Merge(merge) => &merge.returning,
+        _ => return false,
+    };
+    !items.is_empty()
+}
+
+/// The part of a change that is not known, whose other parts may be; all other errors as they are.
+fn unknown<T>(result: Result<T>) -> Result<Result<T, &'static str>> {
+    match result {
+        Ok(value) => Ok(Ok(value)),
+        Err(BindError::Unknown(what)) => Ok(Err(what)),
+        Err(BindError::Plan(error)) if !matches!(error, DataFusionError::External(_)) => {
+            Ok(Err("what the planner refuses"))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The same where a relation that is not there may be one that is not known.
+fn unless_missing<T>(result: Result<T>, missing: Option<&'static str>) -> Result<T> {
+    match (result, missing) {
+        (Err(BindError::Statement(error)), Some(what)) if matches!(error.sqlstate, "42P01" | "42703") => {
+            Err(BindError::Unknown(what))
+        }
+        (result, _) => result,
+    }
+}
+
+/// The columns of a plan's rows, which may all be NULL.
+pub(crate) fn rows_of(plan: &LogicalPlan) -> SchemaRef {
+    let fields = plan.schema().fields().iter();
+    Arc::new(Schema::new(fields.map(|field| field.as_ref().clone().with_nullable(true)).collect::<Vec<Field>>()))
+}
+
+impl Binder<'_> {
+    /// A change. `is_top`: its WITH may have changes, too.
+    pub(crate) fn change(&self, statement: &StatementKind, is_top: bool) -> Result<BoundChange> {
+        self.is_change.set(true);
+        self.deeper(LEVELS_OF_QUERY, || {
+            let before = self.tables.borrow().len();
+            let with = with_of(statement);
+            let bound = with.map_or(Ok(()), |with| self.with(with, None, is_top));
+            let has_changes = with.is_some_and(|with| with.tables.iter().any(|table| is_change(&table.statement.kind)));
+            let bound = match unknown(bound) {
+                Ok(Ok(())) => self.change_itself(statement, None),
+                // A change that does not read it may be known all the same.
+                Ok(Err(what)) if !has_changes => self.change_itself(statement, Some(what)),
+                Ok(Err(what)) => Err(BindError::Unknown(what)),
+                Err(error) => Err(error),
+            };
+            self.tables.borrow_mut().truncate(before);
+            bound
+        })
+    }
+    /// A change without its WITH. `missing` is what is not known of that.
+    fn change_itself(&self, statement: &StatementKind, missing: Option<&'static str>) -> Result<BoundChange> {
+        Ok(match statement {
+            StatementKind::Insert(insert) => BoundChange::Insert(Box::new(self.insert(insert, missing)?)),
+            StatementKind::Update(update) => BoundChange::Rows(Box::new(self.update(update, missing)?)),
+            StatementKind::Delete(delete) => BoundChange::Rows(Box::new(self.delete(delete, missing)?)),
+            StatementKind::Merge(merge) => match missing {
+                Some(what) => return Err(BindError::Unknown(what)),
+                None => BoundChange::Merge(Box::new(self.merge(merge)?)),
+            },
+            _ => return Err(BindError::Unknown("this change")),
+        })
+    }
+    /// A part that is done before the rest of the statement, and the rows that it gives there.
+    /// `columns` are none for a change without RETURNING.
+    pub(crate) fn part(&self, body: PartBody, schema: SchemaRef, columns: Vec<OutputColumn>) -> Result<Selected> {
+        let rows = self.environment.rows_to_come(schema, None);
+        let name = TableReference::bare(self.qualifier("#part"));
+        let plan = LogicalPlanBuilder::scan(name, rows.clone(), None)?.build()?;
+        self.done_before.borrow_mut().push(BoundPart { rows, body });
+        Ok(Selected::new(plan, columns))
+    }
+}
+
+/// A relation of rows that are not there yet, made by the environment.
+pub(crate) fn to_come(
+    environment: &dyn Environment,
+    fields: Vec<Field>,
+    target: &Target,
+) -> (SchemaRef, Arc<dyn TableSource>) {
+    let schema = Arc::new(Schema::new(fields));
+    (schema.clone(), environment.rows_to_come(schema, Some(target)))
+}

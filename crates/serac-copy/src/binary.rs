@@ -1,0 +1,164 @@
+//! COPY's binary format: a header, per row the number of columns and each value with its length, and a trailer.
+
+use super::rows::{BATCH_ROWS, MAX_LINE};
+use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use datafusion::arrow::datatypes::DataType;
+use serac_engine::values::{OwnedValue, array_of, value_at};
+use serac_storage::{ColumnType, Value};
+use serac_values::wire::{column, of_binary, to_wire, wire_type, write_binary};
+use serac_values::{Result, SqlError};
+use std::io::{Read, Write};
+
+const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
+/// Longest value, in bytes.
+const MAX_VALUE: usize = MAX_LINE;
+
+/// Reads batches of values of the given types.
+pub(super) struct BinaryReader<R> {
+    input: R,
+    types: Vec<ColumnType>,
+    started: bool,
+    ended: bool,
+}
+
+fn malformed(what: &str) -> SqlError {
+    SqlError::new("22P04", format!("invalid COPY file: {what}"))
+}
+
+impl<R: Read> BinaryReader<R> {
+    pub(super) fn new(input: R, types: Vec<ColumnType>) -> Self {
+        Self { input, types, started: false, ended: false }
+    }
+
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.input.read_exact(&mut bytes).map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => malformed("it ends too early"),
+            _ => SqlError::new("58030", format!("could not read: {error}")),
+        })?;
+        Ok(bytes)
+    }
+    fn value(&mut self, bytes: &mut Vec<u8>, length: usize) -> Result<()> {
+        bytes.clear();
+        let read = (&mut self.input).take(length as u64).read_to_end(bytes);
+        match read {
+            Ok(read) if read == length => Ok(()),
+            Ok(_) => Err(malformed("it ends too early")),
+            Err(error) => Err(SqlError::new("58030", format!("could not read: {error}"))),
+        }
+    }
+
+    fn start(&mut self) -> Result<()> {
+        if self.bytes::<11>()? != *SIGNATURE {
+            return Err(malformed("it does not begin with the signature of COPY's binary format"));
+        }
+        let flags = u32::from_be_bytes(self.bytes()?);
+        if flags & 0xffff_0000 != 0 {
+            return Err(malformed("flags that are not known"));
+        }
+        let extension = u32::from_be_bytes(self.bytes()?) as usize;
+        if extension > MAX_VALUE {
+            return Err(malformed("the length of its header"));
+        }
+        self.value(&mut Vec::new(), extension)
+    }
+
+    fn batch(&mut self) -> Result<Option<RecordBatch>> {
+        if !std::mem::replace(&mut self.started, true) {
+            self.start()?;
+        }
+        let mut columns: Vec<Vec<OwnedValue>> = self.types.iter().map(|_| Vec::new()).collect();
+        let (mut bytes, mut rows) = (Vec::new(), 0);
+        while rows < BATCH_ROWS && !self.ended {
+            let count = i16::from_be_bytes(self.bytes()?);
+            if count == -1 {
+                self.ended = true;
+                break;
+            }
+            if usize::try_from(count).ok() != Some(self.types.len()) {
+                let wanted = self.types.len();
+                return Err(SqlError::new("22P04", format!("row field count is {count}, expected {wanted}")));
+            }
+            for (i, column) in columns.iter_mut().enumerate() {
+                let length = i32::from_be_bytes(self.bytes()?);
+                let value = match usize::try_from(length) {
+                    _ if length == -1 => OwnedValue::Fixed(Value::Null),
+                    Ok(length) if length <= MAX_VALUE => {
+                        self.value(&mut bytes, length)?;
+                        of_binary(&bytes, self.types[i])?
+                    }
+                    Ok(_) => {
+                        let message = format!("a value has more than {} MiB", MAX_VALUE >> 20);
+                        return Err(SqlError::new("54000", message));
+                    }
+                    Err(_) => return Err(malformed("the length of a value")),
+                };
+                column.push(value);
+            }
+            rows += 1;
+        }
+        if rows == 0 {
+            return Ok(None);
+        }
+        let columns = columns.iter().zip(&self.types).enumerate();
+        let columns = columns.map(|(i, (values, column_type))| (format!("c{i}"), array_of(values, *column_type), true));
+        Ok(Some(RecordBatch::try_from_iter_with_nullable(columns)?))
+    }
+}
+
+impl<R: Read> Iterator for BinaryReader<R> {
+    type Item = Result<RecordBatch>;
+    fn next(&mut self) -> Option<Self::Item> {
+        self.batch().transpose()
+    }
+}
+
+/// Writes batches, a row in one piece; the header is in the same piece as what comes first behind it, as some readers expect.
+pub(super) struct BinaryWriter<W> {
+    output: W,
+    header: Vec<u8>,
+}
+
+impl<W: Write> BinaryWriter<W> {
+    pub(super) fn new(output: W) -> Self {
+        let header = [&SIGNATURE[..], &[0; 8]].concat();
+        Self { output, header }
+    }
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.output.write_all(bytes).map_err(|error| SqlError::new("58030", format!("could not write: {error}")))
+    }
+
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let of_number = |array: &ArrayRef| match array.data_type() {
+            DataType::LargeBinary => column(array, true),
+            data_type => Ok((to_wire(array)?, wire_type(data_type))),
+        };
+        let columns = batch.columns().iter().map(of_number).collect::<Result<Vec<_>, _>>()?;
+        let mut row_bytes = Vec::new();
+        for row in 0..batch.num_rows() {
+            row_bytes.clear();
+            row_bytes.append(&mut self.header);
+            row_bytes.extend_from_slice(&(columns.len() as i16).to_be_bytes());
+            for (column, column_type) in &columns {
+                if column.is_null(row) {
+                    row_bytes.extend_from_slice(&(-1i32).to_be_bytes());
+                    continue;
+                }
+                let start = row_bytes.len();
+                row_bytes.extend_from_slice(&[0; 4]);
+                write_binary(&mut row_bytes, value_at(column, row, *column_type), *column_type);
+                let length = (row_bytes.len() - start - 4) as i32;
+                row_bytes[start..start + 4].copy_from_slice(&length.to_be_bytes());
+            }
+            self.put(&row_bytes)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> Result<W> {
+        let mut end = std::mem::take(&mut self.header);
+        end.extend_from_slice(&(-1i16).to_be_bytes());
+        self.put(&end)?;
+        Ok(self.output)
+    }
+}

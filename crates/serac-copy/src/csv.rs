@@ -1,0 +1,500 @@
+//! COPY's CSV format, for reading: texts, with the line on which each row begins.
+//!
+//! Rows are taken apart as PostgreSQL does: a quote anywhere in a field begins a quoted part of it.
+//! But lines without a character are left out; of a table with one column, they are rows with an
+//! empty field. A field is NULL if it has the text of NULL and no quotes.
+//!
+//! Where all columns are INTEGER, rows of plain numbers are parsed into numbers at once, many at a
+//! time and by several threads (`serac_operators::integer_rows`). The first row of another kind, and
+//! some behind it, are read as texts: few if most rows are plain.
+
+use super::options::{Nulls, Options};
+use super::rows::{BATCH_ROWS, MAX_LINE, Rows, row_too_long};
+use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringViewBuilder};
+use serac_operators::integer_rows::{IntegerColumn, NullableIntegers, PlainRows, plain_parts};
+use serac_storage::ColumnType;
+use serac_values::{Result, SqlError};
+use std::collections::VecDeque;
+use std::io::Read;
+use std::sync::Arc;
+
+/// Bytes of the input that are there at a time.
+const WINDOW_BYTES: usize = 1 << 20;
+/// Rows that are read as texts behind many plain ones. Twice as many each time that fewer plain
+/// ones follow, up to [`BATCH_ROWS`].
+const FEW_ROWS: usize = 64;
+
+/// A part of the input.
+struct Window<R> {
+    input: R,
+    bytes: Vec<u8>,
+    from: usize,
+    to: usize,
+}
+
+impl<R: Read> Window<R> {
+    fn new(input: R) -> Self {
+        Self { input, bytes: vec![0; WINDOW_BYTES], from: 0, to: 0 }
+    }
+    /// What is there and was not consumed.
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[self.from..self.to]
+    }
+    fn consume(&mut self, count: usize) {
+        self.from += count;
+    }
+    /// Reads more; false at the end.
+    fn read(&mut self) -> Result<bool> {
+        loop {
+            match self.input.read(&mut self.bytes[self.to..]) {
+                Ok(count) => {
+                    self.to += count;
+                    return Ok(count > 0);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(SqlError::new("58030", format!("could not read: {error}"))),
+            }
+        }
+    }
+    /// Leaves out a mark of the byte order at the input's beginning.
+    fn skip_mark(&mut self) -> Result<()> {
+        let mark = "\u{feff}".as_bytes();
+        while self.to < mark.len() && self.read()? {}
+        if self.bytes().starts_with(mark) {
+            self.consume(mark.len());
+        }
+        Ok(())
+    }
+    /// Bytes of the input; none at its end.
+    fn some(&mut self) -> Result<&[u8]> {
+        if self.from == self.to {
+            (self.from, self.to) = (0, 0);
+            self.read()?;
+        }
+        Ok(self.bytes())
+    }
+    /// Many bytes of the input: all there is room for, once more than half of that are consumed.
+    fn many(&mut self) -> Result<&[u8]> {
+        if self.to - self.from > self.bytes.len() / 2 {
+            return Ok(self.bytes());
+        }
+        self.bytes.copy_within(self.from..self.to, 0);
+        (self.from, self.to) = (0, self.to - self.from);
+        while self.to < self.bytes.len() && self.read()? {}
+        Ok(self.bytes())
+    }
+}
+
+/// A field of the present row.
+#[derive(Clone, Copy)]
+struct Field {
+    /// Where its bytes end among those of the row.
+    end: usize,
+    is_quoted: bool,
+}
+
+/// Where in a row the next byte stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Unquoted,
+    Quoted,
+    /// Behind a quote that ends the quoted part, or is the first of two that mean one.
+    QuoteInQuoted,
+}
+
+/// The numbers that plain rows may have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Plain {
+    /// No row is plain.
+    None,
+    Numbers,
+    /// An empty field is NULL.
+    NumbersAndNulls,
+}
+
+/// Reads batches of texts, or of integers.
+pub(super) struct CsvReader<R> {
+    input: Window<R>,
+    delimiter: u8,
+    quote: u8,
+    null: Vec<u8>,
+    /// By column.
+    nulls: Vec<Nulls>,
+    /// Whether the first row has names.
+    header: bool,
+    /// Whether nothing was read yet.
+    is_new: bool,
+    /// The line of the next byte, from 1.
+    line: u64,
+    /// The last row has ended with a carriage return: a newline behind it belongs to that.
+    is_halved: bool,
+    plain: Plain,
+    /// How many threads may look for plain rows.
+    threads: usize,
+    /// Plain rows that were found.
+    found: VecDeque<Rows>,
+    /// How many rows are read as texts before others are looked for.
+    text_rows: usize,
+    /// The present row.
+    bytes: Vec<u8>,
+    fields: Vec<Field>,
+    /// What is wrong with the row behind those that were given.
+    failed: Option<SqlError>,
+}
+
+/// What plain rows may have, so that they can mean nothing but that.
+fn plain(options: &Options, types: &[ColumnType], nulls: &[Nulls]) -> Plain {
+    let is_of_number = |byte: u8| byte.is_ascii_digit() || b"-\r\n".contains(&byte);
+    let may_be = types.iter().all(|column_type| *column_type == ColumnType::Int32)
+        && !types.is_empty()
+        && options.null.parse::<i64>().is_err()
+        && !is_of_number(options.delimiter)
+        && !is_of_number(options.quote);
+    match may_be {
+        false => Plain::None,
+        true if options.null.is_empty() && nulls.iter().all(|nulls| nulls.bare) => Plain::NumbersAndNulls,
+        true => Plain::Numbers,
+    }
+}
+
+/// An error in a line.
+pub(super) fn in_line(sqlstate: &'static str, what: impl Into<String>, line: u64) -> SqlError {
+    SqlError { detail: Some(format!("line {line}")), ..SqlError::new(sqlstate, what) }
+}
+
+impl<R: Read> CsvReader<R> {
+    /// Reads rows for columns of these types.
+    pub(super) fn new(input: R, options: &Options, types: &[ColumnType]) -> Self {
+        let nulls = |at: usize| options.nulls.get(at).copied().unwrap_or_default();
+        let nulls: Vec<Nulls> = (0..types.len()).map(nulls).collect();
+        Self {
+            input: Window::new(input),
+            delimiter: options.delimiter,
+            quote: options.quote,
+            null: options.null.clone().into_bytes(),
+            header: options.header,
+            is_new: true,
+            line: 1,
+            is_halved: false,
+            plain: plain(options, types, &nulls),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            found: VecDeque::new(),
+            text_rows: FEW_ROWS,
+            nulls,
+            bytes: Vec::new(),
+            fields: Vec::new(),
+            failed: None,
+        }
+    }
+
+    /// Reads a row into `bytes` and `fields`: the line on which it begins. None behind the last.
+    fn read_row(&mut self) -> Result<Option<u64>> {
+        self.bytes.clear();
+        self.fields.clear();
+        let (mut place, mut is_quoted, mut begun) = (Place::Unquoted, false, None);
+        loop {
+            let input = self.input.some()?;
+            if input.is_empty() {
+                let Some(begun) = begun else { return Ok(None) };
+                if place == Place::Quoted {
+                    return Err(in_line("22P04", "unterminated CSV quoted field", begun));
+                }
+                self.fields.push(Field { end: self.bytes.len(), is_quoted });
+                return Ok(Some(begun));
+            }
+            let mut at = 0;
+            while let Some(&byte) = input.get(at) {
+                if begun.is_none() {
+                    let ends_line = byte == b'\n' || byte == b'\r';
+                    let is_halved = std::mem::take(&mut self.is_halved) && byte == b'\n';
+                    if is_halved || (ends_line && self.nulls.len() != 1) {
+                        self.line += u64::from(!is_halved);
+                        self.is_halved = byte == b'\r';
+                        at += 1;
+                        continue;
+                    }
+                    begun = Some(self.line);
+                }
+                let rest = &input[at..];
+                match place {
+                    Place::Unquoted => {
+                        let (delimiter, quote) = (self.delimiter, self.quote);
+                        let ends = |byte: &u8| [delimiter, quote, b'\n', b'\r'].contains(byte);
+                        let length = rest.iter().position(ends).unwrap_or(rest.len());
+                        self.bytes.extend_from_slice(&rest[..length]);
+                        at += length;
+                        let Some(&end) = rest.get(length) else { break };
+                        at += 1;
+                        if end == quote {
+                            (place, is_quoted) = (Place::Quoted, true);
+                            continue;
+                        }
+                        self.fields.push(Field { end: self.bytes.len(), is_quoted });
+                        is_quoted = false;
+                        if end != delimiter {
+                            self.line += 1;
+                            self.is_halved = end == b'\r';
+                            self.input.consume(at);
+                            return Ok(begun);
+                        }
+                    }
+                    Place::Quoted => {
+                        let quote = self.quote;
+                        let length = rest.iter().position(|byte| *byte == quote).unwrap_or(rest.len());
+                        let text = &rest[..length];
+                        self.line += text.iter().filter(|byte| **byte == b'\n').count() as u64;
+                        self.bytes.extend_from_slice(text);
+                        at += length;
+                        if length < rest.len() {
+                            place = Place::QuoteInQuoted;
+                            at += 1;
+                        }
+                    }
+                    Place::QuoteInQuoted if byte == self.quote => {
+                        self.bytes.push(byte);
+                        place = Place::Quoted;
+                        at += 1;
+                    }
+                    Place::QuoteInQuoted => place = Place::Unquoted,
+                }
+            }
+            self.input.consume(at);
+            // A row without end is not kept.
+            if self.bytes.len() >= MAX_LINE || self.fields.len() >= MAX_LINE / size_of::<Field>() {
+                return Err(row_too_long());
+            }
+        }
+    }
+
+    /// Looks for plain rows; how many there are.
+    fn find_plain<C>(&mut self) -> Result<usize>
+    where
+        C: IntegerColumn + Default + Clone + Send + Sync,
+        Int32Array: From<C>,
+    {
+        let text = self.input.many()?;
+        let is_halved = self.is_halved && text.first() == Some(&b'\n');
+        let text = &text[usize::from(is_halved)..];
+        let columns = vec![C::default(); self.nulls.len()];
+        let parts = plain_parts(text, self.delimiter, &columns, self.threads);
+        let found: usize = parts.iter().map(|part| part.rows).sum();
+        if found == 0 {
+            return Ok(0);
+        }
+        self.input.consume(usize::from(is_halved) + parts.iter().map(|part| part.end).sum::<usize>());
+        self.is_halved = false;
+        for PlainRows { columns, rows, .. } in parts.into_iter().filter(|part| part.rows > 0) {
+            let array = |(i, column)| (format!("c{i}"), Arc::new(Int32Array::from(column)) as ArrayRef, true);
+            let columns = columns.into_iter().enumerate().map(array);
+            let lines = (self.line..self.line + rows as u64).collect();
+            self.found.push_back(Rows { batch: RecordBatch::try_from_iter_with_nullable(columns)?, lines });
+            self.line += rows as u64;
+        }
+        Ok(found)
+    }
+    fn plain_rows(&mut self) -> Result<Option<Rows>> {
+        if self.found.is_empty() {
+            let found = match self.plain {
+                Plain::None => return Ok(None),
+                Plain::Numbers => self.find_plain::<Vec<i32>>()?,
+                Plain::NumbersAndNulls => self.find_plain::<NullableIntegers>()?,
+            };
+            self.text_rows = if found > self.text_rows { FEW_ROWS } else { BATCH_ROWS.min(2 * self.text_rows) };
+        }
+        Ok(self.found.pop_front())
+    }
+
+    fn batch(&mut self) -> Result<Option<Rows>> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        if std::mem::take(&mut self.is_new) {
+            self.input.skip_mark()?;
+            if self.header {
+                self.read_row()?;
+            }
+        }
+        if let Some(rows) = self.plain_rows()? {
+            return Ok(Some(rows));
+        }
+        let most = if self.plain == Plain::None { BATCH_ROWS } else { self.text_rows };
+        let mut failed = None;
+        let rows = Rows::gather(self.nulls.len(), most, &mut failed, |columns| self.text_row(columns));
+        self.failed = failed;
+        rows
+    }
+    /// Reads a row of texts: the line on which it begins. None behind the last.
+    fn text_row(&mut self, columns: &mut [StringViewBuilder]) -> Result<Option<u64>> {
+        let Some(line) = self.read_row()? else { return Ok(None) };
+        let (found, wanted) = (self.fields.len(), columns.len());
+        if found > wanted {
+            return Err(in_line("22P04", "extra data after last expected column", line));
+        }
+        if found < wanted {
+            return Err(in_line("22P04", format!("missing data for column {}", found + 1), line));
+        }
+        let mut start = 0;
+        for ((column, field), nulls) in columns.iter_mut().zip(&self.fields).zip(&self.nulls) {
+            let text = &self.bytes[start..field.end];
+            start = field.end;
+            if text == self.null && (if field.is_quoted { nulls.quoted } else { nulls.bare }) {
+                column.append_null();
+            } else {
+                let text = std::str::from_utf8(text);
+                let invalid = |_| in_line("22021", "invalid byte sequence for encoding \"UTF8\"", line);
+                column.append_value(text.map_err(invalid)?);
+            }
+        }
+        Ok(Some(line))
+    }
+}
+
+impl<R: Read> Iterator for CsvReader<R> {
+    type Item = Result<Rows>;
+    fn next(&mut self) -> Option<Self::Item> {
+        self.batch().transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::until_mark::tests::Pieces;
+    use super::*;
+    use datafusion::arrow::array::{Array, AsArray};
+    use datafusion::arrow::compute::cast;
+    use datafusion::arrow::datatypes::DataType;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    #[test]
+    fn rows_begin_on_their_lines_whatever_ends_these() {
+        let options = |header| Options::csv(header, b',', "");
+        for (text, header, wanted) in [
+            ("a,b\n1,2\n", false, &[1, 2][..]),
+            ("a,b\r\n1,2\r\n3,4", true, &[2, 3]),
+            ("\"a\n\n\",b\r\n\r\n\n1,2\r\n", false, &[1, 6]),
+            ("\n\na,b", false, &[3]),
+            ("\u{feff}a,b\n\n", false, &[1]),
+            ("1\r2,3\r\r4,5\n", true, &[2, 4]),
+            ("", true, &[]),
+        ] {
+            for size in 1..=text.len().max(1) {
+                for column_type in [ColumnType::Utf8, ColumnType::Int32] {
+                    let input = Pieces(text.as_bytes(), size);
+                    let reader = CsvReader::new(input, &options(header), &[column_type; 2]);
+                    let lines: Vec<u64> = reader.flat_map(|rows| rows.unwrap().lines).collect();
+                    assert_eq!(lines, wanted, "{text:?} in pieces of {size}");
+                }
+            }
+        }
+    }
+
+    /// The texts of all rows, and the error, if there is one.
+    fn read(text: &str, size: usize, options: &Options, types: &[ColumnType]) -> (Vec<Vec<Option<String>>>, String) {
+        let (mut rows, mut failed) = (Vec::new(), String::new());
+        for read in CsvReader::new(Pieces(text.as_bytes(), size), options, types) {
+            match read {
+                Ok(Rows { batch, lines }) => {
+                    assert_eq!(batch.num_rows(), lines.len());
+                    let columns = batch.columns().iter().map(|column| cast(column, &DataType::Utf8).unwrap());
+                    let columns: Vec<ArrayRef> = columns.collect();
+                    let field = |column: &ArrayRef, row| {
+                        let column = column.as_string::<i32>();
+                        column.is_valid(row).then(|| column.value(row).to_owned())
+                    };
+                    rows.extend((0..lines.len()).map(|row| columns.iter().map(|c| field(c, row)).collect::<Vec<_>>()));
+                }
+                Err(error) => {
+                    failed = format!("{} {}", error.sqlstate, error.detail.unwrap_or_default());
+                    break;
+                }
+            }
+        }
+        (rows, failed)
+    }
+
+    #[test]
+    fn quotes_tell_texts_from_null() {
+        let text = |text: &str| Some(text.to_owned());
+        let row = |a, b| vec![a, b];
+        let usual = Options::csv(false, b',', "");
+        let of = |names: [bool; 2], null: &str| {
+            let nulls = |forced: bool| Nulls { quoted: forced, bare: !forced };
+            let mut options = Options::csv(false, b',', null);
+            options.nulls = names.map(nulls).to_vec();
+            options
+        };
+        for (csv, options, wanted, failed) in [
+            ("\"\",\n,\"\"\r\n", &usual, vec![row(text(""), None), row(None, text(""))], ""),
+            ("\"a\"\"b\",\"c,\r\nd\"\n", &usual, vec![row(text("a\"b"), text("c,\r\nd"))], ""),
+            ("a\"b,\"c,\"d\"e\n", &usual, vec![row(text("ab,c"), text("de"))], ""),
+            ("a\"b,\"c\"d", &usual, vec![], "22P04 line 1"),
+            ("a,\"\"\"\"", &usual, vec![row(text("a"), text("\""))], ""),
+            ("a,", &usual, vec![row(text("a"), None)], ""),
+            ("\"\",\"\"\n,\n", &of([true, false], ""), vec![row(None, text("")), row(text(""), None)], ""),
+            ("x,\"x\"\n", &of([false, false], "x"), vec![row(None, text("x"))], ""),
+            ("a,b\n\nc,\"d\n\n", &usual, vec![row(text("a"), text("b"))], "22P04 line 3"),
+            ("a,b\nc\n", &usual, vec![row(text("a"), text("b"))], "22P04 line 2"),
+            ("\n\n\nc,d,e\n", &usual, vec![], "22P04 line 4"),
+        ] {
+            for size in 1..=csv.len() {
+                let given = read(csv, size, options, &[ColumnType::Utf8; 2]);
+                assert_eq!(given, (wanted.clone(), failed.to_owned()), "{csv:?} in pieces of {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_without_a_character_is_a_row_of_one_column() {
+        for column_type in [ColumnType::Utf8, ColumnType::Int32] {
+            for size in 1..=12 {
+                let (rows, _) = read("1\n\r\n\n2\r\r3", size, &Options::csv(false, b',', ""), &[column_type]);
+                let rows: Vec<Option<String>> = rows.into_iter().flatten().collect();
+                let number = |number: &str| Some(number.to_owned());
+                assert_eq!(rows, [number("1"), None, None, number("2"), None, number("3")], "{size}");
+            }
+        }
+    }
+
+    #[test]
+    fn plain_rows_are_what_the_parser_of_texts_reads() {
+        let seed: u64 = rand::random();
+        println!("seed {seed}");
+        let mut rng = StdRng::seed_from_u64(seed);
+        for null in ["", "-1", "7-", "x"] {
+            let mut text = String::new();
+            for row in 0..60_000 {
+                let field = |rng: &mut StdRng| match rng.random_range(0..if row < 30_000 { 4_000 } else { 200_000 }) {
+                    0 => "\"1\"".into(),
+                    1 => null.to_owned(),
+                    2 => " 12".into(),
+                    3 => "-1".into(),
+                    _ => rng.random::<i32>().to_string(),
+                };
+                let (a, b) = (field(&mut rng), field(&mut rng));
+                let end = if rng.random_range(0..10) == 0 { "\r\n" } else { "\n" };
+                text.push_str(&format!("{a};{b}{end}"));
+                if rng.random_range(0..10_000) == 0 {
+                    text.push('\n');
+                }
+            }
+            let options = Options::csv(false, b';', null);
+            let read = |column_type: ColumnType| {
+                let (mut values, mut lines, mut plain) = (vec![Vec::new(); 2], Vec::new(), 0);
+                for rows in CsvReader::new(Pieces(text.as_bytes(), 9_999), &options, &[column_type; 2]) {
+                    let rows = rows.unwrap();
+                    lines.extend(rows.lines);
+                    for (values, column) in values.iter_mut().zip(rows.batch.columns()) {
+                        plain += usize::from(*column.data_type() == DataType::Int32) * column.len();
+                        let texts = cast(column, &DataType::Utf8).unwrap();
+                        values.extend(texts.as_string::<i32>().iter().map(|text| text.map(str::to_owned)));
+                    }
+                }
+                (values, lines, plain)
+            };
+            let (wanted, given) = (read(ColumnType::Utf8), read(ColumnType::Int32));
+            assert!((&wanted.0, &wanted.1) == (&given.0, &given.1), "NULL is {null:?}");
+            assert_eq!((wanted.2, given.2 > 5_000), (0, null != "-1"), "NULL is {null:?}");
+        }
+    }
+}

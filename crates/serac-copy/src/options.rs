@@ -1,0 +1,145 @@
+//! How files and streams of COPY are written.
+
+use serac_engine::Table;
+use serac_values::{Result, SqlError};
+use std::path::Path;
+
+/// A format of COPY.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// CSV.
+    Csv,
+    /// PostgreSQL's text format.
+    Text,
+    /// PostgreSQL's binary format.
+    Binary,
+    /// Parquet.
+    Parquet,
+    /// Arrow IPC.
+    Arrow,
+}
+
+impl Format {
+    /// The format of a name, which is one of FORMAT or a file's extension.
+    pub fn of_name(name: &str) -> Option<Self> {
+        match name {
+            "csv" | "tsv" | "txt" | "tbl" => Some(Self::Csv),
+            "text" => Some(Self::Text),
+            "binary" => Some(Self::Binary),
+            "parquet" => Some(Self::Parquet),
+            "arrow" | "ipc" | "feather" => Some(Self::Arrow),
+            _ => None,
+        }
+    }
+}
+
+/// Which fields of a column that have the text of NULL are NULL, in CSV.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Nulls {
+    /// Those in quotes: FORCE_NULL.
+    pub quoted: bool,
+    /// Those without; not with FORCE_NOT_NULL.
+    pub bare: bool,
+}
+
+impl Default for Nulls {
+    fn default() -> Self {
+        Self { quoted: false, bare: true }
+    }
+}
+
+/// How the input of a COPY is read, or its output written.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The format.
+    pub format: Format,
+    /// Whether the first line has names, and not values.
+    pub header: bool,
+    /// What stands between fields.
+    pub delimiter: u8,
+    /// What fields of CSV are quoted with.
+    pub quote: u8,
+    /// The text of NULL.
+    pub null: String,
+    /// The columns of FORCE_NULL.
+    pub force_null: Vec<String>,
+    /// The columns of FORCE_NOT_NULL.
+    pub force_not_null: Vec<String>,
+    /// By column of the input; those that are not there have what is usual.
+    pub nulls: Vec<Nulls>,
+}
+
+/// What stands behind the last point of a file's name, in lower case.
+fn extension(path: &str) -> String {
+    Path::new(path).extension().and_then(|extension| extension.to_str()).unwrap_or("").to_lowercase()
+}
+
+impl Options {
+    /// What is usual for a file of this name in a format.
+    pub fn new(path: &str, format: Format) -> Self {
+        let is_text = format == Format::Text;
+        Self {
+            format,
+            header: false,
+            delimiter: if is_text || extension(path) == "tsv" { b'\t' } else { b',' },
+            quote: b'"',
+            null: if is_text { "\\N".into() } else { String::new() },
+            force_null: Vec::new(),
+            force_not_null: Vec::new(),
+            nulls: Vec::new(),
+        }
+    }
+    /// What is usual for a file of this name, in the format that its extension says, or else
+    /// `otherwise`.
+    pub fn of_file(path: &str, otherwise: Format) -> Self {
+        Self::new(path, Format::of_name(&extension(path)).unwrap_or(otherwise))
+    }
+
+    /// The options that force NULLs, and their columns.
+    fn forced(&self) -> [(&'static str, &'static str, &[String]); 2] {
+        [("FORCE_NULL", "force null", &self.force_null), ("FORCE_NOT_NULL", "force not null", &self.force_not_null)]
+    }
+    /// Checks options for COPY TO, which forces no NULLs.
+    ///
+    /// # Errors
+    /// 0A000.
+    pub fn check_output(&self) -> Result<()> {
+        match self.forced().into_iter().find(|(.., names)| !names.is_empty()) {
+            Some((_, option, _)) => {
+                Err(SqlError::new("0A000", format!("COPY {option} only available using COPY FROM")))
+            }
+            None => Ok(()),
+        }
+    }
+    /// The options of a COPY FROM into some columns of a table.
+    ///
+    /// # Errors
+    /// 0A000, 42703 and 42P10 for columns that force NULLs and cannot.
+    pub fn for_columns(mut self, table: &Table, columns: &[&str]) -> Result<Self> {
+        for (option, shown, names) in self.forced() {
+            if !names.is_empty() && self.format != Format::Csv {
+                return Err(SqlError::new("0A000", format!("COPY {shown} available only in CSV mode")));
+            }
+            if let Some(name) = names.iter().find(|name| !columns.contains(&name.as_str())) {
+                return Err(match table.definition.column(name) {
+                    None => SqlError::no_column(name, table.name()),
+                    Some(_) => SqlError::new("42P10", format!("{option} column \"{name}\" not referenced by COPY")),
+                });
+            }
+        }
+        let nulls = |name: &&str| Nulls {
+            quoted: self.force_null.iter().any(|forced| forced == name),
+            bare: !self.force_not_null.iter().any(|forced| forced == name),
+        };
+        self.nulls = columns.iter().map(nulls).collect();
+        Ok(self)
+    }
+
+    /// Those of CSV, for tests.
+    #[cfg(test)]
+    pub(super) fn csv(header: bool, delimiter: u8, null: &str) -> Self {
+        let (force_null, force_not_null, nulls) = (Vec::new(), Vec::new(), Vec::new());
+        let (format, null) = (Format::Csv, null.to_owned());
+        Self { format, header, delimiter, quote: b'"', null, force_null, force_not_null, nulls }
+    }
+}

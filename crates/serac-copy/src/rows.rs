@@ -1,0 +1,66 @@
+//! Rows that COPY FROM has read.
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringViewBuilder};
+use serac_values::{Result, SqlError};
+use std::sync::Arc;
+
+/// Rows of a batch.
+pub(super) const BATCH_ROWS: usize = 8_192;
+
+/// Bytes of a row of CSV or the text format: a client that never ends one would have the server keep all that it sends.
+pub(super) const MAX_LINE: usize = 64 << 20;
+
+/// The error of a row that is longer.
+pub(super) fn row_too_long() -> SqlError {
+    SqlError::new("54000", format!("a row has more than {} MiB", MAX_LINE >> 20))
+}
+
+/// Rows that were read, and the line on which each begins, from 1; no lines where the format has
+/// none.
+pub struct Rows {
+    /// The rows.
+    pub batch: RecordBatch,
+    /// Lines, one for each row; none where the format has none.
+    pub lines: Vec<u64>,
+}
+
+impl Rows {
+    /// Reads up to `most` rows of texts; none behind the last. `read` appends the texts of a row and
+    /// gives the line on which it begins. What is wrong with a row behind others waits in `failed`:
+    /// something may be wrong with those, too.
+    pub(super) fn gather(
+        columns: usize,
+        most: usize,
+        failed: &mut Option<SqlError>,
+        mut read: impl FnMut(&mut [StringViewBuilder]) -> Result<Option<u64>>,
+    ) -> Result<Option<Self>> {
+        let mut columns: Vec<StringViewBuilder> = (0..columns).map(|_| StringViewBuilder::new()).collect();
+        let mut lines = Vec::new();
+        while lines.len() < most {
+            match read(&mut columns) {
+                Ok(Some(line)) => lines.push(line),
+                Ok(None) => break,
+                Err(error) if lines.is_empty() => return Err(error),
+                Err(error) => {
+                    *failed = Some(error);
+                    break;
+                }
+            }
+        }
+        if lines.is_empty() { Ok(None) } else { Self::of_texts(&mut columns, lines).map(Some) }
+    }
+    /// Rows of texts, one for each line. A column may have another text, of a row with an error.
+    fn of_texts(columns: &mut [StringViewBuilder], lines: Vec<u64>) -> Result<Self> {
+        let array = |(i, column): (usize, &mut StringViewBuilder)| {
+            (format!("c{i}"), Arc::new(column.finish().slice(0, lines.len())) as ArrayRef, true)
+        };
+        let batch = RecordBatch::try_from_iter_with_nullable(columns.iter_mut().enumerate().map(array))?;
+        Ok(Self { batch, lines })
+    }
+}
+
+impl From<RecordBatch> for Rows {
+    fn from(batch: RecordBatch) -> Self {
+        Self { batch, lines: Vec::new() }
+    }
+}

@@ -1,0 +1,85 @@
+//! What COPY TO writes.
+
+use super::binary::BinaryWriter;
+use super::options::{Format, Options};
+use super::writer::LineWriter;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::ipc;
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::errors::ParquetError;
+use serac_values::{Result, SqlError};
+use std::io::Write;
+
+type Output = Box<dyn Write + Send>;
+
+/// The writers of the formats.
+enum Writer {
+    Lines(LineWriter<Output>),
+    Binary(BinaryWriter<Output>),
+    Parquet(Box<ArrowWriter<Output>>),
+    ArrowFile(Box<ipc::writer::FileWriter<Output>>),
+    ArrowStream(Box<ipc::writer::StreamWriter<Output>>),
+}
+
+/// Writes batches in one format.
+pub struct Sink(Writer);
+
+fn parquet(error: ParquetError) -> SqlError {
+    SqlError::new("58030", error.to_string())
+}
+
+impl Sink {
+    /// A sink of rows of a schema. `stream`: what reads the output may do so before it is complete.
+    ///
+    /// # Errors
+    /// 58030 where the output cannot be written.
+    pub fn new(output: Output, schema: &SchemaRef, options: &Options, stream: bool) -> Result<Self> {
+        let writer = match options.format {
+            Format::Csv | Format::Text => {
+                let names = schema.fields().iter().map(|field| field.name().clone()).collect();
+                Writer::Lines(LineWriter::new(output, options, names))
+            }
+            Format::Binary => Writer::Binary(BinaryWriter::new(output)),
+            Format::Parquet => {
+                let writer = ArrowWriter::try_new(output, schema.clone(), None).map_err(parquet)?;
+                Writer::Parquet(Box::new(writer))
+            }
+            Format::Arrow if stream => {
+                Writer::ArrowStream(Box::new(ipc::writer::StreamWriter::try_new(output, schema)?))
+            }
+            Format::Arrow => Writer::ArrowFile(Box::new(ipc::writer::FileWriter::try_new(output, schema)?)),
+        };
+        Ok(Self(writer))
+    }
+
+    /// Writes rows.
+    ///
+    /// # Errors
+    /// What the output says.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        match &mut self.0 {
+            Writer::Lines(writer) => writer.write(batch)?,
+            Writer::Binary(writer) => writer.write(batch)?,
+            Writer::Parquet(writer) => writer.write(batch).map_err(parquet)?,
+            Writer::ArrowFile(writer) => writer.write(batch)?,
+            Writer::ArrowStream(writer) => writer.write(batch)?,
+        }
+        Ok(())
+    }
+
+    /// Writes what ends the format, and everything that is buffered.
+    ///
+    /// # Errors
+    /// What the output says.
+    pub fn finish(self) -> Result<()> {
+        let mut output = match self.0 {
+            Writer::Lines(writer) => writer.finish()?,
+            Writer::Binary(writer) => writer.finish()?,
+            Writer::Parquet(writer) => writer.into_inner().map_err(parquet)?,
+            Writer::ArrowFile(writer) => writer.into_inner()?,
+            Writer::ArrowStream(writer) => writer.into_inner()?,
+        };
+        output.flush().map_err(|e| SqlError::new("58030", format!("could not write: {e}")))
+    }
+}

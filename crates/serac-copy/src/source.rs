@@ -1,0 +1,194 @@
+//! What COPY FROM reads: batches, made on a thread of their own.
+
+use super::binary::BinaryReader;
+use super::csv::CsvReader;
+use super::file::{CopyFile, Want, Wanted};
+use super::options::{Format, Options};
+use super::text::TextReader;
+use super::until_mark::UntilMark;
+use crate::arrow_messages::ArrowStream;
+use crate::file::io;
+use crate::progress::CopyProgress;
+use crate::rows::{BATCH_ROWS, Rows};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use serac_storage::ColumnType;
+use serac_values::free_numbers::given_batch;
+use serac_values::time_range::check_times;
+use serac_values::{Result, SqlError};
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use tokio::sync::mpsc::Receiver;
+
+/// Batches that reading may be ahead of writing.
+const BATCHES_AHEAD: usize = 4;
+
+/// Where the bytes come from.
+pub enum Input {
+    /// The file of this name.
+    File(String),
+    /// What a client sends.
+    Stream(Box<dyn Read + Send>),
+}
+
+/// Counts the bytes that are read.
+struct Counted<R> {
+    inner: R,
+    progress: Arc<CopyProgress>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        // Relaxed: a figure to be shown.
+        self.progress.done.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+type Batches = Box<dyn Iterator<Item = Result<Rows>>>;
+
+/// Batches of a reader whose format has no lines.
+fn without_lines<E>(reader: impl Iterator<Item = Result<RecordBatch, E>> + 'static) -> Batches
+where
+    SqlError: From<E>,
+{
+    Box::new(reader.map(|batch| Ok(given_batch(batch?)?.into())))
+}
+
+fn buffered<R: Read>(input: R) -> BufReader<R> {
+    BufReader::with_capacity(1 << 20, input)
+}
+
+/// Of a format whose rows come one by one; none of another.
+fn row_batches(input: impl Read + 'static, options: &Options, types: &[ColumnType]) -> Option<Batches> {
+    match options.format {
+        Format::Csv => Some(Box::new(CsvReader::new(input, options, types))),
+        Format::Text => Some(Box::new(TextReader::new(buffered(input), options, types.len()))),
+        Format::Binary => Some(without_lines(BinaryReader::new(buffered(input), types.to_vec()))),
+        Format::Parquet | Format::Arrow => None,
+    }
+}
+
+fn file_batches(
+    path: &str,
+    options: &Options,
+    types: &[ColumnType],
+    progress: Arc<CopyProgress>,
+    wanted: Wanted,
+) -> Result<Batches> {
+    let file = CopyFile::open(path, wanted).map_err(|e| io(path, e))?;
+    progress.total.store(file.length().map_err(|e| io(path, e))?, Ordering::Relaxed);
+    let counted = |file| Counted { inner: file, progress: progress.clone() };
+    Ok(match options.format {
+        Format::Csv | Format::Text | Format::Binary => {
+            row_batches(counted(file), options, types).expect("its rows come one by one")
+        }
+        Format::Parquet => {
+            let invalid = |e: datafusion::parquet::errors::ParquetError| SqlError::new("22P04", e.to_string());
+            let file = file.into_regular(path)?;
+            let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(invalid)?;
+            progress.total.store(builder.metadata().file_metadata().num_rows() as u64, Ordering::Relaxed);
+            let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(invalid)?;
+            Box::new(reader.map(move |batch| {
+                let batch = given_batch(batch?)?;
+                batch.columns().iter().try_for_each(check_times)?;
+                progress.done.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+                Ok(batch.into())
+            }))
+        }
+        Format::Arrow => without_lines(ArrowStream::new(buffered(counted(file)))?),
+    })
+}
+
+/// The columns of a file that COPY FROM would read, by its name's extension.
+///
+/// # Errors
+/// SQLSTATE 58P01 for a file that cannot be opened, 22P04 for one that is not of its format, 0A000 for a format that says nothing of columns.
+pub fn file_schema(path: &str) -> Result<SchemaRef> {
+    let options = Options::of_file(path, Format::Csv);
+    let file = File::open(path).map_err(|e| io(path, e))?;
+    let invalid = |e: &dyn std::fmt::Display| SqlError::new("22P04", format!("\"{path}\" cannot be read: {e}"));
+    Ok(match options.format {
+        Format::Parquet => ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| invalid(&e))?.schema().clone(),
+        Format::Arrow => ArrowStream::new(buffered(file)).map_err(|e| invalid(&e))?.schema().clone(),
+        Format::Csv | Format::Text | Format::Binary => {
+            return Err(SqlError::unsupported("columns from a file of this format"));
+        }
+    })
+}
+
+fn stream_batches(
+    input: Box<dyn Read + Send>,
+    options: &Options,
+    types: &[ColumnType],
+    progress: Arc<CopyProgress>,
+) -> Result<Batches> {
+    let input = Counted { inner: input, progress };
+    match options.format {
+        Format::Csv => Ok(Box::new(CsvReader::new(UntilMark::new(input, options.quote), options, types))),
+        Format::Text | Format::Binary => Ok(row_batches(input, options, types).expect("its rows come one by one")),
+        Format::Parquet => Err(SqlError::unsupported("COPY FROM STDIN in the format parquet")),
+        Format::Arrow => Ok(without_lines(ArrowStream::new(buffered(input))?)),
+    }
+}
+
+/// Batches of an input as they are read. Those of the text format are texts, those of CSV texts or integers.
+pub struct Source {
+    batches: Receiver<Result<Rows>>,
+    reader: Option<JoinHandle<()>>,
+    _want: Want,
+}
+
+impl Source {
+    /// Begins to read columns of these types.
+    ///
+    /// # Errors
+    /// Where no thread can be made.
+    pub fn start(input: Input, options: Options, types: Vec<ColumnType>, progress: Arc<CopyProgress>) -> Result<Self> {
+        let (sender, batches) = tokio::sync::mpsc::channel(BATCHES_AHEAD);
+        let want = Want::default();
+        let wanted = Wanted::by(&want);
+        let read = move || {
+            let opened = match input {
+                Input::File(path) => file_batches(&path, &options, &types, progress, wanted),
+                Input::Stream(input) => stream_batches(input, &options, &types, progress),
+            };
+            match opened {
+                Ok(batches) => {
+                    for batch in batches {
+                        let failed = batch.is_err();
+                        // Nobody takes them any more after an error or a cancellation.
+                        if sender.blocking_send(batch).is_err() || failed {
+                            break;
+                        }
+                    }
+                }
+                Err(error) => drop(sender.blocking_send(Err(error))),
+            }
+        };
+        // Not of the runtime's blocking threads, for which its end would wait while this one waits for a terminal.
+        let reader = std::thread::Builder::new().name("serac-copy".into()).spawn(read);
+        let reader = reader.map_err(|e| SqlError::new("53000", format!("no thread for reading: {e}")))?;
+        Ok(Self { batches, reader: Some(reader), _want: want })
+    }
+
+    /// The next rows; none behind the last.
+    ///
+    /// # Errors
+    /// What is wrong with the input.
+    pub async fn next(&mut self) -> Result<Option<Rows>> {
+        if let Some(batch) = self.batches.recv().await {
+            return batch.map(Some);
+        }
+        // The thread has let go of its end: it has ended, or is about to.
+        match self.reader.take().map(JoinHandle::join) {
+            Some(Err(_)) => Err(SqlError::new("XX000", "the input could not be read")),
+            _ => Ok(None),
+        }
+    }
+}

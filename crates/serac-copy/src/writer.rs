@@ -1,0 +1,110 @@
+//! Rows as lines of text, in PostgreSQL's text format or as CSV.
+
+use super::options::{Format, Options};
+use datafusion::arrow::array::RecordBatch;
+use serac_engine::values::value_at;
+use serac_values::wire::{to_wire, wire_type, write_text};
+use serac_values::{Result, SqlError};
+use std::io::Write;
+
+/// Writes batches, a row in one piece.
+pub(super) struct LineWriter<W> {
+    output: W,
+    delimiter: u8,
+    null: String,
+    /// Of CSV; none in the text format.
+    quote: Option<u8>,
+    /// The names of the columns, before they are written.
+    header: Option<Vec<String>>,
+}
+
+fn failed(error: &std::io::Error) -> SqlError {
+    SqlError::new("58030", format!("could not write: {error}"))
+}
+
+impl<W: Write> LineWriter<W> {
+    pub(super) fn new(output: W, options: &Options, names: Vec<String>) -> Self {
+        let quote = (options.format == Format::Csv).then_some(options.quote);
+        let header = options.header.then_some(names);
+        Self { output, delimiter: options.delimiter, null: options.null.clone(), quote, header }
+    }
+
+    /// Adds a value that is not NULL. `is_lone`: its line has no other.
+    fn put(&self, line: &mut Vec<u8>, value: &[u8], is_lone: bool) {
+        let Some(quote) = self.quote else { return escape(line, value, self.delimiter) };
+        let parts_lines = |byte: &u8| *byte == self.delimiter || *byte == quote || b"\r\n".contains(byte);
+        // What stands for NULL, or ends the data, means something else in quotes.
+        let means_more = value == self.null.as_bytes() || (is_lone && value == b"\\.");
+        if !means_more && !value.iter().any(parts_lines) {
+            return line.extend_from_slice(value);
+        }
+        line.push(quote);
+        for &byte in value {
+            line.extend(std::iter::repeat_n(byte, 1 + usize::from(byte == quote)));
+        }
+        line.push(quote);
+    }
+    fn put_header(&mut self, lines: &mut Vec<u8>) {
+        let Some(names) = self.header.take() else { return };
+        for (i, name) in names.iter().enumerate() {
+            if i > 0 {
+                lines.push(self.delimiter);
+            }
+            self.put(lines, name.as_bytes(), names.len() == 1);
+        }
+        lines.push(b'\n');
+    }
+
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let (mut line, mut value) = (Vec::new(), Vec::new());
+        self.put_header(&mut line);
+        let types: Vec<_> = batch.columns().iter().map(|array| wire_type(array.data_type())).collect();
+        let columns = batch.columns().iter().map(to_wire).collect::<Result<Vec<_>, _>>()?;
+        for row in 0..batch.num_rows() {
+            for (i, (column, column_type)) in columns.iter().zip(&types).enumerate() {
+                if i > 0 {
+                    line.push(self.delimiter);
+                }
+                if column.is_null(row) {
+                    line.extend_from_slice(self.null.as_bytes());
+                } else {
+                    value.clear();
+                    write_text(&mut value, value_at(column, row, *column_type), *column_type);
+                    self.put(&mut line, &value, columns.len() == 1);
+                }
+            }
+            line.push(b'\n');
+            self.output.write_all(&line).map_err(|error| failed(&error))?;
+            line.clear();
+        }
+        self.output.write_all(&line).map_err(|error| failed(&error))
+    }
+
+    pub(super) fn finish(mut self) -> Result<W> {
+        let mut line = Vec::new();
+        self.put_header(&mut line);
+        self.output.write_all(&line).map_err(|error| failed(&error))?;
+        Ok(self.output)
+    }
+}
+
+/// Adds a text with backslashes before what would be misunderstood.
+fn escape(line: &mut Vec<u8>, text: &[u8], delimiter: u8) {
+    for &byte in text {
+        let letter = match byte {
+            8 => b'b',
+            12 => b'f',
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            11 => b'v',
+            b'\\' => b'\\',
+            byte if byte == delimiter => delimiter,
+            byte => {
+                line.push(byte);
+                continue;
+            }
+        };
+        line.extend_from_slice(&[b'\\', letter]);
+    }
+}

@@ -1,0 +1,170 @@
+//! The aggregates of a session. Here, mode () and percentile_disc (fraction), WITHIN GROUP (ORDER BY value): both give one of the values, and keep all of a
+//! group to find it.
+
+use super::definition::no_function;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_empty_array};
+use datafusion::arrow::compute::{SortOptions, concat, filter, is_not_null, partition, sort};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use datafusion::common::ScalarValue;
+use datafusion::common::utils::SingleRowListArrayBuilder;
+use datafusion::error::Result;
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
+use serac_values::SqlError;
+use std::ops::Range;
+use std::sync::Arc;
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OrderedSet {
+    takes_fraction: bool,
+    signature: Signature,
+}
+
+/// The aggregates of a session.
+pub fn functions() -> [AggregateUDF; 5] {
+    let ordered_set = |takes_fraction| {
+        AggregateUDF::from(OrderedSet { takes_fraction, signature: Signature::user_defined(Volatility::Immutable) })
+    };
+    [
+        ordered_set(false),
+        ordered_set(true),
+        AggregateUDF::from(super::sum::Sum::default()),
+        AggregateUDF::from(super::average::Average::default()),
+        super::text_aggregate::function(),
+    ]
+}
+
+impl OrderedSet {
+    /// The fraction that is asked for; none if it is NULL.
+    fn fraction(&self, args: &AccumulatorArgs) -> Result<Option<f64>> {
+        let of_one_row = RecordBatchOptions::new().with_row_count(Some(1));
+        let nothing = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &of_one_row)?;
+        let constant = args.exprs.get(1).and_then(|expr| expr.evaluate(&nothing).ok());
+        let constant = constant.ok_or_else(|| {
+            SqlError::unsupported(format!("{} of a fraction that is not constant", self.name())).external()
+        })?;
+        let value = ScalarValue::try_from_array(&constant.into_array(1)?, 0)?.cast_to(&DataType::Float64)?;
+        match value {
+            ScalarValue::Float64(Some(fraction)) if !(0.0..=1.0).contains(&fraction) => {
+                let message = format!("percentile value {fraction} is not between 0 and 1");
+                Err(SqlError::new("22003", message).external())
+            }
+            ScalarValue::Float64(fraction) => Ok(fraction),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl AggregateUDFImpl for OrderedSet {
+    fn name(&self) -> &str {
+        if self.takes_fraction { "percentile_disc" } else { "mode" }
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        // The first is what the rows are ordered by.
+        match given {
+            [value] if !self.takes_fraction => Ok(vec![value.clone()]),
+            [value, fraction] if self.takes_fraction && (fraction.is_numeric() || fraction.is_null()) => {
+                Ok(vec![value.clone(), DataType::Float64])
+            }
+            _ => Err(no_function(self.name(), given.get(1..).unwrap_or_default())),
+        }
+    }
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        Ok(given[0].clone())
+    }
+    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        let values = DataType::new_list(args.input_fields[0].data_type().clone(), true);
+        Ok(vec![Arc::new(Field::new(format!("{}[values]", args.name), values, true))])
+    }
+    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        let Some(order) = args.order_bys.first() else {
+            let message = format!("WITHIN GROUP is required for ordered-set aggregate {}", self.name());
+            return Err(SqlError::new("42809", message).external());
+        };
+        if args.is_distinct {
+            return Err(SqlError::new("42601", "cannot use DISTINCT with WITHIN GROUP").external());
+        }
+        let pick = if self.takes_fraction { Pick::Fraction(self.fraction(&args)?) } else { Pick::MostFrequent };
+        let data_type = args.expr_fields[0].data_type().clone();
+        Ok(Box::new(Values { pick, options: order.options, data_type, values: Vec::new() }))
+    }
+    fn supports_within_group_clause(&self) -> bool {
+        true
+    }
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Insensitive
+    }
+}
+
+/// Which of the values in their order is the result.
+#[derive(Debug)]
+enum Pick {
+    /// The first of those that are there most often.
+    MostFrequent,
+    /// The first with at least this share of all values up to it; none for NULL.
+    Fraction(Option<f64>),
+}
+
+/// The values of a group, without NULLs.
+#[derive(Debug)]
+struct Values {
+    pick: Pick,
+    options: SortOptions,
+    data_type: DataType,
+    values: Vec<ArrayRef>,
+}
+
+impl Values {
+    fn add(&mut self, array: &ArrayRef) -> Result<()> {
+        let array = match array.logical_null_count() {
+            0 => array.clone(),
+            _ => filter(array, &is_not_null(array)?)?,
+        };
+        if !array.is_empty() {
+            self.values.push(array);
+        }
+        Ok(())
+    }
+    fn all(&self) -> Result<ArrayRef> {
+        let arrays: Vec<&dyn Array> = self.values.iter().map(AsRef::as_ref).collect();
+        Ok(if arrays.is_empty() { new_empty_array(&self.data_type) } else { concat(&arrays)? })
+    }
+}
+
+impl Accumulator for Values {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.add(&values[0])
+    }
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let lists = states[0].as_list::<i32>();
+        lists.iter().flatten().try_for_each(|values| self.add(&values))
+    }
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        let all = self.all()?;
+        Ok(vec![SingleRowListArrayBuilder::new(all).build_list_scalar()])
+    }
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let all = self.all()?;
+        if all.is_empty() {
+            return ScalarValue::try_from(&self.data_type);
+        }
+        let sorted = sort(&all, Some(self.options))?;
+        let at = match self.pick {
+            Pick::Fraction(None) => return ScalarValue::try_from(&self.data_type),
+            Pick::Fraction(Some(fraction)) => ((fraction * sorted.len() as f64).ceil() as usize).max(1) - 1,
+            Pick::MostFrequent => {
+                let runs = partition(std::slice::from_ref(&sorted))?.ranges();
+                let longest = runs.iter().map(Range::len).max().unwrap_or(0);
+                runs.iter().find(|run| run.len() == longest).map_or(0, |run| run.start)
+            }
+        };
+        ScalarValue::try_from_array(&sorted, at.min(sorted.len() - 1))
+    }
+    fn size(&self) -> usize {
+        size_of_val(self) + self.values.iter().map(|array| array.get_array_memory_size()).sum::<usize>()
+    }
+}

@@ -1,0 +1,293 @@
+//! Casts that mean in PostgreSQL what they do not mean in DataFusion: of texts that are integers,
+//! truth values, dates and times, BYTEA (`\x00ff`), intervals (`1 day 02:03:04`) or JSON, of numbers that lose digits,
+//! which are rounded, not cut, of numbers that are too large or too small for a float, of arrays,
+//! whose elements are cast one by one, and of times, floats and arrays that become texts. Such a
+//! cast becomes a function, through which the optimizer does not compare: `n::INTEGER = 2` holds
+//! for 2.3, too.
+//!
+//! Casts whose results may be far larger than their arguments become functions as well, so that
+//! [`super::accounted`] counts them: of arrays, too, and of views of texts, which many rows may
+//! share, to texts that each row has for itself.
+
+use crate::typed::rewrite_typed;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, ListArray};
+use datafusion::arrow::buffer::OffsetBuffer;
+use datafusion::arrow::compute::{CastOptions, cast, cast_with_options, filter};
+use datafusion::arrow::datatypes::{DataType, Field, IntervalUnit};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::error::Result;
+use datafusion::functions::utils::make_scalar_function;
+use datafusion::logical_expr::expr::Cast;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+use datafusion::optimizer::AnalyzerRule;
+use serac_values::SqlError;
+use serac_values::assignment::assign;
+use serac_values::text_types::is_text;
+use serac_values::texts_as_times::{is_relative, is_time, read, read_at};
+use serac_values::wire::{as_told, element_of, is_list, wire_type};
+use std::sync::Arc;
+
+/// Whether casts of texts to a type are done here.
+fn is_read(data_type: &DataType) -> bool {
+    is_time(data_type)
+        || matches!(
+            data_type,
+            DataType::Binary
+                | DataType::LargeBinary
+                | DataType::BinaryView
+                | DataType::Interval(IntervalUnit::MonthDayNano)
+                | DataType::Boolean
+                | DataType::Int16
+                | DataType::Int32
+                | DataType::Int64
+        )
+}
+
+/// Whether numbers of one type lose digits in another.
+fn is_rounded(from: &DataType, to: &DataType) -> bool {
+    let is_integer = matches!(to, DataType::Int16 | DataType::Int32 | DataType::Int64);
+    match from {
+        DataType::Float32 | DataType::Float64 => is_integer,
+        DataType::Decimal128(_, scale) => {
+            (is_integer && *scale > 0) || matches!(to, DataType::Decimal128(_, fewer) if fewer < scale)
+        }
+        _ => false,
+    }
+}
+
+/// Whether values may be too large or too small for a float.
+fn is_narrowed(from: &DataType, to: &DataType) -> bool {
+    (is_text(from) && to.is_floating()) || (*from == DataType::Float64 && *to == DataType::Float32)
+}
+
+/// Whether values are written otherwise than DataFusion does, as results are: `2020-01-31
+/// 10:00:00`, `10:00:00.5`, 1 as the text of 1.0, `\x00ff`, `{1,2}`.
+fn is_written(from: &DataType, to: &DataType) -> bool {
+    let is_scalar = matches!(
+        from,
+        DataType::Timestamp(..)
+            | DataType::Date32
+            | DataType::Time64(_)
+            | DataType::Float32
+            | DataType::Float64
+            | DataType::Interval(_)
+            | DataType::Binary
+            | DataType::LargeBinary
+            | DataType::BinaryView
+    );
+    let is_array = is_list(from) && *to != DataType::LargeUtf8;
+    (is_scalar || is_array) && is_text(to)
+}
+
+/// Whether the elements of arrays are cast.
+fn is_of_elements(from: &DataType, to: &DataType) -> bool {
+    is_list(from) && is_list(to) && from != to
+}
+
+/// Whether a cast does what DataFusion's does, and stands here to be counted.
+fn is_counted(from: &DataType, to: &DataType) -> bool {
+    *from == DataType::Utf8View && *to == DataType::Utf8
+}
+
+/// Whether a text becomes a document.
+fn is_parsed(from: &DataType, to: &DataType) -> bool {
+    *to == DataType::LargeUtf8 && matches!(from, DataType::Utf8 | DataType::Utf8View)
+}
+
+/// Whether a document, which may be a number with a fraction, becomes an integer.
+fn is_number_of_document(from: &DataType, to: &DataType) -> bool {
+    *from == DataType::LargeUtf8 && matches!(to, DataType::Int16 | DataType::Int32 | DataType::Int64)
+}
+
+/// Whether a time of day becomes an interval, or the other way round.
+fn is_time_of_day(from: &DataType, to: &DataType) -> bool {
+    matches!((from, to), (DataType::Time64(_), DataType::Interval(_)) | (DataType::Interval(_), DataType::Time64(_)))
+}
+
+fn is_ours(from: &DataType, to: &DataType) -> bool {
+    is_time_of_day(from, to)
+        || (is_text(from) && is_read(to))
+        || is_number_of_document(from, to)
+        || is_parsed(from, to)
+        || is_rounded(from, to)
+        || is_narrowed(from, to)
+        || is_of_elements(from, to)
+        || is_written(from, to)
+        || is_counted(from, to)
+}
+
+/// Whether a cast to a type may be one of ours.
+fn may_be_ours(to: &DataType) -> bool {
+    is_read(to)
+        || is_text(to)
+        || is_list(to)
+        || matches!(
+            to,
+            DataType::Time64(_)
+                | DataType::Int16
+                | DataType::Int32
+                | DataType::Int64
+                | DataType::Float32
+                | DataType::Float64
+                | DataType::Decimal128(..)
+        )
+}
+
+/// Values as others of a type, if that is [`is_ours`].
+fn converted(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
+    if is_time(to) && is_text(values.data_type()) {
+        return read(values, to);
+    }
+    if is_of_elements(values.data_type(), to) {
+        return with_converted_elements(values, to);
+    }
+    if is_counted(values.data_type(), to) {
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        return Ok(cast_with_options(values, to, &options)?);
+    }
+    if is_text(to) && !is_parsed(values.data_type(), to) {
+        return Ok(cast(&as_told(values, &DataType::Utf8View)?, to)?);
+    }
+    let number;
+    let values = match is_number_of_document(values.data_type(), to) {
+        true => {
+            let options = CastOptions { safe: false, ..CastOptions::default() };
+            number = cast_with_options(values, &DataType::Decimal128(38, 10), &options)?;
+            &number
+        }
+        false => values,
+    };
+    let values = assign(values, wire_type(to).into(), "?").map_err(|error| SqlError { detail: None, ..error })?;
+    Ok(cast(&values, to)?)
+}
+
+/// Arrays as others, whose elements are of another type.
+fn with_converted_elements(lists: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let (Some(from), DataType::List(wanted)) = (element_of(lists.data_type()), to) else {
+        return Ok(cast_with_options(lists, to, &options)?);
+    };
+    let lists = cast(lists, &DataType::List(Arc::new(Field::new_list_field(from.clone(), true))))?;
+    let (_, offsets, elements, nulls) = lists.as_list::<i32>().clone().into_parts();
+    // What lies behind a NULL is no element.
+    let is_there = |list: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(list));
+    let mut kept = BooleanBufferBuilder::new(elements.len());
+    kept.append_n(offsets[0] as usize, false);
+    offsets.lengths().enumerate().for_each(|(list, length)| kept.append_n(length, is_there(list)));
+    kept.append_n(elements.len() - kept.len(), false);
+    let elements = filter(&elements, &BooleanArray::new(kept.finish(), None))?;
+    let lengths = offsets.lengths().enumerate().map(|(list, length)| if is_there(list) { length } else { 0 });
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    let elements = match wanted.data_type() {
+        wanted if wanted == elements.data_type() => elements,
+        wanted if is_ours(elements.data_type(), wanted) => converted(&elements, wanted)?,
+        wanted if wanted.is_numeric() && elements.data_type().is_numeric() => {
+            let numbers = assign(&elements, wire_type(wanted).into(), "?");
+            cast(&numbers.map_err(|error| SqlError { detail: None, ..error })?, wanted)?
+        }
+        wanted => cast_with_options(&elements, wanted, &options)?,
+    };
+    Ok(Arc::new(ListArray::try_new(wanted.clone(), offsets, elements, nulls)?))
+}
+
+/// The cast of what is no constant.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Converted {
+    wanted: DataType,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Converted {
+    fn name(&self) -> &str {
+        match self.wanted {
+            DataType::Date32 => "date_in",
+            DataType::Timestamp(_, None) => "timestamp_in",
+            DataType::Timestamp(_, Some(_)) => "timestamptz_in",
+            DataType::Interval(_) => "interval_in",
+            DataType::Int16 => "int2",
+            DataType::Int32 => "int4",
+            DataType::Int64 => "int8",
+            DataType::Float32 => "float4",
+            DataType::Float64 => "float8",
+            DataType::Decimal128(..) => "numeric",
+            DataType::Time64(_) => "time",
+            DataType::LargeUtf8 => super::accounted::DOCUMENT,
+            DataType::Utf8 | DataType::Utf8View => super::accounted::TEXT,
+            DataType::Boolean => "bool",
+            _ if is_list(&self.wanted) => super::accounted::ARRAY,
+            _ => "bytea_in",
+        }
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.wanted.clone())
+    }
+    /// What is relative to the present is read when that is known.
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let (Some(now), [Expr::Literal(value, _)]) = (info.query_execution_start_time(), &args[..]) else {
+            return Ok(ExprSimplifyResult::Original(args));
+        };
+        if !is_relative_time(value, &self.wanted) {
+            return Ok(ExprSimplifyResult::Original(args));
+        }
+        let time =
+            read_at(&value.to_array()?, &self.wanted, Some(now.timestamp_micros())).map_err(SqlError::external)?;
+        Ok(ExprSimplifyResult::Simplified(Expr::Literal(ScalarValue::try_from_array(&time, 0)?, None)))
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let apply = |arrays: &[ArrayRef]| converted(&arrays[0], &self.wanted).map_err(SqlError::external);
+        make_scalar_function(apply, Vec::new())(&args.args)
+    }
+}
+
+/// Whether a constant is a time such as `today`.
+fn is_relative_time(value: &ScalarValue, wanted: &DataType) -> bool {
+    is_time(wanted) && value.try_as_str().flatten().is_some_and(is_relative)
+}
+
+fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::Cast(Cast { expr, field }) = expr else { return Ok(Transformed::no(expr)) };
+    if !may_be_ours(field.data_type())
+        || !expr.get_type(schema).is_ok_and(|data_type| is_ours(&data_type, field.data_type()))
+    {
+        return Ok(Transformed::no(Expr::Cast(Cast { expr, field })));
+    }
+    if let Expr::Literal(value, _) = &*expr {
+        if is_relative_time(value, field.data_type()) {
+            let signature = Signature::any(1, Volatility::Stable);
+            let function = Converted { wanted: field.data_type().clone(), signature };
+            return Ok(Transformed::yes(ScalarUDF::from(function).call(vec![*expr])));
+        }
+        let value = converted(&value.to_array()?, field.data_type()).map_err(SqlError::external)?;
+        return Ok(Transformed::yes(Expr::Literal(ScalarValue::try_from_array(&value, 0)?, None)));
+    }
+    let signature = Signature::any(1, Volatility::Immutable);
+    let function = Converted { wanted: field.data_type().clone(), signature };
+    Ok(Transformed::yes(ScalarUDF::from(function).call(vec![*expr])))
+}
+
+/// An expression, whose types are coerced, with what is here in the place of casts.
+pub fn with_own_casts(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    Ok(expr.transform_up(|expr| rewrite(expr, schema))?.data)
+}
+
+/// Puts what is here in the place of casts. Comes after types are coerced.
+#[derive(Debug)]
+pub struct Casts;
+
+impl AnalyzerRule for Casts {
+    fn name(&self) -> &str {
+        "casts"
+    }
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        rewrite_typed(plan, |part| matches!(part, Expr::Cast(to) if may_be_ours(to.field.data_type())), rewrite)
+    }
+}

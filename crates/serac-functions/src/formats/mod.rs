@@ -1,0 +1,277 @@
+//! to_char, to_date, to_timestamp and to_number with PostgreSQL's patterns for dates, times and numbers (its manual, "Data Type Formatting Functions"), where
+//! DataFusion's own take those of strftime and would give `YYYY` back as it stands.
+
+mod numbers;
+mod pattern;
+mod read;
+mod write;
+
+use chrono::NaiveDateTime;
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, Date32Array, Decimal128Array, Float64Array, StringArray, StringViewArray,
+    TimestampMicrosecondArray,
+};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, DecimalType, Field, FieldRef, Float32Type, Float64Type, Int64Type, TimeUnit,
+    TimestampMicrosecondType,
+};
+use datafusion::error::Result;
+use datafusion::functions::utils::make_scalar_function;
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use numbers::{Number, NumberPattern};
+use pattern::{Piece, parse};
+use serac_numeric::Numeric;
+use serac_values::SqlError;
+use serac_values::text_types::is_text_or_null;
+use std::sync::Arc;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Char,
+    Date,
+    Timestamp,
+    Number,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct FormatFunction {
+    kind: Kind,
+    signature: Signature,
+}
+
+pub(super) fn functions() -> impl Iterator<Item = ScalarUDF> {
+    [Kind::Char, Kind::Date, Kind::Timestamp, Kind::Number].into_iter().map(|kind| {
+        let signature = Signature::user_defined(Volatility::Immutable);
+        ScalarUDF::from(FormatFunction { kind, signature })
+    })
+}
+
+const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
+
+fn with_zone() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+}
+
+/// Calls `f` with what `parse` makes of the patterns and with the row's number, for rows where both arguments have a value.
+fn each<P, T>(
+    given: &ArrayRef,
+    patterns: &StringViewArray,
+    parse: impl Fn(&str) -> std::result::Result<P, SqlError>,
+    mut f: impl FnMut(&P, usize) -> std::result::Result<T, SqlError>,
+) -> Result<Vec<Option<T>>> {
+    // Most often it is one pattern for all rows.
+    let mut last: Option<(&str, P)> = None;
+    let each = (0..given.len()).map(|row| {
+        if given.is_null(row) || patterns.is_null(row) {
+            return Ok(None);
+        }
+        let pattern = patterns.value(row);
+        let parsed = match &mut last {
+            Some((known, parsed)) if *known == pattern => &*parsed,
+            other => &other.insert((pattern, parse(pattern)?)).1,
+        };
+        f(parsed, row).map(Some)
+    });
+    each.collect::<std::result::Result<_, SqlError>>().map_err(SqlError::external)
+}
+
+fn pieces(pattern: &str) -> std::result::Result<Vec<Piece>, SqlError> {
+    Ok(parse(pattern))
+}
+
+/// Numbers in the forms of patterns.
+fn numbers_as_texts(given: &ArrayRef, patterns: &StringViewArray) -> Result<ArrayRef> {
+    let number = |row: usize| -> std::result::Result<Number, SqlError> {
+        Ok(match given.data_type() {
+            DataType::Float32 => {
+                Number::Float(given.as_primitive::<Float32Type>().value(row).into(), f32::DIGITS as usize)
+            }
+            DataType::Float64 => Number::Float(given.as_primitive::<Float64Type>().value(row), f64::DIGITS as usize),
+            DataType::Decimal128(_, scale) => {
+                Number::Decimal(given.as_primitive::<Decimal128Type>().value(row), *scale)
+            }
+            DataType::LargeBinary => of_own_digits(given.as_binary::<i64>().value(row))?,
+            _ => Number::Decimal(given.as_primitive::<Int64Type>().value(row).into(), 0),
+        })
+    };
+    let texts = each(given, patterns, NumberPattern::parse, |pattern, row| numbers::write(pattern, number(row)?))?;
+    Ok(Arc::new(texts.into_iter().collect::<StringArray>()))
+}
+
+/// A number with digits of its own.
+///
+/// # Errors
+/// 0A000 if it has more than 38.
+fn of_own_digits(stored: &[u8]) -> std::result::Result<Number, SqlError> {
+    let number = Numeric::of_stored(stored)?;
+    let Some(finite) = number.finite() else { return Ok(Number::Float(number.to_f64()?, f64::DIGITS as usize)) };
+    match (finite.unscaled().small(), i8::try_from(finite.scale())) {
+        (Some(unscaled), Ok(scale)) => Ok(Number::Decimal(unscaled, scale)),
+        _ => Err(SqlError::unsupported("to_char of a number with so many digits")),
+    }
+}
+
+/// The numbers that texts say in the forms of patterns, as decimals of a type.
+fn texts_as_numbers(given: &ArrayRef, patterns: &StringViewArray, wanted: &DataType) -> Result<ArrayRef> {
+    let DataType::Decimal128(precision, scale) = *wanted else {
+        return Err(SqlError::unsupported(format!("to_number as {wanted}")).external());
+    };
+    let texts = given.as_string_view();
+    let overflow = || SqlError::new("22003", "numeric field overflow");
+    let number = |pattern: &NumberPattern, row: usize| {
+        let (number, after) = numbers::read(pattern, texts.value(row))?;
+        let after = i8::try_from(after).map_err(|_| overflow())?;
+        let unit = |digits: i8| 10i128.checked_pow(digits.unsigned_abs().into()).ok_or_else(overflow);
+        let number = match scale - after {
+            more @ 0.. => number.checked_mul(unit(more)?).ok_or_else(overflow)?,
+            // Of more digits than the type has, the last are rounded.
+            fewer => {
+                let unit = unit(fewer)?;
+                number / unit + if (number % unit).abs() * 2 >= unit { number.signum() } else { 0 }
+            }
+        };
+        let fits = Decimal128Type::is_valid_decimal_precision(number, precision);
+        if fits { Ok(number) } else { Err(overflow()) }
+    };
+    let numbers = each(given, patterns, NumberPattern::parse, number)?;
+    Ok(Arc::new(numbers.into_iter().collect::<Decimal128Array>().with_data_type(wanted.clone())))
+}
+
+/// The type of what to_number gives: as many digits behind the point as a constant pattern has, or those of NUMERIC.
+fn number_type(pattern: Option<&str>) -> Result<DataType> {
+    let usual = DataType::Decimal128(38, 10);
+    let Some(pattern) = pattern else { return Ok(usual) };
+    let parsed = NumberPattern::parse(pattern).map_err(SqlError::external)?;
+    Ok(i8::try_from(parsed.scale())
+        .ok()
+        .filter(|scale| *scale <= 38)
+        .map_or(usual, |scale| DataType::Decimal128(38, scale)))
+}
+
+fn time_at(times: &TimestampMicrosecondArray, row: usize) -> std::result::Result<NaiveDateTime, SqlError> {
+    times.value_as_datetime(row).ok_or_else(|| SqlError::new("22008", "timestamp out of range"))
+}
+
+impl FormatFunction {
+    fn apply(&self, args: &[ArrayRef], wanted: &DataType) -> Result<ArrayRef> {
+        let patterns = match args.get(1) {
+            Some(patterns) => cast(patterns, &DataType::Utf8View)?,
+            // to_timestamp (seconds since 1970)
+            None if *args[0].data_type() == DataType::Float64 => {
+                let seconds = args[0].as_primitive::<Float64Type>();
+                return Ok(Arc::new(from_seconds(seconds).map_err(SqlError::external)?.with_timezone("UTC")));
+            }
+            None => return Ok(cast(&args[0], &with_zone())?),
+        };
+        let patterns = patterns.as_string_view();
+        if self.kind == Kind::Number {
+            return texts_as_numbers(&cast(&args[0], &DataType::Utf8View)?, patterns, wanted);
+        }
+        if self.kind == Kind::Char
+            && (args[0].data_type().is_numeric() || *args[0].data_type() == DataType::LargeBinary)
+        {
+            return numbers_as_texts(&args[0], patterns);
+        }
+        if self.kind == Kind::Char {
+            let utc = matches!(args[0].data_type(), DataType::Timestamp(_, Some(_)));
+            let given = cast(&args[0], &TIMESTAMP)?;
+            let times = given.as_primitive::<TimestampMicrosecondType>();
+            let texts =
+                each(&given, patterns, pieces, |parts, row| Ok(write::write(parts, time_at(times, row)?, utc)))?;
+            return Ok(Arc::new(texts.into_iter().collect::<StringArray>()));
+        }
+        let given = cast(&args[0], &DataType::Utf8View)?;
+        let texts = given.as_string_view();
+        let times = each(&given, patterns, pieces, |parts, row| read::read(parts, texts.value(row)))?;
+        Ok(match self.kind {
+            Kind::Date => {
+                let days = times.into_iter().map(|time| time.map(|time| Date32Type::from_naive_date(time.date())));
+                Arc::new(days.collect::<Date32Array>())
+            }
+            _ => {
+                let micros = times.into_iter().map(|time| time.map(|time| time.and_utc().timestamp_micros()));
+                Arc::new(micros.collect::<TimestampMicrosecondArray>().with_timezone("UTC"))
+            }
+        })
+    }
+}
+
+fn from_seconds(seconds: &Float64Array) -> std::result::Result<TimestampMicrosecondArray, SqlError> {
+    let micros = seconds.iter().map(|seconds| match seconds.map(|seconds| (seconds * 1e6).round()) {
+        Some(micros) if micros.abs() < 9e18 => Ok(Some(micros as i64)),
+        Some(_) => Err(SqlError::new("22008", "timestamp out of range")),
+        None => Ok(None),
+    });
+    micros.collect()
+}
+
+impl ScalarUDFImpl for FormatFunction {
+    fn name(&self) -> &str {
+        match self.kind {
+            Kind::Char => "to_char",
+            Kind::Date => "to_date",
+            Kind::Timestamp => "to_timestamp",
+            Kind::Number => "to_number",
+        }
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let shown = given.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let message = format!("function {}({shown}) does not exist", self.name());
+        let unknown = || SqlError::new("42883", message.clone()).external();
+        match (self.kind, given) {
+            (Kind::Char, [time, pattern]) if is_text_or_null(pattern) => {
+                let time = match time {
+                    DataType::Timestamp(_, Some(_)) => with_zone(),
+                    DataType::Timestamp(_, None) | DataType::Date32 | DataType::Null => TIMESTAMP,
+                    DataType::Float16 | DataType::Float32 => DataType::Float32,
+                    DataType::Float64 => DataType::Float64,
+                    DataType::LargeBinary => DataType::LargeBinary,
+                    DataType::UInt64 => DataType::Decimal128(20, 0),
+                    DataType::Decimal32(precision, scale)
+                    | DataType::Decimal64(precision, scale)
+                    | DataType::Decimal128(precision, scale) => DataType::Decimal128(*precision, *scale),
+                    integer if integer.is_integer() => DataType::Int64,
+                    _ => return Err(unknown()),
+                };
+                Ok(vec![time, DataType::Utf8View])
+            }
+            (Kind::Date | Kind::Timestamp | Kind::Number, [text, pattern])
+                if is_text_or_null(text) && is_text_or_null(pattern) =>
+            {
+                Ok(vec![DataType::Utf8View; 2])
+            }
+            (Kind::Timestamp, [seconds]) if seconds.is_numeric() => Ok(vec![DataType::Float64]),
+            (Kind::Timestamp, [DataType::Timestamp(..) | DataType::Date32]) => Ok(vec![with_zone()]),
+            (Kind::Timestamp, [text]) if is_text_or_null(text) => Ok(vec![DataType::Utf8View]),
+            _ => Err(unknown()),
+        }
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(match self.kind {
+            Kind::Char => DataType::Utf8,
+            Kind::Date => DataType::Date32,
+            Kind::Timestamp => with_zone(),
+            Kind::Number => number_type(None)?,
+        })
+    }
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let types: Vec<_> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        let pattern =
+            args.scalar_arguments.get(1).copied().flatten().and_then(|pattern| pattern.try_as_str()).flatten();
+        let data_type = match self.kind {
+            Kind::Number => number_type(pattern)?,
+            _ => self.return_type(&types)?,
+        };
+        Ok(Arc::new(Field::new(self.name(), data_type, true)))
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let wanted = args.return_field.data_type();
+        make_scalar_function(|arrays| self.apply(arrays, wanted), Vec::new())(&args.args)
+    }
+}

@@ -1,0 +1,255 @@
+//! Intervals and operators: products with numbers, comparisons, differences of times, and what the planner does not read as an interval.
+
+use super::definition::{Definition, Types};
+use super::intervals::one_interval;
+use datafusion::arrow::array::{ArrayRef, AsArray, Decimal128Array, Float64Array, IntervalMonthDayNanoArray};
+use datafusion::arrow::datatypes::{
+    DataType, DurationMicrosecondType, Field, FieldRef, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
+    TimeUnit,
+};
+use datafusion::common::{Column, DFSchema, ScalarValue, TableReference};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, ScalarUDF, cast};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+use serac_values::intervals::{DAYS_PER_MONTH, INTERVAL, MICROS_PER_DAY, Parts, intervals, is_interval, out_of_range};
+use serac_values::{Result as Outcome, SqlError};
+use std::sync::{Arc, LazyLock};
+
+/// Applies `f` to intervals and numbers.
+fn scale(args: &[ArrayRef], f: impl Fn(Parts, f64) -> Outcome<Parts>) -> Outcome<ArrayRef> {
+    let numbers: &Float64Array = args[1].as_primitive::<Float64Type>();
+    let scaled = |(interval, number): (Option<IntervalMonthDayNano>, Option<f64>)| match (interval, number) {
+        (Some(interval), Some(number)) => f(Parts::of(interval), number)?.interval().map(Some),
+        _ => Ok(None),
+    };
+    let result: Outcome<IntervalMonthDayNanoArray> = intervals(&args[0]).iter().zip(numbers).map(scaled).collect();
+    Ok(Arc::new(result?))
+}
+
+fn interval_and_number(given: &[DataType]) -> Option<Types> {
+    match given {
+        [interval, number]
+            if (is_interval(interval) || interval.is_null()) && (number.is_numeric() || number.is_null()) =>
+        {
+            Some((vec![INTERVAL, DataType::Float64], INTERVAL))
+        }
+        _ => None,
+    }
+}
+
+static TIMES: Definition = Definition {
+    name: "interval_times",
+    types: interval_and_number,
+    body: |args| scale(args, |parts, factor| parts.scaled(|part| part * factor).ok_or_else(out_of_range)),
+};
+/// The same with the number first, under a name of its own, as the names of columns are made of names of functions.
+static TIMES_AFTER: Definition = Definition {
+    name: "times_interval",
+    types: |given| match given {
+        [number, interval] => interval_and_number(&[interval.clone(), number.clone()])
+            .map(|(_, result)| (vec![DataType::Float64, INTERVAL], result)),
+        _ => None,
+    },
+    body: |args| (TIMES.body)(&[args[1].clone(), args[0].clone()]),
+};
+static OVER: Definition = Definition {
+    name: "interval_over",
+    types: interval_and_number,
+    body: |args| {
+        scale(args, |parts, divisor| match divisor {
+            0.0 => Err(SqlError::new("22012", "division by zero")),
+            _ => parts.scaled(|part| part / divisor).ok_or_else(out_of_range),
+        })
+    },
+};
+
+static TIMES_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&TIMES).into()));
+static TIMES_AFTER_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&TIMES_AFTER).into()));
+static OVER_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&OVER).into()));
+
+/// Applies `f` to each part of two intervals.
+fn each_part(args: &[ArrayRef], f: fn(i64, i64) -> Option<i64>) -> Outcome<ArrayRef> {
+    let sum = |(left, right): (Option<IntervalMonthDayNano>, Option<IntervalMonthDayNano>)| {
+        let Some((left, right)) = left.zip(right) else { return Ok(None) };
+        let (left, right) = (Parts::of(left), Parts::of(right));
+        let parts = || {
+            let months = i32::try_from(f(left.months.into(), right.months.into())?).ok()?;
+            let days = i32::try_from(f(left.days.into(), right.days.into())?).ok()?;
+            Some(Parts { months, days, micros: f(left.micros, right.micros)? })
+        };
+        parts().ok_or_else(out_of_range)?.interval().map(Some)
+    };
+    let sums: Outcome<IntervalMonthDayNanoArray> =
+        intervals(&args[0]).iter().zip(intervals(&args[1])).map(sum).collect();
+    Ok(Arc::new(sums?))
+}
+
+fn two_intervals(given: &[DataType]) -> Option<Types> {
+    let are_intervals = given.len() == 2 && given.iter().all(|t| matches!(t, DataType::Interval(_)) || t.is_null());
+    are_intervals.then(|| (vec![INTERVAL; 2], INTERVAL))
+}
+
+static PLUS: Definition =
+    Definition { name: "interval_pl", types: two_intervals, body: |args| each_part(args, i64::checked_add) };
+static MINUS: Definition =
+    Definition { name: "interval_mi", types: two_intervals, body: |args| each_part(args, i64::checked_sub) };
+static PLUS_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&PLUS).into()));
+static MINUS_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&MINUS).into()));
+
+/// A difference of two times as an interval of days and a time.
+static OF_DURATION: Definition = Definition {
+    name: "interval_of",
+    types: |given| {
+        let micros = DataType::Duration(TimeUnit::Microsecond);
+        matches!(given, [DataType::Duration(_)]).then(|| (vec![micros], INTERVAL))
+    },
+    body: |args| {
+        let interval = |micros: i64| -> Outcome<IntervalMonthDayNano> {
+            let parts = Parts { months: 0, days: 0, micros }.justify_hours();
+            parts.ok_or_else(out_of_range)?.interval()
+        };
+        let durations = args[0].as_primitive::<DurationMicrosecondType>();
+        Ok(Arc::new(durations.try_unary::<_, IntervalMonthDayNanoType, SqlError>(interval)?))
+    },
+};
+/// Differences of times as intervals.
+pub(super) fn as_intervals(durations: &ArrayRef) -> Outcome<ArrayRef> {
+    let micros = datafusion::arrow::compute::cast(durations, &DataType::Duration(TimeUnit::Microsecond))?;
+    (OF_DURATION.body)(&[micros])
+}
+static OF_DURATION_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&OF_DURATION).into()));
+
+/// The length of an interval in microseconds, of months of thirty days, by which intervals are compared.
+static LENGTH: Definition = Definition {
+    name: "interval_length",
+    types: |given| one_interval(given).map(|(types, _)| (types, DataType::Decimal128(38, 0))),
+    body: |args| {
+        let length = |interval| {
+            let Parts { months, days, micros } = Parts::of(interval);
+            let days = i128::from(months) * i128::from(DAYS_PER_MONTH) + i128::from(days);
+            days * i128::from(MICROS_PER_DAY) + i128::from(micros)
+        };
+        let lengths: Decimal128Array = intervals(&args[0]).iter().map(|interval| interval.map(length)).collect();
+        Ok(Arc::new(lengths.with_data_type(DataType::Decimal128(38, 0))))
+    },
+};
+static LENGTH_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&LENGTH).into()));
+
+/// A plan whose rows have intervals where they had differences of times, which are of a type that PostgreSQL has not.
+pub fn of_durations(plan: LogicalPlan) -> Result<LogicalPlan> {
+    if !plan.schema().fields().iter().any(|field| matches!(field.data_type(), DataType::Duration(_))) {
+        return Ok(plan);
+    }
+    let column = |(qualifier, field): (Option<&TableReference>, &FieldRef)| {
+        let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
+        match field.data_type() {
+            DataType::Duration(_) => {
+                OF_DURATION_FUNCTION.call(vec![column]).alias_qualified(qualifier.cloned(), field.name())
+            }
+            _ => column,
+        }
+    };
+    let columns: Vec<Expr> = plan.schema().iter().map(column).collect();
+    LogicalPlanBuilder::from(plan).project(columns)?.build()
+}
+
+/// Plans `interval * number`, `number * interval`, `interval / number`, sums of dates and intervals, and comparisons of intervals, of which
+/// `36 hours` and `1 day 12 hours` are equal.
+#[derive(Debug)]
+pub struct IntervalArithmetic;
+
+/// What an operand is to an interval.
+enum Operand {
+    Interval,
+    Number,
+    Other,
+}
+
+fn operand(expr: &Expr, schema: &DFSchema) -> Operand {
+    match expr {
+        // A parameter beside an interval is a number.
+        Expr::Placeholder(Placeholder { field: None, .. }) => return Operand::Number,
+        Expr::Literal(ScalarValue::Null, _) => return Operand::Number,
+        _ => {}
+    }
+    match expr.get_type(schema) {
+        Ok(data_type) if is_interval(&data_type) => Operand::Interval,
+        Ok(data_type) if data_type.is_numeric() || data_type.is_null() => Operand::Number,
+        _ => Operand::Other,
+    }
+}
+
+/// A date to which an interval is added or from which it is taken, as the time at which it begins: so is the sum.
+fn with_time(date: Expr, interval: &Expr, schema: &DFSchema) -> Expr {
+    let is = |expr: &Expr, is: fn(&DataType) -> bool| expr.get_type(schema).is_ok_and(|data_type| is(&data_type));
+    if !is(interval, is_interval) || !is(&date, |data_type| *data_type == DataType::Date32) {
+        return date;
+    }
+    cast(date, DataType::Timestamp(TimeUnit::Microsecond, None))
+}
+
+fn is_constant_text(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(value, _) if serac_values::text_types::is_text(&value.data_type()))
+}
+
+fn as_number(expr: Expr) -> Expr {
+    match expr {
+        Expr::Placeholder(Placeholder { id, field: None }) => {
+            let field = Arc::new(Field::new("", DataType::Float64, true));
+            Expr::Placeholder(Placeholder { id, field: Some(field) })
+        }
+        other => cast(other, DataType::Float64),
+    }
+}
+
+impl ExprPlanner for IntervalArithmetic {
+    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        let RawBinaryExpr { op, left, right } = expr;
+        use BinaryOperator::{Divide, Eq, Gt, GtEq, Lt, LtEq, Minus, Multiply, NotEq, Plus};
+        if matches!(op, Plus | Minus) {
+            let is = |expr: &Expr, wanted: fn(&DataType) -> bool| expr.get_type(schema).is_ok_and(|t| wanted(&t));
+            let is_date = |expr: &Expr| is(expr, |t| *t == DataType::Date32);
+            let is_time = |expr: &Expr| is(expr, |t| matches!(t, DataType::Time64(_)));
+            let is_sum = |expr: &Expr| is(expr, |t| matches!(t, DataType::Interval(_)));
+            if is_sum(&left) && is_sum(&right) {
+                let function = if op == Plus { &PLUS_FUNCTION } else { &MINUS_FUNCTION };
+                return Ok(PlannerResult::Planned(function.call(vec![left, right])));
+            }
+            // A date and a time of day.
+            let (left, right) = match op {
+                Plus if is_date(&left) && is_time(&right) => (left, cast(right, INTERVAL)),
+                Plus if is_time(&left) && is_date(&right) => (cast(left, INTERVAL), right),
+                _ => (left, right),
+            };
+            let (left, right) = (with_time(left, &right, schema), right);
+            let right = if op == Plus { with_time(right, &left, schema) } else { right };
+            return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
+        }
+        if !matches!(op, Multiply | Divide | Eq | NotEq | Lt | LtEq | Gt | GtEq) {
+            return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
+        }
+        if !matches!(op, Multiply | Divide) {
+            let both = match (operand(&left, schema), operand(&right, schema)) {
+                (Operand::Interval, Operand::Interval) => true,
+                (Operand::Interval, _) => is_constant_text(&right),
+                (_, Operand::Interval) => is_constant_text(&left),
+                _ => false,
+            };
+            let length = |expr: Expr| match is_constant_text(&expr) {
+                true => LENGTH_FUNCTION.call(vec![cast(expr, INTERVAL)]),
+                false => LENGTH_FUNCTION.call(vec![expr]),
+            };
+            let (left, right) = if both { (length(left), length(right)) } else { (left, right) };
+            return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
+        }
+        let planned = match (&op, operand(&left, schema), operand(&right, schema)) {
+            (Multiply, Operand::Interval, Operand::Number) => TIMES_FUNCTION.call(vec![left, as_number(right)]),
+            (Multiply, Operand::Number, Operand::Interval) => TIMES_AFTER_FUNCTION.call(vec![as_number(left), right]),
+            (Divide, Operand::Interval, Operand::Number) => OVER_FUNCTION.call(vec![left, as_number(right)]),
+            _ => return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right })),
+        };
+        Ok(PlannerResult::Planned(planned))
+    }
+}

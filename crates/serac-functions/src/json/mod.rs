@@ -1,0 +1,200 @@
+//! JSON: `json` and `jsonb` are one type here, whose values are documents in jsonb's normal form ([`serac_engine::json`]) and have the Arrow type LargeUtf8,
+//! as no other texts have.
+//!
+//! Functions take documents. A text in a document's place is cast, and so read and put in normal form ([`super::Casts`]); what they find in a document are
+//! slices of it. Operators become calls of functions; what sets give (`jsonb_array_elements` and others) are arrays, which `unnest` takes apart.
+
+mod access;
+mod build;
+mod change;
+mod compare;
+mod rows;
+
+use super::definition::{Definition, Types};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeStringArray};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::DFSchema;
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
+use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, ScalarUDF, lit};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+use serac_engine::EngineError;
+use serac_engine::json::Json;
+use serac_values::SqlError;
+use serac_values::text_types::is_text_or_null;
+use serac_values::wire::array_elements;
+use std::sync::{Arc, LazyLock};
+
+/// The type of documents.
+const JSON: DataType = DataType::LargeUtf8;
+
+fn definitions() -> impl Iterator<Item = &'static Definition> {
+    [access::DEFINITIONS, build::DEFINITIONS, change::DEFINITIONS, compare::DEFINITIONS, rows::DEFINITIONS]
+        .into_iter()
+        .flatten()
+}
+
+/// The names with `json` of functions whose own are with `jsonb`.
+static JSON_NAMES: LazyLock<Vec<&'static str>> =
+    LazyLock::new(|| definitions().map(|definition| &*definition.name.replacen("jsonb", "json", 1).leak()).collect());
+
+/// The functions.
+pub(super) fn functions() -> impl Iterator<Item = ScalarUDF> {
+    definitions().zip(&*JSON_NAMES).map(|(definition, alias)| ScalarUDF::from(definition).with_aliases([*alias]))
+}
+
+fn document(text: &str) -> Result<Json, SqlError> {
+    Ok(Json::parse(text).map_err(EngineError::from)?)
+}
+
+fn is_document(data_type: &DataType) -> bool {
+    is_text_or_null(data_type)
+}
+fn is_array(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
+}
+/// Texts, or an array of texts written as one.
+fn is_path(data_type: &DataType) -> bool {
+    is_array(data_type) || is_document(data_type)
+}
+
+/// A document alone becomes a value of a type.
+fn of_document(given: &[DataType], result: DataType) -> Option<Types> {
+    match given {
+        [argument] if is_document(argument) => Some((vec![JSON], result)),
+        _ => None,
+    }
+}
+/// A document and a path become a value of a type.
+fn of_document_and_path(given: &[DataType], result: DataType) -> Option<Types> {
+    match given {
+        [argument, path] if is_document(argument) && is_path(path) => {
+            let path = if is_array(path) { path.clone() } else { DataType::Utf8View };
+            Some((vec![JSON, path], result))
+        }
+        _ => None,
+    }
+}
+
+/// One document per row.
+fn documents(array: &ArrayRef) -> &LargeStringArray {
+    array.as_string::<i64>()
+}
+
+/// The texts of one row.
+type Texts = Vec<Option<String>>;
+
+/// The texts that each row has as an array, or as a text in braces.
+fn texts_of(array: &ArrayRef) -> Result<Vec<Option<Texts>>, SqlError> {
+    let strings = |array: &ArrayRef| -> Result<Texts, SqlError> {
+        let texts = cast(array, &DataType::Utf8View)?;
+        Ok(texts.as_string_view().iter().map(|text| text.map(str::to_owned)).collect())
+    };
+    if !is_array(array.data_type()) {
+        let malformed = |text: &str| SqlError::new("22P02", format!("malformed array literal: \"{text}\""));
+        let row =
+            |text: Option<String>| text.map(|text| array_elements(&text).ok_or_else(|| malformed(&text))).transpose();
+        return strings(array)?.into_iter().map(row).collect();
+    }
+    (0..array.len()).map(|row| elements_of(array, row).map(|elements| strings(&elements)).transpose()).collect()
+}
+
+/// The elements of one row's array; none where that is NULL.
+fn elements_of(array: &ArrayRef, row: usize) -> Option<ArrayRef> {
+    if array.is_null(row) {
+        return None;
+    }
+    match array.data_type() {
+        DataType::List(_) => Some(array.as_list::<i32>().value(row)),
+        DataType::LargeList(_) => Some(array.as_list::<i64>().value(row)),
+        DataType::FixedSizeList(..) => Some(array.as_fixed_size_list().value(row)),
+        _ => None,
+    }
+}
+
+/// Plans JSON's operators.
+#[derive(Debug)]
+pub struct JsonOperators;
+
+fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let definition = definitions().find(|definition| definition.name == name).expect("it is one of them");
+    ScalarUDF::from(definition).call(args)
+}
+
+/// A parameter of which nothing is known, as one of a type.
+fn of_type(expr: Expr, data_type: Option<DataType>) -> Expr {
+    match (expr, data_type) {
+        (Expr::Placeholder(Placeholder { id, field: None }), Some(data_type)) => {
+            Expr::Placeholder(Placeholder { id, field: Some(Arc::new(Field::new("", data_type, true))) })
+        }
+        (expr, _) => expr,
+    }
+}
+
+impl ExprPlanner for JsonOperators {
+    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        use BinaryOperator::{Arrow, ArrowAt, AtArrow, HashArrow, HashLongArrow, HashMinus, LongArrow};
+        use BinaryOperator::{Minus, Question, QuestionAnd, QuestionPipe, StringConcat};
+        let RawBinaryExpr { op, left, right } = expr;
+        let of = |expr: &Expr| expr.get_type(schema).ok();
+        let are_texts = || [&left, &right].into_iter().all(|expr| of(expr).is_some_and(|t| is_document(&t)));
+        let is_json = |expr: &Expr| of(expr) == Some(JSON);
+        let is_constant = |expr: &Expr| matches!(expr, Expr::Literal(..) | Expr::Placeholder(_));
+        let name = match op {
+            Arrow => "jsonb_get",
+            LongArrow => "jsonb_get_text",
+            HashArrow => "jsonb_at_path",
+            HashLongArrow => "jsonb_at_path_text",
+            HashMinus => "jsonb_delete_path",
+            Question => "jsonb_exists",
+            QuestionPipe => "jsonb_exists_any",
+            QuestionAnd => "jsonb_exists_all",
+            AtArrow if are_texts() => "jsonb_contains",
+            ArrowAt if are_texts() => "jsonb_contained",
+            StringConcat if is_json(&left) && (is_json(&right) || is_constant(&right)) => "jsonb_concat",
+            StringConcat if is_json(&right) && is_constant(&left) => "jsonb_concat",
+            Minus if is_json(&left) => "jsonb_delete",
+            _ => return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right })),
+        };
+        let other = match op {
+            AtArrow | ArrowAt | StringConcat => Some(JSON),
+            Arrow | LongArrow | Question => Some(DataType::Utf8),
+            _ => None,
+        };
+        Ok(PlannerResult::Planned(call(name, vec![of_type(left, Some(JSON)), of_type(right, other)])))
+    }
+
+    /// `document['key']`, `document['key'][0]`.
+    fn plan_field_access(
+        &self,
+        access: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        if access.expr.get_type(schema).ok() != Some(JSON) {
+            return Ok(PlannerResult::Original(access));
+        }
+        let key = match &access.field_access {
+            GetFieldAccess::NamedStructField { name } => lit(name.clone()),
+            GetFieldAccess::ListIndex { key } => (**key).clone(),
+            GetFieldAccess::ListRange { .. } => return Ok(PlannerResult::Original(access)),
+        };
+        Ok(PlannerResult::Planned(call("jsonb_get", vec![access.expr, key])))
+    }
+}
+
+/// One result per row, NULL where an argument is.
+fn each<T>(
+    array: &ArrayRef,
+    of: impl Fn(&str, usize) -> Result<Option<T>, SqlError>,
+) -> Result<impl Iterator<Item = Option<T>>, SqlError> {
+    let rows = documents(array).iter().enumerate();
+    let results = rows.map(|(row, document)| document.map_or(Ok(None), |document| of(document, row)));
+    Ok(results.collect::<Result<Vec<_>, SqlError>>()?.into_iter())
+}
+/// As [`each`], whose results are documents.
+fn changed(array: &ArrayRef, of: impl Fn(Json, usize) -> Result<Option<Json>, SqlError>) -> Result<ArrayRef, SqlError> {
+    let results = each(array, |text, row| Ok(of(document(text)?, row)?.map(|json| json.to_string())))?;
+    Ok(Arc::new(results.collect::<LargeStringArray>()))
+}

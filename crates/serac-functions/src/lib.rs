@@ -1,0 +1,115 @@
+//! Functions that PostgreSQL has and DataFusion has not, or has with another meaning, and the rules
+//! and planners that bring them into plans.
+//!
+//! | modules | what they have |
+//! |---|---|
+//! | `definition` | a function as a name, the types that it takes, and a body; each family of functions is a list of these |
+//! | `texts`, `regexes`, `like`, `digests`, `json`, `arrays`, `elements`, `powers`, `rounding`, `times`, `intervals` and others | families |
+//! | `formats` | what reads and writes by patterns: to_char, to_date, to_number |
+//! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums`, `variances`, `sliding` | aggregates, and these over moving frames |
+//! | `casts`, `uuids`, `chains`, `quotients`, `zeros` | operators and casts with PostgreSQL's meaning |
+//! | `accounted` | functions whose results may be large take their memory from the session's |
+//! | `typed`, `compared_types` | what rules over expressions share |
+#![warn(missing_docs)]
+
+mod accounted;
+mod aggregates;
+mod arguments;
+mod arithmetic;
+mod arrays;
+mod average;
+mod casts;
+mod chains;
+mod chosen;
+mod compared_types;
+mod date_parts;
+mod definition;
+mod digests;
+mod elements;
+mod exact_sums;
+mod float_errors;
+mod float_sums;
+mod formats;
+mod integer_results;
+mod interval_fields;
+mod interval_operators;
+mod intervals;
+mod json;
+mod like;
+mod powers;
+mod quotients;
+mod regexes;
+mod rounding;
+mod series;
+mod sleep;
+mod sliding;
+mod sum;
+mod text_aggregate;
+mod texts;
+mod time_zones;
+mod times;
+mod truncated_times;
+mod typed;
+mod uuids;
+mod variances;
+mod zeros;
+
+pub use accounted::{Accounts, LongTexts, SmallConstants, accounted};
+pub use aggregates::functions as aggregates;
+pub use casts::{Casts, with_own_casts};
+pub use chains::NAME as CHAIN;
+pub use chosen::Arrays;
+pub use compared_types::{OperandPurpose, common_type, compared_type, is_decimal, is_plain_text};
+pub use date_parts::function_of as date_part_function;
+pub use float_errors::{check_floats, float_error};
+pub use integer_results::windows;
+pub use interval_fields::MODIFIED as MODIFIED_INTERVAL;
+pub use interval_operators::{IntervalArithmetic, of_durations};
+pub use intervals::PARTS as INTERVAL_PARTS;
+pub use json::JsonOperators;
+pub use like::escape as like_escape;
+pub use quotients::Quotients;
+pub use regexes::patterns::Patterns;
+pub use sliding::{SUMS, sliding};
+pub use times::with_zone;
+pub use typed::{has_part, rewrite_typed};
+pub use uuids::{UuidComparisons, UuidTypes};
+pub use zeros::{has_one_zero, one_zero};
+
+use datafusion::logical_expr::ScalarUDF;
+
+/// The functions that are the same in every session.
+pub fn functions() -> impl Iterator<Item = ScalarUDF> {
+    let definitions = [
+        arguments::DEFINITIONS,
+        arithmetic::DEFINITIONS,
+        arrays::DEFINITIONS,
+        date_parts::DEFINITIONS,
+        digests::DEFINITIONS,
+        elements::DEFINITIONS,
+        intervals::DEFINITIONS,
+        like::DEFINITIONS,
+        powers::DEFINITIONS,
+        regexes::DEFINITIONS,
+        texts::DEFINITIONS,
+        interval_fields::DEFINITIONS,
+        time_zones::DEFINITIONS,
+        times::DEFINITIONS,
+        truncated_times::DEFINITIONS,
+    ];
+    let defined = definitions.into_iter().flatten().map(ScalarUDF::from);
+    let others = integer_results::functions()
+        .into_iter()
+        .chain([sleep::function()])
+        .chain(elements::functions())
+        .chain(rounding::functions())
+        .chain(date_parts::functions())
+        .chain(chosen::functions());
+    let others = others
+        .chain(times::clocks())
+        .chain([times::age()])
+        .chain([chains::function()])
+        .chain(uuids::functions())
+        .chain([series::function()]);
+    defined.chain(json::functions()).chain(formats::functions()).chain(others)
+}

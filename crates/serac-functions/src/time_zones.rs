@@ -1,0 +1,59 @@
+//! `time AT TIME ZONE zone`, the function timezone (zone, time): of a TIMESTAMPTZ what clocks show in a zone, of a TIMESTAMP when clocks there show it.
+
+use super::definition::{Definition, Types};
+use super::times::{TIMESTAMP, with_zone};
+use chrono::DateTime;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray, TimestampMicrosecondArray};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, TimestampMicrosecondType};
+use serac_values::intervals::{INTERVAL, Parts, intervals, is_interval};
+use serac_values::text_types::{is_text, is_text_or_null};
+use serac_values::time_zones::Zone;
+use serac_values::{Result as Outcome, SqlError};
+use std::sync::Arc;
+
+fn types(given: &[DataType]) -> Option<Types> {
+    let [zone, time] = given else { return None };
+    let zone = if is_interval(zone) { INTERVAL } else { Some(DataType::Utf8).filter(|_| is_text_or_null(zone))? };
+    // What is no time yet is one with a zone, as everywhere in PostgreSQL.
+    let (time, result) = match time {
+        DataType::Timestamp(_, None) => (TIMESTAMP, with_zone()),
+        DataType::Timestamp(_, Some(_)) | DataType::Date32 | DataType::Null => (with_zone(), TIMESTAMP),
+        text if is_text(text) => (with_zone(), TIMESTAMP),
+        _ => return None,
+    };
+    Some((vec![zone, time], result))
+}
+
+fn body(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+    let (zones, times) = (&args[0], args[1].as_primitive::<TimestampMicrosecondType>());
+    let is_local = times.timezone().is_none();
+    let names = (!is_interval(zones.data_type())).then(|| cast(zones, &DataType::Utf8)).transpose()?;
+    let names: Option<&StringArray> = names.as_ref().map(|names| names.as_string());
+    // Most often it is one zone for all.
+    let mut last: Option<(usize, Zone)> = None;
+    let converted = |row: usize| -> Outcome<Option<i64>> {
+        if zones.is_null(row) || times.is_null(row) {
+            return Ok(None);
+        }
+        let is_last = |at: usize| names.is_some_and(|names| names.value(at) == names.value(row));
+        if !last.as_ref().is_some_and(|(at, _)| is_last(*at)) {
+            let zone = match names {
+                Some(names) => Zone::of_name(names.value(row))?,
+                None => Zone::of_interval(Parts::of(intervals(zones).value(row)))?,
+            };
+            last = Some((row, zone));
+        }
+        let zone = &last.as_ref().expect("set above").1;
+        let out_of_range = || SqlError::new("22008", "timestamp out of range");
+        let time = times.value(row);
+        let clock = DateTime::from_timestamp_micros(time).ok_or_else(out_of_range)?.naive_utc();
+        let moved =
+            if is_local { time.checked_sub(zone.of_local(clock)) } else { time.checked_add(zone.of_utc(clock)) };
+        Ok(Some(moved.ok_or_else(out_of_range)?))
+    };
+    let moved: TimestampMicrosecondArray = (0..times.len()).map(converted).collect::<Outcome<Vec<_>>>()?.into();
+    Ok(if is_local { Arc::new(moved.with_timezone("UTC")) } else { Arc::new(moved) })
+}
+
+pub(super) const DEFINITIONS: &[Definition] = &[Definition { name: "timezone", types, body }];

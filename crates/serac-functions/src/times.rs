@@ -1,0 +1,266 @@
+//! age, now, isfinite, make_timestamp, make_timestamptz and make_time.
+
+use super::definition::{Definition, no_function};
+use super::intervals::ages;
+use chrono::NaiveDate;
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Date32Array, Int64Array, Time64MicrosecondArray, TimestampMicrosecondArray,
+};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{
+    DataType, Float64Type, Int32Type, Int64Type, IntervalUnit, TimeUnit, TimestampMicrosecondType,
+};
+use datafusion::common::ScalarValue;
+use datafusion::error::Result;
+use datafusion::functions::utils::make_scalar_function;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use serac_values::SqlError;
+use serac_values::intervals::is_interval;
+use std::sync::{Arc, LazyLock};
+
+pub(super) const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
+
+/// The type of times with UTC.
+pub fn with_zone() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+}
+
+type Outcome<T> = std::result::Result<T, SqlError>;
+
+/// The parts of a time of day as microseconds since midnight; none if they are out of range.
+fn micros_of_day(hour: i32, minute: i32, second: f64) -> Option<i64> {
+    if !(0.0..=60.0).contains(&second) || !(0..=24).contains(&hour) || !(0..60).contains(&minute) {
+        return None;
+    }
+    let micros = (second * 1e6).round_ties_even() as i64;
+    let all = (i64::from(hour) * 60 + i64::from(minute)) * 60_000_000 + micros;
+    (all <= 86_400_000_000).then_some(all)
+}
+
+fn micros_of(parts: [i32; 5], second: f64) -> Outcome<i64> {
+    let [year, month, day, hour, minute] = parts;
+    // There is no year 0: the one before 1 is -1.
+    let in_range = if year < 0 { Some(year + 1) } else { Some(year).filter(|year| *year > 0) };
+    let date = in_range.and_then(|year| {
+        let (month, day) = (u32::try_from(month).ok()?, u32::try_from(day).ok()?);
+        NaiveDate::from_ymd_opt(year, month, day)
+    });
+    let date = date
+        .ok_or_else(|| SqlError::new("22008", format!("date field value out of range: {year}-{month:02}-{day:02}")))?;
+    let time = micros_of_day(hour, minute, second)
+        .ok_or_else(|| SqlError::new("22008", format!("time field value out of range: {hour}:{minute:02}:{second}")))?;
+    let midnight = date.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_micros();
+    midnight.checked_add(time).ok_or_else(|| SqlError::new("22008", "timestamp out of range"))
+}
+
+/// The numbers of rows that have no NULL: those of all but the last argument, and the last.
+fn rows<const N: usize, T>(
+    args: &[ArrayRef],
+    f: impl Fn([i32; N], f64) -> Outcome<T>,
+) -> impl Iterator<Item = Outcome<Option<T>>> {
+    let numbers: Vec<_> = args[..N].iter().map(|array| array.as_primitive::<Int32Type>()).collect();
+    let last = args[N].as_primitive::<Float64Type>();
+    (0..last.len()).map(move |row| {
+        let valid = args.iter().all(|array| array.is_valid(row));
+        valid.then(|| f(std::array::from_fn(|i| numbers[i].value(row)), last.value(row))).transpose()
+    })
+}
+
+/// Integers and, at last, a number of seconds.
+fn parts_types(given: &[DataType], integers: usize, result: DataType) -> Option<(Vec<DataType>, DataType)> {
+    let all = given.iter().all(|argument| argument.is_numeric() || argument.is_null());
+    let mut types = vec![DataType::Int32; integers];
+    types.push(DataType::Float64);
+    (all && given.len() == types.len()).then_some((types, result))
+}
+
+fn make_date(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+    let parts: Vec<_> = args.iter().map(|array| array.as_primitive::<Int32Type>()).collect();
+    let day = |row: usize| -> Outcome<Option<i32>> {
+        if args.iter().any(|array| array.is_null(row)) {
+            return Ok(None);
+        }
+        let [year, month, day] = std::array::from_fn(|part| parts[part].value(row));
+        let micros = micros_of([year, month, day, 0, 0], 0.0)?;
+        Ok(Some(micros.div_euclid(86_400_000_000) as i32))
+    };
+    Ok(Arc::new((0..args[0].len()).map(day).collect::<Outcome<Date32Array>>()?))
+}
+
+fn make_timestamp(args: &[ArrayRef]) -> Outcome<TimestampMicrosecondArray> {
+    rows(args, micros_of).collect()
+}
+
+/// Times of microseconds, rounded to a number of digits of a second; of two that are equally near, it
+/// is the one farther from 2000, from which PostgreSQL counts, or from midnight.
+fn time_rounded(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+    const MICROS_TO_2000: i64 = 946_684_800_000_000;
+    let epoch = if matches!(args[0].data_type(), DataType::Timestamp(..)) { MICROS_TO_2000 } else { 0 };
+    let digits = args[1].as_primitive::<Int64Type>();
+    let micros = cast(&args[0], &DataType::Int64)?;
+    let rounded = micros.as_primitive::<Int64Type>().iter().zip(digits).map(|(micros, digits)| {
+        let (micros, digits) = micros.zip(digits)?;
+        let unit = 10i64.pow(6 - digits.clamp(0, 6) as u32);
+        let since = micros.checked_sub(epoch)?;
+        let half = if since < 0 { -unit / 2 } else { unit / 2 };
+        (since.saturating_add(half) / unit * unit).checked_add(epoch)
+    });
+    Ok(cast(&(Arc::new(rounded.collect::<Int64Array>()) as ArrayRef), args[0].data_type())?)
+}
+
+pub(super) static DEFINITIONS: &[Definition] = &[
+    Definition {
+        name: "make_timestamp",
+        types: |given| parts_types(given, 5, TIMESTAMP),
+        body: |args| Ok(Arc::new(make_timestamp(args)?)),
+    },
+    Definition {
+        name: "make_date",
+        types: |given| {
+            let all =
+                given.iter().all(|argument| argument.is_integer() || argument.is_null() || *argument == DataType::Utf8);
+            (given.len() == 3 && all).then(|| (vec![DataType::Int32; 3], DataType::Date32))
+        },
+        body: make_date,
+    },
+    Definition {
+        // The only time zone is UTC.
+        name: "make_timestamptz",
+        types: |given| parts_types(given, 5, with_zone()),
+        body: |args| Ok(Arc::new(make_timestamp(args)?.with_timezone("UTC"))),
+    },
+    Definition {
+        name: "make_time",
+        types: |given| parts_types(given, 2, DataType::Time64(TimeUnit::Microsecond)),
+        body: |args| {
+            let time = |[hour, minute]: [i32; 2], second| {
+                let out_of_range = || {
+                    let message = format!("time field value out of range: {hour}:{minute:02}:{second}");
+                    SqlError::new("22008", message)
+                };
+                micros_of_day(hour, minute, second).ok_or_else(out_of_range)
+            };
+            Ok(Arc::new(rows(args, time).collect::<Outcome<Time64MicrosecondArray>>()?))
+        },
+    },
+    Definition {
+        // To so many digits of a second.
+        name: "time_rounded",
+        types: |given| match given {
+            [time @ (DataType::Timestamp(..) | DataType::Time64(_)), digits] if digits.is_integer() => {
+                Some((vec![time.clone(), DataType::Int64], time.clone()))
+            }
+            _ => None,
+        },
+        body: time_rounded,
+    },
+    Definition {
+        // No date, time or interval is infinite here.
+        name: "isfinite",
+        types: |given| {
+            let of_time = |t: &DataType| is_interval(t) || matches!(t, DataType::Date32 | DataType::Timestamp(..));
+            matches!(given, [t] if of_time(t)).then(|| (given.to_vec(), DataType::Boolean))
+        },
+        body: |args| {
+            Ok(Arc::new((0..args[0].len()).map(|row| args[0].is_valid(row).then_some(true)).collect::<BooleanArray>()))
+        },
+    },
+];
+
+/// now (), current_timestamp, current_time: when the transaction began, in microseconds. DataFusion's
+/// are of nanoseconds, which hold no other years than 1677 to 2262, also of what they are compared with.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Now {
+    of_day: bool,
+    signature: Signature,
+}
+
+/// The functions that say what time it is, the same in every session.
+pub(super) fn clocks() -> [ScalarUDF; 2] {
+    [false, true].map(|of_day| ScalarUDF::from(Now { of_day, signature: Signature::nullary(Volatility::Stable) }))
+}
+
+impl ScalarUDFImpl for Now {
+    fn name(&self) -> &str {
+        if self.of_day { "current_time" } else { "now" }
+    }
+    fn aliases(&self) -> &[String] {
+        static ALIASES: LazyLock<[String; 1]> = LazyLock::new(|| ["current_timestamp".into()]);
+        if self.of_day { &[] } else { &*ALIASES }
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(if self.of_day { DataType::Time64(TimeUnit::Microsecond) } else { with_zone() })
+    }
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let Some(now) = info.query_execution_start_time() else { return Ok(ExprSimplifyResult::Original(args)) };
+        let micros = now.timestamp_micros();
+        let value = match self.of_day {
+            true => ScalarValue::Time64Microsecond(Some(micros.rem_euclid(86_400_000_000))),
+            false => ScalarValue::TimestampMicrosecond(Some(micros), Some("UTC".into())),
+        };
+        Ok(ExprSimplifyResult::Simplified(Expr::Literal(value, None)))
+    }
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Err(SqlError::new("XX000", "the time is known when a statement is planned").external())
+    }
+}
+
+/// The function age.
+pub(super) fn age() -> ScalarUDF {
+    ScalarUDF::from(Age(Signature::user_defined(Volatility::Stable)))
+}
+
+/// age (later, earlier), age (earlier): from then to the midnight with which today began.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Age(Signature);
+
+impl ScalarUDFImpl for Age {
+    fn name(&self) -> &str {
+        "age"
+    }
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let taken = |given: &DataType| {
+            given.is_null()
+                || serac_values::text_types::is_text(given)
+                || matches!(given, DataType::Date32 | DataType::Timestamp(..))
+        };
+        if given.is_empty() || given.len() > 2 || !given.iter().all(taken) {
+            return Err(no_function(self.name(), given));
+        }
+        Ok(vec![TIMESTAMP; given.len()])
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Interval(IntervalUnit::MonthDayNano))
+    }
+    fn simplify(&self, mut args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        match info.query_execution_start_time() {
+            Some(now) if args.len() == 1 => {
+                let midnight = now.date_naive().and_time(chrono::NaiveTime::MIN).and_utc().timestamp_micros();
+                let midnight = ScalarValue::TimestampMicrosecond(Some(midnight), None);
+                args.insert(0, Expr::Literal(midnight, None));
+                let call = ScalarUDF::from(Self(self.0.clone())).call(args);
+                Ok(ExprSimplifyResult::Simplified(call))
+            }
+            _ => Ok(ExprSimplifyResult::Original(args)),
+        }
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let apply = |arrays: &[ArrayRef]| {
+            let [later, earlier] = arrays else {
+                return Err(SqlError::new("XX000", "nobody knows what day it is").external());
+            };
+            let [later, earlier] = [later, earlier].map(|array| array.as_primitive::<TimestampMicrosecondType>());
+            ages(later, earlier).map_err(SqlError::external)
+        };
+        make_scalar_function(apply, Vec::new())(&args.args)
+    }
+}

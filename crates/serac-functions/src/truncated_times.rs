@@ -1,0 +1,145 @@
+//! `date_trunc` for all times that there are: DataFusion's counts nanoseconds, of which 64 bits
+//! reach from 1677 to 2262. Like that of PostgreSQL it also knows decades, centuries and millennia.
+
+use super::definition::{Definition, Types};
+use super::times::TIMESTAMP;
+use chrono::{DateTime, Datelike, Days, NaiveDate};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, IntervalMonthDayNanoArray};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNano, TimeUnit};
+use serac_values::SqlError;
+use serac_values::intervals::{INTERVAL, MICROS_PER_DAY, Parts, intervals};
+use serac_values::text_types::{is_text, is_text_or_null};
+use serac_values::time_range::time_out_of_range;
+use std::sync::Arc;
+
+/// A part of times, at whose beginning they are cut off.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Part {
+    /// So many microseconds, a day or a part of it.
+    Micros(i64),
+    Week,
+    Months(u32),
+    /// So many years, which begin with the year 1 if there are a hundred of them or more.
+    Years(i32),
+}
+
+impl Part {
+    /// By PostgreSQL's names.
+    fn of(name: &str) -> Option<Self> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "microsecond" | "microseconds" | "us" | "usec" | "usecs" => Self::Micros(1),
+            "millisecond" | "milliseconds" | "ms" | "msec" | "msecs" => Self::Micros(1_000),
+            "second" | "seconds" | "s" | "sec" | "secs" => Self::Micros(1_000_000),
+            "minute" | "minutes" | "m" | "min" | "mins" => Self::Micros(60_000_000),
+            "hour" | "hours" | "h" | "hr" | "hrs" => Self::Micros(3_600_000_000),
+            "day" | "days" | "d" => Self::Micros(MICROS_PER_DAY),
+            "week" | "weeks" | "w" => Self::Week,
+            "month" | "months" | "mon" | "mons" => Self::Months(1),
+            "quarter" | "qtr" => Self::Months(3),
+            "year" | "years" | "y" | "yr" | "yrs" => Self::Years(1),
+            "decade" | "decades" | "dec" | "decs" => Self::Years(10),
+            "century" | "centuries" | "cent" | "c" => Self::Years(100),
+            "millennium" | "millennia" | "mil" | "mils" => Self::Years(1_000),
+            _ => return None,
+        })
+    }
+    /// The beginning of the part in which a time lies, both in microseconds since 1970; `None` if
+    /// there is no such time.
+    fn begin(self, micros: i64) -> Option<i64> {
+        if let Self::Micros(unit) = self {
+            return micros.checked_sub(micros.rem_euclid(unit));
+        }
+        let date = DateTime::from_timestamp_micros(micros)?.date_naive();
+        let begin = match self {
+            Self::Micros(_) => date,
+            Self::Week => date.checked_sub_days(Days::new(date.weekday().num_days_from_monday().into()))?,
+            Self::Months(months) => NaiveDate::from_ymd_opt(date.year(), date.month0() / months * months + 1, 1)?,
+            Self::Years(years) => {
+                let first = i32::from(years >= 100);
+                NaiveDate::from_ymd_opt((date.year() - first).div_euclid(years) * years + first, 1, 1)?
+            }
+        };
+        begin.and_hms_opt(0, 0, 0)?.and_utc().timestamp_micros().into()
+    }
+}
+
+fn types(given: &[DataType]) -> Option<Types> {
+    let [part, time] = given else { return None };
+    let time = match time {
+        DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
+        // As in PostgreSQL, which takes the preferred of the types that a date becomes.
+        DataType::Date32 => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        DataType::Null => TIMESTAMP,
+        text if is_text(text) => TIMESTAMP,
+        DataType::Time32(_) | DataType::Time64(_) => DataType::Time64(TimeUnit::Microsecond),
+        DataType::Interval(_) => INTERVAL,
+        _ => return None,
+    };
+    is_text_or_null(part).then(|| (vec![DataType::Utf8View, time.clone()], time))
+}
+
+/// Intervals without what is smaller than a part.
+fn truncated_intervals(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
+    let names = args[0].as_string_view();
+    let one = |(name, interval): (Option<&str>, Option<IntervalMonthDayNano>)| {
+        let Some((name, interval)) = name.zip(interval) else { return Ok(None) };
+        let mut parts = Parts::of(interval);
+        match Part::of(name) {
+            Some(Part::Micros(unit @ 1..MICROS_PER_DAY)) => parts.micros -= parts.micros % unit,
+            Some(Part::Micros(_)) => parts.micros = 0,
+            Some(Part::Months(months)) => {
+                (parts.months, parts.days, parts.micros) = (parts.months - parts.months % months as i32, 0, 0);
+            }
+            Some(Part::Years(years)) => {
+                (parts.months, parts.days, parts.micros) = (parts.months - parts.months % (years * 12), 0, 0);
+            }
+            Some(Part::Week) => {
+                return Err(SqlError::new("0A000", "unit \"week\" not supported for type interval")
+                    .explained("Months usually have fractional weeks."));
+            }
+            None => {
+                return Err(SqlError::new("22023", format!("unit \"{name}\" not recognized for type interval")));
+            }
+        }
+        parts.interval().map(Some)
+    };
+    let all =
+        names.iter().zip(intervals(&args[1])).map(one).collect::<Result<IntervalMonthDayNanoArray, SqlError>>()?;
+    Ok(Arc::new(all))
+}
+
+fn truncated(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
+    if *args[1].data_type() == INTERVAL {
+        return truncated_intervals(args);
+    }
+    let (names, micros) = (args[0].as_string_view(), cast(&args[1], &DataType::Int64)?);
+    let is_of_day = matches!(args[1].data_type(), DataType::Time64(_));
+    let micros = micros.as_primitive::<Int64Type>();
+    // Most often it is one part for all rows.
+    let mut last: Option<(&str, Part)> = None;
+    let mut begins = Vec::with_capacity(micros.len());
+    for (name, time) in names.iter().zip(micros) {
+        let (Some(name), Some(time)) = (name, time) else {
+            begins.push(None);
+            continue;
+        };
+        let part = match last {
+            Some((known, part)) if known == name => part,
+            _ => {
+                let part = Part::of(name).filter(|part| !is_of_day || matches!(part, Part::Micros(1..MICROS_PER_DAY)));
+                let unknown = || SqlError::new("22023", format!("unit \"{name}\" not recognized for this type"));
+                part.ok_or_else(unknown)?
+            }
+        };
+        last = Some((name, part));
+        begins.push(Some(part.begin(time).ok_or_else(|| time_out_of_range("timestamp"))?));
+    }
+    let begins: ArrayRef = Arc::new(Int64Array::from(begins));
+    Ok(cast(&begins, args[1].data_type())?)
+}
+
+pub(super) const DEFINITIONS: &[Definition] = &[
+    Definition { name: "date_trunc", types, body: truncated },
+    Definition { name: "datetrunc", types, body: truncated },
+];

@@ -1,0 +1,105 @@
+//! Keys: values of Arrow types in which equal ones are equal, and in the order of PostgreSQL.
+//!
+//! | type | key |
+//! |---|---|
+//! | free NUMERIC | [`serac_numeric::encoding`]'s, of the number without zeros behind it |
+//! | INTERVAL | its length, a month having 30 days and a day 24 hours |
+
+use crate::as_type;
+use crate::scalar::by_row;
+use datafusion::arrow::array::{Array, ArrayRef, BinaryBuilder, Decimal128Array, IntervalMonthDayNanoArray};
+use datafusion::arrow::datatypes::{DataType, IntervalMonthDayNano};
+use datafusion::common::ScalarValue;
+use datafusion::error::Result;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use std::sync::{Arc, LazyLock};
+
+/// The values that have keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Keyed {
+    Numeric,
+    Interval,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Key {
+    of: Keyed,
+    signature: Signature,
+}
+
+fn key(of: Keyed) -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(Key { of, signature: Signature::any(1, Volatility::Immutable) }))
+}
+
+static NUMERIC: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| key(Keyed::Numeric));
+static INTERVAL: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| key(Keyed::Interval));
+
+/// The key of numbers, of either form. Keys of both are alike.
+pub fn of_numeric(expr: Expr) -> Expr {
+    NUMERIC.call(vec![expr])
+}
+
+/// The key of intervals.
+pub fn of_interval(expr: Expr) -> Expr {
+    INTERVAL.call(vec![expr])
+}
+
+/// Nanoseconds of an interval.
+fn length(interval: IntervalMonthDayNano) -> i128 {
+    const DAY: i128 = 86_400_000_000_000;
+    (i128::from(interval.months) * 30 + i128::from(interval.days)) * DAY + i128::from(interval.nanoseconds)
+}
+
+impl ScalarUDFImpl for Key {
+    fn name(&self) -> &str {
+        match self.of {
+            Keyed::Numeric => "numeric_key",
+            Keyed::Interval => "interval_key",
+        }
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(match self.of {
+            Keyed::Numeric => DataType::Binary,
+            Keyed::Interval => DataType::Decimal128(38, 0),
+        })
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match self.of {
+            Keyed::Numeric => by_row(&args, |columns, rows| {
+                let mut out = BinaryBuilder::with_capacity(rows, rows * 8);
+                let mut bytes = Vec::new();
+                for row in 0..rows {
+                    match columns[0].number(row)? {
+                        Some(number) => {
+                            bytes.clear();
+                            number.write_key(&mut bytes);
+                            out.append_value(&bytes);
+                        }
+                        None => out.append_null(),
+                    }
+                }
+                Ok(Arc::new(out.finish()))
+            }),
+            Keyed::Interval => {
+                let (array, is_constant) = match &args.args[0] {
+                    ColumnarValue::Array(array) => (array.clone(), false),
+                    ColumnarValue::Scalar(scalar) => (scalar.to_array()?, true),
+                };
+                let lengths: Decimal128Array = match array.data_type() {
+                    DataType::Null => Decimal128Array::new_null(array.len()),
+                    _ => as_type::<IntervalMonthDayNanoArray>(array.as_ref())?.unary(length),
+                };
+                let lengths: ArrayRef = Arc::new(lengths.with_precision_and_scale(38, 0)?);
+                Ok(match is_constant {
+                    true => ColumnarValue::Scalar(ScalarValue::try_from_array(&lengths, 0)?),
+                    false => ColumnarValue::Array(lengths),
+                })
+            }
+        }
+    }
+}

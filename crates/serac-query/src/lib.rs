@@ -1,0 +1,17 @@
+//! Tables as DataFusion sees them, and what is ours of planning and running queries over them.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | [`scan`] | tables in a snapshot, scans, lookups by key, bitmap indexes, aggregates of blocks, and the physical rules that bring them into plans |
+//! | [`optimizer`] | rules of the analyzer and the optimizer: common types, checked arithmetic, subqueries, the order of joins |
+//! | [`deep`] | stacks for what is nested, and threads for planning |
+//! | [`wanted`] | joins that end when their rows are wanted no more |
+#![warn(missing_docs)]
+
+mod allocations;
+pub mod deep;
+pub mod optimizer;
+pub mod scan;
+pub mod wanted;
+
+pub use allocations::CountingAllocator;

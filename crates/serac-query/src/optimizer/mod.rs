@@ -1,0 +1,44 @@
+//! Planning with the tables' own statistics: cardinality estimates and the order of joins; predicates below joins; lists of IN;
+//! correlated subqueries; arithmetic that does not wrap around.
+
+mod asking;
+mod checked_arithmetic;
+mod common_types;
+mod cross_joins;
+mod date_comparisons;
+mod empty_branches;
+mod estimate;
+mod filters;
+mod float_cases;
+mod float_zeros;
+mod grouping_sets;
+mod in_lists;
+mod join_order;
+mod list_guards;
+mod lost_orders;
+mod null_safe;
+mod repeated_keys;
+mod set_operations;
+mod text_predicates;
+mod true_keys;
+mod unnest;
+
+pub use asking::{Analyzing, AskingAnalyzer, AskingPhysical, AskingRule, Optimizing, Physical};
+pub use checked_arithmetic::{CheckedArithmetic, checked, operator_of};
+pub use common_types::{CommonTypes, with_common_types};
+pub use cross_joins::CrossJoins;
+pub use date_comparisons::DateComparisons;
+pub use empty_branches::EmptyBranches;
+pub use filters::Filters;
+pub use float_cases::FloatCases;
+pub use float_zeros::FloatZeros;
+pub use grouping_sets::GroupingSets;
+pub use in_lists::{InLists, without_lists_of_expressions};
+pub use join_order::JoinOrder;
+pub use lost_orders::LostOrders;
+pub use null_safe::NullSafe;
+pub use repeated_keys::RepeatedKeys;
+pub use set_operations::SetOperations;
+pub use text_predicates::TextPredicates;
+pub use true_keys::{TrueKeys, independent};
+pub use unnest::Unnest;

@@ -1,0 +1,50 @@
+//! The value of a subquery: `serac_one_row(value, rows)` gives the value, and fails with 21000 where there are more rows; `serac_one_row(value)` gives the
+//! value, and is none that the planner takes for never NULL, which it is where there is no row.
+
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::error::Result;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use serac_values::SqlError;
+use std::sync::{Arc, LazyLock};
+
+const NAME: &str = "serac_one_row";
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OneRow(Signature);
+
+impl ScalarUDFImpl for OneRow {
+    fn name(&self) -> &str {
+        NAME
+    }
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(types[0].clone())
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let Some(rows) = args.args.get(1) else { return Ok(args.args[0].clone()) };
+        let rows = rows.to_array(args.number_rows)?;
+        if rows.as_primitive::<Int64Type>().iter().flatten().any(|rows| rows > 1) {
+            let message = "more than one row returned by a subquery used as an expression";
+            return Err(SqlError::new("21000", message).external());
+        }
+        Ok(args.args[0].clone())
+    }
+}
+
+static FUNCTION: LazyLock<Arc<ScalarUDF>> =
+    LazyLock::new(|| Arc::new(ScalarUDF::from(OneRow(Signature::variadic_any(Volatility::Immutable)))));
+
+/// The value, of which there are so many.
+pub(super) fn one_row(value: Expr, rows: Expr) -> Expr {
+    FUNCTION.call(vec![value, rows])
+}
+
+/// The value, or NULL.
+pub(super) fn optional(value: Expr) -> Expr {
+    FUNCTION.call(vec![value])
+}

@@ -1,0 +1,298 @@
+//! One conjunct of a scan's filter.
+//!
+//! A comparison of a number, date or short decimal column with a constant or with another such column runs on the raw values with the
+//! operators' select kernels (decimals as scaled 64-bit integers), and so does the key filter of a join. Everything else is a DataFusion
+//! expression over just the columns it names, evaluated on the words of a dictionary where a block has one ([`super::words`]).
+
+use super::join_keys::KeyFilter;
+use super::words::constants_of;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::buffer::NullBuffer;
+use datafusion::arrow::datatypes::{
+    ByteViewType, DataType, Date32Type, Int16Type, Int32Type, Int64Type, Schema, SchemaRef,
+};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, DynamicFilterPhysicalExpr, Literal};
+use datafusion::physical_expr::utils::collect_columns;
+use serac_operators::select::{Comparison, MAX_VIEW_CONSTANTS, positions_of, select, select_pairs, select_views};
+use serac_storage::types::PhysicalType;
+use serac_storage::{ColumnForm, ColumnId, ColumnType, TableSchema, Zone};
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Constant {
+    Int16(i16),
+    Int32(i32),
+    Int64(i64),
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Test {
+    Compare(Comparison, Constant),
+    CompareColumns(Comparison),
+    Keys(Arc<KeyFilter>),
+    Expression {
+        expr: Arc<dyn PhysicalExpr>,
+        schema: SchemaRef,
+        /// Of an expression over one column of variable length: the constants of which a value must be one.
+        constants: Option<Vec<Vec<u8>>>,
+    },
+}
+
+/// A conjunct: the columns it needs, in which form, and the test.
+#[derive(Clone, Debug)]
+pub(super) struct Conjunct {
+    pub(super) columns: Vec<(usize, ColumnForm)>,
+    pub(super) test: Test,
+    /// A filter that a join or a top-k found at run time. It only saves work: whoever found it applies it again.
+    pub(super) optional: bool,
+    rows_in: usize,
+    rows_out: usize,
+}
+
+/// Rows after which an optional filter must have shown its use.
+const TRIAL_ROWS: usize = 32_768;
+
+pub(super) fn comparison_of(operator: Operator) -> Option<Comparison> {
+    Some(match operator {
+        Operator::Eq => Comparison::Equal,
+        Operator::NotEq => Comparison::NotEqual,
+        Operator::Lt => Comparison::Less,
+        Operator::LtEq => Comparison::LessOrEqual,
+        Operator::Gt => Comparison::Greater,
+        Operator::GtEq => Comparison::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+fn constant_of(column_type: ColumnType, value: &ScalarValue) -> Option<(Constant, ColumnForm)> {
+    let plain = |constant| Some((constant, ColumnForm::Arrow));
+    match (column_type, value) {
+        (ColumnType::Int16, ScalarValue::Int16(Some(v))) => plain(Constant::Int16(*v)),
+        (ColumnType::Int32, ScalarValue::Int32(Some(v))) => plain(Constant::Int32(*v)),
+        (ColumnType::Int64, ScalarValue::Int64(Some(v))) => plain(Constant::Int64(*v)),
+        (ColumnType::Date, ScalarValue::Date32(Some(v))) => plain(Constant::Int32(*v)),
+        (ColumnType::Decimal { precision, scale }, ScalarValue::Decimal128(Some(v), _, s))
+            if precision <= 18 && *s == scale =>
+        {
+            Some((Constant::Int64(i64::try_from(*v).ok()?), ColumnForm::Scaled64))
+        }
+        _ => None,
+    }
+}
+
+fn compare_columns_of(schema: &TableSchema, binary: &BinaryExpr, comparison: Comparison) -> Option<Conjunct> {
+    let (left, right) = (binary.left().downcast_ref::<Column>()?, binary.right().downcast_ref::<Column>()?);
+    let column_type = schema.columns.get(left.index())?.column_type;
+    if column_type != schema.columns.get(right.index())?.column_type {
+        return None;
+    }
+    let form = match column_type {
+        ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64 | ColumnType::Date => ColumnForm::Arrow,
+        ColumnType::Decimal { precision, .. } if precision <= 18 => ColumnForm::Scaled64,
+        _ => return None,
+    };
+    Some(Conjunct::with(vec![(left.index(), form), (right.index(), form)], Test::CompareColumns(comparison), false))
+}
+
+fn compare_of(schema: &TableSchema, expr: &Arc<dyn PhysicalExpr>) -> Option<Conjunct> {
+    let binary = expr.downcast_ref::<BinaryExpr>()?;
+    let comparison = comparison_of(*binary.op())?;
+    if let Some(conjunct) = compare_columns_of(schema, binary, comparison) {
+        return Some(conjunct);
+    }
+    let (column, literal, comparison) =
+        match (binary.left().downcast_ref::<Column>(), binary.right().downcast_ref::<Literal>()) {
+            (Some(column), Some(literal)) => (column, literal, comparison),
+            _ => (
+                binary.right().downcast_ref::<Column>()?,
+                binary.left().downcast_ref::<Literal>()?,
+                comparison.flipped(),
+            ),
+        };
+    let column_type = schema.columns.get(column.index())?.column_type;
+    let (constant, form) = constant_of(column_type, literal.value())?;
+    Some(Conjunct::with(vec![(column.index(), form)], Test::Compare(comparison, constant), false))
+}
+
+/// The values of an integer-like column.
+enum Raw<'a> {
+    Int16(&'a [i16]),
+    Int32(&'a [i32]),
+    Int64(&'a [i64]),
+    Other,
+}
+
+fn raw_of(array: &ArrayRef) -> Raw<'_> {
+    match array.data_type() {
+        DataType::Int16 => Raw::Int16(array.as_primitive::<Int16Type>().values()),
+        DataType::Int32 => Raw::Int32(array.as_primitive::<Int32Type>().values()),
+        DataType::Date32 => Raw::Int32(array.as_primitive::<Date32Type>().values()),
+        DataType::Int64 => Raw::Int64(array.as_primitive::<Int64Type>().values()),
+        _ => Raw::Other,
+    }
+}
+
+/// The positions of the views of a column that are one of the constants; none if that is not for views to say.
+fn select_constants(array: &ArrayRef, constants: &[Vec<u8>]) -> Option<Vec<u32>> {
+    fn of<T: ByteViewType>(array: &GenericByteViewArray<T>, constants: &[Vec<u8>]) -> Vec<u32> {
+        select_views(array.views(), array.nulls(), constants, |at| array.value(at).as_ref())
+    }
+    match array.data_type() {
+        _ if constants.len() > MAX_VIEW_CONSTANTS => None,
+        DataType::Utf8View => Some(of(array.as_string_view(), constants)),
+        DataType::BinaryView => Some(of(array.as_binary_view(), constants)),
+        _ => None,
+    }
+}
+
+fn different_types() -> DataFusionError {
+    DataFusionError::Internal("a conjunct was given a column of another type".into())
+}
+
+impl Conjunct {
+    fn with(columns: Vec<(usize, ColumnForm)>, test: Test, optional: bool) -> Self {
+        Self { columns, test, optional, rows_in: 0, rows_out: 0 }
+    }
+
+    /// The conjunct that leaves the rows whose `column` may be among a join's keys.
+    pub(super) fn keys(column: usize, filter: Arc<KeyFilter>) -> Self {
+        Self::with(vec![(column, ColumnForm::Arrow)], Test::Keys(filter), true)
+    }
+
+    /// The conjunct for an expression over the table's columns.
+    pub(super) fn new(schema: &TableSchema, arrow: &Schema, expr: &Arc<dyn PhysicalExpr>) -> Result<Self> {
+        if let Some(compare) = compare_of(schema, expr) {
+            return Ok(compare);
+        }
+        let optional = expr.downcast_ref::<DynamicFilterPhysicalExpr>().is_some();
+        let mut columns: Vec<usize> = collect_columns(expr).iter().map(Column::index).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let expr = expr
+            .clone()
+            .transform(|e| {
+                Ok(match e.downcast_ref::<Column>() {
+                    Some(column) => {
+                        let at = columns.binary_search(&column.index()).expect("it was collected");
+                        Transformed::yes(Arc::new(Column::new(column.name(), at)) as Arc<dyn PhysicalExpr>)
+                    }
+                    None => Transformed::no(e),
+                })
+            })?
+            .data;
+        let constants = match columns[..] {
+            [column] if schema.columns.get(column).is_some_and(|c| c.column_type.physical() == PhysicalType::View) => {
+                constants_of(&expr)
+            }
+            _ => None,
+        };
+        let schema = Arc::new(arrow.project(&columns)?);
+        let columns = columns.into_iter().map(|c| (c, ColumnForm::Arrow)).collect();
+        Ok(Self::with(columns, Test::Expression { expr, schema, constants }, optional))
+    }
+
+    /// Whether the conjunct need not be tested any more: it is optional and keeps nearly everything.
+    pub(super) fn is_idle(&self) -> bool {
+        self.optional && self.rows_in >= TRIAL_ROWS && self.rows_out * 10 > self.rows_in * 8
+    }
+
+    /// Whether no value between the smallest and the largest of its column in a block can hold: the block's zone map speaks for all its rows.
+    pub(super) fn excludes(&self, zone: impl Fn(ColumnId) -> Option<Zone>) -> bool {
+        let zone = |at: usize| zone(ColumnId(self.columns[at].0 as u16));
+        match &self.test {
+            Test::Compare(comparison, constant) => {
+                let constant = match *constant {
+                    Constant::Int16(v) => v.into(),
+                    Constant::Int32(v) => v.into(),
+                    Constant::Int64(v) => v,
+                };
+                zone(0).is_some_and(|values| comparison.never_holds(values.min..=values.max, constant..=constant))
+            }
+            Test::CompareColumns(comparison) => match (zone(0), zone(1)) {
+                (Some(left), Some(right)) => comparison.never_holds(left.min..=left.max, right.min..=right.max),
+                _ => false,
+            },
+            Test::Keys(filter) => match (zone(0), filter.keys()) {
+                (Some(zone), Some(keys)) => !keys.may_hold(zone.min, zone.max),
+                _ => false,
+            },
+            Test::Expression { .. } => false,
+        }
+    }
+
+    /// Cost per row that it takes away, by what was seen so far: conjuncts run in ascending order of this.
+    pub(super) fn rank(&self) -> f64 {
+        let cost = match &self.test {
+            Test::Compare(..) => 1.0,
+            Test::CompareColumns(..) | Test::Keys(_) => 2.0,
+            Test::Expression { .. } => 8.0,
+        };
+        let left = if self.rows_in == 0 { 0.5 } else { self.rows_out as f64 / self.rows_in as f64 };
+        cost / (1.0 - left).max(1e-3)
+    }
+
+    /// The positions, among `rows` rows, at which the conjunct holds; none if it holds for all.
+    pub(super) fn select(&mut self, arrays: Vec<ArrayRef>, rows: usize) -> Result<Option<Vec<u32>>> {
+        let positions = match &self.test {
+            Test::Compare(comparison, constant) => {
+                let nulls = arrays[0].nulls();
+                match (raw_of(&arrays[0]), *constant) {
+                    (Raw::Int16(values), Constant::Int16(v)) => select(values, nulls, *comparison, v),
+                    (Raw::Int32(values), Constant::Int32(v)) => select(values, nulls, *comparison, v),
+                    (Raw::Int64(values), Constant::Int64(v)) => select(values, nulls, *comparison, v),
+                    _ => return Err(different_types()),
+                }
+            }
+            Test::CompareColumns(comparison) => {
+                let nulls = NullBuffer::union(arrays[0].nulls(), arrays[1].nulls());
+                match (raw_of(&arrays[0]), raw_of(&arrays[1])) {
+                    (Raw::Int16(l), Raw::Int16(r)) => select_pairs(l, r, nulls.as_ref(), *comparison),
+                    (Raw::Int32(l), Raw::Int32(r)) => select_pairs(l, r, nulls.as_ref(), *comparison),
+                    (Raw::Int64(l), Raw::Int64(r)) => select_pairs(l, r, nulls.as_ref(), *comparison),
+                    _ => return Err(different_types()),
+                }
+            }
+            Test::Keys(filter) => {
+                // Not known yet: no trial.
+                let Some(keys) = filter.keys() else { return Ok(None) };
+                let nulls = arrays[0].nulls();
+                match raw_of(&arrays[0]) {
+                    Raw::Int16(values) => keys.select(values, nulls),
+                    Raw::Int32(values) => keys.select(values, nulls),
+                    Raw::Int64(values) => keys.select(values, nulls),
+                    Raw::Other => return Err(different_types()),
+                }
+            }
+            Test::Expression { constants: Some(constants), .. }
+                if let Some(positions) = select_constants(&arrays[0], constants) =>
+            {
+                positions
+            }
+            Test::Expression { expr, schema, .. } => {
+                let options = RecordBatchOptions::new().with_row_count(Some(rows));
+                let batch = RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?;
+                let outcome = expr.evaluate(&batch)?;
+                if let datafusion::logical_expr::ColumnarValue::Scalar(ScalarValue::Boolean(value)) = outcome {
+                    // A filter that is not known yet says "true": that is no trial.
+                    return Ok((value != Some(true)).then(Vec::new));
+                }
+                let outcome = outcome.into_array(rows)?;
+                let outcome = outcome.as_boolean();
+                positions_of(outcome.values(), outcome.nulls())
+            }
+        };
+        Ok(self.selected(positions, rows))
+    }
+
+    /// Notes that `positions` of `rows` rows are left; none if that is all.
+    pub(super) fn selected(&mut self, positions: Vec<u32>, rows: usize) -> Option<Vec<u32>> {
+        self.rows_in += rows;
+        self.rows_out += positions.len();
+        (positions.len() < rows).then_some(positions)
+    }
+}

@@ -1,0 +1,55 @@
+//! Indexes on expressions, and partial ones: what of a filter their hidden columns stand for.
+//!
+//! A part of a filter that is the expression of an index is the hidden column that keeps its values, and so finds rows as any other column of an index does.
+//! With a partial index that holds where the filter has all of its condition; the column that the condition hides is then the hidden one. The filter itself
+//! is tested on the rows that are found, so a lookup only has to find enough of them.
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::utils::split_conjunction;
+
+/// An expression whose values a hidden column has.
+#[derive(Clone, Debug)]
+pub struct IndexedExpression {
+    /// The expression over columns of bare names.
+    pub expression: Expr,
+    /// What must hold for it.
+    pub conditions: Vec<Expr>,
+    /// The column.
+    pub hidden: Expr,
+}
+
+/// An expression without what it says of columns but their names.
+///
+/// # Errors
+/// DataFusion's.
+pub fn bare(expr: Expr) -> Result<Expr> {
+    let bare = expr.transform(|expr| match expr {
+        Expr::Column(column) => Ok(Transformed::yes(Expr::Column(Column::new_unqualified(column.name)))),
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(bare.data)
+}
+
+/// The filters, and what becomes of them where hidden columns stand for their parts.
+pub(super) fn with_hidden_columns(expressions: &[IndexedExpression], filters: &[Expr]) -> Vec<Expr> {
+    let mut all = filters.to_vec();
+    if expressions.is_empty() {
+        return all;
+    }
+    let conjuncts = filters.iter().flat_map(split_conjunction);
+    let Ok(conjuncts) = conjuncts.cloned().map(bare).collect::<Result<Vec<_>>>() else { return all };
+    for IndexedExpression { expression, conditions, hidden } in expressions {
+        if !conditions.iter().all(|condition| conjuncts.contains(condition)) {
+            continue;
+        }
+        for conjunct in &conjuncts {
+            let with_hidden = conjunct.clone().transform_down(|expr| {
+                Ok(if expr == *expression { Transformed::yes(hidden.clone()) } else { Transformed::no(expr) })
+            });
+            all.extend(with_hidden.ok().filter(|found| found.transformed).map(|found| found.data));
+        }
+    }
+    all
+}

@@ -1,0 +1,197 @@
+//! Key filters: a hash join tells the scans of its probe side which keys its build side has.
+//!
+//! DataFusion finds out which scans a join's dynamic filter reaches; where it cannot, because
+//! columns have one name, [`key_path`] does. [`KeyFilterPushdown`] puts ours in its place where all
+//! keys are integers or dates: [`KeyFilterBuildExec`], in the build side, notes the keys that pass
+//! by; when all partitions have ended they become a [`KeySet`](serac_operators::key_set::KeySet),
+//! and from then on the scan tests its rows against that before it reads anything else. A filter
+//! that never becomes known (a build side that is given up half-way) lets all rows pass; the join
+//! decides in any case.
+//!
+//! Where the scan has a bitmap index on the key, a filter keeps the keys themselves, too, up to as many as the scan would look up (the CUBIT join, §F): the scan
+//! then takes the union of their bitvectors in place of testing every row.
+
+use super::exec::SeracScanExec;
+use super::join_keys::{KeyFilter, is_key_type, note_keys};
+use super::key_path;
+use super::plan::replace_nodes;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{NullEquality, Result};
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::execution_plan::apply_expression_roots;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
+use futures::TryStreamExt;
+use std::fmt;
+use std::sync::Arc;
+
+/// Hands its input on and notes the keys in it.
+#[derive(Debug)]
+pub(super) struct KeyFilterBuildExec {
+    input: Arc<dyn ExecutionPlan>,
+    keys: Vec<(Arc<dyn PhysicalExpr>, Arc<KeyFilter>)>,
+}
+
+impl DisplayAs for KeyFilterBuildExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<_> = self.keys.iter().map(|(key, _)| key.to_string()).collect();
+        write!(f, "KeyFilterBuildExec: keys=[{}]", keys.join(", "))
+    }
+}
+
+impl ExecutionPlan for KeyFilterBuildExec {
+    fn name(&self) -> &str {
+        "KeyFilterBuildExec"
+    }
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        apply_expression_roots(self.keys.iter().map(|(key, _)| key), f)
+    }
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self { input: children[0].clone(), keys: self.keys.clone() }))
+    }
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.keys.iter().for_each(|(_, filter)| filter.reset());
+        Ok(self)
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        struct Noting {
+            input: SendableRecordBatchStream,
+            /// None once memory has run short.
+            noted: Option<Vec<Vec<i64>>>,
+        }
+        let schema: SchemaRef = self.schema();
+        let reservation = MemoryConsumer::new("KeyFilterBuild").register(context.memory_pool());
+        let noting =
+            Noting { input: self.input.execute(partition, context)?, noted: Some(vec![Vec::new(); self.keys.len()]) };
+        let keys = self.keys.clone();
+        let batches = futures::stream::try_unfold((noting, reservation), move |(mut noting, reservation)| {
+            let keys = keys.clone();
+            async move {
+                let Some(batch) = noting.input.try_next().await? else {
+                    for ((_, filter), noted) in keys.iter().zip(noting.noted.into_iter().flatten()) {
+                        filter.finish_partition(noted);
+                    }
+                    return Ok(None);
+                };
+                // The keys themselves, and what they become.
+                if reservation.try_grow(2 * 8 * batch.num_rows() * keys.len()).is_err() {
+                    noting.noted = None;
+                }
+                for ((key, _), noted) in keys.iter().zip(noting.noted.iter_mut().flatten()) {
+                    note_keys(&key.evaluate(&batch)?.into_array(batch.num_rows())?, noted);
+                }
+                Ok(Some((batch, (noting, reservation))))
+            }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+}
+
+/// Puts key filters in the place of DataFusion's dynamic join filters; see the module.
+#[derive(Debug, Default)]
+pub struct KeyFilterPushdown;
+
+impl PhysicalOptimizerRule for KeyFilterPushdown {
+    fn name(&self) -> &str {
+        "key_filter_pushdown"
+    }
+    fn schema_check(&self) -> bool {
+        true
+    }
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        if !config.optimizer.enable_join_dynamic_filter_pushdown {
+            return Ok(plan);
+        }
+        replace_nodes(plan, push_down)
+    }
+}
+
+/// The key columns of the scan for the dynamic filter `id`, if they can all be tested against key sets.
+fn scan_keys(scan: &SeracScanExec, id: u64) -> Option<Vec<usize>> {
+    let filter = scan.filters().iter().find(|filter| filter.expression_id() == Some(id))?;
+    let filter = filter.downcast_ref::<DynamicFilterPhysicalExpr>()?;
+    let schema = scan.full_schema();
+    filter
+        .children()
+        .into_iter()
+        .map(|key| {
+            key.downcast_ref::<Column>().map(Column::index).filter(|&i| is_key_type(schema.field(i).data_type()))
+        })
+        .collect()
+}
+
+fn push_down(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(id) = join.dynamic_expressions_produced().first().and_then(|filter| filter.expression_id()) else {
+        return Ok(None);
+    };
+    let build_schema = join.left().schema();
+    let build_keys: Vec<_> = join.on().iter().map(|(build, _)| build.clone()).collect();
+    let of_key_type =
+        |key: &Arc<dyn PhysicalExpr>| key.data_type(&build_schema).is_ok_and(|data_type| is_key_type(&data_type));
+    if join.null_aware || join.null_equality() != NullEquality::NullEqualsNothing || !build_keys.iter().all(of_key_type)
+    {
+        return Ok(None);
+    }
+    // Below what deals the rows out: all of these partitions have ended before any of those above has, so that the probe side begins with the filter.
+    let dealt = join.left().downcast_ref::<RepartitionExec>().filter(|dealt| !dealt.preserve_order());
+    let noted = dealt.map_or(join.left(), |dealt| dealt.input());
+    let partitions = noted.output_partitioning().partition_count();
+    let filters: Vec<_> = build_keys.iter().map(|_| Arc::new(KeyFilter::new(partitions))).collect();
+    let probe = join.right().clone().transform_up(|plan| {
+        let scan = plan.downcast_ref::<SeracScanExec>();
+        Ok(match scan.and_then(|scan| Some((scan, scan_keys(scan, id)?))) {
+            Some((scan, columns)) => {
+                let key_filters = columns.into_iter().zip(filters.iter().cloned());
+                Transformed::yes(Arc::new(scan.with_key_filters(id, key_filters)) as _)
+            }
+            None => Transformed::no(plan),
+        })
+    })?;
+    let probe = if probe.transformed {
+        probe.data
+    } else {
+        let probe_keys: Option<Vec<usize>> =
+            join.on().iter().map(|(_, probe)| probe.downcast_ref::<Column>().map(Column::index)).collect();
+        let with_filters = |scan: &SeracScanExec, keys: &[usize]| {
+            let schema = scan.full_schema();
+            let columns = scan.columns_of(keys)?;
+            let are_keys = columns.iter().all(|&column| is_key_type(schema.field(column).data_type()));
+            are_keys.then(|| scan.with_key_filters(id, columns.into_iter().zip(filters.iter().cloned())))
+        };
+        let Some(probe_keys) = probe_keys else { return Ok(None) };
+        match key_path::replace_scan(join.right(), &probe_keys, &with_filters)? {
+            Some(probe) => probe,
+            None => return Ok(None),
+        }
+    };
+    let keys = build_keys.into_iter().zip(filters).collect();
+    let mut build: Arc<dyn ExecutionPlan> = Arc::new(KeyFilterBuildExec { input: noted.clone(), keys });
+    if let Some(dealt) = dealt {
+        build = Arc::new(RepartitionExec::try_new(build, dealt.partitioning().clone())?);
+    }
+    Ok(Some(join.builder().with_new_children(vec![build, probe])?.build_exec()?))
+}

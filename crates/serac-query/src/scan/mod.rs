@@ -1,0 +1,43 @@
+//! Tables as DataFusion sees them, and the scan that reads their blocks.
+//!
+//! Filters run inside the scan: each conjunct loads only the columns it needs, for the rows that the conjuncts before it left, and the
+//! output columns are read last, for the surviving rows only (late materialisation). A filter that names keys of an index is a lookup instead, and what bitmap
+//! indexes know of a filter is not tested at all: the scan begins with the rows that they name (the CUBIT scan). Aggregations that can do without batches take
+//! the blocks' columns as they are (`block_aggregate`). Scans of one large table that run beside each other read its blocks together (`circular`).
+
+mod bitmap;
+mod bitmap_aggregate;
+mod bitmap_count;
+mod bitmap_join;
+mod block_aggregate;
+mod circular;
+mod conjunct;
+mod exec;
+mod filter_pushdown;
+mod group_columns;
+mod indexed_expression;
+mod join_keys;
+mod key_filter;
+mod key_path;
+mod lookup;
+mod plan;
+mod privileges;
+mod provider;
+mod rows;
+mod segments;
+mod value_set;
+mod words;
+
+pub use bitmap_aggregate::{BitmapAggregation, CubitAggregateExec};
+pub use bitmap_count::{BitmapCounts, CubitCountExec};
+pub use bitmap_join::{BitmapJoin, CubitJoinExec};
+pub use block_aggregate::{BlockAggregateExec, BlockAggregation};
+pub use circular::last_level_cache_bytes;
+pub use circular::{Convoys, ScanSharing, SharedScans};
+pub use exec::SeracScanExec;
+pub use filter_pushdown::ByNames;
+pub use indexed_expression::{IndexedExpression, bare};
+pub use key_filter::KeyFilterPushdown;
+pub use lookup::SeracLookupExec;
+pub use privileges::{Readable, denied};
+pub use provider::{ROW_ID_COLUMN, SeracTable, fetch_rows};

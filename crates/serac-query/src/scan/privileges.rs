@@ -1,0 +1,72 @@
+//! Who may read which columns: checked when a scan is planned, which names the columns that are
+//! read.
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use serac_engine::roles::Columns;
+use serac_values::SqlError;
+use std::sync::Arc;
+
+/// The error of a table of which columns are read that the role may not read.
+pub fn denied(table: &str) -> SqlError {
+    SqlError::new("42501", format!("permission denied for table {table}"))
+}
+
+/// Refuses a scan that reads other columns than those allowed. `names` are the provider's columns in order; those beyond the allowed ones are no user's.
+pub(super) fn check_scan(
+    readable: &Columns,
+    table: &str,
+    schema: &SchemaRef,
+    projection: Option<&Vec<usize>>,
+    filters: &[Expr],
+) -> Result<(), DataFusionError> {
+    let allowed = match readable {
+        Columns::All => return Ok(()),
+        // Not even how many rows there are.
+        Columns::None => return Err(DataFusionError::External(Box::new(denied(table)))),
+        Columns::Some(allowed) => allowed,
+    };
+    let mut read = projection.cloned().unwrap_or_else(|| (0..schema.fields().len()).collect());
+    for column in filters.iter().flat_map(Expr::column_refs) {
+        read.push(schema.index_of(&column.name)?);
+    }
+    if read.into_iter().all(|column| allowed.get(column).copied().unwrap_or(true)) {
+        return Ok(());
+    }
+    Err(DataFusionError::External(Box::new(denied(table))))
+}
+
+/// Rows that a statement has in memory of a table, of which it may read some columns alone.
+#[derive(Debug)]
+pub struct Readable {
+    /// The rows.
+    pub rows: Arc<dyn TableProvider>,
+    /// The columns that may be read.
+    pub columns: Columns,
+    /// The table's name.
+    pub table: String,
+}
+
+#[async_trait]
+impl TableProvider for Readable {
+    fn schema(&self) -> SchemaRef {
+        self.rows.schema()
+    }
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        check_scan(&self.columns, &self.table, &self.schema(), projection, filters)?;
+        self.rows.scan(state, projection, filters, limit).await
+    }
+}

@@ -1,0 +1,292 @@
+//! A table of the catalog, in a snapshot, as a DataFusion `TableProvider`.
+
+use super::bitmap::{BitmapFilter, Indexed, Indexes};
+use super::exec::{SeracScanExec, conjuncts_of, sampled_share};
+use super::indexed_expression::{self, IndexedExpression};
+use super::lookup::{KeyLookup, SeracLookupExec};
+use super::privileges::check_scan;
+use async_trait::async_trait;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use datafusion::arrow::compute::{concat_batches, take};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Constraint, Constraints, DFSchema, Result};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::expr_rewriter::unnormalize_cols;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr, split_conjunction};
+use datafusion::physical_plan::ExecutionPlan;
+use parking_lot::Mutex;
+use serac_engine::bitmap::OwnChanges;
+use serac_engine::roles::Columns;
+use serac_engine::{ReadSet, Table};
+use serac_storage::{ColumnId, RowId, ScanColumn, Selection, Snapshot};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The hidden column that holds row ids, where a statement asks for them.
+pub const ROW_ID_COLUMN: &str = "__serac_rowid";
+
+/// A table in a snapshot.
+#[derive(Debug)]
+pub struct SeracTable {
+    table: Arc<Table>,
+    snapshot: Snapshot,
+    /// The table's columns, and the row id.
+    full_schema: SchemaRef,
+    schema: SchemaRef,
+    constraints: Constraints,
+    /// The table's bitmap indexes, as far as they may be asked.
+    indexes: Indexes,
+    /// Where a serializable transaction notes what it reads.
+    reads: Option<ReadSet>,
+    /// The columns that may be read.
+    columns: Columns,
+    /// What of filters the table's indexes on expressions know.
+    expressions: Vec<IndexedExpression>,
+    /// What is known of filters: planning asks again and again.
+    planned: Mutex<HashMap<Vec<Expr>, Planned>>,
+}
+
+/// What is known of some filters before they run.
+#[derive(Clone, Debug)]
+struct Planned {
+    /// Rows that an ordered index finds.
+    lookup: Option<KeyLookup>,
+    /// What bitmap indexes answer of them.
+    bitmap: Option<Arc<BitmapFilter>>,
+    /// The conjuncts that are left.
+    others: Vec<Expr>,
+    /// About how many rows they leave.
+    rows: f64,
+}
+
+impl SeracTable {
+    /// The table as `snapshot` sees it, with or without a last column of row ids. `own` is what the snapshot's transaction has changed in bitmap
+    /// indexes; without it they are not used.
+    pub fn new(table: Arc<Table>, snapshot: Snapshot, own: Option<&OwnChanges>, with_row_id: bool) -> Self {
+        let columns = table.definition.columns.iter();
+        let mut fields: Vec<Field> =
+            columns.map(|c| Field::new(&c.name, c.sql_type.column_type.arrow(), c.nullable)).collect();
+        let mut visible = fields[..table.definition.visible_columns().len()].to_vec();
+        let row_id = Field::new(ROW_ID_COLUMN, DataType::UInt64, false);
+        visible.extend(with_row_id.then(|| row_id.clone()));
+        fields.push(row_id);
+        let full_schema = Arc::new(Schema::new(fields));
+        // The primary key alone: DataFusion takes a unique key for one without NULLs, and lets a query name columns that depend on it.
+        let primary = table.definition.primary_key().filter(|key| key.constraint);
+        let constraints = primary.map(|key| Constraint::PrimaryKey(key.columns.clone())).into_iter().collect();
+        let readers = |own: &OwnChanges| table.bitmaps.iter().filter_map(|b| own.reader(b, &snapshot)).collect();
+        let indexes = own.map_or_else(|| Arc::from([]), readers);
+        Self {
+            table,
+            snapshot,
+            full_schema,
+            schema: Arc::new(Schema::new(visible)),
+            constraints: Constraints::new_unverified(constraints),
+            indexes,
+            reads: None,
+            columns: Columns::All,
+            expressions: Vec::new(),
+            planned: Mutex::default(),
+        }
+    }
+}
+
+impl SeracTable {
+    /// The same, whose scans note in `reads` what they read.
+    pub fn noting(self, reads: Option<ReadSet>) -> Self {
+        Self { reads, ..self }
+    }
+    /// The same, whose scans are refused if they read other columns.
+    pub fn allowing(self, columns: Columns) -> Self {
+        Self { columns, ..self }
+    }
+    /// The same, whose scans find rows by these expressions, too.
+    pub fn knowing(self, expressions: Vec<IndexedExpression>) -> Self {
+        Self { expressions, ..self }
+    }
+    /// The lookup that an index allows.
+    fn lookup(&self, filters: &[Expr]) -> Option<KeyLookup> {
+        KeyLookup::find(&self.table, &indexed_expression::with_hidden_columns(&self.expressions, filters))
+    }
+    /// The table.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+    /// The conjuncts of `filters`, over the table's columns and the row id.
+    fn conjuncts(
+        &self,
+        filters: &[Expr],
+        physical: impl Fn(Expr, &DFSchema) -> Result<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
+        let schema = DFSchema::try_from(self.full_schema.clone())?;
+        let mut conjuncts = Vec::new();
+        for filter in unnormalize_cols(filters.iter().cloned()) {
+            let filter = physical(filter, &schema)?;
+            conjuncts.extend(split_conjunction(&filter).into_iter().cloned());
+        }
+        Ok(conjuncts)
+    }
+
+    /// About how many rows `filters` leave.
+    pub fn estimated_rows(&self, filters: &[Expr]) -> f64 {
+        self.planned(filters).rows
+    }
+
+    /// Whether an ordered index finds the rows; else what bitmap indexes answer of `filters`, of which the rest is tried on a few blocks.
+    fn planned(&self, filters: &[Expr]) -> Planned {
+        let all = self.table.data.approximate_rows() as f64;
+        if filters.is_empty() {
+            return Planned { lookup: None, bitmap: None, others: Vec::new(), rows: all };
+        }
+        let filters = unnormalize_cols(filters.iter().cloned());
+        if let Some(known) = self.planned.lock().get(&filters) {
+            return known.clone();
+        }
+        if let Some(lookup) = self.lookup(&filters) {
+            let rows = lookup.candidates() as f64;
+            let planned = Planned { lookup: Some(lookup), bitmap: None, others: filters.clone(), rows };
+            self.planned.lock().insert(filters, planned.clone());
+            return planned;
+        }
+        let blocks = self.table.data.block_count();
+        let indexed = Indexed { indexes: &self.indexes, schema: &self.full_schema, blocks };
+        let (bitmap, others) = match BitmapFilter::find(&indexed, &filters) {
+            Some((bitmap, others)) => (Some(Arc::new(bitmap)), others),
+            None => (None, filters.clone()),
+        };
+        let context = PhysicalPlanningContext::default();
+        let physical =
+            |filter: Expr, schema: &DFSchema| create_physical_expr(&filter, schema, &ExecutionProps::new(), &context);
+        let share = self.conjuncts(&others, physical).and_then(|conjuncts| {
+            if conjuncts.is_empty() {
+                return Ok(1.0);
+            }
+            let mut conjuncts = conjuncts_of(&self.table, &self.full_schema, &conjuncts)?;
+            sampled_share(&self.table, &self.snapshot, &mut conjuncts)
+        });
+        // What cannot be tried (a filter that fails on some row) fails when it runs, with its own message.
+        let rows = bitmap.as_ref().map_or(all, |bitmap| bitmap.estimated_rows()) * share.unwrap_or(1.0);
+        let planned = Planned { lookup: None, bitmap, others, rows };
+        self.planned.lock().insert(filters, planned.clone());
+        planned
+    }
+
+    /// How many different values a column has among how many rows; none where it is not known.
+    pub fn distinct_values(&self, column: &str) -> Option<(f64, f64)> {
+        let at = self.table.definition.columns.iter().position(|c| c.name == column)?;
+        let rows = self.table.data.approximate_rows() as f64;
+        let key = self.table.definition.keys.iter().any(|key| key.unique && key.columns == [at]);
+        let distinct = if key { rows } else { self.table.statistics(&self.snapshot).distinct[at]? as f64 };
+        Some((distinct.max(1.0), rows))
+    }
+}
+
+#[async_trait]
+impl TableProvider for SeracTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
+    }
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(filters
+            .iter()
+            .map(|filter| {
+                let row_id = filter.column_refs().iter().any(|c| c.name == ROW_ID_COLUMN);
+                if filter.is_volatile() || row_id {
+                    TableProviderFilterPushDown::Unsupported
+                } else {
+                    TableProviderFilterPushDown::Exact
+                }
+            })
+            .collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut projection = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        // Behind the columns that users see there is only the row id.
+        let visible = self.table.definition.visible_columns().len();
+        let row_id = self.table.definition.columns.len();
+        projection.iter_mut().filter(|column| **column >= visible).for_each(|column| *column = row_id);
+        check_scan(&self.columns, self.table.name(), &self.full_schema, Some(&projection), filters)?;
+        let physical = |filter: Expr, schema: &DFSchema| state.create_physical_expr(filter, schema);
+        let Planned { lookup, bitmap, others, rows } = self.planned(filters);
+        let conjuncts = self.conjuncts(&others, physical)?;
+        if let Some(lookup) = lookup {
+            if let Some(reads) = &self.reads {
+                lookup.note(&self.table, reads);
+            }
+            let (table, snapshot, full_schema) = (self.table.clone(), self.snapshot.clone(), self.full_schema.clone());
+            let lookup = SeracLookupExec::new(table, snapshot, lookup, full_schema, projection, conjuncts, limit)?;
+            return Ok(Arc::new(lookup));
+        }
+        if let Some(reads) = &self.reads {
+            reads.note_table(&self.table);
+        }
+        Ok(Arc::new(SeracScanExec::new(
+            self.table.clone(),
+            self.snapshot.clone(),
+            self.indexes.clone(),
+            bitmap,
+            self.full_schema.clone(),
+            projection,
+            conjuncts,
+            rows,
+            limit,
+            state.config().target_partitions(),
+        )?))
+    }
+}
+
+/// All columns of the rows with these ids, which the snapshot sees, in their order.
+///
+/// # Errors
+/// When a row is not visible.
+pub fn fetch_rows(table: &Table, snapshot: &Snapshot, rows: &[RowId]) -> Result<RecordBatch> {
+    let schema = table.definition.storage_schema().arrow();
+    let columns: Vec<ScanColumn> = (0..schema.fields().len() as u16).map(|c| ScanColumn::arrow(ColumnId(c))).collect();
+    // Block by block in slot order, then back into the order asked for.
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_unstable_by_key(|&i| rows[i]);
+    let mut batches = Vec::new();
+    let mut at = 0;
+    while at < order.len() {
+        let block = rows[order[at]].block();
+        let run = order[at..].iter().take_while(|&&i| rows[i].block() == block).count();
+        let slots: Vec<u32> = order[at..at + run].iter().map(|&i| rows[i].slot().0).collect();
+        let mut reader = table
+            .data
+            .read_block(snapshot, block)
+            .ok_or_else(|| DataFusionError::Internal(format!("block {} has no visible row", block.0)))?;
+        let arrays = reader
+            .columns(&columns, &Selection::Positions(slots))
+            .map_err(|e| DataFusionError::External(Box::new(e)))?;
+        let options = RecordBatchOptions::new().with_row_count(Some(run));
+        batches.push(RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?);
+        at += run;
+    }
+    let sorted = concat_batches(&schema, &batches)?;
+    let mut back = vec![0u32; order.len()];
+    for (sorted_at, &i) in order.iter().enumerate() {
+        back[i] = sorted_at as u32;
+    }
+    let back = UInt32Array::from(back);
+    let arrays: Vec<ArrayRef> =
+        sorted.columns().iter().map(|c| take(c, &back, None)).collect::<std::result::Result<_, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+    Ok(RecordBatch::try_new_with_options(schema, arrays, &options)?)
+}

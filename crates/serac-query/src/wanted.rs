@@ -1,0 +1,104 @@
+//! Nested-loop joins that end when nobody wants their rows any more.
+//!
+//! DataFusion's operators give their thread back with the rows that they find. A join that compares every pair of many rows, and finds none, keeps it until it has compared
+//! them all, though its statement was cancelled long ago. So its condition fails once the result has been dropped.
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::error::Result;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::joins::NestedLoopJoinExec;
+use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::StreamExt;
+use serac_numeric_functions::wanted::IsWanted;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// Held by whoever wants a query's rows.
+pub struct Wanted(pub IsWanted);
+
+impl Wanted {
+    /// The query's rows, which are wanted until they are dropped.
+    pub fn until_dropped(self, rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
+        let schema = rows.schema();
+        let rows = rows.inspect(move |_| {
+            let _ = &self;
+        });
+        Box::pin(RecordBatchStreamAdapter::new(schema, rows))
+    }
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// A join's condition for as long as it is wanted.
+#[derive(Debug)]
+struct WantedExpr {
+    expr: Arc<dyn PhysicalExpr>,
+    wanted: IsWanted,
+}
+
+impl fmt::Display for WantedExpr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.expr.fmt(f)
+    }
+}
+impl PartialEq for WantedExpr {
+    fn eq(&self, other: &Self) -> bool {
+        self.expr.eq(&other.expr) && self.wanted.is(&other.wanted)
+    }
+}
+impl Eq for WantedExpr {}
+impl Hash for WantedExpr {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.expr.hash(state);
+    }
+}
+
+impl PhysicalExpr for WantedExpr {
+    fn data_type(&self, schema: &Schema) -> Result<DataType> {
+        self.expr.data_type(schema)
+    }
+    fn nullable(&self, schema: &Schema) -> Result<bool> {
+        self.expr.nullable(schema)
+    }
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        self.wanted.check()?;
+        self.expr.evaluate(batch)
+    }
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.expr]
+    }
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn PhysicalExpr>>) -> Result<Arc<dyn PhysicalExpr>> {
+        Ok(Arc::new(Self { expr: children[0].clone(), wanted: self.wanted.clone() }))
+    }
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.expr.fmt_sql(f)
+    }
+}
+
+/// The plan, with joins that ask whether they are wanted.
+pub fn while_wanted(plan: Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Result<Arc<dyn ExecutionPlan>> {
+    let transformed = plan.transform_up(|node| {
+        let join = node.downcast_ref::<NestedLoopJoinExec>();
+        let Some((join, filter)) = join.and_then(|join| Some((join, join.filter()?))) else {
+            return Ok(Transformed::no(node));
+        };
+        let expr = WantedExpr { expr: filter.expression().clone(), wanted: wanted.clone() };
+        let filter = JoinFilter::new(Arc::new(expr), filter.column_indices().to_vec(), filter.schema().clone());
+        let projection = join.projection().as_ref().map(|projection| projection.to_vec());
+        let (left, right) = (join.left().clone(), join.right().clone());
+        let join = NestedLoopJoinExec::try_new(left, right, Some(filter), join.join_type(), projection)?;
+        Ok(Transformed::yes(Arc::new(join) as Arc<dyn ExecutionPlan>))
+    })?;
+    Ok(transformed.data)
+}

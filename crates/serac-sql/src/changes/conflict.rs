@@ -1,0 +1,111 @@
+//! ON CONFLICT.
+
+use super::returned::fill;
+use super::rows::set_values;
+use crate::dml::{nullable_schema, visible_rows};
+use crate::error::{Result, SqlError};
+use crate::expressions::named_columns;
+use crate::session::Session;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt32Array};
+use datafusion::arrow::compute::{concat_batches, interleave_record_batch, take_record_batch};
+use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
+use datafusion::dataframe::DataFrame;
+use serac_binder::{BoundConflict, Target};
+use serac_engine::definition::{KeyDefinition, TableDefinition};
+use serac_engine::roles::Privilege;
+use serac_engine::values::value_at;
+use serac_engine::{Table, TableIndex};
+use serac_storage::RowId;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// The unique index of a conflict.
+fn index_of(table: &Table, conflict: &BoundConflict) -> Option<Arc<TableIndex>> {
+    table.indexes.iter().filter(|index| index.definition.unique).nth(conflict.index?).cloned()
+}
+
+/// The columns that users see of which an index tells.
+fn told_columns(table: &TableDefinition, key: &KeyDefinition) -> Result<Vec<usize>> {
+    let mut told = Vec::new();
+    for &column in &key.columns {
+        match table.columns[column].generation.as_deref().filter(|_| table.columns[column].hidden) {
+            Some(values) => told.extend(named_columns(table, values)?),
+            None => told.push(column),
+        }
+    }
+    Ok(told)
+}
+
+impl Session {
+    /// Checks that all that ON CONFLICT may do is allowed, whether or not there is a conflict.
+    pub(super) fn check_conflict(&self, table: &Table, conflict: &BoundConflict) -> Result<()> {
+        if let Some(index) = index_of(table, conflict) {
+            self.check_privilege(table, Privilege::Select, &told_columns(&table.definition, &index.definition)?)?;
+        }
+        if let Some(update) = &conflict.update {
+            self.check_privilege(table, Privilege::Update, &Target::set_columns(&update.set))?;
+        }
+        Ok(())
+    }
+
+    /// INSERT … ON CONFLICT of whole rows. Returns the rows inserted or updated, in the order of
+    /// these.
+    pub(super) async fn insert_or(
+        &mut self,
+        table: &Arc<Table>,
+        conflict: BoundConflict,
+        rows: &RecordBatch,
+    ) -> Result<RecordBatch> {
+        let index = index_of(table, &conflict);
+        let updates = conflict.update.is_some();
+        let types: Vec<_> = table.definition.columns.iter().map(|c| c.sql_type.column_type).collect();
+        let (mut inserted, mut conflicting) = (Vec::new(), Vec::new());
+        let (mut met, mut own) = (HashSet::new(), HashSet::new());
+        for i in 0..rows.num_rows() {
+            let values: Vec<_> = rows.columns().iter().zip(&types).map(|(c, t)| value_at(c, i, *t)).collect();
+            match self.txn_of(table)?.find_conflict(table, index.as_deref(), &values)? {
+                None => {
+                    own.insert(self.txn_of(table)?.insert_row(table, &values)?);
+                    inserted.push(i);
+                }
+                Some(row) => {
+                    if updates && (own.contains(&row) || !met.insert(row)) {
+                        return Err(SqlError::new(
+                            "21000",
+                            "ON CONFLICT DO UPDATE command cannot affect row a second time",
+                        ));
+                    }
+                    conflicting.push((i, row));
+                }
+            }
+        }
+        let inserted_at = |place: usize| (0, place);
+        let mut places: Vec<(usize, (usize, usize))> = inserted.iter().map(|&i| (i, inserted_at(i))).collect();
+        let mut now = rows.slice(0, 0);
+        if let (Some(update), false) = (conflict.update, conflicting.is_empty()) {
+            self.refresh_view();
+            let ids: Vec<RowId> = conflicting.iter().map(|(_, row)| *row).collect();
+            let before = visible_rows(table, &self.rows_now(table, &ids)?)?;
+            let at = UInt32Array::from_iter_values(conflicting.iter().map(|(i, _)| *i as u32));
+            let excluded = visible_rows(table, &take_record_batch(rows, &at)?)?;
+            let mut columns = before.columns().to_vec();
+            columns.extend_from_slice(excluded.columns());
+            columns.push(Arc::new(Int64Array::from_iter_values(0..ids.len() as i64)));
+            let number =
+                |(at, array): (usize, &ArrayRef)| Field::new(format!("c{at}"), array.data_type().clone(), true);
+            let fields: Vec<Field> = columns.iter().enumerate().map(number).collect();
+            fill(&update.rows, vec![RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?])?;
+            let (schema, found) = self.collect_with_schema(DataFrame::new(self.state(), update.plan)).await?;
+            let found = concat_batches(&schema, &found)?;
+            let numbers = found.column(0).as_primitive::<Int64Type>().values().to_vec();
+            let (columns, values) = set_values(self, table, &update.set, &found.columns()[1..], numbers.len())?;
+            let changed: Vec<RowId> = numbers.iter().map(|&n| ids[n as usize]).collect();
+            self.write_update(table, &changed, &columns, &values)?;
+            now = self.rows_now(table, &changed)?.with_schema(nullable_schema(table))?;
+            places.extend(numbers.iter().enumerate().map(|(at, &n)| (conflicting[n as usize].0, (1, at))));
+        }
+        places.sort_unstable();
+        let places: Vec<(usize, usize)> = places.into_iter().map(|(_, place)| place).collect();
+        Ok(interleave_record_batch(&[rows, &now], &places)?)
+    }
+}

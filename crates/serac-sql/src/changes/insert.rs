@@ -1,0 +1,211 @@
+//! INSERT.
+
+use super::older::{self, check_assignments};
+use super::{Done, nothing_of, table_of};
+use crate::deep;
+use crate::dml::{nullable_schema, visible_rows};
+use crate::error::{Result, SqlError};
+use crate::generated;
+use crate::identifiers::fold;
+use crate::point::constant_rows;
+use crate::query::is_apart;
+use crate::session::{Session, StatementResult};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::{concat_batches, interleave};
+use datafusion::arrow::datatypes::{Int64Type, SchemaRef};
+use datafusion::dataframe::DataFrame;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::sql::sqlparser::ast::{Insert, Statement};
+use futures::TryStreamExt;
+use serac_binder::{BoundInsert, InsertSource};
+use serac_engine::Table;
+use serac_engine::roles::Privilege;
+use serac_values::assignment::assign;
+use std::sync::Arc;
+
+/// Rows that are there.
+fn given_rows(rows: RecordBatch) -> SendableRecordBatchStream {
+    Box::pin(RecordBatchStreamAdapter::new(rows.schema(), futures::stream::iter([Ok(rows)])))
+}
+
+impl Session {
+    /// INSERT of constants and nothing else, each exactly a value of its column: there is nothing
+    /// to bind or to plan, which for thousands of constants takes longer than to store them. None
+    /// where it is not one.
+    pub(crate) fn insert_constants(&mut self, insert: &Insert) -> Result<Option<StatementResult>> {
+        let (None, None, Some(source)) = (&insert.on, &insert.returning, &insert.source) else { return Ok(None) };
+        if !crate::dml::are_constants(source) {
+            return Ok(None);
+        }
+        let table = self.table(crate::dml::target_of_insert(insert)?)?;
+        let mut targets = Vec::new();
+        for column in &insert.columns {
+            let name = column.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default();
+            match table.definition.column(&name).filter(|at| !targets.contains(at)) {
+                Some(at) => targets.push(at),
+                // The binder says what is wrong.
+                None => return Ok(None),
+            }
+        }
+        if targets.is_empty() {
+            targets = (0..table.definition.visible_columns().len()).collect();
+        }
+        let Some(rows) = constant_rows(&table, &targets, source) else { return Ok(None) };
+        if rows.num_columns() < targets.len() && !insert.columns.is_empty() {
+            return Ok(None);
+        }
+        targets.truncate(rows.num_columns());
+        if targets.iter().any(|&at| table.definition.columns[at].is_generated()) {
+            return Ok(None);
+        }
+        self.check_privilege(&table, Privilege::Insert, &targets)?;
+        let all: Vec<usize> = (0..table.definition.columns.len()).collect();
+        let batch = table.fit(&all, &self.complete_rows(&table, &targets, &rows)?)?;
+        let mut affected = 0;
+        for batch in self.clustered(&table, vec![batch])? {
+            affected += self.insert_rows(&table, batch, None)?;
+        }
+        Ok(Some(StatementResult::Command { tag: format!("INSERT 0 {affected}"), rows: affected as u64 }))
+    }
+
+    pub(super) async fn insert(
+        &mut self,
+        insert: BoundInsert,
+        older: Option<Statement>,
+        names: Option<SchemaRef>,
+    ) -> Result<Done> {
+        let BoundInsert { target, mut columns, are_named, source, defaults, conflict, returning } = insert;
+        let table = table_of(&target)?;
+        self.check_privilege(&table, Privilege::Insert, if are_named { &columns } else { &[] })?;
+        let mut rows = match source {
+            InsertSource::Defaults(count) => given_rows(nothing_of(count)?),
+            InsertSource::Plan(plan) => {
+                let frame = DataFrame::new(self.storing_state(), plan);
+                // The views in it may be deep.
+                let is_apart = deep::with_room(|| is_apart(frame.logical_plan(), &table))?;
+                let rows = self.stream(frame).await?;
+                if is_apart { rows } else { self.completed(rows).await? }
+            }
+            InsertSource::Unknown(what) => {
+                let frame = self.older_source(older, (&table, &columns), what, &defaults, true).await?;
+                let (literals, is_apart) =
+                    deep::with_room(|| (older::literals(frame.logical_plan()), is_apart(frame.logical_plan(), &table)));
+                let rows = self.stream(frame).await?;
+                let schema = rows.schema();
+                check_assignments(&table, &columns, &literals, &schema, 0)?;
+                let given = schema.fields().len() - usize::from(has_numbers(&defaults));
+                if given > columns.len() {
+                    return Err(SqlError::new("42601", "INSERT has more expressions than target columns"));
+                }
+                if given < columns.len() && are_named {
+                    return Err(SqlError::new("42601", "INSERT has more target columns than expressions"));
+                }
+                columns.truncate(given);
+                match columns.iter().find(|&&column| table.definition.columns[column].is_generated()) {
+                    Some(&column) => return Err(generated::not_inserted(&table.definition.columns[column])),
+                    None if is_apart? => rows,
+                    None => self.completed(rows).await?,
+                }
+            }
+        };
+        self.check_privilege(&table, Privilege::Insert, &columns)?;
+        if let Some(conflict) = &conflict {
+            self.check_conflict(&table, conflict)?;
+        }
+        let all: Vec<usize> = (0..table.definition.columns.len()).collect();
+        let (mut count, mut inserted, mut together) = (0, Vec::new(), Vec::new());
+        let is_returned = returning.is_some();
+        // Rows that must be sorted, or are looked at together, are collected.
+        let is_together = conflict.is_some() || !table.definition.cluster.is_empty();
+        while let Some(batch) = rows.try_next().await? {
+            let batch = match has_numbers(&defaults) {
+                true => self.with_defaults(&table, &columns, &defaults, &batch)?,
+                false => batch,
+            };
+            let batch = table.fit(&all, &self.complete_rows(&table, &columns, &batch)?)?;
+            match is_together {
+                true => together.push(batch),
+                false => count += self.insert_rows(&table, batch, is_returned.then_some(&mut inserted))?,
+            }
+        }
+        match conflict {
+            None => {
+                for batch in self.clustered(&table, together)? {
+                    count += self.insert_rows(&table, batch, is_returned.then_some(&mut inserted))?;
+                }
+            }
+            Some(conflict) => {
+                let all = concat_batches(&nullable_schema(&table), &together)?;
+                self.check_rows(&table, &all)?;
+                let rows = self.insert_or(&table, conflict, &all).await?;
+                count = rows.num_rows();
+                inserted = vec![rows];
+            }
+        }
+        let returned = match returning {
+            Some(returning) => {
+                let rows = inserted.iter().map(|batch| visible_rows(&table, batch)).collect::<Result<_>>()?;
+                Some(self.returned(returning, rows, names).await?)
+            }
+            None => None,
+        };
+        Ok(Done { count, returned })
+    }
+
+    /// Rows of VALUES with the columns' defaults where these say DEFAULT. The last column numbers
+    /// them.
+    fn with_defaults(
+        &self,
+        table: &Table,
+        columns: &[usize],
+        defaults: &[Vec<usize>],
+        batch: &RecordBatch,
+    ) -> Result<RecordBatch> {
+        let numbers = batch.column(batch.num_columns() - 1).as_primitive::<Int64Type>().clone();
+        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len());
+        for ((&column, defaults), given) in columns.iter().zip(defaults).zip(batch.columns()) {
+            let definition = &table.definition.columns[column];
+            let is_default = |number: i64| defaults.binary_search(&(number as usize)).is_ok();
+            let count = numbers.values().iter().filter(|number| is_default(**number)).count();
+            if count == 0 {
+                arrays.push(given.clone());
+                continue;
+            }
+            let given = assign(given, definition.sql_type, &definition.name)?;
+            let values = self.column_default(definition, count)?;
+            let mut next = 0..;
+            let places = numbers.values().iter().enumerate().map(|(row, number)| match is_default(*number) {
+                true => (1, next.next().unwrap_or_default()),
+                false => (0, row),
+            });
+            arrays.push(interleave(&[&given as &dyn Array, &values], &places.collect::<Vec<_>>())?);
+        }
+        let fields = arrays.iter().zip(columns).map(|(array, column)| {
+            let name = &table.definition.columns[*column].name;
+            datafusion::arrow::datatypes::Field::new(name, array.data_type().clone(), true)
+        });
+        let schema = Arc::new(datafusion::arrow::datatypes::Schema::new(fields.collect::<Vec<_>>()));
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(schema, arrays, &options)?)
+    }
+
+    /// Inserts whole rows, puts them to those that are returned, and gives their number.
+    fn insert_rows(
+        &mut self,
+        table: &Arc<Table>,
+        rows: RecordBatch,
+        returned: Option<&mut Vec<RecordBatch>>,
+    ) -> Result<usize> {
+        self.check_rows(table, &rows)?;
+        self.txn_of(table)?.insert_batch(table, &rows)?;
+        let count = rows.num_rows();
+        returned.into_iter().for_each(|all| all.push(rows.clone()));
+        Ok(count)
+    }
+}
+
+/// Whether rows of VALUES are numbered: some of them say DEFAULT.
+fn has_numbers(defaults: &[Vec<usize>]) -> bool {
+    defaults.iter().any(|rows| !rows.is_empty())
+}

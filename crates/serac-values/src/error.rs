@@ -1,0 +1,352 @@
+//! Errors as SQL clients know them: an SQLSTATE, a message, perhaps a detail, and a position in the statement.
+
+use crate::sql_terms::in_sql_terms;
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::SchemaError;
+use datafusion::common::utils::datafusion_strsim::levenshtein;
+use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::parser::ParserError;
+use serac_engine::EngineError;
+use serac_engine::definition::SqlType;
+use serac_numeric::NumericError;
+use serac_storage::{Blocker, ColumnType, StorageError};
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+/// An error of a statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SqlError {
+    /// Five characters, as PostgreSQL uses them.
+    pub sqlstate: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// More about it.
+    pub detail: Option<String>,
+    /// The column, relation, function or constraint that it is about.
+    pub name: Option<String>,
+    /// Where in the text: line and column, from 1.
+    pub position: Option<(u64, u64)>,
+    /// The running transaction that is in the way, of a conflict.
+    pub blocker: Option<Arc<Blocker>>,
+}
+
+/// Result of a statement.
+pub type Result<T, E = SqlError> = std::result::Result<T, E>;
+
+impl SqlError {
+    /// An error without detail.
+    pub fn new(sqlstate: &'static str, message: impl Into<String>) -> Self {
+        Self { sqlstate, message: message.into(), detail: None, name: None, position: None, blocker: None }
+    }
+    /// The error of an unknown column of a relation.
+    pub fn no_column(column: &str, relation: &str) -> Self {
+        Self::new("42703", format!("column \"{column}\" of relation \"{relation}\" does not exist")).named(column)
+    }
+    /// The same about a column, relation, function or constraint.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+    /// With more about it.
+    #[must_use]
+    pub fn explained(self, detail: impl Into<String>) -> Self {
+        Self { detail: Some(detail.into()), ..self }
+    }
+    /// With this behind its detail, if it has one.
+    #[must_use]
+    pub fn also(self, more: impl fmt::Display) -> Self {
+        let detail = self.detail.as_ref().map_or_else(|| more.to_string(), |detail| format!("{detail}\n{more}"));
+        self.explained(detail)
+    }
+    /// Without a position: one in a text that the user has not written means nothing.
+    #[must_use]
+    pub fn unplaced(self) -> Self {
+        Self { position: None, ..self }
+    }
+    /// As DataFusion passes it on, from what it calls to what has called it.
+    pub fn external(self) -> DataFusionError {
+        DataFusionError::External(Box::new(self))
+    }
+    /// The error of a statement that is nested too deeply.
+    pub fn too_deep() -> Self {
+        Self::new("54001", "the statement is nested too deeply")
+    }
+    /// The error of a statement whose plan would be too large.
+    pub fn too_complex() -> Self {
+        Self::new("54001", "the statement, with the views that it names, is too complex")
+    }
+    /// A panic in a statement is an error like any other.
+    pub fn of_panic(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        Self::new("XX000", format!("internal error: {text}"))
+    }
+    /// The error of a number that is none of a type.
+    pub fn out_of_range(column_type: ColumnType) -> Self {
+        let message = match column_type {
+            ColumnType::Decimal { .. } => "numeric field overflow".into(),
+            other => format!("{} out of range", SqlType::from(other).to_string().to_lowercase()),
+        };
+        Self::new("22003", message)
+    }
+    /// The error of something that is not supported (0A000).
+    pub fn unsupported(what: impl fmt::Display) -> Self {
+        Self::new("0A000", format!("{what} is not supported"))
+    }
+}
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ERROR {}: {}", self.sqlstate, self.message)?;
+        if let Some(detail) = &self.detail {
+            write!(f, "\nDETAIL: {detail}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for SqlError {}
+
+impl From<&EngineError> for SqlError {
+    fn from(error: &EngineError) -> Self {
+        Self {
+            detail: error.detail().map(Into::into),
+            name: error.name().map(Into::into),
+            blocker: error.blocker().cloned(),
+            ..Self::new(error.sqlstate(), error.to_string())
+        }
+    }
+}
+impl From<EngineError> for SqlError {
+    fn from(error: EngineError) -> Self {
+        Self::from(&error)
+    }
+}
+impl From<StorageError> for SqlError {
+    fn from(error: StorageError) -> Self {
+        EngineError::from(error).into()
+    }
+}
+impl From<ArrowError> for SqlError {
+    fn from(error: ArrowError) -> Self {
+        Self::from(&error)
+    }
+}
+impl From<&ArrowError> for SqlError {
+    fn from(error: &ArrowError) -> Self {
+        match error {
+            ArrowError::DivideByZero => Self::new("22012", "division by zero"),
+            ArrowError::ArithmeticOverflow(m) => Self::new("22003", format!("value out of range: {m}")),
+            ArrowError::CastError(m)
+                if m.contains("overflow") || m.contains("out of range") || m.contains("too large") =>
+            {
+                too_large(m).unwrap_or_else(|| Self::new("22003", m.clone()))
+            }
+            ArrowError::CastError(m) | ArrowError::ParseError(m) => {
+                too_large(m).or_else(|| unreadable(m)).unwrap_or_else(|| Self::new("22P02", in_sql_terms(m)))
+            }
+            ArrowError::InvalidArgumentError(m)
+                if m.contains("too large to store") || m.contains("too small to store") =>
+            {
+                Self::new("22003", "numeric field overflow")
+            }
+            ArrowError::CsvError(m) => Self::new("22P04", m.clone()),
+            ArrowError::IoError(m, _) => Self::new("58030", m.clone()),
+            ArrowError::ExternalError(inner) => from_external(inner.as_ref()),
+            ArrowError::ComputeError(m) if m.contains("Regular expression did not compile") => wrong_pattern(m),
+            other => Self::new("XX000", in_sql_terms(&other.to_string())),
+        }
+    }
+}
+
+/// The error of a number that is none of a type; none if the message is another.
+fn too_large(message: &str) -> Option<SqlError> {
+    let of_cast = message.strip_prefix("Can't cast value ").and_then(|rest| rest.rsplit_once(" to type "));
+    let of_decimal = || message.strip_prefix("value of ")?.split_once(" is out of range ");
+    let (_, data_type) = of_cast.or_else(of_decimal)?;
+    Some(SqlError::new("22003", format!("{} out of range", in_sql_terms(data_type))))
+}
+
+/// The error of a text that cannot be cast, as PostgreSQL says it; none if the message is another.
+fn unreadable(message: &str) -> Option<SqlError> {
+    let rest = ["Cannot cast string '", "Cannot cast value '"].iter().find_map(|start| message.strip_prefix(start))?;
+    let (value, data_type) = rest.rsplit_once("' to value of ")?;
+    let name = in_sql_terms(data_type.strip_suffix(" type")?);
+    let digits = value.strip_prefix(['-', '+']).unwrap_or(value);
+    let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    if is_number && matches!(name.as_str(), "smallint" | "integer" | "bigint") {
+        return Some(SqlError::new("22003", format!("value \"{value}\" is out of range for type {name}")));
+    }
+    Some(SqlError::new("22P02", format!("invalid input syntax for type {name}: \"{value}\"")))
+}
+
+impl From<ParserError> for SqlError {
+    fn from(error: ParserError) -> Self {
+        let text = match error {
+            ParserError::TokenizerError(m) | ParserError::ParserError(m) => m,
+            ParserError::RecursionLimitExceeded => return Self::new("54001", "the statement is nested too deeply"),
+        };
+        // The parser puts the place at the end of its text.
+        let place = text.rsplit_once(" at Line: ").and_then(|(message, place)| {
+            let (line, column) = place.split_once(", Column: ")?;
+            Some((message.to_owned(), (line.trim().parse().ok()?, column.trim().parse().ok()?)))
+        });
+        match place {
+            Some((message, position)) => {
+                Self { position: Some(position), ..Self::new("42601", format!("syntax error: {message}")) }
+            }
+            None => Self::new("42601", format!("syntax error: {text}")),
+        }
+    }
+}
+
+fn from_external(error: &(dyn std::error::Error + Send + Sync + 'static)) -> SqlError {
+    if let Some(error) = error.downcast_ref::<EngineError>() {
+        error.into()
+    } else if let Some(error) = error.downcast_ref::<SqlError>() {
+        error.clone()
+    } else if let Some(error) = error.downcast_ref::<NumericError>() {
+        error.into()
+    } else if let Some(error) = error.downcast_ref::<DataFusionError>() {
+        error.into()
+    } else if let Some(error) = error.downcast_ref::<ArrowError>() {
+        error.into()
+    } else if let Some(error) = error.downcast_ref::<StorageError>() {
+        match error {
+            StorageError::WriteConflict { blocker, .. } => {
+                SqlError { blocker: blocker.clone(), ..SqlError::new("40001", error.to_string()) }
+            }
+            StorageError::Corrupt { .. } => SqlError::new("XX001", error.to_string()),
+            _ => SqlError::new("XX000", error.to_string()),
+        }
+    } else {
+        match error.to_string() {
+            text if text.contains("regex parse error") => wrong_pattern(&text),
+            text => SqlError::new("XX000", text),
+        }
+    }
+}
+
+/// The error of a regular expression that is none, or one that is too large.
+fn wrong_pattern(text: &str) -> SqlError {
+    SqlError::new("2201B", format!("invalid regular expression: {}", text.lines().last().unwrap_or_default().trim()))
+}
+
+/// The text between the first two single quotes from `start` on.
+fn quoted<'m>(message: &'m str, start: &str) -> Option<&'m str> {
+    message.split_once(start)?.1.split('\'').nth(1)
+}
+
+/// Planning errors have no types of their own, only texts.
+fn from_plan(message: &str) -> SqlError {
+    if message.starts_with("table '") && message.contains("not found") {
+        let name = quoted(message, "table ").unwrap_or_default();
+        let prefixes = ["serac.pg_search_path.", "serac.public.", "serac."];
+        let short = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
+        return SqlError::new("42P01", format!("relation \"{short}\" does not exist")).named(short);
+    }
+    if let Some(name) = quoted(message, "Invalid function").or_else(|| quoted(message, "table function")) {
+        // The planner suggests the nearest name, however far it is.
+        let near = |other: &&str| levenshtein(name, other) <= 1 + name.len() / 4;
+        let suggested = quoted(message, "Did you mean").filter(near);
+        let detail = suggested.map(|other| format!("Perhaps you mean \"{other}\"."));
+        return SqlError {
+            detail,
+            ..SqlError::new("42883", format!("function \"{name}\" does not exist")).named(name)
+        };
+    }
+    if let Some(call) = quoted(message, "No function matches the given name and argument types") {
+        let candidates = message.split_once("Candidate functions:").map_or("", |(_, candidates)| candidates);
+        let candidates: Vec<&str> = candidates.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let candidates: Vec<String> = candidates.into_iter().map(in_sql_terms).collect();
+        let detail = (!candidates.is_empty()).then(|| format!("There is {}.", candidates.join(", ")));
+        let call = &in_sql_terms(call);
+        let name = call.split('(').next().unwrap_or(call);
+        return SqlError { detail, ..SqlError::new("42883", format!("function {call} does not exist")).named(name) };
+    }
+    for (clause, sqlstate) in [("LIMIT", "2201W"), ("OFFSET", "2201X")] {
+        if message.starts_with(&format!("{clause} must be >=")) {
+            return SqlError::new(sqlstate, format!("{clause} must not be negative"));
+        }
+    }
+    let sqlstates = [
+        ("must be in GROUP BY", "42803"),
+        ("must appear in the GROUP BY", "42803"),
+        ("require unique expression names", "42701"),
+        ("different number of columns", "42601"),
+        ("non-boolean predicate", "42804"),
+        ("Order by column out of bounds", "42P10"),
+        ("Cannot coerce", "42883"),
+        ("Failed to coerce types", "42883"),
+        ("Cannot infer common argument type", "42883"),
+    ];
+    let known = sqlstates.iter().find(|(text, _)| message.contains(text));
+    SqlError::new(known.map_or("42000", |(_, sqlstate)| sqlstate), in_sql_terms(message))
+}
+
+impl From<DataFusionError> for SqlError {
+    fn from(error: DataFusionError) -> Self {
+        Self::from(&error)
+    }
+}
+impl From<&DataFusionError> for SqlError {
+    fn from(error: &DataFusionError) -> Self {
+        match error {
+            DataFusionError::ArrowError(inner, _) => Self::from(inner.as_ref()),
+            DataFusionError::SQL(inner, _) => (**inner).clone().into(),
+            DataFusionError::External(inner) => from_external(inner.as_ref()),
+            DataFusionError::Context(_, inner) => Self::from(inner.as_ref()),
+            DataFusionError::Diagnostic(diagnostic, inner) => {
+                let position = diagnostic.span.map(|span| (span.start.line, span.start.column));
+                Self { position, ..Self::from(inner.as_ref()) }
+            }
+            DataFusionError::Shared(inner) => Self::from(inner.as_ref()),
+            DataFusionError::Collection(all) if !all.is_empty() => Self::from(&all[0]),
+            DataFusionError::SchemaError(inner, _) => match inner.as_ref() {
+                SchemaError::FieldNotFound { field, valid_fields } => {
+                    let relation = field.relation.as_ref().map(|relation| relation.table());
+                    let known = |relation| {
+                        valid_fields.iter().any(|f| f.relation.as_ref().is_some_and(|r| r.table() == relation))
+                    };
+                    match relation {
+                        Some(relation) if !valid_fields.is_empty() && !known(relation) => {
+                            Self::new("42P01", format!("missing FROM-clause entry for table \"{relation}\""))
+                                .named(relation)
+                        }
+                        _ => Self::new("42703", format!("column \"{}\" does not exist", field.name()))
+                            .named(field.name()),
+                    }
+                }
+                SchemaError::AmbiguousReference { field } => {
+                    Self::new("42702", format!("column reference \"{}\" is ambiguous", field.name()))
+                        .named(field.name())
+                }
+                other => Self::new("42701", other.to_string()),
+            },
+            DataFusionError::Plan(m) => from_plan(m),
+            DataFusionError::Internal(m) if m.starts_with("Failed to coerce types") => from_plan(m),
+            DataFusionError::NotImplemented(m) if m.starts_with("Unsupported SQL type") => {
+                let name = m.trim_start_matches("Unsupported SQL type").trim();
+                Self::new("42704", format!("type \"{name}\" does not exist")).named(name)
+            }
+            DataFusionError::NotImplemented(m) => Self::new("0A000", in_sql_terms(m)),
+            DataFusionError::ResourcesExhausted(m) => Self::new("53200", m.clone()),
+            DataFusionError::IoError(e) => Self::new("58030", e.to_string()),
+            DataFusionError::ObjectStore(e) => Self::new("58030", e.to_string()),
+            DataFusionError::ParquetError(e) => Self::new("58030", e.to_string()),
+            DataFusionError::Execution(m) if m.to_lowercase().contains("divide by zero") => {
+                Self::new("22012", "division by zero")
+            }
+            DataFusionError::Execution(m) if m == "Scalar subquery returned more than one row" => {
+                Self::new("21000", "more than one row returned by a subquery used as an expression")
+            }
+            DataFusionError::Execution(m) if m.starts_with("negative count not allowed") => {
+                Self::new("22011", "negative substring length not allowed")
+            }
+            DataFusionError::Execution(m) if m == "field position must not be zero" => Self::new("22023", m.clone()),
+            DataFusionError::Execution(m) => Self::new("22000", in_sql_terms(m)),
+            other => Self::new("XX000", in_sql_terms(&other.strip_backtrace())),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! NUMERICs with digits of their own ([`serac_numeric_functions`]) on their way in and out.
+//!
+//! Inside, such a column is Arrow's `LargeBinary`. PostgreSQL's protocol writes its values as
+//! PostgreSQL does ([`crate::wire`]). `LargeBinary` that comes as Arrow holds bytes, and is turned
+//! into another form of these where it enters. Where a result leaves as Arrow, numbers are texts:
+//! decimals of Arrow have one scale for all values, and floats would lose digits. A text has the same
+//! digits in each batch, and each tool reads a number from it.
+
+use crate::error::{Result, SqlError};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, BinaryViewBuilder, LargeBinaryArray, RecordBatch, make_array,
+};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::ScalarValue;
+use serac_engine::definition::SqlType;
+use serac_numeric::{Numeric, NumericError};
+use serac_numeric_functions::values::{Builder, Kind, Value, texts};
+use serac_storage::ColumnType;
+use std::sync::Arc;
+
+/// The type of a column of numbers of which no digits are told.
+pub const DEFAULT_NUMERIC: ColumnType = ColumnType::Decimal { precision: 38, scale: 10 };
+
+impl From<&NumericError> for SqlError {
+    fn from(error: &NumericError) -> Self {
+        Self { detail: error.detail.clone(), ..Self::new(error.sqlstate, error.message.clone()) }
+    }
+}
+
+impl From<NumericError> for SqlError {
+    fn from(error: NumericError) -> Self {
+        Self::from(&error)
+    }
+}
+
+fn numbers(array: &ArrayRef) -> Option<&LargeBinaryArray> {
+    array.as_any().downcast_ref()
+}
+
+/// The type of what [`shown`] gives.
+fn shown_type(data_type: &DataType) -> Option<DataType> {
+    match data_type {
+        DataType::LargeBinary => Some(DataType::Utf8View),
+        DataType::List(element) => {
+            let shown = shown_type(element.data_type())?;
+            Some(DataType::List(Arc::new(element.as_ref().clone().with_data_type(shown))))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a column has numbers with digits of their own.
+pub fn has_free_numbers(schema: &Schema) -> bool {
+    schema.fields().iter().any(|field| *field.data_type() == DataType::LargeBinary)
+}
+
+/// The schema of what [`shown`] gives.
+pub fn shown_schema(schema: &SchemaRef) -> SchemaRef {
+    if schema.fields().iter().all(|field| shown_type(field.data_type()).is_none()) {
+        return schema.clone();
+    }
+    let field = |field: &Arc<Field>| match shown_type(field.data_type()) {
+        Some(shown) => Arc::new(field.as_ref().clone().with_data_type(shown)),
+        None => field.clone(),
+    };
+    let fields: Vec<_> = schema.fields().iter().map(field).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+/// A batch that leaves as Arrow, with texts in the place of numbers that have digits of their own.
+///
+/// # Errors
+/// XX001 for bytes that are no number.
+pub fn shown(batch: RecordBatch) -> Result<RecordBatch> {
+    let schema = shown_schema(&batch.schema());
+    if schema == batch.schema() {
+        return Ok(batch);
+    }
+    let columns = batch.columns().iter().map(as_shown).collect::<Result<Vec<_>>>()?;
+    Ok(RecordBatch::try_new(schema, columns)?)
+}
+
+fn as_shown(array: &ArrayRef) -> Result<ArrayRef> {
+    let Some(wanted) = shown_type(array.data_type()) else { return Ok(array.clone()) };
+    match array.data_type() {
+        DataType::LargeBinary => Ok(as_texts(array)?),
+        _ => {
+            let data = array.to_data();
+            let elements = as_shown(array.as_list::<i32>().values())?;
+            let data = data.into_builder().data_type(wanted).child_data(vec![elements.to_data()]).build()?;
+            Ok(make_array(data))
+        }
+    }
+}
+
+/// Numbers as the texts that PostgreSQL writes.
+pub(crate) fn as_texts(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let texts = numbers(array).map(texts).transpose()?;
+    texts.map(|texts| Arc::new(texts) as ArrayRef).ok_or_else(|| ArrowError::CastError("these are no numbers".into()))
+}
+
+/// Numbers in the binary form of PostgreSQL's protocol.
+pub(crate) fn as_wire(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let mut out = BinaryViewBuilder::with_capacity(array.len());
+    let mut bytes = Vec::new();
+    for stored in numbers(array).into_iter().flatten() {
+        match stored {
+            Some(stored) => {
+                bytes.clear();
+                let number =
+                    Numeric::of_stored(stored).map_err(|error| ArrowError::from_external_error(error.into()))?;
+                number.write_wire(&mut bytes);
+                out.append_value(&bytes);
+            }
+            None => out.append_null(),
+        }
+    }
+    Ok(Arc::new(out.finish()))
+}
+
+/// A column that came as Arrow. What is `LargeBinary` elsewhere are bytes, and no numbers.
+///
+/// # Errors
+/// If it is too large.
+pub fn given(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    match column.data_type() {
+        DataType::LargeBinary => cast(column, &DataType::BinaryView),
+        _ => Ok(column.clone()),
+    }
+}
+
+/// A batch whose columns came as Arrow ([`given`]).
+///
+/// # Errors
+/// As there.
+pub fn given_batch(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let schema = batch.schema();
+    if !has_free_numbers(&schema) {
+        return Ok(batch);
+    }
+    let field = |field: &Arc<Field>| match field.data_type() {
+        DataType::LargeBinary => Arc::new(field.as_ref().clone().with_data_type(DataType::BinaryView)),
+        _ => field.clone(),
+    };
+    let fields: Vec<_> = schema.fields().iter().map(field).collect();
+    let columns = batch.columns().iter().map(given).collect::<Result<_, _>>()?;
+    RecordBatch::try_new(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())), columns)
+}
+
+/// Numbers as values of a column; none if a column of this type takes texts, or what is written in
+/// these.
+///
+/// # Errors
+/// 22003 where one does not fit.
+pub(crate) fn assigned(array: &ArrayRef, sql_type: SqlType) -> Result<Option<ArrayRef>> {
+    let Some(numbers) = numbers(array) else { return Ok(None) };
+    let each = |kind: Kind, value: fn(&Numeric) -> Result<Value<'static>, NumericError>| -> Result<ArrayRef> {
+        let mut out = Builder::new(kind, numbers.len());
+        for stored in numbers {
+            let value = stored.map(|stored| value(&Numeric::of_stored(stored)?)).transpose()?;
+            out.push(value)?;
+        }
+        Ok(out.finish())
+    };
+    Ok(Some(match sql_type.column_type {
+        ColumnType::Int16 => each(Kind::Int2, |number| Ok(Value::Whole(number.to_whole::<i16>()?.into())))?,
+        ColumnType::Int32 => each(Kind::Int4, |number| Ok(Value::Whole(number.to_whole::<i32>()?.into())))?,
+        ColumnType::Int64 => each(Kind::Int8, |number| Ok(Value::Whole(number.to_whole::<i64>()?)))?,
+        ColumnType::Float32 => each(Kind::Float4, |number| Ok(Value::Single(number.to_f32()?)))?,
+        ColumnType::Float64 => each(Kind::Float8, |number| Ok(Value::Double(number.to_f64()?)))?,
+        ColumnType::Decimal { precision, scale } => {
+            let mut out = datafusion::arrow::array::Decimal128Builder::with_capacity(numbers.len());
+            for stored in numbers {
+                match stored {
+                    Some(stored) => out.append_value(stored_decimal(&Numeric::of_stored(stored)?, precision, scale)?),
+                    None => out.append_null(),
+                }
+            }
+            let decimals: ArrayRef = Arc::new(out.finish().with_precision_and_scale(precision, scale)?);
+            match sql_type.column_type.arrow() {
+                arrow if arrow == *decimals.data_type() => decimals,
+                arrow => cast(&decimals, &arrow)?,
+            }
+        }
+        ColumnType::Utf8 => as_texts(array)?,
+        _ => return Ok(None),
+    }))
+}
+
+/// A number as it is stored in a column of so many digits.
+///
+/// # Errors
+/// 22003 if it does not fit, or would vanish ([`vanished`]).
+fn stored_decimal(number: &Numeric, precision: u8, scale: i8) -> Result<i128> {
+    let stored = number.to_decimal(precision, scale)?;
+    match stored == 0 && number.signum() != Some(0) && is_default(precision, scale) {
+        true => Err(vanished(number)),
+        false => Ok(stored),
+    }
+}
+
+fn is_default(precision: u8, scale: i8) -> bool {
+    DEFAULT_NUMERIC == ColumnType::Decimal { precision, scale }
+}
+
+/// The error of a number of which a column of NUMERIC without digits would keep nothing.
+/// PostgreSQL's keeps all digits; ours has 10 behind the point, and rounds to these.
+fn vanished(number: &Numeric) -> SqlError {
+    let ColumnType::Decimal { scale, .. } = DEFAULT_NUMERIC else { return SqlError::unsupported("NUMERIC") };
+    let detail = format!("A column of type NUMERIC without precision keeps {scale} digits behind the point.");
+    let message = format!("{number} would be stored as 0");
+    SqlError { detail: Some(detail), ..SqlError::new("22003", message) }
+}
+
+/// Checks that no decimal has vanished in a column that it has been rounded for.
+///
+/// # Errors
+/// 22003 for the first that has.
+pub(crate) fn check_vanished(given: &ArrayRef, stored: &ArrayRef) -> Result<()> {
+    let (Some(given), Some(decimals)) =
+        (given.as_primitive_opt::<Decimal128Type>(), stored.as_primitive_opt::<Decimal128Type>())
+    else {
+        return Ok(());
+    };
+    if !is_default(decimals.precision(), decimals.scale()) || given.scale() <= decimals.scale() {
+        return Ok(());
+    }
+    let mut pairs = given.iter().zip(decimals).filter_map(|(given, stored)| Some((given?, stored?)));
+    match pairs.find(|(given, stored)| *given != 0 && *stored == 0) {
+        Some((unscaled, _)) => Err(vanished(&Numeric::of_decimal(unscaled, given.scale()))),
+        None => Ok(()),
+    }
+}
+
+/// A parameter as a number; none if it is nothing that a number is made of.
+///
+/// # Errors
+/// 22P02 for a text that is no number.
+pub fn of_parameter(value: &ScalarValue) -> Result<Option<ScalarValue>> {
+    if value.is_null() {
+        return Ok(Some(ScalarValue::LargeBinary(None)));
+    }
+    let number = match value {
+        ScalarValue::LargeBinary(_) => return Ok(Some(value.clone())),
+        ScalarValue::Decimal128(Some(unscaled), _, scale) => Numeric::of_decimal(*unscaled, *scale),
+        ScalarValue::Int16(Some(whole)) => Numeric::from_integer(*whole),
+        ScalarValue::Int32(Some(whole)) => Numeric::from_integer(*whole),
+        ScalarValue::Int64(Some(whole)) => Numeric::from_integer(*whole),
+        ScalarValue::Float32(Some(float)) => Numeric::of_f32(*float),
+        ScalarValue::Float64(Some(float)) => Numeric::of_f64(*float),
+        other => match other.try_as_str() {
+            Some(Some(text)) => text.parse()?,
+            _ => return Ok(None),
+        },
+    };
+    Ok(Some(ScalarValue::LargeBinary(Some(number.to_stored()))))
+}

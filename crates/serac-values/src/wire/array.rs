@@ -1,0 +1,413 @@
+//! Arrays as the protocol writes and reads them: as text in braces, and in binary form with their dimensions and the number of the elements' type.
+
+use super::array_text::array_elements;
+use super::columns::to_wire;
+use super::decode::{Given, decimals, scalar};
+use super::encode::{write_binary, write_text};
+use super::types::{TEXT, oid, wire_type};
+use crate::assignment::assign;
+use crate::error::{Result, SqlError};
+use crate::type_names::{array_type, element_type};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, BinaryViewBuilder, Int32Array, StringViewBuilder, new_empty_array,
+};
+use datafusion::arrow::compute::{CastOptions, cast, cast_with_options, concat};
+use datafusion::arrow::datatypes::{DataType, UInt32Type};
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::ScalarValue;
+use datafusion::common::utils::SingleRowListArrayBuilder;
+use serac_engine::values::value_at;
+use serac_storage::ColumnType;
+use std::sync::Arc;
+
+/// NUMERIC's number.
+const NUMERIC: u32 = 1700;
+/// Elements of an array at the most.
+const MOST_ELEMENTS: usize = 1 << 20;
+
+/// What a column of a result is called on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WireColumn {
+    /// The number of its type.
+    pub oid: u32,
+    /// Bytes of a value; -1 where they vary.
+    pub size: i16,
+    /// Precision and scale as PostgreSQL packs them; -1 where a type has no modifier.
+    pub modifier: i32,
+}
+
+/// The elements' type of a list.
+pub fn element_of(data_type: &DataType) -> Option<&DataType> {
+    match data_type {
+        DataType::List(element)
+        | DataType::LargeList(element)
+        | DataType::FixedSizeList(element, _)
+        | DataType::ListView(element) => Some(element.data_type()),
+        _ => None,
+    }
+}
+/// The number of an element's type; in arrays of arrays, of the innermost elements'.
+fn element_oid(data_type: &DataType) -> u32 {
+    match data_type {
+        DataType::UInt32 => 26,
+        DataType::LargeBinary => NUMERIC,
+        other => element_of(other).map_or_else(|| oid(wire_type(other)), element_oid),
+    }
+}
+
+/// What a column of this type is called: numbers of objects are `oid`, large lists are vectors, and other lists are arrays.
+pub fn type_of(data_type: &DataType) -> WireColumn {
+    let of = |oid, size| WireColumn { oid, size, modifier: -1 };
+    match data_type {
+        DataType::UInt32 => of(26, 4),
+        DataType::LargeBinary => of(NUMERIC, -1),
+        DataType::LargeList(element) if *element.data_type() == DataType::UInt32 => of(30, -1),
+        DataType::LargeList(element) if *element.data_type() == DataType::Int16 => of(22, -1),
+        data_type => match element_of(data_type) {
+            Some(element) => of(array_type(element_oid(element)).unwrap_or(TEXT), -1),
+            None => {
+                let column_type = wire_type(data_type);
+                WireColumn {
+                    oid: oid(column_type),
+                    size: super::types::size(column_type),
+                    modifier: super::types::modifier(column_type),
+                }
+            }
+        },
+    }
+}
+
+/// The values of a column as they are written in text or binary form.
+///
+/// # Errors
+/// When a value does not fit.
+pub fn column(array: &ArrayRef, binary: bool) -> Result<(ArrayRef, ColumnType), ArrowError> {
+    match array.data_type() {
+        DataType::UInt32 if binary => {
+            let bits = array.as_primitive::<UInt32Type>();
+            let bits: Int32Array = bits.iter().map(|oid| oid.map(|oid| oid as i32)).collect();
+            Ok((Arc::new(bits), ColumnType::Int32))
+        }
+        DataType::LargeBinary if binary => Ok((crate::free_numbers::as_wire(array)?, ColumnType::Binary)),
+        data_type if binary && element_of(data_type).is_some() => {
+            let mut out = BinaryViewBuilder::with_capacity(array.len());
+            each(array, |elements| {
+                match elements {
+                    Some(elements) => out.append_value(binary_form(&elements)?),
+                    None => out.append_null(),
+                }
+                Ok(())
+            })?;
+            Ok((Arc::new(out.finish()), ColumnType::Binary))
+        }
+        data_type => {
+            let column_type = wire_type(data_type);
+            Ok((to_wire(array)?, column_type))
+        }
+    }
+}
+
+/// The column as one of a type that the client has been told: a statement is described before its parameters have values, and may then give another.
+///
+/// # Errors
+/// When a value is none of the type.
+pub fn as_told(array: &ArrayRef, told: &DataType) -> Result<ArrayRef> {
+    let (is, wanted) = (type_of(array.data_type()), type_of(told));
+    if is.oid == wanted.oid {
+        return Ok(array.clone());
+    }
+    if is_list(told) {
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        return Ok(cast_with_options(array, told, &options)?);
+    }
+    let wanted = wire_type(told);
+    if wanted != ColumnType::Utf8 {
+        return assign(array, wanted.into(), "?");
+    }
+    let (values, column_type) = column(array, false)?;
+    let mut texts = StringViewBuilder::with_capacity(values.len());
+    let mut bytes = Vec::new();
+    for row in 0..values.len() {
+        if values.is_null(row) {
+            texts.append_null();
+            continue;
+        }
+        bytes.clear();
+        write_text(&mut bytes, value_at(&values, row, column_type), column_type);
+        texts.append_value(String::from_utf8_lossy(&bytes));
+    }
+    Ok(Arc::new(texts.finish()))
+}
+
+/// The elements of each list; none where that is NULL.
+fn each(array: &ArrayRef, mut take: impl FnMut(Option<ArrayRef>) -> Result<(), ArrowError>) -> Result<(), ArrowError> {
+    let element = element_of(array.data_type()).expect("a list").clone();
+    let lists = cast(
+        array,
+        &DataType::LargeList(Arc::new(datafusion::arrow::datatypes::Field::new_list_field(element, true))),
+    )?;
+    let lists = lists.as_list::<i64>();
+    (0..lists.len()).try_for_each(|row| take(lists.is_valid(row).then(|| lists.value(row))))
+}
+
+/// Lists as texts: `{1,NULL,"a b"}`, vectors as `1 2`.
+pub(super) fn texts(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let vector = matches!(type_of(array.data_type()).oid, 22 | 30);
+    let mut out = StringViewBuilder::with_capacity(array.len());
+    each(array, |elements| {
+        out.append_option(elements.map(|elements| text_form(&elements, vector)).transpose()?);
+        Ok(())
+    })?;
+    Ok(Arc::new(out.finish()))
+}
+
+/// Whether values of a type are lists, vectors among them.
+pub fn is_list(data_type: &DataType) -> bool {
+    element_of(data_type).is_some()
+}
+
+fn text_form(elements: &ArrayRef, vector: bool) -> Result<String, ArrowError> {
+    let column_type = wire_type(elements.data_type());
+    let nested = is_list(elements.data_type());
+    let values = to_wire(elements)?;
+    let mut parts = Vec::with_capacity(values.len());
+    for row in 0..values.len() {
+        if values.is_null(row) {
+            parts.push("NULL".to_owned());
+            continue;
+        }
+        let mut bytes = Vec::new();
+        write_text(&mut bytes, value_at(&values, row, column_type), column_type);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let special = |c: char| matches!(c, '{' | '}' | ',' | '"' | '\\') || c.is_whitespace();
+        let quoted = !nested && (text.is_empty() || text.eq_ignore_ascii_case("null") || text.contains(special));
+        parts.push(if quoted { format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")) } else { text });
+    }
+    Ok(if vector { parts.join(" ") } else { format!("{{{}}}", parts.join(",")) })
+}
+
+/// The lengths of an array's dimensions, and the innermost elements one behind the other.
+///
+/// # Errors
+/// 2202E where arrays in it are of different lengths, or NULL.
+fn dimensions(elements: &ArrayRef) -> Result<(Vec<usize>, ArrayRef), ArrowError> {
+    let (mut lengths, mut elements) = (vec![elements.len()], elements.clone());
+    let mut count = elements.len();
+    while is_list(elements.data_type()) {
+        let mut parts = Vec::with_capacity(count);
+        each(&elements, |inner| {
+            parts.push(inner);
+            Ok(())
+        })?;
+        let length = parts.first().and_then(Option::as_ref).map_or(0, |first| first.len());
+        if parts.iter().any(|part| part.as_ref().is_none_or(|part| part.len() != length)) {
+            let message = "multidimensional arrays must have array expressions with matching dimensions";
+            return Err(ArrowError::from_external_error(Box::new(SqlError::new("2202E", message))));
+        }
+        let innermost = element_of(elements.data_type()).expect("a list");
+        let empty = new_empty_array(innermost);
+        let parts: Vec<&dyn Array> =
+            std::iter::once(&empty).chain(parts.iter().flatten()).map(|a| a.as_ref()).collect();
+        elements = concat(&parts)?;
+        lengths.push(length);
+        count = elements.len();
+    }
+    Ok((lengths, elements))
+}
+
+fn binary_form(elements: &ArrayRef) -> Result<Vec<u8>, ArrowError> {
+    let (lengths, elements) = dimensions(elements)?;
+    // An array without elements has no dimensions.
+    let lengths = if elements.is_empty() { Vec::new() } else { lengths };
+    let mut out = Vec::new();
+    let mut put = |number: i32| out.extend_from_slice(&number.to_be_bytes());
+    put(lengths.len() as i32);
+    put(i32::from(elements.null_count() > 0));
+    put(element_oid(elements.data_type()) as i32);
+    for length in lengths {
+        put(length as i32);
+        put(1);
+    }
+    let (values, column_type) = column(&elements, true)?;
+    for row in 0..values.len() {
+        if values.is_null(row) {
+            out.extend_from_slice(&(-1i32).to_be_bytes());
+            continue;
+        }
+        let start = out.len();
+        out.extend_from_slice(&[0; 4]);
+        write_binary(&mut out, value_at(&values, row, column_type), column_type);
+        let length = (out.len() - start - 4) as i32;
+        out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    }
+    Ok(out)
+}
+
+/// The list of a parameter's elements, which are of the type with this number.
+fn list(elements: &[Option<&[u8]>], binary: bool, element: u32) -> Result<ScalarValue> {
+    let values = match element {
+        NUMERIC => decimals(elements, binary)?,
+        oid => {
+            let value = |bytes: &Option<&[u8]>| scalar(Given { bytes: *bytes, binary, oid }, None);
+            elements.iter().map(value).collect::<Result<_>>()?
+        }
+    };
+    let elements = match values.is_empty() {
+        true => new_empty_array(&DataType::Utf8),
+        false => ScalarValue::iter_to_array(values)?,
+    };
+    Ok(SingleRowListArrayBuilder::new(elements).build_list_scalar())
+}
+
+/// Whether a text is that of an array of arrays, or of one that tells its bounds.
+fn has_dimensions(text: &str) -> bool {
+    let text = text.trim_start();
+    text.starts_with('[') || text.strip_prefix('{').is_some_and(|inner| inner.trim_start().starts_with('{'))
+}
+
+/// A parameter whose type is an array; none if it is another.
+///
+/// # Errors
+/// SQLSTATE of class 22 for bytes that are no such array, 0A000 for one with more than one dimension.
+pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
+    let Some(element) = element_type(given.oid) else { return Ok(None) };
+    let Some(bytes) = given.bytes else { return Ok(Some(ScalarValue::Null)) };
+    let several = || SqlError::unsupported("an array with several dimensions, or with bounds of its own");
+    if !given.binary {
+        let text = String::from_utf8_lossy(bytes);
+        if has_dimensions(&text) {
+            return Err(several());
+        }
+        let malformed = || SqlError::new("22P02", format!("malformed array literal: \"{text}\""));
+        let texts = array_elements(&text).ok_or_else(malformed)?;
+        let elements: Vec<Option<&[u8]>> = texts.iter().map(|text| text.as_deref().map(str::as_bytes)).collect();
+        return list(&elements, false, element).map(Some);
+    }
+    let malformed = || SqlError::new("22P03", "incorrect binary data format of an array");
+    let mut rest = bytes;
+    let number = |rest: &mut &[u8]| -> Result<i32> {
+        let (head, tail) = rest.split_first_chunk::<4>().ok_or_else(malformed)?;
+        *rest = tail;
+        Ok(i32::from_be_bytes(*head))
+    };
+    let (dimensions, _, element) = (number(&mut rest)?, number(&mut rest)?, number(&mut rest)? as u32);
+    let count = match dimensions {
+        0 => 0,
+        1 => {
+            let (count, _) = (number(&mut rest)?, number(&mut rest)?);
+            usize::try_from(count).ok().filter(|count| *count <= MOST_ELEMENTS).ok_or_else(malformed)?
+        }
+        _ => return Err(several()),
+    };
+    let mut elements = Vec::new();
+    for _ in 0..count {
+        elements.push(match usize::try_from(number(&mut rest)?) {
+            Err(_) => None,
+            Ok(length) if length <= rest.len() => {
+                let (head, tail) = rest.split_at(length);
+                rest = tail;
+                Some(head)
+            }
+            Ok(_) => return Err(malformed()),
+        });
+    }
+    if rest.is_empty() { list(&elements, true, element).map(Some) } else { Err(malformed()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::arrow::array::StringArray;
+
+    fn list_of(elements: ArrayRef) -> ArrayRef {
+        SingleRowListArrayBuilder::new(elements).build_list_scalar().to_array().unwrap()
+    }
+
+    #[test]
+    fn arrays_are_written_and_read_back() {
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("a b"), None, Some("q\"\\"), Some(""), Some("x")]));
+        let numbers: ArrayRef = Arc::new(Int32Array::from(vec![Some(7), None, Some(-1)]));
+        for (elements, oid) in [(texts, 1009), (numbers, 1007)] {
+            let array = list_of(elements);
+            assert_eq!(type_of(array.data_type()).oid, oid);
+            for binary in [false, true] {
+                let (sent, column_type) = column(&array, binary).unwrap();
+                let mut bytes = Vec::new();
+                let write = if binary { write_binary } else { write_text };
+                write(&mut bytes, value_at(&sent, 0, column_type), column_type);
+                let read = parameter(Given { bytes: Some(&bytes), binary, oid }).unwrap().unwrap();
+                let again = read.to_array().unwrap();
+                let (sent_again, _) = column(&again, false).unwrap();
+                let (sent, _) = column(&array, false).unwrap();
+                assert_eq!(sent.as_string_view().value(0), sent_again.as_string_view().value(0));
+            }
+        }
+        assert!(parameter(Given { bytes: Some(&[0, 0, 0, 1, 9]), binary: true, oid: 1007 }).is_err());
+        assert!(parameter(Given { bytes: Some(b"{1,x}"), binary: false, oid: 1007 }).is_err());
+        assert_eq!(parameter(Given { bytes: None, binary: true, oid: 23 }).unwrap(), None);
+    }
+
+    /// A parameter's text as it is written in a result.
+    fn read_back(text: &str, oid: u32) -> Result<String> {
+        let given = Given { bytes: Some(text.as_bytes()), binary: false, oid };
+        let read = parameter(given)?.expect("an array").to_array()?;
+        Ok(column(&read, false)?.0.as_string_view().value(0).to_owned())
+    }
+
+    #[test]
+    fn numbers_of_a_parameter_come_to_one_scale() {
+        let numbers = |text| read_back(text, 1231);
+        assert_eq!(numbers("{1.5,2}").unwrap(), "{1.5,2.0}");
+        assert_eq!(numbers("{1.25,3}").unwrap(), "{1.25,3.00}");
+        assert_eq!(numbers("{1,NULL,0.5}").unwrap(), "{1.0,NULL,0.5}");
+        assert_eq!(numbers("{NULL}").unwrap(), "{NULL}");
+        assert_eq!(numbers("{}").unwrap(), "{}");
+        assert_eq!(numbers("{1e30,1.5}").unwrap(), "{1000000000000000000000000000000.0,1.5}");
+        for (text, sqlstate) in [
+            ("{NaN}", "0A000"),
+            ("{1,-Infinity}", "0A000"),
+            ("{1e30,1e-9}", "22003"),
+            ("{1e50}", "22003"),
+            ("{1e-50}", "22003"),
+            ("{x}", "22P02"),
+        ] {
+            assert_eq!(numbers(text).unwrap_err().sqlstate, sqlstate, "{text}");
+        }
+        // 1.25 and 3 in binary form.
+        let mut bytes = Vec::new();
+        [1, 0, 1700, 2, 1].iter().for_each(|number: &i32| bytes.extend_from_slice(&number.to_be_bytes()));
+        for number in ["1.25", "3"] {
+            let mut wire = Vec::new();
+            number.parse::<serac_numeric::Numeric>().unwrap().write_wire(&mut wire);
+            bytes.extend_from_slice(&(wire.len() as i32).to_be_bytes());
+            bytes.extend_from_slice(&wire);
+        }
+        let read = parameter(Given { bytes: Some(&bytes), binary: true, oid: 1231 }).unwrap().unwrap();
+        let (texts, _) = column(&read.to_array().unwrap(), false).unwrap();
+        assert_eq!(texts.as_string_view().value(0), "{1.25,3.00}");
+    }
+
+    #[test]
+    fn arrays_of_arrays_are_written_with_their_dimensions() {
+        let array_of = |parts: &[ArrayRef]| {
+            let lists: Vec<ArrayRef> = parts.iter().map(|part| list_of(part.clone())).collect();
+            let lists: Vec<&dyn Array> = lists.iter().map(|list| list.as_ref()).collect();
+            list_of(concat(&lists).unwrap())
+        };
+        let numbers = |numbers: &[Option<i32>]| Arc::new(Int32Array::from(numbers.to_vec())) as ArrayRef;
+        let array = array_of(&[numbers(&[Some(1), Some(2)]), numbers(&[None, Some(4)])]);
+        assert_eq!(type_of(array.data_type()).oid, 1007);
+        let (sent, _) = column(&array, true).unwrap();
+        let wanted = [2, 1, 23, 2, 1, 2, 1, 4, 1, 4, 2, -1, 4, 4];
+        let wanted: Vec<u8> = wanted.iter().flat_map(|number: &i32| number.to_be_bytes()).collect();
+        assert_eq!(sent.as_binary_view().value(0), wanted);
+        // One without elements has no dimensions.
+        let (sent, _) = column(&array_of(&[numbers(&[])]), true).unwrap();
+        let wanted: Vec<u8> = [0i32, 0, 23].iter().flat_map(|number| number.to_be_bytes()).collect();
+        assert_eq!(sent.as_binary_view().value(0), wanted);
+        let ragged = array_of(&[numbers(&[Some(1)]), numbers(&[Some(2), Some(3)])]);
+        assert_eq!(SqlError::from(column(&ragged, true).unwrap_err()).sqlstate, "2202E");
+        let refused = |text| read_back(text, 1007).unwrap_err().sqlstate;
+        assert_eq!((refused("{{1,2},{3,4}}"), refused("[2:3]={1,2}"), refused("{1,{2}}")), ("0A000", "0A000", "22P02"));
+    }
+}

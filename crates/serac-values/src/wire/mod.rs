@@ -1,0 +1,17 @@
+//! Values as PostgreSQL's clients and COPY write and read them, as text and in binary form, and the numbers of their types.
+
+mod array;
+mod array_text;
+mod columns;
+mod decode;
+mod encode;
+mod types;
+
+pub use array::{WireColumn, as_told, column, type_of};
+pub use array::{element_of, is_list};
+pub use array_text::array_elements;
+pub use columns::to_wire;
+pub use decode::of_binary;
+pub use decode::{Given, scalar, value};
+pub use encode::{write_binary, write_text};
+pub use types::{TEXT, modifier, of_oid, oid, size, wire_type};
