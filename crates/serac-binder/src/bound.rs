@@ -107,7 +107,7 @@ impl Bound {
 }
 
 /// A text without blanks at its end.
-fn without_blanks(expr: Expr) -> Expr {
+pub(crate) fn without_blanks(expr: Expr) -> Expr {
     match expr {
         Expr::Literal(ScalarValue::Utf8View(Some(text)), metadata) => {
             Expr::Literal(ScalarValue::Utf8View(Some(text.trim_end_matches(' ').to_owned())), metadata)

@@ -118,6 +118,11 @@ pub trait Environment {
     fn merge_source(&self) -> Option<Relation> {
         None
     }
+    /// The digits, all and those behind the point, of NUMERIC parameters whose values all have
+    /// these: they are fixed numbers then. By number from `$1` on.
+    fn digits_of_parameters(&self) -> Vec<Option<(u8, i8)>> {
+        Vec::new()
+    }
     /// What computes a function of single rows.
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>>;
     /// What computes an aggregate.
@@ -394,7 +399,7 @@ impl<'e> Binder<'e> {
             is_change: Cell::new(false),
             done_before: RefCell::default(),
             is_top: Cell::new(false),
-            parameters: parameters::Parameters::new(parameters),
+            parameters: parameters::Parameters::new(parameters, environment.digits_of_parameters()),
             subquery_names: RefCell::default(),
             references: RefCell::default(),
             is_late: Cell::new(false),

@@ -4,10 +4,10 @@
 //! takes it, decides. Two places that decide differently are an error, and so is one that decides
 //! after another has been left open.
 
-use crate::bound::Bound;
+use crate::bound::{Bound, without_blanks};
 use crate::error::{BindError, Result};
 use crate::types::arrow_type;
-use datafusion::arrow::datatypes::Field;
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::Placeholder;
 use serac_parser::tree::Span;
@@ -29,6 +29,23 @@ struct State {
     open: Vec<Option<(u32, Span)>>,
     /// How many times a place has decided.
     decisions: usize,
+    /// The digits of those that are fixed numbers, by number.
+    digits: Vec<Option<(u8, i8)>>,
+}
+
+impl State {
+    /// A parameter of a type. CHAR(n) is kept without blanks at its end, and so is compared with
+    /// it.
+    fn placeholder(&self, number: u32, id: TypeId) -> Result<Expr> {
+        let digits = self.digits.get(number as usize - 1).copied().flatten().filter(|_| id == TypeId::NUMERIC);
+        let stored = match digits {
+            Some((precision, scale)) => DataType::Decimal128(precision, scale),
+            None => arrow_type(id).ok_or(BindError::Unknown("a parameter of this type"))?,
+        };
+        let field = Arc::new(Field::new("", stored, true));
+        let parameter = Expr::Placeholder(Placeholder::new_with_field(format!("${number}"), Some(field)));
+        Ok(if id == TypeId::BPCHAR { without_blanks(parameter) } else { parameter })
+    }
 }
 
 /// The parameters of a statement.
@@ -45,10 +62,11 @@ pub(crate) struct OpenParameter {
 }
 
 impl Parameters {
-    /// Those of these types; UNKNOWN or 0 for one that is to be found out.
-    pub(crate) fn new(known: &[TypeId]) -> Self {
+    /// Those of these types; UNKNOWN or 0 for one that is to be found out. `digits` are those of
+    /// fixed numbers.
+    pub(crate) fn new(known: &[TypeId], digits: Vec<Option<(u8, i8)>>) -> Self {
         let types = known.iter().map(|id| if id.0 == 0 { TypeId::UNKNOWN } else { *id }).collect();
-        Self(Rc::new(RefCell::new(State { types, ..State::default() })))
+        Self(Rc::new(RefCell::new(State { types, digits, ..State::default() })))
     }
     /// `$number`.
     pub(crate) fn reference(&self, number: u32, span: Span) -> Result<Bound> {
@@ -62,7 +80,7 @@ impl Parameters {
         }
         let id = state.types[index];
         if id != TypeId::UNKNOWN {
-            return Ok(Bound::new(placeholder(number, id)?, id, span));
+            return Ok(Bound::new(state.placeholder(number, id)?, id, span));
         }
         state.open.push(Some((number, span)));
         let open = OpenParameter { number, at: state.open.len() - 1, all: self.clone() };
@@ -112,13 +130,6 @@ impl OpenParameter {
         *id = to;
         state.decisions += 1;
         state.open[self.at] = None;
-        Ok(Bound::new(placeholder(number, to)?, to, span))
+        Ok(Bound::new(state.placeholder(number, to)?, to, span))
     }
-}
-
-/// A parameter of a type.
-fn placeholder(number: u32, id: TypeId) -> Result<Expr> {
-    let stored = arrow_type(id).ok_or(BindError::Unknown("a parameter of this type"))?;
-    let field = Arc::new(Field::new("", stored, true));
-    Ok(Expr::Placeholder(Placeholder::new_with_field(format!("${number}"), Some(field))))
 }

@@ -28,6 +28,7 @@ use datafusion::logical_expr::{
     WindowUDF, cast, lit,
 };
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Ident, ObjectName};
+use futures::FutureExt;
 use serac_binder::{
     BindError, BoundBody, BoundChange, BoundPart, BoundQuery, BoundStatement, Environment, Generation, IndexPart,
     InsertSource, OutputColumn, Relation, StatementError, Target, UniqueIndex, arrow_type, is_registered,
@@ -38,7 +39,7 @@ use serac_engine::json::normalized;
 use serac_engine::roles::Columns;
 use serac_engine::{EngineError, Table};
 use serac_numeric_functions::FREE;
-use serac_parser::tree::Name;
+use serac_parser::tree::{Name, Query, StatementKind};
 use serac_pg::{Signature, TypeId};
 use serac_query::scan::{ROW_ID_COLUMN, Readable, SeracTable};
 use serac_values::free_numbers::of_parameter;
@@ -242,6 +243,23 @@ impl BoundWithNames {
             BoundBody::Change(change) => change.returning().map(|returning| &returning.plan),
         }
     }
+    /// Whether all expressions of its plans are such, but for those of its parts.
+    pub(crate) fn has_only(&mut self, is_such: impl Fn(&Expr) -> bool) -> bool {
+        let plans = match &mut self.body {
+            BoundBody::Query(plan, _) => vec![plan],
+            BoundBody::Change(change) => change.plans_mut(),
+        };
+        let mut all = true;
+        for plan in plans {
+            let _ = plan.apply(|node| {
+                node.apply_expressions(|expr| {
+                    all = all && is_such(expr);
+                    Ok(TreeNodeRecursion::Continue)
+                })
+            });
+        }
+        all
+    }
 }
 
 /// A query that another statement has, whose WITH has changes; or what of it the binder does not
@@ -273,21 +291,62 @@ pub(crate) async fn statement(
         Err(what) => return Ok(Err(what)),
     };
     shared.ways.note(bound.changes().all(|change| change.unknown().is_none()));
-    let names = match &bound.body {
-        BoundBody::Query(plan, columns) => shown(plan, columns, source, postgresql_names),
-        BoundBody::Change(change) => match change.returning() {
-            Some(returning) => shown(&returning.plan, &returning.columns, source, postgresql_names),
-            None => Arc::new(Schema::empty()),
-        },
-    };
     if let Some(values) = source.arguments().values.as_ref().filter(|_| !bound.parameters.is_empty()) {
         let parameters = bound.parameters.clone();
         for plan in bound.plans_mut() {
             *plan = with_values(state, plan.clone(), &parameters, values)?;
         }
     }
+    Ok(Ok(named(bound, source, postgresql_names)))
+}
+
+/// A statement with the names that its columns are shown under.
+fn named(bound: BoundStatement, source: &Source, postgresql_names: bool) -> BoundWithNames {
     let BoundStatement { parts, body, parameters } = bound;
-    Ok(Ok(BoundWithNames { parts, body, names, parameters }))
+    let names = match &body {
+        BoundBody::Query(plan, columns) => shown(plan, columns, source, postgresql_names),
+        BoundBody::Change(change) => match change.returning() {
+            Some(returning) => shown(&returning.plan, &returning.columns, source, postgresql_names),
+            None => Arc::new(Schema::empty()),
+        },
+    };
+    BoundWithNames { parts, body, names, parameters }
+}
+
+/// A query or a change that reads a single table, and no view, for the point path: without the
+/// locking clause that it may have. `digits` are those of parameters that are fixed numbers. None
+/// where it reads anything else, or something is wrong with it, or the binder does not know it
+/// whole.
+pub(crate) fn of_one_table(
+    state: &SessionState,
+    source: &Source,
+    postgresql_names: bool,
+    digits: Vec<Option<(u8, i8)>>,
+) -> Option<BoundWithNames> {
+    let shared = functions(state).shared().clone();
+    let is_query = matches!(source.statement(), StatementKind::Query(_));
+    if is_query && shared.disabled_passes.read().contains(&BIND) {
+        return None;
+    }
+    let read = serac_binder::relations_of_statement(source.statement());
+    let tables = InSession::over_nothing(state, &shared);
+    if read.len() != usize::from(is_query) || !read.iter().all(|name| tables.table(name).is_ok()) {
+        return None;
+    }
+    // Tables are found without waiting.
+    let session = InSession::knowing(state, &shared, read).now_or_never()?.ok()?;
+    let session = InSession { digits, ..session };
+    let without_locks;
+    let statement = match source.statement() {
+        StatementKind::Query(query) if !query.locks.is_empty() => {
+            without_locks = StatementKind::Query(Box::new(Query { locks: Vec::new(), ..query.as_ref().clone() }));
+            &without_locks
+        }
+        statement => statement,
+    };
+    let bound = serac_binder::bind_statement(&session, statement, &source.types()).ok()?;
+    let is_whole = bound.parts.is_empty() && bound.changes().all(|change| change.unknown().is_none());
+    is_whole.then(|| named(bound, source, postgresql_names))
 }
 
 async fn bound_statement(
@@ -480,6 +539,8 @@ struct InSession<'s> {
     merge_source: Option<Arc<dyn TableProvider>>,
     /// The relations of parts that have been done, from the next one on.
     parts: RefCell<VecDeque<Arc<dyn TableSource>>>,
+    /// The digits of NUMERIC parameters that are fixed numbers.
+    digits: Vec<Option<(u8, i8)>>,
     /// Why one cannot be read, too: a query of WITH may have its name.
     relations: HashMap<Vec<String>, Result<Relation>>,
 }
@@ -496,6 +557,7 @@ impl<'s> InSession<'s> {
             shared: shared.clone(),
             merge_source: None,
             parts: RefCell::default(),
+            digits: Vec::new(),
             relations: HashMap::new(),
         }
     }
@@ -628,6 +690,9 @@ impl Environment for InSession<'_> {
             Columns::None => Columns::None,
         };
         provider_as_source(Arc::new(Readable { rows, columns, table: table.table().name().into() }))
+    }
+    fn digits_of_parameters(&self) -> Vec<Option<(u8, i8)>> {
+        self.digits.clone()
     }
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         self.names.get_function_meta(name)

@@ -1,7 +1,6 @@
 //! What statements that change or claim rows share: rows of a table as they are written, completed,
-//! checked and read again; and what the point path takes from sqlparser's tree.
+//! checked and read again; and what is taken from sqlparser's tree.
 
-use crate::changes::{find_query, is_default, set_list};
 use crate::error::{Result, SqlError};
 use crate::expressions;
 use crate::generated;
@@ -12,12 +11,11 @@ use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::catalog::TableProvider;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, ObjectName, Query, SetExpr,
-    TableFactor, TableObject, TableWithJoins, UnaryOperator, Update, UpdateTableFromKind, Value,
+    Assignment, AssignmentTarget, Delete, Expr, FromTable, Insert, ObjectName, Query, SetExpr, TableFactor,
+    TableObject, TableWithJoins, UnaryOperator, Update, UpdateTableFromKind, Value,
 };
+use serac_engine::Table;
 use serac_engine::definition::ColumnDefinition;
-use serac_engine::roles::Privilege;
-use serac_engine::{Table, TableIndex};
 use serac_query::scan::fetch_rows;
 use serac_storage::RowId;
 use serac_values::assignment::assign;
@@ -27,7 +25,7 @@ use std::sync::Arc;
 pub(crate) const TARGET: &str = "__serac_target";
 pub(crate) const RETURNING: &str = "__serac_returning";
 
-pub(crate) fn column_of(table: &Table, name: &str) -> Result<usize> {
+fn column_of(table: &Table, name: &str) -> Result<usize> {
     table.definition.column(name).ok_or_else(|| SqlError::no_column(name, table.name()))
 }
 
@@ -74,18 +72,6 @@ pub(crate) fn assignments<'a>(table: &Table, assignments: &'a [Assignment]) -> R
             format!("multiple assignments to same column \"{}\"", table.definition.columns[*column].name),
         )),
         None => Ok(all),
-    }
-}
-
-/// The assignments of SET, none of them to a GENERATED ALWAYS column.
-pub(crate) fn checked_assignments<'a>(table: &Table, all: &'a [Assignment]) -> Result<Vec<(usize, &'a Expr)>> {
-    let set = assignments(table, all)?;
-    match set.iter().find(|(c, e)| table.definition.columns[*c].is_generated() && !is_default(e)) {
-        Some((column, _)) => {
-            let column = &table.definition.columns[*column];
-            Err(generated::refused(column, &format!("column \"{}\" can only be updated to DEFAULT", column.name)))
-        }
-        None => Ok(set),
     }
 }
 
@@ -179,26 +165,6 @@ impl Session {
         generated::complete(&self.state(), table, rows)
     }
 
-    /// The query that finds the rows of an UPDATE and their new values; its table and columns.
-    pub(crate) fn update_query(&self, update: &Update) -> Result<(String, Arc<Table>, Vec<usize>, String)> {
-        if update.limit.is_some() || !update.order_by.is_empty() {
-            return Err(SqlError::unsupported("UPDATE with ORDER BY or LIMIT"));
-        }
-        let (table, alias) = self.target(&update.table)?;
-        let set = checked_assignments(&table, &update.assignments)?;
-        let columns: Vec<usize> = set.iter().map(|(column, _)| *column).collect();
-        self.check_privilege(&table, Privilege::Update, &columns)?;
-        let value = |(column, value): &(usize, &Expr)| match is_default(value) {
-            true => table.definition.columns[*column].default.clone().unwrap_or_else(|| "NULL".into()),
-            false => value.to_string(),
-        };
-        let values: Vec<String> = set.iter().map(value).collect();
-        let values = set_list(values.iter().map(String::as_str));
-        let query = find_query(&alias, &values, from_of(update), update.selection.as_ref());
-        self.lend_target(&table)?;
-        Ok((query, table, set.into_iter().map(|(c, _)| c).collect(), alias))
-    }
-
     pub(crate) fn write_update(
         &mut self,
         table: &Arc<Table>,
@@ -232,21 +198,6 @@ impl Session {
             _ => Err(SqlError::unsupported("changing anything but a single table")),
         }
     }
-
-    // ---- DELETE
-
-    /// The query that finds the rows of a DELETE, and its table.
-    pub(crate) fn delete_query(&self, delete: &Delete) -> Result<(String, Arc<Table>, String)> {
-        if delete.limit.is_some() || !delete.order_by.is_empty() {
-            return Err(SqlError::unsupported("DELETE with ORDER BY or LIMIT"));
-        }
-        let (table, alias) = self.target(target_of_delete(delete)?)?;
-        self.check_privilege(&table, Privilege::Delete, &[])?;
-        let using = delete.using.clone().unwrap_or_default();
-        let query = find_query(&alias, "", &using, delete.selection.as_ref());
-        self.lend_target(&table)?;
-        Ok((query, table, alias))
-    }
 }
 
 /// The tables of an UPDATE's FROM.
@@ -272,20 +223,4 @@ pub(crate) fn target_of_delete(delete: &Delete) -> Result<&TableWithJoins> {
         [target] => Ok(target),
         _ => Err(SqlError::unsupported("DELETE from several tables")),
     }
-}
-
-pub(crate) fn conflict_index(table: &Table, target: Option<&ConflictTarget>) -> Result<Option<Arc<TableIndex>>> {
-    let found = match target {
-        None => return Ok(None),
-        Some(ConflictTarget::Columns(columns)) => {
-            let columns: Vec<usize> = columns.iter().map(|c| column_of(table, &fold(c))).collect::<Result<_>>()?;
-            table.index_on(&columns).filter(|index| index.definition.unique).cloned()
-        }
-        Some(ConflictTarget::OnConstraint(name)) => {
-            let name = resolve(name)?.1;
-            table.indexes.iter().find(|index| index.definition.constraint && index.definition.name == name).cloned()
-        }
-    };
-    let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
-    found.map(Some).ok_or_else(|| SqlError::new("42P10", message))
 }

@@ -224,7 +224,7 @@ impl Session {
         let point = if options.analyze || options.steps || options.bound {
             None
         } else {
-            self.shown_point(&statement, source.as_ref())
+            source.as_ref().and_then(|source| self.shown_point(source))
         };
         if options.bound {
             return explained_lines(self.bound_lines(source).await?);

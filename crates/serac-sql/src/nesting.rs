@@ -346,37 +346,26 @@ impl Chain {
     }
 }
 
-/// Bounds of a statement, which it may reach.
-pub(crate) struct Bounds {
-    /// Of expressions, queries and tables in each other.
-    pub(crate) levels: usize,
-    /// Of expressions, queries and tables.
-    pub(crate) parts: usize,
-    pub(crate) queries: usize,
-}
-
 /// Whether a statement is known to need no more of a stack than any thread has. One that runs
 /// others, or keeps them, is not.
 pub(crate) fn is_flat(statement: &Statement) -> bool {
     let is_simple =
         matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_));
-    is_simple && is_within(statement, Bounds { levels: SHALLOW, parts: usize::MAX, queries: usize::MAX })
+    is_simple && is_within(statement, SHALLOW)
 }
 
-/// Whether a statement keeps to bounds.
-pub(crate) fn is_within(statement: &Statement, bounds: Bounds) -> bool {
-    /// What is left of the bounds, below what has been entered.
-    struct Left(Bounds);
+/// Whether expressions, queries and tables are in each other on so many levels at the most.
+fn is_within(statement: &Statement, levels: usize) -> bool {
+    /// The levels left below what has been entered.
+    struct Left(usize);
     impl Left {
         fn enter(&mut self) -> ControlFlow<()> {
-            let (Some(levels), Some(parts)) = (self.0.levels.checked_sub(1), self.0.parts.checked_sub(1)) else {
-                return ControlFlow::Break(());
-            };
-            (self.0.levels, self.0.parts) = (levels, parts);
+            let Some(levels) = self.0.checked_sub(1) else { return ControlFlow::Break(()) };
+            self.0 = levels;
             ControlFlow::Continue(())
         }
         fn leave(&mut self) -> ControlFlow<()> {
-            self.0.levels += 1;
+            self.0 += 1;
             ControlFlow::Continue(())
         }
     }
@@ -389,11 +378,7 @@ pub(crate) fn is_within(statement: &Statement, bounds: Bounds) -> bool {
                 sets += 1;
                 body = left;
             }
-            match self.0.queries.checked_sub(1).filter(|_| sets <= self.0.levels) {
-                Some(queries) => self.0.queries = queries,
-                None => return ControlFlow::Break(()),
-            }
-            self.enter()
+            if sets > self.0 { ControlFlow::Break(()) } else { self.enter() }
         }
         fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
             self.leave()
@@ -411,7 +396,7 @@ pub(crate) fn is_within(statement: &Statement, bounds: Bounds) -> bool {
             self.leave()
         }
     }
-    visit(statement, &mut Left(bounds)).is_continue()
+    visit(statement, &mut Left(levels)).is_continue()
 }
 
 /// Refuses a statement that is nested too deeply.

@@ -4,7 +4,7 @@
 use crate::ast_types::literal;
 use crate::error::{Result, SqlError};
 use crate::nesting;
-use crate::parts::{claims_in, has_changes, is_changing, only_shows};
+use crate::parts::{claims_in, has_changes, is_changing};
 use crate::session::{parse_one, with_parameters};
 use datafusion::catalog::TableProvider;
 use datafusion::common::ScalarValue;
@@ -111,10 +111,10 @@ impl Parsed {
     pub(crate) fn source(&self) -> Option<&Source> {
         self.source.as_ref()
     }
-    /// The same, of a query that changes nothing.
+    /// The same, of a query that neither changes nor claims rows.
     pub(crate) fn source_of_query(&self) -> Option<&Source> {
         let is_query = matches!(self.other(), None | Some(Statement::Query(_)));
-        self.source().filter(|source| is_query && !source.has_changes)
+        self.source().filter(|source| is_query && !source.has_changes && !source.claims())
     }
     /// The same, of a statement that changes rows: INSERT and its kin, and a query with such in its
     /// WITH.
@@ -124,13 +124,13 @@ impl Parsed {
 }
 
 /// Whether the binder is asked about a statement: about a change, about the query that it is or
-/// has, or about the arguments of EXECUTE.
+/// has, or about the arguments of EXECUTE. Of a query that claims rows, the point path asks.
 fn has_text_of_use(statement: &Statement) -> bool {
     match statement {
         Statement::Execute { parameters, .. } => !parameters.is_empty(),
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => true,
         Statement::Prepare { statement, .. } | Statement::Explain { statement, .. } => has_text_of_use(statement),
-        Statement::Query(query) => only_shows(query) || has_changes(statement),
+        Statement::Query(_) => true,
         other => query_in(other).is_some_and(|query| !claims_in(query)),
     }
 }
@@ -336,6 +336,11 @@ impl Source {
         let start_place = moved(self.script.starts[self.number], &self.script.text[whole..start]);
         parse_one(&self.script.text[start..end], start_place)
     }
+    /// Whether it is a query that claims rows, and changes none.
+    fn claims(&self) -> bool {
+        let tree = self.tree();
+        matches!(tree.kind, StatementKind::Query(_)) && tree.acts && !self.has_changes
+    }
     /// The tree of the statement's query.
     pub(crate) fn query(&self) -> Option<&tree::Query> {
         query_of(self.statement())
@@ -395,11 +400,12 @@ mod tests {
     }
 
     #[test]
-    fn claims_have_no_source() {
+    fn claims_are_no_queries_of_the_binder() {
         let script = "WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x; SELECT * FROM t FOR UPDATE; VALUES (1);
             SELECT * FROM (SELECT * FROM t FOR UPDATE) AS x; SELECT (SELECT a FROM t LIMIT 1 FOR UPDATE)";
         let parsed = Parsed::of_script(script).unwrap();
-        let sources: Vec<bool> = parsed.iter().map(|parsed| parsed.source().is_some()).collect();
-        assert_eq!(sources, [true, false, true, false, false]);
+        let sources: Vec<bool> = parsed.iter().map(|parsed| parsed.source_of_query().is_some()).collect();
+        assert_eq!(sources, [false, false, true, false, false]);
+        assert!(parsed.iter().all(|parsed| parsed.source().is_some()));
     }
 }

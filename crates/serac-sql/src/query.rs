@@ -380,10 +380,6 @@ impl Session {
         let state = self.state();
         self.planning(async move { plan(&state, statement).await }).await
     }
-    /// The plan of a small statement, made here.
-    pub(crate) async fn plan_here(&self, statement: Statement) -> Result<LogicalPlan> {
-        plan(&self.state(), statement).await
-    }
     /// What a future gives that plans, on a thread that plans.
     pub(crate) fn planning<T: Send + 'static>(
         &self,

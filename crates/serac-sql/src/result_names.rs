@@ -63,21 +63,11 @@ pub(crate) fn is_wildcard(item: &SelectItem) -> bool {
     matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
 }
 
-/// The columns of a query's result under PostgreSQL's names.
-pub(crate) fn of_query(schema: SchemaRef, query: &Query) -> SchemaRef {
-    match items_of(&query.body) {
-        Some(items) => of_items(schema, items),
-        None => schema,
-    }
-}
-
-/// The columns of a statement's result under PostgreSQL's names.
+/// The columns of a query's result under PostgreSQL's names; those of another statement as they
+/// are.
 pub(crate) fn of_statement(schema: SchemaRef, statement: &Statement) -> SchemaRef {
     let items = match statement {
-        Statement::Query(query) => return of_query(schema, query),
-        Statement::Insert(insert) => insert.returning.as_deref(),
-        Statement::Update(update) => update.returning.as_deref(),
-        Statement::Delete(delete) => delete.returning.as_deref(),
+        Statement::Query(query) => items_of(&query.body),
         _ => None,
     };
     match items {

@@ -395,7 +395,7 @@ impl FlightSql {
         let sql = numbered.map_err(|error| status_of(&error))?.into_owned();
         runnable(&mut session, &seat, &sql).await?;
         let prepare = async move {
-            let prepared = session.prepare_elsewhere(&sql).await?;
+            let prepared = session.prepare_elsewhere(&sql, &[]).await?;
             let mut prepared = prepared.ok_or_else(|| SqlError::new("42601", "there is no statement"))?;
             let description = session.describe(&mut prepared, &[]).await?;
             Ok((prepared, description))

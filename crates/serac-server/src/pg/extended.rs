@@ -160,7 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Err(WireError::error("42P05", format!("prepared statement \"{name}\" already exists")));
         }
         let Self { wire, session, cancel, .. } = &mut *self;
-        let statement = wire.attend(cancel, session.prepare_elsewhere(sql)).await?;
+        let statement = wire.attend(cancel, session.prepare_elsewhere(sql, &oids)).await?;
         let parsed = statement.as_ref().map(serac_sql::Prepared::parsed);
         if !parsed.is_none_or(ends_transaction) {
             self.session.check_not_failed()?;

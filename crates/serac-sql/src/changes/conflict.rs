@@ -20,7 +20,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The unique index of a conflict.
-fn index_of(table: &Table, conflict: &BoundConflict) -> Option<Arc<TableIndex>> {
+pub(crate) fn index_of(table: &Table, conflict: &BoundConflict) -> Option<Arc<TableIndex>> {
     table.indexes.iter().filter(|index| index.definition.unique).nth(conflict.index?).cloned()
 }
 

@@ -26,7 +26,7 @@ mod older;
 mod returned;
 mod rows;
 
-pub(crate) use older::{find_query, is_default, set_list};
+pub(crate) use conflict::index_of;
 pub(crate) use returned::RowsToCome;
 
 use crate::binding::{self, BoundWithNames};
@@ -64,7 +64,7 @@ struct Done {
 }
 
 /// The table of a target.
-fn table_of(target: &Target) -> Result<Arc<Table>> {
+pub(crate) fn table_of(target: &Target) -> Result<Arc<Table>> {
     let provider = source_as_provider(&target.relation.source)?;
     match provider.downcast_ref::<SeracTable>() {
         Some(table) => Ok(table.table().clone()),

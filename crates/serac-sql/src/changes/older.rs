@@ -21,7 +21,7 @@ use serac_values::text_types::is_text;
 use std::sync::Arc;
 
 /// Whether a value of VALUES or SET is DEFAULT.
-pub(crate) fn is_default(expr: &Expr) -> bool {
+fn is_default(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
 }
 
@@ -68,12 +68,12 @@ pub(super) fn check_assignments(
 }
 
 /// Values of SET as items of a SELECT list.
-pub(crate) fn set_list<'e>(values: impl Iterator<Item = &'e str>) -> String {
+fn set_list<'e>(values: impl Iterator<Item = &'e str>) -> String {
     values.enumerate().map(|(i, value)| format!(", ({value}) AS __serac_value{i}")).collect()
 }
 
 /// The query that finds the rows of an UPDATE or a DELETE and computes `values`.
-pub(crate) fn find_query(alias: &str, values: &str, from: &[TableWithJoins], filter: Option<&Expr>) -> String {
+fn find_query(alias: &str, values: &str, from: &[TableWithJoins], filter: Option<&Expr>) -> String {
     let from: String = from.iter().map(|f| format!(", {f}")).collect();
     let filter = filter.map_or(String::new(), |f| format!(" WHERE {f}"));
     let alias = quote(alias);

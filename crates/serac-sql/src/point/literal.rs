@@ -9,9 +9,11 @@ use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     DataType as AstType, Expr as AstExpr, Query, SetExpr, TimezoneInfo, UnaryOperator, Value as AstValue, Values,
 };
+use serac_binder::{type_of_arrow, value_of_text};
 use serac_engine::Table;
 use serac_engine::json::normalized;
 use serac_engine::values::{OwnedValue, array_of, value_at};
+use serac_pg::TypeId;
 use serac_storage::{ColumnType, Value};
 use std::sync::Arc;
 
@@ -54,7 +56,7 @@ pub(super) fn constant(expr: &AstExpr) -> Option<Constant<'_>> {
 }
 
 /// The VALUES that a query is, without anything else.
-pub(super) fn plain_values(query: &Query) -> Option<&Values> {
+fn plain_values(query: &Query) -> Option<&Values> {
     let Query { with: None, body, order_by: None, limit_clause: None, fetch: None, locks, .. } = query else {
         return None;
     };
@@ -85,6 +87,9 @@ pub(crate) fn constant_rows(table: &Table, targets: &[usize], source: &Query) ->
 
 /// Digits and, perhaps, a point: the unscaled number and its scale.
 fn parse_number(text: &str, negative: bool) -> Option<(i128, i8)> {
+    if !text.bytes().any(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
     let (mut all, mut scale, mut point) = (0i128, 0i8, false);
     for byte in text.bytes() {
         match byte {
@@ -107,9 +112,7 @@ impl Constant<'_> {
             (Self::Boolean(truth), ColumnType::Boolean) => Some(OwnedValue::Fixed(Value::Bool(*truth))),
             (Self::Text(text), ColumnType::Utf8) => Some(OwnedValue::Bytes(text.as_bytes().into())),
             (Self::Text(text), ColumnType::Json) => of_text(text),
-            (Self::Text(text), ColumnType::Date | ColumnType::Time | ColumnType::Timestamp { .. }) => {
-                of_scalar(&ScalarValue::Utf8(Some((*text).into())), column_type)
-            }
+            (Self::Text(text), _) => of_quoted(text, column_type),
             (Self::Typed(text, own), _) if *own == column_type => Constant::Text(text).value_of(column_type),
             (Self::Number(text, negative), _) => {
                 let (number, scale) = parse_number(text, *negative)?;
@@ -142,17 +145,28 @@ fn of_text(text: &str) -> Option<OwnedValue> {
     Some(OwnedValue::Bytes(normalized(text).ok()?.as_bytes().into()))
 }
 
+/// What a quoted constant means as a value of a type; none if it is none.
+fn of_quoted(text: &str, column_type: ColumnType) -> Option<OwnedValue> {
+    let id = type_of_arrow(&column_type.arrow()).filter(|id| *id != TypeId::NUMERIC)?;
+    let array = value_of_text(text, id).ok()?.to_array().ok()?;
+    let is_such = *array.data_type() == column_type.arrow();
+    is_such.then(|| OwnedValue::from(&value_at(&array, 0, column_type)))
+}
+
 /// A scalar as a value of a type; none if it is not exactly one.
 pub(super) fn of_scalar(scalar: &ScalarValue, column_type: ColumnType) -> Option<OwnedValue> {
     if scalar.is_null() {
         return Some(OwnedValue::Fixed(Value::Null));
     }
-    if let (Some(text), ColumnType::Json) = (scalar.try_as_str().flatten(), column_type) {
-        return of_text(text);
+    if let Some(text) = scalar.try_as_str().flatten() {
+        return match (column_type, text.strip_prefix('-')) {
+            (ColumnType::Decimal { .. }, Some(digits)) => Constant::Number(digits, true).value_of(column_type),
+            (ColumnType::Decimal { .. }, None) => Constant::Number(text, false).value_of(column_type),
+            _ => Constant::Text(text).value_of(column_type),
+        };
     }
     let cast = scalar.cast_to(&column_type.arrow()).ok()?;
-    let from_text = matches!(scalar, ScalarValue::Utf8(_) | ScalarValue::Utf8View(_) | ScalarValue::LargeUtf8(_));
-    let same = from_text || cast.cast_to(&scalar.data_type()).is_ok_and(|back| back == *scalar);
+    let same = cast.cast_to(&scalar.data_type()).is_ok_and(|back| back == *scalar);
     let array = cast.to_array().ok()?;
     (same && !cast.is_null()).then(|| OwnedValue::from(&value_at(&array, 0, column_type)))
 }

@@ -6,7 +6,6 @@ use crate::parsed::Source;
 use crate::row_locks::OnHeld;
 use crate::session::Session;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::sql::sqlparser::ast::Statement;
 use serac_engine::{ColumnUpdate, IndexAccess, Table, TableIndex};
 use serac_storage::ColumnType;
 use std::sync::Arc;
@@ -44,8 +43,8 @@ impl Plan {
 
 impl Session {
     /// How a statement runs once it is known; none if it is not for the point path, or finds no rows. The session's view of the database is set.
-    pub(crate) fn shown_point(&self, statement: &Statement, source: Option<&Source>) -> Option<String> {
-        if self.point.is_off { None } else { self.compile_point(statement, source, &[])?.shown() }
+    pub(crate) fn shown_point(&self, source: &Source) -> Option<String> {
+        if self.point.is_off { None } else { self.compile_point(source)?.shown() }
     }
 }
 
