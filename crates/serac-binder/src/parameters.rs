@@ -4,7 +4,7 @@
 //! takes it, decides. Two places that decide differently are an error, and so is one that decides
 //! after another has been left open.
 
-use crate::bound::Bound;
+use crate::bound::{Bound, without_blanks};
 use crate::error::{BindError, Result};
 use crate::types::arrow_type;
 use datafusion::arrow::datatypes::Field;
@@ -62,7 +62,7 @@ impl Parameters {
         }
         let id = state.types[index];
         if id != TypeId::UNKNOWN {
-            return Ok(Bound::new(placeholder(number, id)?, id, span));
+            return of_type(number, id, span);
         }
         state.open.push(Some((number, span)));
         let open = OpenParameter { number, at: state.open.len() - 1, all: self.clone() };
@@ -112,13 +112,15 @@ impl OpenParameter {
         *id = to;
         state.decisions += 1;
         state.open[self.at] = None;
-        Ok(Bound::new(placeholder(number, to)?, to, span))
+        of_type(number, to, span)
     }
 }
 
-/// A parameter of a type.
-fn placeholder(number: u32, id: TypeId) -> Result<Expr> {
+/// A parameter of a type. The value that is given for a CHAR may have blanks at its end.
+fn of_type(number: u32, id: TypeId, span: Span) -> Result<Bound> {
     let stored = arrow_type(id).ok_or(BindError::Unknown("a parameter of this type"))?;
     let field = Arc::new(Field::new("", stored, true));
-    Ok(Expr::Placeholder(Placeholder::new_with_field(format!("${number}"), Some(field))))
+    let placeholder = Expr::Placeholder(Placeholder::new_with_field(format!("${number}"), Some(field)));
+    let expr = if id == TypeId::BPCHAR { without_blanks(placeholder) } else { placeholder };
+    Ok(Bound::new(expr, id, span))
 }
