@@ -20,8 +20,8 @@ use crate::result_names;
 use crate::row_locks::OnHeld;
 use crate::same_names;
 use crate::session::Session;
-use crate::wire::of_oid;
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use crate::wire::{MOST_WIDTH, of_oid, widths};
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::datasource::MemTable;
@@ -78,6 +78,10 @@ impl Session {
         };
         for (i, data_type) in declared.iter().enumerate() {
             let declared = crate::ast_types::sql_type(data_type).ok()?;
+            // A CHAR loses the blanks at its end.
+            if declared.fixed_length {
+                return None;
+            }
             compilation.parameters.note(i + 1, Some(declared.column_type))?;
         }
         let plan = match statement {
@@ -118,7 +122,7 @@ fn as_bound(shape: &mut Shape, schema: SchemaRef, bound: &Bound, types: &[Column
             }
             *output = cast(output.clone(), wanted.clone());
         }
-        fields.push(Field::new(name.name(), wanted.clone(), true));
+        fields.push(name.as_ref().clone().with_data_type(wanted.clone()).with_nullable(true));
     }
     // The text of a query whose constants are lifted has no parameters.
     let parameters = bound.parameters.iter().map(|id| of_oid(id.0));
@@ -254,6 +258,9 @@ impl Compilation<'_> {
 
     fn find(&self, shape: &mut Shape, compiler: &mut Compiler<'_>) -> Option<(Access, Vec<RowExpr>, bool)> {
         let table = shape.table.clone()?;
+        if shape.computes_with_characters(&table) {
+            return None;
+        }
         if table.definition.schema == TEMPORARY_SCHEMA || !self.session.may_with_all(&table, &[Privilege::Select]) {
             return None;
         }
@@ -281,7 +288,11 @@ impl Compilation<'_> {
         let is_referenced = self.catalog()?.children_of(&table.definition).next().is_some();
         let needs_view = is_referenced || self.is_volatile.get();
         let has_time = self.has_time.get();
-        Some(Plan { action, parameters: types, has_time, schema, types: output_types, table, needs_view })
+        let widths = schema.as_ref().map_or_else(Vec::new, |schema| widths(schema));
+        if widths.iter().flatten().sum::<usize>() > MOST_WIDTH {
+            return None;
+        }
+        Some(Plan { action, parameters: types, has_time, schema, types: output_types, widths, table, needs_view })
     }
 
     /// What the binder says of a query; an inner none if it does not know it, or the query has no text.
@@ -481,7 +492,7 @@ impl Compilation<'_> {
         };
         let plan = self.analysed(plan, types)?;
         let mut shape = Shape::of(&plan)?;
-        if shape.aggregates.is_some() {
+        if shape.aggregates.is_some() || shape.computes_with_characters(table) {
             return None;
         }
         let mut schema = same_names::shown(plan.schema().as_arrow());

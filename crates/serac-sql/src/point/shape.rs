@@ -60,6 +60,22 @@ fn unaliased(expr: Expr) -> Expr {
 }
 
 impl Shape {
+    /// Whether it does more with a CHAR(n) of the table, whose columns it sees, than to show it. The
+    /// planner takes one for a text, so that it compares the blanks at its end, and matches patterns
+    /// without those that the length adds.
+    pub(super) fn computes_with_characters(&self, table: &Table) -> bool {
+        let is_character =
+            |at: usize| table.definition.visible_columns().get(at).is_some_and(|column| column.sql_type.fixed_length);
+        let leaves: Vec<Expr> = (0..self.columns.len()).filter(|at| is_character(*at)).map(leaf).collect();
+        if leaves.is_empty() {
+            return false;
+        }
+        let computes = |expr: &Expr| {
+            !matches!(expr, Expr::Column(_)) && expr.exists(|part| Ok(leaves.contains(part))).unwrap_or(true)
+        };
+        let of_rows = self.aggregates.as_ref().unwrap_or(&self.outputs);
+        self.filters.iter().chain(of_rows).any(computes)
+    }
     /// Of a plan; none if it does anything else.
     pub(super) fn of(plan: &LogicalPlan) -> Option<Self> {
         match plan {
