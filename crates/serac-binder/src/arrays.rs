@@ -174,8 +174,8 @@ impl Binder<'_> {
         }
         let bind = |tree: &Tree| self.expression(tree, context);
         let all = self.elements(trees, &bind, context)?;
-        let (exprs, id) = self.unified("ARRAY", all, context.schema)?;
-        self.array_of(exprs, id, span, context.schema)
+        let (exprs, of) = self.unified("ARRAY", all, context.schema)?;
+        self.array_of(exprs, of.id, span, context.schema)
     }
     /// `ARRAY[a, b]::t[]`: each element is cast.
     pub(crate) fn array_as(
@@ -197,8 +197,8 @@ impl Binder<'_> {
             _ => self.explicit(self.expression(tree, context)?, &of_element, at, context.schema),
         };
         let all = self.elements(trees, &bind, context)?;
-        let (exprs, id) = self.unified("ARRAY", all, context.schema)?;
-        self.array_of(exprs, id, span, context.schema)
+        let (exprs, of) = self.unified("ARRAY", all, context.schema)?;
+        self.array_of(exprs, of.id, span, context.schema)
     }
     /// The elements of an array. Those that are arrays are of one length.
     fn elements(

@@ -10,7 +10,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, cast as cast_to};
 use serac_numeric::{Numeric, NumericError};
 use serac_parser::tree::Span;
 use serac_pg::casts::cast;
-use serac_pg::{CastContext, TypeId};
+use serac_pg::{CastContext, ModifiedType, NO_MODIFIER, TypeId};
 
 /// Bytes that a name keeps.
 const NAME_BYTES: usize = 63;
@@ -20,6 +20,9 @@ const NAME_BYTES: usize = 63;
 pub(crate) struct Bound {
     pub(crate) expr: Expr,
     pub(crate) id: TypeId,
+    /// The modifier of its type, where PostgreSQL knows one of such an expression. A CHAR(n) is
+    /// there without the blanks at its end: its length says how many there are.
+    pub(crate) modifier: i32,
     pub(crate) span: Span,
     /// The parameter that it is, if that had no type.
     pub(crate) parameter: Option<OpenParameter>,
@@ -27,7 +30,15 @@ pub(crate) struct Bound {
 
 impl Bound {
     pub(crate) fn new(expr: Expr, id: TypeId, span: Span) -> Self {
-        Self { expr, id, span, parameter: None }
+        Self { expr, id, modifier: NO_MODIFIER, span, parameter: None }
+    }
+    /// An expression of a type with a modifier.
+    pub(crate) fn of_type(expr: Expr, of: ModifiedType, span: Span) -> Self {
+        Self { modifier: of.modifier, ..Self::new(expr, of.id, span) }
+    }
+    /// Its type and modifier.
+    pub(crate) fn modified_type(&self) -> ModifiedType {
+        ModifiedType { id: self.id, modifier: self.modifier }
     }
     /// That it may be shown.
     pub(crate) fn exact(&self) -> Result<()> {
@@ -55,10 +66,10 @@ impl Bound {
     }
     /// The same as a value of `to`, where `context` allows that.
     pub(crate) fn into_type(self, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Self> {
-        let Self { expr, id, span, parameter } = self;
-        if id == to {
-            return Ok(Self { expr, id, span, parameter });
+        if self.id == to {
+            return Ok(self);
         }
+        let Self { expr, id, span, parameter, .. } = self;
         if cast(id, to, context).is_none() {
             return Err(BindError::new("42846", format!("cannot cast type {id} to {to}"), span));
         }

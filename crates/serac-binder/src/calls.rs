@@ -130,6 +130,11 @@ impl Chosen {
                 declared if resolve::is_polymorphic(declared) && is_registered(argument.id) && !self.is_kept => {
                     binder.cast(argument, TypeId::TEXT, schema)?
                 }
+                // What is shown of a CHAR(n) has its blanks.
+                declared if argument.id == TypeId::BPCHAR && !self.is_kept && resolve::is_polymorphic(declared) => {
+                    binder.padded(argument)?
+                }
+                TypeId::ANY if argument.id == TypeId::BPCHAR => binder.padded(argument)?,
                 TypeId::ANY => argument.into_text()?,
                 _ => binder.implicitly(argument, *to, schema)?,
             };
@@ -220,14 +225,15 @@ impl Binder<'_> {
             return self.set_in_row(name, arguments, &found, span, context);
         }
         let signature = found.signature.clone();
-        if name == "octet_length" && signature.arguments == [TypeId::BPCHAR] {
-            return Err(BindError::Unknown("the blanks of a CHAR"));
-        }
         let is_of_rows = matches!(name, "to_json" | "to_jsonb" | "row_to_json");
         if !(is_of_rows && given.len() == 1) {
             arguments.iter().try_for_each(Bound::exact)?;
         }
         match (name, &mut arguments[..]) {
+            ("octet_length", [argument]) if argument.id == TypeId::BPCHAR => {
+                let text = self.padded(argument.clone())?;
+                return self.scalar_call(name, vec![text], span, context);
+            }
             ("date_part", [Bound { expr: Expr::Literal(field, _), .. }, time]) => {
                 let field = field.try_as_str().flatten().ok_or(BindError::Unknown("a field of a time"))?.to_owned();
                 return self.date_part(name, &field, time.clone(), span, context);

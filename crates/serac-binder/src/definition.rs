@@ -8,7 +8,7 @@ use crate::types::or_no_type;
 use crate::{Binder, Environment, subquery, visit};
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::Expr;
-use serac_pg::TypeId;
+use serac_pg::{ModifiedType, TypeId};
 
 /// Binds the text of an expression over the columns of `schema`, those of the table of this name,
 /// which have these types. Its type is UNKNOWN if it is a constant in quotes.
@@ -21,7 +21,7 @@ pub fn bind_definition(
     text: &str,
     table: &str,
     schema: &DFSchema,
-    types: &[Option<TypeId>],
+    types: &[Option<ModifiedType>],
 ) -> Result<(Expr, TypeId)> {
     let tree = serac_parser::parse_expression(text).map_err(|_| BindError::Unknown("this grammar"))?;
     let mut relations = Vec::new();
@@ -29,11 +29,11 @@ pub fn bind_definition(
     if !relations.is_empty() {
         return Err(BindError::Unknown("a subquery here"));
     }
-    let column = |(field, id): (Column, &Option<TypeId>)| ScopeColumn {
+    let column = |(field, of): (Column, &Option<ModifiedType>)| ScopeColumn {
         item: Some(0),
         name: field.name.clone(),
         expr: Expr::Column(field),
-        id: or_no_type(*id),
+        of: or_no_type(*of),
         is_merged: false,
     };
     let columns = schema.columns().into_iter().zip(types).map(column).collect();

@@ -17,10 +17,12 @@ use serac_parser::tree::{
 };
 use serac_pg::functions::FunctionKind;
 use serac_pg::resolve::{self, Resolved};
-use serac_pg::{CastContext, Signature, TypeId};
+use serac_pg::{CastContext, ModifiedType, NO_MODIFIER, Signature, TypeId};
 
 /// Operators one behind the other, up to which a plan is a tower of them.
 pub(crate) const MOST_IN_A_ROW: usize = 100;
+/// Characters that a VARCHAR(n) or CHAR(n) has at most.
+const MOST_CHARACTERS: i32 = 10_485_760;
 /// Where an operator stands of which the tree has no place: BETWEEN, IN and their kin. Errors of it
 /// are unknown.
 pub(crate) const NO_PLACE: Span = Span { start: 0, end: 0 };
@@ -442,10 +444,13 @@ impl Binder<'_> {
             return self.operate(symbol, at, operands, context);
         }
         let signature = resolved(symbol, at, &[operands[0].id, operands[1].id])?;
-        if signature.arguments != [TypeId::TEXT, TypeId::TEXT] {
-            return Err(BindError::Unknown("LIKE of these types"));
-        }
-        let [operand, pattern] = self.alike(operands, &signature, context.schema)?;
+        let [left, right] = operands.try_into().map_err(|_| BindError::Unknown("LIKE of these types"))?;
+        let left = match signature.arguments[..] {
+            [TypeId::TEXT, TypeId::TEXT] => self.implicitly(left, TypeId::TEXT, context.schema)?,
+            [TypeId::BPCHAR, TypeId::TEXT] => self.padded(left)?,
+            _ => return Err(BindError::Unknown("LIKE of these types")),
+        };
+        let (operand, pattern) = (left.expr, self.implicitly(right, TypeId::TEXT, context.schema)?.expr);
         let is_any_case = kind == LikeKind::ILike;
         let like = Like::new(negated, Box::new(operand), Box::new(pattern), None, is_any_case);
         Ok(Bound::new(Expr::Like(like), TypeId::BOOL, at))
@@ -490,14 +495,14 @@ impl Binder<'_> {
             None => constant(&Literal::Null, span)?,
         }];
         results.extend(thens);
-        let (results, id) = self.unified("CASE", results, context.schema)?;
+        let (results, of) = self.unified("CASE", results, context.schema)?;
         let mut results = results.into_iter().map(Box::new);
         let otherwise = results.next().filter(|_| otherwise.is_some());
         let whens = conditions.into_iter().map(Box::new).zip(results).collect();
-        Ok(Bound::new(Expr::Case(Case::new(None, whens, otherwise)), id, span))
+        Ok(Bound::of_type(Expr::Case(Case::new(None, whens, otherwise)), of, span))
     }
-    /// Expressions as values of their common type.
-    pub(crate) fn unified(&self, what: &str, all: Vec<Bound>, schema: &DFSchema) -> Result<(Vec<Expr>, TypeId)> {
+    /// Expressions as values of their common type, which has a modifier if all have it.
+    pub(crate) fn unified(&self, what: &str, all: Vec<Bound>, schema: &DFSchema) -> Result<(Vec<Expr>, ModifiedType)> {
         let types: Vec<TypeId> = all.iter().map(|one| one.id).collect();
         let common = match resolve::common(&types) {
             Ok(common) => common,
@@ -511,12 +516,19 @@ impl Binder<'_> {
                 return Err(BindError::new("42804", message, at));
             }
         };
-        Ok((self.of_one_type(all, common, schema)?, common))
+        let of = ModifiedType::common(common, all.iter().map(Bound::modified_type));
+        Ok((self.of_one_type(all, common, schema)?, of))
     }
     /// An operator's application.
-    pub(crate) fn operate(&self, symbol: &str, at: Span, operands: Vec<Bound>, context: Context<'_>) -> Result<Bound> {
+    pub(crate) fn operate(
+        &self,
+        symbol: &str,
+        at: Span,
+        mut operands: Vec<Bound>,
+        context: Context<'_>,
+    ) -> Result<Bound> {
         let types: Vec<TypeId> = operands.iter().map(|operand| operand.id).collect();
-        let signature = resolved(symbol, at, &types)?;
+        let mut signature = resolved(symbol, at, &types)?;
         let like = match symbol {
             "~~" => Some((LikeKind::Like, false)),
             "!~~" => Some((LikeKind::Like, true)),
@@ -526,6 +538,11 @@ impl Binder<'_> {
         };
         if let (Some((kind, negated)), 2) = (like, operands.len()) {
             return self.like(kind, negated, operands, at, context);
+        }
+        // Patterns see the blanks of a CHAR(n).
+        if signature.arguments == [TypeId::BPCHAR, TypeId::TEXT] {
+            operands[0] = self.padded(operands[0].clone())?;
+            signature.arguments[0] = TypeId::TEXT;
         }
         if let Some(name) = signature.arguments.first().and_then(|left| function_of_operator(symbol, *left, &signature))
         {
@@ -564,7 +581,10 @@ impl Binder<'_> {
                 self.environment.operate(Operator::StringConcat, left, right, context.schema)?
             }
             (_, [_, _]) => self.arithmetic(symbol, operands, &signature, context)?,
-            ("+", [to]) => return self.implicitly(one(operands)?, *to, context.schema),
+            ("+", [to]) => {
+                let operand = self.implicitly(one(operands)?, *to, context.schema)?;
+                return Ok(Bound { modifier: NO_MODIFIER, ..operand });
+            }
             ("~", [to]) if integer_digits(*to).is_some() => {
                 let operand = self.implicitly(one(operands)?, *to, context.schema)?.expr;
                 let ones = Expr::Literal(ScalarValue::Int64(Some(-1)), None);
@@ -701,18 +721,18 @@ impl Binder<'_> {
         let context = Context { may_have_sets: false, ..context };
         let all = |trees: &[Tree]| trees.iter().map(|tree| self.expression(tree, context)).collect::<Result<Vec<_>>>();
         let chosen = |name: &'static str, what: &str, trees: &[Tree]| {
-            let (exprs, id) = self.unified(what, all(trees)?, context.schema)?;
+            let (exprs, of) = self.unified(what, all(trees)?, context.schema)?;
             let call = match name {
                 "coalesce" => {
                     let function = self.environment.scalar(name).ok_or(BindError::Unknown("this function"))?;
                     function.call(exprs)
                 }
                 name => {
-                    comparable_values(id)?;
+                    comparable_values(of.id)?;
                     self.extreme(name, exprs, context.schema)?
                 }
             };
-            checked(call, id, span, context.schema)
+            Ok(Bound { modifier: of.modifier, ..checked(call, of.id, span, context.schema)? })
         };
         let named = |name: &str, arguments: Vec<Bound>| self.scalar_call(name, arguments, span, context);
         match special {
@@ -747,12 +767,12 @@ impl Binder<'_> {
                 let signature = resolved("=", span, &[left.id, right.id])?;
                 repeatable(&left.expr)?;
                 let left = self.implicitly(left, signature.arguments[0], context.schema)?;
-                let id = left.id;
+                let of = left.modified_type();
                 let given = left.expr.get_type(context.schema)?;
                 let equal = self.operate("=", span, vec![left.clone(), right], context)?;
                 let null = Box::new(Expr::Literal(ScalarValue::try_from(&given)?, None));
                 let whens = vec![(Box::new(equal.expr), null)];
-                Ok(Bound::new(Expr::Case(Case::new(None, whens, Some(Box::new(left.expr)))), id, span))
+                Ok(Bound::of_type(Expr::Case(Case::new(None, whens, Some(Box::new(left.expr)))), of, span))
             }
             Special::CurrentDate => {
                 let function = self.environment.scalar("current_date").ok_or(BindError::Unknown("this function"))?;
@@ -1172,6 +1192,20 @@ impl Binder<'_> {
     pub(crate) fn assigned(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
         self.cast(bound, to, schema)
     }
+    /// A CHAR(n) as a text with the blanks that its length adds.
+    pub(crate) fn padded(&self, bound: Bound) -> Result<Bound> {
+        if bound.id != TypeId::BPCHAR {
+            return Err(BindError::Unknown("the blanks of another type"));
+        }
+        let Some(length) = bound.modified_type().length() else {
+            let message = "the blanks at the end of a CHAR without a length are not supported";
+            return Err(BindError::new("0A000", message, bound.span));
+        };
+        let function = self.environment.scalar("rpad").ok_or(BindError::Unknown("the blanks of a CHAR"))?;
+        let length = Expr::Literal(ScalarValue::Int64(Some(i64::from(length))), None);
+        let text = cast_to(function.call(vec![bound.expr, length]), DataType::Utf8View);
+        Ok(Bound::new(text, TypeId::TEXT, bound.span))
+    }
     /// An interval with some fields, or with some digits of a second.
     fn interval(
         &self,
@@ -1207,6 +1241,11 @@ impl Binder<'_> {
     /// A cast that is told.
     pub(crate) fn explicit(&self, operand: Bound, to: &TypeName, at: Span, schema: &DFSchema) -> Result<Bound> {
         let id = type_of(to)?;
+        // Of a longer text, such a value is the first byte.
+        let is_longer = || matches!(&operand.expr, Expr::Literal(value, _) if value.try_as_str().flatten().is_some_and(|text| text.len() > 1));
+        if id.name() == "char" && is_longer() {
+            return Err(BindError::new("0A000", "a \"char\" of several bytes is not supported", operand.span));
+        }
         let mut modifiers = Vec::new();
         for modifier in &to.modifiers {
             match &modifier.kind {
@@ -1223,11 +1262,8 @@ impl Binder<'_> {
         let place = if operand.id == TypeId::UNKNOWN { operand.span } else { at };
         let bound = self.cast(operand.at(place), id, schema)?;
         match (id, &modifiers[..]) {
-            // CHAR is CHAR(1), and the type that it stands for has no length.
-            (id, []) if id.element().unwrap_or(id) == TypeId::BPCHAR => {
-                Err(BindError::Unknown("a CHAR without a length"))
-            }
-            (_, []) => Ok(bound),
+            (id, []) if id.element() == Some(TypeId::BPCHAR) => Err(BindError::Unknown("a CHAR without a length")),
+            (_, []) => Ok(Bound { modifier: NO_MODIFIER, ..bound }),
             (TypeId::NUMERIC, [Some(precision), scale @ ..]) => {
                 let scale = match scale {
                     [] => 0,
@@ -1238,22 +1274,29 @@ impl Binder<'_> {
                     return Err(BindError::Unknown("such digits"));
                 };
                 let expr = crate::numeric::with_digits(bound.expr, precision, scale, schema)?;
-                Ok(Bound::new(expr, TypeId::NUMERIC, bound.span))
+                // Both are within 0 and 1000.
+                let of = ModifiedType::of_digits(precision as u16, scale as u16);
+                Ok(Bound::of_type(expr, of, bound.span))
             }
             (TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ, [Some(digits)]) => {
                 let function =
                     self.environment.scalar("time_rounded").ok_or(BindError::Unknown("a type with a modifier"))?;
-                let digits = Expr::Literal(ScalarValue::Int64(Some(i64::from((*digits).min(6)))), None);
-                checked(function.call(vec![bound.expr, digits]), id, bound.span, schema)
+                let modifier = (*digits).min(6);
+                let digits = Expr::Literal(ScalarValue::Int64(Some(i64::from(modifier))), None);
+                Ok(Bound { modifier, ..checked(function.call(vec![bound.expr, digits]), id, bound.span, schema)? })
             }
             // A cast that is told cuts what is too long.
-            (TypeId::VARCHAR | TypeId::BPCHAR, [Some(length)]) if *length > 0 => {
+            (TypeId::VARCHAR | TypeId::BPCHAR, [Some(length @ 1..=MOST_CHARACTERS)]) => {
+                let of = ModifiedType::of_length(id, length.unsigned_abs());
+                if bound.modified_type() == of {
+                    return Ok(bound);
+                }
                 let length = Expr::Literal(ScalarValue::Int64(Some(i64::from(*length))), None);
                 let first = Expr::Literal(ScalarValue::Int64(Some(1)), None);
                 let function = self.environment.scalar("substr").ok_or(BindError::Unknown("a type with a modifier"))?;
                 let start = bound.span;
                 let cut = checked(function.call(vec![bound.expr, first, length]), TypeId::TEXT, start, schema)?;
-                cut.into_type(id, CastContext::Explicit, schema)
+                Ok(Bound { modifier: of.modifier, ..cut.into_type(id, CastContext::Explicit, schema)? })
             }
             _ => Err(BindError::Unknown("a type with a modifier")),
         }

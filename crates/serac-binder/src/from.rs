@@ -140,7 +140,7 @@ impl Binder<'_> {
                 name = format!("{}:{}", column.name, names.len());
             }
             exprs.push(column.expr.clone().alias(name));
-            columns.push(OutputColumn { name: column.name.clone(), id: column.id, span: Span::default(), text: None });
+            columns.push(OutputColumn::new(&column.name, column.of, Span::default()));
         }
         Ok(Selected::new(LogicalPlanBuilder::from(rows.plan).project(exprs)?.build()?, columns))
     }
@@ -170,14 +170,7 @@ impl Binder<'_> {
         };
         let scan = LogicalPlanBuilder::scan(found.name.clone(), found.source.clone(), None)?.build()?;
         let columns = scan.schema().fields().iter().zip(&found.types);
-        let columns = columns
-            .map(|(field, id)| OutputColumn {
-                name: field.name().clone(),
-                id: or_no_type(*id),
-                span: name.span,
-                text: None,
-            })
-            .collect();
+        let columns = columns.map(|(field, of)| OutputColumn::new(field.name(), or_no_type(*of), name.span)).collect();
         let selected = Selected::new(scan, columns);
         // A name with its schema stands for the name alone, too, where DataFusion looks for a
         // column.
@@ -282,7 +275,7 @@ impl Binder<'_> {
             let in_right = side(&right.scope, name, "right")?;
             let nothing = Scope::default();
             let context = Context::new(&nothing, &pairs, None).in_clause("JOIN conditions");
-            let (mut exprs, id) = self.unified("JOIN/USING", vec![in_left.clone(), in_right.clone()], &pairs)?;
+            let (mut exprs, of) = self.unified("JOIN/USING", vec![in_left.clone(), in_right.clone()], &pairs)?;
             conditions.push(self.operate("=", name.span, vec![in_left, in_right], context)?.expr);
             let expr = match (kind, exprs.pop(), exprs.pop()) {
                 (JoinType::Full, Some(right), Some(left)) => {
@@ -293,7 +286,7 @@ impl Binder<'_> {
                 (_, _, Some(left)) => left,
                 _ => return Err(BindError::Unknown("this join")),
             };
-            merged.push(ScopeColumn { item: None, name: name.name.clone(), expr, id, is_merged: false });
+            merged.push(ScopeColumn { item: None, name: name.name.clone(), expr, of, is_merged: false });
         }
         let (mut of_left, mut of_right) = (left.scope, right.scope);
         if matches!(kind, JoinType::Left | JoinType::Full) {
@@ -337,9 +330,9 @@ fn is_lateral(plan: &LogicalPlan) -> bool {
 fn rows(bound: Selected, item: ScopeItem, names: &[Ident]) -> Rows {
     let columns = bound.plan.schema().iter().zip(bound.columns).enumerate().map(|(at, (field, column))| ScopeColumn {
         item: Some(0),
+        of: column.modified_type(),
         name: names.get(at).map_or(column.name, |name| name.name.clone()),
         expr: Expr::Column(Column::from(field)),
-        id: column.id,
         is_merged: false,
     });
     let columns = columns.collect();

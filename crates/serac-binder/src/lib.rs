@@ -71,7 +71,7 @@ use datafusion::logical_expr::{
     AggregateUDF, Expr, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, TableSource, WindowUDF,
 };
 use serac_parser::tree;
-use serac_pg::{CastContext, Signature, TypeId};
+use serac_pg::{CastContext, ModifiedType, NO_MODIFIER, Signature, TypeId};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -86,7 +86,7 @@ pub struct Relation {
     pub name: datafusion::common::TableReference,
     /// The types of its columns, in their order; none for those of which the binder does not know
     /// what they hold. A statement that uses one of these is unknown.
-    pub types: Vec<Option<TypeId>>,
+    pub types: Vec<Option<ModifiedType>>,
     /// The columns of its primary key, by their places; empty if it has none.
     pub key: Vec<usize>,
 }
@@ -172,10 +172,29 @@ pub struct OutputColumn {
     pub name: String,
     /// Its type.
     pub id: TypeId,
+    /// The modifier of its type.
+    pub modifier: i32,
     /// Where it stands in the statement.
     pub span: tree::Span,
     /// Its expression, if it has neither an alias nor the name of a column.
     pub text: Option<tree::Span>,
+}
+
+impl OutputColumn {
+    /// A column that has a name.
+    pub(crate) fn new(name: impl Into<String>, of: impl Into<ModifiedType>, span: tree::Span) -> Self {
+        let ModifiedType { id, modifier } = of.into();
+        Self { name: name.into(), id, modifier, span, text: None }
+    }
+    /// Its type and modifier.
+    pub fn modified_type(&self) -> ModifiedType {
+        ModifiedType { id: self.id, modifier: self.modifier }
+    }
+    /// The same of a type, whose modifier it keeps if the type is its own.
+    pub(crate) fn of_type(self, id: TypeId) -> Self {
+        let modifier = if id == self.id { self.modifier } else { NO_MODIFIER };
+        Self { id, modifier, ..self }
+    }
 }
 
 /// A query whose names and types are decided.

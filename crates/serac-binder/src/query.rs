@@ -77,7 +77,7 @@ impl Selected {
         for (at, (field, (own, wanted))) in schema.iter().zip(self.columns.iter().zip(ids)).enumerate() {
             let bound = match self.open.iter().find(|(open, _)| *open == at) {
                 Some((_, constant)) => constant.clone(),
-                None => Bound::new(Expr::Column(Column::from(field)), own.id, own.span),
+                None => Bound::of_type(Expr::Column(Column::from(field)), own.modified_type(), own.span),
             };
             let name = field.1.name().clone();
             let expr = convert(bound, *wanted, &schema)?.expr;
@@ -87,7 +87,7 @@ impl Selected {
             });
         }
         let plan = LogicalPlanBuilder::from(self.plan).project(exprs)?.build()?;
-        let columns = self.columns.into_iter().zip(ids).map(|(column, id)| OutputColumn { id: *id, ..column });
+        let columns = self.columns.into_iter().zip(ids).map(|(column, id)| column.of_type(*id));
         Ok(Self::new(plan, columns.collect()))
     }
 }
@@ -287,7 +287,7 @@ impl Binder<'_> {
             item: None,
             name: own.name.clone(),
             expr: column(at),
-            id: own.id,
+            of: own.modified_type(),
             is_merged: false,
         };
         let columns = columns.iter().enumerate().map(of_column).collect();
@@ -329,8 +329,8 @@ impl Binder<'_> {
                 let rows = self.relation(relation, None)?;
                 let columns = rows.scope.all();
                 let columns = columns.map(|column| {
-                    let (name, id) = (column.name.clone(), known_type(column.id)?);
-                    Ok(OutputColumn { name, id, span: relation.name.span, text: None })
+                    known_type(column.of.id)?;
+                    Ok(OutputColumn::new(&column.name, column.of, relation.name.span))
                 });
                 Ok(Selected::new(rows.plan, columns.collect::<Result<_>>()?))
             }
@@ -359,11 +359,11 @@ impl Binder<'_> {
         let mut values: Vec<Vec<Expr>> = vec![Vec::new(); rows.len()];
         for (i, column) in by_column.into_iter().enumerate() {
             let span = column.first().map_or(Span::default(), |value| value.span);
-            let (exprs, id) = self.unified("VALUES", column, &schema)?;
+            let (exprs, of) = self.unified("VALUES", column, &schema)?;
             for (row, expr) in values.iter_mut().zip(exprs) {
                 row.push(expr);
             }
-            columns.push(OutputColumn { name: format!("column{}", i + 1), id, span, text: None });
+            columns.push(OutputColumn::new(format!("column{}", i + 1), of, span));
         }
         Ok(Selected::new(LogicalPlanBuilder::values(values)?.build()?, columns))
     }

@@ -21,7 +21,7 @@ use serac_parser::tree::{
     CommonTable, JoinKind, JoinOn, Name, Query, QueryBody, Select, SetKind, SetOperator, Span, StatementKind,
     TableExpr, TableKind,
 };
-use serac_pg::TypeId;
+use serac_pg::{ModifiedType, TypeId};
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -284,12 +284,15 @@ impl Binder<'_> {
         }
         for (at, (one, other)) in first.columns.iter().zip(&recursive.columns).enumerate() {
             let OutputColumn { id, span, .. } = one;
-            let overall = serac_pg::resolve::common(&[*id, other.id]);
-            if overall.ok().is_some_and(|overall| overall != *id && overall != TypeId::UNKNOWN) {
+            let overall = serac_pg::resolve::common(&[*id, other.id]).ok();
+            let overall = overall.filter(|overall| *overall != TypeId::UNKNOWN);
+            let overall =
+                overall.map(|overall| ModifiedType::common(overall, [one.modified_type(), other.modified_type()]));
+            if let Some(overall) = overall.filter(|overall| *overall != one.modified_type()) {
                 let message = format!(
-                    "recursive query \"{name}\" column {} has type {id} in non-recursive term but type {} overall",
+                    "recursive query \"{name}\" column {} has type {} in non-recursive term but type {overall} overall",
                     at + 1,
-                    other.id
+                    one.modified_type(),
                 );
                 let error = BindError::new("42804", message, *span);
                 return Err(error.hinted("Cast the output of the non-recursive term to the correct type."));

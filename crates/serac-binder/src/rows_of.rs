@@ -102,7 +102,7 @@ impl Binder<'_> {
         let (mut plan, mut added) = beside(self, rows.plan, values, (*ordinality, is_left), &qualifier)?;
         let span = alias.as_ref().map_or(Span::default(), |alias: &Alias| alias.name.span);
         let mut columns: Vec<OutputColumn> = Vec::new();
-        let column = |name: &str, id| OutputColumn { name: name.to_owned(), id, span, text: None };
+        let column = |name: &str, id: TypeId| OutputColumn::new(name, id, span);
         if definitions.is_empty() {
             for (own, (_, id)) in own_names.iter().zip(&added) {
                 // Several without names have that of the function.
@@ -124,9 +124,9 @@ impl Binder<'_> {
         rename(&mut columns, names, shown, span)?;
         let columns = columns.into_iter().zip(added).map(|(column, (expr, _))| ScopeColumn {
             item: Some(0),
+            of: column.modified_type(),
             name: column.name,
             expr,
-            id: column.id,
             is_merged: false,
         });
         let item = ScopeItem { is_value, may_be_missing: is_left, ..ScopeItem::named(shown) };
@@ -297,7 +297,8 @@ impl Binder<'_> {
             && !items.iter().any(is_array)
         {
             let items: Vec<Bound> = items.iter().map(|item| self.expression(item, context)).collect::<Result<_>>()?;
-            let (values, id) = self.unified("ARRAY", items, context.schema)?;
+            let (values, of) = self.unified("ARRAY", items, context.schema)?;
+            let id = of.id;
             if id.element().is_none() && levels_of(&values, context.schema) == (false, false) {
                 return Ok(Values::Rows { values, id });
             }

@@ -10,7 +10,7 @@ use datafusion::common::{DFSchema, ExprSchema};
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use serac_numeric_functions::FREE;
 use serac_parser::tree::{Name, Span};
-use serac_pg::TypeId;
+use serac_pg::{ModifiedType, TypeId};
 
 /// A column of FROM.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct ScopeColumn {
     pub(crate) item: Option<usize>,
     pub(crate) name: String,
     pub(crate) expr: Expr,
-    pub(crate) id: TypeId,
+    pub(crate) of: ModifiedType,
     /// It is found with its item's name only: another stands for it.
     pub(crate) is_merged: bool,
 }
@@ -27,11 +27,12 @@ pub(crate) struct ScopeColumn {
 impl ScopeColumn {
     /// The column where it is selected as it is, of whatever type.
     pub(crate) fn passed(&self, span: Span) -> Bound {
-        Bound::new(self.expr.clone(), self.id, span)
+        Bound::of_type(self.expr.clone(), self.of, span)
     }
     /// The column where it is named.
     pub(crate) fn bound(&self, span: Span) -> Result<Bound> {
-        Ok(Bound::new(self.expr.clone(), known_type(self.id)?, span))
+        known_type(self.of.id)?;
+        Ok(self.passed(span))
     }
 }
 

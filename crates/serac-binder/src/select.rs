@@ -336,7 +336,7 @@ impl Binder<'_> {
             return Ok(None);
         }
         let found = context.scope.lookup_column(name)?;
-        Ok(found.filter(|column| is_no_type(column.id)).map(|column| column.passed(name.span)))
+        Ok(found.filter(|column| is_no_type(column.of.id)).map(|column| column.passed(name.span)))
     }
     /// `*` and `t.*`, perhaps without some columns, and with others in their places.
     fn wildcard(
@@ -427,6 +427,7 @@ pub(crate) fn selected_items(items: Vec<Item>) -> Vec<OutputColumn> {
     let column = |item: Item| OutputColumn {
         name: item.name,
         id: item.bound.id,
+        modifier: item.bound.modifier,
         span: item.bound.span,
         text: (!item.has_name).then_some(item.whole),
     };

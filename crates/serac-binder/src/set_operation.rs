@@ -27,7 +27,7 @@ use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::logical_plan::Union;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition};
 use serac_parser::tree::{QueryBody, SetKind, SetOperator};
-use serac_pg::TypeId;
+use serac_pg::{ModifiedType, TypeId};
 use std::sync::Arc;
 
 /// Branches of a UNION that are not yet one plan.
@@ -153,6 +153,7 @@ impl Binder<'_> {
             if operator.kind != SetKind::Union || !operator.all {
                 comparable_values(id)?;
             }
+            own.modifier = ModifiedType::common(id, [own.modified_type(), other.modified_type()]).modifier;
             own.id = id;
             ids.push(id);
         }

@@ -119,7 +119,7 @@ impl Binder<'_> {
             return Err(BindError::new("42601", "subquery must return only one column", span));
         };
         self.subquery_names.borrow_mut().insert(query.span, column.name.clone());
-        Ok(Bound::new(Expr::ScalarSubquery(subquery(selected.plan)), column.id, span))
+        Ok(Bound::of_type(Expr::ScalarSubquery(subquery(selected.plan)), column.modified_type(), span))
     }
     /// `x = ANY (…)`, `(x, y) <> ALL (…)`.
     pub(crate) fn quantified_operator(
@@ -194,7 +194,7 @@ impl Binder<'_> {
             let name = field.1.name().clone();
             let value = Expr::Column(Column::from(field));
             let own = self.as_values(left, &[signature.arguments[0], to], context.schema)?;
-            let value = Bound::new(value, column.id, column.span);
+            let value = Bound::of_type(value, column.modified_type(), column.span);
             let value = self.as_values(value, &[signature.arguments[1], to], &schema)?;
             let (own, value) = (own.expr, value.expr);
             let (own, value) = compared_pair((own, context.schema), (value, &schema))?;

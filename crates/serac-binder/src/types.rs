@@ -2,7 +2,7 @@
 
 use crate::error::{BindError, Result};
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
-use serac_pg::TypeId;
+use serac_pg::{ModifiedType, TypeId};
 
 /// The Arrow type of a type's values; none for types that are not stored. NUMERIC has two forms:
 /// this is the one in which each value has digits of its own, and `Decimal128` is the other.
@@ -105,8 +105,8 @@ pub(crate) fn stored_as(id: TypeId) -> TypeId {
 const NO_TYPE: TypeId = TypeId(0);
 
 /// The type of a column in a scope.
-pub(crate) fn or_no_type(id: Option<TypeId>) -> TypeId {
-    id.unwrap_or(NO_TYPE)
+pub(crate) fn or_no_type(of: Option<ModifiedType>) -> ModifiedType {
+    of.unwrap_or(NO_TYPE.into())
 }
 
 /// Whether it stands for a type that is not known.

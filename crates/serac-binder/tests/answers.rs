@@ -11,7 +11,7 @@
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
@@ -23,7 +23,7 @@ use datafusion::prelude::SessionContext;
 use serac_binder::{BindError, Environment, Relation, arrow_type, bind_query, type_of_arrow};
 use serac_numeric::Numeric;
 use serac_parser::tree::{Name, StatementKind};
-use serac_pg::TypeId;
+use serac_pg::{ModifiedType, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -62,7 +62,10 @@ impl Tables {
                           (4, 40, 'date', -4.75, '1999-12-31', 4.25, NULL, NULL)) AS v(a, b, c, d, e, f, g, h)";
         let u = "SELECT a::INT AS a, arrow_cast(x, 'Utf8View') AS x
              FROM (VALUES (1, 'one'), (1, 'uno'), (3, 'three'), (5, 'five')) AS v(a, x)";
-        for (name, query) in [("t", t), ("k", t), ("u", u)] {
+        let s = "SELECT arrow_cast('a', 'Utf8View') AS v, arrow_cast('b', 'Utf8View') AS w,
+                 arrow_cast('c', 'Utf8View') AS x, arrow_cast('d', 'Utf8View') AS c, arrow_cast('e', 'Utf8View') AS e,
+                 1.5::DECIMAL(10,2) AS n, 2::DECIMAL(10,2) AS m";
+        for (name, query) in [("t", t), ("k", t), ("u", u), ("s", s)] {
             let rows = context.sql(query).await.unwrap().cache().await.unwrap();
             tables.insert(name, rows.into_view());
         }
@@ -70,12 +73,24 @@ impl Tables {
     }
 }
 
+/// The types of the columns of `s`, which have modifiers.
+fn types_of_s() -> Vec<ModifiedType> {
+    let text = |id, length| ModifiedType::of_length(id, length);
+    let (varchar, bpchar) = (TypeId::VARCHAR, TypeId::BPCHAR);
+    let texts = [text(varchar, 5), text(varchar, 5), text(varchar, 7), text(bpchar, 3), text(bpchar, 5)];
+    texts.into_iter().chain([ModifiedType::of_digits(10, 2); 2]).collect()
+}
+
 impl Environment for Tables {
     fn relation(&self, name: &Name) -> Result<Relation, BindError> {
         let Some(table) = self.tables.get(name.to_string().as_str()) else {
             return Err(BindError::new("42P01", format!("relation \"{name}\" does not exist"), name.span));
         };
-        let types = table.schema().fields().iter().map(|field| type_of_arrow(field.data_type())).collect();
+        let of_field = |field: &Arc<Field>| type_of_arrow(field.data_type()).map(ModifiedType::from);
+        let types: Vec<Option<ModifiedType>> = match name.to_string().as_str() {
+            "s" => types_of_s().into_iter().map(Some).collect(),
+            _ => table.schema().fields().iter().map(of_field).collect(),
+        };
         // `k` is `t` with a primary key.
         let key = if name.to_string() == "k" { vec![0] } else { Vec::new() };
         let name = TableReference::bare(name.to_string());
@@ -333,4 +348,89 @@ async fn answers_are_postgresqls() {
         }
     }
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Queries over `s`, and the types of their columns in PostgreSQL.
+const MODIFIED: &[(&str, &[&str])] = &[
+    (
+        "SELECT v, v::varchar, v::varchar(5), v::varchar(3), v::text, c::varchar, c::bpchar, c::char, 'x'::varchar(3) FROM s",
+        &[
+            "character varying(5)",
+            "character varying",
+            "character varying(5)",
+            "character varying(3)",
+            "text",
+            "character varying",
+            "bpchar",
+            "character(1)",
+            "character varying(3)",
+        ],
+    ),
+    (
+        "SELECT n, n::numeric, n + 1, -n, +n, 1.5, 1.50::numeric(5,1), round(n, 1), 3::numeric(8,2) FROM s",
+        &[
+            "numeric(10,2)",
+            "numeric",
+            "numeric",
+            "numeric",
+            "numeric",
+            "numeric",
+            "numeric(5,1)",
+            "numeric",
+            "numeric(8,2)",
+        ],
+    ),
+    (
+        "SELECT coalesce(v, w), coalesce(v, x), coalesce(v, 'x'), greatest(v, w), least(v, x), nullif(v, w), (SELECT v) FROM s",
+        &[
+            "character varying(5)",
+            "character varying",
+            "character varying",
+            "character varying(5)",
+            "character varying",
+            "text",
+            "character varying(5)",
+        ],
+    ),
+    (
+        "SELECT CASE WHEN true THEN v ELSE w END, CASE WHEN true THEN v END, CASE WHEN true THEN c ELSE e END FROM s",
+        &["character varying(5)", "character varying", "bpchar"],
+    ),
+    (
+        "SELECT coalesce(c, 'x'), coalesce(c, v), coalesce(v, c), coalesce(n, m), coalesce(n, 1), nullif(n, 1) FROM s",
+        &["bpchar", "bpchar", "character varying", "numeric(10,2)", "numeric", "numeric(10,2)"],
+    ),
+    ("SELECT v FROM s UNION ALL SELECT w FROM s", &["character varying(5)"]),
+    ("SELECT v FROM s UNION ALL SELECT x FROM s", &["character varying"]),
+    ("SELECT v FROM s UNION SELECT 'x'", &["character varying"]),
+    ("SELECT v FROM s UNION ALL SELECT w FROM s UNION ALL SELECT x FROM s", &["character varying"]),
+    ("SELECT v FROM s INTERSECT SELECT w FROM s", &["character varying(5)"]),
+    ("SELECT c FROM s UNION ALL SELECT e FROM s", &["bpchar"]),
+    ("SELECT n FROM s UNION ALL SELECT m FROM s", &["numeric(10,2)"]),
+    ("SELECT n FROM s UNION ALL SELECT 1.5", &["numeric"]),
+    ("VALUES ('a'::varchar(3)), ('b'::varchar(3))", &["character varying(3)"]),
+    ("VALUES ('a'::varchar(3)), ('b'::varchar(4))", &["character varying"]),
+    ("SELECT max(v), min(c), max(n), string_agg(v, ',') FROM s", &["text", "bpchar", "numeric", "text"]),
+    ("SELECT v, c, n FROM s GROUP BY v, c, n ORDER BY v", &["character varying(5)", "character(3)", "numeric(10,2)"]),
+    ("SELECT DISTINCT v, c FROM s ORDER BY v", &["character varying(5)", "character(3)"]),
+    (
+        "SELECT upper(v), v || 'x', c || 'x', lag(v) OVER (), v COLLATE \"C\" FROM s",
+        &["text", "text", "text", "character varying", "character varying(5)"],
+    ),
+    ("SELECT v, a.n FROM s a JOIN (SELECT w AS v FROM s) b USING (v)", &["character varying(5)", "numeric(10,2)"]),
+    ("SELECT v FROM s a FULL JOIN (SELECT x AS v FROM s) b USING (v)", &["character varying"]),
+    ("WITH q(a, b) AS (SELECT v, n FROM s) SELECT * FROM q", &["character varying(5)", "numeric(10,2)"]),
+    ("SELECT z FROM (SELECT v AS z FROM s) t", &["character varying(5)"]),
+];
+
+#[tokio::test]
+async fn modifiers_are_postgresqls() {
+    let tables = Tables::new().await;
+    for (text, expected) in MODIFIED {
+        let statement = serac_parser::parse(text).expect(text).pop().expect(text);
+        let StatementKind::Query(query) = &statement.kind else { panic!("{text} is no query") };
+        let bound = bind_query(&tables, query, &[], false).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+        let types: Vec<String> = bound.columns.iter().map(|column| column.modified_type().to_string()).collect();
+        assert_eq!(types, *expected, "{text}");
+    }
 }

@@ -20,7 +20,7 @@ impl Environment for Tables {
     fn relation(&self, name: &Name) -> Result<Relation, BindError> {
         let names = std::iter::once("a".to_owned()).chain((0..1000).map(|number| format!("c{number}")));
         let fields: Vec<Field> = names.map(|name| Field::new(name, DataType::Int32, true)).collect();
-        let types = vec![Some(TypeId::INT4); fields.len()];
+        let types = vec![Some(TypeId::INT4.into()); fields.len()];
         let source = Arc::new(LogicalTableSource::new(Arc::new(Schema::new(fields))));
         Ok(Relation { source, name: TableReference::bare(name.to_string()), types, key: Vec::new() })
     }

@@ -6,6 +6,7 @@
 
 use crate::catalog::Shared;
 use crate::changes::RowsToCome;
+use crate::column_types::{RelationPlan, columns_of, field_of, of_stored};
 use crate::dml::TARGET;
 use crate::error::{Result, SqlError};
 use crate::explain::logical_text;
@@ -166,27 +167,26 @@ fn as_stored(value: &ScalarValue, id: TypeId) -> Result<ScalarValue> {
     Ok(value.cast_to(&stored)?)
 }
 
-/// The plan of a query whose columns become those of a relation, with their names; none where the
-/// binder does not know it whole.
+/// A query whose columns become those of a relation; none where the binder does not know it whole.
 ///
 /// # Errors
 /// What is wrong with the query; 42701 where two of its columns have one name.
-pub(crate) async fn of_relation(state: &SessionState, source: Option<&Source>) -> Result<Option<LogicalPlan>> {
-    let Some(Bound { mut plan, names, .. }) = plan(state, source, true).await? else { return Ok(None) };
+pub(crate) async fn of_relation(state: &SessionState, source: Option<&Source>) -> Result<Option<RelationPlan>> {
+    let Some(Bound { mut plan, names: columns, .. }) = plan(state, source, true).await? else { return Ok(None) };
     if source.is_some_and(Source::is_without_data) {
         plan = LogicalPlanBuilder::from(plan).limit(0, Some(0))?.build()?;
     }
     let mut seen = HashSet::new();
-    if let Some(again) = names.fields().iter().find(|field| !seen.insert(field.name())) {
+    if let Some(again) = columns.fields().iter().find(|field| !seen.insert(field.name())) {
         let message = format!("column \"{}\" specified more than once", again.name());
         return Err(SqlError::new("42701", message).named(again.name()));
     }
     let own = plan.schema().columns();
-    if own.iter().zip(names.fields()).all(|(own, shown)| own.relation.is_none() && own.name == *shown.name()) {
-        return Ok(Some(plan));
+    if !own.iter().zip(columns.fields()).all(|(own, shown)| own.relation.is_none() && own.name == *shown.name()) {
+        let renamed = own.into_iter().zip(columns.fields()).map(|(own, shown)| Expr::Column(own).alias(shown.name()));
+        plan = LogicalPlanBuilder::from(plan).project(renamed.collect::<Vec<_>>())?.build()?;
     }
-    let renamed = own.into_iter().zip(names.fields()).map(|(own, shown)| Expr::Column(own).alias(shown.name()));
-    Ok(Some(LogicalPlanBuilder::from(plan).project(renamed.collect::<Vec<_>>())?.build()?))
+    Ok(Some(RelationPlan { plan, columns }))
 }
 
 /// The types of a prepared statement's parameters, and the plan of a row with the arguments that
@@ -486,14 +486,8 @@ pub(crate) fn definition(
     if shared.disabled_passes.read().contains(&BIND) {
         return Ok(None);
     }
-    let is_padded = |name: &str| {
-        table.and_then(|table| Some(table.columns[table.column(name)?].sql_type.fixed_length)).unwrap_or(false)
-    };
-    let type_of = |field: &FieldRef| match is_padded(field.name()) {
-        true => Some(TypeId::BPCHAR),
-        false => type_of_arrow(field.data_type()),
-    };
-    let types: Vec<Option<TypeId>> = schema.fields().iter().map(type_of).collect();
+    let column = |name: &str| table.and_then(|table| Some(&table.columns[table.column(name)?]));
+    let types: Vec<_> = schema.fields().iter().map(|field| of_stored(field, column(field.name()))).collect();
     let session = InSession::over_nothing(state, &shared);
     let name = table.map_or("", |table| table.name.as_str());
     match serac_binder::bind_definition(&session, text, name, schema, &types) {
@@ -516,7 +510,7 @@ fn told(error: StatementError, position: Option<(u64, u64)>) -> SqlError {
     SqlError { position, name, detail: detail.or(hint.map(str::to_owned)), ..SqlError::new(sqlstate, message) }
 }
 
-/// The columns of the result. Those without a name get PostgreSQL's, or their text.
+/// The columns of the result with their types. Those without a name get PostgreSQL's, or their text.
 fn shown(plan: &LogicalPlan, columns: &[OutputColumn], source: &Source, postgresql_names: bool) -> SchemaRef {
     let schema = same_names::shown(plan.schema().as_arrow());
     let name = |column: &OutputColumn| match column.text.filter(|_| !postgresql_names) {
@@ -527,7 +521,10 @@ fn shown(plan: &LogicalPlan, columns: &[OutputColumn], source: &Source, postgres
         None => column.name.clone(),
     };
     let fields = schema.fields().iter().zip(columns);
-    let fields: Vec<Field> = fields.map(|(field, column)| field.as_ref().clone().with_name(name(column))).collect();
+    let field = |(field, column): (&FieldRef, &OutputColumn)| {
+        field_of(field.as_ref().clone().with_name(name(column)), column.modified_type())
+    };
+    let fields: Vec<Field> = fields.map(field).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
@@ -612,17 +609,13 @@ impl<'s> InSession<'s> {
 
 /// A table or a view.
 fn relation(provider: Arc<dyn TableProvider>, name: TableReference) -> Relation {
-    let schema = provider.schema();
+    let schema = columns_of(&provider);
+    let definition = provider.downcast_ref::<SeracTable>().map(|table| &table.table().definition);
     let fields = schema.fields().iter().filter(|field| field.name() != ROW_ID_COLUMN);
-    let mut types: Vec<Option<TypeId>> = fields.map(|field| type_of_arrow(field.data_type())).collect();
+    let column = |at: usize| definition.and_then(|definition| definition.visible_columns().get(at));
+    let types = fields.enumerate().map(|(at, field)| of_stored(field, column(at))).collect();
     let mut key = Vec::new();
-    if let Some(table) = provider.downcast_ref::<SeracTable>() {
-        let definition = &table.table().definition;
-        for (id, column) in types.iter_mut().zip(definition.visible_columns()) {
-            if column.sql_type.fixed_length {
-                *id = Some(TypeId::BPCHAR);
-            }
-        }
+    if let Some(definition) = definition {
         key = definition.primary_key().filter(|key| key.constraint).map_or_else(Vec::new, |key| key.columns.clone());
     }
     Relation { source: provider_as_source(provider), name, types, key }

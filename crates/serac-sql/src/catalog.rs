@@ -3,6 +3,7 @@
 use crate::advisory_locks::SessionLocks;
 use crate::binding::Ways;
 use crate::channels::Listener;
+use crate::column_types::{QueryView, RelationPlan};
 use crate::cursors::Cursors;
 use crate::error::SqlError;
 use crate::expressions::indexed_expressions;
@@ -19,13 +20,12 @@ use crate::session_functions::SequenceValues;
 use crate::setting_list::SessionValues;
 use crate::settings::ChangedSettings;
 use async_trait::async_trait;
-use datafusion::arrow::datatypes::TimestampMicrosecondType;
+use datafusion::arrow::datatypes::{Schema as ArrowSchema, TimestampMicrosecondType};
 use datafusion::arrow::temporal_conversions::as_datetime;
-use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, col};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast, col};
 use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
 use futures::FutureExt;
 use parking_lot::{Mutex, RwLock};
@@ -408,18 +408,23 @@ pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> 
     };
     let object = Object::relation(schema_name, name);
     access.check(&object, Privilege::Select).map_err(|error| refused(error.into()))?;
-    let mut plan = planned_for_owner(shared, &object, &definition.query).await.map_err(refused)?;
+    let mut query = planned_for_owner(shared, &object, &definition.query).await.map_err(refused)?;
     if !definition.columns.is_empty() {
-        let columns = plan.schema().columns();
+        let columns = query.plan.schema().columns();
         // Those behind the last that has a name of the view's keep their own.
         let names = definition.columns.iter().map(Some).chain(std::iter::repeat(None));
-        let renamed = columns.into_iter().zip(names).map(|(column, name)| match name {
+        let renamed = columns.into_iter().zip(names.clone()).map(|(column, name)| match name {
             Some(name) => col(column).alias(name),
             None => col(column),
         });
-        plan = LogicalPlanBuilder::from(plan).project(renamed.collect::<Vec<_>>())?.build()?;
+        query.plan = LogicalPlanBuilder::from(query.plan).project(renamed.collect::<Vec<_>>())?.build()?;
+        let fields = query.columns.fields().iter().zip(names).map(|(field, name)| match name {
+            Some(name) => Arc::new(field.as_ref().clone().with_name(name)),
+            None => field.clone(),
+        });
+        query.columns = Arc::new(ArrowSchema::new(fields.collect::<Vec<_>>()));
     }
-    Ok(Some(Arc::new(ViewTable::new(plan, Some(definition.query.clone())))))
+    Ok(Some(Arc::new(QueryView::new(query, definition.query.clone()))))
 }
 
 /// The plan of a view's query, with the rights of the view's owner.
@@ -427,7 +432,7 @@ pub(crate) async fn planned_for_owner(
     shared: &Arc<Shared>,
     object: &Object,
     query: &str,
-) -> Result<LogicalPlan, SqlError> {
+) -> Result<RelationPlan, SqlError> {
     let view = shared.view().ok_or_else(|| SqlError::new("XX000", "no statement is running"))?;
     let _for_owner = PlannedFor::new(object, view.access.security().owner(object))?;
     let state = shared.state.get().and_then(Weak::upgrade);
@@ -436,14 +441,14 @@ pub(crate) async fn planned_for_owner(
     view_plan(&state, query).await.map_err(SqlError::unplaced)
 }
 
-async fn view_plan(state: &SessionState, query: &str) -> Result<LogicalPlan, SqlError> {
+async fn view_plan(state: &SessionState, query: &str) -> Result<RelationPlan, SqlError> {
     let source = Source::of_text(query);
     // In a box, so that the futures around it need not know of the trees.
     let bound = async move { crate::binding::of_relation(state, source.as_ref()).await }.boxed();
-    if let Some(plan) = bound.await? {
-        return Ok(plan);
+    if let Some(bound) = bound.await? {
+        return Ok(bound);
     }
-    let plan = crate::query::plan(state, Statement::Query(Box::new(crate::query::query_of(query)?))).await?;
+    let mut plan = crate::query::plan(state, Statement::Query(Box::new(crate::query::query_of(query)?))).await?;
     // What it says of its columns is not coerced yet, as where the results of a CASE have different
     // types.
     let analyzed = state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {})?;
@@ -454,8 +459,9 @@ async fn view_plan(state: &SessionState, query: &str) -> Result<LogicalPlan, Sql
         false => cast(col(column.clone()), data_type.clone()).alias_qualified(column.relation, column.name),
     });
     let columns: Vec<Expr> = columns.collect();
-    if columns.iter().all(|column| matches!(column, Expr::Column(_))) {
-        return Ok(plan);
+    if !columns.iter().all(|column| matches!(column, Expr::Column(_))) {
+        plan = LogicalPlanBuilder::from(plan).project(columns)?.build()?;
     }
-    Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
+    let columns = plan.schema().inner().clone();
+    Ok(RelationPlan { plan, columns })
 }

@@ -32,7 +32,8 @@ use std::sync::Arc;
 pub struct Description {
     /// The types of its parameters; none where any will do.
     pub parameters: Vec<Option<ColumnType>>,
-    /// The numbers of the types that casts of parameters name and that no column has, as arrays; 0 for others.
+    /// The numbers of the types of which those of `parameters` do not tell: arrays, VARCHAR and CHAR;
+    /// 0 for others.
     pub oids: Vec<u32>,
     /// The columns of its rows; none if it gives none.
     pub schema: Option<SchemaRef>,
@@ -120,9 +121,12 @@ impl Parameters {
     }
 }
 
-/// The numbers of those types that are arrays; 0 for others.
-fn oids_of_arrays(types: &[TypeId]) -> Vec<u32> {
-    types.iter().map(|id| if id.element().is_some() { id.0 } else { 0 }).collect()
+/// The numbers of those types of which the engine's types do not tell: arrays, and texts that are
+/// not TEXT; 0 for others.
+fn oids_told(types: &[TypeId]) -> Vec<u32> {
+    let is_told =
+        |id: &TypeId| id.element().is_some() || matches!(*id, TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME);
+    types.iter().map(|id| if is_told(id) { id.0 } else { 0 }).collect()
 }
 
 impl Visitor for Parameters {
@@ -244,7 +248,7 @@ impl Session {
             && let Some((schema, types)) = self.bound_columns(source).await?
         {
             let parameters: Vec<_> = types.iter().map(|id| of_oid(id.0)).collect();
-            return Ok(Description { parameters, oids: oids_of_arrays(&types), schema: Some(schema) });
+            return Ok(Description { parameters, oids: oids_told(&types), schema: Some(schema) });
         }
         let changes = statement.source_of_changes().cloned();
         let statement = statement.into_older()?.0;
@@ -253,7 +257,7 @@ impl Session {
             let (schema, types) = self.changed_columns(&source).await?;
             if types.iter().all(|id| *id != TypeId::UNKNOWN) {
                 let parameters: Vec<_> = types.iter().map(|id| of_oid(id.0)).collect();
-                return Ok(Description { parameters, oids: oids_of_arrays(&types), schema });
+                return Ok(Description { parameters, oids: oids_told(&types), schema });
             }
             // The binder does not know the types of all parameters.
             parameters.are_of(&types);

@@ -14,6 +14,7 @@ mod channels;
 mod clause_limits;
 mod clauses;
 mod clock;
+mod column_types;
 mod conflict_targets;
 mod conflicts;
 mod copy;

@@ -5,6 +5,7 @@
 
 use crate::binding::{self, Bound};
 use crate::clause_limits;
+use crate::column_types::RelationPlan;
 use crate::deep::{self, STACK};
 use crate::error::{Result, SqlError};
 use crate::explain::logical_text;
@@ -39,7 +40,6 @@ use serac_numeric_functions::wanted::IsWanted;
 use serac_pg::TypeId;
 use serac_query::scan::{SeracScanExec, SeracTable};
 use serac_query::wanted::{Wanted, while_wanted};
-use serac_values::free_numbers::has_free_numbers;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -295,7 +295,9 @@ pub(crate) fn analyzed(state: &SessionState, plan: LogicalPlan, names: &Schema) 
 
 /// The batches of `stream` with the columns' names in `schema`.
 fn named(stream: SendableRecordBatchStream, schema: SchemaRef) -> SendableRecordBatchStream {
-    let is_said = |(given, said): (&FieldRef, &FieldRef)| given.name() == said.name() && given.is_nullable();
+    let is_said = |(given, said): (&FieldRef, &FieldRef)| {
+        given.name() == said.name() && given.is_nullable() && given.metadata() == said.metadata()
+    };
     if stream.schema().fields().iter().zip(schema.fields()).all(is_said) {
         return stream;
     }
@@ -464,15 +466,22 @@ impl Session {
         let values = values.collect::<std::result::Result<Arc<[ScalarValue]>, _>>()?;
         Ok(Some(Arguments { types: types.iter().map(|id| id.0).collect(), values: Some(values) }))
     }
-    /// The data frame of a query whose columns become those of a relation, with their names.
-    pub(crate) async fn frame_of_relation(&self, query: Query, source: Option<&Source>) -> Result<DataFrame> {
+    /// The data frame of a query whose columns become those of a relation, and these with their names
+    /// and types.
+    pub(crate) async fn frame_of_relation(
+        &self,
+        query: Query,
+        source: Option<&Source>,
+    ) -> Result<(DataFrame, SchemaRef)> {
         let (state, source) = (self.state(), source.cloned());
         let bound = self.planning(async move { binding::of_relation(&state, source.as_ref()).await }).await?;
-        // A column of a table has one scale. The older way tells one also for numbers with their own.
-        let bound = bound.filter(|plan| !has_free_numbers(plan.schema().as_arrow()));
         match bound {
-            Some(plan) => Ok(DataFrame::new(self.storing_state(), plan)),
-            None => self.frame(query).await,
+            Some(RelationPlan { plan, columns }) => Ok((DataFrame::new(self.storing_state(), plan), columns)),
+            None => {
+                let frame = self.frame(query).await?;
+                let columns = frame.schema().inner().clone();
+                Ok((frame, columns))
+            }
         }
     }
     /// A query's data frame.

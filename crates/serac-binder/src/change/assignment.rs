@@ -137,6 +137,6 @@ impl Binder<'_> {
         let column = &selected.columns[at];
         let only = Expr::Column(Column::from(selected.plan.schema().qualified_field(at)));
         let plan = LogicalPlanBuilder::from(selected.plan.clone()).project(vec![only])?.build()?;
-        Ok(Bound::new(Expr::ScalarSubquery(subquery(plan)), column.id, tree.span))
+        Ok(Bound::of_type(Expr::ScalarSubquery(subquery(plan)), column.modified_type(), tree.span))
     }
 }

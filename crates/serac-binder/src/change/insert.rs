@@ -118,7 +118,7 @@ impl Binder<'_> {
         }
         let mut all = Vec::with_capacity(kept.len());
         for (column, values) in columns.iter().zip(by_column) {
-            all.push(self.of_one_column(target.relation.types[*column], values, &schema)?);
+            all.push(self.of_one_column(target.type_of(*column), values, &schema)?);
         }
         // The caller, which puts the defaults in, finds the rows by their numbers.
         if kept.iter().any(|at| rows.iter().any(|row| is_default(&row[*at]))) {
@@ -161,8 +161,7 @@ impl Binder<'_> {
         target: &Target,
         columns: &mut Vec<usize>,
     ) -> Result<LogicalPlan> {
-        let ids: Vec<TypeId> =
-            columns.iter().map(|column| target.relation.types[*column].unwrap_or(TypeId::TEXT)).collect();
+        let ids: Vec<TypeId> = columns.iter().map(|column| target.type_of(*column).unwrap_or(TypeId::TEXT)).collect();
         let selected = self.query(query, None)?;
         let open: Vec<usize> = selected.open.iter().map(|(at, _)| *at).collect();
         let selected = selected.towards(self, &ids)?.closed()?;
@@ -181,7 +180,7 @@ impl Binder<'_> {
             if is_registered(column.id) {
                 return Err(BindError::Unknown("the name of a catalog object"));
             }
-            let bound = Bound::new(Expr::Column(Column::from(field)), column.id, column.span);
+            let bound = Bound::of_type(Expr::Column(Column::from(field)), column.modified_type(), column.span);
             self.of_column(target, columns[at], bound, &schema)?;
         }
         fewer_expressions(insert, selected.columns.len())?;

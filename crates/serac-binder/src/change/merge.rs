@@ -17,13 +17,10 @@ use crate::query::Selected;
 use crate::scope::ScopeItem;
 use crate::types::or_no_type;
 use crate::{Binder, OutputColumn, Relation};
-use datafusion::arrow::datatypes::Field;
 use datafusion::common::{Column, JoinType, TableReference};
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit};
 use serac_parser::tree::{ExprKind, Merge, MergeAction, MergeMatch, MergeWhen, TableExpr, TableKind};
-use serac_pg::TypeId;
-use std::sync::Arc;
 
 fn case(whens: Vec<(Expr, Expr)>) -> Expr {
     let whens = whens.into_iter().map(|(when, then)| (Box::new(when), Box::new(then)));
@@ -125,13 +122,7 @@ impl Binder<'_> {
         let name = name.ok_or(BindError::Unknown("a source of this kind"))?;
         let scan = LogicalPlanBuilder::scan(given.name.clone(), given.source.clone(), None)?.build()?;
         let fields = scan.schema().fields().iter().zip(&given.types);
-        let column = |(field, id): (&Arc<Field>, &Option<TypeId>)| OutputColumn {
-            name: field.name().clone(),
-            id: or_no_type(*id),
-            span: name.span,
-            text: None,
-        };
-        let columns = fields.map(column).collect();
+        let columns = fields.map(|(field, of)| OutputColumn::new(field.name(), or_no_type(*of), name.span)).collect();
         let item = ScopeItem::named(&name.name);
         self.named(Selected::new(scan, columns), item, None)
     }

@@ -65,6 +65,10 @@ impl Target {
     pub fn width(&self) -> usize {
         self.relation.types.len()
     }
+    /// The type of a column; none if the binder does not know it.
+    pub(crate) fn type_of(&self, at: usize) -> Option<TypeId> {
+        self.relation.types[at].map(|of| of.id)
+    }
     /// Its columns, which may all be NULL.
     pub(crate) fn fields(&self) -> Vec<Field> {
         let schema = self.relation.source.schema();
@@ -130,8 +134,7 @@ impl Binder<'_> {
         let relation = &target.relation;
         let scan = LogicalPlanBuilder::scan(relation.name.clone(), relation.source.clone(), None)?.build()?;
         let fields = scan.schema().fields().iter().zip(&relation.types);
-        let column = |name: &str, id: TypeId| OutputColumn { name: name.to_owned(), id, span: last.span, text: None };
-        let columns = fields.map(|(field, id)| column(field.name(), or_no_type(*id))).collect();
+        let columns = fields.map(|(field, of)| OutputColumn::new(field.name(), or_no_type(*of), last.span)).collect();
         let item = ScopeItem { schema, ..ScopeItem::named(&shown.name) };
         let alias = Alias { name: shown.clone(), columns: Vec::new() };
         self.named(Selected::new(scan, columns), item, Some(&alias))
@@ -140,7 +143,7 @@ impl Binder<'_> {
     /// its length and digits, but for what has no type.
     pub(crate) fn of_column(&self, target: &Target, at: usize, bound: Bound, schema: &DFSchema) -> Result<Bound> {
         let given = bound.id;
-        let Some(wanted) = target.relation.types[at] else {
+        let Some(wanted) = target.type_of(at) else {
             let stored = target.relation.source.schema().field(at).data_type().clone();
             return match (given, &bound.parameter) {
                 (TypeId::UNKNOWN, None) => bound.into_text(),

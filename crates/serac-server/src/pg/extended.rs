@@ -567,7 +567,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Ok(Begun::GoesOn);
             }
             Some(_) => {
-                let types = statement.column_types();
+                let types = (statement.column_types(), statement.column_widths());
                 (0..rows.len()).for_each(|row| put_point_row(&mut wire.out, rows, row, types, &portal.formats));
                 *row_count = rows.len() as u64;
                 wire.complete(&complete_tag(tag, *row_count));

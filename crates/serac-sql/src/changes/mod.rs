@@ -36,7 +36,6 @@ use crate::query::Output;
 use crate::session::{Session, StatementResult};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
-use datafusion::catalog::view::ViewTable;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::source_as_provider;
@@ -283,8 +282,8 @@ fn find_changed(plan: &LogicalPlan, changed: &HashSet<TableName>, found: &mut Op
                 if changed.contains(&(definition.schema.clone(), definition.name.clone())) {
                     *found = Some(definition.name.clone());
                 }
-            } else if let Some(view) = source.downcast_ref::<ViewTable>() {
-                views.push(view.logical_plan().clone());
+            } else if let Some(view) = source.get_logical_plan() {
+                views.push(view.into_owned());
             }
         }
         Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })

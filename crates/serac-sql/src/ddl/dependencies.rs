@@ -12,6 +12,7 @@
 //! | a column's type changes | is in the way (0A000) |
 
 use crate::catalog::planned_for_owner;
+use crate::column_types::of_field;
 use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::identifiers::{TEMPORARY_SCHEMA, fold, quote};
@@ -359,7 +360,7 @@ impl Session {
 
     async fn planned(&self, reader: &Reader) -> Result<(String, SchemaRef)> {
         let (schema, name) = &reader.name;
-        let plan = planned_for_owner(&self.shared, &Object::relation(schema, name), &reader.query).await?;
+        let plan = planned_for_owner(&self.shared, &Object::relation(schema, name), &reader.query).await?.plan;
         Ok((plan.display_indent().to_string(), Arc::new(plan.schema().as_arrow().clone())))
     }
     /// The views that read a relation which is to be changed. Those that cannot be planned are left
@@ -456,9 +457,9 @@ impl Session {
         if after.fields().len() < before.fields().len() {
             return Err(SqlError::new("42P16", "cannot drop columns from view"));
         }
-        let type_name = |field: &datafusion::arrow::datatypes::Field| match super::stored_type(field.data_type()) {
-            Ok(sql_type) => sql_type.to_string(),
-            Err(_) => field.data_type().to_string(),
+        let type_name = |field: &datafusion::arrow::datatypes::Field| match of_field(field) {
+            Some(of) => of.to_string(),
+            None => field.data_type().to_string(),
         };
         for (old, new) in before.fields().iter().zip(after.fields()) {
             if old.name() != new.name() {

@@ -10,6 +10,7 @@ use crate::error::{Result, SqlError};
 use crate::identifiers::{TEMPORARY_SCHEMA, fold};
 use crate::maintenance::{arguments_of_call, call};
 use crate::parsed::Source;
+use crate::query::with_types;
 use crate::result_names::write_out_stored;
 use crate::session::{Session, StatementResult};
 use crate::visits::visit_mut;
@@ -90,13 +91,15 @@ impl Session {
         write_out_stored(&mut view.query);
         let populated = !view.with_no_schema_binding;
         let query = if populated { (*view.query).clone() } else { without_rows(&view.query)? };
-        let frame = self.frame_of_relation(query, source).await?;
+        let (frame, told) = self.frame_of_relation(query, source).await?;
         let (columns, rows) = self.collect_with_schema(frame).await?;
+        let columns = with_types(&told, &columns);
         let names: Vec<String> = view.columns.iter().map(|column| fold(&column.name)).collect();
         if names.len() > columns.fields().len() {
             return Err(SqlError::new("42601", "too many column names were specified"));
         }
-        let mut definition = TableDefinition::new(schema.clone(), name, super::columns_of_rows(&columns)?);
+        let mut definition =
+            TableDefinition::new(schema.clone(), name, super::columns_of_rows(&columns, &rows, false)?);
         for (column, name) in definition.columns.iter_mut().zip(names) {
             column.name = name;
         }
@@ -154,7 +157,7 @@ impl Session {
         if populated {
             let (shared, view) = (self.shared.clone(), Object::relation(&schema, &name));
             let query = materialized.query.clone();
-            let plan = self.planning(async move { planned_for_owner(&shared, &view, &query).await }).await?;
+            let plan = self.planning(async move { planned_for_owner(&shared, &view, &query).await }).await?.plan;
             let (found, wanted) = (plan.schema().fields().len(), definition.visible_columns().len());
             if found != wanted {
                 let message = format!("the query of materialized view \"{name}\" has {found} columns, not {wanted}");

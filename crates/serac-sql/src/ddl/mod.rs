@@ -19,13 +19,14 @@ pub(crate) use sequence::statement as sequence_statement;
 
 use crate::catalog::View;
 use crate::clauses::owner_of_schema;
+use crate::column_types::{columns_of, kept_types};
 use crate::error::{Result, SqlError};
 use crate::expressions::evaluate;
 use crate::identifiers::{TEMPORARY_SCHEMA, fold, resolve};
 use crate::notices::Severity;
 use crate::parsed::Source;
 use crate::planner;
-use crate::query::query_of;
+use crate::query::{query_of, with_types};
 use crate::result_names::write_out_stored;
 use crate::session::{Session, StatementResult};
 use crate::visits::visit_mut;
@@ -279,10 +280,11 @@ impl Session {
             None => None,
             Some(mut query) => {
                 write_out_stored(&mut query);
-                let frame = self.frame_of_relation(*query, source).await?;
+                let (frame, told) = self.frame_of_relation(*query, source).await?;
                 let (columns, rows) = self.collect_with_schema(frame).await?;
                 let known = builder.definition.columns.len();
-                builder.definition.columns.extend(columns_of_rows(&columns)?.into_iter().skip(known));
+                let columns = columns_of_rows(&with_types(&told, &columns), &rows, true)?;
+                builder.definition.columns.extend(columns.into_iter().skip(known));
                 Some(rows)
             }
         };
@@ -369,9 +371,9 @@ impl Session {
         self.refuse_temporary(&view, &schema)?;
         write_out_stored(&mut view.query);
         // Planned once, so that a view that cannot work is refused.
-        let frame = self.frame_of_relation((*view.query).clone(), source).await?;
+        let (_, told) = self.frame_of_relation((*view.query).clone(), source).await?;
         let columns: Vec<String> = view.columns.iter().map(|c| fold(&c.name)).collect();
-        if columns.len() > frame.schema().fields().len() {
+        if columns.len() > told.fields().len() {
             return Err(SqlError::new("42601", "CREATE VIEW specifies more column names than columns"));
         }
         let relation = (schema.clone(), name.clone());
@@ -381,7 +383,7 @@ impl Session {
         };
         let readers = match &before {
             Some(before) => {
-                let mut after: Vec<Field> = frame.schema().fields().iter().map(|f| f.as_ref().clone()).collect();
+                let mut after: Vec<Field> = told.fields().iter().map(|f| f.as_ref().clone()).collect();
                 after.iter_mut().zip(&columns).for_each(|(field, name)| field.set_name(name.clone()));
                 Self::same_view_columns(before, &Schema::new(after))?;
                 self.planned_readers(&relation).await?
@@ -409,7 +411,7 @@ impl Session {
         let view = self.shared.view().expect("a statement is running");
         view.catalog.schema(schema).ok()?.views.get(name)?;
         let table = crate::catalog::table_of(&self.shared, schema, name).await.ok()??;
-        Some(table.schema())
+        Some(columns_of(&table))
     }
 }
 
@@ -478,25 +480,19 @@ fn refuse_forms(create: &CreateTable) -> Result<()> {
     }
 }
 
-/// The columns of a table that has a query's rows.
-fn columns_of_rows(rows: &Schema) -> Result<Vec<ColumnDefinition>> {
-    let column = |field: &Arc<Field>| {
-        let sql_type = match field.data_type() {
-            DataType::LargeUtf8 => ColumnType::Json.into(),
-            other => stored_type(other)?,
-        };
-        let name = field.name().clone();
-        Ok(ColumnDefinition {
-            name,
-            sql_type,
-            nullable: true,
-            default: None,
-            always_generated: false,
-            generation: None,
-            hidden: false,
-        })
+/// The columns of a table that has a query's rows. `may_grow` is as for [`kept_types`].
+fn columns_of_rows(columns: &Schema, rows: &[RecordBatch], may_grow: bool) -> Result<Vec<ColumnDefinition>> {
+    let types = kept_types(columns, rows, may_grow)?;
+    let column = |(field, sql_type): (&Arc<Field>, SqlType)| ColumnDefinition {
+        name: field.name().clone(),
+        sql_type,
+        nullable: true,
+        default: None,
+        always_generated: false,
+        generation: None,
+        hidden: false,
     };
-    rows.fields().iter().map(column).collect()
+    Ok(columns.fields().iter().zip(types).map(column).collect())
 }
 
 /// The column type in which values of an Arrow type are stored (CREATE TABLE AS, and record batches for a new table): of large texts, which only in

@@ -43,6 +43,7 @@ pub(crate) use row_values::write_out_assignments;
 pub(crate) use signs::put_first as put_signs_first;
 
 use crate::catalog::{Shared, View};
+use crate::column_types::columns_of;
 use crate::ddl::parse_expression;
 use crate::identifiers::{INFORMATION_SCHEMA, TEMPORARY_SCHEMA};
 use crate::roles::readable;
@@ -101,7 +102,7 @@ impl<'s> Scope<'s> {
         let provider = crate::catalog::table_of(self.shared, &relation.schema, &relation.name);
         // All that planning waits for is in memory, so it does not wait.
         match provider.now_or_never() {
-            Some(Ok(Some(provider))) => provider.schema().fields().iter().map(|f| Attribute::of_field(f)).collect(),
+            Some(Ok(Some(provider))) => columns_of(&provider).fields().iter().map(|f| Attribute::of_field(f)).collect(),
             _ => Vec::new(),
         }
     }

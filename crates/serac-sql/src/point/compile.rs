@@ -17,6 +17,7 @@ use crate::parsed::Source;
 use crate::query::with_types;
 use crate::row_locks::OnHeld;
 use crate::session::Session;
+use crate::wire::{MOST_WIDTH, widths};
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
@@ -274,7 +275,11 @@ impl Compilation<'_> {
         let is_referenced = self.catalog()?.children_of(&table.definition).next().is_some();
         let needs_view = is_referenced || self.is_volatile.get();
         let (parameters, has_time) = (self.parameters.clone(), self.has_time.get());
-        Some(Plan { action, parameters, has_time, schema, types, table, needs_view })
+        let widths = schema.as_ref().map_or_else(Vec::new, |schema| widths(schema));
+        if widths.iter().flatten().sum::<usize>() > MOST_WIDTH {
+            return None;
+        }
+        Some(Plan { action, parameters, has_time, schema, types, widths, table, needs_view })
     }
 
     fn select(&self, plan: LogicalPlan, lock: Option<OnHeld>) -> Option<Plan> {

@@ -42,7 +42,7 @@ use crate::parts::claims;
 use crate::session::{Session, StatementResult};
 use crate::transactions::OpenStatement;
 use crate::visits::visit_expressions;
-use crate::wire::type_of;
+use crate::wire::field_type;
 use bumpalo::Bump;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, SchemaRef};
@@ -150,7 +150,7 @@ fn has_same_columns(first: Option<&SchemaRef>, second: Option<&SchemaRef>) -> bo
         (None, None) => true,
         (Some(first), Some(second)) => {
             let column = |(first, second): (&Arc<Field>, &Arc<Field>)| {
-                first.name() == second.name() && type_of(first.data_type()) == type_of(second.data_type())
+                first.name() == second.name() && field_type(first) == field_type(second)
             };
             Arc::ptr_eq(first, second)
                 || (first.fields().len() == second.fields().len()
@@ -310,6 +310,10 @@ impl Prepared {
     /// The types of the columns of those rows in [`Rows`].
     pub fn column_types(&self) -> &[ColumnType] {
         self.plan().map_or(&[], |plan| &plan.types)
+    }
+    /// How many characters its columns of CHAR(n) show; empty if it has none.
+    pub fn column_widths(&self) -> &[Option<usize>] {
+        self.plan().map_or(&[], |plan| &plan.widths)
     }
     /// Rows that the statement has given, as a batch.
     ///
@@ -620,8 +624,10 @@ impl Session {
         let is_deep = prepared.is_deep;
         let look = async |session: &mut Self| {
             let under = session.under();
+            // Only the binder tells a VARCHAR from a TEXT.
             if let Known::Point(plan, known) = &prepared.known
                 && known.is_same(&under)
+                && !plan.parameters.contains(&ColumnType::Utf8)
             {
                 let parameters = plan.parameters.iter().copied().map(Some).collect();
                 let description = Description { parameters, oids: Vec::new(), schema: plan.schema.clone() };

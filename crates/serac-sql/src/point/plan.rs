@@ -21,6 +21,8 @@ pub(crate) struct Plan {
     /// The columns of the result; none for a statement without rows.
     pub(super) schema: Option<SchemaRef>,
     pub(super) types: Vec<ColumnType>,
+    /// How many characters the columns of CHAR(n) show ([`crate::wire::widths`]).
+    pub(super) widths: Vec<Option<usize>>,
     pub(super) table: Arc<Table>,
     /// Whether sequence functions, also those in defaults that referential actions may call for, look at the session's view of the database.
     pub(super) needs_view: bool,

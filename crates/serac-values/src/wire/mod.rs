@@ -5,6 +5,7 @@ mod array_text;
 mod columns;
 mod decode;
 mod encode;
+mod fields;
 mod types;
 
 pub use array::{WireColumn, as_told, column, type_of};
@@ -14,4 +15,5 @@ pub use columns::to_wire;
 pub use decode::of_binary;
 pub use decode::{Given, scalar, value};
 pub use encode::{write_binary, write_text};
+pub use fields::{MOST_WIDTH, field_type, missing_blanks, told_type, width, widths, with_type};
 pub use types::{TEXT, modifier, of_oid, oid, size, wire_type};
