@@ -56,8 +56,9 @@ mod visit;
 mod window;
 
 pub use change::{
-    BoundAction, BoundChange, BoundConflict, BoundInsert, BoundMerge, BoundPart, BoundReturning, BoundRows,
-    ConflictUpdate, FoundRows, Generation, IndexPart, InsertSource, PartBody, SetColumn, Target, UniqueIndex,
+    ActionValues, BoundAction, BoundChange, BoundConflict, BoundInsert, BoundMerge, BoundPart, BoundReturning,
+    BoundRows, ConflictUpdate, FoundRows, Generation, IndexPart, InsertSource, PartBody, SetColumn, Target,
+    UniqueIndex,
 };
 pub use definition::bind_definition;
 pub use error::{BindError, Result, StatementError};

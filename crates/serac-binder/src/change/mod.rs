@@ -59,6 +59,8 @@ pub enum BoundChange {
 pub struct BoundReturning {
     /// The changed rows: the columns of the table, and behind them those of other tables.
     pub rows: Arc<dyn TableSource>,
+    /// Whether the rows have their numbers, INT8, in a last column: the result is in their order.
+    pub are_numbered: bool,
     /// The result, over these.
     pub plan: LogicalPlan,
     /// Its columns as the user sees them.
@@ -142,8 +144,22 @@ pub struct BoundMerge {
     /// The rows that something is done with: of each which row of the table it is, if it is one,
     /// the number of the action, and the values of all actions.
     pub plan: LogicalPlan,
-    /// The actions. The places of values count from the first behind the action's number.
+    /// The actions. The places of values count from the first behind the action's number, or are
+    /// those of the values of its own plan.
     pub actions: Vec<BoundAction>,
+    /// For each action, the plan of its values if these have subqueries: they are computed for rows
+    /// of the action alone.
+    pub values: Vec<Option<ActionValues>>,
+}
+
+/// The values of an action of MERGE that are not computed with the rows that it is about.
+pub struct ActionValues {
+    /// The action's rows: the columns that the values name, and their numbers, INT8.
+    pub rows: Arc<dyn TableSource>,
+    /// The places of these columns in the rows of the MERGE, behind the action's number.
+    pub columns: Vec<usize>,
+    /// The values, in the order of the rows.
+    pub plan: LogicalPlan,
 }
 
 /// The action of a WHEN of MERGE.
@@ -212,6 +228,15 @@ impl BoundChange {
             Self::Merge(_) => None,
         }
     }
+    /// The plans that run when rows may have been written.
+    pub fn plans_behind_writes(&self) -> Vec<&LogicalPlan> {
+        let update = match self {
+            Self::Insert(insert) => insert.conflict.as_ref().and_then(|conflict| conflict.update.as_ref()),
+            _ => None,
+        };
+        let returning = self.returning().map(|returning| &returning.plan);
+        update.map(|update| &update.plan).into_iter().chain(returning).collect()
+    }
     /// The plans, in the order in which they run.
     pub fn plans_mut(&mut self) -> Vec<&mut LogicalPlan> {
         let mut plans = Vec::new();
@@ -230,7 +255,10 @@ impl BoundChange {
                 }
                 plans.extend(rows.returning.as_mut().map(|returning| &mut returning.plan));
             }
-            Self::Merge(merge) => plans.push(&mut merge.plan),
+            Self::Merge(merge) => {
+                plans.push(&mut merge.plan);
+                plans.extend(merge.values.iter_mut().flatten().map(|values| &mut values.plan));
+            }
         }
         plans
     }
@@ -340,11 +368,6 @@ impl Binder<'_> {
 }
 
 /// A relation of rows that are not there yet, made by the environment.
-pub(crate) fn to_come(
-    environment: &dyn Environment,
-    fields: Vec<Field>,
-    target: &Target,
-) -> (SchemaRef, Arc<dyn TableSource>) {
-    let schema = Arc::new(Schema::new(fields));
-    (schema.clone(), environment.rows_to_come(schema, Some(target)))
+pub(crate) fn to_come(environment: &dyn Environment, fields: Vec<Field>, target: &Target) -> Arc<dyn TableSource> {
+    environment.rows_to_come(Arc::new(Schema::new(fields)), Some(target))
 }

@@ -83,7 +83,6 @@ impl Session {
         let mut places: Vec<(usize, (usize, usize))> = inserted.iter().map(|&i| (i, inserted_at(i))).collect();
         let mut now = rows.slice(0, 0);
         if let (Some(update), false) = (conflict.update, conflicting.is_empty()) {
-            self.refresh_view();
             let ids: Vec<RowId> = conflicting.iter().map(|(_, row)| *row).collect();
             let before = visible_rows(table, &self.rows_now(table, &ids)?)?;
             let at = UInt32Array::from_iter_values(conflicting.iter().map(|(i, _)| *i as u32));
