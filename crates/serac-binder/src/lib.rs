@@ -60,7 +60,9 @@ pub use change::{
     BoundRows, ConflictUpdate, FoundRows, Generation, IndexPart, InsertSource, PartBody, SetColumn, Target,
     UniqueIndex,
 };
-pub use definition::bind_definition;
+pub use definition::{
+    Definition, DefinitionText, Place, bind_definition, columns_of_definition, sequences_of_definition,
+};
 pub use error::{BindError, Result, StatementError};
 pub use types::{arrow_type, is_registered, type_of_arrow};
 
@@ -375,6 +377,8 @@ struct Binder<'e> {
     /// The last error is one of a window's definition, which PostgreSQL binds behind all other
     /// clauses.
     is_late: Cell<bool>,
+    /// All functions so far give the same value for the same arguments.
+    is_immutable: Cell<bool>,
     /// Of [`MOST_LEVELS`].
     levels: Cell<usize>,
     /// The most that these have been.
@@ -399,6 +403,7 @@ impl<'e> Binder<'e> {
             subquery_names: RefCell::default(),
             references: RefCell::default(),
             is_late: Cell::new(false),
+            is_immutable: Cell::new(true),
             levels: Cell::new(0),
             deepest: Cell::new(0),
             relations: Cell::new(0),

@@ -9,6 +9,7 @@ use crate::changes::RowsToCome;
 use crate::dml::TARGET;
 use crate::error::{Result, SqlError};
 use crate::explain::logical_text;
+use crate::expressions::KeptExpression;
 use crate::identifiers::{TEMPORARY_SCHEMA, quote};
 use crate::parsed::Source;
 use crate::planner::{Names, check_size, functions};
@@ -29,15 +30,14 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Ident, ObjectName};
 use serac_binder::{
-    BindError, BoundBody, BoundChange, BoundPart, BoundQuery, BoundStatement, Environment, Generation, IndexPart,
-    InsertSource, OutputColumn, Relation, StatementError, Target, UniqueIndex, arrow_type, is_registered,
-    type_of_arrow,
+    BindError, BoundBody, BoundChange, BoundPart, BoundQuery, BoundStatement, Definition, DefinitionText, Environment,
+    Generation, IndexPart, InsertSource, OutputColumn, Relation, StatementError, Target, UniqueIndex, arrow_type,
+    is_registered, type_of_arrow,
 };
-use serac_engine::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
+use serac_engine::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;
 use serac_engine::roles::Columns;
 use serac_engine::{EngineError, Table};
-use serac_numeric_functions::FREE;
 use serac_parser::tree::Name;
 use serac_pg::{Signature, TypeId};
 use serac_query::scan::{ROW_ID_COLUMN, Readable, SeracTable};
@@ -411,22 +411,12 @@ fn has_subquery_in_values(plan: &LogicalPlan) -> Result<bool> {
     Ok(has)
 }
 
-/// The plan of an expression that a table keeps, over columns of `schema`; none where the binder
-/// does not know it, or where its numbers have digits of their own: a column has one scale, which
-/// the older way also gives to such.
+/// An expression that stands in no query, over columns of `schema`.
 ///
 /// # Errors
-/// What is wrong with it.
-pub(crate) fn definition(
-    state: &SessionState,
-    text: &str,
-    schema: &DFSchema,
-    table: Option<&TableDefinition>,
-) -> Result<Option<Expr>> {
-    let shared = functions(state).shared().clone();
-    if shared.disabled_passes.read().contains(&BIND) {
-        return Ok(None);
-    }
+/// What is wrong with it; 0A000 for what the binder does not know.
+pub(crate) fn definition(state: &SessionState, kept: &KeptExpression<'_>, schema: &DFSchema) -> Result<Definition> {
+    let KeptExpression { text, place, table, column } = *kept;
     let is_padded = |name: &str| {
         table.and_then(|table| Some(table.columns[table.column(name)?].sql_type.fixed_length)).unwrap_or(false)
     };
@@ -435,13 +425,20 @@ pub(crate) fn definition(
         false => type_of_arrow(field.data_type()),
     };
     let types: Vec<Option<TypeId>> = schema.fields().iter().map(type_of).collect();
-    let session = InSession::over_nothing(state, &shared);
-    let name = table.map_or("", |table| table.name.as_str());
-    match serac_binder::bind_definition(&session, text, name, schema, &types) {
-        Ok((expr, _)) => Ok((expr.get_type(schema)? != FREE).then_some(expr)),
-        Err(BindError::Statement(error)) => Err(told(error, None)),
-        Err(_) => Ok(None),
-    }
+    let id_of = |column: &ColumnDefinition| match column.sql_type.fixed_length {
+        true => Some(TypeId::BPCHAR),
+        false => type_of_arrow(&column.sql_type.column_type.arrow()),
+    };
+    // A hidden column has the type that its expression had.
+    let column = column.filter(|column| !column.hidden).map(|column| (column.name.as_str(), id_of(column)));
+    let session = InSession::over_nothing(state, functions(state).shared());
+    let table = table.map_or("", |table| table.name.as_str());
+    let text = DefinitionText { text, place, table, schema, types: &types, column };
+    serac_binder::bind_definition(&session, text).map_err(|error| match error {
+        BindError::Statement(error) => told(error, None),
+        BindError::Unknown(what) => SqlError::unsupported(format!("binding {what} in {}", place.clause())),
+        BindError::Plan(error) => SqlError::from(error).unplaced(),
+    })
 }
 
 fn placed(error: StatementError, source: &Source) -> SqlError {

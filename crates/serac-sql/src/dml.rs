@@ -3,7 +3,7 @@
 
 use crate::changes::{find_query, is_default, set_list};
 use crate::error::{Result, SqlError};
-use crate::expressions;
+use crate::expressions::{self, KeptExpression};
 use crate::generated;
 use crate::identifiers::{fold, resolve};
 use crate::session::Session;
@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, ObjectName, Query, SetExpr,
     TableFactor, TableObject, TableWithJoins, UnaryOperator, Update, UpdateTableFromKind, Value,
 };
+use serac_binder::Place;
 use serac_engine::definition::ColumnDefinition;
 use serac_engine::roles::Privilege;
 use serac_engine::{Table, TableIndex};
@@ -142,9 +143,12 @@ impl Session {
         Ok(())
     }
 
-    /// Evaluates an SQL expression over nothing for every row of `batch`.
-    pub(crate) fn evaluate(&self, sql: &str, batch: &RecordBatch) -> Result<ArrayRef> {
-        expressions::evaluate(&self.state(), sql, batch, None)
+    /// The value of an argument of CALL.
+    pub(crate) fn argument(&self, text: &str) -> Result<ArrayRef> {
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options)?;
+        let argument = KeptExpression { text, place: Place::Argument, table: None, column: None };
+        argument.values(&self.state(), &row)
     }
     /// A column's default for `rows` rows.
     pub(crate) fn column_default(&self, definition: &ColumnDefinition, rows: usize) -> Result<ArrayRef> {
