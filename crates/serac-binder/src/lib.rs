@@ -177,6 +177,7 @@ pub struct OutputColumn {
 }
 
 /// A query whose names and types are decided.
+#[derive(Clone)]
 pub struct BoundQuery {
     /// What is done before it, in this order: the changes of its WITH, and the queries before them.
     pub parts: Vec<BoundPart>,
@@ -208,6 +209,7 @@ pub fn bind_query(
 }
 
 /// A query or a change whose names and types are decided.
+#[derive(Clone)]
 pub struct BoundStatement {
     /// What is done before the rest, in this order: the changes of WITH, and its queries before
     /// them.
@@ -220,6 +222,7 @@ pub struct BoundStatement {
 }
 
 /// What a statement does.
+#[derive(Clone)]
 pub enum BoundBody {
     /// A query: its plan, whose columns have names that differ, and these as the user sees them.
     Query(LogicalPlan, Vec<OutputColumn>),
@@ -296,6 +299,20 @@ pub fn relations_of_statement(statement: &tree::StatementKind) -> Vec<tree::Name
     let mut found = Vec::new();
     visit::relations_of_statement(statement, &mut found);
     found
+}
+
+/// The greatest number of a parameter in a query or a change; 0 if it has none.
+pub fn parameter_count(statement: &tree::StatementKind) -> usize {
+    struct Most(u32);
+    impl visit::Found for Most {
+        fn push(&mut self, _: tree::Name) {}
+        fn parameter(&mut self, number: u32) {
+            self.0 = self.0.max(number);
+        }
+    }
+    let mut most = Most(0);
+    visit::relations_of_statement(statement, &mut most);
+    most.0 as usize
 }
 
 /// Binds the arguments of EXECUTE, as a row of values of the types of the statement's parameters.

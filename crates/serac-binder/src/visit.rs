@@ -17,6 +17,8 @@ pub(crate) trait Found {
     fn call(&mut self, _: &Call) {}
     /// A query.
     fn query(&mut self) {}
+    /// A parameter, by its number.
+    fn parameter(&mut self, _: u32) {}
 }
 
 impl Found for Vec<Name> {
@@ -219,7 +221,8 @@ pub(crate) fn of_expr(expr: &Expr, found: &mut dyn Found) {
 
 fn of_kind(kind: &ExprKind, found: &mut dyn Found) {
     match kind {
-        ExprKind::Literal(_) | ExprKind::Parameter(_) | ExprKind::Wildcard(_) | ExprKind::Default => {}
+        ExprKind::Literal(_) | ExprKind::Wildcard(_) | ExprKind::Default => {}
+        ExprKind::Parameter(number) => found.parameter(*number),
         ExprKind::Name(name) => found.name(name),
         ExprKind::Call(call) => {
             of_call(call, found);

@@ -25,8 +25,8 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
-    AggregateUDF, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, TableSource,
-    WindowUDF, cast, lit,
+    AggregateUDF, BinaryExpr, Expr, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, TableSource, WindowUDF, cast,
+    lit,
 };
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Ident, ObjectName};
 use serac_binder::{
@@ -296,6 +296,12 @@ async fn bound_statement(
     source: &Source,
 ) -> Result<Result<BoundStatement, &'static str>> {
     let statement = source.statement();
+    let kept = source.kept();
+    if let Some(kept) = kept
+        && let Some(bound) = kept.find(shared, &source.types())?
+    {
+        return Ok(Ok(bound));
+    }
     let mut session = InSession::knowing(state, shared, serac_binder::relations_of_statement(statement)).await?;
     session.merge_source = source.merge_source().cloned();
     let mut bound = match known(serac_binder::bind_statement(&session, statement, &source.types()), source)? {
@@ -316,6 +322,9 @@ async fn bound_statement(
             }
             break;
         }
+    }
+    if let Some(kept) = kept {
+        kept.keep(shared, source.types(), &bound)?;
     }
     Ok(Ok(bound))
 }
@@ -381,6 +390,13 @@ pub(crate) async fn bound(
     source: &Source,
 ) -> Result<Result<BoundQuery, &'static str>> {
     let Some(query) = source.query() else { return Ok(Err("this grammar")) };
+    let kept = source.kept();
+    if let Some(kept) = kept
+        && let Some(BoundStatement { parts, body: BoundBody::Query(plan, columns), parameters }) =
+            kept.find(shared, &source.types())?
+    {
+        return Ok(Ok(BoundQuery { parts, plan, columns, parameters }));
+    }
     let session = InSession::knowing(state, shared, serac_binder::relations(query)).await?;
     let session = session.with_parts(source.parts());
     let bound = match known(serac_binder::bind_query(&session, query, &source.types(), source.may_change()), source)? {
@@ -388,7 +404,18 @@ pub(crate) async fn bound(
         unknown => return Ok(unknown),
     };
     check_size(&bound.plan)?;
-    Ok(if has_subquery_in_values(&bound.plan)? { Err("a subquery in VALUES") } else { Ok(bound) })
+    if has_subquery_in_values(&bound.plan)? {
+        return Ok(Err("a subquery in VALUES"));
+    }
+    if let Some(kept) = kept {
+        let BoundQuery { parts, plan, columns, parameters } = bound.clone();
+        kept.keep(
+            shared,
+            source.types(),
+            &BoundStatement { parts, body: BoundBody::Query(plan, columns), parameters },
+        )?;
+    }
+    Ok(Ok(bound))
 }
 
 /// Whether VALUES have a subquery, which DataFusion does not compute there.

@@ -20,7 +20,7 @@ use serac_engine::definition::{ColumnDefinition, KeyDefinition, TableDefinition}
 use serac_engine::{EngineError, Expressions, Table};
 use serac_functions::with_own_casts;
 use serac_numeric_functions::{FREE, keys};
-use serac_parser::tree::Name;
+use serac_parser::tree::{Name, Span};
 use serac_query::optimizer::{checked, with_common_types, without_lists_of_expressions};
 use serac_query::scan::{IndexedExpression, bare, fetch_rows};
 use serac_storage::{ColumnType, RowId, Snapshot};
@@ -125,11 +125,16 @@ pub(crate) fn named_columns(table: &TableDefinition, expression: &str) -> Result
 /// The expression with another name for a column.
 pub(crate) fn renamed(expression: &str, from: &str, to: &str) -> Result<String> {
     let mut text = expression.to_owned();
+    let mut places: Vec<Span> = names_in(expression)?
+        .iter()
+        .filter_map(|name| name.parts.last())
+        .filter(|last| last.name == from)
+        .map(|last| last.span)
+        .collect();
     // From behind, so that the places before stay.
-    for name in names_in(expression)?.iter().rev() {
-        if let Some(last) = name.parts.last().filter(|last| last.name == from) {
-            text.replace_range(last.span.start as usize..last.span.end as usize, &quote(to));
-        }
+    places.sort_unstable_by_key(|place| std::cmp::Reverse(place.start));
+    for place in places {
+        text.replace_range(place.start as usize..place.end as usize, &quote(to));
     }
     Ok(text)
 }

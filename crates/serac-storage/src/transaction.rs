@@ -430,7 +430,8 @@ impl Transaction {
     pub fn snapshot_until_now(&mut self) -> Result<Snapshot> {
         // The snapshot of a transaction sees all stages below the greatest number.
         let next = self.stage.checked_add(1).filter(|next| *next < u32::MAX);
-        self.stage = next.ok_or_else(|| StorageError::Limit("snapshots in a transaction".into()))?;
+        self.stage =
+            next.ok_or_else(|| StorageError::Limit("a transaction can have at most 4294967294 such snapshots".into()))?;
         // A block has one record for all that is appended to it.
         self.forget_append_head();
         let now = &self.snapshot.0;

@@ -46,6 +46,7 @@ pub struct SetColumn {
 }
 
 /// A change of a table.
+#[derive(Clone)]
 pub enum BoundChange {
     /// INSERT.
     Insert(Box<BoundInsert>),
@@ -56,6 +57,7 @@ pub enum BoundChange {
 }
 
 /// RETURNING: its rows and its result.
+#[derive(Clone)]
 pub struct BoundReturning {
     /// The changed rows: the columns of the table, and behind them those of other tables.
     pub rows: Arc<dyn TableSource>,
@@ -68,6 +70,7 @@ pub struct BoundReturning {
 }
 
 /// INSERT.
+#[derive(Clone)]
 pub struct BoundInsert {
     /// The table.
     pub target: Target,
@@ -87,6 +90,7 @@ pub struct BoundInsert {
 }
 
 /// The rows of INSERT.
+#[derive(Clone)]
 pub enum InsertSource {
     /// Rows of defaults alone, by their number.
     Defaults(usize),
@@ -97,6 +101,7 @@ pub enum InsertSource {
 }
 
 /// ON CONFLICT.
+#[derive(Clone)]
 pub struct BoundConflict {
     /// With which of the table's unique indexes, by its place among these; none for all.
     pub index: Option<usize>,
@@ -105,6 +110,7 @@ pub struct BoundConflict {
 }
 
 /// ON CONFLICT DO UPDATE.
+#[derive(Clone)]
 pub struct ConflictUpdate {
     /// The rows in conflict: the columns of the table as they are, those as they were to be
     /// inserted, and their numbers, INT8.
@@ -116,6 +122,7 @@ pub struct ConflictUpdate {
 }
 
 /// UPDATE and DELETE.
+#[derive(Clone)]
 pub struct BoundRows {
     /// The table.
     pub target: Target,
@@ -128,6 +135,7 @@ pub struct BoundRows {
 }
 
 /// The rows that UPDATE or DELETE change.
+#[derive(Clone)]
 pub enum FoundRows {
     /// The plan: of each row the last column of its table, which says which one it is, the values
     /// of SET, and the columns of other tables that RETURNING names. A row may come several times
@@ -138,6 +146,7 @@ pub enum FoundRows {
 }
 
 /// MERGE.
+#[derive(Clone)]
 pub struct BoundMerge {
     /// The table.
     pub target: Target,
@@ -153,6 +162,7 @@ pub struct BoundMerge {
 }
 
 /// The values of an action of MERGE that are not computed with the rows that it is about.
+#[derive(Clone)]
 pub struct ActionValues {
     /// The action's rows: the columns that the values name, and their numbers, INT8.
     pub rows: Arc<dyn TableSource>,
@@ -163,6 +173,7 @@ pub struct ActionValues {
 }
 
 /// The action of a WHEN of MERGE.
+#[derive(Clone)]
 pub enum BoundAction {
     /// DO NOTHING.
     Nothing,
@@ -175,6 +186,7 @@ pub enum BoundAction {
 }
 
 /// Something that is done before the rest of a statement: a change in WITH, or a query before one.
+#[derive(Clone)]
 pub struct BoundPart {
     /// The rows that it gives.
     pub rows: Arc<dyn TableSource>,
@@ -183,6 +195,7 @@ pub struct BoundPart {
 }
 
 /// A part of a statement that is done before the rest.
+#[derive(Clone)]
 pub enum PartBody {
     /// A query.
     Query(LogicalPlan),
@@ -197,6 +210,14 @@ impl BoundChange {
             Self::Insert(insert) => &insert.target,
             Self::Rows(rows) => &rows.target,
             Self::Merge(merge) => &merge.target,
+        }
+    }
+    /// The table, to be put in another way.
+    pub fn target_mut(&mut self) -> &mut Target {
+        match self {
+            Self::Insert(insert) => &mut insert.target,
+            Self::Rows(rows) => &mut rows.target,
+            Self::Merge(merge) => &mut merge.target,
         }
     }
     /// RETURNING.

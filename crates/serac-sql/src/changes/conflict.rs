@@ -95,6 +95,7 @@ impl Session {
             let fields: Vec<Field> = columns.iter().enumerate().map(number).collect();
             fill(&update.rows, vec![RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?])?;
             let (schema, found) = self.collect_with_schema(DataFrame::new(self.state(), update.plan)).await?;
+            fill(&update.rows, Vec::new())?;
             let found = concat_batches(&schema, &found)?;
             let numbers = found.column(0).as_primitive::<Int64Type>().values().to_vec();
             let (columns, values) = set_values(self, table, &update.set, &found.columns()[1..], numbers.len())?;

@@ -53,8 +53,9 @@ impl Session {
         let columns = values.columns.iter().map(|column| take(found.column(2 + column), places, None));
         let rows = beside(&nothing_of(places.len())?, &columns.collect::<Result<Vec<_>, _>>()?)?;
         fill(&values.rows, numbered(vec![rows])?)?;
-        let (schema, values) = self.collect_with_schema(DataFrame::new(self.state(), values.plan)).await?;
-        Ok(concat_batches(&schema, &values)?)
+        let (schema, computed) = self.collect_with_schema(DataFrame::new(self.state(), values.plan)).await?;
+        fill(&values.rows, Vec::new())?;
+        Ok(concat_batches(&schema, &computed)?)
     }
 
     pub(super) async fn merge(&mut self, merge: BoundMerge, written: &Written) -> Result<Done> {

@@ -51,8 +51,9 @@ use serac_engine::Table;
 use serac_engine::roles::Privilege;
 use serac_query::scan::SeracTable;
 use serac_storage::RowId;
+use std::collections::HashSet;
 use std::sync::Arc;
-use written::{TableName, Written, reads};
+use written::{Written, tables_of};
 
 /// What a change has done.
 struct Done {
@@ -126,17 +127,11 @@ impl Session {
             return Ok(true);
         }
         let BoundBody::Change(change) = &statement.body else { return Ok(false) };
-        let plans = change.plans_behind_writes();
-        if plans.is_empty() {
-            return Ok(false);
+        let mut read = HashSet::new();
+        for plan in change.plans_behind_writes() {
+            tables_of(plan, &mut read)?;
         }
-        let touched = self.touched_by(&table_of(change.target())?);
-        for plan in plans {
-            if reads(plan, &touched)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Ok(!read.is_empty() && !read.is_disjoint(&self.touched_by(&table_of(change.target())?)))
     }
 
     /// Does the changes in the WITH of the query of another statement, and the queries before them;
@@ -205,6 +200,8 @@ impl Session {
         let rows = if returning.are_numbered { returned::numbered(rows)? } else { rows };
         returned::fill(&returning.rows, rows)?;
         let (schema, batches) = self.collect_with_schema(DataFrame::new(self.storing_state(), returning.plan)).await?;
+        // The relation may be that of a prepared statement.
+        returned::fill(&returning.rows, Vec::new())?;
         let Some(names) = names else { return Ok((schema, batches)) };
         let schema = crate::query::with_types(&names, &schema);
         let mut named = Vec::with_capacity(batches.len());

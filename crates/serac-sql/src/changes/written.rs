@@ -75,24 +75,24 @@ impl Session {
     }
 }
 
-/// Whether a plan reads one of these tables.
-pub(super) fn reads(plan: &LogicalPlan, tables: &HashSet<TableName>) -> Result<bool> {
-    let (mut is_read, mut views) = (false, Vec::new());
+/// Puts the tables that a plan reads to `read`.
+pub(super) fn tables_of(plan: &LogicalPlan, read: &mut HashSet<TableName>) -> Result<()> {
+    let mut views = Vec::new();
     plan.apply_with_subqueries(|plan| {
         if let LogicalPlan::TableScan(scan) = plan {
             let source = source_as_provider(&scan.source)?;
             if let Some(table) = source.downcast_ref::<SeracTable>() {
-                is_read |= tables.contains(&name_of(table.table()));
+                read.insert(name_of(table.table()));
             } else if let Some(view) = source.downcast_ref::<ViewTable>() {
                 views.push(view.logical_plan().clone());
             }
         }
-        Ok(if is_read { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        Ok(TreeNodeRecursion::Continue)
     })?;
     // Views know the views below them: their number is bounded as that of a plan's operators is.
     for view in views {
         crate::deep::check()?;
-        is_read = is_read || reads(&view, tables)?;
+        tables_of(&view, read)?;
     }
-    Ok(is_read)
+    Ok(())
 }

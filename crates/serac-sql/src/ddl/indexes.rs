@@ -176,8 +176,8 @@ impl Session {
     /// The column that keeps an expression's values.
     fn hidden_column(&self, table: &TableDefinition, expression: &str, values: String) -> Result<ColumnDefinition> {
         let empty = RecordBatch::new_empty(table.storage_schema().arrow());
-        let values = KeptExpression::over(table, expression, Place::Index).values(&self.state(), &empty)?;
-        let data_type = values.data_type().clone();
+        let computed = KeptExpression::over(table, expression, Place::Index).values(&self.state(), &empty)?;
+        let data_type = computed.data_type().clone();
         let sql_type = match data_type {
             DataType::LargeUtf8 => return Err(SqlError::unsupported("an index on documents")),
             other => stored_type(&other)?,
