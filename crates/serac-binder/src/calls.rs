@@ -223,6 +223,10 @@ impl Binder<'_> {
         span: Span,
         context: Context<'_>,
     ) -> Result<Bound> {
+        // In this form tables keep casts to UUID.
+        if let ("uuid_in", [text]) = (name, &arguments[..]) {
+            return Ok(self.cast(text.clone(), TypeId::UUID, context.schema)?.at(span));
+        }
         let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
         let mut found = self.chosen_scalar(name, &given)?;
         if found.returns_set {

@@ -475,9 +475,10 @@ fn placed(error: StatementError, source: &Source) -> SqlError {
 
 fn told(error: StatementError, position: Option<(u64, u64)>) -> SqlError {
     let StatementError { sqlstate, message, hint, detail, .. } = error;
-    // Messages quote what they are about, but for columns with a qualifier.
+    // Messages quote what they are about, but for functions, and columns with a qualifier.
     let qualified = || message.strip_prefix("column ")?.split(' ').next()?.rsplit('.').next();
-    let name = message.split('"').nth(1).or_else(qualified).map(str::to_owned);
+    let called = || message.strip_prefix("function ")?.split('(').next();
+    let name = message.split('"').nth(1).or_else(qualified).or_else(called).map(str::to_owned);
     SqlError { position, name, detail: detail.or(hint.map(str::to_owned)), ..SqlError::new(sqlstate, message) }
 }
 

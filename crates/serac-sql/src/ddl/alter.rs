@@ -3,6 +3,7 @@
 use super::builder::freeze_format;
 use super::indexes::hidden_values;
 use crate::ast_types::sql_type;
+use crate::dml::TARGET;
 use crate::error::{Result, SqlError};
 use crate::expressions::{KeptExpression, into_engine, named_columns, renamed};
 use crate::generated;
@@ -247,7 +248,7 @@ impl Session {
             let view = self.shared.view().expect("a statement is running");
             let table = view.of(&table.schema).0.table(&table.schema, &table.name)?;
             let source = provider_as_source(Arc::new(self.shared.provider(&view, table, false)));
-            LogicalPlanBuilder::scan(table.name(), source, None)?.filter(condition)?.limit(0, Some(1))?.build()?
+            LogicalPlanBuilder::scan(TARGET, source, None)?.filter(condition)?.limit(0, Some(1))?.build()?
         };
         let found = self.collect(DataFrame::new(self.state(), rows)).await?;
         Ok(found.iter().any(|b| b.num_rows() > 0))
