@@ -20,8 +20,8 @@ use datafusion::sql::sqlparser::ast::{
     TableConstraint,
 };
 use serac_binder::Place;
-use serac_engine::EngineError;
 use serac_engine::definition::{CheckDefinition, ColumnDefinition, KeyDefinition, SqlType, TableDefinition};
+use serac_engine::{EngineError, Table};
 use serac_values::assignment::assign;
 use std::sync::Arc;
 
@@ -242,11 +242,15 @@ impl Session {
         Ok(())
     }
 
+    /// A table as the statement has made it so far.
+    fn table_now(&self, table: &TableDefinition) -> Result<Arc<Table>> {
+        let view = self.shared.view().expect("a statement is running");
+        Ok(view.of(&table.schema).0.table(&table.schema, &table.name)?.clone())
+    }
     /// Whether a table has rows for which a condition over its columns is true.
-    async fn has_rows(&self, table: &TableDefinition, condition: Expr) -> Result<bool> {
+    async fn has_rows(&self, table: &Arc<Table>, condition: Expr) -> Result<bool> {
         let rows = {
             let view = self.shared.view().expect("a statement is running");
-            let table = view.of(&table.schema).0.table(&table.schema, &table.name)?;
             let source = provider_as_source(Arc::new(self.shared.provider(&view, table, false)));
             LogicalPlanBuilder::scan(TARGET, source, None)?.filter(condition)?.limit(0, Some(1))?.build()?
         };
@@ -389,7 +393,7 @@ impl Session {
     async fn set_not_null(&mut self, table: &TableDefinition, column: usize) -> Result<()> {
         let column = &table.columns[column].name;
         self.txn_for(&table.schema)?.lock_table(&table.schema, &table.name)?;
-        if self.has_rows(table, ident(column).is_null()).await? {
+        if self.has_rows(&self.table_now(table)?, ident(column).is_null()).await? {
             let message = format!("column \"{column}\" of relation \"{}\" contains null values", table.name);
             return Err(SqlError::new("23502", message));
         }
@@ -434,9 +438,11 @@ impl Session {
     }
 
     async fn holds_for_all(&self, table: &TableDefinition, check: &CheckDefinition) -> Result<()> {
-        let schema = DFSchema::try_from(table.storage_schema().arrow())?;
-        let expression = KeptExpression::over(table, &check.expression, Place::Check).bound(&self.state(), &schema)?;
-        if self.has_rows(table, not(expression.expr)).await? {
+        let now = self.table_now(table)?;
+        let schema = DFSchema::try_from(now.definition.storage_schema().arrow())?;
+        let kept = KeptExpression::over(&now.definition, &check.expression, Place::Check);
+        let expression = kept.bound(&self.state(), &schema)?.expr;
+        if self.has_rows(&now, not(expression)).await? {
             let (name, table) = (&check.name, &table.name);
             let message = format!("check constraint \"{name}\" of relation \"{table}\" is violated by some row");
             return Err(SqlError::new("23514", message));
