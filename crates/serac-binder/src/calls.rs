@@ -2,6 +2,7 @@
 
 use crate::Binder;
 use crate::bound::Bound;
+use crate::definition::Place;
 use crate::error::{BindError, Result};
 use crate::expression::{Context, checked};
 use crate::numeric::{function_of_numbers, key, own_key};
@@ -17,7 +18,7 @@ use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable, ScalarUDF, Sor
 use serac_numeric_functions::FREE;
 use serac_numeric_functions::aggregates::{Choice, by_key, of_numbers};
 use serac_parser::tree::{Call, Span};
-use serac_pg::functions::{Function, FunctionKind, of_name};
+use serac_pg::functions::{Function, FunctionKind, Volatility, of_name};
 use serac_pg::resolve::{self, Resolved};
 use serac_pg::types::Category;
 use serac_pg::{Signature, TypeId};
@@ -62,6 +63,7 @@ pub(crate) struct Chosen {
     is_kept: bool,
     /// It gives a set of rows.
     pub(crate) returns_set: bool,
+    is_immutable: bool,
 }
 
 /// The functions of a name that take so many arguments, with as many types of them.
@@ -117,6 +119,7 @@ pub(crate) fn chosen(name: &str, kind: FunctionKind, given: &[TypeId]) -> Result
         declared: signature.arguments.clone(),
         is_kept: resolve::is_polymorphic(signature.result),
         returns_set: function.returns_set,
+        is_immutable: function.volatility == Volatility::Immutable,
     })
 }
 
@@ -211,6 +214,12 @@ impl Binder<'_> {
         }
         Ok(parts.into_iter().map(|part| part.unwrap_or_else(zero)).collect())
     }
+    /// Which function of single rows is meant.
+    pub(crate) fn chosen_scalar(&self, name: &str, given: &[TypeId]) -> Result<Chosen> {
+        let found = chosen(name, FunctionKind::Scalar, given)?;
+        self.is_immutable.set(self.is_immutable.get() && found.is_immutable);
+        Ok(found)
+    }
     /// The call of a function of single rows.
     pub(crate) fn scalar_call(
         &self,
@@ -219,8 +228,12 @@ impl Binder<'_> {
         span: Span,
         context: Context<'_>,
     ) -> Result<Bound> {
+        // In this form tables keep casts to UUID.
+        if let ("uuid_in", [text]) = (name, &arguments[..]) {
+            return Ok(self.cast(text.clone(), TypeId::UUID, context.schema)?.at(span));
+        }
         let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
-        let mut found = chosen(name, FunctionKind::Scalar, &given)?;
+        let mut found = self.chosen_scalar(name, &given)?;
         if found.returns_set {
             return self.set_in_row(name, arguments, &found, span, context);
         }
@@ -346,7 +359,11 @@ impl Binder<'_> {
     ) -> Result<Bound> {
         let is_set = |argument: &Bound| has_part(&argument.expr, |part| matches!(part, Expr::Unnest(_)));
         if !context.may_have_sets || arguments.iter().any(is_set) {
-            return Err(BindError::Unknown("a function of rows here"));
+            let clause = context.without_aggregates.filter(|clause| Place::is_clause(clause));
+            return Err(clause.map_or(BindError::Unknown("a function of rows here"), |clause| {
+                let message = format!("set-returning functions are not allowed in {clause}");
+                BindError::new("0A000", message, span)
+            }));
         }
         let (list, id) = self.list_of_set(name, arguments, found, context.schema)?;
         let given = list.get_type(context.schema)?;

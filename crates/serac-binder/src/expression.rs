@@ -15,7 +15,6 @@ use serac_parser::tree::{Expr as Tree, Operator as Symbol};
 use serac_parser::tree::{
     ExprKind, Ident, IntervalFields, IsTest, LikeKind, Literal, Postfix, Quantity, Span, Special, TypeName, Window,
 };
-use serac_pg::functions::FunctionKind;
 use serac_pg::resolve::{self, Resolved};
 use serac_pg::{CastContext, ModifiedType, NO_MODIFIER, Signature, TypeId};
 
@@ -183,10 +182,13 @@ impl Binder<'_> {
     }
     /// A condition of a clause.
     pub(crate) fn condition(&self, clause: &str, tree: &Tree, context: Context<'_>) -> Result<Expr> {
-        let bound = self.expression(tree, context)?;
+        Ok(self.truth(clause, self.expression(tree, context)?, context)?.expr)
+    }
+    /// A value as the condition of a clause.
+    pub(crate) fn truth(&self, clause: &str, bound: Bound, context: Context<'_>) -> Result<Bound> {
         match bound.id {
-            TypeId::BOOL => Ok(bound.expr),
-            TypeId::UNKNOWN => Ok(self.implicitly(bound, TypeId::BOOL, context.schema)?.expr),
+            TypeId::BOOL => Ok(bound),
+            TypeId::UNKNOWN => self.implicitly(bound, TypeId::BOOL, context.schema),
             other => {
                 let message = format!("argument of {clause} must be type boolean, not type {other}");
                 Err(BindError::new("42804", message, bound.span))
@@ -776,6 +778,7 @@ impl Binder<'_> {
             }
             Special::CurrentDate => {
                 let function = self.environment.scalar("current_date").ok_or(BindError::Unknown("this function"))?;
+                self.is_immutable.set(false);
                 checked(function.call(Vec::new()), TypeId::DATE, span, context.schema)
             }
             Special::CurrentTimestamp(None) => named("now", Vec::new()),
@@ -795,6 +798,7 @@ impl Binder<'_> {
     /// What a function without arguments gives, which is a name.
     fn name_of(&self, function: &str, span: Span, context: Context<'_>) -> Result<Bound> {
         let function = self.environment.scalar(function).ok_or(BindError::Unknown("this function"))?;
+        self.is_immutable.set(false);
         checked(function.call(Vec::new()), TypeId::NAME, span, context.schema)
     }
     /// A field of a time: `extract(year FROM t)`, which is a NUMERIC, or `date_part('year', t)`.
@@ -806,7 +810,7 @@ impl Binder<'_> {
         span: Span,
         context: Context<'_>,
     ) -> Result<Bound> {
-        let found = crate::calls::chosen(name, FunctionKind::Scalar, &[TypeId::TEXT, operand.id])?;
+        let found = self.chosen_scalar(name, &[TypeId::TEXT, operand.id])?;
         let is_extract = found.signature.result == TypeId::NUMERIC;
         let (function, first) =
             self.environment.date_part(field, is_extract).ok_or(BindError::Unknown("a field of a time"))?;

@@ -56,10 +56,13 @@ mod visit;
 mod window;
 
 pub use change::{
-    BoundAction, BoundChange, BoundConflict, BoundInsert, BoundMerge, BoundPart, BoundReturning, BoundRows,
-    ConflictUpdate, FoundRows, Generation, IndexPart, InsertSource, PartBody, SetColumn, Target, UniqueIndex,
+    ActionValues, BoundAction, BoundChange, BoundConflict, BoundInsert, BoundMerge, BoundPart, BoundReturning,
+    BoundRows, ConflictUpdate, FoundRows, Generation, IndexPart, InsertSource, PartBody, SetColumn, Target,
+    UniqueIndex,
 };
-pub use definition::bind_definition;
+pub use definition::{
+    Definition, DefinitionText, Place, bind_definition, columns_of_definition, sequences_of_definition,
+};
 pub use error::{BindError, Result, StatementError};
 pub use types::{arrow_type, is_registered, type_of_arrow};
 
@@ -198,6 +201,7 @@ impl OutputColumn {
 }
 
 /// A query whose names and types are decided.
+#[derive(Clone)]
 pub struct BoundQuery {
     /// What is done before it, in this order: the changes of its WITH, and the queries before them.
     pub parts: Vec<BoundPart>,
@@ -229,6 +233,7 @@ pub fn bind_query(
 }
 
 /// A query or a change whose names and types are decided.
+#[derive(Clone)]
 pub struct BoundStatement {
     /// What is done before the rest, in this order: the changes of WITH, and its queries before
     /// them.
@@ -241,6 +246,7 @@ pub struct BoundStatement {
 }
 
 /// What a statement does.
+#[derive(Clone)]
 pub enum BoundBody {
     /// A query: its plan, whose columns have names that differ, and these as the user sees them.
     Query(LogicalPlan, Vec<OutputColumn>),
@@ -317,6 +323,20 @@ pub fn relations_of_statement(statement: &tree::StatementKind) -> Vec<tree::Name
     let mut found = Vec::new();
     visit::relations_of_statement(statement, &mut found);
     found
+}
+
+/// The greatest number of a parameter in a query or a change; 0 if it has none.
+pub fn parameter_count(statement: &tree::StatementKind) -> usize {
+    struct Most(u32);
+    impl visit::Found for Most {
+        fn push(&mut self, _: tree::Name) {}
+        fn parameter(&mut self, number: u32) {
+            self.0 = self.0.max(number);
+        }
+    }
+    let mut most = Most(0);
+    visit::relations_of_statement(statement, &mut most);
+    most.0 as usize
 }
 
 /// Binds the arguments of EXECUTE, as a row of values of the types of the statement's parameters.
@@ -398,6 +418,8 @@ struct Binder<'e> {
     /// The last error is one of a window's definition, which PostgreSQL binds behind all other
     /// clauses.
     is_late: Cell<bool>,
+    /// All functions so far give the same value for the same arguments.
+    is_immutable: Cell<bool>,
     /// Of [`MOST_LEVELS`].
     levels: Cell<usize>,
     /// The most that these have been.
@@ -422,6 +444,7 @@ impl<'e> Binder<'e> {
             subquery_names: RefCell::default(),
             references: RefCell::default(),
             is_late: Cell::new(false),
+            is_immutable: Cell::new(true),
             levels: Cell::new(0),
             deepest: Cell::new(0),
             relations: Cell::new(0),

@@ -6,10 +6,11 @@
 
 use crate::catalog::Shared;
 use crate::changes::RowsToCome;
-use crate::column_types::{RelationPlan, columns_of, field_of, of_stored};
+use crate::column_types::{RelationPlan, columns_of, field_of, of_column, of_stored};
 use crate::dml::TARGET;
 use crate::error::{Result, SqlError};
 use crate::explain::logical_text;
+use crate::expressions::KeptExpression;
 use crate::identifiers::{TEMPORARY_SCHEMA, quote};
 use crate::parsed::Source;
 use crate::planner::{Names, check_size, functions};
@@ -25,21 +26,20 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
-    AggregateUDF, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, TableSource,
-    WindowUDF, cast, lit,
+    AggregateUDF, BinaryExpr, Expr, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, TableSource, WindowUDF, cast,
+    lit,
 };
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Ident, ObjectName};
 use futures::FutureExt;
 use serac_binder::{
-    BindError, BoundBody, BoundChange, BoundPart, BoundQuery, BoundStatement, Environment, Generation, IndexPart,
-    InsertSource, OutputColumn, Relation, StatementError, Target, UniqueIndex, arrow_type, is_registered,
-    type_of_arrow,
+    BindError, BoundBody, BoundChange, BoundPart, BoundQuery, BoundStatement, Definition, DefinitionText, Environment,
+    Generation, IndexPart, InsertSource, OutputColumn, Relation, StatementError, Target, UniqueIndex, arrow_type,
+    is_registered, type_of_arrow,
 };
-use serac_engine::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
+use serac_engine::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;
 use serac_engine::roles::Columns;
 use serac_engine::{EngineError, Table};
-use serac_numeric_functions::FREE;
 use serac_parser::tree::{Name, Query, StatementKind};
 use serac_pg::{Signature, TypeId};
 use serac_query::scan::{ROW_ID_COLUMN, Readable, SeracTable};
@@ -355,6 +355,12 @@ async fn bound_statement(
     source: &Source,
 ) -> Result<Result<BoundStatement, &'static str>> {
     let statement = source.statement();
+    let kept = source.kept();
+    if let Some(kept) = kept
+        && let Some(bound) = kept.find(shared, &source.types())?
+    {
+        return Ok(Ok(bound));
+    }
     let mut session = InSession::knowing(state, shared, serac_binder::relations_of_statement(statement)).await?;
     session.merge_source = source.merge_source().cloned();
     let mut bound = match known(serac_binder::bind_statement(&session, statement, &source.types()), source)? {
@@ -375,6 +381,9 @@ async fn bound_statement(
             }
             break;
         }
+    }
+    if let Some(kept) = kept {
+        kept.keep(shared, source.types(), &bound)?;
     }
     Ok(Ok(bound))
 }
@@ -440,6 +449,13 @@ pub(crate) async fn bound(
     source: &Source,
 ) -> Result<Result<BoundQuery, &'static str>> {
     let Some(query) = source.query() else { return Ok(Err("this grammar")) };
+    let kept = source.kept();
+    if let Some(kept) = kept
+        && let Some(BoundStatement { parts, body: BoundBody::Query(plan, columns), parameters }) =
+            kept.find(shared, &source.types())?
+    {
+        return Ok(Ok(BoundQuery { parts, plan, columns, parameters }));
+    }
     let session = InSession::knowing(state, shared, serac_binder::relations(query)).await?;
     let session = session.with_parts(source.parts());
     let bound = match known(serac_binder::bind_query(&session, query, &source.types(), source.may_change()), source)? {
@@ -447,7 +463,18 @@ pub(crate) async fn bound(
         unknown => return Ok(unknown),
     };
     check_size(&bound.plan)?;
-    Ok(if has_subquery_in_values(&bound.plan)? { Err("a subquery in VALUES") } else { Ok(bound) })
+    if has_subquery_in_values(&bound.plan)? {
+        return Ok(Err("a subquery in VALUES"));
+    }
+    if let Some(kept) = kept {
+        let BoundQuery { parts, plan, columns, parameters } = bound.clone();
+        kept.keep(
+            shared,
+            source.types(),
+            &BoundStatement { parts, body: BoundBody::Query(plan, columns), parameters },
+        )?;
+    }
+    Ok(Ok(bound))
 }
 
 /// Whether VALUES have a subquery, which DataFusion does not compute there.
@@ -470,31 +497,26 @@ fn has_subquery_in_values(plan: &LogicalPlan) -> Result<bool> {
     Ok(has)
 }
 
-/// The plan of an expression that a table keeps, over columns of `schema`; none where the binder
-/// does not know it, or where its numbers have digits of their own: a column has one scale, which
-/// the older way also gives to such.
+/// An expression that stands in no query, over columns of `schema`.
 ///
 /// # Errors
-/// What is wrong with it.
-pub(crate) fn definition(
-    state: &SessionState,
-    text: &str,
-    schema: &DFSchema,
-    table: Option<&TableDefinition>,
-) -> Result<Option<Expr>> {
-    let shared = functions(state).shared().clone();
-    if shared.disabled_passes.read().contains(&BIND) {
-        return Ok(None);
-    }
-    let column = |name: &str| table.and_then(|table| Some(&table.columns[table.column(name)?]));
-    let types: Vec<_> = schema.fields().iter().map(|field| of_stored(field, column(field.name()))).collect();
-    let session = InSession::over_nothing(state, &shared);
-    let name = table.map_or("", |table| table.name.as_str());
-    match serac_binder::bind_definition(&session, text, name, schema, &types) {
-        Ok((expr, _)) => Ok((expr.get_type(schema)? != FREE).then_some(expr)),
-        Err(BindError::Statement(error)) => Err(told(error, None)),
-        Err(_) => Ok(None),
-    }
+/// What is wrong with it; 0A000 for what the binder does not know.
+pub(crate) fn definition(state: &SessionState, kept: &KeptExpression<'_>, schema: &DFSchema) -> Result<Definition> {
+    let KeptExpression { text, place, table, column } = *kept;
+    let column_of = |name: &str| table.and_then(|table| Some(&table.columns[table.column(name)?]));
+    let types: Vec<_> = schema.fields().iter().map(|field| of_stored(field, column_of(field.name()))).collect();
+    // A hidden column has the type that its expression had.
+    let column = column
+        .filter(|column| !column.hidden)
+        .map(|column| (column.name.as_str(), Some(of_column(column.sql_type).id)));
+    let session = InSession::over_nothing(state, functions(state).shared());
+    let table = table.map_or("", |table| table.name.as_str());
+    let text = DefinitionText { text, place, table, schema, types: &types, column };
+    serac_binder::bind_definition(&session, text).map_err(|error| match error {
+        BindError::Statement(error) => told(error, None),
+        BindError::Unknown(what) => SqlError::unsupported(format!("binding {what} in {}", place.clause())),
+        BindError::Plan(error) => SqlError::from(error).unplaced(),
+    })
 }
 
 fn placed(error: StatementError, source: &Source) -> SqlError {
@@ -504,9 +526,10 @@ fn placed(error: StatementError, source: &Source) -> SqlError {
 
 fn told(error: StatementError, position: Option<(u64, u64)>) -> SqlError {
     let StatementError { sqlstate, message, hint, detail, .. } = error;
-    // Messages quote what they are about, but for columns with a qualifier.
+    // Messages quote what they are about, but for functions, and columns with a qualifier.
     let qualified = || message.strip_prefix("column ")?.split(' ').next()?.rsplit('.').next();
-    let name = message.split('"').nth(1).or_else(qualified).map(str::to_owned);
+    let called = || message.strip_prefix("function ")?.split('(').next();
+    let name = message.split('"').nth(1).or_else(qualified).or_else(called).map(str::to_owned);
     SqlError { position, name, detail: detail.or(hint.map(str::to_owned)), ..SqlError::new(sqlstate, message) }
 }
 

@@ -49,6 +49,9 @@ pub(crate) struct View {
     pub(crate) snapshot: Snapshot,
     /// What the transaction has changed in bitmap indexes.
     pub(crate) own: OwnChanges,
+    /// What queries see instead while a statement reads nothing of what it writes: of the
+    /// transaction, and of that on temporary tables.
+    pub(crate) before: Option<(Snapshot, Option<Snapshot>)>,
     /// Where a serializable transaction notes what it reads.
     pub(crate) reads: Option<ReadSet>,
     /// The objects under PostgreSQL's numbers, once they are needed.
@@ -71,6 +74,14 @@ impl View {
         match &self.temporary {
             Some((catalog, snapshot, _)) if schema == TEMPORARY_SCHEMA => (catalog, snapshot),
             _ => (&self.catalog, &self.snapshot),
+        }
+    }
+    /// The snapshot in which queries read a schema's relations if they do not see what the running
+    /// statement writes.
+    fn before(&self, schema: &str) -> Option<&Snapshot> {
+        match &self.before {
+            Some((_, temporary)) if schema == TEMPORARY_SCHEMA => temporary.as_ref(),
+            before => before.as_ref().map(|(snapshot, _)| snapshot),
         }
     }
     /// What the transaction has changed in the bitmap indexes of a schema's tables.
@@ -234,8 +245,10 @@ impl Shared {
     /// A table as the running statement sees it, with or without row ids.
     pub(crate) fn provider(&self, view: &View, table: &Arc<Table>, with_row_id: bool) -> SeracTable {
         let schema = &table.definition.schema;
+        let before = view.before(schema);
         // Relaxed: the session's own statements change it.
-        let own = self.bitmap_indexes.load(Ordering::Relaxed).then(|| view.own(schema));
+        let uses_bitmaps = before.is_none() && self.bitmap_indexes.load(Ordering::Relaxed);
+        let own = uses_bitmaps.then(|| view.own(schema));
         let reads = view.reads.clone().filter(|_| schema != TEMPORARY_SCHEMA);
         let columns = match with_row_id {
             true => target_columns(&view.access, table),
@@ -244,7 +257,8 @@ impl Shared {
         let has_expressions = table.definition.columns.last().is_some_and(|column| column.hidden);
         let state = self.state.get().and_then(Weak::upgrade).filter(|_| has_expressions);
         let expressions = state.map_or_else(Vec::new, |state| indexed_expressions(&state.read(), &table.definition));
-        let provider = SeracTable::new(table.clone(), view.of(schema).1.clone(), own, with_row_id);
+        let snapshot = before.unwrap_or(view.of(schema).1).clone();
+        let provider = SeracTable::new(table.clone(), snapshot, own, with_row_id);
         provider.noting(reads).allowing(columns).knowing(expressions)
     }
     /// What the current user may do, or, while the query of a view is planned, the view's owner.

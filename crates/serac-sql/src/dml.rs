@@ -2,7 +2,7 @@
 //! checked and read again; and what is taken from sqlparser's tree.
 
 use crate::error::{Result, SqlError};
-use crate::expressions;
+use crate::expressions::{self, KeptExpression};
 use crate::generated;
 use crate::identifiers::{fold, resolve};
 use crate::session::Session;
@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, Delete, Expr, FromTable, Insert, ObjectName, Query, SetExpr, TableFactor,
     TableObject, TableWithJoins, UnaryOperator, Update, UpdateTableFromKind, Value,
 };
+use serac_binder::Place;
 use serac_engine::Table;
 use serac_engine::definition::ColumnDefinition;
 use serac_query::scan::fetch_rows;
@@ -128,9 +129,12 @@ impl Session {
         Ok(())
     }
 
-    /// Evaluates an SQL expression over nothing for every row of `batch`.
-    pub(crate) fn evaluate(&self, sql: &str, batch: &RecordBatch) -> Result<ArrayRef> {
-        expressions::evaluate(&self.state(), sql, batch, None)
+    /// The value of an argument of CALL.
+    pub(crate) fn argument(&self, text: &str) -> Result<ArrayRef> {
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options)?;
+        let argument = KeptExpression { text, place: Place::Argument, table: None, column: None };
+        argument.values(&self.state(), &row)
     }
     /// A column's default for `rows` rows.
     pub(crate) fn column_default(&self, definition: &ColumnDefinition, rows: usize) -> Result<ArrayRef> {

@@ -30,6 +30,7 @@ mod generated;
 mod identifiers;
 mod identity;
 mod ingest;
+mod kept_plans;
 mod keys;
 mod limits;
 mod locate;

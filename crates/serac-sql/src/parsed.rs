@@ -3,6 +3,7 @@
 
 use crate::ast_types::literal;
 use crate::error::{Result, SqlError};
+use crate::kept_plans::KeptPlans;
 use crate::nesting;
 use crate::parts::{claims_in, has_changes, is_changing};
 use crate::session::{parse_one, with_parameters};
@@ -58,9 +59,21 @@ impl Parsed {
             source => Self { kind: Kind::Other(Box::new(statement)), source },
         }
     }
-    /// The same statement with these parameters.
+    /// The same statement with these parameters. One that is given no values is prepared.
     pub(crate) fn with_arguments(self, arguments: Arguments) -> Self {
-        Self { source: self.source.map(|source| source.with(arguments)), ..self }
+        let prepares = arguments.values.is_none();
+        let of = |source: Source| match prepares && source.kept.is_none() {
+            true => source.prepared().with(arguments),
+            false => source.with(arguments),
+        };
+        Self { source: self.source.map(of), ..self }
+    }
+    /// How many values of parameters it takes; none for one that is neither a query nor a change.
+    pub fn parameter_count(&self) -> Option<usize> {
+        self.source_of_query().or_else(|| self.source_of_changes()).map(|source| {
+            let told = source.arguments.types.len();
+            serac_binder::parameter_count(source.statement()).max(told)
+        })
     }
     /// The query at `source`, which only shows.
     pub(crate) fn of_query(source: Source) -> Self {
@@ -229,6 +242,8 @@ pub(crate) struct Source {
     parts: Option<Arc<[Arc<dyn Rows>]>>,
     /// The rows of the source of a MERGE, of one that the binder does not know.
     merge_source: Option<Arc<dyn TableProvider>>,
+    /// What the binder has made of a prepared statement.
+    kept: Option<Arc<KeptPlans>>,
 }
 
 /// What is known of a statement's parameters.
@@ -251,6 +266,14 @@ impl Source {
     pub(crate) fn with(self, arguments: Arguments) -> Self {
         Self { arguments, ..self }
     }
+    /// The same statement prepared, to be bound once for all executions.
+    pub(crate) fn prepared(self) -> Self {
+        Self { kept: Some(Arc::default()), ..self }
+    }
+    /// What the binder has made of it, as it is written, if it was prepared.
+    pub(crate) fn kept(&self) -> Option<&KeptPlans> {
+        self.kept.as_deref().filter(|_| self.parts.is_none() && self.merge_source.is_none())
+    }
     pub(crate) fn arguments(&self) -> &Arguments {
         &self.arguments
     }
@@ -264,7 +287,7 @@ impl Source {
     }
     fn new(script: &Arc<Script>, number: usize) -> Self {
         let (script, arguments) = (script.clone(), Arguments::default());
-        Self { script, number, arguments, has_changes: false, parts: None, merge_source: None }
+        Self { script, number, arguments, has_changes: false, parts: None, merge_source: None, kept: None }
     }
     /// The source of a statement that stands alone in a text; none where the parser refuses that.
     pub(crate) fn of_text(text: &str) -> Option<Self> {

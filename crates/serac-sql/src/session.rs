@@ -6,6 +6,7 @@
 
 use crate::activity::Connections;
 use crate::advisory_locks::{AdvisoryLocks, SessionLocks};
+use crate::ast_types::literal;
 use crate::catalog::{Shared, TransactionCatalog};
 use crate::channels::{Channels, Listener};
 use crate::conflicts::Conflicts;
@@ -999,18 +1000,27 @@ impl Session {
             return Ok(Parsed::of_query(source.clone().with(given)));
         }
         let prepared = self.prepared(name, arguments.len())?;
-        let statement = prepared.with_expressions(arguments)?;
-        let Some(source) = prepared.source().filter(|source| source.has_changes()) else { return Ok(statement) };
+        let with_expressions = |prepared: &Prepared| prepared.with_expressions(arguments);
+        let Some(source) = prepared.source().filter(|source| source.has_changes()) else {
+            return with_expressions(prepared);
+        };
         let given = match text {
             Some(text) => self.given(source, text).await?,
             None => None,
         };
+        // Rows that the binder does not know are found with the values in the parameters' places, or
+        // with the arguments where it does not know these.
+        let values = given.as_ref().and_then(|given| given.values.as_deref());
+        let literals = values.and_then(|values| values.iter().map(literal).collect::<Result<Vec<Expr>>>().ok());
+        let statement = match literals {
+            Some(literals) => with_parameters(&*prepared.parsed().older()?, &literals)?,
+            None => with_expressions(prepared)?.into_older()?.0,
+        };
         let source = match given {
             Some(given) => source.clone().with(given),
-            // Rows that the binder does not know are found with the arguments in their places.
             None => source.clone(),
         };
-        Ok(Parsed::with_source(statement.into_older()?.0, Some(source)))
+        Ok(Parsed::with_source(statement, Some(source)))
     }
 }
 

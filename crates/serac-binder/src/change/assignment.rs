@@ -75,9 +75,9 @@ impl<'t> Assignments<'t> {
             target.generated(column, |name| format!("column \"{name}\" can only be updated to DEFAULT"))
         })
     }
-    /// The columns; their values stand behind `before` others.
-    pub(crate) fn set(&self, before: usize) -> Vec<SetColumn> {
-        let mut next = before..;
+    /// The columns.
+    pub(crate) fn set(&self) -> Vec<SetColumn> {
+        let mut next = 0..;
         let mut value = |value: &Value<'_>| if let Value::Default = value { None } else { next.next() };
         self.0.iter().map(|(column, given)| SetColumn { column: *column, value: value(given) }).collect()
     }

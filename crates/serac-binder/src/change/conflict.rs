@@ -155,7 +155,7 @@ impl Binder<'_> {
             fields.push(field.with_name(name));
         }
         fields.push(Field::new("#row", DataType::Int64, false));
-        let (_, rows) = to_come(self.environment, fields, target);
+        let rows = to_come(self.environment, fields, target);
         let name = TableReference::bare(self.qualifier("#conflicting"));
         let plan = LogicalPlanBuilder::scan(name, rows.clone(), None)?;
         let given: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
@@ -169,6 +169,6 @@ impl Binder<'_> {
         let plan = plan.project(renamed)?.build()?;
         let mut exprs = vec![Expr::Column(Column::new_unqualified("#row"))];
         exprs.extend(numbered("#value", values));
-        Ok(ConflictUpdate { rows, plan: projected(plan, filter, exprs)?, set: assignments.set(0) })
+        Ok(ConflictUpdate { rows, plan: projected(plan, filter, exprs)?, set: assignments.set() })
     }
 }

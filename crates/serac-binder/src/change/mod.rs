@@ -46,6 +46,7 @@ pub struct SetColumn {
 }
 
 /// A change of a table.
+#[derive(Clone)]
 pub enum BoundChange {
     /// INSERT.
     Insert(Box<BoundInsert>),
@@ -56,9 +57,12 @@ pub enum BoundChange {
 }
 
 /// RETURNING: its rows and its result.
+#[derive(Clone)]
 pub struct BoundReturning {
     /// The changed rows: the columns of the table, and behind them those of other tables.
     pub rows: Arc<dyn TableSource>,
+    /// Whether the rows have their numbers, INT8, in a last column: the result is in their order.
+    pub are_numbered: bool,
     /// The result, over these.
     pub plan: LogicalPlan,
     /// Its columns as the user sees them.
@@ -66,6 +70,7 @@ pub struct BoundReturning {
 }
 
 /// INSERT.
+#[derive(Clone)]
 pub struct BoundInsert {
     /// The table.
     pub target: Target,
@@ -85,6 +90,7 @@ pub struct BoundInsert {
 }
 
 /// The rows of INSERT.
+#[derive(Clone)]
 pub enum InsertSource {
     /// Rows of defaults alone, by their number.
     Defaults(usize),
@@ -95,6 +101,7 @@ pub enum InsertSource {
 }
 
 /// ON CONFLICT.
+#[derive(Clone)]
 pub struct BoundConflict {
     /// With which of the table's unique indexes, by its place among these; none for all.
     pub index: Option<usize>,
@@ -103,6 +110,7 @@ pub struct BoundConflict {
 }
 
 /// ON CONFLICT DO UPDATE.
+#[derive(Clone)]
 pub struct ConflictUpdate {
     /// The rows in conflict: the columns of the table as they are, those as they were to be
     /// inserted, and their numbers, INT8.
@@ -114,6 +122,7 @@ pub struct ConflictUpdate {
 }
 
 /// UPDATE and DELETE.
+#[derive(Clone)]
 pub struct BoundRows {
     /// The table.
     pub target: Target,
@@ -126,6 +135,7 @@ pub struct BoundRows {
 }
 
 /// The rows that UPDATE or DELETE change.
+#[derive(Clone)]
 pub enum FoundRows {
     /// The plan: of each row the last column of its table, which says which one it is, the values
     /// of SET, and the columns of other tables that RETURNING names. A row may come several times
@@ -136,17 +146,34 @@ pub enum FoundRows {
 }
 
 /// MERGE.
+#[derive(Clone)]
 pub struct BoundMerge {
     /// The table.
     pub target: Target,
     /// The rows that something is done with: of each which row of the table it is, if it is one,
     /// the number of the action, and the values of all actions.
     pub plan: LogicalPlan,
-    /// The actions. The places of values count from the first behind the action's number.
+    /// The actions. The places of values count from the first behind the action's number, or are
+    /// those of the values of its own plan.
     pub actions: Vec<BoundAction>,
+    /// For each action, the plan of its values if these have subqueries: they are computed for rows
+    /// of the action alone.
+    pub values: Vec<Option<ActionValues>>,
+}
+
+/// The values of an action of MERGE that are not computed with the rows that it is about.
+#[derive(Clone)]
+pub struct ActionValues {
+    /// The action's rows: the columns that the values name, and their numbers, INT8.
+    pub rows: Arc<dyn TableSource>,
+    /// The places of these columns in the rows of the MERGE, behind the action's number.
+    pub columns: Vec<usize>,
+    /// The values, in the order of the rows.
+    pub plan: LogicalPlan,
 }
 
 /// The action of a WHEN of MERGE.
+#[derive(Clone)]
 pub enum BoundAction {
     /// DO NOTHING.
     Nothing,
@@ -159,6 +186,7 @@ pub enum BoundAction {
 }
 
 /// Something that is done before the rest of a statement: a change in WITH, or a query before one.
+#[derive(Clone)]
 pub struct BoundPart {
     /// The rows that it gives.
     pub rows: Arc<dyn TableSource>,
@@ -167,6 +195,7 @@ pub struct BoundPart {
 }
 
 /// A part of a statement that is done before the rest.
+#[derive(Clone)]
 pub enum PartBody {
     /// A query.
     Query(LogicalPlan),
@@ -181,6 +210,14 @@ impl BoundChange {
             Self::Insert(insert) => &insert.target,
             Self::Rows(rows) => &rows.target,
             Self::Merge(merge) => &merge.target,
+        }
+    }
+    /// The table, to be put in another way.
+    pub fn target_mut(&mut self) -> &mut Target {
+        match self {
+            Self::Insert(insert) => &mut insert.target,
+            Self::Rows(rows) => &mut rows.target,
+            Self::Merge(merge) => &mut merge.target,
         }
     }
     /// RETURNING.
@@ -212,6 +249,15 @@ impl BoundChange {
             Self::Merge(_) => None,
         }
     }
+    /// The plans that run when rows may have been written.
+    pub fn plans_behind_writes(&self) -> Vec<&LogicalPlan> {
+        let update = match self {
+            Self::Insert(insert) => insert.conflict.as_ref().and_then(|conflict| conflict.update.as_ref()),
+            _ => None,
+        };
+        let returning = self.returning().map(|returning| &returning.plan);
+        update.map(|update| &update.plan).into_iter().chain(returning).collect()
+    }
     /// The plans, in the order in which they run.
     pub fn plans_mut(&mut self) -> Vec<&mut LogicalPlan> {
         let mut plans = Vec::new();
@@ -230,7 +276,10 @@ impl BoundChange {
                 }
                 plans.extend(rows.returning.as_mut().map(|returning| &mut returning.plan));
             }
-            Self::Merge(merge) => plans.push(&mut merge.plan),
+            Self::Merge(merge) => {
+                plans.push(&mut merge.plan);
+                plans.extend(merge.values.iter_mut().flatten().map(|values| &mut values.plan));
+            }
         }
         plans
     }
@@ -340,11 +389,6 @@ impl Binder<'_> {
 }
 
 /// A relation of rows that are not there yet, made by the environment.
-pub(crate) fn to_come(
-    environment: &dyn Environment,
-    fields: Vec<Field>,
-    target: &Target,
-) -> (SchemaRef, Arc<dyn TableSource>) {
-    let schema = Arc::new(Schema::new(fields));
-    (schema.clone(), environment.rows_to_come(schema, Some(target)))
+pub(crate) fn to_come(environment: &dyn Environment, fields: Vec<Field>, target: &Target) -> Arc<dyn TableSource> {
+    environment.rows_to_come(Arc::new(Schema::new(fields)), Some(target))
 }

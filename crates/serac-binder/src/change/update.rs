@@ -77,7 +77,7 @@ impl Binder<'_> {
                 }
             }
             assignments.check_generated(&target)?;
-            set = Some(assignments.set(0));
+            set = Some(assignments.set());
         }
         let rows = match missing {
             Some(what) => FoundRows::Unknown(what),

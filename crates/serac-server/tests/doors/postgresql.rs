@@ -77,6 +77,30 @@ async fn statements_whose_columns_ddl_has_changed_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_are_as_many_as_parameters() {
+    let served = postgresql_server(database(), PgOptions::default()).await;
+    let mut client = Client::open(served.address).await;
+    client.run("CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)").await;
+    let statements = [
+        ("SELECT 1", 0),
+        ("SELECT a FROM t WHERE id = $1", 1),
+        ("SELECT count(*) FROM t WHERE id < $1 OR a = $2", 2),
+        ("WITH x AS (DELETE FROM t WHERE id = $2 RETURNING id) SELECT id FROM x LIMIT $1", 2),
+        ("INSERT INTO t VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET a = $3", 3),
+    ];
+    for (sql, wanted) in statements {
+        for given in 0..4 {
+            let answer = client.exchange(&[parse("", sql), bind("", "", &vec!["1"; given]), sync()]).await;
+            let error = answer.iter().find(|message| message.0 == b'E').and_then(|(_, error)| field(error, b'M'));
+            let message =
+                format!("bind message supplies {given} parameters, but prepared statement \"\" requires {wanted}");
+            assert_eq!(error, (given != wanted).then_some(message), "{sql}");
+        }
+    }
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn portals_live_as_postgresql_has_them() {
     let served = postgresql_server(database(), PgOptions::default()).await;
     let mut client = Client::open(served.address).await;

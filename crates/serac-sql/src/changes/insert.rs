@@ -1,7 +1,7 @@
 //! INSERT.
 
 use super::older::{self, check_assignments};
-use super::{Done, nothing_of, table_of};
+use super::{Done, Written, nothing_of, table_of};
 use crate::deep;
 use crate::dml::{nullable_schema, visible_rows};
 use crate::error::{Result, SqlError};
@@ -72,6 +72,7 @@ impl Session {
     pub(super) async fn insert(
         &mut self,
         insert: BoundInsert,
+        written: &Written,
         older: Option<Statement>,
         names: Option<SchemaRef>,
     ) -> Result<Done> {
@@ -112,7 +113,9 @@ impl Session {
         self.check_privilege(&table, Privilege::Insert, &columns)?;
         if let Some(conflict) = &conflict {
             self.check_conflict(&table, conflict)?;
+            written.check(&table, None)?;
         }
+        let may_update = conflict.as_ref().is_some_and(|conflict| conflict.update.is_some());
         let all: Vec<usize> = (0..table.definition.columns.len()).collect();
         let (mut count, mut inserted, mut together) = (0, Vec::new(), Vec::new());
         let is_returned = returning.is_some();
@@ -150,7 +153,7 @@ impl Session {
             }
             None => None,
         };
-        Ok(Done { count, returned })
+        Ok(Done { count, rows: (!may_update).then(Vec::new), returned })
     }
 
     /// Rows of VALUES with the columns' defaults where these say DEFAULT. The last column numbers

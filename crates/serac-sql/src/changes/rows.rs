@@ -1,7 +1,7 @@
 //! UPDATE and DELETE.
 
 use super::older::{check_assignments, literals};
-use super::{Done, table_of};
+use super::{Done, Written, table_of};
 use crate::dml::{check_constants, visible_rows};
 use crate::error::Result;
 use crate::planner;
@@ -81,6 +81,7 @@ impl Session {
     pub(super) async fn change_rows(
         &mut self,
         change: BoundRows,
+        written: &Written,
         older: Option<Statement>,
         names: Option<SchemaRef>,
     ) -> Result<Done> {
@@ -109,6 +110,7 @@ impl Session {
             })
             .await?
             .once()?;
+        written.check(&table, Some(&rows))?;
         if rows.is_empty() {
             check_constants(&table, &valued, &constants)?;
         }
@@ -132,7 +134,7 @@ impl Session {
             }
             _ => None,
         };
-        Ok(Done { count: rows.len(), returned })
+        Ok(Done { count: rows.len(), rows: Some(rows), returned })
     }
 
     /// The values that are the same for all rows: PostgreSQL looks at them when it plans.
@@ -165,7 +167,7 @@ impl Session {
 }
 
 /// Rows with further columns.
-fn beside(rows: &RecordBatch, others: &[ArrayRef]) -> Result<RecordBatch> {
+pub(super) fn beside(rows: &RecordBatch, others: &[ArrayRef]) -> Result<RecordBatch> {
     let mut fields: Vec<Field> = rows.schema().fields().iter().map(|field| field.as_ref().clone()).collect();
     let mut columns = rows.columns().to_vec();
     for (at, other) in others.iter().enumerate() {

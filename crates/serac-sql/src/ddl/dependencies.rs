@@ -19,7 +19,7 @@ use crate::identifiers::{TEMPORARY_SCHEMA, fold, quote};
 use crate::notices::Severity;
 use crate::query::query_of;
 use crate::session::Session;
-use crate::visits::{visit, visit_expressions, visit_mut};
+use crate::visits::{visit, visit_mut};
 use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName,
@@ -255,29 +255,8 @@ fn readers(catalog: &Catalog, relation: &Name) -> Vec<Reader> {
 
 /// The names of the sequences from which a default takes values.
 fn sequences_of(default: &str) -> Vec<ObjectName> {
-    let mut found = Vec::new();
-    let Ok(default) = super::parse_expression(default) else { return found };
-    let _ = visit_expressions(&default, |expr| {
-        if let Expr::Function(function) = expr
-            && function.name.0.last().and_then(|part| part.as_ident()).is_some_and(|name| fold(name) == "nextval")
-            && let FunctionArguments::List(list) = &function.args
-            && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] = &list.args[..]
-        {
-            let mut argument = argument;
-            while let Expr::Cast { expr, .. } | Expr::Nested(expr) = argument {
-                argument = expr;
-            }
-            if let Expr::Value(value) = argument
-                && let Some(text) = value.value.clone().into_string()
-                && let Ok(mut parser) = parser(&text)
-                && let Ok(name) = parser.parse_object_name(false)
-            {
-                found.push(name);
-            }
-        }
-        ControlFlow::<()>::Continue(())
-    });
-    found
+    let texts = serac_binder::sequences_of_definition(default).unwrap_or_default();
+    texts.iter().filter_map(|text| parser(text).ok()?.parse_object_name(false).ok()).collect()
 }
 
 fn in_the_way(what: String, dependent: String) -> SqlError {

@@ -21,7 +21,7 @@ use crate::catalog::View;
 use crate::clauses::owner_of_schema;
 use crate::column_types::{columns_of, kept_types};
 use crate::error::{Result, SqlError};
-use crate::expressions::evaluate;
+use crate::expressions::KeptExpression;
 use crate::identifiers::{TEMPORARY_SCHEMA, fold, resolve};
 use crate::notices::Severity;
 use crate::parsed::Source;
@@ -31,17 +31,20 @@ use crate::result_names::write_out_stored;
 use crate::session::{Session, StatementResult};
 use crate::visits::visit_mut;
 use builder::{TableBuilder, freeze_format};
-use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::TableReference;
+use datafusion::common::{DFSchema, TableReference};
+use datafusion::logical_expr::ExprSchemable;
 use datafusion::sql::sqlparser::ast::{
-    CascadeOption, ColumnDef, CreateTable, CreateTableOptions, CreateView, Expr, Ident, ObjectName, ObjectNamePart,
-    ObjectType, OnCommit, Query, SchemaName, Statement, Truncate, TruncateIdentityOption, Value, VisitorMut,
+    CascadeOption, ColumnDef, CreateTable, CreateTableOptions, CreateView, Ident, ObjectName, ObjectNamePart,
+    ObjectType, OnCommit, Query, SchemaName, Statement, Truncate, TruncateIdentityOption, VisitorMut,
 };
 use like::Like;
+use serac_binder::Place;
 use serac_engine::DEFAULT_SCHEMA;
 use serac_engine::definition::{ColumnDefinition, SqlType, TableDefinition, ViewDefinition};
 use serac_engine::roles::{Object, Privilege};
+use serac_pg::TypeId;
 use serac_storage::ColumnType;
 use serac_values::assignment::check_assignment;
 use std::collections::HashSet;
@@ -338,25 +341,19 @@ impl Session {
 
     /// A default must be plannable. A constant is tried out; anything else is not computed, for it may have effects.
     fn check_default(&self, column: &ColumnDefinition) -> Result<()> {
-        if let Some(default) = &column.default {
-            let parsed = parse_expression(default)?;
-            let is_text = matches!(&parsed, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)));
-            if !is_text {
-                let given = self.evaluate(default, &RecordBatch::new_empty(Arc::new(Schema::empty())))?;
-                check_assignment(given.data_type(), column.sql_type, &column.name)?;
-            }
-            self.column_default(column, usize::from(matches!(parsed, Expr::Value(_))))?;
+        let Some(default) = KeptExpression::default_of(column) else { return Ok(()) };
+        let bound = default.bound(&self.state(), &DFSchema::empty())?;
+        if bound.id != TypeId::UNKNOWN {
+            check_assignment(&bound.expr.get_type(&DFSchema::empty())?, column.sql_type, &column.name)?;
         }
+        self.column_default(column, usize::from(bound.expr.as_literal().is_some()))?;
         Ok(())
     }
 
     /// A CHECK expression must be plannable and boolean.
     fn check_expression(&self, definition: &TableDefinition, expression: &str) -> Result<()> {
         let empty = RecordBatch::new_empty(definition.storage_schema().arrow());
-        if evaluate(&self.state(), expression, &empty, Some(definition))?.as_boolean_opt().is_none() {
-            return Err(SqlError::new("42804", "argument of CHECK must be type boolean"));
-        }
-        Ok(())
+        KeptExpression::over(definition, expression, Place::Check).values(&self.state(), &empty).map(drop)
     }
 
     async fn create_view(&mut self, mut view: CreateView, source: Option<&Source>) -> Result<StatementResult> {

@@ -10,7 +10,7 @@ use super::shape::{Shape, leaf, place_of, rewrite};
 use crate::binding::{self, BoundWithNames};
 use crate::changes::{index_of, table_of};
 use crate::dml::{check_constants, nullable_schema};
-use crate::expressions;
+use crate::expressions::KeptExpression;
 use crate::generated;
 use crate::identifiers::TEMPORARY_SCHEMA;
 use crate::parsed::Source;
@@ -27,7 +27,8 @@ use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use serac_binder::{
-    BoundBody, BoundChange, BoundConflict, BoundInsert, BoundReturning, BoundRows, FoundRows, InsertSource, Target,
+    BoundBody, BoundChange, BoundConflict, BoundInsert, BoundReturning, BoundRows, FoundRows, InsertSource, Place,
+    Target,
 };
 use serac_engine::definition::ColumnDefinition;
 use serac_engine::roles::Privilege;
@@ -191,16 +192,16 @@ impl Compilation<'_> {
         rewrite(expr, schema, &leaves)
     }
     /// An expression that a table keeps, over its columns.
-    fn kept(&self, sql: &str, table: &Table) -> Option<Expr> {
-        let columns = nullable_schema(table);
-        let expr = expressions::logical(&self.state, sql, &columns, Some(&table.definition)).ok()?;
-        self.coerced(expr.unalias(), &DFSchema::try_from(columns.as_ref().clone()).ok()?)
+    fn kept(&self, kept: &KeptExpression<'_>, table: &Table) -> Option<Expr> {
+        let schema = DFSchema::try_from(nullable_schema(table).as_ref().clone()).ok()?;
+        self.coerced(kept.bound(&self.state, &schema).ok()?.expr, &schema)
     }
     /// A column's default.
     fn default_of(&self, definition: &ColumnDefinition) -> Option<Expr> {
-        let Some(sql) = &definition.default else { return Some(Expr::Literal(ScalarValue::Null, None)) };
-        let expr = expressions::logical(&self.state, sql, &Schema::empty(), None).ok()?;
-        self.coerced(expr.unalias(), &DFSchema::empty())
+        match KeptExpression::default_of(definition) {
+            Some(kept) => self.coerced(kept.bound(&self.state, &DFSchema::empty()).ok()?.expr, &DFSchema::empty()),
+            None => Some(Expr::Literal(ScalarValue::Null, None)),
+        }
     }
 
     // ---- the point path's part
@@ -412,7 +413,8 @@ impl Compilation<'_> {
         let mut compiler = self.compiler(columns.iter().map(|c| c.sql_type.column_type.arrow()), !some)?;
         let mut checks = Vec::new();
         for check in table.definition.checks.iter().filter(|_| with_checks) {
-            let condition = self.kept(&check.expression, table)?;
+            let check_of = KeptExpression::over(&table.definition, &check.expression, Place::Check);
+            let condition = self.kept(&check_of, table)?;
             checks.push((check.name.clone(), self.condition(condition, &mut compiler)?));
         }
         let (returning, returned) = match returning {
@@ -508,8 +510,8 @@ impl Compilation<'_> {
         }
         let mut generated = Vec::new();
         for (column, definition) in definitions.iter().enumerate() {
-            let Some(expression) = &definition.generation else { continue };
-            let expr = self.kept(expression, &table)?;
+            let Some(generation) = KeptExpression::generation(&table.definition, definition) else { continue };
+            let expr = self.kept(&generation, &table)?;
             let types = definitions.iter().map(|c| c.sql_type.column_type.arrow());
             let mut compiler = self.compiler(types, true)?;
             generated.push((column, self.assignment(&table, column, expr, &mut compiler)?));

@@ -177,9 +177,7 @@ impl Session {
     /// CALL of a job.
     pub(crate) async fn call_job(&mut self, function: &Function) -> Result<StatementResult> {
         let description = description_of(function)?.to_string();
-        let options = RecordBatchOptions::new().with_row_count(Some(1));
-        let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options)?;
-        let text = cast(&self.evaluate(&description, &row)?, &DataType::Utf8)?;
+        let text = cast(&self.argument(&description)?, &DataType::Utf8)?;
         let text = text.as_string::<i32>().iter().next().flatten();
         let text = text.ok_or_else(|| SqlError::new("22004", "the description of a job is NULL"))?.to_owned();
         let (schema, batches) = self.run_job(&text).await?;
