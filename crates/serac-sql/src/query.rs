@@ -470,12 +470,15 @@ impl Session {
     }
     /// The data frame of a query whose columns become those of a relation, with their names.
     pub(crate) async fn frame_of_relation(&self, query: Query, source: Option<&Source>) -> Result<DataFrame> {
+        let acts = source.is_some_and(Source::acts);
         let (state, source) = (self.state(), source.cloned());
         let bound = self.planning(async move { binding::of_relation(&state, source.as_ref()).await }).await?;
         // A column of a table has one scale. The older way tells one also for numbers with their own.
         let bound = bound.filter(|plan| !has_free_numbers(plan.schema().as_arrow()));
         match bound {
             Some(plan) => Ok(DataFrame::new(self.storing_state(), plan)),
+            // Its parts have given rows to the binder's plan.
+            None if acts => Err(SqlError::unsupported("a table of numbers with their own digits beside FOR UPDATE")),
             None => self.frame(query).await,
         }
     }

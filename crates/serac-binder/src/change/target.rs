@@ -117,8 +117,14 @@ impl Target {
 }
 
 impl Binder<'_> {
-    /// The target's rows under its alias or its name.
-    pub(crate) fn target_rows(&self, target: &Target, name: &Name, alias: Option<&Ident>) -> Result<Rows> {
+    /// The target's rows under its alias or its name, the first columns under other `names`.
+    pub(crate) fn target_rows(
+        &self,
+        target: &Target,
+        name: &Name,
+        alias: Option<&Ident>,
+        names: &[Ident],
+    ) -> Result<Rows> {
         let Some(last) = name.parts.last() else { return Err(BindError::Unknown("an empty name")) };
         let (shown, schema) = match (alias, &name.parts[..]) {
             (Some(alias), _) => (alias, None),
@@ -133,7 +139,7 @@ impl Binder<'_> {
         let column = |name: &str, id: TypeId| OutputColumn { name: name.to_owned(), id, span: last.span, text: None };
         let columns = fields.map(|(field, id)| column(field.name(), or_no_type(*id))).collect();
         let item = ScopeItem { schema, ..ScopeItem::named(&shown.name) };
-        let alias = Alias { name: shown.clone(), columns: Vec::new() };
+        let alias = Alias { name: shown.clone(), columns: names.to_vec() };
         self.named(Selected::new(scan, columns), item, Some(&alias))
     }
     /// A value that is assigned to a column. It becomes one of the column where it is written, with

@@ -1,5 +1,5 @@
-//! INSERT, UPDATE, DELETE, MERGE, and queries with such in their WITH: what the binder makes of
-//! them ([`serac_binder::BoundStatement`]) is run.
+//! INSERT, UPDATE, DELETE, MERGE, SELECT … FOR UPDATE, and queries with such in them: what the
+//! binder makes of them ([`serac_binder::BoundStatement`]) is run.
 //!
 //! | module | what |
 //! |---|---|
@@ -7,6 +7,7 @@
 //! | [`conflict`] | ON CONFLICT |
 //! | [`rows`] | UPDATE, DELETE |
 //! | [`merge`] | MERGE |
+//! | [`claims`] | SELECT … FOR UPDATE and its kin |
 //! | [`returned`] | RETURNING, and rows that plans read which are not there before the statement runs |
 //! | [`older`] | rows that the binder does not know |
 //!
@@ -14,11 +15,12 @@
 //! meets its own changes (no Halloween problem). An INSERT whose query reads nothing of the table
 //! writes its rows as they come.
 //!
-//! Changes in WITH, and the queries before them there, are done first, in their order. In
-//! PostgreSQL they and the rest of the statement see one snapshot, so a table that one has changed
-//! cannot be read, or searched for rows to change, by what follows: that is an error here (0A000),
-//! not another answer.
+//! Queries that claim rows, changes in WITH, and the queries before them there, are done first, in
+//! their order. In PostgreSQL they and the rest of the statement see one snapshot, so a table that
+//! one has changed cannot be read, or searched for rows to change, by what follows: that is an error
+//! here (0A000), not another answer.
 
+mod claims;
 mod conflict;
 mod insert;
 mod merge;
@@ -79,11 +81,13 @@ fn nothing_of(rows: usize) -> Result<RecordBatch> {
 }
 
 impl Session {
-    /// Runs a change, or a query with changes in its WITH, whose text is at `source`. `statement`
+    /// Runs a change, or a query that changes or claims rows, whose text is at `source`. `statement`
     /// says the same.
     pub(crate) async fn run_changes(&mut self, statement: Statement, source: &Source) -> Result<Output> {
         let mut bound = self.bound_statement(source).await?;
-        if let (Err(_), Statement::Merge(merge)) = (&bound, &statement)
+        // The older way claims no rows.
+        let has_claims = crate::parts::claims(&statement);
+        if let (Err(_), Statement::Merge(merge), false) = (&bound, &statement, has_claims)
             && let Some(rows) = self.older_merge_source(&merge.source).await?
         {
             bound = self.bound_statement(&source.clone().with_merge_source(rows)).await?;
@@ -101,8 +105,8 @@ impl Session {
             }
             BoundBody::Change(change) => {
                 let word = word_of(&change, &statement);
-                let older = changed.is_empty().then_some(statement);
-                let done = self.run_change(change, &changed, older, Some(names)).await?;
+                let older = (changed.is_empty() && !has_claims).then_some(statement);
+                let done = Box::pin(self.run_change(change, &changed, older, Some(names))).await?;
                 self.running.as_mut().expect("it runs").check_statement_end()?;
                 Ok(Output::Done(match done.returned {
                     Some((schema, batches)) => StatementResult::Rows { tag: word, schema, batches },
@@ -112,11 +116,10 @@ impl Session {
         }
     }
 
-    /// Does the changes in the WITH of the query of another statement, and the queries before them;
-    /// the statement that knows their rows.
+    /// Does the parts of the query of another statement; the statement that knows their rows.
     pub(crate) async fn run_changes_of_query(&mut self, source: &Source) -> Result<Source> {
         let (state, text) = (self.state(), source.clone());
-        let bound = self.planning(async move { binding::query_with_changes(&state, &text).await }).await?;
+        let bound = self.planning(async move { binding::acting_query(&state, &text).await }).await?;
         let query = bound.map_err(|what| SqlError::unsupported(format!("binding {what}")))?;
         let rows = query.parts.iter().map(|part| part.rows.clone()).collect();
         let changed = self.run_parts_of(query.parts).await?;
@@ -133,9 +136,13 @@ impl Session {
                     check_unchanged(&plan, &changed)?;
                     self.collect(DataFrame::new(self.state(), plan)).await?
                 }
+                PartBody::Claim(claim) => {
+                    check_unchanged(&claim.plan, &changed)?;
+                    Box::pin(self.claim(*claim)).await?
+                }
                 PartBody::Change(change) => {
                     let table = table_of(change.target())?;
-                    let done = self.run_change(change, &changed, None, None).await?;
+                    let done = Box::pin(self.run_change(change, &changed, None, None)).await?;
                     changed.extend(self.touched_with(&table));
                     self.refresh_view();
                     done.returned.map_or_else(Vec::new, |(_, batches)| batches)
@@ -156,7 +163,9 @@ impl Session {
         names: Option<SchemaRef>,
     ) -> Result<Done> {
         if let (Some(what), None) = (change.unknown(), &older) {
-            return Err(SqlError::unsupported(format!("binding {what} of a change in WITH, or behind one")));
+            return Err(SqlError::unsupported(format!(
+                "binding {what} of a change beside other parts of its statement"
+            )));
         }
         if !changed.is_empty() {
             for plan in change.plans_mut() {
