@@ -233,7 +233,7 @@ impl Binder<'_> {
                 return Err(BindError::Unknown("an order behind parentheses"));
             }
             QueryBody::Nested(inner)
-                if (inner.limit.is_some() || inner.offset.is_some())
+                if (inner.limit.is_some() || inner.offset.is_some() || !inner.locks.is_empty())
                     && (query.limit.is_some() || query.offset.is_some()) =>
             {
                 return Err(BindError::Unknown("a LIMIT behind parentheses"));

@@ -478,7 +478,9 @@ impl Session {
         match bound {
             Some(plan) => Ok(DataFrame::new(self.storing_state(), plan)),
             // Its parts have given rows to the binder's plan.
-            None if acts => Err(SqlError::unsupported("a table of numbers with their own digits beside FOR UPDATE")),
+            None if acts => {
+                Err(SqlError::unsupported("a table of numbers with digits of their own beside changes or claims"))
+            }
             None => self.frame(query).await,
         }
     }

@@ -56,9 +56,9 @@ impl From<LockWait> for OnHeld {
     }
 }
 
-/// Locking clauses as the parser takes them: of two strengths, of one table each, and behind LIMIT. Its
-/// tree is made for all statements that claim rows: the point path compiles those of a single table,
-/// and others tell by it what they are.
+/// Locking clauses as the parser takes them: of two strengths, of one table or of all, and behind
+/// LIMIT. Its tree is made for all statements that claim rows: the point path compiles those of a
+/// single table, and others tell by it what they are.
 pub(crate) fn row_locks(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if !tokens.iter().any(|token| is_word(&token.token, &["for"])) {
         return tokens;
@@ -156,10 +156,14 @@ impl<'t> Words<'t> {
         };
         clause.push(strength.clone());
         if let Some(of) = words.word("of") {
-            clause.push(of.clone());
-            clause.extend(words.name()?);
+            let (name, mut is_alone) = (words.name()?, true);
             while words.take(|token| *token == Token::Comma).is_some() {
                 words.name()?;
+                is_alone = false;
+            }
+            if is_alone {
+                clause.push(of.clone());
+                clause.extend(name);
             }
         }
         if let Some(nowait) = words.word("nowait") {
@@ -181,7 +185,7 @@ mod tests {
     #[test]
     fn clauses_are_written_as_the_parser_takes_them() {
         for (given, written) in [
-            ("SELECT 1 FROM t FOR NO KEY UPDATE OF t, u NOWAIT", "SELECT 1 FROM t FOR UPDATE OF t NOWAIT"),
+            ("SELECT 1 FROM t FOR NO KEY UPDATE OF t, u NOWAIT", "SELECT 1 FROM t FOR UPDATE NOWAIT"),
             ("SELECT 1 FROM t FOR KEY SHARE; SELECT 2", "SELECT 1 FROM t FOR SHARE; SELECT 2"),
             (
                 "SELECT (SELECT 1 FROM t FOR UPDATE FOR SHARE OF s.t SKIP LOCKED LIMIT (1) OFFSET 2) FROM u",
