@@ -162,6 +162,9 @@ impl Binder<'_> {
                 return self.with_rows(&table, &shown, alias);
             }
         }
+        if let Some(rows) = self.claimed_rows(name, &shown, alias)? {
+            return Ok(rows);
+        }
         self.reads(1)?;
         let found = self.environment.relation(name)?;
         let schema = match (&name.parts[..], alias) {

@@ -15,6 +15,7 @@
 //! | [`expression`] | expressions |
 //! | [`calls`] | functions and aggregates |
 //! | [`change`] | INSERT, UPDATE, DELETE, MERGE |
+//! | [`lock`] | FOR UPDATE and its kin |
 //! | [`subquery`] | subqueries in expressions |
 //! | [`row`] | rows in expressions |
 //! | [`arrays`] | arrays in expressions |
@@ -40,6 +41,7 @@ mod error;
 mod expression;
 mod from;
 mod group;
+mod lock;
 mod names;
 mod numeric;
 mod parameters;
@@ -64,6 +66,7 @@ pub use definition::{
     Definition, DefinitionText, Place, bind_definition, columns_of_definition, sequences_of_definition,
 };
 pub use error::{BindError, Result, StatementError};
+pub use lock::{BoundClaim, ClaimedTable};
 pub use types::{arrow_type, is_registered, type_of_arrow};
 
 use datafusion::arrow::datatypes::SchemaRef;
@@ -203,7 +206,8 @@ impl OutputColumn {
 /// A query whose names and types are decided.
 #[derive(Clone)]
 pub struct BoundQuery {
-    /// What is done before it, in this order: the changes of its WITH, and the queries before them.
+    /// What is done before it, in this order: the queries that claim rows, the changes of its WITH,
+    /// and the queries before them.
     pub parts: Vec<BoundPart>,
     /// The plan. Its columns have names that differ.
     pub plan: LogicalPlan,
@@ -235,8 +239,8 @@ pub fn bind_query(
 /// A query or a change whose names and types are decided.
 #[derive(Clone)]
 pub struct BoundStatement {
-    /// What is done before the rest, in this order: the changes of WITH, and its queries before
-    /// them.
+    /// What is done before the rest, in this order: the queries that claim rows, the changes of
+    /// WITH, and its queries before them.
     pub parts: Vec<BoundPart>,
     /// The statement itself.
     pub body: BoundBody,
@@ -254,6 +258,12 @@ pub enum BoundBody {
     Change(BoundChange),
 }
 
+impl From<BoundQuery> for BoundStatement {
+    fn from(BoundQuery { parts, plan, columns, parameters }: BoundQuery) -> Self {
+        Self { parts, body: BoundBody::Query(plan, columns), parameters }
+    }
+}
+
 impl BoundStatement {
     /// Its changes, in the order in which they are done.
     pub fn changes(&self) -> impl Iterator<Item = &BoundChange> {
@@ -263,19 +273,14 @@ impl BoundStatement {
         };
         let parts = self.parts.iter().filter_map(|part| match &part.body {
             PartBody::Change(change) => Some(change),
-            PartBody::Query(_) => None,
+            PartBody::Query(_) | PartBody::Claim(_) => None,
         });
         parts.chain(own)
     }
     /// Its plans.
     pub fn plans_mut(&mut self) -> Vec<&mut LogicalPlan> {
         let mut plans = Vec::new();
-        for part in &mut self.parts {
-            match &mut part.body {
-                PartBody::Query(plan) => plans.push(plan),
-                PartBody::Change(change) => plans.extend(change.plans_mut()),
-            }
-        }
+        plans.extend(self.parts.iter_mut().flat_map(BoundPart::plans_mut));
         match &mut self.body {
             BoundBody::Query(plan, _) => plans.push(plan),
             BoundBody::Change(change) => plans.extend(change.plans_mut()),
@@ -294,23 +299,17 @@ pub fn bind_statement(
     statement: &tree::StatementKind,
     parameters: &[TypeId],
 ) -> Result<BoundStatement> {
+    if let tree::StatementKind::Query(query) = statement {
+        return Ok(bind_query(environment, query, parameters, true)?.into());
+    }
     let binder = Binder::new(environment, parameters);
-    binder.is_top.set(true);
-    let body = match statement {
-        tree::StatementKind::Query(query) => {
-            let selected = binder.with_names(binder.query(query, None)?.closed()?)?;
-            BoundBody::Query(selected.plan, selected.columns)
-        }
-        change => {
-            let mut change = binder.change(change, binder.is_top.take())?;
-            if let Some(returning) = change.returning_mut() {
-                let plan = std::mem::take(&mut returning.plan);
-                let named = binder.with_names(query::Selected::new(plan, returning.columns.clone()))?;
-                returning.plan = named.plan;
-            }
-            BoundBody::Change(change)
-        }
-    };
+    let mut change = binder.change(statement, true)?;
+    if let Some(returning) = change.returning_mut() {
+        let plan = std::mem::take(&mut returning.plan);
+        let named = binder.with_names(query::Selected::new(plan, returning.columns.clone()))?;
+        returning.plan = named.plan;
+    }
+    let body = BoundBody::Change(change);
     let mut bound = BoundStatement { parts: binder.done_before.take(), body, parameters: Vec::new() };
     let is_known = bound.changes().all(|change| change.unknown().is_none());
     bound.parameters = if is_known { binder.parameters.decided()? } else { binder.parameters.so_far() };
@@ -411,6 +410,8 @@ struct Binder<'e> {
     done_before: RefCell<Vec<BoundPart>>,
     /// The query that is bound next is the statement itself, whose WITH may have changes.
     is_top: Cell<bool>,
+    /// What the query claims that is bound.
+    claims: RefCell<Option<lock::Claims>>,
     parameters: parameters::Parameters,
     subquery_names: RefCell<names::SubqueryNames>,
     /// Where columns have been named.
@@ -440,6 +441,7 @@ impl<'e> Binder<'e> {
             is_change: Cell::new(false),
             done_before: RefCell::default(),
             is_top: Cell::new(false),
+            claims: RefCell::default(),
             parameters: parameters::Parameters::new(parameters, environment.digits_of_parameters()),
             subquery_names: RefCell::default(),
             references: RefCell::default(),

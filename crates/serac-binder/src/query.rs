@@ -121,12 +121,15 @@ impl Binder<'_> {
     pub(crate) fn query(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
         self.deeper(LEVELS_OF_QUERY, || {
             let is_top = self.is_top.take();
+            // A query in one that claims rows does not claim its own.
+            let claims = self.claims.take();
             let before = self.tables.borrow().len();
             let bound = match &query.with {
                 Some(with) => self.with(with, outer, is_top).and_then(|()| self.body_and_order(query, outer)),
                 None => self.body_and_order(query, outer),
             };
             self.tables.borrow_mut().truncate(before);
+            *self.claims.borrow_mut() = claims;
             bound
         })
     }
@@ -216,23 +219,21 @@ impl Binder<'_> {
         Ok(WithTable::new(&table.name.name, selected, relations + 1, levels, is_volatile))
     }
     fn body_and_order(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
-        if !query.locks.is_empty() {
-            return Err(BindError::Unknown("a query of this form"));
+        match &query.locks[..] {
+            [] => self.ordered_body(query, outer),
+            locks => self.claim(query, locks, outer),
         }
-        // What follows parentheses belongs to the query in them.
-        let mut body = &query.body;
-        while let QueryBody::Nested(inner) = body
-            && is_body_alone(inner)
-        {
-            body = &inner.body;
-        }
+    }
+    /// The rows of a query without its WITH and its locking clauses.
+    pub(crate) fn ordered_body(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
+        let body = innermost(&query.body);
         let selected = match body {
             QueryBody::Select(select) => self.select(select, query, outer)?,
             QueryBody::Nested(_) if !query.order_by.is_empty() || query.order_by_all.is_some() => {
                 return Err(BindError::Unknown("an order behind parentheses"));
             }
             QueryBody::Nested(inner)
-                if (inner.limit.is_some() || inner.offset.is_some())
+                if (inner.limit.is_some() || inner.offset.is_some() || !inner.locks.is_empty())
                     && (query.limit.is_some() || query.offset.is_some()) =>
             {
                 return Err(BindError::Unknown("a LIMIT behind parentheses"));
@@ -437,7 +438,12 @@ impl Binder<'_> {
             return Err(BindError::new("42804", message, span));
         }
         let mut expr = bound.into_type(TypeId::INT8, CastContext::Assignment, &schema)?.expr;
-        if !matches!(expr, Expr::Literal(..) | Expr::Placeholder(_)) {
+        // One of another type is cast.
+        let is_parameter = |expr: &Expr| match expr {
+            Expr::Cast(cast) => matches!(*cast.expr, Expr::Placeholder(_)),
+            expr => matches!(expr, Expr::Placeholder(_)),
+        };
+        if !matches!(expr, Expr::Literal(..)) && !is_parameter(&expr) {
             expr = computed(expr).ok_or(BindError::Unknown("a LIMIT that is computed"))?;
         }
         match &expr {
@@ -445,6 +451,16 @@ impl Binder<'_> {
             _ => Ok(Some(expr)),
         }
     }
+}
+
+/// The body in parentheses that have no clauses of their own: what follows these belongs to it.
+pub(crate) fn innermost(mut body: &QueryBody) -> &QueryBody {
+    while let QueryBody::Nested(inner) = body
+        && is_body_alone(inner)
+    {
+        body = &inner.body;
+    }
+    body
 }
 
 /// Whether a query has no clauses but those of its body.

@@ -220,7 +220,7 @@ impl Binder<'_> {
         }
         let before = self.relations.get();
         let deepest = self.deepest.replace(self.levels.get());
-        let mut selected = self.deeper(1, || self.body(&first, outer))?.closed()?;
+        let mut selected = self.branch(&first, outer)?.closed()?;
         rename(&mut selected.columns, &table.columns, name, table.name.span)?;
         let (recursive, own) = self.recursive_term(name, &selected, last, outer)?;
         if has_aggregate(&recursive.plan)? {
@@ -273,8 +273,13 @@ impl Binder<'_> {
         let rows = Selected::new(scan, first.columns.clone());
         let table = WithTable::new(name, rows, 1, 1, false);
         self.tables.borrow_mut().push(Rc::new(table));
-        let bound = self.deeper(1, || self.body(body, outer));
+        let parts = self.done_before.borrow().len();
+        let bound = self.branch(body, outer);
         self.tables.borrow_mut().pop();
+        // It might read the rows of the query.
+        if self.done_before.borrow().len() > parts {
+            return Err(BindError::Unknown("a claim of rows in a recursive query"));
+        }
         Ok((bound?.closed()?, own))
     }
     /// That both terms have columns of the same types.

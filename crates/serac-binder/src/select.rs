@@ -47,6 +47,11 @@ pub(crate) struct Item {
 }
 
 impl Item {
+    /// A column of a row that the user does not see.
+    fn hidden(expr: Expr) -> Self {
+        let bound = Bound::new(expr, TypeId::INT8, Span::default());
+        Self { bound, name: "#row".into(), is_call: false, whole: Span::default(), has_name: true }
+    }
     /// A text, if nothing has told its type.
     pub(crate) fn is_text_if_unknown(&mut self) -> Result<()> {
         if self.bound.id == TypeId::UNKNOWN {
@@ -159,6 +164,8 @@ impl Binder<'_> {
             }
         }
         self.named_windows(context)?;
+        let claimed = self.claims.borrow().as_ref().map(|claims| claims.rows(&schema)).transpose()?;
+        items.extend(claimed.into_iter().flatten().map(Item::hidden));
 
         let open: Vec<(usize, Bound)> = (0..items.len())
             .filter(|at| items[*at].bound.id == TypeId::UNKNOWN)
@@ -193,6 +200,9 @@ impl Binder<'_> {
         let is_aggregate = |part: &Expr| matches!(part, Expr::AggregateFunction(_));
         let all = projected.exprs.iter().chain(&having).chain(&qualify);
         let has_aggregates = all.clone().any(|expr| has_part(expr, is_aggregate));
+        if let Some(claims) = self.claims.borrow().as_ref() {
+            claims.check(select, groups.is_some(), &projected.exprs)?;
+        }
         if has_aggregates || groups.is_some() || having.is_some() {
             let wholes = projected.wholes.iter().copied();
             let of_items = projected.exprs.iter_mut().zip(wholes).map(|(expr, span)| Grouped { expr, span });

@@ -55,19 +55,24 @@ fn word(kind: SetKind) -> &'static str {
 }
 
 impl Binder<'_> {
+    /// The rows of one of the queries.
+    pub(crate) fn branch(&self, body: &QueryBody, outer: Option<&Outer<'_>>) -> Result<Selected> {
+        crate::lock::check_branch(body)?;
+        self.deeper(1, || self.body(body, outer))
+    }
     pub(crate) fn set_operations(
         &self,
         first: &QueryBody,
         rest: &[(SetOperator, QueryBody)],
         outer: Option<&Outer<'_>>,
     ) -> Result<Selected> {
-        let mut left = Branches::new(self.deeper(1, || self.body(first, outer))?);
+        let mut left = Branches::new(self.branch(first, outer)?);
         let mut levels = 0;
         for (operator, body) in rest {
             if operator.by_name {
                 return Err(BindError::Unknown("BY NAME"));
             }
-            let right = self.deeper(1, || self.body(body, outer))?;
+            let right = self.branch(body, outer)?;
             let goes_on = operator.kind == SetKind::Union && left.is_all.is_none_or(|is_all| is_all == operator.all);
             if !goes_on {
                 levels += 1;

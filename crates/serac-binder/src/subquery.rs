@@ -29,7 +29,7 @@ pub(crate) fn subquery(plan: LogicalPlan) -> Subquery {
 }
 
 /// The references of a plan to queries around it, also those of subqueries in it.
-fn free(plan: &LogicalPlan) -> Vec<Expr> {
+pub(crate) fn free(plan: &LogicalPlan) -> Vec<Expr> {
     let mut found = Vec::new();
     add_free(plan, &mut found);
     found

@@ -11,16 +11,17 @@
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Field, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::{DFSchema, ParamValues, ScalarValue, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::FunctionRegistry;
+use datafusion::logical_expr::logical_plan::builder::LogicalTableSource;
 use datafusion::logical_expr::{AggregateUDF, BinaryExpr, Expr, Operator, ScalarUDF, TableSource, WindowUDF};
 use datafusion::prelude::SessionContext;
-use serac_binder::{BindError, Environment, Relation, arrow_type, bind_query, type_of_arrow};
+use serac_binder::{BindError, Environment, Generation, Relation, Target, arrow_type, bind_query, type_of_arrow};
 use serac_numeric::Numeric;
 use serac_parser::tree::{Name, StatementKind};
 use serac_pg::{ModifiedType, TypeId};
@@ -95,6 +96,16 @@ impl Environment for Tables {
         let key = if name.to_string() == "k" { vec![0] } else { Vec::new() };
         let name = TableReference::bare(name.to_string());
         Ok(Relation { source: provider_as_source(table.clone()), name, types, key })
+    }
+    fn target(&self, name: &Name) -> Result<Target, BindError> {
+        let relation = self.relation(name)?;
+        let schema = relation.source.schema();
+        let row = Field::new("row", DataType::UInt64, false);
+        let fields: Vec<FieldRef> = schema.fields().iter().cloned().chain([Arc::new(row)]).collect();
+        let generations = vec![Generation::No; schema.fields().len()];
+        let source = Arc::new(LogicalTableSource::new(Arc::new(Schema::new(fields))));
+        let relation = Relation { source, ..relation };
+        Ok(Target { relation, name: name.to_string(), generations, indexes: Vec::new() })
     }
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         self.context.udf(name).ok()

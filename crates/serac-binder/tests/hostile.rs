@@ -107,6 +107,9 @@ fn deep_statements_keep_the_stack() {
         bound(nested(count, "EXISTS (SELECT 1 FROM t WHERE ", "true", ")"));
         bound(nested(count, "a IN (SELECT a FROM t WHERE ", "true", ")"));
         bound(format!("SELECT * FROM {}t{}", "(SELECT a FROM ".repeat(count), ") s".repeat(count)));
+        bound(nested(count, "a IN (SELECT a FROM t WHERE ", "true", " FOR UPDATE)"));
+        bound(format!("SELECT * FROM {}t{}", "(SELECT a FROM ".repeat(count), " FOR UPDATE) s".repeat(count)));
+        bound(format!("SELECT a FROM t FOR UPDATE OF {}", repeated(100 * count, ", ", |_| "t".into())));
         let joined = repeated(count, "", |number| format!(" CROSS JOIN t x{number})"));
         bound(format!("SELECT 1 FROM {}t{joined}", "(".repeat(count)));
         let joined = repeated(count, "", |number| format!(" CROSS JOIN t x{number}"));

@@ -101,8 +101,8 @@ pub(crate) async fn plan(
 /// A bound query with the values of its parameters, as far as these are given.
 async fn planned<'s>(state: &SessionState, source: Option<&'s Source>) -> Result<Option<(BoundQuery, &'s Source)>> {
     let shared = functions(state).shared().clone();
-    // A statement with changes has no other way.
-    let source = source.filter(|source| source.has_changes() || !shared.disabled_passes.read().contains(&BIND));
+    // A statement that changes or claims rows has no other way.
+    let source = source.filter(|source| source.acts() || !shared.disabled_passes.read().contains(&BIND));
     let bound = match source {
         Some(source) => bound(state, &shared, source).await?.ok(),
         None => None,
@@ -200,7 +200,7 @@ pub(crate) async fn arguments(
     text: &Source,
 ) -> Result<Option<(Vec<TypeId>, LogicalPlan)>> {
     let shared = functions(state).shared().clone();
-    let is_asked = query.has_changes() || !shared.disabled_passes.read().contains(&BIND);
+    let is_asked = query.acts() || !shared.disabled_passes.read().contains(&BIND);
     let given = text.given().filter(|_| is_asked);
     let Some(given) = given else { return Ok(None) };
     let Ok(parameters) = parameters(state, &shared, query).await? else { return Ok(None) };
@@ -219,13 +219,10 @@ async fn parameters(
     shared: &Arc<Shared>,
     source: &Source,
 ) -> Result<Result<Vec<TypeId>, &'static str>> {
-    match source.query() {
-        Some(_) if !source.has_changes() => Ok(bound(state, shared, source).await?.map(|query| query.parameters)),
-        _ => Ok(bound_statement(state, shared, source).await?.map(|statement| statement.parameters)),
-    }
+    Ok(bound_statement(state, shared, source).await?.map(|statement| statement.parameters))
 }
 
-/// A statement with changes as it runs, or is described.
+/// A statement that changes or claims rows as it runs, or is described.
 pub(crate) struct BoundWithNames {
     pub(crate) parts: Vec<BoundPart>,
     pub(crate) body: BoundBody,
@@ -262,21 +259,18 @@ impl BoundWithNames {
     }
 }
 
-/// A query that another statement has, whose WITH has changes; or what of it the binder does not
-/// know.
+/// A query that another statement has, and that changes or claims rows; or what of it the binder
+/// does not know.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) async fn query_with_changes(
-    state: &SessionState,
-    source: &Source,
-) -> Result<Result<BoundQuery, &'static str>> {
+pub(crate) async fn acting_query(state: &SessionState, source: &Source) -> Result<Result<BoundQuery, &'static str>> {
     let shared = functions(state).shared().clone();
     bound(state, &shared, source).await
 }
 
-/// A change, or a query with changes in its WITH, with the values of its parameters as far as these
-/// are given; or what of it the binder does not know.
+/// A change, or a query that changes or claims rows, with the values of its parameters as far as
+/// these are given; or what of it the binder does not know.
 ///
 /// # Errors
 /// What is wrong with it, or with a value of a parameter.
@@ -354,6 +348,9 @@ async fn bound_statement(
     shared: &Arc<Shared>,
     source: &Source,
 ) -> Result<Result<BoundStatement, &'static str>> {
+    if source.query().is_some() {
+        return Ok(bound(state, shared, source).await?.map(BoundStatement::from));
+    }
     let statement = source.statement();
     let kept = source.kept();
     if let Some(kept) = kept
@@ -399,14 +396,6 @@ pub(crate) async fn lines(state: &SessionState, source: &Source) -> Result<Resul
         let column = |column: &OutputColumn| format!("{} {}", quote(&column.name), column.id);
         format!("Columns: {}", columns.iter().map(column).collect::<Vec<_>>().join(", "))
     };
-    if !source.has_changes() {
-        let query = match bound(state, &shared, source).await? {
-            Ok(query) => query,
-            Err(what) => return Ok(Err(what)),
-        };
-        let text = logical_text(&query.plan);
-        return Ok(Ok(std::iter::once(columns(&query.columns)).chain(text.lines().map(str::to_owned)).collect()));
-    }
     let mut statement = match bound_statement(state, &shared, source).await? {
         Ok(statement) => statement,
         Err(what) => return Ok(Err(what)),
@@ -458,13 +447,17 @@ pub(crate) async fn bound(
     }
     let session = InSession::knowing(state, shared, serac_binder::relations(query)).await?;
     let session = session.with_parts(source.parts());
-    let bound = match known(serac_binder::bind_query(&session, query, &source.types(), source.may_change()), source)? {
+    let bound = known(serac_binder::bind_query(&session, query, &source.types(), source.may_change()), source)?;
+    let mut bound = match bound {
         Ok(bound) => bound,
         unknown => return Ok(unknown),
     };
-    check_size(&bound.plan)?;
-    if has_subquery_in_values(&bound.plan)? {
-        return Ok(Err("a subquery in VALUES"));
+    let parts = bound.parts.iter_mut().flat_map(BoundPart::plans_mut).map(|plan| &*plan);
+    for plan in parts.chain([&bound.plan]) {
+        check_size(plan)?;
+        if has_subquery_in_values(plan)? {
+            return Ok(Err("a subquery in VALUES"));
+        }
     }
     if let Some(kept) = kept {
         let BoundQuery { parts, plan, columns, parameters } = bound.clone();

@@ -8,7 +8,6 @@ use crate::explain::{describe_schema, explain_schema};
 use crate::generated;
 use crate::identifiers::{fold, prepared_name};
 use crate::parsed::{Arguments, Parsed, Source};
-use crate::parts::take_parts;
 use crate::query::analyzed;
 use crate::session::{Session, with_parameters};
 use crate::settings::{all_settings_schema, is_all};
@@ -228,14 +227,14 @@ impl Session {
     pub(crate) async fn description_of(&mut self, statement: Parsed, named: &[u32]) -> Result<Description> {
         if let Some(Statement::Execute { name: Some(name), parameters: given, .. }) = statement.other() {
             let prepared = self.prepared(&prepared_name(name), given.len())?;
-            if let Some(source) = prepared.source().filter(|source| !source.has_changes())
+            if let Some(source) = prepared.source().filter(|source| !source.acts())
                 && let Some((schema, _)) = self.bound_columns(source).await?
             {
                 let Parameters { types: parameters, oids } = Parameters::of(&*statement.older()?, named);
                 return Ok(Description { parameters, oids, schema: Some(schema) });
             }
             let prepared = self.prepared(&prepared_name(name), given.len())?;
-            if let Some(source) = prepared.source().filter(|source| source.has_changes()) {
+            if let Some(source) = prepared.source().filter(|source| source.acts()) {
                 let (schema, _) = self.changed_columns(source).await?;
                 let Parameters { types: parameters, oids } = Parameters::of(&*statement.older()?, named);
                 return Ok(Description { parameters, oids, schema });
@@ -268,7 +267,7 @@ impl Session {
         Ok(Description { parameters: parameters.types, oids: parameters.oids, schema })
     }
 
-    /// The columns of the rows of a statement with changes, none if it gives none, and the types of
+    /// The columns of the rows of a statement that changes or claims rows, none if it gives none, and the types of
     /// its parameters: UNKNOWN for those that the binder does not know.
     async fn changed_columns(&self, source: &Source) -> Result<(Option<SchemaRef>, Vec<TypeId>)> {
         let bound = self.bound_statement(source).await?;
@@ -280,12 +279,7 @@ impl Session {
     }
 
     /// The columns of a statement's rows; learns what it says of the parameters.
-    async fn columns_of(&mut self, mut statement: Statement, parameters: &mut Parameters) -> Result<Option<SchemaRef>> {
-        for (i, part) in take_parts(&mut statement).into_iter().enumerate() {
-            let query = Statement::Query(Box::new(part));
-            let columns = self.describe_query(query, parameters).await?;
-            self.lend_part(i, columns, Vec::new())?;
-        }
+    async fn columns_of(&mut self, statement: Statement, parameters: &mut Parameters) -> Result<Option<SchemaRef>> {
         Ok(match &statement {
             Statement::Query(_) | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => {
                 Some(self.describe_query(statement, parameters).await?)

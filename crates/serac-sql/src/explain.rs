@@ -230,7 +230,7 @@ impl Session {
             return explained_lines(self.bound_lines(source).await?);
         }
         let mut lines: Vec<String> = point.into_iter().collect();
-        if let Some(source) = source.as_ref().filter(|source| source.has_changes()) {
+        if let Some(source) = source.as_ref().filter(|source| source.acts()) {
             return self.explain_changes(*statement, source, &options, lines).await;
         }
         let query = Parsed::with_source(*statement, source);
@@ -261,21 +261,30 @@ impl Session {
         let bound = self.bound_statement(source).await?;
         let bound = bound.map_err(|what| SqlError::unsupported(format!("binding {what}")))?;
         if options.analyze {
-            let what = if bound.parts.is_empty() { crate::session::tag_of(&statement) } else { "a change in WITH" };
-            let what = what.trim_end_matches(" 0");
+            let what = match bound.parts.first().map(|part| &part.body) {
+                None => crate::session::tag_of(&statement).trim_end_matches(" 0"),
+                Some(PartBody::Claim(claim)) => claim.words(),
+                Some(_) => "a change in WITH",
+            };
             return Err(SqlError::unsupported(format!("EXPLAIN ANALYZE of {what}")));
         }
         if options.steps && !bound.parts.is_empty() {
-            return Err(SqlError::unsupported("EXPLAIN's option STEPS of a statement with changes in its WITH"));
+            return Err(SqlError::unsupported("EXPLAIN's option STEPS of a statement that has parts"));
         }
         let mut all: Vec<(Option<&'static str>, LogicalPlan)> = Vec::new();
         for part in bound.parts {
             match part.body {
                 PartBody::Query(plan) => all.push((None, plan)),
+                PartBody::Claim(claim) => {
+                    claim.tables.iter().try_for_each(|table| self.claimable(table).map(|_| ()))?;
+                    all.push((Some(claim.words()), claim.plan));
+                }
                 PartBody::Change(change) => all.push(self.explained_change(change, None).await?),
             }
         }
         match bound.body {
+            // The rows of a part.
+            BoundBody::Query(LogicalPlan::TableScan(_), _) if !all.is_empty() => {}
             BoundBody::Query(plan, _) => all.push((None, plan)),
             BoundBody::Change(change) => all.push(self.explained_change(change, Some(statement)).await?),
         }

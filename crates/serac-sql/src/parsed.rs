@@ -5,7 +5,7 @@ use crate::ast_types::literal;
 use crate::error::{Result, SqlError};
 use crate::kept_plans::KeptPlans;
 use crate::nesting;
-use crate::parts::{claims_in, has_changes, is_changing};
+use crate::parts::{claims, has_changes, is_changing};
 use crate::session::{parse_one, with_parameters};
 use datafusion::catalog::TableProvider;
 use datafusion::common::ScalarValue;
@@ -48,8 +48,7 @@ impl Parsed {
             return Ok(Self { kind: Kind::Query, source: Some(source) });
         }
         let statement = source.older_of(whole)?;
-        let has_changes = changes(&statement);
-        let source = has_text_of_use(&statement).then_some(Source { has_changes, ..source });
+        let source = has_text_of_use(&statement).then_some(Source { acts: whole.acts, ..source });
         Ok(Self { kind: Kind::Other(Box::new(statement)), source })
     }
     /// A statement that says the same as the text at `source`.
@@ -124,15 +123,15 @@ impl Parsed {
     pub(crate) fn source(&self) -> Option<&Source> {
         self.source.as_ref()
     }
-    /// The same, of a query that neither changes nor claims rows.
+    /// The same, of a query that neither changes nor claims rows, or has done so.
     pub(crate) fn source_of_query(&self) -> Option<&Source> {
         let is_query = matches!(self.other(), None | Some(Statement::Query(_)));
-        self.source().filter(|source| is_query && !source.has_changes && !source.claims())
+        self.source().filter(|source| is_query && (!source.acts || source.parts.is_some()))
     }
-    /// The same, of a statement that changes rows: INSERT and its kin, and a query with such in its
-    /// WITH.
+    /// The same, of a statement that changes or claims rows: INSERT and its kin, a query with such in
+    /// its WITH, and SELECT … FOR UPDATE.
     pub(crate) fn source_of_changes(&self) -> Option<&Source> {
-        self.source().filter(|source| source.has_changes && self.other().is_some_and(is_changing))
+        self.source().filter(|source| source.acts && self.other().is_some_and(is_changing))
     }
 }
 
@@ -143,8 +142,7 @@ fn has_text_of_use(statement: &Statement) -> bool {
         Statement::Execute { parameters, .. } => !parameters.is_empty(),
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => true,
         Statement::Prepare { statement, .. } | Statement::Explain { statement, .. } => has_text_of_use(statement),
-        Statement::Query(_) => true,
-        other => query_in(other).is_some_and(|query| !claims_in(query)),
+        other => query_in(other).is_some(),
     }
 }
 
@@ -188,12 +186,13 @@ fn query_of(kind: &StatementKind) -> Option<&tree::Query> {
     }
 }
 
-/// A statement of which there is only this tree. What changes something is bound from a text, which
-/// is made of it then.
+/// A statement of which there is only this tree. What changes or claims rows is bound from a text,
+/// which is made of it then.
 impl From<Statement> for Parsed {
     fn from(statement: Statement) -> Self {
-        let source = changes(&statement).then(|| Source::of_text(&statement.to_string())).flatten();
-        let source = source.map(|source| Source { has_changes: true, ..source });
+        let acts = changes(&statement) || claims(&statement);
+        let source = acts.then(|| Source::of_text(&statement.to_string())).flatten();
+        let source = source.map(|source| Source { acts: true, ..source });
         Self { kind: Kind::Other(Box::new(statement)), source }
     }
 }
@@ -237,8 +236,9 @@ pub(crate) struct Source {
     script: Arc<Script>,
     number: usize,
     arguments: Arguments,
-    has_changes: bool,
-    /// The rows of the changes of its WITH, of one that has been done so far.
+    /// It, or a part of it, changes or claims rows.
+    acts: bool,
+    /// The rows of its parts, of one whose parts have been done.
     parts: Option<Arc<[Arc<dyn Rows>]>>,
     /// The rows of the source of a MERGE, of one that the binder does not know.
     merge_source: Option<Arc<dyn TableProvider>>,
@@ -287,19 +287,18 @@ impl Source {
     }
     fn new(script: &Arc<Script>, number: usize) -> Self {
         let (script, arguments) = (script.clone(), Arguments::default());
-        Self { script, number, arguments, has_changes: false, parts: None, merge_source: None, kept: None }
+        Self { script, number, arguments, acts: false, parts: None, merge_source: None, kept: None }
     }
     /// The source of a statement that stands alone in a text; none where the parser refuses that.
     pub(crate) fn of_text(text: &str) -> Option<Self> {
         let script = Script::new(text).ok().filter(|script| script.trees.len() == 1)?;
         Some(Self::new(&Arc::new(script), 0))
     }
-    /// Whether the statement changes rows.
-    pub(crate) fn has_changes(&self) -> bool {
-        self.has_changes
+    /// Whether the statement, or a part of it, changes or claims rows.
+    pub(crate) fn acts(&self) -> bool {
+        self.acts
     }
-    /// The same statement whose changes in WITH, and the queries before them, have given these
-    /// rows.
+    /// The same statement whose parts have given these rows.
     pub(crate) fn with_parts(self, parts: Vec<Arc<dyn Rows>>) -> Self {
         Self { parts: Some(parts.into()), ..self }
     }
@@ -317,7 +316,10 @@ impl Source {
     }
     /// Whether the WITH of its query may have changes.
     pub(crate) fn may_change(&self) -> bool {
-        self.has_changes && matches!(self.statement(), StatementKind::CreateTableAs(_) | StatementKind::Copy(_))
+        let may_have = |kind: &StatementKind| {
+            matches!(kind, StatementKind::Query(_) | StatementKind::CreateTableAs(_) | StatementKind::Copy(_))
+        };
+        self.acts && may_have(self.statement())
     }
     /// The statement's tree, of PREPARE and EXPLAIN that of the statement inside.
     fn tree(&self) -> &tree::Statement {
@@ -358,11 +360,6 @@ impl Source {
         let (start, end) = (tree.span.start as usize, tree.span.end as usize);
         let start_place = moved(self.script.starts[self.number], &self.script.text[whole..start]);
         parse_one(&self.script.text[start..end], start_place)
-    }
-    /// Whether it is a query that claims rows, and changes none.
-    fn claims(&self) -> bool {
-        let tree = self.tree();
-        matches!(tree.kind, StatementKind::Query(_)) && tree.acts && !self.has_changes
     }
     /// The tree of the statement's query.
     pub(crate) fn query(&self) -> Option<&tree::Query> {
@@ -423,12 +420,13 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_no_queries_of_the_binder() {
+    fn claims_have_a_source() {
         let script = "WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x; SELECT * FROM t FOR UPDATE; VALUES (1);
             SELECT * FROM (SELECT * FROM t FOR UPDATE) AS x; SELECT (SELECT a FROM t LIMIT 1 FOR UPDATE)";
         let parsed = Parsed::of_script(script).unwrap();
-        let sources: Vec<bool> = parsed.iter().map(|parsed| parsed.source_of_query().is_some()).collect();
-        assert_eq!(sources, [false, false, true, false, false]);
-        assert!(parsed.iter().all(|parsed| parsed.source().is_some()));
+        let acts = |parsed: &Parsed| parsed.source().is_some_and(Source::acts);
+        assert_eq!(parsed.iter().map(acts).collect::<Vec<_>>(), [true, true, false, true, true]);
+        assert!(parsed.iter().all(|parsed| parsed.source_of_query().is_some() != acts(parsed)));
+        assert!(parsed.iter().all(|parsed| parsed.source_of_changes().is_some() == acts(parsed)));
     }
 }

@@ -1,25 +1,17 @@
-//! Parts of a statement that run before the rest of it: queries inside it that claim rows (FOR
-//! UPDATE). The rows that they give stand for them.
+//! What parts of a statement do: whether one changes rows, or claims them (FOR UPDATE).
 //!
 //! WITH in front of a change is brought to where its names are used ([`with_inside`]): `WITH …
 //! UPDATE` is an UPDATE, and described, compiled and counted as one. A statement whose WITH has
 //! changes stays as it is: it is run as the binder has it ([`crate::changes`]).
 
-use crate::error::Result;
 use crate::identifiers::fold;
 use crate::parsed::Parsed;
-use crate::query::{Output, query_of};
-use crate::session::Session;
+use crate::query::query_of;
 use crate::visits::{visit, visit_mut};
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast::{
     Ident, Query, SetExpr, Statement, TableAlias, TableFactor, Visit, Visitor, VisitorMut, With,
 };
-use futures::TryStreamExt;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 fn is_change(query: &Query) -> bool {
     matches!(*query.body, SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_))
@@ -102,7 +94,7 @@ impl VisitorMut for Bringer<'_> {
     }
 }
 
-pub(crate) fn alias_of(name: Ident) -> TableAlias {
+fn alias_of(name: Ident) -> TableAlias {
     TableAlias { explicit: true, name, columns: Vec::new(), at: None }
 }
 
@@ -138,7 +130,7 @@ fn bring(with: &With, change: &mut Statement) {
     }
 }
 
-/// Looks for what runs before the rest.
+/// Looks for changes and claims.
 #[derive(Default)]
 struct Finder {
     claims: bool,
@@ -173,11 +165,6 @@ pub(crate) fn has_changes(statement: &Statement) -> bool {
     Finder::of(statement).changes
 }
 
-/// Whether a query claims rows.
-pub(crate) fn claims_in(query: &Query) -> bool {
-    Finder::of(query).claims
-}
-
 /// Whether a statement is itself a change, or a query, which may have changes in its WITH.
 pub(crate) fn is_changing(statement: &Statement) -> bool {
     matches!(
@@ -207,11 +194,6 @@ pub fn shows_changes(statement: &Parsed) -> bool {
     }
 }
 
-/// The name under which a statement finds the rows of its part.
-fn name_of(part: usize) -> Ident {
-    Ident::new(format!("__serac_part{part}"))
-}
-
 /// Whether a change gives rows.
 fn returns(statement: &Statement) -> bool {
     match statement {
@@ -219,89 +201,5 @@ fn returns(statement: &Statement) -> bool {
         Statement::Update(update) => update.returning.is_some(),
         Statement::Delete(delete) => delete.returning.is_some(),
         _ => false,
-    }
-}
-
-/// Takes the queries that claim rows out of a statement. A WITH that was brought to several places
-/// has its parts in each of them.
-struct Taker {
-    depth: usize,
-    parts: Vec<Query>,
-}
-
-impl Taker {
-    /// The number of the part that a query is.
-    fn take(&mut self, query: Query) -> usize {
-        self.parts.iter().position(|part| *part == query).unwrap_or_else(|| {
-            self.parts.push(query);
-            self.parts.len() - 1
-        })
-    }
-}
-
-impl VisitorMut for Taker {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-    /// Those inside come first.
-    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        if self.depth > 0 && !query.locks.is_empty() {
-            let part = self.take(query.clone());
-            *query = all_of(&name_of(part));
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// The parts of a statement, in the order in which they run, with which it is left.
-pub(crate) fn take_parts(statement: &mut Statement) -> Vec<Query> {
-    if !Finder::of(statement).claims {
-        return Vec::new();
-    }
-    // A query's own locking clause is not a part's.
-    let mut taker = Taker { depth: usize::from(!matches!(statement, Statement::Query(_))), parts: Vec::new() };
-    let _ = visit_mut(statement, &mut taker);
-    taker.parts
-}
-
-impl Session {
-    /// Runs the parts of a statement and lets the rest of it find their rows.
-    pub(crate) async fn run_parts(&mut self, statement: &mut Statement) -> Result<()> {
-        let runs = matches!(
-            statement,
-            Statement::Query(_)
-                | Statement::Insert(_)
-                | Statement::Update(_)
-                | Statement::Delete(_)
-                | Statement::Merge(_)
-                | Statement::Copy { .. }
-                | Statement::CreateTable(_)
-        );
-        if !runs {
-            return Ok(());
-        }
-        for (i, part) in take_parts(statement).into_iter().enumerate() {
-            let query = Statement::Query(Box::new(part));
-            let Output::Rows { schema, stream } = Box::pin(self.run(query.into())).await? else {
-                unreachable!("a query gives rows")
-            };
-            self.lend_part(i, schema, stream.try_collect().await?)?;
-        }
-        Ok(())
-    }
-
-    /// Lets a statement find the rows of a part.
-    pub(crate) fn lend_part(&self, part: usize, schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<()> {
-        let fields: Vec<Field> =
-            schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
-        let schema = Arc::new(Schema::new(fields));
-        let batches = batches.into_iter().map(|batch| batch.with_schema(schema.clone()));
-        let batches = batches.collect::<std::result::Result<_, _>>()?;
-        self.lend(&name_of(part).value, Arc::new(MemTable::try_new(schema, vec![batches])?));
-        Ok(())
     }
 }

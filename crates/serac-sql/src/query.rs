@@ -473,10 +473,15 @@ impl Session {
         query: Query,
         source: Option<&Source>,
     ) -> Result<(DataFrame, SchemaRef)> {
+        let acts = source.is_some_and(Source::acts);
         let (state, source) = (self.state(), source.cloned());
         let bound = self.planning(async move { binding::of_relation(&state, source.as_ref()).await }).await?;
         match bound {
             Some(RelationPlan { plan, columns }) => Ok((DataFrame::new(self.storing_state(), plan), columns)),
+            // Its parts have given rows to the binder's plan.
+            None if acts => {
+                Err(SqlError::unsupported("a table of numbers with digits of their own beside changes or claims"))
+            }
             None => {
                 let frame = self.frame(query).await?;
                 let columns = frame.schema().inner().clone();

@@ -1,27 +1,13 @@
-//! SELECT … FOR UPDATE and its relatives: a query on one table that claims the rows that it gives.
+//! What SELECT … FOR UPDATE and its relatives do at a row ([`OnHeld`]).
 //!
 //! There is one strength: FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE and FOR KEY SHARE all claim a row for one transaction, as if it were updated. That is never too weak; readers
 //! that only share wait for each other. A row that another transaction holds is waited for, or is an error (NOWAIT), or is left out (SKIP LOCKED).
 
-use crate::dml::{RETURNING, TARGET, visible_rows, visible_schema};
 use crate::error::{Result, SqlError};
-use crate::identifiers::{fold, quote, resolve};
-use crate::parts::alias_of;
-use crate::query::Output;
-use crate::session::Session;
-use datafusion::arrow::array::{AsArray, RecordBatch};
-use datafusion::arrow::datatypes::UInt64Type;
-use datafusion::datasource::MemTable;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, LimitClause, LockClause, NonBlock, ObjectName, OrderBy, OrderByKind, Query, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, Value, WildcardAdditionalOptions,
-};
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
-use futures::TryStreamExt;
-use serac_engine::roles::Privilege;
+use datafusion::sql::sqlparser::ast::{LockClause, NonBlock};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use serac_engine::{Table, Transaction};
-use serac_query::scan::ROW_ID_COLUMN;
+use serac_parser::tree::LockWait;
 use serac_storage::RowId;
 use std::sync::Arc;
 
@@ -60,214 +46,163 @@ impl OnHeld {
     }
 }
 
-/// The strengths FOR NO KEY UPDATE and FOR KEY SHARE, which the parser does not know, as FOR UPDATE and FOR SHARE.
-pub(crate) fn row_locks(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let word = |token: &TokenWithSpan| match &token.token {
-        Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_ascii_lowercase()),
-        _ => None,
-    };
-    let words: Vec<usize> = (0..tokens.len()).filter(|&i| !matches!(tokens[i].token, Token::Whitespace(_))).collect();
-    for at in 0..words.len() {
-        let next = |i: usize| words.get(at + i).and_then(|&i| word(&tokens[i]));
-        if next(0).as_deref() != Some("for") {
+impl From<LockWait> for OnHeld {
+    fn from(wait: LockWait) -> Self {
+        match wait {
+            LockWait::Wait => Self::Wait,
+            LockWait::NoWait => Self::Fail,
+            LockWait::SkipLocked => Self::Skip,
+        }
+    }
+}
+
+/// Locking clauses as the parser takes them: of two strengths, of one table or of all, and behind
+/// LIMIT. Its tree is made for all statements that claim rows: the point path compiles those of a
+/// single table, and others tell by it what they are.
+pub(crate) fn row_locks(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    if !tokens.iter().any(|token| is_word(&token.token, &["for"])) {
+        return tokens;
+    }
+    let mut written = Vec::with_capacity(tokens.len());
+    // Clauses that LIMIT follows, and in how many parentheses they are.
+    let mut later: Vec<(usize, Vec<TokenWithSpan>)> = Vec::new();
+    let (mut depth, mut at) = (0usize, 0);
+    while at < tokens.len() {
+        let mut words = Words { tokens: &tokens, at };
+        let mut clauses = Vec::new();
+        if is_word(&tokens[at].token, &["for"]) {
+            while let Some(clause) = words.locking_clause() {
+                clauses.extend(clause);
+            }
+        }
+        if !clauses.is_empty() {
+            at = words.at;
+            match words.is_next(&["limit", "offset", "fetch"]) {
+                true => later.push((depth, clauses)),
+                false => written.extend(clauses),
+            }
             continue;
         }
-        let between = match (next(1).as_deref(), next(2).as_deref(), next(3).as_deref()) {
-            (Some("no"), Some("key"), Some("update")) => 2,
-            (Some("key"), Some("share"), _) => 1,
-            _ => continue,
+        let token = &tokens[at].token;
+        let ends_query = matches!(token, Token::RParen | Token::SemiColon | Token::EOF)
+            || is_word(token, &["on", "returning"])
+            || is_word(token, &["with"]) && Words { tokens: &tokens, at: at + 1 }.is_next(&["no", "data"]);
+        while ends_query && let Some((_, clauses)) = later.pop_if(|(of, _)| *of >= depth) {
+            written.extend(clauses);
+        }
+        match token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        written.push(tokens[at].clone());
+        at += 1;
+    }
+    written.extend(later.into_iter().flat_map(|(_, clauses)| clauses));
+    written
+}
+
+fn is_word(token: &Token, words: &[&str]) -> bool {
+    match token {
+        Token::Word(word) => {
+            word.quote_style.is_none() && words.iter().any(|wanted| word.value.eq_ignore_ascii_case(wanted))
+        }
+        _ => false,
+    }
+}
+
+/// Tokens, from one on.
+#[derive(Clone, Copy)]
+struct Words<'t> {
+    tokens: &'t [TokenWithSpan],
+    at: usize,
+}
+
+impl<'t> Words<'t> {
+    /// The next one that is not white, if it is such.
+    fn take(&mut self, is_such: impl Fn(&Token) -> bool) -> Option<&'t TokenWithSpan> {
+        let white = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_));
+        let rest = self.tokens.get(self.at..)?;
+        let next = rest.iter().position(|token| !white(token))?;
+        let found = Some(&rest[next]).filter(|token| is_such(&token.token))?;
+        self.at += next + 1;
+        Some(found)
+    }
+    fn word(&mut self, word: &str) -> Option<&'t TokenWithSpan> {
+        self.take(|token| is_word(token, &[word]))
+    }
+    fn is_next(mut self, words: &[&str]) -> bool {
+        self.take(|token| is_word(token, words)).is_some()
+    }
+    fn name(&mut self) -> Option<Vec<TokenWithSpan>> {
+        let is_part = |token: &Token| matches!(token, Token::Word(_));
+        let mut name = vec![self.take(is_part)?.clone()];
+        while let Some(point) = self.take(|token| *token == Token::Period) {
+            name.extend([point.clone(), self.take(is_part)?.clone()]);
+        }
+        Some(name)
+    }
+    /// A locking clause as the parser takes it, if one comes next.
+    fn locking_clause(&mut self) -> Option<Vec<TokenWithSpan>> {
+        let mut words = *self;
+        let mut clause = vec![words.word("for")?.clone()];
+        let is_weaker = words.word("no").is_some();
+        let is_of_key = words.word("key").is_some();
+        let strength = match (is_weaker, is_of_key) {
+            (false, false) => words.take(|token| is_word(token, &["update", "share"]))?,
+            (true, true) => words.word("update")?,
+            (false, true) => words.word("share")?,
+            (true, false) => return None,
         };
-        for &i in &words[at + 1..=at + between] {
-            tokens[i].token = Token::Whitespace(Whitespace::Space);
+        clause.push(strength.clone());
+        if let Some(of) = words.word("of") {
+            let (name, mut is_alone) = (words.name()?, true);
+            while words.take(|token| *token == Token::Comma).is_some() {
+                words.name()?;
+                is_alone = false;
+            }
+            if is_alone {
+                clause.push(of.clone());
+                clause.extend(name);
+            }
         }
-    }
-    tokens
-}
-
-/// OFFSET and LIMIT, where they are numbers.
-fn bounds(clause: Option<&LimitClause>) -> Result<(usize, usize)> {
-    let number = |expr: Option<&Expr>, default: usize| match expr {
-        None => Ok(default),
-        Some(Expr::Value(value)) => match &value.value {
-            Value::Number(number, _) => number.parse().map_err(|_| limits()),
-            Value::Null => Ok(default),
-            _ => Err(limits()),
-        },
-        Some(_) => Err(limits()),
-    };
-    fn limits() -> SqlError {
-        SqlError::unsupported("SKIP LOCKED with a LIMIT or OFFSET that is not a number")
-    }
-    match clause {
-        None => Ok((0, usize::MAX)),
-        Some(LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
-            Ok((number(offset.as_ref().map(|offset| &offset.value), 0)?, number(limit.as_ref(), usize::MAX)?))
+        if let Some(nowait) = words.word("nowait") {
+            clause.push(nowait.clone());
+        } else if let Some(skip) = words.word("skip") {
+            clause.extend([skip.clone(), words.word("locked")?.clone()]);
         }
-        Some(_) => Err(limits()),
+        *self = words;
+        Some(clause)
     }
 }
 
-impl Session {
-    /// Claims the rows that a query on one table gives, and gives them: the query runs once, so
-    /// that these are the same rows, whatever it leaves open (LIMIT without an order, equal keys,
-    /// volatile functions).
-    pub(crate) async fn select_for_update(&mut self, mut query: Query) -> Result<Output> {
-        let locks = std::mem::take(&mut query.locks);
-        let on_held = OnHeld::of(&locks).expect("the query has a locking clause");
-        let unsupported = || SqlError::unsupported("FOR UPDATE of anything but rows of a single table");
-        let SetExpr::Select(select) = query.body.as_mut() else { return Err(unsupported()) };
-        let [from] = &select.from[..] else { return Err(unsupported()) };
-        let grouped = !matches!(&select.group_by, GroupByExpr::Expressions(by, _) if by.is_empty());
-        if query.with.is_some()
-            || query.fetch.is_some()
-            || grouped
-            || select.distinct.is_some()
-            || select.having.is_some()
-        {
-            return Err(unsupported());
-        }
-        let (table, alias) = self.target(from)?;
-        let named = locks.iter().filter_map(|lock| lock.of.as_ref()).map(|of| match &of.0[..] {
-            [name] => name.as_ident().map(fold).unwrap_or_default(),
-            _ => of.to_string(),
-        });
-        if let Some(other) = named.into_iter().find(|name| *name != alias) {
-            let message = format!("relation \"{other}\" in FOR UPDATE clause not found in FROM clause");
-            return Err(SqlError::new("42P01", message).named(other));
-        }
-        self.check_privilege(&table, Privilege::Update, &[])?;
-        self.check_privilege(&table, Privilege::Select, &[])?;
-        self.lend_target(&table)?;
-        select.projection = without_wildcards(std::mem::take(&mut select.projection), &table, &alias)?;
-        if on_held != OnHeld::Skip {
-            select.projection.push(SelectItem::ExprWithAlias {
-                expr: column_of(&alias, ROW_ID_COLUMN),
-                alias: Ident::new(ROW_ID_COLUMN),
-            });
-            select.from[0].relation = lent_table(TARGET, &alias);
-            let (schema, rows) = self.rows(Statement::Query(Box::new(query)).into()).await?;
-            let rows: Vec<RecordBatch> = rows.try_collect().await?;
-            let shown: Vec<usize> = (0..schema.fields().len() - 1).collect();
-            let txn = self.txn_of(&table)?;
-            for batch in &rows {
-                for &row in batch.column(shown.len()).as_primitive::<UInt64Type>().values() {
-                    on_held.claim(txn, &table, RowId::from_u64(row))?;
-                }
-            }
-            let schema = Arc::new(schema.project(&shown)?);
-            let rows = rows.into_iter().map(move |batch| Ok(batch.project(&shown)?));
-            let stream = RecordBatchStreamAdapter::new(schema.clone(), futures::stream::iter(rows));
-            return Ok(Output::Rows { schema, stream: Box::pin(stream) });
-        }
-        let filter = select.selection.as_ref().map_or(String::new(), |f| format!(" WHERE {f}"));
-        let mut order = query.order_by.clone();
-        write_keys_out(&mut order, &select.projection);
-        // Without a limit the order does not matter.
-        let order = match (&query.limit_clause, order) {
-            (Some(_), Some(order)) => format!(" {order}"),
-            _ => String::new(),
-        };
-        let name = quote(&alias);
-        let find = format!("SELECT {name}.{ROW_ID_COLUMN} FROM {TARGET} AS {name}{filter}{order}");
-        let frame = self.frame_of(&find).await?;
-        let rows = self.rows_found(frame).await?;
-        let (mut skip, limit) = bounds(query.limit_clause.take().as_ref())?;
-        let txn = self.txn_of(&table)?;
-        let mut claimed = Vec::new();
-        for row in rows {
-            if claimed.len() == limit {
-                break;
-            }
-            if txn.is_held_by_other(&table, row) {
-                continue;
-            }
-            if skip > 0 {
-                skip -= 1;
-            } else if on_held.claim(txn, &table, row)? {
-                claimed.push(row);
-            }
-        }
-        // The query gives these rows.
-        let schema = visible_schema(&table);
-        let batch = visible_rows(&table, &self.rows_now(&table, &claimed)?)?;
-        let claimed = self.readable_rows(&table, Arc::new(MemTable::try_new(schema, vec![vec![batch]])?));
-        self.lend(RETURNING, claimed);
-        select.selection = None;
-        select.from[0].relation = lent_table(RETURNING, &alias);
-        self.query(Statement::Query(Box::new(query)).into()).await
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::PostgreSql;
+    use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 
-/// A column of the table.
-fn column_of(alias: &str, name: &str) -> Expr {
-    Expr::CompoundIdentifier(vec![Ident::with_quote('"', alias), Ident::with_quote('"', name)])
-}
-
-/// A select list with the columns that its wildcards stand for.
-fn without_wildcards(items: Vec<SelectItem>, table: &Table, alias: &str) -> Result<Vec<SelectItem>> {
-    let mut all = Vec::with_capacity(items.len());
-    for item in items {
-        let (of, options) = match &item {
-            SelectItem::Wildcard(options) => (None, options),
-            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
-                (Some(resolve(name)?.1), options)
-            }
-            _ => {
-                all.push(item);
-                continue;
-            }
-        };
-        if *options != WildcardAdditionalOptions::default() {
-            return Err(SqlError::unsupported("a wildcard with more than its columns in a query FOR UPDATE"));
+    #[test]
+    fn clauses_are_written_as_the_parser_takes_them() {
+        for (given, written) in [
+            ("SELECT 1 FROM t FOR NO KEY UPDATE OF t, u NOWAIT", "SELECT 1 FROM t FOR UPDATE NOWAIT"),
+            ("SELECT 1 FROM t FOR KEY SHARE; SELECT 2", "SELECT 1 FROM t FOR SHARE; SELECT 2"),
+            (
+                "SELECT (SELECT 1 FROM t FOR UPDATE FOR SHARE OF s.t SKIP LOCKED LIMIT (1) OFFSET 2) FROM u",
+                "SELECT (SELECT 1 FROM t LIMIT (1) OFFSET 2 FOR UPDATE FOR SHARE OF s.t SKIP LOCKED) FROM u",
+            ),
+            (
+                "INSERT INTO t SELECT 1 FROM u FOR UPDATE LIMIT 1 ON CONFLICT DO NOTHING",
+                "INSERT INTO t SELECT 1 FROM u LIMIT 1 FOR UPDATE ON CONFLICT DO NOTHING",
+            ),
+            ("SELECT substring(a FOR b), 'for update' LIMIT 1", "SELECT substring(a FOR b), 'for update' LIMIT 1"),
+        ] {
+            let tokens = |sql: &str| Tokenizer::new(&PostgreSql, sql).tokenize_with_location().unwrap();
+            let text = |tokens: Vec<TokenWithSpan>| {
+                let seen = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_)));
+                seen.map(|token| token.token.to_string()).collect::<Vec<_>>()
+            };
+            assert_eq!(text(row_locks(tokens(given))), text(tokens(written)), "{given}");
         }
-        if let Some(other) = of.filter(|of| of != alias) {
-            return Err(SqlError::new("42P01", format!("missing FROM-clause entry for table \"{other}\"")).named(other));
-        }
-        let columns = table.definition.visible_columns().iter();
-        all.extend(columns.map(|column| SelectItem::UnnamedExpr(column_of(alias, &column.name))));
-    }
-    Ok(all)
-}
-
-/// Writes out the keys of ORDER BY that name results of the select list, or number them.
-fn write_keys_out(order: &mut Option<OrderBy>, items: &[SelectItem]) {
-    let Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }) = order else { return };
-    for key in keys {
-        let named = match &key.expr {
-            Expr::Value(value) => match &value.value {
-                Value::Number(number, _) => {
-                    let at = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-                    match at.and_then(|at| items.get(at)) {
-                        Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) => Some(expr),
-                        _ => None,
-                    }
-                }
-                _ => None,
-            },
-            Expr::Identifier(name) => items.iter().find_map(|item| match item {
-                SelectItem::ExprWithAlias { expr, alias } if fold(alias) == fold(name) => Some(expr),
-                _ => None,
-            }),
-            _ => None,
-        };
-        if let Some(expr) = named.cloned() {
-            key.expr = Expr::Nested(Box::new(expr));
-        }
-    }
-}
-
-/// A table that was lent to the statement, in the place of its own.
-fn lent_table(name: &str, alias: &str) -> TableFactor {
-    TableFactor::Table {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        alias: Some(alias_of(Ident::with_quote('"', alias))),
-        args: None,
-        with_hints: Vec::new(),
-        version: None,
-        with_ordinality: false,
-        partitions: Vec::new(),
-        json_path: None,
-        sample: None,
-        index_hints: Vec::new(),
     }
 }

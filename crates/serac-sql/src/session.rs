@@ -837,25 +837,31 @@ impl Session {
         if statement.source_of_query().is_some() {
             return self.query(statement).await;
         }
-        let (mut statement, mut source) = statement.into_older()?;
+        let (statement, mut source) = statement.into_older()?;
         if let Statement::Insert(insert) = &statement
             && let Some(result) = self.insert_constants(insert)?
         {
             self.running.as_mut().expect("it runs").check_statement_end()?;
             return Ok(Output::Done(result));
         }
-        self.run_parts(&mut statement).await?;
-        if let Some(text) = source.as_ref().filter(|source| source.has_changes()) {
+        if let Some(text) = source.as_ref().filter(|source| source.acts()) {
             if is_changing(&statement) {
                 // In a box: what it may have to keep need not be moved for other statements.
                 return Box::pin(self.run_changes(statement, text)).await;
             }
-            if let Statement::CreateTable(_) | Statement::Copy { .. } = &statement {
-                source = Some(Box::pin(self.run_changes_of_query(text)).await?);
+            match &statement {
+                Statement::CreateTable(_) | Statement::Copy { .. } => {
+                    source = Some(Box::pin(self.run_changes_of_query(text)).await?);
+                }
+                Statement::CreateView(_) => {
+                    return Err(SqlError::unsupported("a view whose query changes or claims rows"));
+                }
+                _ => {}
             }
+        } else if source.is_none() && claims(&statement) {
+            return Err(SqlError::unsupported("FOR UPDATE in a statement without a text"));
         }
         match statement {
-            Statement::Query(query) if !query.locks.is_empty() => self.select_for_update(*query).await,
             Statement::Query(_) | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => {
                 self.query(statement.into()).await
             }
@@ -1001,7 +1007,7 @@ impl Session {
         }
         let prepared = self.prepared(name, arguments.len())?;
         let with_expressions = |prepared: &Prepared| prepared.with_expressions(arguments);
-        let Some(source) = prepared.source().filter(|source| source.has_changes()) else {
+        let Some(source) = prepared.source().filter(|source| source.acts()) else {
             return with_expressions(prepared);
         };
         let given = match text {

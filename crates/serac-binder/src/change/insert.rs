@@ -57,7 +57,7 @@ impl Binder<'_> {
                 },
             },
         };
-        let own = self.target_rows(&target, &insert.table, insert.alias.as_ref())?;
+        let own = self.target_rows(&target, &insert.table, insert.alias.as_ref(), &[])?;
         let conflict = match &insert.on_conflict {
             Some(conflict) => Some(unless_missing(self.conflict(conflict, &target, &own), missing)?),
             None => None,

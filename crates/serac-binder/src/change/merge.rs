@@ -53,7 +53,7 @@ impl Binder<'_> {
             return Err(BindError::Unknown("RETURNING of MERGE"));
         }
         let target = self.environment.target(&merge.table.name)?;
-        let own = self.target_rows(&target, &merge.table.name, merge.alias.as_ref())?;
+        let own = self.target_rows(&target, &merge.table.name, merge.alias.as_ref(), &[])?;
         let row = self.row_of(&own, &target);
         let source = match self.environment.merge_source() {
             Some(given) => self.given_source(&given, &merge.source)?,

@@ -26,6 +26,7 @@ mod update;
 pub use target::{Generation, IndexPart, Target, UniqueIndex};
 
 use crate::error::{BindError, Result};
+use crate::lock::BoundClaim;
 use crate::query::Selected;
 use crate::{Binder, Environment, LEVELS_OF_QUERY, OutputColumn};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
@@ -185,7 +186,8 @@ pub enum BoundAction {
     Insert(Vec<(usize, usize)>),
 }
 
-/// Something that is done before the rest of a statement: a change in WITH, or a query before one.
+/// Something that is done before the rest of a statement: a query that claims rows, a change in
+/// WITH, or a query before one.
 #[derive(Clone)]
 pub struct BoundPart {
     /// The rows that it gives.
@@ -194,11 +196,24 @@ pub struct BoundPart {
     pub body: PartBody,
 }
 
+impl BoundPart {
+    /// The plans, in the order in which they run.
+    pub fn plans_mut(&mut self) -> Vec<&mut LogicalPlan> {
+        match &mut self.body {
+            PartBody::Query(plan) => vec![plan],
+            PartBody::Claim(claim) => vec![&mut claim.plan],
+            PartBody::Change(change) => change.plans_mut(),
+        }
+    }
+}
+
 /// A part of a statement that is done before the rest.
 #[derive(Clone)]
 pub enum PartBody {
     /// A query.
     Query(LogicalPlan),
+    /// A query that claims rows.
+    Claim(Box<BoundClaim>),
     /// A change.
     Change(BoundChange),
 }

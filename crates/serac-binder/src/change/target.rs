@@ -121,8 +121,14 @@ impl Target {
 }
 
 impl Binder<'_> {
-    /// The target's rows under its alias or its name.
-    pub(crate) fn target_rows(&self, target: &Target, name: &Name, alias: Option<&Ident>) -> Result<Rows> {
+    /// The target's rows under its alias or its name, the first columns under other `names`.
+    pub(crate) fn target_rows(
+        &self,
+        target: &Target,
+        name: &Name,
+        alias: Option<&Ident>,
+        names: &[Ident],
+    ) -> Result<Rows> {
         let Some(last) = name.parts.last() else { return Err(BindError::Unknown("an empty name")) };
         let (shown, schema) = match (alias, &name.parts[..]) {
             (Some(alias), _) => (alias, None),
@@ -136,7 +142,7 @@ impl Binder<'_> {
         let fields = scan.schema().fields().iter().zip(&relation.types);
         let columns = fields.map(|(field, of)| OutputColumn::new(field.name(), or_no_type(*of), last.span)).collect();
         let item = ScopeItem { schema, ..ScopeItem::named(&shown.name) };
-        let alias = Alias { name: shown.clone(), columns: Vec::new() };
+        let alias = Alias { name: shown.clone(), columns: names.to_vec() };
         self.named(Selected::new(scan, columns), item, Some(&alias))
     }
     /// A value that is assigned to a column. It becomes one of the column where it is written, with

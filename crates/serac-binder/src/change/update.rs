@@ -50,7 +50,7 @@ impl Binder<'_> {
             return Err(BindError::Unknown("ONLY"));
         }
         let target = self.environment.target(&change.table.name)?;
-        let own = self.target_rows(&target, &change.table.name, change.alias)?;
+        let own = self.target_rows(&target, &change.table.name, change.alias, &[])?;
         let row = self.row_of(&own, &target);
         let own_scope = own.scope.clone();
         let found = match missing {

@@ -1,5 +1,5 @@
-//! INSERT, UPDATE, DELETE, MERGE, and queries with such in their WITH: what the binder makes of
-//! them ([`serac_binder::BoundStatement`]) is run.
+//! INSERT, UPDATE, DELETE, MERGE, SELECT … FOR UPDATE, and queries with such in them: what the
+//! binder makes of them ([`serac_binder::BoundStatement`]) is run.
 //!
 //! | module | what |
 //! |---|---|
@@ -7,6 +7,7 @@
 //! | [`conflict`] | ON CONFLICT |
 //! | [`rows`] | UPDATE, DELETE |
 //! | [`merge`] | MERGE |
+//! | [`claims`] | SELECT … FOR UPDATE and its kin |
 //! | [`returned`] | RETURNING, and rows that plans read which are not there before the statement runs |
 //! | [`written`] | what parts of the statement have written |
 //! | [`older`] | rows that the binder does not know |
@@ -15,12 +16,14 @@
 //! meets its own changes (no Halloween problem). An INSERT whose query reads nothing of the table
 //! writes its rows as they come.
 //!
-//! Changes in WITH, and the queries before them there, are done first, in their order. They and the
-//! rest of the statement see one snapshot, and so do subqueries in RETURNING and ON CONFLICT: where
-//! one of these reads a table that the statement writes to before, all queries of the statement
-//! read the [snapshot of its start](Session::read_before_writes). Of a row that two parts would
-//! change, PostgreSQL lets one of them have its way; that is an error here (0A000).
+//! Queries that claim rows, changes in WITH, and the queries before them there, are done first, in
+//! their order. They and the rest of the statement see one snapshot, and so do subqueries in RETURNING
+//! and ON CONFLICT: where one of these reads a table that the statement writes to before, all queries
+//! of the statement read the [snapshot of its start](Session::read_before_writes). Of a row that two
+//! parts would change or claim, PostgreSQL lets one of them have its way; that is an error here
+//! (0A000).
 
+mod claims;
 mod conflict;
 mod insert;
 mod merge;
@@ -81,12 +84,14 @@ fn nothing_of(rows: usize) -> Result<RecordBatch> {
 }
 
 impl Session {
-    /// Runs a change, or a query with changes in its WITH, whose text is at `source`. `statement`
+    /// Runs a change, or a query that changes or claims rows, whose text is at `source`. `statement`
     /// says the same.
     pub(crate) async fn run_changes(&mut self, statement: Statement, source: &Source) -> Result<Output> {
         let mut source = source.clone();
         let mut bound = self.bound_statement(&source).await?;
-        if let (Err(_), Statement::Merge(merge)) = (&bound, &statement)
+        // The older way claims no rows.
+        let has_claims = crate::parts::claims(&statement);
+        if let (Err(_), Statement::Merge(merge), false) = (&bound, &statement, has_claims)
             && let Some(rows) = self.older_merge_source(&merge.source).await?
         {
             source = source.with_merge_source(rows);
@@ -110,8 +115,8 @@ impl Session {
             }
             BoundBody::Change(change) => {
                 let word = word_of(&change, &statement);
-                let older = written.is_empty().then_some(statement);
-                let done = self.run_change(change, &written, older, Some(names)).await?;
+                let older = (written.is_empty() && !has_claims).then_some(statement);
+                let done = Box::pin(self.run_change(change, &written, older, Some(names))).await?;
                 self.running.as_mut().expect("it runs").check_statement_end()?;
                 Ok(Output::Done(match done.returned {
                     Some((schema, batches)) => StatementResult::Rows { tag: word, schema, batches },
@@ -134,21 +139,21 @@ impl Session {
         Ok(!read.is_empty() && !read.is_disjoint(&self.touched_by(&table_of(change.target())?)))
     }
 
-    /// Does the changes in the WITH of the query of another statement, and the queries before them;
-    /// the statement that knows their rows. What is planned of it reads what was there before.
+    /// Does the parts of the query of another statement; the statement that knows their rows. What is
+    /// planned of it reads what was there before.
     pub(crate) async fn run_changes_of_query(&mut self, source: &Source) -> Result<Source> {
-        let mut bound = self.bound_query_with_changes(source).await?;
+        let mut bound = self.bound_acting_query(source).await?;
         if has_changes(&bound.parts) {
             self.read_before_writes()?;
-            bound = self.bound_query_with_changes(source).await?;
+            bound = self.bound_acting_query(source).await?;
         }
         let rows = bound.parts.iter().map(|part| part.rows.clone()).collect();
         self.run_parts_of(bound.parts).await?;
         Ok(source.clone().with_parts(rows))
     }
-    async fn bound_query_with_changes(&self, source: &Source) -> Result<BoundQuery> {
+    async fn bound_acting_query(&self, source: &Source) -> Result<BoundQuery> {
         let (state, text) = (self.state(), source.clone());
-        let bound = self.planning(async move { binding::query_with_changes(&state, &text).await }).await?;
+        let bound = self.planning(async move { binding::acting_query(&state, &text).await }).await?;
         bound.map_err(|what| SqlError::unsupported(format!("binding {what}")))
     }
 
@@ -158,9 +163,15 @@ impl Session {
         for BoundPart { rows, body } in parts {
             let batches = match body {
                 PartBody::Query(plan) => self.collect(DataFrame::new(self.state(), plan)).await?,
+                PartBody::Claim(claim) => {
+                    for claimed in &claim.tables {
+                        written.check(&table_of(&claimed.target)?, None)?;
+                    }
+                    Box::pin(self.claim(*claim)).await?
+                }
                 PartBody::Change(change) => {
                     let table = table_of(change.target())?;
-                    let done = self.run_change(change, &written, None, None).await?;
+                    let done = Box::pin(self.run_change(change, &written, None, None)).await?;
                     written.note(&table, done.rows, self.children_of(&table));
                     done.returned.map_or_else(Vec::new, |(_, batches)| batches)
                 }
@@ -180,7 +191,9 @@ impl Session {
         names: Option<SchemaRef>,
     ) -> Result<Done> {
         if let (Some(what), None) = (change.unknown(), &older) {
-            return Err(SqlError::unsupported(format!("binding {what} of a change in WITH, or behind one")));
+            return Err(SqlError::unsupported(format!(
+                "binding {what} of a change beside other parts of its statement"
+            )));
         }
         match change {
             BoundChange::Insert(insert) => self.insert(*insert, written, older, names).await,

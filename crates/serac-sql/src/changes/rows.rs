@@ -160,10 +160,6 @@ impl Session {
         let rows = ids.iter().map(|&id| RowId::from_u64(id)).collect();
         Ok(Found { rows, computed: found.columns()[1..].to_vec() })
     }
-    /// The rows that a query finds, each once.
-    pub(crate) async fn rows_found(&self, frame: DataFrame) -> Result<Vec<RowId>> {
-        Ok(self.found(frame, |_| Ok(())).await?.once()?.rows)
-    }
 }
 
 /// Rows with further columns.

@@ -52,7 +52,7 @@ pub(super) static PASSES: &[Pass] = &[
     // A script's tokens, before they are parsed.
     tokens("statement_words", statement_words, "Writes statements that the parser does not know as others that it knows: ABORT is ROLLBACK."),
     tokens("copy_switches", copy_switches, "Makes TRUE and FALSE of ON and OFF in COPY, of which the parser does not know."),
-    tokens("row_locks", row_locks, "Makes FOR UPDATE and FOR SHARE of the two strengths that the parser does not know."),
+    tokens("row_locks", row_locks, "Writes FOR UPDATE and its kin as the parser takes them: of two strengths, of one table, behind LIMIT."),
     tokens("table_queries", table_queries, "Makes SELECT * FROM t of TABLE t."),
     tokens("likes_as_columns", likes_as_columns, "Puts a column in the place of LIKE in CREATE TABLE."),
     tokens("conflict_targets", conflict_targets, "Puts names in the place of the targets of ON CONFLICT that the parser does not take."),

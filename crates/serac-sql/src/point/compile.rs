@@ -286,14 +286,9 @@ impl Compilation<'_> {
     fn select(&self, plan: LogicalPlan, lock: Option<OnHeld>) -> Option<Plan> {
         let (mut shape, result) = self.shape(plan)?;
         let table = shape.table.clone()?;
-        if lock.is_some() {
-            // What is computed has other types on the other path, where the binder does not know
-            // claims.
-            let is_column = |output: &Expr| matches!(output, Expr::Column(column) if place_of(column).is_some());
-            let is_plain = shape.aggregates.is_none() && shape.outputs.iter().all(is_column);
-            if !is_plain || !self.session.may_with_all(&table, &[Privilege::Update]) {
-                return None;
-            }
+        let may_claim = || shape.aggregates.is_none() && self.session.may_with_all(&table, &[Privilege::Update]);
+        if lock.is_some() && !may_claim() {
+            return None;
         }
         let mut compiler = self.compiler(shape.columns.iter().cloned(), false)?;
         let (mut access, filters, ordered) = self.find(&mut shape, &mut compiler)?;
