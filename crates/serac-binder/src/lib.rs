@@ -17,6 +17,7 @@
 //! | [`change`] | INSERT, UPDATE, DELETE, MERGE |
 //! | [`subquery`] | subqueries in expressions |
 //! | [`row`] | rows in expressions |
+//! | [`alike`] | whether two subqueries are the same |
 //! | [`arrays`] | arrays in expressions |
 //! | [`parameters`] | `$1`, and its type |
 //! | [`bound`] | bound expressions and their casts |
@@ -30,6 +31,7 @@
 //! way.
 #![warn(missing_docs)]
 
+mod alike;
 mod arrays;
 mod bound;
 mod calls;
@@ -196,12 +198,29 @@ pub fn bind_query(
     parameters: &[TypeId],
     changes: bool,
 ) -> Result<BoundQuery> {
+    bound_by(environment, parameters, |binder| {
+        binder.is_top.set(changes);
+        let selected = binder.with_names(binder.query(query, None)?.closed()?)?;
+        let parameters = binder.parameters.decided()?;
+        let parts = binder.done_before.take();
+        Ok(BoundQuery { parts, plan: selected.plan, columns: selected.columns, parameters })
+    })
+}
+
+/// What `bind` binds. Only statements that ask whether an outer join has a row of one of its sides
+/// pay for the columns that tell it.
+fn bound_by<'e, T>(
+    environment: &'e dyn Environment,
+    parameters: &[TypeId],
+    bind: impl Fn(&Binder<'e>) -> Result<T>,
+) -> Result<T> {
     let binder = Binder::new(environment, parameters);
-    binder.is_top.set(changes);
-    let selected = binder.with_names(binder.query(query, None)?.closed()?)?;
-    let parameters = binder.parameters.decided()?;
-    let parts = binder.done_before.take();
-    Ok(BoundQuery { parts, plan: selected.plan, columns: selected.columns, parameters })
+    let bound = bind(&binder);
+    // The environment hands out the rows of parts once.
+    if bound.is_ok() || !binder.lacks_marks.get() || !binder.done_before.borrow().is_empty() {
+        return bound;
+    }
+    bind(&Binder { marks_rows: true, ..Binder::new(environment, parameters) })
 }
 
 /// A query or a change whose names and types are decided.
@@ -264,7 +283,10 @@ pub fn bind_statement(
     statement: &tree::StatementKind,
     parameters: &[TypeId],
 ) -> Result<BoundStatement> {
-    let binder = Binder::new(environment, parameters);
+    bound_by(environment, parameters, |binder| bind_with(binder, statement))
+}
+
+fn bind_with(binder: &Binder<'_>, statement: &tree::StatementKind) -> Result<BoundStatement> {
     binder.is_top.set(true);
     let body = match statement {
         tree::StatementKind::Query(query) => {
@@ -357,8 +379,13 @@ struct Binder<'e> {
     environment: &'e dyn Environment,
     /// Qualifiers that columns of the plan have. Each item of FROM has one of its own.
     qualifiers: RefCell<HashSet<String>>,
-    /// The names of all items of FROM so far, and of their tables.
-    item_names: RefCell<HashSet<String>>,
+    /// The names of the items of FROM so far, and of their tables, of the query that is bound and
+    /// of those around it.
+    item_names: RefCell<Vec<String>>,
+    /// Sides of outer joins have a column that tells whether there is a row of them.
+    marks_rows: bool,
+    /// Such a column has been missing.
+    lacks_marks: Cell<bool>,
     /// The queries of WITH that can be seen, the nearest last.
     tables: RefCell<Vec<Rc<query::WithTable>>>,
     /// The statement changes something: it is bound in no other way.
@@ -390,6 +417,8 @@ impl<'e> Binder<'e> {
             environment,
             qualifiers: RefCell::default(),
             item_names: RefCell::default(),
+            marks_rows: false,
+            lacks_marks: Cell::new(false),
             tables: RefCell::default(),
             is_change: Cell::new(false),
             done_before: RefCell::default(),
@@ -416,16 +445,17 @@ impl<'e> Binder<'e> {
         self.levels.set(before);
         bound
     }
-    /// A result in which numbers of catalog objects are names.
+    /// A result in which numbers of catalog objects are names, and rows are texts.
     fn with_names(&self, selected: query::Selected) -> Result<query::Selected> {
-        if !selected.columns.iter().any(|column| is_registered(column.id)) {
+        let is_shown_otherwise = |id| is_registered(id) || id == TypeId::RECORD;
+        if !selected.columns.iter().any(|column| is_shown_otherwise(column.id)) {
             return Ok(selected);
         }
         let schema = selected.plan.schema().clone();
         let mut exprs = Vec::new();
         for (field, column) in schema.iter().zip(&selected.columns) {
             let (name, expr) = (field.1.name().clone(), Expr::Column(Column::from(field)));
-            exprs.push(match is_registered(column.id) {
+            exprs.push(match is_shown_otherwise(column.id) {
                 true => {
                     let bound = bound::Bound::new(expr, column.id, column.span);
                     self.cast(bound, TypeId::TEXT, &schema)?.expr.alias(name)

@@ -17,7 +17,6 @@ use crate::{deep, same_names};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue, TableReference};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::DataFusionError;
@@ -30,8 +29,7 @@ use datafusion::logical_expr::{
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Ident, ObjectName};
 use serac_binder::{
     BindError, BoundBody, BoundChange, BoundPart, BoundQuery, BoundStatement, Environment, Generation, IndexPart,
-    InsertSource, OutputColumn, Relation, StatementError, Target, UniqueIndex, arrow_type, is_registered,
-    type_of_arrow,
+    OutputColumn, Relation, StatementError, Target, UniqueIndex, arrow_type, is_registered, type_of_arrow,
 };
 use serac_engine::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
 use serac_engine::json::normalized;
@@ -77,6 +75,8 @@ pub(crate) struct Bound {
     pub(crate) names: SchemaRef,
     /// The types of its parameters.
     pub(crate) parameters: Vec<TypeId>,
+    /// The name of a column that is a row, and a text in the plan.
+    pub(crate) row: Option<String>,
 }
 
 /// The plan of a query; none where the binder does not know it whole.
@@ -92,8 +92,9 @@ pub(crate) async fn plan(
     let Some((query, source)) = planned else { return Ok(None) };
     functions(state).shared().ways.note(true);
     let names = shown(&query.plan, &query.columns, source, postgresql_names);
+    let row = query.columns.iter().find(|column| column.id == TypeId::RECORD).map(|column| column.name.clone());
     let BoundQuery { plan, parameters, .. } = query;
-    Ok(Some(Bound { plan, names, parameters }))
+    Ok(Some(Bound { plan, names, parameters, row }))
 }
 
 /// A bound query with the values of its parameters, as far as these are given.
@@ -171,7 +172,10 @@ fn as_stored(value: &ScalarValue, id: TypeId) -> Result<ScalarValue> {
 /// # Errors
 /// What is wrong with the query; 42701 where two of its columns have one name.
 pub(crate) async fn of_relation(state: &SessionState, source: Option<&Source>) -> Result<Option<LogicalPlan>> {
-    let Some(Bound { mut plan, names, .. }) = plan(state, source, true).await? else { return Ok(None) };
+    let Some(Bound { mut plan, names, row, .. }) = plan(state, source, true).await? else { return Ok(None) };
+    if let Some(column) = row {
+        return Err(SqlError::new("42P16", format!("column \"{column}\" has pseudo-type record")));
+    }
     if source.is_some_and(Source::is_without_data) {
         plan = LogicalPlanBuilder::from(plan).limit(0, Some(0))?.build()?;
     }
@@ -304,18 +308,6 @@ async fn bound_statement(
     };
     for plan in bound.plans_mut() {
         check_size(plan)?;
-        if has_subquery_in_values(plan)? {
-            let BoundBody::Change(BoundChange::Insert(insert)) = &mut bound.body else {
-                return Ok(Err("a subquery in VALUES"));
-            };
-            match &insert.source {
-                InsertSource::Plan(plan) if has_subquery_in_values(plan)? => {
-                    insert.source = InsertSource::Unknown("a subquery in VALUES");
-                }
-                _ => return Ok(Err("a subquery in VALUES")),
-            }
-            break;
-        }
     }
     Ok(Ok(bound))
 }
@@ -388,27 +380,7 @@ pub(crate) async fn bound(
         unknown => return Ok(unknown),
     };
     check_size(&bound.plan)?;
-    Ok(if has_subquery_in_values(&bound.plan)? { Err("a subquery in VALUES") } else { Ok(bound) })
-}
-
-/// Whether VALUES have a subquery, which DataFusion does not compute there.
-fn has_subquery_in_values(plan: &LogicalPlan) -> Result<bool> {
-    let mut has = false;
-    plan.apply_with_subqueries(|plan| {
-        if let LogicalPlan::Values(_) = plan {
-            plan.apply_expressions(|expr| {
-                has |= expr.exists(|part| {
-                    Ok(matches!(
-                        part,
-                        Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_)
-                    ))
-                })?;
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-        }
-        Ok(if has { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(has)
+    Ok(Ok(bound))
 }
 
 /// The plan of an expression that a table keeps, over columns of `schema`; none where the binder

@@ -126,13 +126,13 @@ impl Binder<'_> {
             (None, _) => (last, None),
         };
         self.reads(1)?;
-        self.item_names.borrow_mut().insert(last.name.clone());
+        self.item_names.borrow_mut().push(last.name.clone());
         let relation = &target.relation;
         let scan = LogicalPlanBuilder::scan(relation.name.clone(), relation.source.clone(), None)?.build()?;
         let fields = scan.schema().fields().iter().zip(&relation.types);
         let column = |name: &str, id: TypeId| OutputColumn { name: name.to_owned(), id, span: last.span, text: None };
         let columns = fields.map(|(field, id)| column(field.name(), or_no_type(*id))).collect();
-        let item = ScopeItem { schema, ..ScopeItem::named(&shown.name) };
+        let item = ScopeItem { schema, is_table: true, ..ScopeItem::named(&shown.name) };
         let alias = Alias { name: shown.clone(), columns: Vec::new() };
         self.named(Selected::new(scan, columns), item, Some(&alias))
     }

@@ -300,7 +300,7 @@ impl Compilation<'_> {
         // The binder does not know the parameters of rows that it does not know.
         let is_known = !bound.parameters.contains(&TypeId::UNKNOWN);
         let parameters = if is_known { bound.parameters } else { Vec::new() };
-        Some(Some(Bound { plan, names: bound.names, parameters }))
+        Some(Some(Bound { plan, names: bound.names, parameters, row: None }))
     }
     fn select(&mut self, query: &AstQuery) -> Option<Plan> {
         let (all, bound_query) = (query, self.bound()?);
