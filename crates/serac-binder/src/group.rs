@@ -354,13 +354,14 @@ impl Binder<'_> {
             }
             _ => Ok(column(at)),
         };
+        let has_query: Vec<bool> = known.iter().map(|known| has_part(known, |part| of_expr(part).is_some())).collect();
+        let is_known = |at: usize, part: &Expr| *known[at] == *part || has_query[at] && alike(known[at], part);
         for of in &mut exprs {
-            let over = std::mem::take(of.expr).transform_down(|part| {
-                match known.iter().position(|known| alike(known, &part)) {
+            let over =
+                std::mem::take(of.expr).transform_down(|part| match (0..known.len()).find(|at| is_known(*at, &part)) {
                     Some(at) => Ok(Transformed::new(value(at)?, true, TreeNodeRecursion::Jump)),
                     None => Ok(Transformed::no(part)),
-                }
-            });
+                });
             let over = over.data()?;
             let mut ungrouped = over.column_refs();
             ungrouped.retain(|column| !schema.has_column(column));

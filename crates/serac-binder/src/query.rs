@@ -6,7 +6,7 @@ use crate::error::{BindError, Result, StatementError};
 use crate::expression::Context;
 use crate::numeric::{in_form, key};
 use crate::scope::{Outer, Scope, ScopeColumn};
-use crate::types::{comparable_values, known_type};
+use crate::types::comparable_values;
 use crate::{Binder, LEVELS_OF_QUERY, OutputColumn};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -16,7 +16,10 @@ use datafusion::logical_expr::{
     Expr, LogicalPlan, LogicalPlanBuilder, SortExpr, WindowFrame, WindowFrameBound, WindowFrameUnits,
     WindowFunctionDefinition, cast as cast_to, lit,
 };
-use serac_parser::tree::{CommonTable, ExprKind, Literal, OrderItem, Query, QueryBody, Span, StatementKind, With};
+use serac_parser::tree::{
+    CommonTable, Distinct, ExprKind, GroupBy, Literal, OrderItem, Query, QueryBody, Relation, Select, SelectItem, Span,
+    StatementKind, TableExpr, TableKind, With,
+};
 use serac_pg::casts::cast;
 use serac_pg::{CastContext, TypeId};
 use std::cell::Cell;
@@ -244,6 +247,7 @@ impl Binder<'_> {
         }
         let selected = match body {
             QueryBody::Select(select) => self.select(select, query, outer)?,
+            QueryBody::Table(relation) => self.select(&all_of(relation), query, outer)?,
             QueryBody::Nested(inner) if with_clauses_of(inner, query)? => {
                 // What follows the parentheses belongs to the query in them.
                 let mut whole = query.clone();
@@ -335,13 +339,7 @@ impl Binder<'_> {
                 let message = "invalid UNION/INTERSECT/EXCEPT ORDER BY clause";
                 Err(BindError::new("0A000", message, bound.span))
             }
-            (Ok(bound), QueryBody::Values(_) | QueryBody::Table(_)) if bound.id != TypeId::UNKNOWN => {
-                sorted(item, key(bound.expr, schema)?)
-            }
-            (Err(BindError::Statement(error)), QueryBody::SetOperations(..)) if error.sqlstate == "42703" => {
-                Err(BindError::Statement(error))
-            }
-            _ => Err(BindError::Unknown("this order")),
+            (bound, _) => sorted(item, key(bound?.into_text()?.expr, schema)?),
         }
     }
     /// The rows of a body without an order.
@@ -362,15 +360,7 @@ impl Binder<'_> {
                 self.select(select, &query, outer)
             }
             QueryBody::Values(rows) => self.values(rows, outer),
-            QueryBody::Table(relation) => {
-                let rows = self.relation(relation, None)?;
-                let columns = rows.scope.all();
-                let columns = columns.map(|column| {
-                    let (name, id) = (column.name.clone(), known_type(column.id)?);
-                    Ok(OutputColumn { name, id, span: relation.name.span, text: None })
-                });
-                Ok(Selected::new(rows.plan, columns.collect::<Result<_>>()?))
-            }
+            QueryBody::Table(relation) => self.body(&QueryBody::Select(Box::new(all_of(relation))), outer),
             QueryBody::Nested(query) => self.query(query, outer),
             QueryBody::SetOperations(first, rest) => self.set_operations(first, rest, outer),
         }
@@ -497,6 +487,25 @@ impl Binder<'_> {
             Expr::Literal(value, _) if value.is_null() => Ok(None),
             _ => Ok(Some(expr)),
         }
+    }
+}
+
+/// `TABLE t` as `SELECT * FROM t`.
+fn all_of(relation: &Relation) -> Select {
+    let span = relation.name.span;
+    let all = serac_parser::tree::Expr { kind: ExprKind::Wildcard(None), span };
+    let kind = TableKind::Relation { relation: relation.clone(), alias: None, sample: None };
+    Select {
+        distinct: Distinct::All,
+        items: vec![SelectItem { expr: all, alias: None, exclude: Vec::new(), replace: Vec::new() }],
+        into: None,
+        from: vec![TableExpr { kind, span }],
+        filter: None,
+        group_by: GroupBy::Items { distinct: false, items: Vec::new() },
+        having: None,
+        windows: Vec::new(),
+        qualify: None,
+        span,
     }
 }
 

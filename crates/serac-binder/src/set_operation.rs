@@ -61,13 +61,17 @@ impl Binder<'_> {
         rest: &[(SetOperator, QueryBody)],
         outer: Option<&Outer<'_>>,
     ) -> Result<Selected> {
+        let names = self.item_names.borrow().len();
         let mut left = Branches::new(self.deeper(1, || self.body(first, outer))?);
         let mut levels = 0;
         for (operator, body) in rest {
             if operator.by_name {
                 return Err(BindError::unsupported("BY NAME"));
             }
+            // One branch does not know the items of another, nor does ORDER BY.
+            self.item_names.borrow_mut().truncate(names);
             let right = self.deeper(1, || self.body(body, outer))?;
+            self.item_names.borrow_mut().truncate(names);
             let goes_on = operator.kind == SetKind::Union && left.is_all.is_none_or(|is_all| is_all == operator.all);
             if !goes_on {
                 levels += 1;
