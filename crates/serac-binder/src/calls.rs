@@ -6,7 +6,7 @@ use crate::error::{BindError, Result};
 use crate::expression::{Context, checked};
 use crate::numeric::{function_of_numbers, key, own_key};
 use crate::query::sorted;
-use crate::row::presence_of;
+use crate::row::{key_of_row, presence_of};
 use crate::scope::Outer;
 use crate::select::has_part;
 use crate::subquery::{levels_of, of_expr};
@@ -450,8 +450,13 @@ impl Binder<'_> {
                 }
                 *argument = argument.clone().into_text()?;
             }
-            // Rows that are there are counted.
-            if argument.id == TypeId::RECORD && name == "count" && !call.distinct {
+            // Rows that are there are counted, or different ones.
+            if argument.id == TypeId::RECORD && name == "count" {
+                if call.distinct {
+                    let parts = vec![(self.counted()?, vec![key_of_row(&argument.expr, context.schema)?])];
+                    let order_by = Vec::new();
+                    return Ok(AggregateCall { parts, filter, finish: None, order_by, result: TypeId::INT8 });
+                }
                 *argument = Bound::new(presence_of(&argument.expr), TypeId::BOOL, argument.span);
             }
         }

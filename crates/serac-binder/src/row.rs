@@ -7,6 +7,7 @@ use crate::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
 use crate::expression::{Context, LEVELS_OF_COPIES, NO_PLACE, joined, resolved, symbol};
+use crate::numeric::key;
 use crate::subquery::{all_of, repeatable, subquery};
 use crate::types::{is_registered, type_of_arrow};
 use datafusion::arrow::datatypes::DataType;
@@ -396,14 +397,44 @@ fn is_comparison(symbol: &str) -> bool {
     matches!(symbol, "=" | "<>" | "<" | "<=" | ">" | ">=")
 }
 
-/// What is NULL where a row is, and costs less: what tells whether it is there.
+/// A row of the keys of its values, by which rows are told apart.
+pub(crate) fn key_of_row(row: &Expr, schema: &DFSchema) -> Result<Expr> {
+    let unknown = || BindError::unsupported("a comparison of such rows");
+    match row {
+        Expr::Case(case) if case.expr.is_none() && case.else_expr.is_none() => {
+            let [(present, row)] = &case.when_then_expr[..] else { return Err(unknown()) };
+            let whens = vec![(present.clone(), Box::new(key_of_row(row, schema)?))];
+            Ok(Expr::Case(Case::new(None, whens, None)))
+        }
+        Expr::ScalarFunction(call) if call.name() == "named_struct" => {
+            let mut call = call.clone();
+            for value in call.args.iter_mut().skip(1).step_by(2) {
+                *value = match value.get_type(schema)? {
+                    DataType::Struct(_) => key_of_row(value, schema)?,
+                    // Documents are compared by a function.
+                    DataType::LargeUtf8 => return Err(unknown()),
+                    _ => key(value.clone(), schema)?,
+                };
+            }
+            Ok(Expr::ScalarFunction(call))
+        }
+        _ => Err(unknown()),
+    }
+}
+
+/// What is NULL where a row is, and costs less.
 pub(crate) fn presence_of(row: &Expr) -> Expr {
     match row {
-        Expr::Case(case) if case.expr.is_none() && case.else_expr.is_none() => match &case.when_then_expr[..] {
-            [(present, row)] if matches!(row.as_ref(), Expr::ScalarFunction(_)) => present.as_ref().clone(),
-            _ => Expr::Case(case.clone()),
-        },
-        Expr::ScalarFunction(call) if call.name() == "named_struct" => lit(true),
+        Expr::Case(case) if case.else_expr.is_none() && case.when_then_expr.iter().all(|(_, row)| is_made(row)) => {
+            let whens = case.when_then_expr.iter().map(|(when, _)| (when.clone(), Box::new(lit(true))));
+            Expr::Case(Case::new(case.expr.clone(), whens.collect(), None))
+        }
+        row if is_made(row) => lit(true),
         other => other.clone(),
     }
+}
+
+/// Whether a row is made of its values, so that it is never NULL.
+fn is_made(row: &Expr) -> bool {
+    matches!(row, Expr::ScalarFunction(call) if call.name() == "named_struct")
 }
