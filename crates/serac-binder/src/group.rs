@@ -248,8 +248,8 @@ impl Binder<'_> {
             None => BindError::without_place("42803", message),
         }
     }
-    /// The groups of rows; `exprs` are then over them. `below_them` are aggregates that subqueries in
-    /// them name.
+    /// The groups of rows; `exprs` are then over them. `below_them` are aggregates that subqueries
+    /// in them name.
     pub(crate) fn grouped(
         &self,
         mut plan: LogicalPlan,
