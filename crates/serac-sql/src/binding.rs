@@ -174,7 +174,7 @@ fn as_stored(value: &ScalarValue, id: TypeId) -> Result<ScalarValue> {
 pub(crate) async fn of_relation(state: &SessionState, source: Option<&Source>) -> Result<Option<LogicalPlan>> {
     let Some(Bound { mut plan, names, row, .. }) = plan(state, source, true).await? else { return Ok(None) };
     if let Some(column) = row {
-        return Err(SqlError::new("42P16", format!("column \"{column}\" has pseudo-type record")));
+        return Err(SqlError::unsupported(format!("the column \"{column}\" of rows")));
     }
     if source.is_some_and(Source::is_without_data) {
         plan = LogicalPlanBuilder::from(plan).limit(0, Some(0))?.build()?;
