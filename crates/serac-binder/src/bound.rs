@@ -43,7 +43,7 @@ impl Bound {
     /// That it may be shown.
     pub(crate) fn exact(&self) -> Result<()> {
         match self.id {
-            TypeId::RECORD => Err(BindError::Unknown("a row as a value")),
+            TypeId::RECORD => Err(BindError::unsupported("a row as such a value")),
             id if id.element().is_some_and(is_registered) => Err(BindError::Unknown("the names of catalog objects")),
             _ => Ok(()),
         }

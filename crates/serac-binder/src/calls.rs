@@ -7,12 +7,15 @@ use crate::error::{BindError, Result};
 use crate::expression::{Context, checked};
 use crate::numeric::{function_of_numbers, key, own_key};
 use crate::query::sorted;
+use crate::row::{key_of_row, presence_of};
+use crate::scope::Outer;
 use crate::select::has_part;
-use crate::subquery::levels_of;
+use crate::subquery::{levels_of, of_expr};
 use crate::types::type_of_arrow;
 use crate::types::{arrow_type, comparable_values, dimensions, element_type, is_registered, stored_as};
-use datafusion::arrow::datatypes::DataType;
-use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Unnest};
 use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable, ScalarUDF, SortExpr, cast};
 use serac_numeric_functions::FREE;
@@ -238,8 +241,9 @@ impl Binder<'_> {
             return self.set_in_row(name, arguments, &found, span, context);
         }
         let signature = found.signature.clone();
-        let is_of_rows = matches!(name, "to_json" | "to_jsonb" | "row_to_json");
-        if !(is_of_rows && given.len() == 1) {
+        let is_of_rows = matches!(name, "to_json" | "to_jsonb" | "row_to_json") && given.len() == 1;
+        let is_document_of = ["json_build_", "jsonb_build_"].iter().any(|start| name.starts_with(start));
+        if !is_of_rows && !(is_document_of && given.contains(&TypeId::RECORD)) {
             arguments.iter().try_for_each(Bound::exact)?;
         }
         match (name, &mut arguments[..]) {
@@ -384,8 +388,17 @@ impl Binder<'_> {
         let orders = order_by.iter().map(|order| &order.expr);
         let filtered = filter.as_deref().into_iter().chain(exprs).chain(orders).cloned().collect::<Vec<_>>();
         // An aggregate is one of the nearest query of which it names a column.
-        if levels_of(&filtered, context.schema) == (false, true) {
-            return Err(BindError::Unknown("an aggregate of a query around"));
+        let owner = match levels_of(&filtered, context.schema) {
+            (false, true) => owner_of(&filtered, context.outer),
+            _ => None,
+        };
+        if let Some(owner) = owner {
+            let call = |(function, exprs)| {
+                let (filter, order_by) = (filter.clone(), order_by.clone());
+                AggregateFunction::new_udf(function, exprs, call.distinct, filter, order_by, None)
+            };
+            let calls = parts.into_iter().map(|part| self.aggregate_of(owner, call(part), span));
+            return checked(finished(calls.collect::<Result<_>>()?, finish)?, result, span, context.schema);
         }
         if let Some(clause) = context.without_aggregates {
             let message = match clause {
@@ -399,6 +412,42 @@ impl Binder<'_> {
             Expr::AggregateFunction(AggregateFunction::new_udf(function, exprs, call.distinct, filter, order_by, None))
         });
         checked(finished(calls.collect(), finish)?, result, span, context.schema)
+    }
+    /// An aggregate of a query around, as the subquery that it stands in refers to its value.
+    fn aggregate_of(&self, owner: &Outer<'_>, call: AggregateFunction, span: Span) -> Result<Expr> {
+        let message = match owner.without_aggregates {
+            None => None,
+            Some("an aggregate") => Some("aggregate function calls cannot be nested".to_owned()),
+            Some(clause) => Some(format!("aggregate functions are not allowed in {clause}")),
+        };
+        if let Some(message) = message {
+            return Err(BindError::new("42803", message, span));
+        }
+        let below = owner.aggregates.ok_or_else(|| BindError::unsupported("an aggregate of a query around"))?;
+        let own = Expr::AggregateFunction(call).transform_down(|part| {
+            Ok(match part {
+                Expr::OuterReferenceColumn(_, column) if owner.schema.has_column(&column) => {
+                    Transformed::yes(Expr::Column(column))
+                }
+                other => Transformed::no(other),
+            })
+        });
+        let own = own.data()?;
+        if has_part(&own, |part| of_expr(part).is_some()) {
+            return Err(BindError::unsupported("an aggregate of a query around over a subquery"));
+        }
+        let given = own.get_type(owner.schema)?;
+        let mut below = below.borrow_mut();
+        let name = match below.iter().find(|(_, other)| *other == own) {
+            Some((name, _)) => name.clone(),
+            None => {
+                let name = self.qualifier("#aggregate");
+                below.push((name.clone(), own));
+                name
+            }
+        };
+        let field = Arc::new(Field::new(&name, given, true));
+        Ok(Expr::OuterReferenceColumn(field, Column::new_unqualified(name)))
     }
     /// Which aggregate a call means, and its arguments.
     pub(crate) fn aggregate(&self, name: &str, call: &Call, context: Context<'_>) -> Result<AggregateCall> {
@@ -423,6 +472,15 @@ impl Binder<'_> {
                     return Ok(AggregateCall { parts, filter, finish: None, order_by, result: TypeId::INT8 });
                 }
                 *argument = argument.clone().into_text()?;
+            }
+            // Rows that are there are counted, or different ones.
+            if argument.id == TypeId::RECORD && name == "count" {
+                if call.distinct {
+                    let parts = vec![(self.counted()?, vec![key_of_row(&argument.expr, context.schema)?])];
+                    let order_by = Vec::new();
+                    return Ok(AggregateCall { parts, filter, finish: None, order_by, result: TypeId::INT8 });
+                }
+                *argument = Bound::new(presence_of(&argument.expr), TypeId::BOOL, argument.span);
             }
         }
         let order_by = self.order_within(call, &arguments, context)?;
@@ -453,11 +511,11 @@ impl Binder<'_> {
             }
             return Ok(AggregateCall { parts, filter, finish, order_by, result: signature.result });
         }
+        if given.contains(&TypeId::RECORD) {
+            return Err(BindError::unsupported("an aggregate of rows"));
+        }
         if name != "count" {
             arguments.iter().try_for_each(Bound::exact)?;
-        }
-        if given.contains(&TypeId::RECORD) {
-            return Err(BindError::Unknown("an aggregate of rows"));
         }
         if call.distinct || matches!(name, "min" | "max") {
             given.iter().try_for_each(|id| comparable_values(*id))?;
@@ -583,6 +641,19 @@ impl Binder<'_> {
     fn counted(&self) -> Result<Arc<AggregateUDF>> {
         self.environment.aggregate("count").ok_or(BindError::Unknown("this aggregate"))
     }
+}
+
+/// The nearest of the queries around that has one of the columns of `exprs`.
+fn owner_of<'o>(exprs: &[Expr], outer: Option<&'o Outer<'o>>) -> Option<&'o Outer<'o>> {
+    let has_columns = |schema: &DFSchema| {
+        let is_of =
+            |reference: &Expr| matches!(reference, Expr::OuterReferenceColumn(_, column) if schema.has_column(column));
+        let is_such = |part: &Expr| {
+            is_of(part) || of_expr(part).is_some_and(|subquery| subquery.outer_ref_columns.iter().any(is_of))
+        };
+        exprs.iter().any(|expr| has_part(expr, is_such))
+    };
+    std::iter::successors(outer, |outer| outer.next).find(|outer| has_columns(outer.schema))
 }
 
 /// Aggregates of a plan, and what each is applied to.

@@ -47,6 +47,10 @@ impl BindError {
     pub fn without_place(sqlstate: &'static str, message: impl Into<String>) -> Self {
         Self::Statement(StatementError { sqlstate, message: message.into(), hint: None, detail: None, span: None })
     }
+    /// A part of a statement that PostgreSQL has and SeracDB does not.
+    pub(crate) fn unsupported(what: impl std::fmt::Display) -> Self {
+        Self::without_place("0A000", format!("{what} is not supported"))
+    }
     /// The same where PostgreSQL's place of an error of the statement is not known here.
     #[must_use]
     pub(crate) fn of_unknown_place(self) -> Self {

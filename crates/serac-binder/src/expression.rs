@@ -2,7 +2,7 @@
 
 use crate::bound::{Bound, is_alike, number_constant};
 use crate::error::{BindError, Result};
-use crate::scope::{Outer, Scope};
+use crate::scope::{AggregatesBelow, Outer, Scope};
 use crate::subquery::{Comparison, levels_of, repeatable};
 use crate::types::{arrow_type, comparable_values, dimensions, integer_digits};
 use crate::{Binder, row, types};
@@ -23,7 +23,7 @@ pub(crate) const MOST_IN_A_ROW: usize = 100;
 /// Characters that a VARCHAR(n) or CHAR(n) has at most.
 const MOST_CHARACTERS: i32 = 10_485_760;
 /// Where an operator stands of which the tree has no place: BETWEEN, IN and their kin. Errors of it
-/// are unknown.
+/// have none.
 pub(crate) const NO_PLACE: Span = Span { start: 0, end: 0 };
 /// What an operand counts as that stands in the plan more than once: such operands in each other
 /// would make it grow with each level twofold.
@@ -48,6 +48,8 @@ pub(crate) struct Context<'c> {
     pub(crate) passes_any: bool,
     /// Functions that give rows may be in it.
     pub(crate) may_have_sets: bool,
+    /// Where the query's aggregates go that stand in its subqueries.
+    pub(crate) aggregates: Option<&'c AggregatesBelow>,
 }
 
 impl<'c> Context<'c> {
@@ -62,6 +64,17 @@ impl<'c> Context<'c> {
             without_windows: None,
             passes_any: false,
             may_have_sets: false,
+            aggregates: None,
+        }
+    }
+    /// What is around a subquery that stands here.
+    pub(crate) fn around(&self) -> Outer<'_> {
+        Outer {
+            scope: self.scope,
+            schema: self.schema,
+            aggregates: self.aggregates,
+            without_aggregates: self.without_aggregates,
+            next: self.outer,
         }
     }
     /// The same, where neither aggregates nor window functions may stand.
@@ -177,6 +190,12 @@ impl Binder<'_> {
                 Ok(self.explicit(operand, to, span, context.schema)?.at(start))
             }
             ExprKind::Special(special) => self.special(special, span, context),
+            ExprKind::Row { fields, .. } => self.row_value(fields, span, context),
+            // As an argument, it is the row.
+            ExprKind::Wildcard(Some(name)) => self.row_of_item(name, context).map(|row| row.at(span)),
+            ExprKind::Wildcard(None) => {
+                Err(BindError::new("0A000", "row expansion via \"*\" is not supported here", span))
+            }
             _ => Err(BindError::Unknown("an expression of this kind")),
         }
     }
@@ -204,14 +223,16 @@ impl Binder<'_> {
             return Err(BindError::Unknown("so many operators in a row"));
         }
         let mut rest = rest.iter();
-        let mut left = match (row::fields(first), rest.clone().next()) {
-            (Some(fields), Some((operator, right))) => {
+        let of_rows = match rest.clone().next() {
+            Some((operator, right)) => self.rows_operated(first, operator, right, context)?,
+            None => None,
+        };
+        let mut left = match of_rows {
+            Some(of_rows) => {
                 rest.next();
-                let right = row::fields(right).ok_or(BindError::Unknown("a row beside something else"))?;
-                let compare = || self.compare_rows(symbol(operator)?, operator.span, fields, right, context);
-                self.deeper(LEVELS_OF_COPIES, compare)?
+                of_rows
             }
-            _ => self.expression(first, context)?,
+            None => self.expression(first, context)?,
         };
         for (operator, right) in rest {
             let right = self.expression(right, context)?;
@@ -264,15 +285,24 @@ impl Binder<'_> {
             }
         }
         let mut rest = rest;
-        let mut operand = match (row::fields(operand), rest) {
-            (Some(fields), [Postfix::Is { negated, test: IsTest::Null, at }, others @ ..]) => {
+        let is_of_rows = matches!(rest, [Postfix::Is { test: IsTest::Null | IsTest::DistinctFrom(_), .. }, ..]);
+        let record = if is_of_rows { self.record(operand, context)? } else { None };
+        let mut operand = match (record, rest) {
+            (Some(record), [Postfix::Is { negated, test: IsTest::Null, at }, others @ ..]) => {
                 rest = others;
-                self.row_is_null(fields, *negated, *at, context)?
+                Self::row_is_null(record, *negated, *at)?
             }
-            (Some(fields), [Postfix::Is { negated, test: IsTest::DistinctFrom(other), at }, others @ ..]) => {
+            (Some(record), [Postfix::Is { negated, test: IsTest::DistinctFrom(other), at }, others @ ..]) => {
                 rest = others;
-                let other = row::fields(other).ok_or(BindError::Unknown("a row beside something else"))?;
-                self.row_is_distinct(fields, other, *negated, *at, context)?
+                let other = self.record(other, context)?;
+                let other = other.ok_or_else(|| BindError::unsupported("a row beside a value that is none"))?;
+                self.row_is_distinct(record, other, *negated, *at, context)?
+            }
+            (None, [Postfix::Field(field), others @ ..]) if self.columns_of_row(operand, context)?.is_some() => {
+                rest = others;
+                let ExprKind::Name(name) = &operand.kind else { return Err(BindError::unsupported("such a row")) };
+                let parts = name.parts.iter().chain([field]).cloned().collect();
+                self.column(&serac_parser::tree::Name { parts, span: name.span }, context)?
             }
             (None, [Postfix::Cast(to, at), others @ ..]) if to.dimensions > 0 && is_array(operand) => {
                 rest = others;
@@ -300,6 +330,10 @@ impl Binder<'_> {
                     self.scalar_call("timezone", arguments, *at, context)?
                 }
                 Postfix::Collate(name) => collated(operand, name)?,
+                Postfix::Field(field) => self.field_of_row(&operand, field, context)?,
+                Postfix::AllFields(at) => {
+                    return Err(BindError::new("0A000", "row expansion via \"*\" is not supported here", *at));
+                }
                 _ => return Err(BindError::Unknown("what follows an operand")),
             };
             operand = operand.at(start);
@@ -307,6 +341,10 @@ impl Binder<'_> {
         Ok(operand)
     }
     fn is(&self, operand: Bound, negated: bool, test: &IsTest, at: Span, context: Context<'_>) -> Result<Bound> {
+        if let (TypeId::RECORD, IsTest::Null) = (operand.id, test) {
+            let fields = self.fields_of_row(&operand, context.schema)?.into_iter().map(|(_, value)| value);
+            return Self::row_is_null(fields.collect(), negated, at);
+        }
         let boolean = |clause: &str, operand: Bound| match operand.id {
             TypeId::BOOL | TypeId::UNKNOWN => {
                 Ok(Box::new(self.implicitly(operand, TypeId::BOOL, context.schema)?.expr))
@@ -979,7 +1017,6 @@ pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<Si
         Resolved::One(signature) => {
             return Ok(resolve::polymorphic(signature, operands).unwrap_or_else(|| signature.clone()));
         }
-        _ if at == NO_PLACE => return Err(BindError::Unknown("the place of an error")),
         // Columns of the catalog that are functions' numbers in PostgreSQL are their names here.
         Resolved::None if operands.contains(&TypeId::TEXT) && operands.iter().any(|id| id.name() == "regproc") => {
             return Err(BindError::Unknown("a text beside the number of a function"));
@@ -999,7 +1036,8 @@ pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<Si
         [left, right] => format!("{left} {symbol} {right}"),
         _ => format!("{symbol} {}", operands.first().copied().unwrap_or(TypeId::UNKNOWN)),
     };
-    Err(BindError::new(sqlstate, format!("{what}: {operator}"), at).hinted(hint))
+    let error = BindError::new(sqlstate, format!("{what}: {operator}"), at).hinted(hint);
+    Err(if at == NO_PLACE { error.unplaced() } else { error })
 }
 
 /// The type in which operands of a comparison are compared.
@@ -1158,6 +1196,10 @@ impl Binder<'_> {
     pub(crate) fn as_type(&self, bound: Bound, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Bound> {
         let (from, span) = (bound.id, bound.span);
         let is_told = serac_pg::casts::cast(from, to, context).is_some();
+        let is_text = matches!(to, TypeId::TEXT | TypeId::VARCHAR);
+        if from == TypeId::RECORD && is_text && context != CastContext::Implicit {
+            return self.row_text(bound).map(|text| Bound { id: to, ..text });
+        }
         if from == to || !is_told || bound.parameter.is_some() || (from != TypeId::UNKNOWN && is_alike(from, to)) {
             return bound.into_type(to, context, schema);
         }
@@ -1260,7 +1302,7 @@ impl Binder<'_> {
         if id == TypeId::INTERVAL && (to.fields.is_some() || !modifiers.is_empty()) {
             return self.interval(operand, to.fields, &modifiers, at, schema);
         }
-        if arrow_type(operand.id).is_none() && operand.id != TypeId::UNKNOWN {
+        if arrow_type(operand.id).is_none() && !matches!(operand.id, TypeId::UNKNOWN | TypeId::RECORD) {
             return Err(BindError::Unknown("a cast of this type"));
         }
         let place = if operand.id == TypeId::UNKNOWN { operand.span } else { at };

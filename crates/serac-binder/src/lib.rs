@@ -18,6 +18,7 @@
 //! | [`lock`] | FOR UPDATE and its kin |
 //! | [`subquery`] | subqueries in expressions |
 //! | [`row`] | rows in expressions |
+//! | [`alike`] | whether two subqueries are the same |
 //! | [`arrays`] | arrays in expressions |
 //! | [`parameters`] | `$1`, and its type |
 //! | [`bound`] | bound expressions and their casts |
@@ -31,6 +32,7 @@
 //! way.
 #![warn(missing_docs)]
 
+mod alike;
 mod arrays;
 mod bound;
 mod calls;
@@ -228,12 +230,29 @@ pub fn bind_query(
     parameters: &[TypeId],
     changes: bool,
 ) -> Result<BoundQuery> {
+    bound_by(environment, parameters, |binder| {
+        binder.is_top.set(changes);
+        let selected = binder.with_names(binder.query(query, None)?.closed()?)?;
+        let parameters = binder.parameters.decided()?;
+        let parts = binder.done_before.take();
+        Ok(BoundQuery { parts, plan: selected.plan, columns: selected.columns, parameters })
+    })
+}
+
+/// What `bind` binds. Only statements that ask whether an outer join has a row of one of its sides
+/// pay for the columns that tell it.
+fn bound_by<'e, T>(
+    environment: &'e dyn Environment,
+    parameters: &[TypeId],
+    bind: impl Fn(&Binder<'e>) -> Result<T>,
+) -> Result<T> {
     let binder = Binder::new(environment, parameters);
-    binder.is_top.set(changes);
-    let selected = binder.with_names(binder.query(query, None)?.closed()?)?;
-    let parameters = binder.parameters.decided()?;
-    let parts = binder.done_before.take();
-    Ok(BoundQuery { parts, plan: selected.plan, columns: selected.columns, parameters })
+    let bound = bind(&binder);
+    // The environment hands out the rows of parts once.
+    if bound.is_ok() || !binder.lacks_marks.get() || !binder.done_before.borrow().is_empty() {
+        return bound;
+    }
+    bind(&Binder { marks_rows: true, ..Binder::new(environment, parameters) })
 }
 
 /// A query or a change whose names and types are decided.
@@ -302,7 +321,10 @@ pub fn bind_statement(
     if let tree::StatementKind::Query(query) = statement {
         return Ok(bind_query(environment, query, parameters, true)?.into());
     }
-    let binder = Binder::new(environment, parameters);
+    bound_by(environment, parameters, |binder| bind_change(binder, statement))
+}
+
+fn bind_change(binder: &Binder<'_>, statement: &tree::StatementKind) -> Result<BoundStatement> {
     let mut change = binder.change(statement, true)?;
     if let Some(returning) = change.returning_mut() {
         let plan = std::mem::take(&mut returning.plan);
@@ -400,8 +422,13 @@ struct Binder<'e> {
     environment: &'e dyn Environment,
     /// Qualifiers that columns of the plan have. Each item of FROM has one of its own.
     qualifiers: RefCell<HashSet<String>>,
-    /// The names of all items of FROM so far, and of their tables.
-    item_names: RefCell<HashSet<String>>,
+    /// The names of the items of FROM so far, and of their tables, of the query that is bound and
+    /// of those around it.
+    item_names: RefCell<Vec<String>>,
+    /// Sides of outer joins have a column that tells whether there is a row of them.
+    marks_rows: bool,
+    /// Such a column has been missing.
+    lacks_marks: Cell<bool>,
     /// The queries of WITH that can be seen, the nearest last.
     tables: RefCell<Vec<Rc<query::WithTable>>>,
     /// The statement changes something: it is bound in no other way.
@@ -437,6 +464,8 @@ impl<'e> Binder<'e> {
             environment,
             qualifiers: RefCell::default(),
             item_names: RefCell::default(),
+            marks_rows: false,
+            lacks_marks: Cell::new(false),
             tables: RefCell::default(),
             is_change: Cell::new(false),
             done_before: RefCell::default(),
@@ -465,16 +494,17 @@ impl<'e> Binder<'e> {
         self.levels.set(before);
         bound
     }
-    /// A result in which numbers of catalog objects are names.
+    /// A result in which numbers of catalog objects are names, and rows are texts.
     fn with_names(&self, selected: query::Selected) -> Result<query::Selected> {
-        if !selected.columns.iter().any(|column| is_registered(column.id)) {
+        let is_shown_otherwise = |id| is_registered(id) || id == TypeId::RECORD;
+        if !selected.columns.iter().any(|column| is_shown_otherwise(column.id)) {
             return Ok(selected);
         }
         let schema = selected.plan.schema().clone();
         let mut exprs = Vec::new();
         for (field, column) in schema.iter().zip(&selected.columns) {
             let (name, expr) = (field.1.name().clone(), Expr::Column(Column::from(field)));
-            exprs.push(match is_registered(column.id) {
+            exprs.push(match is_shown_otherwise(column.id) {
                 true => {
                     let bound = bound::Bound::new(expr, column.id, column.span);
                     self.cast(bound, TypeId::TEXT, &schema)?.expr.alias(name)

@@ -21,7 +21,8 @@ use crate::from::{Rows, rename};
 use crate::names::column_name;
 use crate::scope::Outer;
 use crate::scope::{Scope, ScopeColumn, ScopeItem};
-use crate::subquery::levels_of;
+use crate::select::has_part;
+use crate::subquery::{levels_of, of_expr};
 use crate::types::{arrow_type, element_type};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema, JoinType, ScalarValue, TableReference, UnnestOptions};
@@ -35,11 +36,14 @@ use serac_pg::resolve::{self, Resolved};
 /// Numbers whose differences are numbers of 64 bits.
 const HALF: i64 = 1 << 62;
 
+/// A list of values that become rows, their type, and the name of their column if it is the
+/// function's own.
+type ListOfRows = (Expr, TypeId, Option<String>);
+
 /// The values of a function, over the rows that it stands beside.
 enum Values {
-    /// Lists that expressions give, side by side, their types and their names if these are the
-    /// function's own; and what the number of a value is, of the value.
-    Lists { lists: Vec<(Expr, TypeId, Option<&'static str>)>, number: Number },
+    /// Lists that expressions give, side by side; and what the number of a value is, of the value.
+    Lists { lists: Vec<ListOfRows>, number: Number },
     /// A table of one column, without columns of other items.
     Table { plan: LogicalPlan, id: TypeId, number: Number },
     /// Rows of values and their numbers, without columns of other items.
@@ -71,13 +75,18 @@ impl Binder<'_> {
         is_left: bool,
         outer: Option<&Outer<'_>>,
     ) -> Result<Rows> {
-        let TableKind::Functions { calls, rows_from: false, ordinality, alias, columns: definitions, .. } = &table.kind
-        else {
-            return Err(BindError::Unknown("ROWS FROM"));
+        let TableKind::Functions { calls, ordinality, alias, columns: definitions, .. } = &table.kind else {
+            return Err(BindError::Unknown("an item of FROM of this kind"));
         };
-        let [(call, types)] = &calls[..] else { return Err(BindError::Unknown("several functions in FROM")) };
-        if !types.is_empty() {
-            return Err(BindError::Unknown("a function with a list of columns"));
+        let Some((call, types)) = calls.first() else { return Err(BindError::Unknown("ROWS FROM nothing")) };
+        // In ROWS FROM, a function has its list behind it.
+        let definitions = if definitions.is_empty() { types } else { definitions };
+        if calls.len() > 1 && calls.iter().any(|(_, types)| !types.is_empty()) {
+            return Err(BindError::unsupported("several functions in ROWS FROM with a list of columns"));
+        }
+        if !definitions.is_empty() && *ordinality {
+            let message = "WITH ORDINALITY cannot be used with a column definition list";
+            return Err(BindError::without_place("42601", message));
         }
         self.reads(1)?;
         let rows = match before {
@@ -87,15 +96,26 @@ impl Binder<'_> {
         let schema = rows.plan.schema().clone();
         let context = Context::new(&rows.scope, &schema, outer).in_clause("functions in FROM");
         let name = column_name(call, &self.subquery_names.borrow());
-        let values = match definitions.is_empty() {
-            true => self.values_of(call, context)?,
-            false => self.documents_of(call, &name, context)?,
+        let values = match (definitions.is_empty(), calls.len()) {
+            (false, _) => self.documents_of(call, &name, definitions[0].name.span, context)?,
+            (true, 1) => self.values_of(call, true, context)?,
+            (true, _) => {
+                let mut lists = Vec::new();
+                for (call, _) in calls {
+                    let name = column_name(call, &self.subquery_names.borrow());
+                    let own = self.lists_of(self.values_of(call, false, context)?)?;
+                    lists.extend(
+                        own.into_iter().map(|(list, id, own)| (list, id, Some(own.unwrap_or_else(|| name.clone())))),
+                    );
+                }
+                Values::Lists { lists, number: Number::Unknown }
+            }
         };
         let shown = alias.as_ref().map_or(&name, |alias| &alias.name.name);
         let qualifier = TableReference::bare(self.qualifier(shown));
-        self.item_names.borrow_mut().insert(shown.clone());
-        let own_names: Vec<Option<&str>> = match &values {
-            Values::Lists { lists, .. } => lists.iter().map(|(_, _, name)| *name).collect(),
+        self.item_names.borrow_mut().push(shown.clone());
+        let own_names: Vec<Option<String>> = match &values {
+            Values::Lists { lists, .. } => lists.iter().map(|(_, _, name)| name.clone()).collect(),
             _ => vec![None],
         };
         let is_value = own_names.len() == 1 && !*ordinality && definitions.is_empty();
@@ -107,12 +127,9 @@ impl Binder<'_> {
             for (own, (_, id)) in own_names.iter().zip(&added) {
                 // Several without names have that of the function.
                 let other = if own_names.len() == 1 { shown } else { &name };
-                columns.push(column(own.unwrap_or(other), *id));
+                columns.push(column(own.as_deref().unwrap_or(other), *id));
             }
         } else {
-            if *ordinality || is_left {
-                return Err(BindError::Unknown("a function with a list of columns"));
-            }
             (plan, added) = self.members(plan, &added[0].0, definitions, &qualifier)?;
             let defined = definitions.iter().zip(&added);
             columns.extend(defined.map(|(definition, (_, id))| column(&definition.name.name, *id)));
@@ -133,13 +150,18 @@ impl Binder<'_> {
         let own = Scope { items: vec![item], columns: columns.collect() };
         Ok(Rows { plan, scope: rows.scope.beside(own, table.span)? })
     }
-    fn values_of(&self, tree: &Tree, context: Context<'_>) -> Result<Values> {
+    /// The values of a function; `is_alone`: they may be a table.
+    fn values_of(&self, tree: &Tree, is_alone: bool, context: Context<'_>) -> Result<Values> {
         if let ExprKind::Call(call) = &tree.kind {
             let name = match &call.name.parts[..] {
                 [name] => &name.name,
                 [schema, name] if schema.name == "pg_catalog" => &name.name,
                 _ => return Err(BindError::Unknown("a function of another schema")),
             };
+            if has_list_of_columns(name) {
+                let message = "a column definition list is required for functions returning \"record\"";
+                return Err(BindError::new("42601", message, tree.span));
+            }
             if of_name(name).iter().any(|function| function.returns_set) {
                 let is_plain = !call.star
                     && !call.distinct
@@ -151,7 +173,7 @@ impl Binder<'_> {
                     && call.arguments.iter().all(|argument| argument.name.is_none());
                 return match name.as_str() {
                     _ if !is_plain => Err(BindError::Unknown("a call of this form")),
-                    "generate_series" => self.series(call, context),
+                    "generate_series" => self.series(call, is_alone, context),
                     "unnest" => self.unnested(call, context),
                     _ => self.sets(name, call, context),
                 };
@@ -180,7 +202,7 @@ impl Binder<'_> {
             "json_each_text" | "jsonb_each_text" => ["jsonb_keys", "jsonb_object_values_text"],
             _ => {
                 let (list, id) = self.list_of_set(name, arguments, &found, context.schema)?;
-                let own = name.contains("array_elements").then_some("value");
+                let own = name.contains("array_elements").then(|| "value".to_owned());
                 return Ok(Values::Lists { lists: vec![(list, id, own)], number: Number::Unknown });
             }
         };
@@ -189,17 +211,35 @@ impl Binder<'_> {
         let mut lists = Vec::new();
         for (function, own) in functions.into_iter().zip(["key", "value"]) {
             let computed = self.environment.scalar(function).ok_or(BindError::Unknown("this function"))?;
-            lists.push((computed.call(vec![argument.clone()]), value(function), Some(own)));
+            lists.push((computed.call(vec![argument.clone()]), value(function), Some(own.to_owned())));
         }
         Ok(Values::Lists { lists, number: Number::Unknown })
     }
+    /// Values as lists, which may stand beside others.
+    fn lists_of(&self, values: Values) -> Result<Vec<ListOfRows>> {
+        let (values, id) = match values {
+            Values::Lists { lists, .. } => return Ok(lists),
+            Values::Rows { values, id } => (values, id),
+            Values::One(bound) if bound.id != TypeId::UNKNOWN => (vec![bound.expr], bound.id),
+            Values::One(_) | Values::Table { .. } => {
+                return Err(BindError::unsupported("such a function in ROWS FROM"));
+            }
+        };
+        let function = self.environment.scalar("make_array");
+        let function = function.ok_or_else(|| BindError::unsupported("several functions in FROM"))?;
+        Ok(vec![(function.call(values), id, None)])
+    }
     /// The documents whose members are the columns of `jsonb_to_recordset(d) AS t(a int, …)`.
-    fn documents_of(&self, tree: &Tree, name: &str, context: Context<'_>) -> Result<Values> {
+    fn documents_of(&self, tree: &Tree, name: &str, at: Span, context: Context<'_>) -> Result<Values> {
         let ExprKind::Call(call) = &tree.kind else { return Err(BindError::Unknown("a list of columns")) };
         let elements = match name {
             "json_to_record" | "jsonb_to_record" => None,
             "json_to_recordset" | "jsonb_to_recordset" => Some("jsonb_array_elements"),
-            _ => return Err(BindError::Unknown("a function with a list of columns")),
+            name if of_name(name).is_empty() => return Err(BindError::Unknown("a function with a list of columns")),
+            _ => {
+                let message = "a column definition list is only allowed for functions returning \"record\"";
+                return Err(BindError::new("42601", message, at));
+            }
         };
         let [argument] = &call.arguments[..] else { return Err(BindError::Unknown("a call of this form")) };
         let document = self.expression(&argument.value, context)?;
@@ -241,7 +281,7 @@ impl Binder<'_> {
         }
         Ok((LogicalPlanBuilder::from(plan).project(exprs)?.build()?, added))
     }
-    fn series(&self, call: &Call, context: Context<'_>) -> Result<Values> {
+    fn series(&self, call: &Call, is_alone: bool, context: Context<'_>) -> Result<Values> {
         let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));
         let arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
         let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
@@ -280,6 +320,7 @@ impl Binder<'_> {
             false => Number::Unknown,
         };
         if literals.is_some()
+            && is_alone
             && let Some(source) = self.environment.table_function("generate_series", &exprs)
         {
             let name = self.qualifier("series");
@@ -299,7 +340,9 @@ impl Binder<'_> {
             let items: Vec<Bound> = items.iter().map(|item| self.expression(item, context)).collect::<Result<_>>()?;
             let (values, of) = self.unified("ARRAY", items, context.schema)?;
             let id = of.id;
-            if id.element().is_none() && levels_of(&values, context.schema) == (false, false) {
+            let has_query = |value: &Expr| has_part(value, |part| of_expr(part).is_some());
+            let is_plain = levels_of(&values, context.schema) == (false, false) && !values.iter().any(has_query);
+            if id.element().is_none() && is_plain {
                 return Ok(Values::Rows { values, id });
             }
         }
@@ -390,16 +433,21 @@ fn beside(
         }
         Values::Lists { mut lists, number } => {
             if is_left {
-                let [(list, ..)] = &mut lists[..] else {
-                    return Err(BindError::Unknown("several lists of an outer join"));
-                };
-                *list = without_empty(binder, list.clone(), plan.schema())?;
+                for (list, ..) in &mut lists {
+                    *list = without_empty(binder, list.clone(), plan.schema())?;
+                }
             }
             let mut numbers = None;
-            if let (true, Number::Unknown, [(list, ..)]) = (ordinality, &number, &lists[..]) {
+            if let (true, Number::Unknown) = (ordinality, &number) {
+                let counts = lists.iter().map(|(list, ..)| Ok(cast(counted(binder, list.clone())?, DataType::Int64)));
+                let mut counts = counts.collect::<Result<Vec<_>>>()?;
+                let most = binder.environment.scalar("greatest").filter(|_| counts.len() > 1);
+                let count = match most {
+                    Some(most) => Some(most.call(counts)),
+                    None => counts.pop().filter(|_| counts.is_empty()),
+                };
                 let series = binder.environment.scalar("generate_series");
-                let count = cast(counted(binder, list.clone())?, DataType::Int64);
-                numbers = series.map(|series| series.call(vec![lit(1i64), count, lit(1i64)]));
+                numbers = series.zip(count).map(|(series, count)| series.call(vec![lit(1i64), count, lit(1i64)]));
             }
             let mut exprs = before.clone();
             let (mut unnested, mut behind) = (Vec::new(), before);
@@ -437,6 +485,11 @@ fn beside(
         added.push((shown("ordinality"), TypeId::INT8));
     }
     Ok((plan, added))
+}
+
+/// Whether a function gives rows whose columns the statement has to tell.
+fn has_list_of_columns(name: &str) -> bool {
+    matches!(name, "json_to_record" | "jsonb_to_record" | "json_to_recordset" | "jsonb_to_recordset")
 }
 
 /// How many elements a list has.

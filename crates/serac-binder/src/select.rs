@@ -10,14 +10,16 @@
 //! Clauses are bound in PostgreSQL's order, so that the first error is the one that PostgreSQL
 //! tells: items, WHERE, HAVING, ORDER BY, GROUP BY, DISTINCT, WINDOW.
 
+use crate::alike::alike;
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
 use crate::expression::{Context, MOST_IN_A_ROW};
-use crate::group::{Grouped, has_subquery};
+use crate::group::Grouped;
 use crate::names::column_name;
 use crate::numeric::key;
 use crate::query::{Selected, position, sorted};
-use crate::scope::{Outer, ScopeColumn};
+use crate::scope::{AggregatesBelow, Outer, Scope, ScopeColumn};
+use crate::subquery::repeatable;
 use crate::types::{comparable_values, is_no_type};
 use crate::{Binder, OutputColumn};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -27,7 +29,7 @@ use datafusion::logical_expr::{
     Expr, LogicalPlan, LogicalPlanBuilder, SortExpr, WindowFrame, WindowFrameBound, WindowFrameUnits,
     WindowFunctionDefinition, lit,
 };
-use serac_parser::tree::{Distinct, Expr as Tree, ExprKind, GroupBy, OrderItem, Query, Select, SelectItem, Span};
+use serac_parser::tree::{Distinct, Expr as Tree, ExprKind, OrderItem, Postfix, Query, Select, SelectItem, Span};
 use serac_pg::TypeId;
 use std::collections::HashMap;
 
@@ -81,7 +83,7 @@ impl Projected {
     fn add(&mut self, order: &Order) -> usize {
         match order {
             Order::Item(at) => *at,
-            Order::Expr(expr, span, whole) => self.exprs.iter().position(|own| own == expr).unwrap_or_else(|| {
+            Order::Expr(expr, span, whole) => self.exprs.iter().position(|own| alike(own, expr)).unwrap_or_else(|| {
                 self.exprs.push(expr.clone());
                 self.spans.push(*span);
                 self.wholes.push(*whole);
@@ -95,27 +97,32 @@ impl Binder<'_> {
     /// SELECT, its rows in the order of `query`.
     pub(crate) fn select(&self, select: &Select, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
         if select.into.is_some() {
-            return Err(BindError::Unknown("INTO"));
+            return Err(BindError::unsupported("SELECT INTO"));
         }
         // Each may go on from the one before, to the first.
         if select.windows.len() > MOST_IN_A_ROW {
-            return Err(BindError::Unknown("so many windows"));
+            return Err(BindError::unsupported(format!("a query of more than {MOST_IN_A_ROW} windows")));
         }
         let rows = self.from(&select.from, outer)?;
         let mut plan = rows.plan;
         let schema = plan.schema().clone();
+        let below = AggregatesBelow::default();
         let context = Context {
             named_windows: &select.windows,
             may_have_sets: true,
+            aggregates: Some(&below),
             ..Context::new(&rows.scope, &schema, outer)
         };
         let mut items = match self.items(&select.items, context) {
-            Err(error) if self.is_late.take() => return Err(self.behind_others(error, select, query, context)),
+            Err(error) if self.is_late.take() => {
+                // An error of WHERE comes before one of a window.
+                if let Some(filter) = &select.filter {
+                    self.condition("WHERE", filter, context.in_clause("WHERE"))?;
+                }
+                return Err(error);
+            }
             items => items?,
         };
-        if items.is_empty() {
-            return Err(BindError::Unknown("a SELECT of no columns"));
-        }
         let filter = match &select.filter {
             Some(filter) => Some(self.condition("WHERE", filter, context.in_clause("WHERE"))?),
             None => None,
@@ -126,9 +133,15 @@ impl Binder<'_> {
         };
         let without_sets = Context { may_have_sets: false, ..context };
         let mut qualify = match &select.qualify {
-            // Names of items may stand there, too, which are not known here.
+            // Names of items may stand there, too.
             Some(qualify) => {
-                Some(self.condition("QUALIFY", qualify, without_sets).map_err(BindError::of_unknown_place)?)
+                let mut scope = rows.scope.clone();
+                for item in items.iter().filter(|item| scope_has_no(&rows.scope, &item.name)) {
+                    let (name, expr, id) = (item.name.clone(), item.projected()?, item.bound.id);
+                    let id = if id == TypeId::UNKNOWN { TypeId::TEXT } else { id };
+                    scope.columns.push(ScopeColumn { item: None, name, expr, id, is_merged: false });
+                }
+                Some(self.condition("QUALIFY", qualify, Context { scope: &scope, ..without_sets })?)
             }
             None => None,
         };
@@ -143,7 +156,7 @@ impl Binder<'_> {
             };
             sorts.extend((0..items.len()).map(item));
         }
-        let groups = self.groups(&select.group_by, &mut items, context)?;
+        let mut groups = self.groups(&select.group_by, &mut items, context)?;
         let mut on = Vec::new();
         match &select.distinct {
             Distinct::All => {}
@@ -180,22 +193,20 @@ impl Binder<'_> {
         let order_columns: Vec<usize> = sorts.iter().map(|(_, order)| projected.add(order)).collect();
         let is_distinct = matches!(select.distinct, Distinct::Rows);
         if is_distinct && projected.exprs.len() > shown {
-            if has_subquery(&projected.exprs[shown]) {
-                return Err(BindError::Unknown("a subquery by which distinct rows are ordered"));
-            }
             let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
             return Err(BindError::new("42P10", message, projected.spans[shown]));
         }
         let on_columns: Vec<(Span, usize)> = on.iter().map(|(span, order)| (*span, projected.add(order))).collect();
-        distinct_on_order(&on_columns, &order_columns).map_err(|error| {
-            match on_columns.iter().any(|(_, at)| has_subquery(&projected.exprs[*at])) {
-                true => BindError::Unknown("a subquery that rows are distinct on"),
-                false => error,
-            }
-        })?;
+        distinct_on_order(&on_columns, &order_columns)?;
 
         if let Some(filter) = filter {
             plan = LogicalPlanBuilder::from(plan).filter(filter)?.build()?;
+        }
+        // Rows of functions by which rows are grouped come before the groups.
+        if let Some(groups) = &mut groups {
+            let sets = groups.sets_of_rows()?;
+            let all = groups.exprs_mut().chain(&mut projected.exprs).chain(&mut having).chain(&mut qualify);
+            plan = self.with_sets(plan, sets, all.collect())?;
         }
         let is_aggregate = |part: &Expr| matches!(part, Expr::AggregateFunction(_));
         let all = projected.exprs.iter().chain(&having).chain(&qualify);
@@ -203,14 +214,20 @@ impl Binder<'_> {
         if let Some(claims) = self.claims.borrow().as_ref() {
             claims.check(select, groups.is_some(), &projected.exprs)?;
         }
-        if has_aggregates || groups.is_some() || having.is_some() {
+        let below = below.into_inner();
+        if (has_aggregates || !below.is_empty()) && rows.scope.items.iter().any(|item| item.is_of_term) {
+            let message = "aggregate functions are not allowed in a recursive query's recursive term";
+            return Err(BindError::without_place("42P19", message));
+        }
+        if has_aggregates || groups.is_some() || having.is_some() || !below.is_empty() {
             let wholes = projected.wholes.iter().copied();
             let of_items = projected.exprs.iter_mut().zip(wholes).map(|(expr, span)| Grouped { expr, span });
             let others = [(&mut having, &select.having), (&mut qualify, &select.qualify)];
             let others = others
                 .into_iter()
                 .filter_map(|(expr, tree)| Some(Grouped { expr: expr.as_mut()?, span: tree.as_ref()?.span }));
-            plan = self.grouped(plan, groups.unwrap_or_default(), of_items.chain(others).collect(), &rows.scope)?;
+            let exprs = of_items.chain(others).collect();
+            plan = self.grouped(plan, groups.unwrap_or_default(), exprs, below, &rows.scope)?;
         }
         if let Some(having) = having {
             plan = LogicalPlanBuilder::from(plan).filter(having)?.build()?;
@@ -220,7 +237,8 @@ impl Binder<'_> {
             plan = LogicalPlanBuilder::from(plan).filter(qualify)?.build()?;
         }
 
-        plan = self.with_sets(plan, projected.exprs.iter_mut().collect())?;
+        let sets = sets_of_rows(projected.exprs.iter())?;
+        plan = self.with_sets(plan, sets, projected.exprs.iter_mut().collect())?;
         let names = unique_names(&items, &projected.exprs);
         let exprs = projected.exprs.into_iter().zip(&names).map(|(expr, name)| named(expr, name));
         let mut builder = LogicalPlanBuilder::from(plan).project(exprs.collect::<Vec<_>>())?;
@@ -245,19 +263,6 @@ impl Binder<'_> {
         }
         Ok(Selected { plan: builder.build()?, columns: selected_items(items), open })
     }
-    /// An error of a window's definition among the items. One of another clause comes before it.
-    fn behind_others(&self, error: BindError, select: &Select, query: &Query, context: Context<'_>) -> BindError {
-        let no_groups = matches!(&select.group_by, GroupBy::Items { items, .. } if items.is_empty());
-        let is_plain = no_groups
-            && select.having.is_none()
-            && query.order_by.is_empty()
-            && !matches!(select.distinct, Distinct::On(_));
-        let filter = |filter| self.condition("WHERE", filter, context.in_clause("WHERE"));
-        match is_plain && select.filter.as_ref().map(filter).transpose().is_ok() {
-            true => error,
-            false => error.of_unknown_place(),
-        }
-    }
     /// Of the rows that are equal in `on` the first one of an order.
     fn first_of_each(&self, plan: LogicalPlan, on: Vec<Expr>, order: Vec<SortExpr>) -> Result<LogicalPlan> {
         let function = self.environment.window("row_number").ok_or(BindError::Unknown("numbers of rows"))?;
@@ -275,16 +280,7 @@ impl Binder<'_> {
     }
     /// The plan with the elements of lists as columns, side by side, which are then in the places
     /// of functions that give rows.
-    fn with_sets(&self, plan: LogicalPlan, exprs: Vec<&mut Expr>) -> Result<LogicalPlan> {
-        let mut sets: Vec<Expr> = Vec::new();
-        for expr in &exprs {
-            expr.apply(|part| {
-                if matches!(part, Expr::Unnest(_)) && !sets.contains(part) {
-                    sets.push(part.clone());
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-        }
+    fn with_sets(&self, plan: LogicalPlan, sets: Vec<Expr>, exprs: Vec<&mut Expr>) -> Result<LogicalPlan> {
         if sets.is_empty() {
             return Ok(plan);
         }
@@ -313,12 +309,17 @@ impl Binder<'_> {
         for item in trees {
             match &item.expr.kind {
                 ExprKind::Wildcard(name) => items.extend(self.wildcard(name.as_ref(), item, context)?),
+                ExprKind::Postfix(operand, rest) if matches!(rest.last(), Some(Postfix::AllFields(_))) => {
+                    items.extend(self.fields_of_value(operand, rest, &item.expr, context)?);
+                }
                 _ => {
                     let bound = match self.passed(&item.expr, context)? {
                         Some(passed) => passed,
                         None => self.expression(&item.expr, context)?,
                     };
-                    bound.exact()?;
+                    if bound.id != TypeId::RECORD {
+                        bound.exact()?;
+                    }
                     let name = match &item.alias {
                         Some(alias) => alias.name.clone(),
                         None => column_name(&item.expr, &self.subquery_names.borrow()),
@@ -363,13 +364,20 @@ impl Binder<'_> {
             None => context.scope.all().collect(),
             Some(name) => match context.scope.of_item(name)? {
                 Some(columns) => columns,
-                None if context.outer.is_some() => return Err(BindError::Unknown("all columns of a query around")),
-                None => return Err(self.missing_item(name)),
+                None => {
+                    let around = ExprKind::Wildcard(Some(name.clone()));
+                    let columns = self.columns_of_row(&Tree { kind: around, span }, context)?;
+                    let Some(row) = columns else { return Err(self.missing_item(name)) };
+                    if !item.exclude.is_empty() || !item.replace.is_empty() {
+                        return Err(BindError::unsupported("EXCLUDE and REPLACE of a query around"));
+                    }
+                    return Ok(row.columns.into_iter().map(|(name, bound)| Item::field(name, bound, span)).collect());
+                }
             },
         };
         let is_there = |name: &serac_parser::tree::Ident| columns.iter().any(|column| column.name == name.name);
         if !item.exclude.iter().chain(item.replace.iter().map(|(_, name)| name)).all(is_there) {
-            return Err(BindError::Unknown("a column that * does not have"));
+            return Err(BindError::new("42703", "a column of EXCLUDE or REPLACE does not exist", span));
         }
         let mut items = Vec::new();
         for column in columns {
@@ -391,6 +399,30 @@ impl Binder<'_> {
             items.push(Item { bound, name: column.name.clone(), is_call: false, whole: span, has_name: true });
         }
         Ok(items)
+    }
+    /// `(r).*`: the fields of a row.
+    fn fields_of_value(
+        &self,
+        operand: &Tree,
+        rest: &[Postfix],
+        whole: &Tree,
+        context: Context<'_>,
+    ) -> Result<Vec<Item>> {
+        let rest = &rest[..rest.len() - 1];
+        let span = whole.span;
+        if rest.is_empty()
+            && let Some(row) = self.columns_of_row(operand, context)?
+        {
+            return Ok(row.columns.into_iter().map(|(name, bound)| Item::field(name, bound, span)).collect());
+        }
+        let operand = Tree { kind: ExprKind::Postfix(Box::new(operand.clone()), rest.to_vec()), span: operand.span };
+        let row = self.expression(&operand, context)?;
+        repeatable(&row.expr)?;
+        let fields = self.fields_of_row(&row, context.schema)?;
+        for _ in &fields {
+            self.copy(&row)?;
+        }
+        Ok(fields.into_iter().map(|(name, bound)| Item::field(name, bound, span)).collect())
     }
     /// By what an item of ORDER BY orders: an output column, by its name or number, or an
     /// expression over FROM.
@@ -422,6 +454,10 @@ impl Binder<'_> {
 }
 
 impl Item {
+    /// A field of a row.
+    fn field(name: String, bound: Bound, whole: Span) -> Self {
+        Self { bound, name, is_call: false, whole, has_name: true }
+    }
     /// What the plan has for it: a text, if it is of no type.
     fn projected(&self) -> Result<Expr> {
         match (&self.bound.id, &self.bound.parameter) {
@@ -475,6 +511,24 @@ fn distinct_on_order(on: &[(Span, usize)], order: &[usize]) -> Result<()> {
         Some((span, _)) if is_other => wrong(*span),
         _ => Ok(()),
     }
+}
+
+/// What functions of rows give in expressions, each once.
+pub(crate) fn sets_of_rows<'e>(exprs: impl Iterator<Item = &'e Expr>) -> Result<Vec<Expr>> {
+    let mut sets: Vec<Expr> = Vec::new();
+    for expr in exprs {
+        expr.apply(|part| {
+            if matches!(part, Expr::Unnest(_)) && !sets.contains(part) {
+                sets.push(part.clone());
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+    }
+    Ok(sets)
+}
+
+fn scope_has_no(scope: &Scope, name: &str) -> bool {
+    scope.all().all(|column| column.name != name)
 }
 
 /// Whether a part of an expression is such.

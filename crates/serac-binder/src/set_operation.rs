@@ -16,7 +16,7 @@
 
 use crate::error::{BindError, Result};
 use crate::expression::MOST_IN_A_ROW;
-use crate::numeric::{common_form, in_form};
+use crate::numeric::common_form;
 use crate::query::Selected;
 use crate::scope::Outer;
 use crate::types::comparable_values;
@@ -66,18 +66,22 @@ impl Binder<'_> {
         rest: &[(SetOperator, QueryBody)],
         outer: Option<&Outer<'_>>,
     ) -> Result<Selected> {
+        let names = self.item_names.borrow().len();
         let mut left = Branches::new(self.branch(first, outer)?);
         let mut levels = 0;
         for (operator, body) in rest {
             if operator.by_name {
-                return Err(BindError::Unknown("BY NAME"));
+                return Err(BindError::unsupported("BY NAME"));
             }
+            // One branch does not know the items of another, nor does ORDER BY.
+            self.item_names.borrow_mut().truncate(names);
             let right = self.branch(body, outer)?;
+            self.item_names.borrow_mut().truncate(names);
             let goes_on = operator.kind == SetKind::Union && left.is_all.is_none_or(|is_all| is_all == operator.all);
             if !goes_on {
                 levels += 1;
                 if levels > MOST_IN_A_ROW {
-                    return Err(BindError::Unknown("so many set operations"));
+                    return Err(BindError::unsupported(format!("more than {MOST_IN_A_ROW} set operations in a row")));
                 }
                 left = Branches::new(self.united(left)?);
             }
@@ -143,7 +147,8 @@ impl Binder<'_> {
         for (at, (own, other)) in left.columns.iter_mut().zip(&right.columns).enumerate() {
             let id = serac_pg::resolve::common(&[own.id, other.id]).map_err(|(one, two)| {
                 if one.category() == two.category() {
-                    return BindError::Unknown("types of a set operation");
+                    let message = format!("{word} could not convert type {one} to {two}");
+                    return BindError::new("42846", message, other.span);
                 }
                 BindError::new("42804", format!("{word} types {one} and {two} cannot be matched"), other.span)
             })?;
@@ -193,20 +198,5 @@ fn of_one_form(branches: Vec<Selected>) -> Result<Vec<Selected>> {
             false => common_form(&own)?,
         });
     }
-    if all.iter().all(|types| *types == wanted) {
-        return Ok(branches);
-    }
-    let of_types = |branch: Selected| {
-        let schema = branch.plan.schema().clone();
-        let exprs = schema.iter().zip(&wanted).map(|(field, wanted)| {
-            let column = Expr::Column(Column::from(field));
-            match field.1.data_type() == wanted {
-                true => Ok(column),
-                false => Ok(in_form(column, wanted, &schema)?.alias(field.1.name())),
-            }
-        });
-        let plan = LogicalPlanBuilder::from(branch.plan).project(exprs.collect::<Result<Vec<_>>>()?)?.build()?;
-        Ok(Selected { plan, ..branch })
-    };
-    branches.into_iter().map(of_types).collect()
+    branches.into_iter().map(|branch| branch.in_forms(&wanted)).collect()
 }

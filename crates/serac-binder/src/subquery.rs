@@ -12,7 +12,6 @@ use crate::error::{BindError, Result};
 use crate::expression::{Context, LEVELS_OF_COPIES, NO_PLACE, comparable, comparison, joined, resolved, symbol};
 use crate::numeric::compared_pair;
 use crate::query::Selected;
-use crate::scope::Outer;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue, Spans};
 use datafusion::logical_expr::expr::{Case, Exists, InSubquery, SetComparison, SetQuantifier};
@@ -104,8 +103,7 @@ pub(crate) struct Comparison<'t> {
 
 impl Binder<'_> {
     pub(crate) fn inner(&self, query: &Query, context: Context<'_>) -> Result<Selected> {
-        let outer = Outer { scope: context.scope, schema: context.schema, next: context.outer };
-        self.query(query, Some(&outer))?.closed()
+        self.query(query, Some(&context.around()))?.closed()
     }
     /// `EXISTS (…)`.
     pub(crate) fn exists(&self, query: &Query, span: Span, context: Context<'_>) -> Result<Bound> {
@@ -145,10 +143,10 @@ impl Binder<'_> {
             _ => self.deeper(LEVELS_OF_COPIES, || self.inner(of.query, context))?,
         };
         let at = of.at.unwrap_or(NO_PLACE);
-        let place = |error: BindError| if of.at.is_none() { error.of_unknown_place() } else { error };
+        let place = |error: BindError| if of.at.is_none() { error.unplaced() } else { error };
         let lefts: Vec<Bound> = lefts.iter().map(|left| self.expression(left, context)).collect::<Result<_>>()?;
         if !matches!(of.operator, "=" | "<>" | "<" | "<=" | ">" | ">=") {
-            return Err(BindError::Unknown("this operator with ANY or ALL"));
+            return Err(BindError::unsupported("this operator with ANY or ALL"));
         }
         let wrong = match lefts.len().cmp(&selected.columns.len()) {
             std::cmp::Ordering::Less => Some("subquery has too many columns"),
@@ -224,12 +222,12 @@ fn rows_compared(
     context: Context<'_>,
 ) -> Result<Expr> {
     if lefts.iter().any(|left| left.is_volatile() || left.exists(|part| Ok(of_expr(part).is_some())).unwrap_or(true)) {
-        return Err(BindError::Unknown("such values of a row"));
+        return Err(BindError::unsupported("a row of such values beside a query"));
     }
     if crate::query::is_volatile(&plan)? {
-        return Err(BindError::Unknown("a row beside a volatile query"));
+        return Err(BindError::unsupported("a row beside a volatile query"));
     }
-    let outer = Outer { scope: context.scope, schema: context.schema, next: None };
+    let outer = context.around();
     let mut pairs = Vec::new();
     for (left, field) in lefts.into_iter().zip(plan.schema().iter()) {
         let left = outer.reference(Bound::new(left, TypeId::BOOL, Span::default()))?.expr;
@@ -257,7 +255,7 @@ pub(crate) fn repeatable(expr: &Expr) -> Result<()> {
     };
     match expr.exists(|part| Ok(is_such(part))) {
         Ok(false) => Ok(()),
-        _ => Err(BindError::Unknown("a volatile value that is evaluated once")),
+        _ => Err(BindError::unsupported("a volatile value that is compared several times")),
     }
 }
 

@@ -124,7 +124,8 @@ pub(crate) fn comparable_values(id: TypeId) -> Result<()> {
     match id.element().unwrap_or(id) {
         // Arrow compares the parts of those in arrays.
         TypeId::INTERVAL if id != TypeId::INTERVAL => Err(BindError::Unknown("a comparison of intervals in arrays")),
-        TypeId::JSON | TypeId::JSONB | TypeId::RECORD => Err(BindError::Unknown("a comparison of such values")),
+        TypeId::RECORD => Err(BindError::unsupported("a comparison of such rows")),
+        TypeId::JSON | TypeId::JSONB => Err(BindError::Unknown("a comparison of such values")),
         _ => Ok(()),
     }
 }

@@ -11,8 +11,9 @@ use crate::error::{BindError, Result};
 use crate::expression::{Context, checked};
 use crate::numeric::key;
 use crate::query::sorted;
+use crate::subquery::levels_of;
 use crate::types::comparable_values;
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::expr::{WindowFunction, WindowFunctionParams};
@@ -21,9 +22,7 @@ use datafusion::logical_expr::{
     Expr, LogicalPlan, LogicalPlanBuilder, SortExpr, WindowFrame, WindowFrameBound, WindowFrameUnits,
     WindowFunctionDefinition, cast,
 };
-use serac_parser::tree::{
-    Call, Exclude, Expr as Tree, ExprKind, Frame, FrameBound, FrameUnit, Ident, Literal, Over, Span, Window,
-};
+use serac_parser::tree::{Call, Exclude, Expr as Tree, Frame, FrameBound, FrameUnit, Ident, Over, Span, Window};
 use serac_pg::functions::{FunctionKind, of_name};
 use serac_pg::types::Category;
 use serac_pg::{CastContext, TypeId};
@@ -62,11 +61,7 @@ impl Binder<'_> {
         let is_window = kinds.contains(&FunctionKind::Window);
         let is_aggregate = kinds.contains(&FunctionKind::Aggregate) && !is_window;
         if !is_window && !is_aggregate {
-            let is_plain = kinds.len() == 1 && !call.star && !call.distinct && call.filter.is_none();
-            let plain = Call { over: None, ..call.clone() };
-            if !is_plain || self.call(&plain, span, context).is_err() {
-                return Err(BindError::Unknown("a window of this function"));
-            }
+            self.call(&Call { over: None, ..call.clone() }, span, context)?;
             let message = format!("OVER specified, but {name} is not a window function nor an aggregate function");
             return Err(BindError::new("42809", message, span));
         }
@@ -81,7 +76,7 @@ impl Binder<'_> {
                     return Err(BindError::new("0A000", message, span));
                 }
                 if matches!(name, "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg") {
-                    return Err(BindError::Unknown("a window of this aggregate"));
+                    return Err(BindError::unsupported(format!("{name} as a window function")));
                 }
                 let AggregateCall { parts, filter, finish, result, .. } = self.aggregate(name, call, inside)?;
                 let parts = parts.into_iter();
@@ -112,7 +107,7 @@ impl Binder<'_> {
         let window = self.window(over, context);
         // PostgreSQL binds windows behind all other clauses, which may decide first.
         if self.parameters.decisions() != decisions {
-            return Err(BindError::Unknown("a parameter of a window"));
+            return Err(BindError::unsupported("a parameter of no type in a window"));
         }
         self.is_late.set(window.is_err());
         let Bounds { partition_by, order_by, frame } = window?;
@@ -182,7 +177,7 @@ impl Binder<'_> {
         let frame = match window.frame {
             None if order_by.is_empty() => WindowFrame::new(None),
             None => WindowFrame::new(Some(false)),
-            Some(frame) => self.frame(frame, window.span, &mut order_by, &ids)?,
+            Some(frame) => self.frame(frame, window.span, (&mut order_by[..], &ids[..]), context)?,
         };
         // A RANGE without offsets is one of GROUPS, which DataFusion has over keys of any type.
         let frame = match is_keyed && frame.units == WindowFrameUnits::Range {
@@ -199,9 +194,15 @@ impl Binder<'_> {
         frame.regularize_order_bys(&mut order_by)?;
         Ok(Bounds { partition_by, order_by, frame })
     }
-    fn frame(&self, frame: &Frame, at: Span, order_by: &mut [SortExpr], ids: &[TypeId]) -> Result<WindowFrame> {
+    fn frame(
+        &self,
+        frame: &Frame,
+        at: Span,
+        (order_by, ids): (&mut [SortExpr], &[TypeId]),
+        context: Context<'_>,
+    ) -> Result<WindowFrame> {
         if frame.exclude != Exclude::NoOthers {
-            return Err(BindError::Unknown("EXCLUDE"));
+            return Err(BindError::unsupported("EXCLUDE of a window's frame"));
         }
         let (start, end) = (&frame.start, frame.end.as_ref().unwrap_or(&FrameBound::CurrentRow));
         let is_offset = |bound: &FrameBound| matches!(bound, FrameBound::Preceding(_) | FrameBound::Following(_));
@@ -221,26 +222,38 @@ impl Binder<'_> {
                 let wide = match *id {
                     TypeId::INT2 | TypeId::INT4 => DataType::Int64,
                     TypeId::INT8 => DataType::Decimal128(20, 0),
-                    _ => return Err(BindError::Unknown("a RANGE of values of this type")),
+                    TypeId::FLOAT4 | TypeId::FLOAT8 => DataType::Float64,
+                    // A day with an interval is a point of time.
+                    TypeId::DATE | TypeId::TIMESTAMP => DataType::Timestamp(TimeUnit::Microsecond, None),
+                    other => return Err(BindError::unsupported(format!("a RANGE of values of type {other}"))),
                 };
                 order.expr = cast(order.expr.clone(), wide.clone());
-                Some(wide)
+                Some((*id, wide))
             }
             FrameUnit::Groups if ids.is_empty() => {
                 return Err(BindError::new("42P20", "GROUPS mode requires an ORDER BY clause", at));
             }
             _ => None,
         };
-        let bound = |bound: &FrameBound| -> Result<WindowFrameBound> {
+        let clause = match frame.unit {
+            FrameUnit::Rows => "ROWS",
+            FrameUnit::Range => "RANGE",
+            FrameUnit::Groups => "GROUPS",
+        };
+        let offset = |tree: &Tree, which: &str| {
+            let ordered = kind.as_ref().map(|(id, wide)| (*id, wide));
+            self.offset(tree, (clause, which), ordered, context)
+        };
+        let bound = |bound: &FrameBound, which: &str| -> Result<WindowFrameBound> {
             Ok(match bound {
                 FrameBound::UnboundedPreceding => WindowFrameBound::Preceding(ScalarValue::UInt64(None)),
                 FrameBound::UnboundedFollowing => WindowFrameBound::Following(ScalarValue::UInt64(None)),
                 FrameBound::CurrentRow => WindowFrameBound::CurrentRow,
-                FrameBound::Preceding(tree) => WindowFrameBound::Preceding(offset(tree, kind.as_ref())?),
-                FrameBound::Following(tree) => WindowFrameBound::Following(offset(tree, kind.as_ref())?),
+                FrameBound::Preceding(tree) => WindowFrameBound::Preceding(offset(tree, which)?),
+                FrameBound::Following(tree) => WindowFrameBound::Following(offset(tree, which)?),
             })
         };
-        Ok(WindowFrame::new_bounds(units, bound(start)?, bound(end)?))
+        Ok(WindowFrame::new_bounds(units, bound(start, "starting")?, bound(end, "ending")?))
     }
     /// The plan with the window functions of `exprs` as columns, which are then those in their
     /// places.
@@ -259,7 +272,7 @@ impl Binder<'_> {
         }
         let mut groups = group_window_expr_by_sort_keys(functions)?;
         if groups.len() > MOST_ORDERS {
-            return Err(BindError::Unknown("windows of so many orders"));
+            return Err(BindError::unsupported(format!("a query with windows of more than {MOST_ORDERS} orders")));
         }
         // Rows that are sorted by more are sorted by less, too.
         groups.sort_by_key(|(keys, _)| Reverse(keys.len()));
@@ -335,23 +348,75 @@ fn written<'w>(window: &'w Window, before: &'w [(Ident, Window)]) -> Result<Writ
     Ok(Written { partition_by: of_base.partition_by, order_by, ..own })
 }
 
-/// A whole number that is written.
-fn written_number(tree: &Tree) -> Option<i64> {
-    match &tree.kind {
-        ExprKind::Literal(Literal::Integer(digits)) => digits.parse().ok(),
-        _ => None,
+impl Binder<'_> {
+    /// The offset of a frame's bound, which is a constant; `ordered` is the type of what rows of a
+    /// RANGE are ordered by, and the one in which it is added.
+    fn offset(
+        &self,
+        tree: &Tree,
+        (clause, which): (&'static str, &str),
+        ordered: Option<(TypeId, &DataType)>,
+        context: Context<'_>,
+    ) -> Result<ScalarValue> {
+        let bound = self.expression(tree, context.in_clause(clause))?;
+        let (given, span) = (bound.id, bound.span);
+        if levels_of(std::slice::from_ref(&bound.expr), context.schema) != (false, false) {
+            return Err(BindError::new("42P10", format!("argument of {clause} must not contain variables"), span));
+        }
+        let (to, rule) = match ordered {
+            None => (TypeId::INT8, CastContext::Assignment),
+            Some((_, DataType::Int64 | DataType::Decimal128(..))) => (TypeId::INT8, CastContext::Implicit),
+            Some((_, DataType::Float64)) => (TypeId::FLOAT8, CastContext::Implicit),
+            Some(_) => (TypeId::INTERVAL, CastContext::Implicit),
+        };
+        if let Some((id, _)) = ordered
+            && serac_pg::casts::cast(given, to, rule).is_none()
+        {
+            let message = format!(
+                "RANGE with offset PRECEDING/FOLLOWING is not supported for column type {id} and offset type {given}"
+            );
+            let error = BindError::new("0A000", message, span);
+            return Err(error.hinted("Cast the offset value to an appropriate type."));
+        }
+        let no_constant = || BindError::unsupported("an offset of a frame that is no constant");
+        let value = match self.as_type(bound, to, rule, context.schema)?.expr {
+            Expr::Literal(value, _) => value,
+            Expr::Cast(cast) => match *cast.expr {
+                Expr::Literal(value, _) => value.cast_to(cast.field.data_type())?,
+                _ => return Err(no_constant()),
+            },
+            _ => return Err(no_constant()),
+        };
+        let is_negative = match &value {
+            ScalarValue::Int64(Some(number)) => *number < 0,
+            ScalarValue::Float64(Some(number)) => *number < 0.0 || number.is_nan(),
+            ScalarValue::IntervalMonthDayNano(Some(interval)) => {
+                interval.months < 0 || interval.days < 0 || interval.nanoseconds < 0
+            }
+            value if value.is_null() => {
+                return Err(BindError::without_place("22004", format!("frame {which} offset must not be null")));
+            }
+            _ => return Err(no_constant()),
+        };
+        if is_negative {
+            let message = match ordered {
+                None => format!("frame {which} offset must not be negative"),
+                Some(_) => "invalid preceding or following size in window function".into(),
+            };
+            return Err(BindError::without_place("22013", message));
+        }
+        Ok(match (ordered, value) {
+            (None, ScalarValue::Int64(Some(number))) => ScalarValue::UInt64(Some(number.unsigned_abs())),
+            // No value of the type is farther away from another.
+            (Some((_, DataType::Int64)), ScalarValue::Int64(Some(number))) => {
+                ScalarValue::Int64(Some(number.min(1 << 33)))
+            }
+            (Some((_, DataType::Decimal128(..))), ScalarValue::Int64(Some(number))) => {
+                ScalarValue::Decimal128(Some(number.into()), 20, 0)
+            }
+            (_, value) => value,
+        })
     }
-}
-
-/// The offset of a frame's bound, which is a constant.
-fn offset(tree: &Tree, kind: Option<&DataType>) -> Result<ScalarValue> {
-    let number = written_number(tree).filter(|number| *number <= i64::from(i32::MAX));
-    let number = number.ok_or(BindError::Unknown("this offset of a frame"))?;
-    Ok(match kind {
-        None => ScalarValue::UInt64(Some(number.unsigned_abs())),
-        Some(DataType::Int64) => ScalarValue::Int64(Some(number)),
-        Some(_) => ScalarValue::Decimal128(Some(number.into()), 20, 0),
-    })
 }
 
 /// The arguments of a window function, and the type of its value.
@@ -362,7 +427,7 @@ fn arguments_of(name: &str, arguments: Vec<Bound>, context: Context<'_>) -> Resu
     let mut exprs = Vec::new();
     for (argument, to) in arguments.into_iter().zip(&signature.arguments) {
         if to.category() == Category::Pseudo {
-            return Err(BindError::Unknown("a window function of these types"));
+            return Err(BindError::unsupported(format!("{name} of such values")));
         }
         exprs.push(argument.into_type(*to, CastContext::Implicit, context.schema)?.expr);
     }
@@ -375,7 +440,13 @@ fn arguments_of(name: &str, arguments: Vec<Bound>, context: Context<'_>) -> Resu
             *expr = Expr::Literal(ScalarValue::Int64(Some(number)), None);
             Ok(())
         }
-        None => Err(BindError::Unknown("this argument of a window function")),
+        None => match (name, number(expr)) {
+            ("ntile", Some(_)) => Err(BindError::without_place("22014", "argument of ntile must be greater than zero")),
+            ("nth_value", Some(_)) => {
+                Err(BindError::without_place("22016", "argument of nth_value must be greater than zero"))
+            }
+            _ => Err(BindError::unsupported(format!("such a number as an argument of {name}"))),
+        },
     };
     match (name, &mut exprs[..]) {
         ("ntile", [count]) => positive(count)?,
@@ -383,7 +454,7 @@ fn arguments_of(name: &str, arguments: Vec<Bound>, context: Context<'_>) -> Resu
         ("lag" | "lead", [_, at, default]) => {
             positive(at)?;
             if !matches!(default, Expr::Literal(..)) {
-                return Err(BindError::Unknown("a default that is no constant"));
+                return Err(BindError::unsupported(format!("a default of {name} that is no constant")));
             }
         }
         _ => {}

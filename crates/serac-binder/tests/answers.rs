@@ -13,8 +13,8 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArra
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::catalog::TableFunctionArgs;
 use datafusion::catalog::cte_worktable::CteWorkTable;
-use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::{DFSchema, ParamValues, ScalarValue, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::FunctionRegistry;
@@ -48,7 +48,7 @@ const REFUSED: &[&str] = &[
 
 struct Tables {
     context: SessionContext,
-    tables: HashMap<&'static str, Arc<dyn TableProvider>>,
+    tables: HashMap<&'static str, Arc<dyn TableSource>>,
 }
 
 impl Tables {
@@ -68,7 +68,7 @@ impl Tables {
                  1.5::DECIMAL(10,2) AS n, 2::DECIMAL(10,2) AS m";
         for (name, query) in [("t", t), ("k", t), ("u", u), ("s", s)] {
             let rows = context.sql(query).await.unwrap().cache().await.unwrap();
-            tables.insert(name, rows.into_view());
+            tables.insert(name, provider_as_source(rows.into_view()));
         }
         Self { context, tables }
     }
@@ -95,7 +95,7 @@ impl Environment for Tables {
         // `k` is `t` with a primary key.
         let key = if name.to_string() == "k" { vec![0] } else { Vec::new() };
         let name = TableReference::bare(name.to_string());
-        Ok(Relation { source: provider_as_source(table.clone()), name, types, key })
+        Ok(Relation { source: table.clone(), name, types, key })
     }
     fn target(&self, name: &Name) -> Result<Target, BindError> {
         let relation = self.relation(name)?;

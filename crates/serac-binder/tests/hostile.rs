@@ -73,6 +73,7 @@ fn bound(text: String) -> (Duration, bool) {
         let is_known = match bound {
             Ok(is_known) => is_known,
             Err(BindError::Unknown(_)) => false,
+            Err(BindError::Statement(error)) if error.sqlstate == "0A000" => false,
             Err(other) => panic!("{shown}: {other:?}"),
         };
         (start.elapsed(), is_known)

@@ -4,7 +4,7 @@
 //! | modules | what they have |
 //! |---|---|
 //! | `definition` | a function as a name, the types that it takes, and a body; each family of functions is a list of these |
-//! | `texts`, `regexes`, `like`, `digests`, `json`, `arrays`, `elements`, `powers`, `rounding`, `times`, `intervals` and others | families |
+//! | `texts`, `regexes`, `like`, `digests`, `json`, `arrays`, `elements`, `powers`, `records`, `rounding`, `times`, `intervals` and others | families |
 //! | `formats` | what reads and writes by patterns: to_char, to_date, to_number |
 //! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums`, `variances`, `sliding` | aggregates, and these over moving frames |
 //! | `casts`, `uuids`, `chains`, `quotients`, `zeros` | operators and casts with PostgreSQL's meaning |
@@ -38,6 +38,7 @@ mod json;
 mod like;
 mod powers;
 mod quotients;
+mod records;
 mod regexes;
 mod rounding;
 mod series;
@@ -90,6 +91,7 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
         intervals::DEFINITIONS,
         like::DEFINITIONS,
         powers::DEFINITIONS,
+        records::DEFINITIONS,
         regexes::DEFINITIONS,
         texts::DEFINITIONS,
         interval_fields::DEFINITIONS,

@@ -19,7 +19,6 @@ use crate::{deep, same_names};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue, TableReference};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::DataFusionError;
@@ -79,6 +78,8 @@ pub(crate) struct Bound {
     pub(crate) names: SchemaRef,
     /// The types of its parameters.
     pub(crate) parameters: Vec<TypeId>,
+    /// The name of a column that is a row, and a text in the plan.
+    pub(crate) row: Option<String>,
 }
 
 /// The plan of a query; none where the binder does not know it whole.
@@ -94,8 +95,9 @@ pub(crate) async fn plan(
     let Some((query, source)) = planned else { return Ok(None) };
     functions(state).shared().ways.note(true);
     let names = shown(&query.plan, &query.columns, source, postgresql_names);
+    let row = query.columns.iter().find(|column| column.id == TypeId::RECORD).map(|column| column.name.clone());
     let BoundQuery { plan, parameters, .. } = query;
-    Ok(Some(Bound { plan, names, parameters }))
+    Ok(Some(Bound { plan, names, parameters, row }))
 }
 
 /// A bound query with the values of its parameters, as far as these are given.
@@ -172,7 +174,10 @@ fn as_stored(value: &ScalarValue, id: TypeId) -> Result<ScalarValue> {
 /// # Errors
 /// What is wrong with the query; 42701 where two of its columns have one name.
 pub(crate) async fn of_relation(state: &SessionState, source: Option<&Source>) -> Result<Option<RelationPlan>> {
-    let Some(Bound { mut plan, names: columns, .. }) = plan(state, source, true).await? else { return Ok(None) };
+    let Some(Bound { mut plan, names: columns, row, .. }) = plan(state, source, true).await? else { return Ok(None) };
+    if let Some(column) = row {
+        return Err(SqlError::unsupported(format!("the column \"{column}\" of rows")));
+    }
     if source.is_some_and(Source::is_without_data) {
         plan = LogicalPlanBuilder::from(plan).limit(0, Some(0))?.build()?;
     }
@@ -366,18 +371,6 @@ async fn bound_statement(
     };
     for plan in bound.plans_mut() {
         check_size(plan)?;
-        if has_subquery_in_values(plan)? {
-            let BoundBody::Change(BoundChange::Insert(insert)) = &mut bound.body else {
-                return Ok(Err("a subquery in VALUES"));
-            };
-            match &insert.source {
-                InsertSource::Plan(plan) if has_subquery_in_values(plan)? => {
-                    insert.source = InsertSource::Unknown("a subquery in VALUES");
-                }
-                _ => return Ok(Err("a subquery in VALUES")),
-            }
-            break;
-        }
     }
     if let Some(kept) = kept {
         kept.keep(shared, source.types(), &bound)?;
@@ -452,12 +445,8 @@ pub(crate) async fn bound(
         Ok(bound) => bound,
         unknown => return Ok(unknown),
     };
-    let parts = bound.parts.iter_mut().flat_map(BoundPart::plans_mut).map(|plan| &*plan);
-    for plan in parts.chain([&bound.plan]) {
+    for plan in bound.parts.iter_mut().flat_map(BoundPart::plans_mut).map(|plan| &*plan).chain([&bound.plan]) {
         check_size(plan)?;
-        if has_subquery_in_values(plan)? {
-            return Ok(Err("a subquery in VALUES"));
-        }
     }
     if let Some(kept) = kept {
         let BoundQuery { parts, plan, columns, parameters } = bound.clone();
@@ -468,26 +457,6 @@ pub(crate) async fn bound(
         )?;
     }
     Ok(Ok(bound))
-}
-
-/// Whether VALUES have a subquery, which DataFusion does not compute there.
-fn has_subquery_in_values(plan: &LogicalPlan) -> Result<bool> {
-    let mut has = false;
-    plan.apply_with_subqueries(|plan| {
-        if let LogicalPlan::Values(_) = plan {
-            plan.apply_expressions(|expr| {
-                has |= expr.exists(|part| {
-                    Ok(matches!(
-                        part,
-                        Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_)
-                    ))
-                })?;
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-        }
-        Ok(if has { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(has)
 }
 
 /// An expression that stands in no query, over columns of `schema`.

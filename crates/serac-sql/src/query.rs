@@ -446,7 +446,7 @@ impl Session {
         let (state, source, postgresql_names) = (self.state(), query.clone(), self.postgresql_names);
         let columns = async move {
             let Some(bound) = binding::plan(&state, Some(&source), postgresql_names).await? else { return Ok(None) };
-            let Bound { plan, names, parameters } = bound;
+            let Bound { plan, names, parameters, .. } = bound;
             Ok(Some((analyzed(&state, plan, &names)?, parameters)))
         };
         self.planning(columns).await

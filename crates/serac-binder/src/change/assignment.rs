@@ -4,7 +4,6 @@ use super::{SetColumn, Target};
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
 use crate::expression::Context;
-use crate::scope::Outer;
 use crate::subquery::subquery;
 use crate::{Binder, PARTS_OF_SUBQUERY, row};
 use datafusion::common::Column;
@@ -117,8 +116,7 @@ impl Binder<'_> {
         (at, of): (usize, usize),
         context: Context<'_>,
     ) -> Result<Bound> {
-        let outer = Outer { scope: context.scope, schema: context.schema, next: context.outer };
-        let selected = self.query(query, Some(&outer))?;
+        let selected = self.query(query, Some(&context.around()))?;
         if selected.columns.len() != of {
             return Err(BindError::new("42601", "number of columns does not match number of values", tree.span));
         }

@@ -137,7 +137,7 @@ impl Binder<'_> {
                 ..column.clone()
             })
             .collect();
-        self.item_names.borrow_mut().insert("excluded".into());
+        self.item_names.borrow_mut().push("excluded".into());
         let of_excluded = DFSchema::try_from_qualified_schema(qualifier, &Schema::new(target.fields()))?;
         let schema = own.plan.schema().join(&of_excluded)?;
         let scope = own.scope.clone().beside(excluded, conflict.span).map_err(BindError::unplaced)?;

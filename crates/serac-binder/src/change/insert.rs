@@ -213,7 +213,7 @@ fn places_of_defaults(rows: &[Vec<Tree>], columns: &mut Vec<usize>) -> Vec<Vec<u
 }
 
 /// Columns of values as rows.
-fn values_plan(columns: Vec<Vec<Expr>>, rows: usize) -> Result<LogicalPlan> {
+pub(crate) fn values_plan(columns: Vec<Vec<Expr>>, rows: usize) -> Result<LogicalPlan> {
     let has_subquery = |expr: &Expr| has_part(expr, |part| of_expr(part).is_some());
     if !columns.iter().flatten().any(has_subquery) {
         let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();

@@ -23,6 +23,7 @@ mod returning;
 mod target;
 mod update;
 
+pub(crate) use insert::values_plan;
 pub use target::{Generation, IndexPart, Target, UniqueIndex};
 
 use crate::error::{BindError, Result};

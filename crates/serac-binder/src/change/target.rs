@@ -136,12 +136,12 @@ impl Binder<'_> {
             (None, _) => (last, None),
         };
         self.reads(1)?;
-        self.item_names.borrow_mut().insert(last.name.clone());
+        self.item_names.borrow_mut().push(last.name.clone());
         let relation = &target.relation;
         let scan = LogicalPlanBuilder::scan(relation.name.clone(), relation.source.clone(), None)?.build()?;
         let fields = scan.schema().fields().iter().zip(&relation.types);
         let columns = fields.map(|(field, of)| OutputColumn::new(field.name(), or_no_type(*of), last.span)).collect();
-        let item = ScopeItem { schema, ..ScopeItem::named(&shown.name) };
+        let item = ScopeItem { schema, is_table: true, ..ScopeItem::named(&shown.name) };
         let alias = Alias { name: shown.clone(), columns: names.to_vec() };
         self.named(Selected::new(scan, columns), item, Some(&alias))
     }

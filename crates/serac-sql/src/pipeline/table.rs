@@ -12,8 +12,8 @@ use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use serac_functions::{Accounts, Casts, LongTexts, Patterns, SmallConstants, UuidTypes};
 use serac_query::optimizer::{
     Analyzing, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, EmptyBranches, Filters, FloatCases,
-    FloatZeros, GroupingSets, InLists, JoinOrder, LostOrders, NullSafe, Optimizing, Physical, RepeatedKeys,
-    SetOperations, TextPredicates, Unnest,
+    FloatZeros, GivenOrders, GroupingSets, InLists, JoinOrder, LostOrders, NullSafe, Optimizing, Physical,
+    RepeatedKeys, SetOperations, TextPredicates, Unnest,
 };
 use serac_query::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
 use std::sync::Arc;
@@ -87,6 +87,7 @@ pub(super) static PASSES: &[Pass] = &[
     analyzer("resolve_grouping_function", DataFusion, "Computes GROUPING() from the number of the grouping set."),
     analyzer("type_coercion", DataFusion, "Casts the operands and arguments whose types do not fit."),
     analyzer("set_operations", Ours(|_| Arc::new(SetOperations)), "Numbers the copies of rows for EXCEPT ALL and INTERSECT ALL."),
+    analyzer("given_orders", Ours(|_| Arc::new(GivenOrders::default())), "Gives aggregates and windows over a sorted subquery its order."),
     analyzer("repeated_keys", Ours(|_| Arc::new(RepeatedKeys)), "Drops sort keys of aggregates that stand twice, which accumulators would take for more."),
     analyzer("casts", Ours(|_| Arc::new(Casts)), "Makes functions of the casts that mean something else in DataFusion."),
     analyzer("patterns", Ours(|_| Arc::new(Patterns)), "Puts PostgreSQL's regular expressions in the words of those that are run."),
@@ -97,7 +98,9 @@ pub(super) static PASSES: &[Pass] = &[
     analyzer("checked_arithmetic", Ours(|_| Arc::new(CheckedArithmetic)), "Lets arithmetic fail where its result does not fit."),
     analyzer("accounts", Ours(|resources| Arc::new(Accounts(resources.work_memory.clone()))), "Counts the memory of functions whose results may be large."),
 
-    // Logical plans: how they are computed. `optimize_unions` of DataFusion's list is left out.
+    // Logical plans: how they are computed. `optimize_unions` of DataFusion's list is left out, and
+    // so are `extract_leaf_expressions` and `push_down_leaf_projections`: they read a field of a row
+    // below a projection that gives another column its name.
     logical("rewrite_set_comparison", DataFusion, "Makes EXISTS of ANY and ALL over subqueries."),
     optional(logical("unions_to_filter", DataFusion, "Makes one filter of a union of filters over one input.")),
     logical("simplify_expressions", Ours(|_| Arc::new(SmallConstants::default())), "Computes constants, now() among them, and simplifies expressions, some functions into others that can run."),
@@ -120,8 +123,6 @@ pub(super) static PASSES: &[Pass] = &[
     logical("single_distinct_aggregation_to_group_by", DataFusion, "Makes a second grouping of a DISTINCT in aggregates, in which 0 and -0 are one value."),
     optional(logical("eliminate_group_by_constant", DataFusion, "Drops constants from groups.")),
     optional(logical("common_sub_expression_eliminate", DataFusion, "Computes what stands twice in an operator once.")),
-    optional(logical("extract_leaf_expressions", DataFusion, "Makes projections of cheap parts of expressions, such as fields of structures.")),
-    optional(logical("push_down_leaf_projections", DataFusion, "Brings these projections down to the tables.")),
     optional(logical("text_predicates", Ours(|_| Arc::new(TextPredicates)), "Tests predicates on texts below joins that would carry the texts for nothing else.")),
     optional(logical("join_order", Ours(|_| Arc::new(JoinOrder)), "Puts inner joins in the order that estimates find cheapest, once filters have reached the tables.")),
     logical("optimize_projections", DataFusion, "Reads only the columns that are needed, which alone need privileges."),
