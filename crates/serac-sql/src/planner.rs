@@ -376,18 +376,6 @@ pub(crate) fn check_size(plan: &LogicalPlan) -> Result<()> {
     Ok(())
 }
 
-/// An expression over the columns of `schema`, its types not coerced.
-pub(crate) fn expression(state: &SessionState, sql: &str, schema: &DFSchema) -> Result<Expr> {
-    let parsed = parser(sql).and_then(|mut parser| parser.parse_expr_with_alias());
-    let mut parsed = parsed.map_err(|error| DataFusionError::SQL(Box::new(error), None))?;
-    nesting::balance(&mut parsed.expr);
-    crate::long_chains::gather(&mut parsed.expr);
-    let names = Names::new(state);
-    names.write_out_aliases(&mut parsed.expr);
-    let planner = SqlToRel::new_with_options(&names, names.parser_options());
-    planner.sql_to_expr_with_alias(parsed, schema, &mut Default::default())
-}
-
 /// What the names in a statement mean.
 pub(crate) struct Names<'s> {
     state: &'s SessionState,
