@@ -5,14 +5,13 @@
 
 use crate::catalog::Shared;
 use crate::clause_limits::{MAX_COLUMNS, too_many_columns};
-use crate::dialect::parser;
+use crate::deep;
 use crate::error::SqlError;
 use crate::fixed_numbers::with_fixed_numbers;
 use crate::identifiers::fold;
 use crate::keys::Relations;
 use crate::programs::FunctionTable;
 use crate::visits::{visit, visit_expressions_mut};
-use crate::{deep, nesting};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
 use datafusion::catalog::TableFunctionArgs;
 use datafusion::catalog::cte_worktable::CteWorkTable;
