@@ -255,7 +255,7 @@ pub(crate) fn repeatable(expr: &Expr) -> Result<()> {
     };
     match expr.exists(|part| Ok(is_such(part))) {
         Ok(false) => Ok(()),
-        _ => Err(BindError::unsupported("a volatile value that is compared several times")),
+        _ => Err(BindError::Unknown("a volatile value that is compared several times")),
     }
 }
 
