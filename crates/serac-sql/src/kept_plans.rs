@@ -6,8 +6,9 @@
 //! and statistics are used as with constants.
 //!
 //! A kept plan names tables in no snapshot; an execution puts them in as it sees them. Statements
-//! that read anything else (views, system tables, functions of rows of the session), or have changes
-//! in their WITH, are not kept.
+//! that read anything else (system tables, functions of rows of the session), or have changes in
+//! their WITH, are not kept. Nor are those with a table of a view whose owner may read other columns
+//! of it than the user.
 
 use crate::catalog::{Shared, View};
 use crate::changes::RowsToCome;
@@ -173,6 +174,8 @@ impl KeptPlans {
             };
             let schema = provider.schema();
             let with_row_id = schema.fields().last().is_some_and(|last| last.name() == ROW_ID_COLUMN);
+            let own = shared.provider(&view, table.table(), with_row_id);
+            can_be_kept &= own.allowed() == table.allowed();
             let kept = KeptTable { table: table.table().clone(), with_row_id, schema };
             Ok(Some(provider_as_source(Arc::new(kept))))
         })?;

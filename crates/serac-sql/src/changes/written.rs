@@ -2,7 +2,6 @@
 
 use crate::error::{Result, SqlError};
 use crate::session::Session;
-use datafusion::catalog::view::ViewTable;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::LogicalPlan;
@@ -83,8 +82,8 @@ pub(super) fn tables_of(plan: &LogicalPlan, read: &mut HashSet<TableName>) -> Re
             let source = source_as_provider(&scan.source)?;
             if let Some(table) = source.downcast_ref::<SeracTable>() {
                 read.insert(name_of(table.table()));
-            } else if let Some(view) = source.downcast_ref::<ViewTable>() {
-                views.push(view.logical_plan().clone());
+            } else if let Some(view) = source.get_logical_plan() {
+                views.push(view.into_owned());
             }
         }
         Ok(TreeNodeRecursion::Continue)
