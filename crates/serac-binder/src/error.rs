@@ -33,15 +33,24 @@ pub enum BindError {
 pub type Result<T, E = BindError> = std::result::Result<T, E>;
 
 impl BindError {
-    /// An error of the statement.
+    /// An error of the statement, at a place that is not empty if it is known.
     pub fn new(sqlstate: &'static str, message: impl Into<String>, span: Span) -> Self {
-        Self::Statement(StatementError {
-            sqlstate,
-            message: message.into(),
-            hint: None,
-            detail: None,
-            span: Some(span),
-        })
+        let span = Some(span).filter(|span| span.end > 0);
+        Self::Statement(StatementError { sqlstate, message: message.into(), hint: None, detail: None, span })
+    }
+    /// That PostgreSQL has something, and SeracDB has not.
+    pub(crate) fn unsupported(what: impl std::fmt::Display, span: Span) -> Self {
+        Self::new("0A000", format!("{what} is not supported"), span)
+    }
+    /// The same as a refusal of what PostgreSQL has, where there is no plan and the statement is not
+    /// wrong.
+    #[must_use]
+    pub(crate) fn refused(self, what: impl std::fmt::Display, span: Span) -> Self {
+        match self {
+            // Of a function's own.
+            Self::Plan(DataFusionError::External(_)) | Self::Statement(_) => self,
+            Self::Plan(_) | Self::Unknown(_) => Self::unsupported(what, span),
+        }
     }
     /// An error of the statement as a whole.
     pub fn without_place(sqlstate: &'static str, message: impl Into<String>) -> Self {

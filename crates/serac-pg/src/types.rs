@@ -243,6 +243,11 @@ impl TypeId {
     }
 }
 
+/// Whether PostgreSQL has a type of a name that is not among those here.
+pub fn is_left_out(name: &str) -> bool {
+    include_str!("facts/other_types.txt").split_ascii_whitespace().any(|other| other == name)
+}
+
 impl fmt::Debug for TypeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -270,6 +275,12 @@ mod tests {
         assert_eq!(TypeId::TIMESTAMPTZ.to_string(), "timestamp with time zone");
         assert_eq!(TypeId::INT4.to_string(), "integer");
         assert_eq!(TypeId::by_name("char").unwrap().to_string(), "\"char\"");
+    }
+
+    #[test]
+    fn others_are_left_out() {
+        assert!(is_left_out("point") && is_left_out("tsvector"));
+        assert!(TypeId::all().all(|id| !is_left_out(id.name())));
     }
 
     #[test]

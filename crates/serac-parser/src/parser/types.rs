@@ -134,7 +134,12 @@ impl Parser<'_> {
                     self.expect_word("char")?;
                 }
                 let is_varying = word == "varchar" || self.take_word("varying");
-                let modifiers = self.digits()?;
+                let mut modifiers = self.digits()?;
+                if !is_varying && modifiers.is_empty() {
+                    // CHAR is CHAR(1).
+                    modifiers
+                        .push(Expr { kind: ExprKind::Literal(Literal::Integer("1".into())), span: Span::default() });
+                }
                 own(if is_varying { "varchar" } else { "bpchar" }, modifiers, self)
             }
             "time" | "timestamp" => {
