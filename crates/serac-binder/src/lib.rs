@@ -437,8 +437,6 @@ struct Binder<'e> {
     lacks_marks: Cell<bool>,
     /// The queries of WITH that can be seen, the nearest last.
     tables: RefCell<Vec<Rc<query::WithTable>>>,
-    /// The statement changes something: it is bound in no other way.
-    is_change: Cell<bool>,
     /// What is done before the rest of the statement.
     done_before: RefCell<Vec<BoundPart>>,
     /// The query that is bound next is the statement itself, whose WITH may have changes.
@@ -473,7 +471,6 @@ impl<'e> Binder<'e> {
             marks_rows: false,
             lacks_marks: Cell::new(false),
             tables: RefCell::default(),
-            is_change: Cell::new(false),
             done_before: RefCell::default(),
             is_top: Cell::new(false),
             claims: RefCell::default(),

@@ -298,8 +298,11 @@ impl Binder<'_> {
         }
         for (at, (one, other)) in first.columns.iter().zip(&recursive.columns).enumerate() {
             let OutputColumn { id, span, .. } = one;
-            let overall = serac_pg::resolve::common(&[*id, other.id]).ok();
-            let overall = overall.filter(|overall| *overall != TypeId::UNKNOWN);
+            let overall = serac_pg::resolve::common(&[*id, other.id]).map_err(|_| {
+                let message = format!("UNION types {id} and {} cannot be matched", other.id);
+                BindError::new("42804", message, other.span)
+            })?;
+            let overall = Some(overall).filter(|overall| *overall != TypeId::UNKNOWN);
             let overall =
                 overall.map(|overall| ModifiedType::common(overall, [one.modified_type(), other.modified_type()]));
             if let Some(overall) = overall.filter(|overall| *overall != one.modified_type()) {
@@ -310,10 +313,6 @@ impl Binder<'_> {
                 );
                 let error = BindError::new("42804", message, *span);
                 return Err(error.hinted("Cast the output of the non-recursive term to the correct type."));
-            }
-            if overall.is_err() {
-                let message = format!("UNION types {id} and {} cannot be matched", other.id);
-                return Err(BindError::new("42804", message, other.span));
             }
         }
         let ids: Vec<TypeId> = first.columns.iter().map(|column| column.id).collect();

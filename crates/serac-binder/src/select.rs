@@ -137,9 +137,10 @@ impl Binder<'_> {
             Some(qualify) => {
                 let mut scope = rows.scope.clone();
                 for item in items.iter().filter(|item| scope_has_no(&rows.scope, &item.name)) {
-                    let (name, expr, id) = (item.name.clone(), item.projected()?, item.bound.id);
-                    let id = if id == TypeId::UNKNOWN { TypeId::TEXT } else { id };
-                    scope.columns.push(ScopeColumn { item: None, name, expr, id, is_merged: false });
+                    let of = item.bound.modified_type();
+                    let of = if of.id == TypeId::UNKNOWN { TypeId::TEXT.into() } else { of };
+                    let (name, expr) = (item.name.clone(), item.projected()?);
+                    scope.columns.push(ScopeColumn { item: None, name, expr, of, is_merged: false });
                 }
                 Some(self.condition("QUALIFY", qualify, Context { scope: &scope, ..without_sets })?)
             }

@@ -19,6 +19,7 @@ use crate::{deep, same_names};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue, TableReference};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::DataFusionError;
@@ -32,8 +33,8 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Ident, ObjectName};
 use futures::FutureExt;
 use serac_binder::{
     BindError, BoundBody, BoundChange, BoundPart, BoundQuery, BoundStatement, Definition, DefinitionText, Environment,
-    Generation, IndexPart, InsertSource, OutputColumn, Relation, StatementError, Target, UniqueIndex, arrow_type,
-    is_registered, type_of_arrow,
+    Generation, IndexPart, OutputColumn, Relation, StatementError, Target, UniqueIndex, arrow_type, is_registered,
+    type_of_arrow,
 };
 use serac_engine::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;

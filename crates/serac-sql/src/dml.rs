@@ -24,7 +24,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 pub(crate) const TARGET: &str = "__serac_target";
-pub(crate) const RETURNING: &str = "__serac_returning";
 
 fn column_of(table: &Table, name: &str) -> Result<usize> {
     table.definition.column(name).ok_or_else(|| SqlError::no_column(name, table.name()))

@@ -5,14 +5,13 @@
 
 use crate::catalog::Shared;
 use crate::clause_limits::{MAX_COLUMNS, too_many_columns};
-use crate::dialect::parser;
+use crate::deep;
 use crate::error::SqlError;
 use crate::fixed_numbers::with_fixed_numbers;
 use crate::identifiers::fold;
 use crate::keys::Relations;
 use crate::programs::FunctionTable;
 use crate::visits::{visit, visit_expressions_mut};
-use crate::{deep, nesting};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
 use datafusion::catalog::TableFunctionArgs;
 use datafusion::catalog::cte_worktable::CteWorkTable;
@@ -374,18 +373,6 @@ pub(crate) fn check_size(plan: &LogicalPlan) -> Result<()> {
         return Err(DataFusionError::External(Box::new(too_many_columns())));
     }
     Ok(())
-}
-
-/// An expression over the columns of `schema`, its types not coerced.
-pub(crate) fn expression(state: &SessionState, sql: &str, schema: &DFSchema) -> Result<Expr> {
-    let parsed = parser(sql).and_then(|mut parser| parser.parse_expr_with_alias());
-    let mut parsed = parsed.map_err(|error| DataFusionError::SQL(Box::new(error), None))?;
-    nesting::balance(&mut parsed.expr);
-    crate::long_chains::gather(&mut parsed.expr);
-    let names = Names::new(state);
-    names.write_out_aliases(&mut parsed.expr);
-    let planner = SqlToRel::new_with_options(&names, names.parser_options());
-    planner.sql_to_expr_with_alias(parsed, schema, &mut Default::default())
 }
 
 /// What the names in a statement mean.

@@ -4,7 +4,6 @@
 //! that only share wait for each other. A row that another transaction holds is waited for, or is an error (NOWAIT), or is left out (SKIP LOCKED).
 
 use crate::error::{Result, SqlError};
-use datafusion::sql::sqlparser::ast::{LockClause, NonBlock};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use serac_engine::{Table, Transaction};
 use serac_parser::tree::LockWait;
@@ -22,16 +21,6 @@ pub(crate) enum OnHeld {
 }
 
 impl OnHeld {
-    /// What the locking clauses of a query on one table say; none without any. All strengths mean the same.
-    pub(crate) fn of(clauses: &[LockClause]) -> Option<Self> {
-        let says = |wanted: NonBlock| clauses.iter().any(|clause| clause.nonblock == Some(wanted));
-        match clauses {
-            [] => None,
-            _ if says(NonBlock::Nowait) => Some(Self::Fail),
-            _ if says(NonBlock::SkipLocked) => Some(Self::Skip),
-            _ => Some(Self::Wait),
-        }
-    }
     /// Claims a row for a transaction; false if it is to be left out.
     pub(crate) fn claim(self, txn: &mut Transaction, table: &Arc<Table>, row: RowId) -> Result<bool> {
         match (txn.lock_row(table, row), self) {

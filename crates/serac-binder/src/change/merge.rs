@@ -26,6 +26,7 @@ use datafusion::common::{Column, DFSchema, ExprSchema, JoinType, TableReference}
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit};
 use serac_parser::tree::{ExprKind, Merge, MergeAction, MergeMatch, MergeWhen, TableExpr, TableKind};
+use std::sync::Arc;
 
 fn case(whens: Vec<(Expr, Expr)>) -> Expr {
     let whens = whens.into_iter().map(|(when, then)| (Box::new(when), Box::new(then)));

@@ -363,7 +363,6 @@ pub(crate) fn rows_of(plan: &LogicalPlan) -> SchemaRef {
 impl Binder<'_> {
     /// A change. `is_top`: its WITH may have changes, too.
     pub(crate) fn change(&self, statement: &StatementKind, is_top: bool) -> Result<BoundChange> {
-        self.is_change.set(true);
         self.deeper(LEVELS_OF_QUERY, || {
             let before = self.tables.borrow().len();
             let with = with_of(statement);

@@ -165,7 +165,8 @@ impl Session {
                 PartBody::Query(plan) => self.collect(DataFrame::new(self.state(), plan)).await?,
                 PartBody::Claim(claim) => {
                     for claimed in &claim.tables {
-                        written.check(&table_of(&claimed.target)?, None)?;
+                        let table = table_of(&claimed.target)?;
+                        written.check(&table, None)?;
                     }
                     Box::pin(self.claim(*claim)).await?
                 }
