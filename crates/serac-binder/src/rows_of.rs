@@ -157,13 +157,13 @@ impl Binder<'_> {
                 [schema, name] if schema.name == "pg_catalog" => Some(&name.name),
                 _ => None,
             };
-            let last = call.name.parts.last().map_or("", |name| &name.name);
-            if last != "generate_series" && self.environment.has_table_function(last) {
-                return Err(BindError::Unknown("a function of the database"));
-            }
             if own.is_some_and(|name| has_list_of_columns(name)) {
                 let message = "a column definition list is required for functions returning \"record\"";
                 return Err(BindError::new("42601", message, tree.span));
+            }
+            let last = call.name.parts.last().map_or("", |name| &name.name);
+            if last != "generate_series" && self.environment.has_table_function(last) {
+                return Err(BindError::Unknown("a function of the database"));
             }
             if let Some(name) = own
                 && of_name(name).iter().any(|function| function.returns_set)
@@ -241,7 +241,7 @@ impl Binder<'_> {
         let is_set = match name {
             "json_to_record" | "jsonb_to_record" => false,
             "json_to_recordset" | "jsonb_to_recordset" => true,
-            _ if self.environment.has_table_function(name) => {
+            _ if of_name(name).is_empty() && self.environment.has_table_function(name) => {
                 return Err(BindError::Unknown("a function with a list of columns"));
             }
             _ => {
