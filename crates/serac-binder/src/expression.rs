@@ -1257,6 +1257,10 @@ impl Binder<'_> {
     fn of_type(&self, all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Expr>> {
         let exprs =
             all.into_iter().map(|one| Ok(self.implicitly(one, to, schema)?.expr)).collect::<Result<Vec<_>>>()?;
+        // Rows are decided elsewhere.
+        if to == TypeId::RECORD {
+            return Err(BindError::Unknown("rows as such values"));
+        }
         if arrow_type(to).is_none() && to.element() != Some(TypeId::NUMERIC) {
             return Err(BindError::unsupported(format!("an expression of type {to}"), NO_PLACE));
         }
