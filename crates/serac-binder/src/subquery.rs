@@ -255,11 +255,7 @@ pub(crate) fn repeatable(expr: &Expr) -> Result<()> {
     };
     match expr.exists(|part| Ok(is_such(part))) {
         Ok(false) => Ok(()),
-<<<<<<< HEAD
         _ => Err(BindError::Unknown("a volatile value that is compared several times")),
-=======
-        _ => Err(BindError::unsupported("a volatile value that is compared several times", NO_PLACE)),
->>>>>>> joincalls
     }
 }
 
