@@ -219,7 +219,7 @@ impl Binder<'_> {
         let all: Vec<Bound> = trees.iter().map(bind).collect::<Result<_>>()?;
         for bound in &all {
             if bound.id.element().is_some() && first.is_none() {
-                return Err(BindError::Unknown("an array of arrays whose lengths are not known"));
+                return Err(BindError::unsupported("an array of arrays whose lengths are not known", bound.span));
             }
             bound.exact()?;
         }
@@ -231,48 +231,45 @@ impl Binder<'_> {
     }
     /// An array of values of a type.
     pub(crate) fn array_of(&self, values: Vec<Expr>, id: TypeId, span: Span, schema: &DFSchema) -> Result<Bound> {
-        let unknown = BindError::Unknown("an array of this type");
+        let unsupported = || BindError::unsupported(format!("an array of type {id}"), span);
         let array = if id.element().is_some() { Some(id) } else { id.array() };
-        let function = self.environment.scalar("make_array").ok_or(BindError::Unknown("an array"))?;
-        checked(function.call(values), array.ok_or(unknown)?, span, schema)
+        let function = self.environment.scalar("make_array").ok_or_else(unsupported)?;
+        let made = checked(function.call(values), array.ok_or_else(unsupported)?, span, schema);
+        made.map_err(|error| error.refused(format!("an array of values of type {id}"), span))
     }
-    /// `'{1,2}'` as an array of a type.
+    /// `'{1,2}'` as an array of a type, whose elements `cast` makes of texts.
     pub(crate) fn array_of_text(
         &self,
         text: &str,
-        element: TypeId,
         to: TypeId,
         span: Span,
         schema: &DFSchema,
+        cast: &dyn Fn(Bound) -> Result<Bound>,
     ) -> Result<Bound> {
+        let element = |text: Option<String>| {
+            cast(Bound::new(Expr::Literal(ScalarValue::Utf8(text), None), TypeId::UNKNOWN, span))
+        };
         let mut others = false;
-        let read = with_elements(text, to, span, &mut |text| {
-            let value = Expr::Literal(ScalarValue::Utf8(text), None);
-            let bound = self.implicitly(Bound::new(value, TypeId::UNKNOWN, span), element, schema)?;
-            match bound.expr {
-                Expr::Literal(value, _) => Ok(value),
-                _ => {
-                    others = true;
-                    Err(BindError::Unknown("an element of this form"))
-                }
+        let read = with_elements(text, to, span, &mut |text| match element(text)?.expr {
+            Expr::Literal(value, _) => Ok(value),
+            _ => {
+                others = true;
+                Err(BindError::Unknown("an element of this form"))
             }
         });
         if !others {
             return Ok(Bound::new(Expr::Literal(read?, None), to, span));
         }
         // The environment reads them when the statement runs.
-        let items = items(text).ok_or(BindError::Unknown("an array of this form"))?;
         let mut values = Vec::new();
-        for item in items {
-            let text = match item {
-                Item::Null => None,
-                Item::Text(text) => Some(text),
+        for item in items(text).ok_or(BindError::Unknown("an array of this form"))? {
+            values.push(match item {
+                Item::Null => element(None)?.expr,
+                Item::Text(text) => element(Some(text))?.expr,
                 Item::Array(_) => return Err(BindError::Unknown("an array of this form")),
-            };
-            let value = Expr::Literal(ScalarValue::Utf8(text), None);
-            values.push(self.implicitly(Bound::new(value, TypeId::UNKNOWN, span), element, schema)?.expr);
+            });
         }
-        self.array_of(values, element, span, schema)
+        self.array_of(values, to, span, schema)
     }
     /// `ARRAY(SELECT …)`.
     pub(crate) fn array_query(&self, query: &Query, span: Span, context: Context<'_>) -> Result<Bound> {
@@ -301,13 +298,19 @@ impl Binder<'_> {
         let span = operand.span;
         if operand.id == TypeId::JSONB {
             return subscripts.iter().try_fold(operand, |document, subscript| {
-                let Postfix::Index(key) = subscript else { return Err(BindError::Unknown("a slice of a document")) };
+                let Postfix::Index(key) = subscript else {
+                    return Err(BindError::new("0A000", "jsonb subscript does not support slices", span));
+                };
                 let key = self.expression(key, context)?.into_text()?;
                 self.operate("->", span, vec![document, key], context)
             });
         }
         let Some(element) = operand.id.element() else {
-            return Err(BindError::Unknown("a subscript of what is no array"));
+            if matches!(operand.id, TypeId::UNKNOWN | TypeId::RECORD) || crate::types::is_no_type(operand.id) {
+                return Err(BindError::Unknown("a subscript of what is no array"));
+            }
+            let message = format!("cannot subscript type {} because it does not support subscripting", operand.id);
+            return Err(BindError::new("42804", message, span));
         };
         let number = |tree: &Tree| {
             let bound = self.expression(tree, context)?;
@@ -319,22 +322,26 @@ impl Binder<'_> {
         let levels = dimensions(&operand.expr.get_type(context.schema)?);
         if let [Postfix::Slice(from, to)] = subscripts {
             if levels != 1 || operand.id.is_vector() {
-                return Err(BindError::Unknown("a slice of such an array"));
+                return Err(BindError::unsupported("a slice of an array of arrays", span));
             }
             let bound = |tree: &Option<Tree>, default: i32| tree.as_ref().map_or(Ok(lit(default)), number);
-            let function = self.environment.scalar("array_part").ok_or(BindError::Unknown("a slice"))?;
+            let unsupported = || BindError::unsupported("a slice of an array", span);
+            let function = self.environment.scalar("array_part").ok_or_else(unsupported)?;
             let call = function.call(vec![operand.expr, bound(from, 1)?, bound(to, i32::MAX)?]);
             return checked(call, operand.id, span, context.schema);
         }
         let mut numbers = Vec::new();
         for subscript in subscripts {
-            let Postfix::Index(tree) = subscript else { return Err(BindError::Unknown("a slice of this form")) };
+            let Postfix::Index(tree) = subscript else {
+                return Err(BindError::unsupported("a slice of several dimensions", span));
+            };
             numbers.push(number(tree)?);
         }
         if numbers.len() != levels {
             return Bound::null(element, span);
         }
-        let function = self.environment.scalar("pg_element").ok_or(BindError::Unknown("a subscript"))?;
+        let unsupported = || BindError::unsupported("a subscript of an array", span);
+        let function = self.environment.scalar("pg_element").ok_or_else(unsupported)?;
         let expr = numbers.into_iter().fold(operand.expr, |array, number| function.call(vec![array, number]));
         checked(expr, element, span, context.schema)
     }
@@ -387,7 +394,7 @@ impl Binder<'_> {
             return Err(BindError::new("42809", NO_BOOLEAN, at));
         }
         if dimensions(&right.expr.get_type(context.schema)?) != 1 {
-            return Err(BindError::Unknown("the elements of such an array"));
+            return Err(BindError::unsupported("ANY or ALL of an array of arrays", at));
         }
         if let Expr::Literal(ScalarValue::List(list), _) = &right.expr
             && list.is_valid(0)
@@ -414,17 +421,19 @@ impl Binder<'_> {
             return Ok(Bound::new(expr, TypeId::BOOL, start));
         }
         if !matches!(symbol, "=" | "<>" | "<" | "<=" | ">" | ">=") {
-            return Err(BindError::Unknown("this operator with an array"));
+            return Err(BindError::unsupported(format!("{symbol} with ANY or ALL of an array that is computed"), at));
         }
         let to = comparable(&signature)?;
         // Their elements would be compared by their bytes.
         let is_keyed = matches!(to, TypeId::NUMERIC | TypeId::INTERVAL | TypeId::JSON | TypeId::JSONB);
         let array = to.array().filter(|_| !is_keyed);
-        let array = array.ok_or(BindError::Unknown("the elements of such an array"))?;
+        let unsupported = || BindError::unsupported(format!("ANY or ALL of an array of type {}", right.id), at);
+        let array = array.ok_or_else(unsupported)?;
         let left = self.as_values(left, &[signature.arguments[0], to], context.schema)?;
         let right = self.implicitly(right, array, context.schema)?;
         let name = if is_all { "compare_all" } else { "compare_any" };
-        let function = self.environment.scalar(name).ok_or(BindError::Unknown("the elements of an array"))?;
+        let unsupported = || BindError::unsupported("ANY or ALL of an array", at);
+        let function = self.environment.scalar(name).ok_or_else(unsupported)?;
         let expr = function.call(vec![left.expr, right.expr, lit(symbol)]);
         checked(expr, TypeId::BOOL, start, context.schema)
     }
@@ -449,7 +458,8 @@ impl Binder<'_> {
         let function = self.environment.scalar(name).ok_or(BindError::Unknown("|| of arrays"))?;
         let operands = operands.into_iter().zip(&signature.arguments);
         let operands = operands.map(|(operand, to)| Ok(self.implicitly(operand, *to, schema)?.expr));
-        Ok(function.call(operands.collect::<Result<_>>()?))
+        let operands = crate::numeric::arrays_of_one_form(operands.collect::<Result<_>>()?, true, schema)?;
+        Ok(function.call(operands))
     }
 }
 

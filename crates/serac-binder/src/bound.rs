@@ -1,6 +1,6 @@
 //! Bound expressions, and how one becomes one of another type.
 
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::numeric::function_of_numbers;
 use crate::parameters::OpenParameter;
 use crate::types::{arrow_type, integer_digits, is_registered, stored_as};
@@ -43,7 +43,7 @@ impl Bound {
     /// That it may be shown.
     pub(crate) fn exact(&self) -> Result<()> {
         match self.id {
-            TypeId::RECORD => Err(BindError::unsupported("a row as such a value")),
+            TypeId::RECORD => Err(BindError::unsupported("a row as such a value", NO_PLACE)),
             id if id.element().is_some_and(is_registered) => Err(BindError::Unknown("the names of catalog objects")),
             _ => Ok(()),
         }

@@ -54,10 +54,6 @@ impl Place {
     pub fn clause(self) -> &'static str {
         NAMES[self as usize].1
     }
-    /// Whether a clause is one of these places.
-    pub(crate) fn is_clause(clause: &str) -> bool {
-        NAMES.iter().any(|(_, several)| *several == clause)
-    }
 }
 
 /// The text of an expression, where it stands, and what it is over.

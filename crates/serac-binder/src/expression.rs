@@ -1,7 +1,8 @@
 //! Expressions: which operator, type and cast each part means.
 
 use crate::bound::{Bound, is_alike, number_constant};
-use crate::error::{BindError, Result};
+use crate::calls::types_of;
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::scope::{AggregatesBelow, Outer, Scope};
 use crate::subquery::{Comparison, levels_of, repeatable};
 use crate::types::{arrow_type, comparable_values, dimensions, integer_digits};
@@ -16,15 +17,11 @@ use serac_parser::tree::{
     ExprKind, Ident, IntervalFields, IsTest, LikeKind, Literal, Postfix, Quantity, Span, Special, TypeName, Window,
 };
 use serac_pg::resolve::{self, Resolved};
+use serac_pg::types::Category;
 use serac_pg::{CastContext, ModifiedType, NO_MODIFIER, Signature, TypeId};
 
 /// Operators one behind the other, up to which a plan is a tower of them.
 pub(crate) const MOST_IN_A_ROW: usize = 100;
-/// Characters that a VARCHAR(n) or CHAR(n) has at most.
-const MOST_CHARACTERS: i32 = 10_485_760;
-/// Where an operator stands of which the tree has no place: BETWEEN, IN and their kin. Errors of it
-/// have none.
-pub(crate) const NO_PLACE: Span = Span { start: 0, end: 0 };
 /// What an operand counts as that stands in the plan more than once: such operands in each other
 /// would make it grow with each level twofold.
 pub(crate) const LEVELS_OF_COPIES: usize = 80;
@@ -295,12 +292,15 @@ impl Binder<'_> {
             (Some(record), [Postfix::Is { negated, test: IsTest::DistinctFrom(other), at }, others @ ..]) => {
                 rest = others;
                 let other = self.record(other, context)?;
-                let other = other.ok_or_else(|| BindError::unsupported("a row beside a value that is none"))?;
+                let other =
+                    other.ok_or_else(|| BindError::unsupported("a row beside a value that is none", NO_PLACE))?;
                 self.row_is_distinct(record, other, *negated, *at, context)?
             }
             (None, [Postfix::Field(field), others @ ..]) if self.columns_of_row(operand, context)?.is_some() => {
                 rest = others;
-                let ExprKind::Name(name) = &operand.kind else { return Err(BindError::unsupported("such a row")) };
+                let ExprKind::Name(name) = &operand.kind else {
+                    return Err(BindError::unsupported("such a row", NO_PLACE));
+                };
                 let parts = name.parts.iter().chain([field]).cloned().collect();
                 self.column(&serac_parser::tree::Name { parts, span: name.span }, context)?
             }
@@ -370,7 +370,17 @@ impl Binder<'_> {
                 let [left, right] = self.alike(vec![operand, other], &signature, context.schema)?;
                 Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
             }
-            _ => return Err(BindError::Unknown("what IS asks")),
+            (IsTest::Normalized(form), negated) => {
+                let form = form.as_ref().map_or("NFC", |form| form.name.as_str()).to_owned();
+                let arguments = vec![operand, constant(&Literal::String(form), at)?];
+                let is_normalized = self.scalar_call("is_normalized", arguments, at, context)?.expr;
+                if negated { Expr::Not(Box::new(is_normalized)) } else { is_normalized }
+            }
+            (IsTest::Document, _) => {
+                let message = format!("argument of IS DOCUMENT must be type xml, not type {}", operand.id);
+                return Err(BindError::new("42804", message, operand.span));
+            }
+            (IsTest::Json(_), _) => return Err(BindError::unsupported("IS JSON", at)),
         };
         Ok(Bound::new(expr, TypeId::BOOL, at))
     }
@@ -486,7 +496,7 @@ impl Binder<'_> {
         let signature = resolved(symbol, at, &[operands[0].id, operands[1].id])?;
         let [left, right] = operands.try_into().map_err(|_| BindError::Unknown("LIKE of these types"))?;
         let left = match signature.arguments[..] {
-            [TypeId::TEXT, TypeId::TEXT] => self.implicitly(left, TypeId::TEXT, context.schema)?,
+            [to @ (TypeId::TEXT | TypeId::NAME), TypeId::TEXT] => self.implicitly(left, to, context.schema)?,
             [TypeId::BPCHAR, TypeId::TEXT] => self.padded(left)?,
             _ => return Err(BindError::Unknown("LIKE of these types")),
         };
@@ -560,15 +570,25 @@ impl Binder<'_> {
         Ok((self.of_one_type(all, common, schema)?, of))
     }
     /// An operator's application.
-    pub(crate) fn operate(
+    pub(crate) fn operate(&self, symbol: &str, at: Span, operands: Vec<Bound>, context: Context<'_>) -> Result<Bound> {
+        let types = types_of(&operands);
+        let signature = resolved(symbol, at, &types)?;
+        // Whole rows are compared elsewhere.
+        let refused = |error: BindError| match types.contains(&TypeId::RECORD) {
+            true => error,
+            false => error.refused(format!("operator {}", shown(symbol, &types)), at),
+        };
+        self.operation(symbol, at, operands, signature, context).map_err(refused)
+    }
+    /// The application of an operator that has been found.
+    fn operation(
         &self,
         symbol: &str,
         at: Span,
         mut operands: Vec<Bound>,
+        mut signature: Signature,
         context: Context<'_>,
     ) -> Result<Bound> {
-        let types: Vec<TypeId> = operands.iter().map(|operand| operand.id).collect();
-        let mut signature = resolved(symbol, at, &types)?;
         let like = match symbol {
             "~~" => Some((LikeKind::Like, false)),
             "!~~" => Some((LikeKind::Like, true)),
@@ -764,12 +784,13 @@ impl Binder<'_> {
             let (exprs, of) = self.unified(what, all(trees)?, context.schema)?;
             let call = match name {
                 "coalesce" => {
-                    let function = self.environment.scalar(name).ok_or(BindError::Unknown("this function"))?;
-                    function.call(exprs)
+                    let unsupported = || BindError::unsupported(what, span);
+                    self.environment.scalar(name).ok_or_else(unsupported)?.call(exprs)
                 }
                 name => {
-                    comparable_values(of.id)?;
-                    self.extreme(name, exprs, context.schema)?
+                    let refused = |error: BindError| error.refused(format!("{what} of values of type {}", of.id), span);
+                    comparable_values(of.id).map_err(refused)?;
+                    self.extreme(name, exprs, context.schema).map_err(refused)?
                 }
             };
             Ok(Bound { modifier: of.modifier, ..checked(call, of.id, span, context.schema)? })
@@ -780,14 +801,32 @@ impl Binder<'_> {
             Special::Greatest(trees) => chosen("greatest", "GREATEST", trees),
             Special::Least(trees) => chosen("least", "LEAST", trees),
             Special::Position(part, text) => {
-                named("strpos", vec![self.expression(text, context)?, self.expression(part, context)?])
+                named("position", vec![self.expression(text, context)?, self.expression(part, context)?])
             }
-            Special::Substring { operand, from: Some(from), length } => {
-                let mut arguments = vec![self.expression(operand, context)?, self.expression(from, context)?];
+            Special::Substring { operand, from, length } => {
+                let mut arguments = vec![self.expression(operand, context)?];
+                arguments.push(match from {
+                    Some(from) => self.expression(from, context)?,
+                    None => constant(&Literal::Integer("1".into()), span)?,
+                });
                 if let Some(length) = length {
-                    arguments.push(self.expression(length, context)?);
+                    let length = self.expression(length, context)?;
+                    arguments.push(match from {
+                        Some(_) => length,
+                        None => self.cast(length, TypeId::INT4, context.schema)?,
+                    });
                 }
                 named("substring", arguments)
+            }
+            Special::SubstringSimilar(operand, pattern, escape) => {
+                let arguments = [operand, pattern, escape].into_iter();
+                named("substring", arguments.map(|tree| self.expression(tree, context)).collect::<Result<_>>()?)
+            }
+            Special::Normalize(operand, form) => {
+                let mut arguments = vec![self.expression(operand, context)?];
+                let form = form.as_ref().map_or("NFC", |form| form.name.as_str());
+                arguments.push(constant(&Literal::String(form.to_owned()), span)?);
+                named("normalize", arguments)
             }
             Special::Overlay(arguments) => named("overlay", all(arguments)?),
             Special::Extract(field, operand) => {
@@ -815,14 +854,15 @@ impl Binder<'_> {
                 Ok(Bound::of_type(Expr::Case(Case::new(None, whens, Some(Box::new(left.expr)))), of, span))
             }
             Special::CurrentDate => {
-                let function = self.environment.scalar("current_date").ok_or(BindError::Unknown("this function"))?;
+                let unsupported = || BindError::unsupported("CURRENT_DATE", span);
+                let function = self.environment.scalar("current_date").ok_or_else(unsupported)?;
                 self.is_immutable.set(false);
                 checked(function.call(Vec::new()), TypeId::DATE, span, context.schema)
             }
-            Special::CurrentTimestamp(None) => named("now", Vec::new()),
-            Special::LocalTimestamp(None) => {
-                self.cast(named("now", Vec::new())?, TypeId::TIMESTAMP, context.schema).map(|bound| bound.at(span))
-            }
+            Special::CurrentTimestamp(digits) => self.now_as(TypeId::TIMESTAMPTZ, digits.as_ref(), span, context),
+            Special::LocalTimestamp(digits) => self.now_as(TypeId::TIMESTAMP, digits.as_ref(), span, context),
+            Special::LocalTime(digits) => self.now_as(TypeId::TIME, digits.as_ref(), span, context),
+            Special::CurrentTime(_) => Err(BindError::unsupported("CURRENT_TIME", span)),
             Special::CurrentUser | Special::CurrentRole | Special::User => self.name_of("current_user", span, context),
             Special::SessionUser => self.name_of("session_user", span, context),
             Special::CurrentSchema => self.name_of("current_schema", span, context),
@@ -830,12 +870,16 @@ impl Binder<'_> {
             _ => Err(BindError::Unknown("this function")),
         }
     }
-}
-
-impl Binder<'_> {
+    /// The time at which the transaction began, with so many digits of a second.
+    fn now_as(&self, id: TypeId, digits: Option<&Tree>, span: Span, context: Context<'_>) -> Result<Bound> {
+        let now = self.scalar_call("now", Vec::new(), span, context)?;
+        let digits = digits.map(modifier).transpose()?;
+        self.modified(self.cast(now, id, context.schema)?, digits.as_slice(), context.schema).map(|now| now.at(span))
+    }
     /// What a function without arguments gives, which is a name.
     fn name_of(&self, function: &str, span: Span, context: Context<'_>) -> Result<Bound> {
-        let function = self.environment.scalar(function).ok_or(BindError::Unknown("this function"))?;
+        let unsupported = || BindError::unsupported(format!("function {function}()"), span);
+        let function = self.environment.scalar(function).ok_or_else(unsupported)?;
         self.is_immutable.set(false);
         checked(function.call(Vec::new()), TypeId::NAME, span, context.schema)
     }
@@ -848,7 +892,7 @@ impl Binder<'_> {
         span: Span,
         context: Context<'_>,
     ) -> Result<Bound> {
-        let found = self.chosen_scalar(name, &[TypeId::TEXT, operand.id])?;
+        let found = self.chosen_scalar(name, &[TypeId::TEXT, operand.id], span)?;
         let is_extract = found.signature.result == TypeId::NUMERIC;
         let (function, first) =
             self.environment.date_part(field, is_extract).ok_or(BindError::Unknown("a field of a time"))?;
@@ -860,7 +904,7 @@ impl Binder<'_> {
             (true, DataType::Int32) => cast_to(call, DataType::Decimal128(10, 0)),
             (true, DataType::Decimal128(..)) => call,
             (false, DataType::Int32 | DataType::Decimal128(..)) => cast_to(call, DataType::Float64),
-            _ => return Err(BindError::Unknown("a result of another type")),
+            _ => return Err(BindError::unsupported(format!("{name} of a field with such digits"), span)),
         };
         Ok(Bound::new(expr, found.signature.result, span))
     }
@@ -893,7 +937,7 @@ fn first_place(tree: &Tree) -> Span {
     }
 }
 
-fn one(operands: Vec<Bound>) -> Result<Bound> {
+pub(crate) fn one(operands: Vec<Bound>) -> Result<Bound> {
     operands.into_iter().next().ok_or(BindError::Unknown("an operator without an operand"))
 }
 
@@ -926,15 +970,23 @@ fn is_array(tree: &Tree) -> bool {
 /// A text of a collation. All compare bytes.
 fn collated(operand: Bound, name: &serac_parser::tree::Name) -> Result<Bound> {
     let is_known = match &name.parts[..] {
-        [name] => matches!(name.name.as_str(), "default" | "C" | "POSIX"),
-        [schema, name] if schema.name == "pg_catalog" => matches!(name.name.as_str(), "default" | "C" | "POSIX"),
+        [schema, name] if schema.name == "pg_catalog" => is_of_bytes(&name.name),
+        [name] => is_of_bytes(&name.name),
         _ => false,
     };
-    match operand.id {
-        _ if !is_known => Err(BindError::Unknown("this collation")),
-        TypeId::UNKNOWN | TypeId::TEXT | TypeId::VARCHAR | TypeId::NAME => operand.into_text(),
-        _ => Err(BindError::Unknown("a collation of these values")),
+    match operand.id.element().unwrap_or(operand.id) {
+        _ if !is_known => Err(BindError::unsupported(format!("collation \"{name}\""), name.span)),
+        TypeId::UNKNOWN | TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME => operand.into_text(),
+        _ => {
+            // PostgreSQL points to the word COLLATE.
+            let message = format!("collations are not supported by type {}", operand.id);
+            Err(BindError::without_place("42804", message))
+        }
     }
+}
+
+fn is_of_bytes(collation: &str) -> bool {
+    matches!(collation, "default" | "C" | "POSIX" | "ucs_basic")
 }
 
 /// The function that an operator is; none of those that are operators here, too.
@@ -978,7 +1030,8 @@ fn constant(literal: &Literal, span: Span) -> Result<Bound> {
         Literal::String(text) => (ScalarValue::Utf8(Some(text.clone())), TypeId::UNKNOWN),
         Literal::Boolean(value) => (ScalarValue::Boolean(Some(*value)), TypeId::BOOL),
         Literal::Null => (ScalarValue::Utf8(None), TypeId::UNKNOWN),
-        Literal::Bits(_) | Literal::HexBits(_) => return Err(BindError::Unknown("bit strings")),
+        Literal::Bits(_) => return Err(BindError::unsupported("a bit string", span)),
+        Literal::HexBits(_) => return Err(BindError::Unknown("bit strings")),
     };
     Ok(Bound::new(Expr::Literal(value, None), id, span))
 }
@@ -1024,7 +1077,14 @@ pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<Si
         Resolved::None => (
             "42883",
             "operator does not exist",
-            "No operator matches the given name and argument types. You might need to add explicit type casts.",
+            match operands {
+                [_] => {
+                    "No operator matches the given name and argument type. You might need to add an explicit type cast."
+                }
+                _ => {
+                    "No operator matches the given name and argument types. You might need to add explicit type casts."
+                }
+            },
         ),
         Resolved::Several => (
             "42725",
@@ -1032,12 +1092,15 @@ pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<Si
             "Could not choose a best candidate operator. You might need to add explicit type casts.",
         ),
     };
-    let operator = match operands {
+    Err(BindError::new(sqlstate, format!("{what}: {}", shown(symbol, operands)), at).hinted(hint))
+}
+
+/// An operator with its operands' types, as PostgreSQL writes it.
+fn shown(symbol: &str, operands: &[TypeId]) -> String {
+    match operands {
         [left, right] => format!("{left} {symbol} {right}"),
         _ => format!("{symbol} {}", operands.first().copied().unwrap_or(TypeId::UNKNOWN)),
-    };
-    let error = BindError::new(sqlstate, format!("{what}: {operator}"), at).hinted(hint);
-    Err(if at == NO_PLACE { error.unplaced() } else { error })
+    }
 }
 
 /// The type in which operands of a comparison are compared.
@@ -1105,20 +1168,38 @@ fn with_unit(operand: &Bound, fields: IntervalFields) -> Option<Bound> {
     }
 }
 
+/// Names of types that PostgreSQL does not have.
+const OTHER_NAMES: [(&str, TypeId); 4] =
+    [("blob", TypeId::BYTEA), ("double", TypeId::FLOAT8), ("string", TypeId::TEXT), ("varbinary", TypeId::BYTEA)];
+
 /// The type of a name.
+///
+/// # Errors
+/// 42704 if there is none; 0A000 if it is one that is not here.
 pub(crate) fn type_of(to: &TypeName) -> Result<TypeId> {
+    let shown = || format!("{}{}", to.name, if to.dimensions > 0 { "[]" } else { "" });
     if to.is_set || to.of_column {
-        return Err(BindError::Unknown("a type of this form"));
+        return Err(BindError::unsupported("a type of this form", to.span));
     }
     let name = match &to.name.parts[..] {
-        [name] => name,
-        [schema, name] if schema.name == "pg_catalog" => name,
-        _ => return Err(BindError::Unknown("a type of another schema")),
+        [name] => Some(name.name.as_str()),
+        [schema, name] if schema.name == "pg_catalog" => Some(name.name.as_str()),
+        _ => None,
     };
-    let id = TypeId::by_name(&name.name).ok_or(BindError::Unknown("this type"))?;
+    let other = || OTHER_NAMES.iter().find(|(other, _)| Some(*other) == name).map(|(_, id)| *id);
+    let unsupported = || BindError::unsupported(format!("type {}", shown()), to.span);
+    let Some(id) = name.and_then(TypeId::by_name).or_else(other) else {
+        let is_left_out = name.is_some_and(serac_pg::types::is_left_out) || to.name.parts.len() > 2;
+        return Err(match is_left_out || to.name.parts[0].name == "information_schema" {
+            true => unsupported(),
+            false => BindError::new("42704", format!("type \"{}\" does not exist", shown()), to.span),
+        });
+    };
     match to.dimensions {
         0 => Ok(id),
-        _ => id.array().ok_or(BindError::Unknown("an array of this type")),
+        // An array of arrays is one of their elements.
+        _ if id.element().is_some() && !id.is_vector() => Ok(id),
+        _ => id.array().ok_or_else(unsupported),
     }
 }
 
@@ -1176,8 +1257,12 @@ impl Binder<'_> {
     fn of_type(&self, all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Expr>> {
         let exprs =
             all.into_iter().map(|one| Ok(self.implicitly(one, to, schema)?.expr)).collect::<Result<Vec<_>>>()?;
-        if arrow_type(to).is_none() {
-            return Err(BindError::Unknown("values of this type"));
+        // Rows are decided elsewhere.
+        if to == TypeId::RECORD {
+            return Err(BindError::Unknown("rows as such values"));
+        }
+        if arrow_type(to).is_none() && to.element() != Some(TypeId::NUMERIC) {
+            return Err(BindError::unsupported(format!("an expression of type {to}"), NO_PLACE));
         }
         if to.element().is_some() {
             // Arrays of arrays have their type, too.
@@ -1186,7 +1271,7 @@ impl Binder<'_> {
                 levels.push(dimensions(&expr.get_type(schema)?));
             }
             if levels.iter().any(|other| *other != levels[0]) {
-                return Err(BindError::Unknown("arrays of different dimensions"));
+                return Err(BindError::unsupported("an expression that gives arrays of several dimensions", NO_PLACE));
             }
         }
         Ok(exprs)
@@ -1194,6 +1279,16 @@ impl Binder<'_> {
     /// A value of another type where `context` allows that, by the environment where Arrow's cast
     /// has other rules.
     pub(crate) fn as_type(&self, bound: Bound, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Bound> {
+        let (from, span) = (bound.id, bound.span);
+        // What has no type is decided elsewhere, and so are rows.
+        let is_typed = from != TypeId::RECORD && !types::is_no_type(from) && bound.parameter.is_none();
+        let cast = self.cast_value(bound, to, context, schema);
+        match is_typed {
+            true => cast.map_err(|error| error.refused(format!("a cast of type {from} to {to}"), span)),
+            false => cast,
+        }
+    }
+    fn cast_value(&self, bound: Bound, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Bound> {
         let (from, span) = (bound.id, bound.span);
         let is_told = serac_pg::casts::cast(from, to, context).is_some();
         let is_text = matches!(to, TypeId::TEXT | TypeId::VARCHAR);
@@ -1206,14 +1301,29 @@ impl Binder<'_> {
         if let (TypeId::UNKNOWN, Some(element), Expr::Literal(ScalarValue::Utf8(Some(text)), _)) =
             (from, to.element(), &bound.expr)
         {
-            return self.array_of_text(text, element, to, span, schema);
+            return self.array_of_text(text, to, span, schema, &|bound| self.implicitly(bound, element, schema));
         }
         let pure = bound.clone().into_type(to, context, schema);
         if !matches!(pure, Err(BindError::Unknown(_))) {
             return pure;
         }
-        // Arrow makes bytes of a text that is a number, and keeps blanks that a CHAR(n) has not.
-        if to == TypeId::NUMERIC || to.element() == Some(TypeId::BPCHAR) {
+        if let (Some(of), Some(TypeId::NUMERIC)) = (from.element(), to.element())
+            && let Some(digits) = integer_digits(of)
+        {
+            let numbers = with_elements(&bound.expr.get_type(schema)?, DataType::Decimal128(digits, 0));
+            return Ok(Bound::new(cast_to(bound.expr, numbers), to, span));
+        }
+        if to == TypeId::NAME
+            && from.category() == Category::String
+            && let Some(function) = self.environment.scalar("text_name")
+        {
+            return checked(function.call(vec![bound.expr]), to, span, schema);
+        }
+        // Arrow makes bytes of a text that is a number, keeps blanks that a CHAR(n) has not, and takes
+        // a text for an element of an array.
+        let is_read =
+            to.element().is_none_or(|element| from.category() != Category::String || is_read_in_arrays(element));
+        if to == TypeId::NUMERIC || to.element() == Some(TypeId::BPCHAR) || !is_read {
             return pure;
         }
         let Some(expr) = self.environment.cast(&bound.expr, from, to, schema)? else { return pure };
@@ -1257,7 +1367,7 @@ impl Binder<'_> {
         &self,
         operand: Bound,
         fields: Option<IntervalFields>,
-        digits: &[Option<i32>],
+        digits: &[i32],
         at: Span,
         schema: &DFSchema,
     ) -> Result<Bound> {
@@ -1274,11 +1384,11 @@ impl Binder<'_> {
         };
         let digits = match digits {
             [] => None,
-            [Some(digits)] => Some(i64::from((*digits).min(6))),
-            _ => return Err(BindError::Unknown("a type with a modifier")),
+            [digits] => Some(i64::from((*digits).min(6))),
+            _ => return Err(BindError::new("22023", "invalid INTERVAL type modifier", at)),
         };
         let function = self.environment.scalar("interval_modified");
-        let function = function.ok_or(BindError::Unknown("an interval of these fields"))?;
+        let function = function.ok_or_else(|| BindError::unsupported("an interval of such fields", span))?;
         let fields = fields.map(|fields| words(fields).to_owned());
         let fields = Expr::Literal(ScalarValue::Utf8View(fields), None);
         let digits = Expr::Literal(ScalarValue::Int64(digits), None);
@@ -1288,51 +1398,69 @@ impl Binder<'_> {
     pub(crate) fn explicit(&self, operand: Bound, to: &TypeName, at: Span, schema: &DFSchema) -> Result<Bound> {
         let id = type_of(to)?;
         // Of a longer text, such a value is the first byte.
-        let is_longer = || matches!(&operand.expr, Expr::Literal(value, _) if value.try_as_str().flatten().is_some_and(|text| text.len() > 1));
-        if id.name() == "char" && is_longer() {
-            return Err(BindError::new("0A000", "a \"char\" of several bytes is not supported", operand.span));
+        let text = if let Expr::Literal(value, _) = &operand.expr { value.try_as_str().flatten() } else { None };
+        if id.name() == "char" && text.is_some_and(|text| text.len() > 1) {
+            return Err(BindError::unsupported("a \"char\" of several bytes", operand.span));
         }
-        let mut modifiers = Vec::new();
-        for modifier in &to.modifiers {
-            match &modifier.kind {
-                ExprKind::Literal(Literal::Integer(digits)) => modifiers.push(digits.parse::<i32>().ok()),
-                _ => return Err(BindError::Unknown("a modifier that is no number")),
-            }
-        }
+        let modifiers = to.modifiers.iter().map(modifier).collect::<Result<Vec<i32>>>()?;
         if id == TypeId::INTERVAL && (to.fields.is_some() || !modifiers.is_empty()) {
             return self.interval(operand, to.fields, &modifiers, at, schema);
         }
-        if arrow_type(operand.id).is_none() && !matches!(operand.id, TypeId::UNKNOWN | TypeId::RECORD) {
+        if arrow_type(operand.id).is_none()
+            && !matches!(operand.id, TypeId::UNKNOWN | TypeId::RECORD)
+            && operand.id.element() != Some(TypeId::NUMERIC)
+        {
             return Err(BindError::Unknown("a cast of this type"));
         }
-        let place = if operand.id == TypeId::UNKNOWN { operand.span } else { at };
-        let bound = self.cast(operand.at(place), id, schema)?;
-        match (id, &modifiers[..]) {
-            (id, []) if id.element() == Some(TypeId::BPCHAR) => Err(BindError::Unknown("a CHAR without a length")),
+        check_modifiers(id, to, &modifiers)?;
+        let (from, place) = (operand.id, if operand.id == TypeId::UNKNOWN { operand.span } else { at });
+        let operand = operand.at(place);
+        if let (TypeId::UNKNOWN, Some(element), Expr::Literal(ScalarValue::Utf8(Some(text)), _)) =
+            (from, id.element(), &operand.expr)
+            && !modifiers.is_empty()
+        {
+            let cast = |bound| self.modified(self.cast(bound, element, schema)?, &modifiers, schema);
+            let array = self.array_of_text(text, id, place, schema, &cast);
+            return array.map_err(|error| error.refused(format!("a cast of a text to {id}"), place));
+        }
+        let bound = self.modified(self.cast(operand, id, schema)?, &modifiers, schema);
+        bound.map_err(|error| error.refused(format!("a cast of type {from} to {id} with a modifier"), place))
+    }
+    /// A value of a type with modifiers.
+    fn modified(&self, bound: Bound, modifiers: &[i32], schema: &DFSchema) -> Result<Bound> {
+        let (id, span) = (bound.id, bound.span);
+        match (id.element().unwrap_or(id), modifiers) {
+            // What `bpchar` stands for has no length, and that of CHAR is written out.
             (_, []) => Ok(Bound { modifier: NO_MODIFIER, ..bound }),
-            (TypeId::NUMERIC, [Some(precision), scale @ ..]) => {
-                let scale = match scale {
-                    [] => 0,
-                    [Some(scale)] => *scale,
-                    _ => return Err(BindError::Unknown("such digits")),
+            (TypeId::NUMERIC, [precision, scale @ ..]) => {
+                let (precision, scale) = (*precision, scale.first().copied().unwrap_or(0));
+                if id == TypeId::NUMERIC {
+                    let expr = crate::numeric::with_digits(bound.expr, precision, scale, schema)?;
+                    // A number that is kept has no such digits.
+                    let (Ok(precision), Ok(scale)) = (u16::try_from(precision), u16::try_from(scale)) else {
+                        return Ok(Bound::new(expr, id, span));
+                    };
+                    return Ok(Bound::of_type(expr, ModifiedType::of_digits(precision, scale), span));
+                }
+                let (Ok(all @ 1..=38), Ok(behind @ 0..)) = (u8::try_from(precision), i8::try_from(scale)) else {
+                    return Err(BindError::Unknown("an array of such numbers"));
                 };
-                let (precision @ 1..=1000, scale @ 0..=1000) = (*precision, scale) else {
-                    return Err(BindError::Unknown("such digits"));
-                };
-                let expr = crate::numeric::with_digits(bound.expr, precision, scale, schema)?;
-                // Both are within 0 and 1000.
-                let of = ModifiedType::of_digits(precision as u16, scale as u16);
-                Ok(Bound::of_type(expr, of, bound.span))
+                if scale > precision {
+                    return Err(BindError::Unknown("an array of such numbers"));
+                }
+                let numbers = with_elements(&bound.expr.get_type(schema)?, DataType::Decimal128(all, behind));
+                Ok(Bound::new(cast_to(bound.expr, numbers), id, span))
             }
-            (TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ, [Some(digits)]) => {
+            _ if id.element().is_some() => Err(BindError::Unknown("an array of a type with a modifier")),
+            (TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ, [digits]) => {
                 let function =
                     self.environment.scalar("time_rounded").ok_or(BindError::Unknown("a type with a modifier"))?;
                 let modifier = (*digits).min(6);
                 let digits = Expr::Literal(ScalarValue::Int64(Some(i64::from(modifier))), None);
-                Ok(Bound { modifier, ..checked(function.call(vec![bound.expr, digits]), id, bound.span, schema)? })
+                Ok(Bound { modifier, ..checked(function.call(vec![bound.expr, digits]), id, span, schema)? })
             }
             // A cast that is told cuts what is too long.
-            (TypeId::VARCHAR | TypeId::BPCHAR, [Some(length @ 1..=MOST_CHARACTERS)]) => {
+            (TypeId::VARCHAR | TypeId::BPCHAR, [length]) => {
                 let of = ModifiedType::of_length(id, length.unsigned_abs());
                 if bound.modified_type() == of {
                     return Ok(bound);
@@ -1340,11 +1468,70 @@ impl Binder<'_> {
                 let length = Expr::Literal(ScalarValue::Int64(Some(i64::from(*length))), None);
                 let first = Expr::Literal(ScalarValue::Int64(Some(1)), None);
                 let function = self.environment.scalar("substr").ok_or(BindError::Unknown("a type with a modifier"))?;
-                let start = bound.span;
-                let cut = checked(function.call(vec![bound.expr, first, length]), TypeId::TEXT, start, schema)?;
+                let cut = checked(function.call(vec![bound.expr, first, length]), TypeId::TEXT, span, schema)?;
                 Ok(Bound { modifier: of.modifier, ..cut.into_type(id, CastContext::Explicit, schema)? })
             }
             _ => Err(BindError::Unknown("a type with a modifier")),
         }
+    }
+}
+
+/// Elements that arrays in texts may have.
+fn is_read_in_arrays(element: TypeId) -> bool {
+    use TypeId as T;
+    integer_digits(element).is_some()
+        || matches!(element, T::BOOL | T::FLOAT4 | T::FLOAT8 | T::TEXT | T::VARCHAR | T::BYTEA | T::JSON | T::JSONB)
+        || matches!(element, T::DATE | T::TIME | T::TIMESTAMP | T::TIMESTAMPTZ | T::INTERVAL)
+}
+
+/// The type of a list, or of lists in each other, with other elements.
+pub(crate) fn with_elements(list: &DataType, element: DataType) -> DataType {
+    match types::element_type(list) {
+        Some(inner) => DataType::new_list(with_elements(inner, element), true),
+        None => element,
+    }
+}
+
+/// A modifier of a type: a whole number.
+fn modifier(tree: &Tree) -> Result<i32> {
+    let number = |tree: &Tree, sign: &str| match &tree.kind {
+        ExprKind::Literal(Literal::Integer(digits)) => format!("{sign}{digits}").parse().ok(),
+        _ => None,
+    };
+    let number = match &tree.kind {
+        ExprKind::Prefix(operators, operand) => match &operators[..] {
+            [operator] if symbol(operator)? == "-" => number(operand, "-"),
+            _ => None,
+        },
+        _ => number(tree, ""),
+    };
+    number.ok_or_else(|| BindError::unsupported("a type modifier that is no whole number", tree.span))
+}
+
+/// That a type has such modifiers.
+fn check_modifiers(id: TypeId, to: &TypeName, modifiers: &[i32]) -> Result<()> {
+    /// Characters that a text may be limited to.
+    const MOST_CHARACTERS: i32 = 10_485_760;
+    let wrong = |sqlstate, message: String| Err(BindError::new(sqlstate, message, to.span));
+    match (id.element().unwrap_or(id), modifiers) {
+        (_, []) => Ok(()),
+        (TypeId::NUMERIC, [precision, ..]) if !(1..=1000).contains(precision) => {
+            wrong("22023", format!("NUMERIC precision {precision} must be between 1 and 1000"))
+        }
+        (TypeId::NUMERIC, [_, scale]) if !(-1000..=1000).contains(scale) => {
+            wrong("22023", format!("NUMERIC scale {scale} must be between -1000 and 1000"))
+        }
+        (TypeId::NUMERIC, [_] | [_, _]) => Ok(()),
+        (TypeId::NUMERIC, _) => wrong("22023", "invalid NUMERIC type modifier".into()),
+        (text @ (TypeId::VARCHAR | TypeId::BPCHAR), [length]) => {
+            let name = if text == TypeId::VARCHAR { "varchar" } else { "char" };
+            match *length {
+                ..=0 => wrong("22023", format!("length for type {name} must be at least 1")),
+                1..=MOST_CHARACTERS => Ok(()),
+                _ => wrong("22023", format!("length for type {name} cannot exceed {MOST_CHARACTERS}")),
+            }
+        }
+        (TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ, [_]) => Ok(()),
+        (other, _) => wrong("42601", format!("type modifier is not allowed for type \"{other}\"")),
     }
 }

@@ -1,6 +1,6 @@
 //! FROM: what is read, and which names it has.
 
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::{Context, MOST_IN_A_ROW, joined};
 use crate::query::{Selected, WithTable};
 use crate::scope::{Outer, Scope, ScopeColumn, ScopeItem};
@@ -31,7 +31,7 @@ impl Binder<'_> {
     /// The rows of FROM; a single one without columns if there is none.
     pub(crate) fn from(&self, items: &[TableExpr], outer: Option<&Outer<'_>>) -> Result<Rows> {
         if items.len() > MOST_IN_A_ROW {
-            return Err(BindError::unsupported(format!("a FROM of more than {MOST_IN_A_ROW} items")));
+            return Err(BindError::unsupported(format!("a FROM of more than {MOST_IN_A_ROW} items"), NO_PLACE));
         }
         let mut all: Option<Rows> = None;
         for item in items {
@@ -57,7 +57,7 @@ impl Binder<'_> {
                     // What it names may stand before it.
                     return match self.table(table, outer) {
                         Err(BindError::Statement(error)) if matches!(error.sqlstate, "42P01" | "42703") => {
-                            Err(BindError::unsupported("LATERAL over what stands before its join"))
+                            Err(BindError::unsupported("LATERAL over what stands before its join", NO_PLACE))
                         }
                         rows => crossed(before, rows?, table.span),
                     };
@@ -76,7 +76,7 @@ impl Binder<'_> {
     fn table_alone(&self, table: &TableExpr, outer: Option<&Outer<'_>>) -> Result<Rows> {
         match &table.kind {
             TableKind::Relation { relation, alias, sample: None } => self.relation(relation, alias.as_ref()),
-            TableKind::Relation { .. } => Err(BindError::unsupported("TABLESAMPLE")),
+            TableKind::Relation { .. } => Err(BindError::unsupported("TABLESAMPLE", NO_PLACE)),
             TableKind::Query { query, alias, .. } => {
                 let selected = self.query(query, outer)?.closed()?;
                 self.named(selected, ScopeItem::named(item_name(alias.as_ref())), alias.as_ref())
@@ -99,7 +99,7 @@ impl Binder<'_> {
     /// Joins, each of all before it.
     fn joins(&self, first: Rows, joins: &[Join], hidden: Hidden, outer: Option<&Outer<'_>>) -> Result<Rows> {
         if joins.len() > MOST_IN_A_ROW {
-            return Err(BindError::unsupported(format!("more than {MOST_IN_A_ROW} joins in a row")));
+            return Err(BindError::unsupported(format!("more than {MOST_IN_A_ROW} joins in a row"), NO_PLACE));
         }
         joins.iter().try_fold(first, |rows, join| self.join(rows, join, hidden, outer))
     }
@@ -214,7 +214,7 @@ impl Binder<'_> {
         // It is as deep again where it is named.
         self.deeper(table.levels, || Ok(()))?;
         if table.is_used.replace(true) && table.is_volatile {
-            return Err(BindError::unsupported("a volatile query of WITH that is named twice"));
+            return Err(BindError::unsupported("a volatile query of WITH that is named twice", NO_PLACE));
         }
         let item = ScopeItem { is_of_term: table.is_of_term, ..ScopeItem::named(shown) };
         self.named(table.selected.clone(), item, alias)
@@ -379,7 +379,7 @@ impl Binder<'_> {
             TableKind::Nested { .. } | TableKind::Join { .. } if may_be_lateral(table) => {
                 match self.table(table, outer) {
                     Err(BindError::Statement(error)) if matches!(error.sqlstate, "42P01" | "42703") => {
-                        Err(BindError::unsupported("LATERAL over what stands before its join"))
+                        Err(BindError::unsupported("LATERAL over what stands before its join", NO_PLACE))
                     }
                     rows => rows,
                 }

@@ -7,7 +7,7 @@
 use crate::Binder;
 use crate::alike::alike;
 use crate::bound::Bound;
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::Context;
 use crate::numeric::{first_of_key, key};
 use crate::query::position;
@@ -138,7 +138,7 @@ impl Binder<'_> {
     fn set_of(&self, tree: &Tree, groups: &mut Groups, items: &mut [Item], context: Context<'_>) -> Result<Vec<usize>> {
         let trees = match &tree.kind {
             ExprKind::Row { fields, explicit: false } => &fields[..],
-            ExprKind::Row { .. } => return Err(BindError::unsupported("a row of GROUP BY")),
+            ExprKind::Row { .. } => return Err(BindError::unsupported("a row of GROUP BY", NO_PLACE)),
             _ => std::slice::from_ref(tree),
         };
         let mut set = Vec::new();
@@ -166,7 +166,7 @@ impl Binder<'_> {
                 }
                 _ => None,
             },
-            ExprKind::Row { .. } => return Err(BindError::unsupported("a row of GROUP BY")),
+            ExprKind::Row { .. } => return Err(BindError::unsupported("a row of GROUP BY", NO_PLACE)),
             _ => None,
         };
         let item = match by_name {

@@ -158,6 +158,12 @@ pub trait Environment {
         let _ = (field, is_extract);
         None
     }
+    /// Whether it is the name of a function of the database's own that gives rows in FROM, of which the
+    /// binder does not know what columns it has.
+    fn has_table_function(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
     /// What gives the rows of a table function, in one column; `arguments` are constants.
     fn table_function(&self, name: &str, arguments: &[Expr]) -> Option<Arc<dyn TableSource>>;
     /// The rows that the last run of a recursive query has given, under its name in the plan.

@@ -12,7 +12,9 @@
 use crate::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
+use crate::expression::with_elements;
 use crate::subquery::levels_of;
+use crate::types::element_type;
 use datafusion::arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Cast};
@@ -110,6 +112,39 @@ fn decimal(precision: i16, scale: i16) -> Result<DataType> {
         (Ok(precision @ 1..=38), Ok(scale)) => Ok(DataType::Decimal128(precision, scale)),
         _ => Err(BindError::Unknown("numbers of so many digits")),
     }
+}
+
+/// Values some of which may be numbers, or arrays of such, with numbers of one form. Where they are
+/// shown (`is_shown`), all must have as many digits behind the point.
+pub(crate) fn arrays_of_one_form(all: Vec<Expr>, is_shown: bool, schema: &DFSchema) -> Result<Vec<Expr>> {
+    fn innermost(data_type: &DataType) -> &DataType {
+        element_type(data_type).map_or(data_type, innermost)
+    }
+    let (mut whole, mut scale, mut scales) = (1, 0, Vec::new());
+    for expr in all.iter().filter(|expr| !is_null(expr)) {
+        match innermost(&expr.get_type(schema)?) {
+            DataType::Decimal128(precision, own) => {
+                let (precision, own) = (i16::from(*precision), i16::from(*own));
+                (whole, scale) = (whole.max(precision - own), scale.max(own));
+                scales.push(own);
+            }
+            DataType::LargeBinary => return Err(BindError::Unknown("numbers with digits of their own in an array")),
+            _ => {}
+        }
+    }
+    if is_shown && scales.iter().any(|own| *own != scale) {
+        return Err(BindError::Unknown("numbers of different digits in an array"));
+    }
+    let number = decimal(whole + scale, scale)?;
+    let as_number = |expr: Expr| {
+        let given = expr.get_type(schema)?;
+        let wanted = match innermost(&given) {
+            DataType::Decimal128(..) => with_elements(&given, number.clone()),
+            _ => given.clone(),
+        };
+        Ok(if wanted == given { expr } else { cast(expr, wanted) })
+    };
+    all.into_iter().map(as_number).collect()
 }
 
 /// Numbers as values that Arrow compares: decimals of one scale, or keys.

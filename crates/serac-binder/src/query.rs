@@ -2,7 +2,7 @@
 
 use crate::bound::Bound;
 use crate::change::{PartBody, has_returning, is_change, rows_of, values_plan};
-use crate::error::{BindError, Result, StatementError};
+use crate::error::{BindError, NO_PLACE, Result, StatementError};
 use crate::expression::Context;
 use crate::numeric::{in_form, key};
 use crate::scope::{Outer, Scope, ScopeColumn};
@@ -172,7 +172,7 @@ impl Binder<'_> {
         let is_change_at = |at: &usize| is_change(&with.tables[*at].statement.kind);
         let changes = order.iter().rposition(is_change_at).unwrap_or_default();
         if changes > 0 && order.iter().enumerate().any(|(place, at)| place != *at) {
-            return Err(BindError::unsupported("a change in WITH beside a query that names a later one"));
+            return Err(BindError::unsupported("a change in WITH beside a query that names a later one", NO_PLACE));
         }
         for (at, (table, names)) in order.iter().map(|at| (&with.tables[*at], &read[*at])).enumerate() {
             let table = match &table.statement.kind {
@@ -219,7 +219,7 @@ impl Binder<'_> {
     ) -> Result<WithTable> {
         without_search(table)?;
         let StatementKind::Query(query) = &table.statement.kind else {
-            return Err(BindError::unsupported("a statement of this kind in WITH"));
+            return Err(BindError::unsupported("a statement of this kind in WITH", NO_PLACE));
         };
         let before = self.relations.get();
         let deepest = self.deepest.replace(self.levels.get());
@@ -378,7 +378,7 @@ impl Binder<'_> {
             }
             for (column, value) in by_column.iter_mut().zip(row) {
                 if matches!(value.kind, ExprKind::Wildcard(_) | ExprKind::Default) {
-                    return Err(BindError::unsupported("such a value in VALUES"));
+                    return Err(BindError::unsupported("such a value in VALUES", NO_PLACE));
                 }
                 column.push(self.expression(value, context)?);
             }
@@ -422,7 +422,7 @@ impl Binder<'_> {
         let number = |expr: &Option<Expr>| match expr {
             None => Ok(0),
             Some(Expr::Literal(ScalarValue::Int64(Some(number)), _)) => Ok(*number),
-            Some(_) => Err(BindError::unsupported("WITH TIES of a number that is no constant")),
+            Some(_) => Err(BindError::unsupported("WITH TIES of a number that is no constant", NO_PLACE)),
         };
         if limit.is_none() {
             return Ok(plan);
@@ -434,7 +434,9 @@ impl Binder<'_> {
             let sorted = self.with_ties(projection.input.as_ref().clone(), offset, limit)?;
             return Ok(LogicalPlanBuilder::from(sorted).project(projection.expr.clone())?.build()?);
         }
-        let LogicalPlan::Sort(sort) = &plan else { return Err(BindError::unsupported("WITH TIES in this order")) };
+        let LogicalPlan::Sort(sort) = &plan else {
+            return Err(BindError::unsupported("WITH TIES in this order", NO_PLACE));
+        };
         let last = number(offset)?.saturating_add(number(limit)?);
         let function = self.environment.window("rank").ok_or(BindError::Unknown("WITH TIES"))?;
         let mut rank = WindowFunction::new(WindowFunctionDefinition::WindowUDF(function), Vec::new());
@@ -487,7 +489,8 @@ impl Binder<'_> {
             expr => matches!(expr, Expr::Placeholder(_)),
         };
         if !matches!(expr, Expr::Literal(..)) && !is_parameter(&expr) {
-            expr = computed(expr).ok_or_else(|| BindError::unsupported(format!("such an expression in {clause}")))?;
+            expr = computed(expr)
+                .ok_or_else(|| BindError::unsupported(format!("such an expression in {clause}"), NO_PLACE))?;
         }
         match &expr {
             Expr::Literal(value, _) if value.is_null() => Ok(None),
@@ -555,8 +558,8 @@ fn order_of(tables: &[CommonTable], read: &[HashSet<String>]) -> Result<Vec<usiz
 /// SEARCH and CYCLE are refused.
 pub(crate) fn without_search(table: &CommonTable) -> Result<()> {
     match (&table.search, &table.cycle) {
-        (Some(_), _) => Err(BindError::unsupported("SEARCH of a recursive query")),
-        (_, Some(_)) => Err(BindError::unsupported("CYCLE of a recursive query")),
+        (Some(_), _) => Err(BindError::unsupported("SEARCH of a recursive query", NO_PLACE)),
+        (_, Some(_)) => Err(BindError::unsupported("CYCLE of a recursive query", NO_PLACE)),
         _ => Ok(()),
     }
 }
@@ -636,7 +639,7 @@ pub(crate) fn sorted(item: &OrderItem, expr: Expr) -> Result<SortExpr> {
         Some(operator) => match operator.symbol.as_str() {
             "<" => false,
             ">" => true,
-            other => return Err(BindError::unsupported(format!("ORDER BY USING {other}"))),
+            other => return Err(BindError::unsupported(format!("ORDER BY USING {other}"), NO_PLACE)),
         },
     };
     Ok(Sort { expr, asc: !descending, nulls_first: item.nulls_first.unwrap_or(descending) })

@@ -5,7 +5,7 @@
 //! behind EXCEPT. PostgreSQL refuses the rest before it looks at names and types.
 
 use crate::Binder;
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::from::rename;
 use crate::numeric::own_key;
 use crate::query::{Selected, WithTable, is_volatile, without_search};
@@ -193,7 +193,7 @@ impl Binder<'_> {
         }
         without_search(table)?;
         if query.with.is_some() {
-            return Err(BindError::unsupported("a recursive query with a WITH of its own"));
+            return Err(BindError::unsupported("a recursive query with a WITH of its own", NO_PLACE));
         }
         let (first, last, operator) = match &query.body {
             QueryBody::SetOperations(first, rest) => match rest.split_last() {
@@ -236,7 +236,10 @@ impl Binder<'_> {
             let schema = selected.plan.schema();
             for column in schema.columns() {
                 if own_key(&Expr::Column(column), schema)?.is_some() {
-                    return Err(BindError::unsupported("a recursive query that leaves out equal rows of such values"));
+                    return Err(BindError::unsupported(
+                        "a recursive query that leaves out equal rows of such values",
+                        NO_PLACE,
+                    ));
                 }
             }
         }
@@ -324,7 +327,10 @@ impl Binder<'_> {
         let is_number = |id: &TypeId| *id == TypeId::NUMERIC;
         let is_alike = |at: usize| wanted[at] == given[at] || (is_number(&ids[at]) && wanted[at] == FREE);
         if !(0..ids.len()).all(is_alike) {
-            return Err(BindError::unsupported("a recursive query whose terms have numbers of different digits"));
+            return Err(BindError::unsupported(
+                "a recursive query whose terms have numbers of different digits",
+                NO_PLACE,
+            ));
         }
         recursive.in_forms(&wanted)
     }

@@ -5,8 +5,8 @@
 
 use crate::Binder;
 use crate::bound::Bound;
-use crate::error::{BindError, Result};
-use crate::expression::{Context, LEVELS_OF_COPIES, NO_PLACE, joined, resolved, symbol};
+use crate::error::{BindError, NO_PLACE, Result};
+use crate::expression::{Context, LEVELS_OF_COPIES, joined, resolved, symbol};
 use crate::numeric::key;
 use crate::subquery::{all_of, repeatable, subquery};
 use crate::types::{is_registered, type_of_arrow};
@@ -50,7 +50,7 @@ pub(crate) fn compared(pairs: Vec<(Expr, Expr)>, operator: &str) -> Result<Expr>
         repeatable(right)?;
     }
     if pairs.len() > 20 {
-        return Err(BindError::unsupported("a comparison of rows of so many values"));
+        return Err(BindError::unsupported("a comparison of rows of so many values", NO_PLACE));
     }
     let mut pairs = pairs.into_iter().rev();
     let Some((left, right)) = pairs.next() else { return Err(BindError::Unknown("nothing to compare")) };
@@ -99,7 +99,7 @@ impl Binder<'_> {
         context: Context<'_>,
     ) -> Result<Bound> {
         if !is_comparison(symbol) {
-            return Err(BindError::unsupported(format!("the operator {symbol} of rows")));
+            return Err(BindError::unsupported(format!("the operator {symbol} of rows"), NO_PLACE));
         }
         if left.len() != right.len() {
             return Err(BindError::new("42601", "unequal number of entries in row expressions", at));
@@ -128,7 +128,8 @@ impl Binder<'_> {
         let (symbol, join) = if negated { ("<>", Operator::And) } else { ("=", Operator::Or) };
         let mut all = Vec::new();
         for item in list {
-            let right = fields(item).ok_or_else(|| BindError::unsupported("a row beside a value that is none"))?;
+            let right =
+                fields(item).ok_or_else(|| BindError::unsupported("a row beside a value that is none", NO_PLACE))?;
             all.push(self.compare_rows(symbol, span, left, right, context).map_err(BindError::unplaced)?.expr);
         }
         let expr = joined(all, join).ok_or(BindError::Unknown("an empty list"))?;
@@ -177,7 +178,7 @@ impl Binder<'_> {
         let mut all = Vec::new();
         for value in row.values {
             if value.id == TypeId::RECORD {
-                return Err(BindError::unsupported("whether a row in a row is NULL"));
+                return Err(BindError::unsupported("whether a row in a row is NULL", NO_PLACE));
             }
             let value = Box::new(value.expr);
             all.push(if negated { Expr::IsNotNull(value) } else { Expr::IsNull(value) });
@@ -201,7 +202,7 @@ impl Binder<'_> {
             match &field.kind {
                 ExprKind::Wildcard(_) => match self.columns_of_row(field, context)? {
                     Some(row) => values.extend(row.columns.into_iter().map(|(_, value)| value)),
-                    None => return Err(BindError::unsupported("such a part of a row")),
+                    None => return Err(BindError::unsupported("such a part of a row", NO_PLACE)),
                 },
                 _ => values.push(self.expression(field, context)?),
             }
@@ -212,7 +213,7 @@ impl Binder<'_> {
     fn present(&self, row: &Record) -> Result<Option<Expr>> {
         if row.may_be_missing && row.present.is_none() {
             self.lacks_marks.set(true);
-            return Err(BindError::unsupported("a whole row of a side of an outer join"));
+            return Err(BindError::unsupported("a whole row of a side of an outer join", NO_PLACE));
         }
         Ok(row.present.clone().filter(|_| row.may_be_missing))
     }
@@ -268,10 +269,10 @@ impl Binder<'_> {
             return Err(BindError::new("42601", wrong, at));
         }
         if left.len() > 20 {
-            return Err(BindError::unsupported("a comparison of rows of so many values"));
+            return Err(BindError::unsupported("a comparison of rows of so many values", NO_PLACE));
         }
         if crate::query::is_volatile(&selected.plan)? {
-            return Err(BindError::unsupported("a row beside a volatile query"));
+            return Err(BindError::unsupported("a row beside a volatile query", NO_PLACE));
         }
         let mut right = Vec::new();
         for (field, column) in selected.plan.schema().iter().zip(&selected.columns) {
@@ -311,7 +312,7 @@ impl Binder<'_> {
     /// Whether values come before others, or are the same if that is enough.
     fn ordered_values(&self, left: Vec<Bound>, right: Vec<Bound>, or_same: bool, context: Context<'_>) -> Result<Expr> {
         if left.len() > 20 {
-            return Err(BindError::unsupported("a comparison of rows of so many values"));
+            return Err(BindError::unsupported("a comparison of rows of so many values", NO_PLACE));
         }
         let mut pairs = Vec::new();
         for (one, other) in left.into_iter().zip(right) {
@@ -337,10 +338,10 @@ impl Binder<'_> {
     /// Values under names as one value.
     pub(crate) fn row(&self, columns: Vec<(String, Bound)>, span: Span, schema: &DFSchema) -> Result<Bound> {
         let function = self.environment.scalar("named_struct").filter(|_| !columns.is_empty());
-        let function = function.ok_or_else(|| BindError::unsupported("a row of no columns"))?;
+        let function = function.ok_or_else(|| BindError::unsupported("a row of no columns", NO_PLACE))?;
         let mut names = HashSet::new();
         if !columns.iter().all(|(name, _)| names.insert(name)) {
-            return Err(BindError::unsupported("a row with two columns of one name"));
+            return Err(BindError::unsupported("a row with two columns of one name", NO_PLACE));
         }
         let mut parts = Vec::new();
         for (name, value) in &columns {
@@ -356,7 +357,7 @@ impl Binder<'_> {
     /// A row as PostgreSQL shows it: `(1,a,)`.
     pub(crate) fn row_text(&self, row: Bound) -> Result<Bound> {
         let function = self.environment.scalar("record_out");
-        let function = function.ok_or_else(|| BindError::unsupported("a row as a text"))?;
+        let function = function.ok_or_else(|| BindError::unsupported("a row as a text", NO_PLACE))?;
         Ok(Bound::new(function.call(vec![row.expr]), TypeId::TEXT, row.span))
     }
     /// The fields of a row that is a value, by their names.
@@ -367,11 +368,12 @@ impl Binder<'_> {
             return Err(BindError::new("42809", message, row.span));
         };
         let function = self.environment.scalar("get_field");
-        let function = function.ok_or_else(|| BindError::unsupported("a field of a row"))?;
+        let function = function.ok_or_else(|| BindError::unsupported("a field of a row", NO_PLACE))?;
         let field = |field: &datafusion::arrow::datatypes::FieldRef| {
             let id = match field.data_type() {
                 DataType::Struct(_) => TypeId::RECORD,
-                other => type_of_arrow(other).ok_or_else(|| BindError::unsupported("a field of a row of this type"))?,
+                other => type_of_arrow(other)
+                    .ok_or_else(|| BindError::unsupported("a field of a row of this type", NO_PLACE))?,
             };
             let value = function.call(vec![row.expr.clone(), lit(field.name().clone())]);
             Ok::<_, BindError>((field.name().clone(), Bound::new(value, id, row.span)))
@@ -399,7 +401,7 @@ fn is_comparison(symbol: &str) -> bool {
 
 /// A row of the keys of its values, by which rows are told apart.
 pub(crate) fn key_of_row(row: &Expr, schema: &DFSchema) -> Result<Expr> {
-    let unknown = || BindError::unsupported("a comparison of such rows");
+    let unknown = || BindError::unsupported("a comparison of such rows", NO_PLACE);
     match row {
         Expr::Case(case) if case.expr.is_none() && case.else_expr.is_none() => {
             let [(present, row)] = &case.when_then_expr[..] else { return Err(unknown()) };

@@ -14,9 +14,9 @@
 use crate::Binder;
 use crate::OutputColumn;
 use crate::bound::Bound;
-use crate::calls::chosen;
-use crate::error::{BindError, Result};
-use crate::expression::{Context, checked, type_of};
+use crate::calls::{chosen, of_aggregates, types_of};
+use crate::error::{BindError, NO_PLACE, Result};
+use crate::expression::{Context, checked, one, type_of};
 use crate::from::{Rows, rename};
 use crate::names::column_name;
 use crate::scope::Outer;
@@ -30,8 +30,7 @@ use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, cast, lit};
 use serac_parser::tree::{Alias, Call, ColumnType, Expr as Tree, ExprKind, Span, TableExpr, TableKind};
 use serac_pg::TypeId;
-use serac_pg::functions::{Function, FunctionKind, of_name};
-use serac_pg::resolve::{self, Resolved};
+use serac_pg::functions::of_name;
 
 /// Numbers whose differences are numbers of 64 bits.
 const HALF: i64 = 1 << 62;
@@ -82,7 +81,7 @@ impl Binder<'_> {
         // In ROWS FROM, a function has its list behind it.
         let definitions = if definitions.is_empty() { types } else { definitions };
         if calls.len() > 1 && calls.iter().any(|(_, types)| !types.is_empty()) {
-            return Err(BindError::unsupported("several functions in ROWS FROM with a list of columns"));
+            return Err(BindError::unsupported("several functions in ROWS FROM with a list of columns", NO_PLACE));
         }
         if !definitions.is_empty() && *ordinality {
             let message = "WITH ORDINALITY cannot be used with a column definition list";
@@ -153,29 +152,38 @@ impl Binder<'_> {
     /// The values of a function; `is_alone`: they may be a table.
     fn values_of(&self, tree: &Tree, is_alone: bool, context: Context<'_>) -> Result<Values> {
         if let ExprKind::Call(call) = &tree.kind {
-            let name = match &call.name.parts[..] {
-                [name] => &name.name,
-                [schema, name] if schema.name == "pg_catalog" => &name.name,
-                _ => return Err(BindError::Unknown("a function of another schema")),
+            let own = match &call.name.parts[..] {
+                [name] => Some(&name.name),
+                [schema, name] if schema.name == "pg_catalog" => Some(&name.name),
+                _ => None,
             };
-            if has_list_of_columns(name) {
+            if own.is_some_and(|name| has_list_of_columns(name)) {
                 let message = "a column definition list is required for functions returning \"record\"";
                 return Err(BindError::new("42601", message, tree.span));
             }
-            if of_name(name).iter().any(|function| function.returns_set) {
-                let is_plain = !call.star
-                    && !call.distinct
-                    && !call.variadic
-                    && call.order_by.is_empty()
-                    && call.within_group.is_empty()
-                    && call.filter.is_none()
-                    && call.over.is_none()
-                    && call.arguments.iter().all(|argument| argument.name.is_none());
+            let last = call.name.parts.last().map_or("", |name| &name.name);
+            if last != "generate_series" && self.environment.has_table_function(last) {
+                return Err(BindError::Unknown("a function of the database"));
+            }
+            if let Some(name) = own
+                && of_name(name).iter().any(|function| function.returns_set)
+            {
+                let given = || self.arguments_of(call, context);
+                if let Some(what) = of_aggregates(name, call) {
+                    self.check_scalar(name, &types_of(&given()?), tree.span)?;
+                    let message = format!("{what} specified, but {name} is not an aggregate function");
+                    return Err(BindError::new("42809", message, tree.span));
+                }
+                if call.over.is_some() {
+                    return self.expression(tree, context).map(Values::One);
+                }
+                if call.arguments.iter().any(|argument| argument.name.is_some()) {
+                    return Err(BindError::unsupported(format!("function {name} with named arguments"), tree.span));
+                }
                 return match name.as_str() {
-                    _ if !is_plain => Err(BindError::Unknown("a call of this form")),
-                    "generate_series" => self.series(call, is_alone, context),
-                    "unnest" => self.unnested(call, context),
-                    _ => self.sets(name, call, context),
+                    "generate_series" => self.series(given()?, is_alone, tree.span, context),
+                    "unnest" => self.unnested(call, tree.span, context),
+                    _ => self.sets(name, given()?, tree.span, context),
                 };
             }
         }
@@ -184,11 +192,8 @@ impl Binder<'_> {
         Ok(Values::One(bound))
     }
     /// A function that gives values, or keys and values.
-    fn sets(&self, name: &str, call: &Call, context: Context<'_>) -> Result<Values> {
-        let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));
-        let arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
-        let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
-        let found = chosen(name, FunctionKind::Scalar, &given)?;
+    fn sets(&self, name: &str, arguments: Vec<Bound>, span: Span, context: Context<'_>) -> Result<Values> {
+        let found = chosen(name, &types_of(&arguments), span)?;
         let document = match name.starts_with("jsonb") {
             true => TypeId::JSONB,
             false => TypeId::JSON,
@@ -201,16 +206,17 @@ impl Binder<'_> {
             "json_each" | "jsonb_each" => ["jsonb_keys", "jsonb_object_values"],
             "json_each_text" | "jsonb_each_text" => ["jsonb_keys", "jsonb_object_values_text"],
             _ => {
-                let (list, id) = self.list_of_set(name, arguments, &found, context.schema)?;
+                let (list, id) = self.list_of_set(name, arguments, &found, span, context.schema)?;
                 let own = name.contains("array_elements").then(|| "value".to_owned());
                 return Ok(Values::Lists { lists: vec![(list, id, own)], number: Number::Unknown });
             }
         };
-        let [argument] = <[Bound; 1]>::try_from(arguments).map_err(|_| BindError::Unknown("a call of this form"))?;
+        let argument = one(arguments)?;
         let argument = self.implicitly(argument, found.signature.arguments[0], context.schema)?.expr;
         let mut lists = Vec::new();
         for (function, own) in functions.into_iter().zip(["key", "value"]) {
-            let computed = self.environment.scalar(function).ok_or(BindError::Unknown("this function"))?;
+            let unsupported = || BindError::unsupported(format!("function {name}"), span);
+            let computed = self.environment.scalar(function).ok_or_else(unsupported)?;
             lists.push((computed.call(vec![argument.clone()]), value(function), Some(own.to_owned())));
         }
         Ok(Values::Lists { lists, number: Number::Unknown })
@@ -222,32 +228,44 @@ impl Binder<'_> {
             Values::Rows { values, id } => (values, id),
             Values::One(bound) if bound.id != TypeId::UNKNOWN => (vec![bound.expr], bound.id),
             Values::One(_) | Values::Table { .. } => {
-                return Err(BindError::unsupported("such a function in ROWS FROM"));
+                return Err(BindError::unsupported("such a function in ROWS FROM", NO_PLACE));
             }
         };
         let function = self.environment.scalar("make_array");
-        let function = function.ok_or_else(|| BindError::unsupported("several functions in FROM"))?;
+        let function = function.ok_or_else(|| BindError::unsupported("several functions in FROM", NO_PLACE))?;
         Ok(vec![(function.call(values), id, None)])
     }
     /// The documents whose members are the columns of `jsonb_to_recordset(d) AS t(a int, …)`.
     fn documents_of(&self, tree: &Tree, name: &str, at: Span, context: Context<'_>) -> Result<Values> {
         let ExprKind::Call(call) = &tree.kind else { return Err(BindError::Unknown("a list of columns")) };
-        let elements = match name {
-            "json_to_record" | "jsonb_to_record" => None,
-            "json_to_recordset" | "jsonb_to_recordset" => Some("jsonb_array_elements"),
-            name if of_name(name).is_empty() => return Err(BindError::Unknown("a function with a list of columns")),
+        let is_set = match name {
+            "json_to_record" | "jsonb_to_record" => false,
+            "json_to_recordset" | "jsonb_to_recordset" => true,
+            _ if of_name(name).is_empty() && self.environment.has_table_function(name) => {
+                return Err(BindError::Unknown("a function with a list of columns"));
+            }
             _ => {
+                let given = types_of(&self.arguments_of(call, context)?);
+                self.check_scalar(name, &given, tree.span)?;
                 let message = "a column definition list is only allowed for functions returning \"record\"";
                 return Err(BindError::new("42601", message, at));
             }
         };
-        let [argument] = &call.arguments[..] else { return Err(BindError::Unknown("a call of this form")) };
-        let document = self.expression(&argument.value, context)?;
-        let of_json = if name.starts_with("jsonb") { TypeId::JSONB } else { TypeId::JSON };
-        let document = self.implicitly(document, of_json, context.schema)?;
-        let Some(elements) = elements else { return Ok(Values::One(document)) };
-        let function = self.environment.scalar(elements).ok_or(BindError::Unknown("this function"))?;
-        let list = function.call(vec![document.expr]);
+        let arguments = self.arguments_of(call, context)?;
+        let found = chosen(name, &types_of(&arguments), tree.span)?;
+        let document = self.implicitly(one(arguments)?, found.signature.arguments[0], context.schema)?;
+        let function = self.environment.scalar(if is_set { "jsonb_rows" } else { "jsonb_row" });
+        let unsupported = || BindError::unsupported(format!("function {name}"), tree.span);
+        let function = function.ok_or_else(unsupported)?;
+        if !is_set {
+            return Ok(Values::One(checked(
+                function.call(vec![document.expr]),
+                document.id,
+                tree.span,
+                context.schema,
+            )?));
+        }
+        let list = function.call(vec![document.expr, lit(name)]);
         Ok(Values::Lists { lists: vec![(list, TypeId::JSONB, None)], number: Number::Unknown })
     }
     /// The rows with members of a document as columns.
@@ -265,7 +283,8 @@ impl Binder<'_> {
             let id = type_of(&definition.type_name)?;
             let is_document = matches!(id, TypeId::JSON | TypeId::JSONB);
             let function = if is_document { "jsonb_get" } else { "jsonb_get_text" };
-            let function = self.environment.scalar(function).ok_or(BindError::Unknown("this function"))?;
+            let unsupported = || BindError::unsupported("a function with a list of columns", definition.name.span);
+            let function = self.environment.scalar(function).ok_or_else(unsupported)?;
             let member = function.call(vec![document.clone(), lit(definition.name.name.clone())]);
             let span = definition.name.span;
             let expr = match is_document {
@@ -281,22 +300,11 @@ impl Binder<'_> {
         }
         Ok((LogicalPlanBuilder::from(plan).project(exprs)?.build()?, added))
     }
-    fn series(&self, call: &Call, is_alone: bool, context: Context<'_>) -> Result<Values> {
-        let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));
-        let arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
-        let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
-        let takes = |function: &&Function| function.signature.arguments.len() == given.len() && function.returns_set;
-        let candidates = of_name("generate_series").iter().filter(takes).map(|function| &function.signature);
-        let Resolved::One(signature) = resolve::function(candidates.collect(), &given) else {
-            return Err(BindError::Unknown("a series of these types"));
-        };
-        let id = signature.result;
+    fn series(&self, arguments: Vec<Bound>, is_alone: bool, span: Span, context: Context<'_>) -> Result<Values> {
+        let found = chosen("generate_series", &types_of(&arguments), span)?;
+        let id = found.signature.result;
         if !matches!(id, TypeId::INT4 | TypeId::INT8) {
-            if id == TypeId::NUMERIC {
-                return Err(BindError::Unknown("a series of these types"));
-            }
-            let found = chosen("generate_series", FunctionKind::Scalar, &given)?;
-            let (list, id) = self.list_of_set("generate_series", arguments, &found, context.schema)?;
+            let (list, id) = self.list_of_set("generate_series", arguments, &found, span, context.schema)?;
             return Ok(Values::Lists { lists: vec![(list, id, None)], number: Number::Unknown });
         }
         let mut exprs = Vec::new();
@@ -307,8 +315,13 @@ impl Binder<'_> {
             exprs.push(lit(1i64));
         }
         let literals: Option<Vec<Option<i64>>> = exprs.iter().map(literal).collect();
-        if let Some([.., Some(0)]) = literals.as_deref() {
-            return Err(BindError::without_place("22023", "step size cannot equal zero"));
+        match literals.as_deref() {
+            // There are no values, whatever the step is.
+            Some(literals) if literals.contains(&None) => exprs[2] = lit(1i64),
+            Some([.., Some(0)]) => {
+                return Err(BindError::without_place("22023", "step size cannot equal zero"));
+            }
+            _ => {}
         }
         let is_small = |number: &Option<i64>| number.is_some_and(|number| (-HALF..HALF).contains(&number));
         let is_counted = match &literals {
@@ -327,10 +340,11 @@ impl Binder<'_> {
             let plan = LogicalPlanBuilder::scan(TableReference::bare(name), source, None)?.build()?;
             return Ok(Values::Table { plan, id, number });
         }
-        let function = self.environment.scalar("generate_series").ok_or(BindError::Unknown("a series"))?;
+        let unsupported = || BindError::unsupported("function generate_series", span);
+        let function = self.environment.scalar("generate_series").ok_or_else(unsupported)?;
         Ok(Values::Lists { lists: vec![(function.call(exprs), id, None)], number })
     }
-    fn unnested(&self, call: &Call, context: Context<'_>) -> Result<Values> {
+    fn unnested(&self, call: &Call, span: Span, context: Context<'_>) -> Result<Values> {
         let is_array = |item: &Tree| matches!(item.kind, ExprKind::Array(_) | ExprKind::ArrayQuery(_));
         if let [argument] = &call.arguments[..]
             && let ExprKind::Array(items) = &argument.value.kind
@@ -349,14 +363,14 @@ impl Binder<'_> {
         let mut lists = Vec::new();
         for argument in &call.arguments {
             let array = self.expression(&argument.value, context)?;
-            let found = chosen("unnest", FunctionKind::Scalar, &[array.id])?;
-            let (list, id) = self.list_of_set("unnest", vec![array], &found, context.schema)?;
+            let found = chosen("unnest", &[array.id], span)?;
+            let (list, id) = self.list_of_set("unnest", vec![array], &found, span, context.schema)?;
             lists.push((list, id, None));
         }
-        match lists.is_empty() {
-            true => Err(BindError::Unknown("a call of this form")),
-            false => Ok(Values::Lists { lists, number: Number::Unknown }),
+        if lists.is_empty() {
+            chosen("unnest", &[], span)?;
         }
+        Ok(Values::Lists { lists, number: Number::Unknown })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Binder;
 use crate::bound::Bound;
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::Context;
 use crate::types::known_type;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
@@ -121,7 +121,7 @@ impl Scope {
         let (schema, name) = match qualifiers {
             [name] => (None, name),
             [schema, name] => (Some(&schema.name), name),
-            _ => return Err(BindError::unsupported("a name with a database")),
+            _ => return Err(BindError::unsupported("a name with a database", NO_PLACE)),
         };
         let is_meant = |item: &ScopeItem| {
             item.name == name.name && schema.is_none_or(|schema| item.schema.as_ref() == Some(schema))
@@ -167,7 +167,7 @@ impl Scope {
             (None, _) if self.items[item].is_table && is_of_system(&column.name) => Err(of_system(&column.name)),
             // `t.f` is `f(t)`, if there is such a function.
             (None, _) if matches!(column.name.as_str(), "row_to_json" | "to_json" | "to_jsonb" | "count") => {
-                Err(BindError::unsupported("a function of a row in the form of a column"))
+                Err(BindError::unsupported("a function of a row in the form of a column", NO_PLACE))
             }
             (None, _) => {
                 let message = format!("column {}.{} does not exist", self.items[item].name, column.name);
@@ -336,7 +336,7 @@ impl Binder<'_> {
             (true, Some(present)) => Ok(Some(present.clone())),
             (true, None) => {
                 self.lacks_marks.set(true);
-                Err(BindError::unsupported("a whole row of a side of an outer join"))
+                Err(BindError::unsupported("a whole row of a side of an outer join", NO_PLACE))
             }
         }
     }
@@ -363,7 +363,7 @@ pub(crate) struct RowColumns {
 }
 
 fn of_system(name: &str) -> BindError {
-    BindError::unsupported(format!("the system column {name}"))
+    BindError::unsupported(format!("the system column {name}"), NO_PLACE)
 }
 
 /// Whether every table of PostgreSQL's has a column of this name.

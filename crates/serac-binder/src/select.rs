@@ -12,7 +12,7 @@
 
 use crate::alike::alike;
 use crate::bound::Bound;
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::{Context, MOST_IN_A_ROW};
 use crate::group::Grouped;
 use crate::names::column_name;
@@ -97,11 +97,11 @@ impl Binder<'_> {
     /// SELECT, its rows in the order of `query`.
     pub(crate) fn select(&self, select: &Select, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
         if select.into.is_some() {
-            return Err(BindError::unsupported("SELECT INTO"));
+            return Err(BindError::unsupported("SELECT INTO", NO_PLACE));
         }
         // Each may go on from the one before, to the first.
         if select.windows.len() > MOST_IN_A_ROW {
-            return Err(BindError::unsupported(format!("a query of more than {MOST_IN_A_ROW} windows")));
+            return Err(BindError::unsupported(format!("a query of more than {MOST_IN_A_ROW} windows"), NO_PLACE));
         }
         let rows = self.from(&select.from, outer)?;
         let mut plan = rows.plan;
@@ -370,7 +370,7 @@ impl Binder<'_> {
                     let columns = self.columns_of_row(&Tree { kind: around, span }, context)?;
                     let Some(row) = columns else { return Err(self.missing_item(name)) };
                     if !item.exclude.is_empty() || !item.replace.is_empty() {
-                        return Err(BindError::unsupported("EXCLUDE and REPLACE of a query around"));
+                        return Err(BindError::unsupported("EXCLUDE and REPLACE of a query around", NO_PLACE));
                     }
                     return Ok(row.columns.into_iter().map(|(name, bound)| Item::field(name, bound, span)).collect());
                 }

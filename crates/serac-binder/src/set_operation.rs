@@ -14,7 +14,7 @@
 //!                Window(row_number() OVER (PARTITION BY all columns))
 //! ```
 
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::MOST_IN_A_ROW;
 use crate::numeric::common_form;
 use crate::query::Selected;
@@ -71,7 +71,7 @@ impl Binder<'_> {
         let mut levels = 0;
         for (operator, body) in rest {
             if operator.by_name {
-                return Err(BindError::unsupported("BY NAME"));
+                return Err(BindError::unsupported("BY NAME", NO_PLACE));
             }
             // One branch does not know the items of another, nor does ORDER BY.
             self.item_names.borrow_mut().truncate(names);
@@ -81,7 +81,10 @@ impl Binder<'_> {
             if !goes_on {
                 levels += 1;
                 if levels > MOST_IN_A_ROW {
-                    return Err(BindError::unsupported(format!("more than {MOST_IN_A_ROW} set operations in a row")));
+                    return Err(BindError::unsupported(
+                        format!("more than {MOST_IN_A_ROW} set operations in a row"),
+                        NO_PLACE,
+                    ));
                 }
                 left = Branches::new(self.united(left)?);
             }

@@ -8,8 +8,8 @@
 
 use crate::Binder;
 use crate::bound::Bound;
-use crate::error::{BindError, Result};
-use crate::expression::{Context, LEVELS_OF_COPIES, NO_PLACE, comparable, comparison, joined, resolved, symbol};
+use crate::error::{BindError, NO_PLACE, Result};
+use crate::expression::{Context, LEVELS_OF_COPIES, comparable, comparison, joined, resolved, symbol};
 use crate::numeric::compared_pair;
 use crate::query::Selected;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -146,7 +146,7 @@ impl Binder<'_> {
         let place = |error: BindError| if of.at.is_none() { error.unplaced() } else { error };
         let lefts: Vec<Bound> = lefts.iter().map(|left| self.expression(left, context)).collect::<Result<_>>()?;
         if !matches!(of.operator, "=" | "<>" | "<" | "<=" | ">" | ">=") {
-            return Err(BindError::unsupported("this operator with ANY or ALL"));
+            return Err(BindError::unsupported("this operator with ANY or ALL", NO_PLACE));
         }
         let wrong = match lefts.len().cmp(&selected.columns.len()) {
             std::cmp::Ordering::Less => Some("subquery has too many columns"),
@@ -222,10 +222,10 @@ fn rows_compared(
     context: Context<'_>,
 ) -> Result<Expr> {
     if lefts.iter().any(|left| left.is_volatile() || left.exists(|part| Ok(of_expr(part).is_some())).unwrap_or(true)) {
-        return Err(BindError::unsupported("a row of such values beside a query"));
+        return Err(BindError::unsupported("a row of such values beside a query", NO_PLACE));
     }
     if crate::query::is_volatile(&plan)? {
-        return Err(BindError::unsupported("a row beside a volatile query"));
+        return Err(BindError::unsupported("a row beside a volatile query", NO_PLACE));
     }
     let outer = context.around();
     let mut pairs = Vec::new();

@@ -1,6 +1,6 @@
 //! How Arrow stores the values of a type.
 
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use serac_pg::{ModifiedType, TypeId};
 
@@ -124,7 +124,7 @@ pub(crate) fn comparable_values(id: TypeId) -> Result<()> {
     match id.element().unwrap_or(id) {
         // Arrow compares the parts of those in arrays.
         TypeId::INTERVAL if id != TypeId::INTERVAL => Err(BindError::Unknown("a comparison of intervals in arrays")),
-        TypeId::RECORD => Err(BindError::unsupported("a comparison of such rows")),
+        TypeId::RECORD => Err(BindError::unsupported("a comparison of such rows", NO_PLACE)),
         TypeId::JSON | TypeId::JSONB => Err(BindError::Unknown("a comparison of such values")),
         _ => Ok(()),
     }

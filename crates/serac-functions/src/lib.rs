@@ -4,7 +4,7 @@
 //! | modules | what they have |
 //! |---|---|
 //! | `definition` | a function as a name, the types that it takes, and a body; each family of functions is a list of these |
-//! | `texts`, `regexes`, `like`, `digests`, `json`, `arrays`, `elements`, `powers`, `records`, `rounding`, `times`, `intervals` and others | families |
+//! | `texts`, `bytes`, `padding`, `regexes`, `like`, `digests`, `json`, `arrays`, `elements`, `powers`, `records`, `rounding`, `times`, `intervals` and others | families |
 //! | `formats` | what reads and writes by patterns: to_char, to_date, to_number |
 //! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums`, `variances`, `sliding` | aggregates, and these over moving frames |
 //! | `casts`, `uuids`, `chains`, `quotients`, `zeros` | operators and casts with PostgreSQL's meaning |
@@ -18,6 +18,7 @@ mod arguments;
 mod arithmetic;
 mod arrays;
 mod average;
+mod bytes;
 mod casts;
 mod chains;
 mod chosen;
@@ -36,6 +37,7 @@ mod interval_operators;
 mod intervals;
 mod json;
 mod like;
+mod padding;
 mod powers;
 mod quotients;
 mod records;
@@ -85,11 +87,13 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
         arguments::DEFINITIONS,
         arithmetic::DEFINITIONS,
         arrays::DEFINITIONS,
+        bytes::DEFINITIONS,
         date_parts::DEFINITIONS,
         digests::DEFINITIONS,
         elements::DEFINITIONS,
         intervals::DEFINITIONS,
         like::DEFINITIONS,
+        padding::DEFINITIONS,
         powers::DEFINITIONS,
         records::DEFINITIONS,
         regexes::DEFINITIONS,

@@ -295,6 +295,11 @@ impl TypeId {
     }
 }
 
+/// Whether PostgreSQL has a type of a name that is not among those here.
+pub fn is_left_out(name: &str) -> bool {
+    include_str!("facts/other_types.txt").split_ascii_whitespace().any(|other| other == name)
+}
+
 impl fmt::Debug for TypeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -356,6 +361,12 @@ mod tests {
         assert_eq!(ModifiedType::common(TypeId::VARCHAR, [varchar, varchar]), varchar);
         assert_eq!(ModifiedType::common(TypeId::VARCHAR, [varchar, TypeId::VARCHAR.into()]), TypeId::VARCHAR.into());
         assert_eq!(ModifiedType::common(TypeId::TEXT, [varchar, varchar]), TypeId::TEXT.into());
+    }
+
+    #[test]
+    fn others_are_left_out() {
+        assert!(is_left_out("point") && is_left_out("tsvector"));
+        assert!(TypeId::all().all(|id| !is_left_out(id.name())));
     }
 
     #[test]

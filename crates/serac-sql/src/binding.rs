@@ -682,6 +682,8 @@ impl Environment for InSession<'_> {
     fn scalar_of(&self, name: &str, signature: &Signature) -> Option<Arc<ScalarUDF>> {
         let is_known = match name {
             "to_char" => true,
+            // The digits of its results are those of a pattern.
+            "to_number" => true,
             "round" | "trunc" => signature.arguments == [TypeId::FLOAT8],
             _ => false,
         };
@@ -711,11 +713,15 @@ impl Environment for InSession<'_> {
         }
         // The pass `casts` makes functions of those that Arrow does by other rules.
         let is_uuid = from == TypeId::UUID || to == TypeId::UUID;
-        let from_stored = from == TypeId::UNKNOWN || arrow_type(from).is_some();
+        let from_stored =
+            from == TypeId::UNKNOWN || from.element() == Some(TypeId::NUMERIC) || arrow_type(from).is_some();
         Ok(arrow_type(to).filter(|_| from_stored && !is_uuid).map(|stored| cast(expr.clone(), stored)))
     }
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>> {
         self.names.get_window_meta(name)
+    }
+    fn has_table_function(&self, name: &str) -> bool {
+        self.names.has_table_function(name)
     }
     fn table_function(&self, name: &str, arguments: &[Expr]) -> Option<Arc<dyn TableSource>> {
         self.names.get_table_function_source(name, arguments.to_vec()).ok()

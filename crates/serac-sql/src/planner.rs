@@ -398,6 +398,11 @@ impl<'s> Names<'s> {
     fn parser_options(&self) -> ParserOptions {
         ParserOptions::from(&self.options().sql_parser)
     }
+    /// Whether it is the name of a function in FROM, of every session or of the database.
+    pub(crate) fn has_table_function(&self, name: &str) -> bool {
+        let is_created = || self.functions.shared.view().is_some_and(|view| view.catalog.functions.contains_key(name));
+        COMMON.table_functions().contains_key(name) || is_created()
+    }
     /// Calls functions by their first names: what is called by another, the planner names after
     /// the text of the whole call, in which nested calls of such stand twice.
     fn write_out_aliases(&self, parsed: &mut impl VisitMut) {

@@ -3,9 +3,9 @@
 //! Types come in the order null, string, number, truth value, array, object. Of arrays and of
 //! objects the shorter one is the lesser one; of those of one length, the first elements, or keys
 //! with their values, that differ decide. An array comes behind a document that is none, unless it
-//! is empty.
+//! is empty. jsonb_key (a): one document for all that are equal.
 
-use super::{JSON, document, documents, is_document};
+use super::{JSON, changed, document, documents, is_document, of_document};
 use crate::definition::Definition;
 use datafusion::arrow::array::{ArrayRef, Int32Array};
 use datafusion::arrow::datatypes::DataType;
@@ -71,6 +71,22 @@ fn compare(one: &Json, other: &Json) -> Ordering {
     }
 }
 
+/// A document of which all that are equal have the same text.
+fn keyed(json: Json) -> Json {
+    match json {
+        Json::Number(digits) => {
+            let shortest = match digits.contains('.') {
+                true => digits.trim_end_matches('0').trim_end_matches('.'),
+                false => &digits,
+            };
+            Json::Number(if shortest == "-0" { "0" } else { shortest }.to_owned())
+        }
+        Json::Array(elements) => Json::Array(elements.into_iter().map(keyed).collect()),
+        Json::Object(members) => Json::Object(members.into_iter().map(|(key, value)| (key, keyed(value))).collect()),
+        other => other,
+    }
+}
+
 /// Whole documents.
 fn order(one: &Json, other: &Json) -> Ordering {
     // One that is neither an array nor an object counts as an array with one element.
@@ -86,22 +102,29 @@ fn order(one: &Json, other: &Json) -> Ordering {
     }
 }
 
-pub(super) static DEFINITIONS: &[Definition] = &[Definition {
-    name: "jsonb_cmp",
-    types: |given| match given {
-        [one, other] if is_document(one) && is_document(other) => Some((vec![JSON; 2], DataType::Int32)),
-        _ => None,
+pub(super) static DEFINITIONS: &[Definition] = &[
+    Definition {
+        name: "jsonb_cmp",
+        types: |given| match given {
+            [one, other] if is_document(one) && is_document(other) => Some((vec![JSON; 2], DataType::Int32)),
+            _ => None,
+        },
+        body: |args: &[ArrayRef]| {
+            let pairs = documents(&args[0]).iter().zip(documents(&args[1]));
+            let orders = pairs.map(|pair| match pair {
+                (Some(one), Some(other)) if one == other => Ok(Some(0)),
+                (Some(one), Some(other)) => Ok(Some(order(&document(one)?, &document(other)?) as i32)),
+                _ => Ok(None),
+            });
+            Ok(Arc::new(orders.collect::<Result<Int32Array, SqlError>>()?))
+        },
     },
-    body: |args: &[ArrayRef]| {
-        let pairs = documents(&args[0]).iter().zip(documents(&args[1]));
-        let orders = pairs.map(|pair| match pair {
-            (Some(one), Some(other)) if one == other => Ok(Some(0)),
-            (Some(one), Some(other)) => Ok(Some(order(&document(one)?, &document(other)?) as i32)),
-            _ => Ok(None),
-        });
-        Ok(Arc::new(orders.collect::<Result<Int32Array, SqlError>>()?))
+    Definition {
+        name: "jsonb_key",
+        types: |given| of_document(given, JSON),
+        body: |args: &[ArrayRef]| changed(&args[0], |document, _| Ok(Some(keyed(document)))),
     },
-}];
+];
 
 #[cfg(test)]
 mod tests {
@@ -144,5 +167,7 @@ mod tests {
         }
         assert_eq!(order(&document("[1.0]").unwrap(), &document("[1.00]").unwrap()), Ordering::Equal);
         assert_eq!(order(&document("-0").unwrap(), &document("0.0").unwrap()), Ordering::Equal);
+        let key = |text| keyed(document(text).unwrap()).to_string();
+        assert_eq!(key("[1.50, 10, {\"a\": -0.0}]"), key("[1.5, 10.0, {\"a\": 0}]"));
     }
 }
