@@ -160,8 +160,11 @@ pub(crate) fn chosen(name: &str, given: &[TypeId], span: Span) -> Result<Chosen>
     let signatures = candidates.iter().map(|(signature, _)| signature).collect();
     let signature = match resolve::function(signatures, given) {
         Resolved::One(signature) => signature,
+        // All functions of types' names that take types which are here are casts.
         Resolved::None
-            if is_left_out(name, given.len()) && (of_name(name).is_empty() || given.contains(&TypeId::UNKNOWN)) =>
+            if is_left_out(name, given.len())
+                && (of_name(name).is_empty() && TypeId::by_name(name).is_none()
+                    || given.contains(&TypeId::UNKNOWN)) =>
         {
             return Err(unsupported(name, given, span));
         }
@@ -696,13 +699,14 @@ impl Binder<'_> {
                 given[0] = argument.id;
             }
             // Rows that are there are counted, or different ones.
-            if argument.id == TypeId::RECORD && name == "count" {
+            if argument.id == TypeId::RECORD && name == "count" && given.len() == 1 {
                 if call.distinct {
                     let parts = vec![(self.counted()?, vec![key_of_row(&argument.expr, context.schema)?])];
                     let order_by = Vec::new();
                     return Ok(AggregateCall { parts, filter, finish: None, order_by, result: TypeId::INT8 });
                 }
                 *argument = Bound::new(presence_of(&argument.expr), TypeId::BOOL, argument.span);
+                given[0] = argument.id;
             }
         }
         let found = chosen(name, &given, span).map_err(|error| match error {
