@@ -438,6 +438,9 @@ impl Binder<'_> {
                 let field = field.try_as_str().flatten().ok_or(BindError::Unknown("a field of a time"))?.to_owned();
                 return self.date_part(name, &field, time.clone(), span, context);
             }
+            ("mod", [_, _]) if signature.result != TypeId::NUMERIC => {
+                return Ok(self.operate("%", span, arguments, context)?.at(span));
+            }
             ("pg_typeof", [argument]) => {
                 let number = Expr::Literal(ScalarValue::UInt32(Some(argument.id.0)), None);
                 return Ok(Bound::new(number, TypeId::REGTYPE, span));

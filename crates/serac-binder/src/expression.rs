@@ -975,7 +975,10 @@ fn collated(operand: Bound, name: &serac_parser::tree::Name) -> Result<Bound> {
         _ => false,
     };
     match operand.id.element().unwrap_or(operand.id) {
-        _ if !is_known => Err(BindError::unsupported(format!("collation \"{name}\""), name.span)),
+        _ if !is_known => {
+            let message = format!("collation \"{name}\" for encoding \"UTF8\" does not exist");
+            Err(BindError::without_place("42704", message))
+        }
         TypeId::UNKNOWN | TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME => operand.into_text(),
         _ => {
             // PostgreSQL points to the word COLLATE.
@@ -1203,6 +1206,25 @@ pub(crate) fn type_of(to: &TypeName) -> Result<TypeId> {
     }
 }
 
+/// Arrays, some of which may be arrays of arrays, where all have as many dimensions. NULL is one of any.
+fn arrays_of_one_dimension(mut arrays: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
+    let is_null = |expr: &Expr| matches!(expr, Expr::Literal(value, _) if value.is_null());
+    let mut stored: Option<DataType> = None;
+    for array in arrays.iter().filter(|array| !is_null(array)) {
+        let given = array.get_type(schema)?;
+        if stored.as_ref().is_some_and(|stored| dimensions(stored) != dimensions(&given)) {
+            return Err(BindError::unsupported("an expression that gives arrays of several dimensions", NO_PLACE));
+        }
+        stored = Some(given);
+    }
+    if let Some(stored) = stored {
+        for null in arrays.iter_mut().filter(|array| is_null(array)) {
+            *null = Expr::Literal(ScalarValue::try_from(&stored)?, None);
+        }
+    }
+    Ok(arrays)
+}
+
 /// An expression of which it is known what it gives; refused if DataFusion gives something else.
 pub(crate) fn checked(expr: Expr, id: TypeId, span: Span, schema: &DFSchema) -> Result<Bound> {
     let given = expr.get_type(schema)?;
@@ -1264,17 +1286,10 @@ impl Binder<'_> {
         if arrow_type(to).is_none() && to.element() != Some(TypeId::NUMERIC) {
             return Err(BindError::unsupported(format!("an expression of type {to}"), NO_PLACE));
         }
-        if to.element().is_some() {
-            // Arrays of arrays have their type, too.
-            let mut levels = Vec::with_capacity(exprs.len());
-            for expr in &exprs {
-                levels.push(dimensions(&expr.get_type(schema)?));
-            }
-            if levels.iter().any(|other| *other != levels[0]) {
-                return Err(BindError::unsupported("an expression that gives arrays of several dimensions", NO_PLACE));
-            }
+        match to.element() {
+            Some(_) => arrays_of_one_dimension(exprs, schema),
+            None => Ok(exprs),
         }
-        Ok(exprs)
     }
     /// A value of another type where `context` allows that, by the environment where Arrow's cast
     /// has other rules.

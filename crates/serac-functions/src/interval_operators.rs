@@ -11,7 +11,9 @@ use datafusion::common::{Column, DFSchema, ScalarValue, TableReference};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, ScalarUDF, cast};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, cast,
+};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use serac_values::intervals::{DAYS_PER_MONTH, INTERVAL, MICROS_PER_DAY, Parts, intervals, is_interval, out_of_range};
 use serac_values::{Result as Outcome, SqlError};
@@ -216,6 +218,11 @@ impl ExprPlanner for IntervalArithmetic {
             if is_sum(&left) && is_sum(&right) {
                 let function = if op == Plus { &PLUS_FUNCTION } else { &MINUS_FUNCTION };
                 return Ok(PlannerResult::Planned(function.call(vec![left, right])));
+            }
+            let is_point = |expr: &Expr| is(expr, |t| matches!(t, DataType::Timestamp(..)));
+            if op == Minus && is_point(&left) && is_point(&right) {
+                let difference = BinaryExpr::new(Box::new(left), Operator::Minus, Box::new(right));
+                return Ok(PlannerResult::Planned(OF_DURATION_FUNCTION.call(vec![Expr::BinaryExpr(difference)])));
             }
             // A date and a time of day.
             let (left, right) = match op {
