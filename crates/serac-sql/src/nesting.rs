@@ -1,13 +1,12 @@
-//! How deep a statement is nested: what bounds it, and what makes it less.
+//! How deep a statement for sqlparser is nested: what bounds it, and what makes it less. Queries and
+//! changes are bounded by our own parser and the binder.
 //!
 //! Before a text is parsed, its tokens say how deep the tree can become at the most ([`estimate`]):
 //! beyond [`MAX_ESTIMATE`] it is not parsed. Then chains of AND, of OR and of UNION, which the
 //! parser puts one into the other, become balanced trees ([`balance`]): the same operands in the
-//! same order, so that they are written as before, and give the same rows. In what order conditions
-//! are evaluated, and for which rows, SQL leaves open: DataFusion evaluates the right side of AND
-//! and OR only for rows that the left one leaves, if these are few, and in a balanced tree the left
-//! side is another one. What is still deeper than [`MAX_DEPTH`] is refused ([`check`]). Chains of `+` and `-`, and of `||`, may be long
-//! ([`MAX_LENGTH`]), because the planner takes each for one call ([`crate::long_chains`]).
+//! same order, so that they are written as before. What is still deeper than [`MAX_DEPTH`] is refused
+//! ([`check`]). Chains of `+` and `-`, and of `||`, may be long ([`MAX_LENGTH`]): the binder makes
+//! one call of each.
 
 use crate::error::{Result, SqlError};
 use crate::visits::{visit, visit_mut};
@@ -23,13 +22,12 @@ use std::ops::ControlFlow;
 /// Levels of a statement: expressions in expressions, queries in queries. A pair of parentheses is
 /// none.
 const MAX_DEPTH: usize = 200;
-/// Levels from which on a part of a statement is deep. The planner asks for its type at each level
-/// above it.
+/// Levels from which on a part of a statement is deep.
 const DEEP: usize = 32;
 /// Levels of all deep parts together.
 const MAX_DEEP: usize = 200_000;
 /// Operands of a chain, with all levels below.
-pub(crate) const MAX_LENGTH: usize = 12_000;
+const MAX_LENGTH: usize = 12_000;
 /// Levels that the tokens of a text may make.
 pub(crate) const MAX_ESTIMATE: usize = 40_000;
 /// Levels that any stack holds, in each phase.
@@ -209,7 +207,7 @@ fn tree<T>(operands: Vec<T>, join: &impl Fn(T, T) -> T) -> T {
 }
 
 /// What may be a link of a chain, whose left side may be the next.
-pub(crate) trait Linked: Sized {
+trait Linked: Sized {
     /// What joins two operands.
     type Operator;
     /// What stands where something has been taken from.
@@ -261,7 +259,7 @@ impl Linked for SetExpr {
 
 /// Takes the operands of a chain, and the operators between them, if there are at least `least`
 /// operands. A part of it that `goes_on` is a link.
-pub(crate) fn operands<T: Linked>(
+fn operands<T: Linked>(
     chain: &mut T,
     least: usize,
     goes_on: impl Fn(&T) -> bool,
@@ -329,74 +327,21 @@ fn balance_sets(body: &mut SetExpr) {
     });
 }
 
-/// Operators that the planner takes together, if there are many.
+/// Operators that the binder takes together, if there are many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Chain {
+enum Chain {
     Sum,
     Concatenation,
 }
 
 impl Chain {
-    pub(crate) fn of(expr: &Expr) -> Option<Self> {
+    fn of(expr: &Expr) -> Option<Self> {
         match expr {
             Expr::BinaryOp { op: BinaryOperator::Plus | BinaryOperator::Minus, .. } => Some(Self::Sum),
             Expr::BinaryOp { op: BinaryOperator::StringConcat, .. } => Some(Self::Concatenation),
             _ => None,
         }
     }
-}
-
-/// Whether a statement is known to need no more of a stack than any thread has. One that runs
-/// others, or keeps them, is not.
-pub(crate) fn is_flat(statement: &Statement) -> bool {
-    let is_simple =
-        matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_));
-    is_simple && is_within(statement, SHALLOW)
-}
-
-/// Whether expressions, queries and tables are in each other on so many levels at the most.
-fn is_within(statement: &Statement, levels: usize) -> bool {
-    /// The levels left below what has been entered.
-    struct Left(usize);
-    impl Left {
-        fn enter(&mut self) -> ControlFlow<()> {
-            let Some(levels) = self.0.checked_sub(1) else { return ControlFlow::Break(()) };
-            self.0 = levels;
-            ControlFlow::Continue(())
-        }
-        fn leave(&mut self) -> ControlFlow<()> {
-            self.0 += 1;
-            ControlFlow::Continue(())
-        }
-    }
-    impl Visitor for Left {
-        type Break = ();
-
-        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-            let (mut sets, mut body) = (0, &*query.body);
-            while let SetExpr::SetOperation { left, .. } = body {
-                sets += 1;
-                body = left;
-            }
-            if sets > self.0 { ControlFlow::Break(()) } else { self.enter() }
-        }
-        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            self.leave()
-        }
-        fn pre_visit_table_factor(&mut self, _: &TableFactor) -> ControlFlow<()> {
-            self.enter()
-        }
-        fn post_visit_table_factor(&mut self, _: &TableFactor) -> ControlFlow<()> {
-            self.leave()
-        }
-        fn pre_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
-            self.enter()
-        }
-        fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
-            self.leave()
-        }
-    }
-    visit(statement, &mut Left(levels)).is_continue()
 }
 
 /// Refuses a statement that is nested too deeply.

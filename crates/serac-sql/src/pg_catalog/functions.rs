@@ -697,7 +697,7 @@ pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
         let signature = Signature::one_of(arguments, volatility);
         ScalarUDF::from(SystemFunction { name, gives: *gives, body: *body, signature, shared: shared.clone() })
     };
-    FUNCTIONS.iter().map(function).chain([apply::function(shared)]).collect()
+    FUNCTIONS.iter().map(function).collect()
 }
 
 impl ScalarUDFImpl for SystemFunction {
