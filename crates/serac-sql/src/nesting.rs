@@ -5,8 +5,7 @@
 //! beyond [`MAX_ESTIMATE`] it is not parsed. Then chains of AND, of OR and of UNION, which the
 //! parser puts one into the other, become balanced trees ([`balance`]): the same operands in the
 //! same order, so that they are written as before. What is still deeper than [`MAX_DEPTH`] is refused
-//! ([`check`]). Chains of `+` and `-`, and of `||`, may be long ([`MAX_LENGTH`]): the binder makes
-//! one call of each.
+//! ([`check`]).
 
 use crate::error::{Result, SqlError};
 use crate::visits::{visit, visit_mut};
@@ -26,7 +25,7 @@ const MAX_DEPTH: usize = 200;
 const DEEP: usize = 32;
 /// Levels of all deep parts together.
 const MAX_DEEP: usize = 200_000;
-/// Operands of a chain, with all levels below.
+/// Levels, and pairs of parentheses.
 const MAX_LENGTH: usize = 12_000;
 /// Levels that the tokens of a text may make.
 pub(crate) const MAX_ESTIMATE: usize = 40_000;
@@ -327,23 +326,6 @@ fn balance_sets(body: &mut SetExpr) {
     });
 }
 
-/// Operators that the binder takes together, if there are many.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Chain {
-    Sum,
-    Concatenation,
-}
-
-impl Chain {
-    fn of(expr: &Expr) -> Option<Self> {
-        match expr {
-            Expr::BinaryOp { op: BinaryOperator::Plus | BinaryOperator::Minus, .. } => Some(Self::Sum),
-            Expr::BinaryOp { op: BinaryOperator::StringConcat, .. } => Some(Self::Concatenation),
-            _ => None,
-        }
-    }
-}
-
 /// Refuses a statement that is nested too deeply.
 ///
 /// # Errors
@@ -354,12 +336,12 @@ pub(crate) fn check(statement: &Statement) -> Result<()> {
         /// Of all deep parts so far.
         deep: usize,
         length: usize,
-        /// Of each node above, its chain and by how much it has made the level deeper.
-        above: Vec<(Option<Chain>, usize)>,
+        /// By how much each node above has made the level deeper.
+        above: Vec<usize>,
     }
     impl Depth {
-        fn enter(&mut self, chain: Option<Chain>, by: usize, length: usize) -> ControlFlow<()> {
-            self.above.push((chain, by));
+        fn enter(&mut self, by: usize, length: usize) -> ControlFlow<()> {
+            self.above.push(by);
             self.level += by;
             self.length += length;
             if by > 0 && self.level > DEEP {
@@ -371,7 +353,7 @@ pub(crate) fn check(statement: &Statement) -> Result<()> {
             }
         }
         fn leave(&mut self, length: usize) -> ControlFlow<()> {
-            let (_, by) = self.above.pop().expect("it was entered");
+            let by = self.above.pop().expect("it was entered");
             self.level -= by;
             self.length -= length;
             ControlFlow::Continue(())
@@ -389,29 +371,26 @@ pub(crate) fn check(statement: &Statement) -> Result<()> {
         type Break = ();
 
         fn pre_visit_statement(&mut self, _: &Statement) -> ControlFlow<()> {
-            self.enter(None, 1, 1)
+            self.enter(1, 1)
         }
         fn post_visit_statement(&mut self, _: &Statement) -> ControlFlow<()> {
             self.leave(1)
         }
         fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
             let sets = sets(query);
-            self.enter(None, sets, sets)
+            self.enter(sets, sets)
         }
         fn post_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
             self.leave(sets(query))
         }
         fn pre_visit_table_factor(&mut self, _: &TableFactor) -> ControlFlow<()> {
-            self.enter(None, 1, 1)
+            self.enter(1, 1)
         }
         fn post_visit_table_factor(&mut self, _: &TableFactor) -> ControlFlow<()> {
             self.leave(1)
         }
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            let chain = Chain::of(expr);
-            let goes_on = chain.is_some() && self.above.last().is_some_and(|(above, _)| *above == chain);
-            let is_level = !goes_on && !matches!(expr, Expr::Nested(_));
-            self.enter(chain, usize::from(is_level), 1)
+            self.enter(usize::from(!matches!(expr, Expr::Nested(_))), 1)
         }
         fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
             self.leave(1)
