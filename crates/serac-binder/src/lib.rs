@@ -60,8 +60,7 @@ mod window;
 
 pub use change::{
     ActionValues, BoundAction, BoundChange, BoundConflict, BoundInsert, BoundMerge, BoundPart, BoundReturning,
-    BoundRows, ConflictUpdate, Generation, IndexPart, InsertSource, PartBody, SetColumn, Target,
-    UniqueIndex,
+    BoundRows, ConflictUpdate, Generation, IndexPart, InsertSource, PartBody, SetColumn, Target, UniqueIndex,
 };
 pub use definition::{
     Definition, DefinitionText, Place, bind_definition, columns_of_definition, sequences_of_definition,

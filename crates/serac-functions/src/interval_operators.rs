@@ -4,14 +4,13 @@ use super::definition::{Definition, Types};
 use super::intervals::one_interval;
 use datafusion::arrow::array::{ArrayRef, AsArray, Decimal128Array, Float64Array, IntervalMonthDayNanoArray};
 use datafusion::arrow::datatypes::{
-    DataType, DurationMicrosecondType, Field, FieldRef, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
-    TimeUnit,
+    DataType, DurationMicrosecondType, Field, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimeUnit,
 };
-use datafusion::common::{Column, DFSchema, ScalarValue, TableReference};
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, ScalarUDF, cast};
+use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF, cast};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use serac_values::intervals::{DAYS_PER_MONTH, INTERVAL, MICROS_PER_DAY, Parts, intervals, is_interval, out_of_range};
 use serac_values::{Result as Outcome, SqlError};

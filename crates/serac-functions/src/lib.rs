@@ -60,7 +60,7 @@ pub use accounted::{Accounts, LongTexts, SmallConstants, accounted};
 pub use aggregates::functions as aggregates;
 pub use casts::{Casts, with_own_casts};
 pub use chosen::Arrays;
-pub use compared_types::{OperandPurpose, common_type, compared_type, is_decimal, is_plain_text};
+pub use compared_types::{OperandPurpose, common_type, is_decimal, is_plain_text};
 pub use date_parts::function_of as date_part_function;
 pub use float_errors::{check_floats, float_error};
 pub use integer_results::windows;
@@ -107,10 +107,7 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
         .chain(rounding::functions())
         .chain(date_parts::functions())
         .chain(chosen::functions());
-    let others = others
-        .chain(times::clocks())
-        .chain([times::age()])
-        .chain(uuids::functions())
-        .chain([series::function()]);
+    let others =
+        others.chain(times::clocks()).chain([times::age()]).chain(uuids::functions()).chain([series::function()]);
     defined.chain(json::functions()).chain(formats::functions()).chain(others)
 }

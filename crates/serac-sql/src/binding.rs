@@ -6,6 +6,7 @@
 use crate::catalog::Shared;
 use crate::changes::RowsToCome;
 use crate::column_types::{RelationPlan, columns_of, field_of, of_column, of_stored};
+use crate::deep;
 use crate::dml::TARGET;
 use crate::error::{Result, SqlError};
 use crate::explain::logical_text;
@@ -13,9 +14,8 @@ use crate::expressions::KeptExpression;
 use crate::identifiers::{TEMPORARY_SCHEMA, object_name, quote};
 use crate::parsed::Source;
 use crate::planner::{Names, check_size, functions};
-use crate::roles::target_columns;
-use crate::deep;
 use crate::query::in_planner;
+use crate::roles::target_columns;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
@@ -33,9 +33,8 @@ use datafusion::logical_expr::{
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use futures::FutureExt;
 use serac_binder::{
-    BindError, BoundBody, BoundPart, BoundQuery, BoundStatement, Definition, DefinitionText, Environment,
-    Generation, IndexPart, OutputColumn, Relation, StatementError, Target, UniqueIndex, arrow_type, is_registered,
-    type_of_arrow,
+    BindError, BoundBody, BoundPart, BoundQuery, BoundStatement, Definition, DefinitionText, Environment, Generation,
+    IndexPart, OutputColumn, Relation, StatementError, Target, UniqueIndex, arrow_type, is_registered, type_of_arrow,
 };
 use serac_engine::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;
@@ -227,11 +226,7 @@ pub(crate) async fn acting_query(state: &SessionState, source: &Source) -> Resul
 ///
 /// # Errors
 /// What is wrong with it, or with a value of a parameter.
-pub(crate) async fn statement(
-    state: &SessionState,
-    source: &Source,
-    postgresql_names: bool,
-) -> Result<BoundWithNames> {
+pub(crate) async fn statement(state: &SessionState, source: &Source, postgresql_names: bool) -> Result<BoundWithNames> {
     let shared = functions(state).shared().clone();
     let mut bound = bound_statement(state, &shared, source).await?;
     if let Some(values) = source.arguments().values.as_ref().filter(|_| !bound.parameters.is_empty()) {

@@ -268,15 +268,6 @@ pub(crate) fn owner_planned_for() -> Option<RoleId> {
     PLANNED_VIEWS.with_borrow(|views| views.last().map(|(_, owner)| *owner))
 }
 
-/// The views whose queries are being planned, for another thread.
-pub(crate) fn planned_views() -> Vec<(Object, RoleId)> {
-    PLANNED_VIEWS.with_borrow(Clone::clone)
-}
-/// Goes on with planning them on this thread, which has been started for it.
-pub(crate) fn plan_on(views: Vec<(Object, RoleId)>) {
-    PLANNED_VIEWS.set(views);
-}
-
 /// Plans for a view's owner until it is dropped.
 pub(crate) struct PlannedFor;
 

@@ -298,11 +298,7 @@ impl Session {
     pub(crate) async fn rows(&self, query: Source) -> Result<(SchemaRef, SendableRecordBatchStream)> {
         self.rows_with(query, DecimalForm::Decimal128).await
     }
-    async fn rows_with(
-        &self,
-        query: Source,
-        decimals: DecimalForm,
-    ) -> Result<(SchemaRef, SendableRecordBatchStream)> {
+    async fn rows_with(&self, query: Source, decimals: DecimalForm) -> Result<(SchemaRef, SendableRecordBatchStream)> {
         let (state, postgresql_names) = (self.state(), self.postgresql_names);
         let planned = self.planning(async move {
             let Bound { plan, names, .. } = binding::plan(&state, &query, postgresql_names).await?;

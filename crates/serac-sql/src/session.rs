@@ -50,8 +50,8 @@ use futures::TryStreamExt;
 use serac_copy::Format;
 use serac_engine::roles::Login;
 use serac_engine::{Database, DecimalForm, Expressions};
-use serac_parser::tree::StatementKind;
 use serac_functions::{Arrays, IntervalArithmetic, JsonOperators, Quotients, UuidComparisons};
+use serac_parser::tree::StatementKind;
 use serac_query::scan::{Convoys, ScanSharing};
 use serac_storage::CommitTicket;
 use std::collections::HashMap;
@@ -373,8 +373,7 @@ fn unqualify_functions(statement: &mut Statement) {
 /// Puts a sign that has a sign before it in parentheses: written without, `- -2` would be the beginning
 /// of a comment.
 fn part_signs(statement: &mut Statement) {
-    let is_signed =
-        |expr: &Expr| matches!(expr, Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, .. });
+    let is_signed = |expr: &Expr| matches!(expr, Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, .. });
     let _ = visit_expressions_mut(statement, |expr| {
         if is_signed(expr)
             && let Expr::UnaryOp { expr: operand, .. } = expr

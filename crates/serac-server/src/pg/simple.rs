@@ -6,9 +6,7 @@ use super::message::bare;
 use super::rows::{Formats, WireBatch, describe};
 use super::wire::Wire;
 use serac_sql::activity::StatementKind;
-use serac_sql::{
-    CancelHandle, Parsed, RowStream, SqlError, StatementResult, StatementStream, TransactionStatus,
-};
+use serac_sql::{CancelHandle, Parsed, RowStream, SqlError, StatementResult, StatementStream, TransactionStatus};
 use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, error, info};

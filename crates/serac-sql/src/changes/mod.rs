@@ -164,12 +164,7 @@ impl Session {
     }
 
     /// Does a change behind what is `written`; `names` are those of RETURNING's columns.
-    async fn run_change(
-        &mut self,
-        change: BoundChange,
-        written: &Written,
-        names: Option<SchemaRef>,
-    ) -> Result<Done> {
+    async fn run_change(&mut self, change: BoundChange, written: &Written, names: Option<SchemaRef>) -> Result<Done> {
         match change {
             BoundChange::Insert(insert) => self.insert(*insert, written, names).await,
             BoundChange::Rows(rows) => self.change_rows(*rows, written, names).await,

@@ -17,13 +17,12 @@ use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::identifiers::{TEMPORARY_SCHEMA, fold, quote};
 use crate::notices::Severity;
-use crate::query::query_of;
-use crate::session::Session;
+use crate::session::{Session, parse_one};
 use crate::visits::{visit, visit_mut};
 use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName,
-    ObjectNamePart, Query, Select, SelectItem, TableAlias, TableFactor, Visitor, VisitorMut,
+    ObjectNamePart, Query, Select, SelectItem, Statement, TableAlias, TableFactor, Visitor, VisitorMut,
 };
 use serac_engine::roles::Object;
 use serac_engine::{Catalog, DEFAULT_SCHEMA, EngineError};

@@ -29,7 +29,6 @@ use crate::query::with_types;
 use crate::session::{Session, StatementResult};
 use crate::visits::visit_mut;
 use builder::{TableBuilder, freeze_format};
-use dependencies::refuse_circle;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::DFSchema;
@@ -38,6 +37,7 @@ use datafusion::sql::sqlparser::ast::{
     CascadeOption, ColumnDef, CreateTable, CreateTableOptions, CreateView, Ident, ObjectName, ObjectNamePart,
     ObjectType, OnCommit, Query, SchemaName, Statement, Truncate, TruncateIdentityOption, VisitorMut,
 };
+use dependencies::refuse_circle;
 use like::Like;
 use serac_binder::Place;
 use serac_engine::DEFAULT_SCHEMA;

@@ -27,8 +27,7 @@ use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use serac_binder::{
-    BoundBody, BoundChange, BoundConflict, BoundInsert, BoundReturning, BoundRows, InsertSource, Place,
-    Target,
+    BoundBody, BoundChange, BoundConflict, BoundInsert, BoundReturning, BoundRows, InsertSource, Place, Target,
 };
 use serac_engine::definition::ColumnDefinition;
 use serac_engine::roles::Privilege;

@@ -52,8 +52,7 @@ pub(super) fn constant(expr: &Expr) -> Option<Constant<'_>> {
 
 /// The type of dates or times, without a time zone and all with their microseconds, that is named.
 fn type_of_time(written: &TypeName) -> Option<ColumnType> {
-    let is_plain =
-        written.modifiers.is_empty() && written.dimensions == 0 && !written.is_set && !written.of_column;
+    let is_plain = written.modifiers.is_empty() && written.dimensions == 0 && !written.is_set && !written.of_column;
     match &written.name.parts[..] {
         [name] if is_plain => match name.name.as_str() {
             "date" => Some(ColumnType::Date),
@@ -68,7 +67,15 @@ fn type_of_time(written: &TypeName) -> Option<ColumnType> {
 /// The rows of VALUES that a query is, without anything else, if nothing stands there but constants.
 pub(crate) fn constant_values(query: &Query) -> Option<&[Vec<Expr>]> {
     let Query {
-        with: None, order_by_all: None, limit: None, offset: None, with_ties: false, body, order_by, locks, ..
+        with: None,
+        order_by_all: None,
+        limit: None,
+        offset: None,
+        with_ties: false,
+        body,
+        order_by,
+        locks,
+        ..
     } = query
     else {
         return None;
