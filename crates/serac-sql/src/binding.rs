@@ -23,7 +23,6 @@ use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue, TableReference};
 use datafusion::datasource::{provider_as_source, source_as_provider};
-use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::planner::{PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
@@ -131,6 +130,19 @@ fn as_stored(value: &ScalarValue, id: TypeId) -> Result<ScalarValue> {
     Ok(value.cast_to(&stored)?)
 }
 
+/// The plan with these names of its columns.
+///
+/// # Errors
+/// 42701 where two are the same.
+pub(crate) fn under_names(plan: LogicalPlan, names: &Schema) -> Result<LogicalPlan> {
+    let own = plan.schema().columns();
+    if own.iter().zip(names.fields()).all(|(own, name)| own.relation.is_none() && own.name == *name.name()) {
+        return Ok(plan);
+    }
+    let renamed = own.into_iter().zip(names.fields()).map(|(own, name)| Expr::Column(own).alias(name.name()));
+    Ok(LogicalPlanBuilder::from(plan).project(renamed.collect::<Vec<_>>())?.build()?)
+}
+
 /// A query whose columns become those of a relation.
 ///
 /// # Errors
@@ -148,11 +160,7 @@ pub(crate) async fn of_relation(state: &SessionState, source: &Source) -> Result
         let message = format!("column \"{}\" specified more than once", again.name());
         return Err(SqlError::new("42701", message).named(again.name()));
     }
-    let own = plan.schema().columns();
-    if !own.iter().zip(columns.fields()).all(|(own, shown)| own.relation.is_none() && own.name == *shown.name()) {
-        let renamed = own.into_iter().zip(columns.fields()).map(|(own, shown)| Expr::Column(own).alias(shown.name()));
-        plan = LogicalPlanBuilder::from(plan).project(renamed.collect::<Vec<_>>())?.build()?;
-    }
+    let plan = under_names(plan, &columns)?;
     Ok(RelationPlan { plan, columns })
 }
 

@@ -352,8 +352,9 @@ impl Session {
                 } else {
                     quote(&relation)
                 };
-                let frame = self.frame_of(&format!("SELECT * FROM {name}")).await?;
-                for field in frame.schema().fields() {
+                let query = Source::of_query(&format!("SELECT * FROM {name}"))?;
+                let (schema, _) = self.bound_columns(&query).await.map_err(SqlError::unplaced)?;
+                for field in schema.fields() {
                     add([Some(field.name().clone()), Some(type_name(field.data_type())), yes(true), None]);
                 }
             }

@@ -5,7 +5,7 @@ use super::fixed::database_oid;
 use super::image::{Image, Object, PG_CLASS, PG_DATABASE, PG_NAMESPACE, Relation};
 use super::layout::list_of;
 use super::relations::size;
-use super::{Scope, apply, fixed};
+use super::{Scope, fixed};
 use crate::catalog::Shared;
 use crate::error::SqlError;
 use crate::identifiers::{quote_ident, split_name};

@@ -14,6 +14,7 @@ mod image;
 mod information_schema;
 mod layout;
 mod relations;
+mod type_rows;
 
 pub(crate) use definitions::index_column_name;
 pub(crate) use functions::{functions, table_functions};

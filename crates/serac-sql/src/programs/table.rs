@@ -18,7 +18,7 @@
 //! columns. What does not fit is an error.
 
 use super::{EndAtDrop, Programs, input_query, read_rows};
-use crate::binding;
+use crate::binding::{self, Bound};
 use crate::catalog::{PlannedFor, Shared, owner_planned_for};
 use crate::column_types::of_column;
 use crate::error::SqlError;
@@ -141,7 +141,8 @@ impl FunctionTable {
         for (input, query) in job.inputs() {
             let planned = async {
                 let source = input_query(&query)?.with(arguments.clone());
-                let plan = Box::pin(binding::plan(state, &source, false)).await?.plan;
+                let Bound { plan, names, .. } = Box::pin(binding::plan(state, &source, false)).await?;
+                let plan = binding::under_names(plan, &names)?;
                 state.create_physical_plan(&plan).await.map_err(crate::query::in_planner)
             };
             let plan: Arc<dyn ExecutionPlan> = planned.await.map_err(|error: SqlError| {
