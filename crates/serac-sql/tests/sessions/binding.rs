@@ -2,7 +2,7 @@
 
 use datafusion::arrow::datatypes::{DataType, Schema};
 use serac_engine::Database;
-use serac_sql::{Session, SqlDatabase, SqlError, SqlOptions, StatementResult};
+use serac_sql::{Session, SqlDatabase, SqlError, SqlOptions, StatementResult, TransactionStatus};
 
 fn database() -> SqlDatabase {
     let options = SqlOptions { threads: Some(2), ..Default::default() };
@@ -145,6 +145,30 @@ async fn bound_queries_are_explained() {
     assert_eq!(error(&mut session, "EXPLAIN (BOUND) SELECT nosuch FROM t").await.sqlstate, "42703");
     for other in ["ANALYZE", "VERBOSE", "SUMMARY", "STEPS"] {
         assert_eq!(error(&mut session, &format!("EXPLAIN (BOUND, {other}) SELECT 1")).await.sqlstate, "0A000");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_binder_does_not_know_is_refused_wherever_it_stands() {
+    let mut session = session().await;
+    session.execute("CREATE TABLE bits (b TEXT)").await.unwrap();
+    for sql in [
+        "SELECT X'1F'",
+        "EXPLAIN SELECT X'1F'",
+        "PREPARE p AS SELECT X'1F'; EXECUTE p",
+        "CREATE TABLE made AS SELECT X'1F' AS b",
+        "CREATE VIEW seen AS SELECT X'1F' AS b",
+        "CREATE MATERIALIZED VIEW kept AS SELECT X'1F' AS b",
+        "BEGIN; DECLARE c CURSOR FOR SELECT X'1F'",
+        "INSERT INTO bits SELECT X'1F'",
+        "UPDATE bits SET b = X'1F'",
+        "DELETE FROM bits WHERE X'1F' = X'1'",
+    ] {
+        let refused = error(&mut session, sql).await;
+        assert_eq!(refused.sqlstate, "0A000", "{sql}: {refused}");
+        if session.transaction_status() != TransactionStatus::Idle {
+            session.execute("ROLLBACK").await.unwrap();
+        }
     }
 }
 
