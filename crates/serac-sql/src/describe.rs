@@ -56,8 +56,8 @@ pub(crate) fn placeholders(statement: &Statement) -> usize {
     count
 }
 
-/// The types of the parameters of a statement that is neither a query nor a change, as far as they are
-/// known.
+/// The types of the parameters of a statement that is neither a query nor a change, as far as they
+/// are known.
 struct Parameters {
     types: Vec<Option<ColumnType>>,
     /// The numbers of types that no column has; 0 for others.

@@ -1,5 +1,5 @@
-//! SQL on SeracDB: the binder says what queries and changes mean, DataFusion optimizes and runs their
-//! plans over our scans; all other statements are ours.
+//! SQL on SeracDB: the binder says what queries and changes mean, DataFusion optimizes and runs
+//! their plans over our scans; all other statements are ours.
 #![warn(missing_docs)]
 
 pub mod activity;

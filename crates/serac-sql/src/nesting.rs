@@ -1,11 +1,11 @@
-//! How deep a statement for sqlparser is nested: what bounds it, and what makes it less. Queries and
-//! changes are bounded by our own parser and the binder.
+//! How deep a statement for sqlparser is nested: what bounds it, and what makes it less. Our own
+//! parser and the binder bound queries and changes.
 //!
 //! Before a text is parsed, its tokens say how deep the tree can become at the most ([`estimate`]):
 //! beyond [`MAX_ESTIMATE`] it is not parsed. Then chains of AND, of OR and of UNION, which the
 //! parser puts one into the other, become balanced trees ([`balance`]): the same operands in the
-//! same order, so that they are written as before. What is still deeper than [`MAX_DEPTH`] is refused
-//! ([`check`]).
+//! same order, so that they are written as before. What is still deeper than [`MAX_DEPTH`] is
+//! refused ([`check`]).
 
 use crate::error::{Result, SqlError};
 use crate::visits::{visit, visit_mut};

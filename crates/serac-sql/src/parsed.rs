@@ -97,8 +97,8 @@ impl Parsed {
     pub(crate) fn into_kind(self) -> Kind {
         self.0
     }
-    /// Whether the statement may be so deep that it needs a large stack. A query that only shows rows
-    /// is planned and run where there is one.
+    /// Whether the statement may be so deep that it needs a large stack. A query that only shows
+    /// rows is planned and run where there is one.
     pub(crate) fn is_deep(&self) -> bool {
         !self.only_shows()
     }
@@ -124,7 +124,7 @@ impl Parsed {
     pub fn only_shows(&self) -> bool {
         self.query_or_change().is_some_and(Source::only_shows)
     }
-    /// Whether it is a query or a change, and changes rows, by a part of it perhaps, and gives some:
+    /// Whether it is a query or a change that changes rows, by a part of it perhaps, and gives some:
     /// who cannot show these must not have committed it.
     pub fn shows_changes(&self) -> bool {
         match self.tree() {
@@ -339,8 +339,8 @@ impl Source {
         let tree = self.tree();
         matches!(tree.kind, StatementKind::Query(_)) && !tree.acts
     }
-    /// sqlparser's tree of a statement that is neither a query nor a change. `SELECT 1` stands there
-    /// for what is bound from the other tree.
+    /// sqlparser's tree of a statement that is neither a query nor a change. `SELECT 1` stands
+    /// there for what is bound from the other tree.
     fn other_tree(&self) -> Result<Statement> {
         let whole = self.whole();
         let (start, end) = (whole.span.start as usize, whole.span.end as usize);
@@ -357,7 +357,8 @@ impl Source {
     pub(crate) fn query(&self) -> Option<&tree::Query> {
         query_of(self.statement())
     }
-    /// The greatest number of a parameter in the query or the change that the statement is, or holds.
+    /// The greatest number of a parameter in the query or the change that the statement is or
+    /// holds; 0 if there is none.
     pub(crate) fn parameter_count(&self) -> usize {
         match (self.statement(), self.query()) {
             (StatementKind::Query(_), _) | (_, None) => serac_binder::parameter_count(self.statement()),

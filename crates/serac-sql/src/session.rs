@@ -370,8 +370,8 @@ fn unqualify_functions(statement: &mut Statement) {
     });
 }
 
-/// Puts a sign that has a sign before it in parentheses: written without, `- -2` would be the beginning
-/// of a comment.
+/// Puts a sign that has a sign before it in parentheses: written without, `- -2` would be the
+/// beginning of a comment.
 fn part_signs(statement: &mut Statement) {
     let is_signed = |expr: &Expr| matches!(expr, Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, .. });
     let _ = visit_expressions_mut(statement, |expr| {
@@ -1020,7 +1020,8 @@ fn check_preparable(statement: &Parsed) -> Result<()> {
     }
 }
 
-/// A statement that is neither a query nor a change, with expressions in the place of its parameters.
+/// A statement that is neither a query nor a change, with expressions in the place of its
+/// parameters.
 pub(crate) fn with_parameters(statement: &Statement, parameters: &[Expr]) -> Result<Statement> {
     let mut statement = statement.clone();
     let mut unbound = None;

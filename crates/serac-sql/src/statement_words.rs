@@ -3,7 +3,8 @@
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
-/// Statements and clauses that the parser does not know, in words that it does. What they ask for beyond those is done anyway.
+/// Statements and clauses that sqlparser does not know, in words that it does. What they ask for
+/// beyond those is done anyway.
 ///
 /// | written | becomes |
 /// |---|---|

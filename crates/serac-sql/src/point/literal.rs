@@ -64,7 +64,8 @@ fn type_of_time(written: &TypeName) -> Option<ColumnType> {
     }
 }
 
-/// The rows of VALUES that a query is, without anything else, if nothing stands there but constants.
+/// The rows of VALUES that a query is, without anything else, if all that stands there are
+/// constants.
 pub(crate) fn constant_values(query: &Query) -> Option<&[Vec<Expr>]> {
     let Query {
         with: None,

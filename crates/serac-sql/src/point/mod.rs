@@ -219,16 +219,16 @@ impl Prepared {
     pub(crate) fn source(&self) -> Option<&Source> {
         self.statement.query_or_change()
     }
-    /// The statement with the arguments of EXECUTE in the place of its parameters, if it is neither a
-    /// query nor a change.
+    /// The statement with the arguments of EXECUTE in the place of its parameters, if it is neither
+    /// a query nor a change.
     pub(crate) fn with_expressions(&self, arguments: &[AstExpr]) -> Result<Parsed> {
         let statement = self.statement.as_ref().clone();
         let Some(other) = statement.other() else { return Ok(statement) };
         let other = with_parameters(other, &self.of_declared_types(arguments)?)?;
         Ok(statement.with_tree(other))
     }
-    /// The statement with values for its parameters. Their types are those that the client has named,
-    /// or, if it has not asked for the statement's, their own; texts may be of any.
+    /// The statement with values for its parameters. Their types are those that the client has
+    /// named, or, if it has not asked for the statement's, their own; texts may be of any.
     fn with_values(&self, values: &[ScalarValue]) -> Result<Parsed> {
         let own = |value: &ScalarValue| match serac_binder::type_of_arrow(&value.data_type()) {
             None | Some(TypeId::TEXT) => 0,
