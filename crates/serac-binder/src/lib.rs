@@ -28,8 +28,7 @@
 //! | [`names`] | the names of a result's columns |
 //! | [`visit`] | the relations of a statement |
 //!
-//! What it does not know is [`BindError::Unknown`]; the caller plans such a statement in another
-//! way.
+//! What it does not know is [`BindError::Unknown`]; the caller refuses such a statement.
 #![warn(missing_docs)]
 
 mod alike;
@@ -61,8 +60,7 @@ mod window;
 
 pub use change::{
     ActionValues, BoundAction, BoundChange, BoundConflict, BoundInsert, BoundMerge, BoundPart, BoundReturning,
-    BoundRows, ConflictUpdate, FoundRows, Generation, IndexPart, InsertSource, PartBody, SetColumn, Target,
-    UniqueIndex,
+    BoundRows, ConflictUpdate, Generation, IndexPart, InsertSource, PartBody, SetColumn, Target, UniqueIndex,
 };
 pub use definition::{
     Definition, DefinitionText, Place, bind_definition, columns_of_definition, sequences_of_definition,
@@ -120,11 +118,6 @@ pub trait Environment {
     fn rows_to_come(&self, schema: SchemaRef, target: Option<&Target>) -> Arc<dyn TableSource> {
         let _ = target;
         Arc::new(LogicalTableSource::new(schema))
-    }
-    /// The source of a MERGE, if it has been computed before. It has the columns that the
-    /// statement's own has.
-    fn merge_source(&self) -> Option<Relation> {
-        None
     }
     /// The digits, all and those behind the point, of NUMERIC parameters whose values all have
     /// these: they are fixed numbers then. By number from `$1` on.
@@ -269,8 +262,7 @@ pub struct BoundStatement {
     pub parts: Vec<BoundPart>,
     /// The statement itself.
     pub body: BoundBody,
-    /// The types of its parameters, from `$1` on; UNKNOWN for one that a part of the statement
-    /// decides which is not known.
+    /// The types of its parameters, from `$1` on.
     pub parameters: Vec<TypeId>,
 }
 
@@ -290,18 +282,6 @@ impl From<BoundQuery> for BoundStatement {
 }
 
 impl BoundStatement {
-    /// Its changes, in the order in which they are done.
-    pub fn changes(&self) -> impl Iterator<Item = &BoundChange> {
-        let own = match &self.body {
-            BoundBody::Change(change) => Some(change),
-            BoundBody::Query(..) => None,
-        };
-        let parts = self.parts.iter().filter_map(|part| match &part.body {
-            PartBody::Change(change) => Some(change),
-            PartBody::Query(_) | PartBody::Claim(_) => None,
-        });
-        parts.chain(own)
-    }
     /// Its plans.
     pub fn plans_mut(&mut self) -> Vec<&mut LogicalPlan> {
         let mut plans = Vec::new();
@@ -317,8 +297,7 @@ impl BoundStatement {
 /// Binds a query or a change. `parameters` are as for [`bind_query`].
 ///
 /// # Errors
-/// What is wrong with it, or what the binder does not know, but for the rows of an
-/// [INSERT](InsertSource::Unknown), an UPDATE or a [DELETE](FoundRows::Unknown).
+/// What is wrong with it, or what the binder does not know.
 pub fn bind_statement(
     environment: &dyn Environment,
     statement: &tree::StatementKind,
@@ -338,10 +317,8 @@ fn bind_change(binder: &Binder<'_>, statement: &tree::StatementKind) -> Result<B
         returning.plan = named.plan;
     }
     let body = BoundBody::Change(change);
-    let mut bound = BoundStatement { parts: binder.done_before.take(), body, parameters: Vec::new() };
-    let is_known = bound.changes().all(|change| change.unknown().is_none());
-    bound.parameters = if is_known { binder.parameters.decided()? } else { binder.parameters.so_far() };
-    Ok(bound)
+    let parameters = binder.parameters.decided()?;
+    Ok(BoundStatement { parts: binder.done_before.take(), body, parameters })
 }
 
 /// The names of the relations that a query or a change reads, those of its own WITH, too. The

@@ -91,10 +91,6 @@ impl Parameters {
     pub(crate) fn decisions(&self) -> usize {
         self.0.borrow().decisions
     }
-    /// The types of all as far as they are decided.
-    pub(crate) fn so_far(&self) -> Vec<TypeId> {
-        self.0.borrow().types.clone()
-    }
     /// The types of all, once the statement is bound.
     pub(crate) fn decided(&self) -> Result<Vec<TypeId>> {
         let state = self.0.borrow();

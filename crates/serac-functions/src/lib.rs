@@ -20,7 +20,6 @@ mod arrays;
 mod average;
 mod bytes;
 mod casts;
-mod chains;
 mod chosen;
 mod compared_types;
 mod date_parts;
@@ -60,15 +59,12 @@ mod zeros;
 pub use accounted::{Accounts, LongTexts, SmallConstants, accounted};
 pub use aggregates::functions as aggregates;
 pub use casts::{Casts, with_own_casts};
-pub use chains::NAME as CHAIN;
 pub use chosen::Arrays;
-pub use compared_types::{OperandPurpose, common_type, compared_type, is_decimal, is_plain_text};
+pub use compared_types::{OperandPurpose, common_type, is_decimal, is_plain_text};
 pub use date_parts::function_of as date_part_function;
 pub use float_errors::{check_floats, float_error};
 pub use integer_results::windows;
-pub use interval_fields::MODIFIED as MODIFIED_INTERVAL;
-pub use interval_operators::{IntervalArithmetic, of_durations};
-pub use intervals::PARTS as INTERVAL_PARTS;
+pub use interval_operators::IntervalArithmetic;
 pub use json::JsonOperators;
 pub use like::escape as like_escape;
 pub use quotients::Quotients;
@@ -111,11 +107,7 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
         .chain(rounding::functions())
         .chain(date_parts::functions())
         .chain(chosen::functions());
-    let others = others
-        .chain(times::clocks())
-        .chain([times::age()])
-        .chain([chains::function()])
-        .chain(uuids::functions())
-        .chain([series::function()]);
+    let others =
+        others.chain(times::clocks()).chain([times::age()]).chain(uuids::functions()).chain([series::function()]);
     defined.chain(json::functions()).chain(formats::functions()).chain(others)
 }

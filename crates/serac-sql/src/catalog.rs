@@ -1,7 +1,6 @@
 //! The catalog as DataFusion sees it: always the running transaction's.
 
 use crate::advisory_locks::SessionLocks;
-use crate::binding::Ways;
 use crate::channels::Listener;
 use crate::column_types::{QueryView, RelationPlan};
 use crate::cursors::Cursors;
@@ -25,8 +24,8 @@ use datafusion::arrow::temporal_conversions::as_datetime;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast, col};
-use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
+use datafusion::logical_expr::{LogicalPlanBuilder, col};
+use datafusion::sql::sqlparser::ast::ObjectName;
 use futures::FutureExt;
 use parking_lot::{Mutex, RwLock};
 use serac_engine::bitmap::OwnChanges;
@@ -138,19 +137,6 @@ impl View {
     }
 }
 
-/// What belongs to the running statement alone.
-#[derive(Default)]
-pub(crate) struct Lent {
-    /// Tables by names that no user has.
-    pub(crate) tables: HashMap<String, Arc<dyn TableProvider>>,
-}
-
-impl Lent {
-    pub(crate) fn clear(&mut self) {
-        self.tables.clear();
-    }
-}
-
 /// Of [`Shared::statement_time`]: few statements are asked when they began.
 pub(crate) const NOT_ASKED: i64 = i64::MIN;
 
@@ -160,14 +146,11 @@ pub(crate) struct Shared {
     pub(crate) view: RwLock<Option<View>>,
     /// Where the session's temporary tables are, once it has had one.
     pub(crate) temporary_database: OnceLock<Database>,
-    pub(crate) lent: RwLock<Lent>,
     pub(crate) state: OnceLock<Weak<RwLock<SessionState>>>,
     /// Whether queries may use bitmap indexes.
     pub(crate) bitmap_indexes: AtomicBool,
     /// The optional passes of the pipeline that do not work.
     pub(crate) disabled_passes: RwLock<Vec<&'static str>>,
-    /// How its queries have been planned.
-    pub(crate) ways: Ways,
     /// Whether its scans go with those of others, and with which.
     pub(crate) scan_sharing: Arc<ScanSharing>,
     /// Who the session is, if that was said.
@@ -285,15 +268,6 @@ pub(crate) fn owner_planned_for() -> Option<RoleId> {
     PLANNED_VIEWS.with_borrow(|views| views.last().map(|(_, owner)| *owner))
 }
 
-/// The views whose queries are being planned, for another thread.
-pub(crate) fn planned_views() -> Vec<(Object, RoleId)> {
-    PLANNED_VIEWS.with_borrow(Clone::clone)
-}
-/// Goes on with planning them on this thread, which has been started for it.
-pub(crate) fn plan_on(views: Vec<(Object, RoleId)>) {
-    PLANNED_VIEWS.set(views);
-}
-
 /// Plans for a view's owner until it is dropped.
 pub(crate) struct PlannedFor;
 
@@ -360,9 +334,6 @@ impl SchemaProvider for TransactionSchema {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if let Some(lent) = self.shared.lent.read().tables.get(name) {
-            return Ok(Some(lent.clone()));
-        }
         table_of(&self.shared, &self.name, name).await
     }
 
@@ -373,7 +344,6 @@ impl SchemaProvider for TransactionSchema {
         let Some(view) = self.shared.view() else { return false };
         let schema = if self.name == SEARCH_PATH { view.schema_of(name) } else { &self.name };
         SYSTEM_VIEWS.contains(&name)
-            || self.shared.lent.read().tables.contains_key(name)
             || (self.name == SEARCH_PATH && pg_catalog::is_table(CATALOG_SCHEMA, name))
             || view.schema(schema).is_some_and(|s| s.tables.contains_key(name) || s.views.contains_key(name))
     }
@@ -456,26 +426,7 @@ pub(crate) async fn planned_for_owner(
 }
 
 async fn view_plan(state: &SessionState, query: &str) -> Result<RelationPlan, SqlError> {
-    let source = Source::of_text(query);
-    // In a box, so that the futures around it need not know of the trees.
-    let bound = async move { crate::binding::of_relation(state, source.as_ref()).await }.boxed();
-    if let Some(bound) = bound.await? {
-        return Ok(bound);
-    }
-    let mut plan = crate::query::plan(state, Statement::Query(Box::new(crate::query::query_of(query)?))).await?;
-    // What it says of its columns is not coerced yet, as where the results of a CASE have different
-    // types.
-    let analyzed = state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {})?;
-    let types = analyzed.schema().fields().iter().map(|field| field.data_type());
-    let columns = plan.schema().columns().into_iter().zip(plan.schema().fields()).zip(types);
-    let columns = columns.map(|((column, field), data_type)| match field.data_type() == data_type {
-        true => col(column),
-        false => cast(col(column.clone()), data_type.clone()).alias_qualified(column.relation, column.name),
-    });
-    let columns: Vec<Expr> = columns.collect();
-    if !columns.iter().all(|column| matches!(column, Expr::Column(_))) {
-        plan = LogicalPlanBuilder::from(plan).project(columns)?.build()?;
-    }
-    let columns = plan.schema().inner().clone();
-    Ok(RelationPlan { plan, columns })
+    let source = Source::of_query(query)?;
+    // Boxed, so that the futures around it need not know of the trees.
+    async move { crate::binding::of_relation(state, &source).await }.boxed().await
 }

@@ -1,33 +1,23 @@
 //! What statements that change or claim rows share: rows of a table as they are written, completed,
-//! checked and read again; and what is taken from sqlparser's tree.
+//! checked and read again.
 
-use crate::error::{Result, SqlError};
+use crate::error::Result;
 use crate::expressions::{self, KeptExpression};
 use crate::generated;
-use crate::identifiers::{fold, resolve};
 use crate::session::Session;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, Schema};
-use datafusion::catalog::TableProvider;
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, Delete, Expr, FromTable, Insert, ObjectName, Query, SetExpr, TableFactor,
-    TableObject, TableWithJoins, UnaryOperator, Update, UpdateTableFromKind, Value,
-};
 use serac_binder::Place;
 use serac_engine::Table;
 use serac_engine::definition::ColumnDefinition;
 use serac_query::scan::fetch_rows;
 use serac_storage::RowId;
 use serac_values::assignment::assign;
-use std::collections::HashSet;
 use std::sync::Arc;
 
+/// The name of the table that is changed, in plans.
 pub(crate) const TARGET: &str = "__serac_target";
-
-fn column_of(table: &Table, name: &str) -> Result<usize> {
-    table.definition.column(name).ok_or_else(|| SqlError::no_column(name, table.name()))
-}
 
 fn nullable(columns: &[ColumnDefinition]) -> Arc<Schema> {
     let fields = columns.iter().map(|c| Field::new(&c.name, c.sql_type.column_type.arrow(), true));
@@ -47,60 +37,6 @@ pub(crate) fn visible_rows(table: &Table, rows: &RecordBatch) -> Result<RecordBa
     Ok(rows.project(&visible)?.with_schema(visible_schema(table))?)
 }
 
-/// The assignments of SET, as column positions and expressions.
-pub(crate) fn assignments<'a>(table: &Table, assignments: &'a [Assignment]) -> Result<Vec<(usize, &'a Expr)>> {
-    let mut all = Vec::new();
-    let name = |name: &ObjectName| -> Result<usize> {
-        let last = name.0.last().and_then(|part| part.as_ident());
-        column_of(table, &last.map(fold).unwrap_or_default())
-    };
-    for assignment in assignments {
-        match (&assignment.target, &assignment.value) {
-            (AssignmentTarget::ColumnName(column), value) => all.push((name(column)?, value)),
-            (AssignmentTarget::Tuple(columns), Expr::Tuple(values)) if columns.len() == values.len() => {
-                for (column, value) in columns.iter().zip(values) {
-                    all.push((name(column)?, value));
-                }
-            }
-            _ => return Err(SqlError::unsupported("assigning a subquery to several columns")),
-        }
-    }
-    let mut seen = HashSet::new();
-    match all.iter().find(|(column, _)| !seen.insert(*column)) {
-        Some((column, _)) => Err(SqlError::new(
-            "42601",
-            format!("multiple assignments to same column \"{}\"", table.definition.columns[*column].name),
-        )),
-        None => Ok(all),
-    }
-}
-
-/// Whether the rows of a query are constants that are written out.
-pub(crate) fn are_constants(query: &Query) -> bool {
-    fn is_number(expr: &Expr) -> bool {
-        match expr {
-            Expr::Nested(inner) => is_number(inner),
-            Expr::Value(value) => matches!(value.value, Value::Number(..)),
-            _ => false,
-        }
-    }
-    fn is_constant(expr: &Expr) -> bool {
-        match expr {
-            Expr::Nested(inner) => is_constant(inner),
-            Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => is_number(expr),
-            Expr::Value(value) => {
-                matches!(
-                    value.value,
-                    Value::Null | Value::SingleQuotedString(_) | Value::Number(..) | Value::Boolean(_)
-                )
-            }
-            _ => false,
-        }
-    }
-    let SetExpr::Values(values) = query.body.as_ref() else { return false };
-    values.rows.iter().flat_map(|row| &row.content).all(is_constant)
-}
-
 /// Checks constants that no row has been assigned: PostgreSQL looks at them when it plans.
 ///
 /// # Errors
@@ -118,16 +54,6 @@ pub(crate) fn check_constants(table: &Table, columns: &[usize], constants: &[Opt
 }
 
 impl Session {
-    /// Registers a table for the running statement.
-    pub(crate) fn lend(&self, name: &str, provider: Arc<dyn TableProvider>) {
-        self.shared.lent.write().tables.insert(name.into(), provider);
-    }
-    pub(crate) fn lend_target(&self, table: &Arc<Table>) -> Result<()> {
-        let view = self.shared.view().expect("a statement is running");
-        self.lend(TARGET, Arc::new(self.shared.provider(&view, table, true)));
-        Ok(())
-    }
-
     /// The value of an argument of CALL.
     pub(crate) fn argument(&self, text: &str) -> Result<ArrayRef> {
         let options = RecordBatchOptions::new().with_row_count(Some(1));
@@ -189,41 +115,5 @@ impl Session {
     pub(crate) fn rows_now(&self, table: &Table, rows: &[RowId]) -> Result<RecordBatch> {
         let snapshot = self.snapshot_of(table);
         Ok(fetch_rows(table, &snapshot, rows)?)
-    }
-
-    pub(crate) fn target(&self, table: &TableWithJoins) -> Result<(Arc<Table>, String)> {
-        match &table.relation {
-            TableFactor::Table { name, alias, .. } if table.joins.is_empty() => {
-                let found = self.table(name)?;
-                let alias = alias.as_ref().map_or_else(|| resolve(name).map(|(_, n)| n), |a| Ok(fold(&a.name)))?;
-                Ok((found, alias))
-            }
-            _ => Err(SqlError::unsupported("changing anything but a single table")),
-        }
-    }
-}
-
-/// The tables of an UPDATE's FROM.
-pub(crate) fn from_of(update: &Update) -> &[TableWithJoins] {
-    match &update.from {
-        None => &[],
-        Some(UpdateTableFromKind::AfterSet(from) | UpdateTableFromKind::BeforeSet(from)) => from,
-    }
-}
-
-/// What an INSERT inserts into.
-pub(crate) fn target_of_insert(insert: &Insert) -> Result<&ObjectName> {
-    match &insert.table {
-        TableObject::TableName(name) => Ok(name),
-        _ => Err(SqlError::unsupported("INSERT into a function")),
-    }
-}
-
-/// What a DELETE deletes from.
-pub(crate) fn target_of_delete(delete: &Delete) -> Result<&TableWithJoins> {
-    let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
-    match &from[..] {
-        [target] => Ok(target),
-        _ => Err(SqlError::unsupported("DELETE from several tables")),
     }
 }

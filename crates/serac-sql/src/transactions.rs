@@ -289,7 +289,6 @@ impl DerefMut for OpenStatement<'_> {
 impl Drop for OpenStatement<'_> {
     fn drop(&mut self) {
         if let Some(session) = self.0.take() {
-            session.shared.lent.write().clear();
             session.fail_transaction();
         }
     }
@@ -337,7 +336,6 @@ impl Session {
     pub(crate) fn restart(&mut self) -> bool {
         let Some(running) = self.running.as_mut().filter(|running| !running.is_block()) else { return false };
         running.restart();
-        self.shared.lent.write().clear();
         self.refresh_view();
         true
     }

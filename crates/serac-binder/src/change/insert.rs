@@ -1,6 +1,6 @@
 //! INSERT: its columns, and the rows that it gives.
 
-use super::{BoundInsert, InsertSource, Target, unknown, unless_missing};
+use super::{BoundInsert, InsertSource, Target};
 use crate::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
@@ -26,7 +26,7 @@ fn more_expressions(span: Span) -> BindError {
 }
 
 impl Binder<'_> {
-    pub(super) fn insert(&self, insert: &Insert, missing: Option<&'static str>) -> Result<BoundInsert> {
+    pub(super) fn insert(&self, insert: &Insert) -> Result<BoundInsert> {
         if insert.overriding_system.is_some() {
             return Err(BindError::Unknown("OVERRIDING"));
         }
@@ -45,40 +45,22 @@ impl Binder<'_> {
                     defaults = places_of_defaults(rows, &mut columns);
                     match columns.is_empty() {
                         true => InsertSource::Defaults(rows.len()),
-                        false => match self.unless(missing, || self.inserted_values(rows, &target, &columns))? {
-                            Ok(plan) => InsertSource::Plan(plan),
-                            Err(what) => InsertSource::Unknown(what),
-                        },
+                        false => InsertSource::Plan(self.inserted_values(rows, &target, &columns)?),
                     }
                 }
-                _ => match self.unless(missing, || self.inserted_query(query, insert, &target, &mut columns))? {
-                    Ok(plan) => InsertSource::Plan(plan),
-                    Err(what) => InsertSource::Unknown(what),
-                },
+                _ => InsertSource::Plan(self.inserted_query(query, insert, &target, &mut columns)?),
             },
         };
         let own = self.target_rows(&target, &insert.table, insert.alias.as_ref(), &[])?;
         let conflict = match &insert.on_conflict {
-            Some(conflict) => Some(unless_missing(self.conflict(conflict, &target, &own), missing)?),
+            Some(conflict) => Some(self.conflict(conflict, &target, &own)?),
             None => None,
         };
         let schema = own.plan.schema().clone();
-        let returning = self.returning(&insert.returning, &target, &own.scope, &own.scope, &schema);
-        let (returning, _) = unless_missing(returning, missing)?;
-        // The number of columns of a query that is not known is found out where it is planned.
-        if !matches!(source, InsertSource::Unknown(_)) {
-            columns.iter().try_for_each(|column| target.insertable(*column))?;
-        }
+        let (returning, _) = self.returning(&insert.returning, &target, &own.scope, &own.scope, &schema)?;
+        columns.iter().try_for_each(|column| target.insertable(*column))?;
         let are_named = !insert.columns.is_empty();
         Ok(BoundInsert { target, columns, are_named, source, defaults, conflict, returning })
-    }
-    /// The bound part, unless something is missing for it.
-    fn unless<T>(
-        &self,
-        missing: Option<&'static str>,
-        bind: impl FnOnce() -> Result<T>,
-    ) -> Result<Result<T, &'static str>> {
-        missing.map_or_else(|| unknown(bind()), |what| Ok(Err(what)))
     }
     /// That the rows of VALUES are of one length, and not longer or shorter than they may be.
     fn check_values(&self, rows: &[Vec<Tree>], insert: &Insert, wanted: usize) -> Result<()> {

@@ -12,20 +12,16 @@ use super::assignment::Assignments;
 use super::returning::named_beside;
 use super::update::numbered;
 use super::{ActionValues, BoundAction, BoundMerge, Target};
+use crate::Binder;
 use crate::error::{BindError, Result};
 use crate::expression::Context;
-use crate::from::Rows;
-use crate::query::Selected;
-use crate::scope::ScopeItem;
 use crate::select::has_part;
 use crate::subquery::of_expr;
-use crate::types::or_no_type;
-use crate::{Binder, OutputColumn, Relation};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{Column, DFSchema, ExprSchema, JoinType, TableReference};
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit};
-use serac_parser::tree::{ExprKind, Merge, MergeAction, MergeMatch, MergeWhen, TableExpr, TableKind};
+use serac_parser::tree::{ExprKind, Merge, MergeAction, MergeMatch, MergeWhen};
 use std::sync::Arc;
 
 fn case(whens: Vec<(Expr, Expr)>) -> Expr {
@@ -56,10 +52,7 @@ impl Binder<'_> {
         let target = self.environment.target(&merge.table.name)?;
         let own = self.target_rows(&target, &merge.table.name, merge.alias.as_ref(), &[])?;
         let row = self.row_of(&own, &target);
-        let source = match self.environment.merge_source() {
-            Some(given) => self.given_source(&given, &merge.source)?,
-            None => self.from(std::slice::from_ref(&merge.source), None)?,
-        };
+        let source = self.from(std::slice::from_ref(&merge.source), None)?;
         if let Some(twice) = source.scope.items.iter().find(|item| item.name == own.scope.items[0].name) {
             let error = BindError::without_place("42712", format!("name \"{}\" specified more than once", twice.name));
             return Err(error.detailed("The name is used both as MERGE target table and data source.".into()));
@@ -153,22 +146,6 @@ impl Binder<'_> {
         let rows = self.environment.rows_to_come(Arc::new(Schema::new(fields)), None);
         let plan = self.over_rows(("#pairs", &rows), &named, true, numbered("#value", values).collect())?;
         Ok(ActionValues { rows, columns, plan })
-    }
-    /// A source whose rows have been computed.
-    fn given_source(&self, given: &Relation, source: &TableExpr) -> Result<Rows> {
-        let name = match &source.kind {
-            TableKind::Relation { alias: Some(alias), .. } | TableKind::Query { alias: Some(alias), .. } => {
-                Some(&alias.name)
-            }
-            TableKind::Relation { relation, alias: None, .. } => relation.name.parts.last(),
-            _ => None,
-        };
-        let name = name.ok_or(BindError::Unknown("a source of this kind"))?;
-        let scan = LogicalPlanBuilder::scan(given.name.clone(), given.source.clone(), None)?.build()?;
-        let fields = scan.schema().fields().iter().zip(&given.types);
-        let columns = fields.map(|(field, of)| OutputColumn::new(field.name(), or_no_type(*of), name.span)).collect();
-        let item = ScopeItem::named(&name.name);
-        self.named(Selected::new(scan, columns), item, None)
     }
     /// The action of a WHEN, and the values that it computes.
     fn merge_action(

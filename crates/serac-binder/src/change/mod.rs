@@ -32,7 +32,6 @@ use crate::query::Selected;
 use crate::{Binder, Environment, LEVELS_OF_QUERY, OutputColumn};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::TableReference;
-use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, TableSource};
 use serac_parser::tree::{StatementKind, With};
 use std::sync::Arc;
@@ -98,8 +97,6 @@ pub enum InsertSource {
     Defaults(usize),
     /// The rows of a plan. More columns than there are values are left.
     Plan(LogicalPlan),
-    /// The binder does not know this of the query that gives them.
-    Unknown(&'static str),
 }
 
 /// ON CONFLICT.
@@ -128,23 +125,14 @@ pub struct ConflictUpdate {
 pub struct BoundRows {
     /// The table.
     pub target: Target,
-    /// The rows that are changed.
-    pub rows: FoundRows,
+    /// The rows that are changed: of each the last column of its table, which says which one it is,
+    /// the values of SET, and the columns of other tables that RETURNING names. A row may come
+    /// several times if there are other tables.
+    pub plan: LogicalPlan,
     /// SET; none for DELETE.
     pub set: Option<Vec<SetColumn>>,
     /// RETURNING.
     pub returning: Option<BoundReturning>,
-}
-
-/// The rows that UPDATE or DELETE change.
-#[derive(Clone)]
-pub enum FoundRows {
-    /// The plan: of each row the last column of its table, which says which one it is, the values
-    /// of SET, and the columns of other tables that RETURNING names. A row may come several times
-    /// if there are other tables.
-    Plan(LogicalPlan),
-    /// The binder does not know this of FROM, WHERE or SET.
-    Unknown(&'static str),
 }
 
 /// MERGE.
@@ -251,20 +239,6 @@ impl BoundChange {
             Self::Merge(_) => None,
         }
     }
-    /// What the binder does not know of the rows that it is about.
-    pub fn unknown(&self) -> Option<&'static str> {
-        match self {
-            Self::Insert(insert) => match insert.source {
-                InsertSource::Unknown(what) => Some(what),
-                _ => None,
-            },
-            Self::Rows(rows) => match rows.rows {
-                FoundRows::Unknown(what) => Some(what),
-                FoundRows::Plan(_) => None,
-            },
-            Self::Merge(_) => None,
-        }
-    }
     /// The plans that run when rows may have been written.
     pub fn plans_behind_writes(&self) -> Vec<&LogicalPlan> {
         let update = match self {
@@ -287,9 +261,7 @@ impl BoundChange {
                 plans.extend(insert.returning.as_mut().map(|returning| &mut returning.plan));
             }
             Self::Rows(rows) => {
-                if let FoundRows::Plan(plan) = &mut rows.rows {
-                    plans.push(plan);
-                }
+                plans.push(&mut rows.plan);
                 plans.extend(rows.returning.as_mut().map(|returning| &mut returning.plan));
             }
             Self::Merge(merge) => {
@@ -332,28 +304,6 @@ pub(crate) fn has_returning(statement: &StatementKind) -> bool {
     !items.is_empty()
 }
 
-/// The part of a change that is not known, whose other parts may be; all other errors as they are.
-fn unknown<T>(result: Result<T>) -> Result<Result<T, &'static str>> {
-    match result {
-        Ok(value) => Ok(Ok(value)),
-        Err(BindError::Unknown(what)) => Ok(Err(what)),
-        Err(BindError::Plan(error)) if !matches!(error, DataFusionError::External(_)) => {
-            Ok(Err("what the planner refuses"))
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// The same where a relation that is not there may be one that is not known.
-fn unless_missing<T>(result: Result<T>, missing: Option<&'static str>) -> Result<T> {
-    match (result, missing) {
-        (Err(BindError::Statement(error)), Some(what)) if matches!(error.sqlstate, "42P01" | "42703") => {
-            Err(BindError::Unknown(what))
-        }
-        (result, _) => result,
-    }
-}
-
 /// The columns of a plan's rows, which may all be NULL.
 pub(crate) fn rows_of(plan: &LogicalPlan) -> SchemaRef {
     let fields = plan.schema().fields().iter();
@@ -367,28 +317,18 @@ impl Binder<'_> {
             let before = self.tables.borrow().len();
             let with = with_of(statement);
             let bound = with.map_or(Ok(()), |with| self.with(with, None, is_top));
-            let has_changes = with.is_some_and(|with| with.tables.iter().any(|table| is_change(&table.statement.kind)));
-            let bound = match unknown(bound) {
-                Ok(Ok(())) => self.change_itself(statement, None),
-                // A change that does not read it may be known all the same.
-                Ok(Err(what)) if !has_changes => self.change_itself(statement, Some(what)),
-                Ok(Err(what)) => Err(BindError::Unknown(what)),
-                Err(error) => Err(error),
-            };
+            let bound = bound.and_then(|()| self.change_itself(statement));
             self.tables.borrow_mut().truncate(before);
             bound
         })
     }
-    /// A change without its WITH. `missing` is what is not known of that.
-    fn change_itself(&self, statement: &StatementKind, missing: Option<&'static str>) -> Result<BoundChange> {
+    /// A change without its WITH.
+    fn change_itself(&self, statement: &StatementKind) -> Result<BoundChange> {
         Ok(match statement {
-            StatementKind::Insert(insert) => BoundChange::Insert(Box::new(self.insert(insert, missing)?)),
-            StatementKind::Update(update) => BoundChange::Rows(Box::new(self.update(update, missing)?)),
-            StatementKind::Delete(delete) => BoundChange::Rows(Box::new(self.delete(delete, missing)?)),
-            StatementKind::Merge(merge) => match missing {
-                Some(what) => return Err(BindError::Unknown(what)),
-                None => BoundChange::Merge(Box::new(self.merge(merge)?)),
-            },
+            StatementKind::Insert(insert) => BoundChange::Insert(Box::new(self.insert(insert)?)),
+            StatementKind::Update(update) => BoundChange::Rows(Box::new(self.update(update)?)),
+            StatementKind::Delete(delete) => BoundChange::Rows(Box::new(self.delete(delete)?)),
+            StatementKind::Merge(merge) => BoundChange::Merge(Box::new(self.merge(merge)?)),
             _ => return Err(BindError::Unknown("this change")),
         })
     }

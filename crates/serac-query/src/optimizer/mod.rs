@@ -42,5 +42,5 @@ pub use null_safe::NullSafe;
 pub use repeated_keys::RepeatedKeys;
 pub use set_operations::SetOperations;
 pub use text_predicates::TextPredicates;
-pub use true_keys::{TrueKeys, independent};
+pub use true_keys::TrueKeys;
 pub use unnest::Unnest;

@@ -106,8 +106,8 @@ pub(super) enum Flight {
 
 /// Whether a statement only gives rows, so that it can run when they are asked for.
 fn is_query(statement: &Parsed) -> bool {
-    let Some(statement) = statement.other() else { return true };
-    match statement {
+    let Some(other) = statement.other() else { return statement.only_shows() };
+    match other {
         Statement::Explain { analyze, .. } => !analyze,
         Statement::ShowVariable { .. }
         | Statement::ShowTables { .. }

@@ -30,7 +30,7 @@ use serac_sql::activity::{StatementKind, Wait};
 use serac_sql::wire::{Given, TEXT, oid, scalar, value};
 use serac_sql::{
     Blocked, Description, Parsed, Start, Started, StatementResult, StatementStream, TransactionStatus,
-    controls_transaction, ends_transaction, fold, runs_outside_of_blocks, shows_changes,
+    controls_transaction, ends_transaction, fold, runs_outside_of_blocks,
 };
 use serac_storage::{ColumnType, Value};
 use smallvec::SmallVec;
@@ -642,7 +642,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.wire.complete("DEALLOCATE");
             return Ok(());
         }
-        if shows_changes(statement.parsed()) {
+        if statement.parsed().shows_changes() {
             self.session.begin_implicit();
         }
         let types = if self.portal(name)?.parameters.is_empty() {

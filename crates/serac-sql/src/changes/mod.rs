@@ -10,7 +10,6 @@
 //! | [`claims`] | SELECT … FOR UPDATE and its kin |
 //! | [`returned`] | RETURNING, and rows that plans read which are not there before the statement runs |
 //! | [`written`] | what parts of the statement have written |
-//! | [`older`] | rows that the binder does not know |
 //!
 //! The rows that a change is about are complete before the first is written, so a statement never
 //! meets its own changes (no Halloween problem). An INSERT whose query reads nothing of the table
@@ -27,7 +26,6 @@ mod claims;
 mod conflict;
 mod insert;
 mod merge;
-mod older;
 mod returned;
 mod rows;
 mod written;
@@ -39,16 +37,14 @@ use crate::binding::{self, BoundWithNames};
 use crate::error::{Result, SqlError};
 use crate::parsed::Source;
 use crate::query::Output;
-use crate::session::{Session, StatementResult};
+use crate::session::{Session, StatementResult, tag_of};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
-use datafusion::sql::sqlparser::ast::Statement;
 use serac_binder::{
-    BoundBody, BoundChange, BoundInsert, BoundPart, BoundQuery, BoundReturning, BoundRows, FoundRows, InsertSource,
-    PartBody, Target,
+    BoundBody, BoundChange, BoundPart, BoundQuery, BoundReturning, BoundRows, InsertSource, PartBody, Target,
 };
 use serac_engine::Table;
 use serac_engine::roles::Privilege;
@@ -84,27 +80,14 @@ fn nothing_of(rows: usize) -> Result<RecordBatch> {
 }
 
 impl Session {
-    /// Runs a change, or a query that changes or claims rows, whose text is at `source`. `statement`
-    /// says the same.
-    pub(crate) async fn run_changes(&mut self, statement: Statement, source: &Source) -> Result<Output> {
-        let mut source = source.clone();
-        let mut bound = self.bound_statement(&source).await?;
-        // The older way claims no rows.
-        let has_claims = crate::parts::claims(&statement);
-        if let (Err(_), Statement::Merge(merge), false) = (&bound, &statement, has_claims)
-            && let Some(rows) = self.older_merge_source(&merge.source).await?
-        {
-            source = source.with_merge_source(rows);
-            bound = self.bound_statement(&source).await?;
-        }
-        if let Ok(found) = &bound
-            && self.reads_what_it_writes(found)?
-        {
+    /// Runs a change, or a query that changes or claims rows, whose text is at `source`.
+    pub(crate) async fn run_changes(&mut self, source: &Source) -> Result<Output> {
+        let mut bound = self.bound_statement(source).await?;
+        if self.reads_what_it_writes(&bound)? {
             self.read_before_writes()?;
-            bound = self.bound_statement(&source).await?;
+            bound = self.bound_statement(source).await?;
         }
-        let BoundWithNames { parts, body, names, .. } =
-            bound.map_err(|what| SqlError::unsupported(format!("binding {what}")))?;
+        let BoundWithNames { parts, body, names, .. } = bound;
         let written = self.run_parts_of(parts).await?;
         match body {
             BoundBody::Query(plan, _) => {
@@ -114,9 +97,8 @@ impl Session {
                 Ok(Output::Rows { schema, stream })
             }
             BoundBody::Change(change) => {
-                let word = word_of(&change, &statement);
-                let older = (written.is_empty() && !has_claims).then_some(statement);
-                let done = Box::pin(self.run_change(change, &written, older, Some(names))).await?;
+                let word = tag_of(source.statement());
+                let done = Box::pin(self.run_change(change, &written, Some(names))).await?;
                 self.running.as_mut().expect("it runs").check_statement_end()?;
                 Ok(Output::Done(match done.returned {
                     Some((schema, batches)) => StatementResult::Rows { tag: word, schema, batches },
@@ -153,8 +135,7 @@ impl Session {
     }
     async fn bound_acting_query(&self, source: &Source) -> Result<BoundQuery> {
         let (state, text) = (self.state(), source.clone());
-        let bound = self.planning(async move { binding::acting_query(&state, &text).await }).await?;
-        bound.map_err(|what| SqlError::unsupported(format!("binding {what}")))
+        self.planning(async move { binding::acting_query(&state, &text).await }).await
     }
 
     /// Does what comes before the rest of a statement; what it writes.
@@ -172,7 +153,7 @@ impl Session {
                 }
                 PartBody::Change(change) => {
                     let table = table_of(change.target())?;
-                    let done = Box::pin(self.run_change(change, &written, None, None)).await?;
+                    let done = Box::pin(self.run_change(change, &written, None)).await?;
                     written.note(&table, done.rows, self.children_of(&table));
                     done.returned.map_or_else(Vec::new, |(_, batches)| batches)
                 }
@@ -182,23 +163,11 @@ impl Session {
         Ok(written)
     }
 
-    /// Does a change behind what is `written`: `older` says the same, if it is the statement itself;
-    /// `names` are those of RETURNING's columns.
-    async fn run_change(
-        &mut self,
-        change: BoundChange,
-        written: &Written,
-        older: Option<Statement>,
-        names: Option<SchemaRef>,
-    ) -> Result<Done> {
-        if let (Some(what), None) = (change.unknown(), &older) {
-            return Err(SqlError::unsupported(format!(
-                "binding {what} of a change beside other parts of its statement"
-            )));
-        }
+    /// Does a change behind what is `written`; `names` are those of RETURNING's columns.
+    async fn run_change(&mut self, change: BoundChange, written: &Written, names: Option<SchemaRef>) -> Result<Done> {
         match change {
-            BoundChange::Insert(insert) => self.insert(*insert, written, older, names).await,
-            BoundChange::Rows(rows) => self.change_rows(*rows, written, older, names).await,
+            BoundChange::Insert(insert) => self.insert(*insert, written, names).await,
+            BoundChange::Rows(rows) => self.change_rows(*rows, written, names).await,
             BoundChange::Merge(merge) => self.merge(*merge, written).await,
         }
     }
@@ -227,58 +196,34 @@ impl Session {
     }
 
     /// The word of a change and the plan that finds its rows, to be shown.
-    pub(crate) async fn explained_change(
-        &self,
-        change: BoundChange,
-        older: Option<Statement>,
-    ) -> Result<(Option<&'static str>, LogicalPlan)> {
+    pub(crate) fn explained_change(&self, change: BoundChange) -> Result<(&'static str, LogicalPlan)> {
         let table = table_of(change.target())?;
         Ok(match change {
             BoundChange::Insert(insert) => {
-                let BoundInsert { source, columns, defaults, .. } = *insert;
                 self.check_privilege(&table, Privilege::Insert, &[])?;
-                let plan = match source {
+                let plan = match insert.source {
                     InsertSource::Plan(plan) => plan,
                     InsertSource::Defaults(_) => LogicalPlanBuilder::empty(true).build()?,
-                    InsertSource::Unknown(what) => self
-                        .older_source(older, (&table, &columns), what, &defaults, false)
-                        .await?
-                        .into_unoptimized_plan(),
                 };
-                (Some("INSERT"), plan)
+                ("INSERT", plan)
             }
             BoundChange::Rows(change) => {
-                let BoundRows { rows, set, .. } = *change;
-                match &set {
-                    Some(set) => self.check_privilege(&table, Privilege::Update, &Target::set_columns(set))?,
-                    None => self.check_privilege(&table, Privilege::Delete, &[])?,
-                }
-                let plan = match rows {
-                    FoundRows::Plan(plan) => plan,
-                    FoundRows::Unknown(what) => self.older_rows(older, &table, what).await?.into_unoptimized_plan(),
-                };
-                (Some(if set.is_some() { "UPDATE" } else { "DELETE" }), plan)
+                let BoundRows { plan, set, .. } = *change;
+                let (word, privilege) =
+                    if set.is_some() { ("UPDATE", Privilege::Update) } else { ("DELETE", Privilege::Delete) };
+                self.check_privilege(&table, privilege, &set.as_deref().map_or_else(Vec::new, Target::set_columns))?;
+                (word, plan)
             }
             BoundChange::Merge(merge) => {
                 self.check_merge(&table, &merge.actions)?;
-                (Some("MERGE"), merge.plan)
+                ("MERGE", merge.plan)
             }
         })
     }
-    /// A statement, as far as the binder knows it.
-    pub(crate) async fn bound_statement(&self, source: &Source) -> Result<Result<BoundWithNames, &'static str>> {
+    /// A change, or a query that changes or claims rows, bound.
+    pub(crate) async fn bound_statement(&self, source: &Source) -> Result<BoundWithNames> {
         let (state, source, postgresql_names) = (self.state(), source.clone(), self.postgresql_names);
         self.planning(async move { binding::statement(&state, &source, postgresql_names).await }).await
-    }
-}
-
-/// The word of the tag.
-fn word_of(change: &BoundChange, statement: &Statement) -> &'static str {
-    match change {
-        BoundChange::Insert(_) => "INSERT 0",
-        BoundChange::Rows(rows) if rows.set.is_some() => "UPDATE",
-        BoundChange::Rows(_) => "DELETE",
-        BoundChange::Merge(_) => crate::session::tag_of(statement),
     }
 }
 

@@ -26,9 +26,6 @@ pub(super) struct Written {
 }
 
 impl Written {
-    pub(super) fn is_empty(&self) -> bool {
-        self.tables.is_empty()
-    }
     /// Notes that rows of a table have been changed, and some of `others` with them.
     pub(super) fn note(&mut self, table: &Table, rows: Option<Vec<RowId>>, others: HashSet<TableName>) {
         let known = self.tables.entry(name_of(table)).or_insert_with(|| Some(HashSet::new()));

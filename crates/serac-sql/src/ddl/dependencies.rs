@@ -17,13 +17,12 @@ use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::identifiers::{TEMPORARY_SCHEMA, fold, quote};
 use crate::notices::Severity;
-use crate::query::query_of;
-use crate::session::Session;
+use crate::session::{Session, parse_one};
 use crate::visits::{visit, visit_mut};
 use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName,
-    ObjectNamePart, Query, Select, SelectItem, TableAlias, TableFactor, Visitor, VisitorMut,
+    ObjectNamePart, Query, Select, SelectItem, Statement, TableAlias, TableFactor, Visitor, VisitorMut,
 };
 use serac_engine::roles::Object;
 use serac_engine::{Catalog, DEFAULT_SCHEMA, EngineError};
@@ -216,6 +215,13 @@ fn last_name(name: &ObjectName) -> Option<String> {
     name.0.last().and_then(|part| part.as_ident()).map(fold)
 }
 
+fn query_of(sql: &str) -> Result<Query> {
+    match parse_one(sql, (1, 1))? {
+        Statement::Query(query) => Ok(*query),
+        _ => Err(SqlError::new("XX000", format!("not a query: {sql}"))),
+    }
+}
+
 /// The query with something else in the place of a relation; none if it does not read that.
 fn with_instead(query: &str, relation: &Name, mut instead: Instead) -> Result<Option<String>> {
     let mut query = query_of(query)?;
@@ -251,6 +257,23 @@ fn readers(catalog: &Catalog, relation: &Name) -> Vec<Reader> {
         reader.name != *relation && matches!(with_instead(&reader.query, relation, Instead::Nothing), Ok(Some(_)))
     });
     all
+}
+
+/// Refuses a query for a view that reads the view itself, or views that do.
+///
+/// # Errors
+/// 42P17.
+pub(super) fn refuse_circle(catalog: &Catalog, view: &Name, query: &str) -> Result<()> {
+    let (mut known, mut left) = (HashSet::new(), vec![view.clone()]);
+    while let Some(relation) = left.pop() {
+        if with_instead(query, &relation, Instead::Nothing)?.is_some() {
+            let message = format!("infinite recursion detected in rules for relation \"{}\"", view.1);
+            return Err(SqlError::new("42P17", message).named(&view.1));
+        }
+        let views = readers(catalog, &relation).into_iter().filter(|reader| !reader.materialized);
+        left.extend(views.map(|reader| reader.name).filter(|name| known.insert(name.clone())));
+    }
+    Ok(())
 }
 
 /// The names of the sequences from which a default takes values.

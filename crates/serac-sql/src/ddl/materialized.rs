@@ -3,7 +3,7 @@
 //! CREATE runs the query once, as CREATE TABLE AS does. REFRESH runs it with the rights of the owner, in the statement's snapshot, and puts its rows in the
 //! place of the others, as TRUNCATE and INSERT in one transaction do: whoever reads meanwhile sees the old rows, so that CONCURRENTLY asks for nothing more.
 
-use super::{SchemaWriter, done};
+use super::{SchemaWriter, done, text_of};
 use crate::catalog::planned_for_owner;
 use crate::dialect::parser;
 use crate::error::{Result, SqlError};
@@ -11,13 +11,12 @@ use crate::identifiers::{TEMPORARY_SCHEMA, fold};
 use crate::maintenance::{arguments_of_call, call};
 use crate::parsed::Source;
 use crate::query::with_types;
-use crate::result_names::write_out_stored;
 use crate::session::{Session, StatementResult};
 use crate::visits::visit_mut;
 use crate::visits::visit_relations;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::prelude::DataFrame;
-use datafusion::sql::sqlparser::ast::{CreateTableOptions, CreateView, Query, Statement};
+use datafusion::sql::sqlparser::ast::{CreateTableOptions, CreateView, Statement};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use serac_engine::Table;
@@ -58,22 +57,11 @@ pub(crate) fn clause(parser: &mut Parser<'_>, statement: &mut Statement) -> std:
     match statement {
         // Another database's flag, which stands for NO DATA here.
         Statement::CreateView(view) if view.materialized => view.with_no_schema_binding = !with_data(parser)?,
-        Statement::CreateTable(create) if create.query.is_some() => {
-            if !with_data(parser)?
-                && let Some(query) = &create.query
-            {
-                create.query = Some(Box::new(without_rows(query)?));
-            }
-        }
+        // The binder's tree tells it of a table.
+        Statement::CreateTable(create) if create.query.is_some() => _ = with_data(parser)?,
         _ => {}
     }
     Ok(())
-}
-
-/// The query with its columns alone.
-fn without_rows(query: &Query) -> std::result::Result<Query, ParserError> {
-    let text = format!("SELECT * FROM ({query}) AS serac_rows LIMIT 0");
-    Ok(*parser(&text)?.parse_query()?)
 }
 
 impl Session {
@@ -88,10 +76,8 @@ impl Session {
             return done("CREATE MATERIALIZED VIEW");
         }
         self.refuse_temporary(&view, &schema)?;
-        write_out_stored(&mut view.query);
         let populated = !view.with_no_schema_binding;
-        let query = if populated { (*view.query).clone() } else { without_rows(&view.query)? };
-        let (frame, told) = self.frame_of_relation(query, source).await?;
+        let (frame, told) = self.frame_of_relation(text_of(source)?).await?;
         let (columns, rows) = self.collect_with_schema(frame).await?;
         let columns = with_types(&told, &columns);
         let names: Vec<String> = view.columns.iter().map(|column| fold(&column.name)).collect();

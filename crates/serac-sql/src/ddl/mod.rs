@@ -25,20 +25,19 @@ use crate::expressions::KeptExpression;
 use crate::identifiers::{TEMPORARY_SCHEMA, fold, resolve};
 use crate::notices::Severity;
 use crate::parsed::Source;
-use crate::planner;
-use crate::query::{query_of, with_types};
-use crate::result_names::write_out_stored;
+use crate::query::with_types;
 use crate::session::{Session, StatementResult};
 use crate::visits::visit_mut;
 use builder::{TableBuilder, freeze_format};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::{DFSchema, TableReference};
+use datafusion::common::DFSchema;
 use datafusion::logical_expr::ExprSchemable;
 use datafusion::sql::sqlparser::ast::{
     CascadeOption, ColumnDef, CreateTable, CreateTableOptions, CreateView, Ident, ObjectName, ObjectNamePart,
     ObjectType, OnCommit, Query, SchemaName, Statement, Truncate, TruncateIdentityOption, VisitorMut,
 };
+use dependencies::refuse_circle;
 use like::Like;
 use serac_binder::Place;
 use serac_engine::DEFAULT_SCHEMA;
@@ -281,9 +280,8 @@ impl Session {
         builder.resolve_parents(self.txn_for(&schema)?.catalog())?;
         let rows = match create.query {
             None => None,
-            Some(mut query) => {
-                write_out_stored(&mut query);
-                let (frame, told) = self.frame_of_relation(*query, source).await?;
+            Some(_) => {
+                let (frame, told) = self.frame_of_relation(text_of(source)?).await?;
                 let (columns, rows) = self.collect_with_schema(frame).await?;
                 let known = builder.definition.columns.len();
                 let columns = columns_of_rows(&with_types(&told, &columns), &rows, true)?;
@@ -366,9 +364,8 @@ impl Session {
             return done("CREATE VIEW");
         }
         self.refuse_temporary(&view, &schema)?;
-        write_out_stored(&mut view.query);
         // Planned once, so that a view that cannot work is refused.
-        let (_, told) = self.frame_of_relation((*view.query).clone(), source).await?;
+        let (_, told) = self.frame_of_relation(text_of(source)?).await?;
         let columns: Vec<String> = view.columns.iter().map(|c| fold(&c.name)).collect();
         if columns.len() > told.fields().len() {
             return Err(SqlError::new("42601", "CREATE VIEW specifies more column names than columns"));
@@ -390,10 +387,10 @@ impl Session {
         let seen = self.shared.view().expect("a statement is running");
         let mut writer = SchemaWriter { seen: &seen, expressions: HashSet::new() };
         let _ = visit_mut(&mut view.query, &mut writer);
-        if view.or_replace {
-            refuse_circle(&seen, &schema, &name, &view.query)?;
-        }
         let definition = ViewDefinition { name, query: view.query.to_string(), columns };
+        if view.or_replace {
+            refuse_circle(&seen.catalog, &relation, &definition.query)?;
+        }
         self.txn()?.create_view(&schema, definition, view.or_replace)?;
         if let Some(before) = before {
             let columns: Vec<_> = before.fields().iter().map(|f| (f.name().clone(), f.name().clone())).collect();
@@ -412,34 +409,9 @@ impl Session {
     }
 }
 
-/// Refuses a query for a view that names the view itself, or views that do.
-///
-/// # Errors
-/// 42P17.
-fn refuse_circle(seen: &View, schema: &str, name: &str, query: &Query) -> Result<()> {
-    let mut known = HashSet::new();
-    let mut left = relations_of(query)?;
-    while let Some(relation) = left.pop() {
-        if relation.0 == schema && relation.1 == name {
-            let message = format!("infinite recursion detected in rules for relation \"{name}\"");
-            return Err(SqlError::new("42P17", message).named(name));
-        }
-        if let Ok(definition) = seen.catalog.schema(&relation.0)
-            && let Some(other) = definition.views.get(&relation.1)
-            && known.insert(relation)
-        {
-            left.extend(relations_of(&query_of(&other.query)?)?);
-        }
-    }
-    Ok(())
-}
-
-/// The relations that a view's query names, whose names have the schemas written out that are not
-/// the default one.
-fn relations_of(query: &Query) -> Result<Vec<(String, String)>> {
-    let of_default =
-        |name: TableReference| (name.schema().unwrap_or(DEFAULT_SCHEMA).to_owned(), name.table().to_owned());
-    Ok(planner::relations_of(query)?.into_iter().map(of_default).collect())
+/// The text of a statement that has a query.
+fn text_of(source: Option<&Source>) -> Result<&Source> {
+    source.ok_or_else(|| SqlError::new("XX000", "a query without a text"))
 }
 
 /// Puts the schemas into names that mean relations outside of the default schema now: under another `search_path` they would mean others.

@@ -3,11 +3,9 @@
 use super::Origin::{Around, DataFusion, Ours};
 use super::{Origin, Pass, Stage, Work};
 use crate::binding::BIND;
-use crate::conflict_targets::conflict_targets;
 use crate::ddl::likes_as_columns;
-use crate::pg_catalog::{statement_words, table_queries};
-use crate::row_locks::row_locks;
 use crate::session::copy_switches;
+use crate::statement_words::{statement_words, table_queries};
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use serac_functions::{Accounts, Casts, LongTexts, Patterns, SmallConstants, UuidTypes};
 use serac_query::optimizer::{
@@ -49,36 +47,19 @@ const fn optional(pass: Pass) -> Pass {
 /// change the plan, `datafusion.optimizer.max_passes` times at the most.
 #[rustfmt::skip]
 pub(super) static PASSES: &[Pass] = &[
-    // A script's tokens, before they are parsed.
+    // The tokens of a statement that is neither a query nor a change, before sqlparser parses them.
     tokens("statement_words", statement_words, "Writes statements that the parser does not know as others that it knows: ABORT is ROLLBACK."),
     tokens("copy_switches", copy_switches, "Makes TRUE and FALSE of ON and OFF in COPY, of which the parser does not know."),
-    tokens("row_locks", row_locks, "Writes FOR UPDATE and its kin as the parser takes them: of two strengths, of one table, behind LIMIT."),
     tokens("table_queries", table_queries, "Makes SELECT * FROM t of TABLE t."),
     tokens("likes_as_columns", likes_as_columns, "Puts a column in the place of LIKE in CREATE TABLE."),
-    tokens("conflict_targets", conflict_targets, "Puts names in the place of the targets of ON CONFLICT that the parser does not take."),
 
-    // A statement's tree, once it is parsed (`session::parse`).
+    // sqlparser's tree of a statement that is neither a query nor a change (`session::parse_one`).
     tree("balance", "Makes balanced trees of long chains of AND, OR and UNION, so that no later pass nests deeply."),
-    tree("with_inside", "Brings the WITH in front of a change into the change."),
-    tree("write_out_assignments", "Gives each column of SET (a, b) = (SELECT ...) a subquery of its own."),
     tree("unqualify_functions", "Takes pg_catalog away from the names of functions, all of which are of that schema."),
-    tree("read_casts", "Makes calls of casts to UUID, a type that DataFusion does not have."),
-    tree("put_operands_right", "Gives IS DISTINCT FROM the operands that it has in PostgreSQL's grammar."),
-    tree("put_signs_first", "Binds signs more tightly than powers, as PostgreSQL's grammar does."),
-    tree("drop_orders", "Drops ORDER BY from aggregates to which the order of rows is nothing."),
-    // The same, before it is planned (`query::plan`).
-    tree("write_out_merged", "Writes joins with USING, and NATURAL joins, with ON."),
-    tree("rewrite", "Puts what PostgreSQL takes and the planner does not take, or takes for something else, in other words."),
-    tree("tell_apart", "Gives columns of the result that are called alike names of their own, if the planner refuses them otherwise."),
-    tree("tell_casts_apart", "Gives groups that the planner calls alike names of their own."),
-    tree("qualify_outer_names", "Qualifies names of the query around a subquery, if the planner misreads them otherwise."),
-    tree("gather", "Makes one call of a long chain of sums or of ||."),
-    tree("write_out_aliases", "Calls functions by their first names."),
+    tree("part_signs", "Puts a sign behind a sign in parentheses, so that both together are no comment when they are written."),
 
-    // From a tree to a logical plan.
-    optional(elsewhere(Stage::Planner, BIND, "Makes a logical plan of a query by PostgreSQL's rules, if it knows all that the query says. Then no pass over sqlparser's tree counts, nor the planner.")),
-    elsewhere(Stage::Planner, "planner", "Makes a logical plan of the tree, with the relations and functions that it names."),
-    elsewhere(Stage::Planner, "of_durations", "Makes intervals of the differences of times that a query gives."),
+    // From the parser's tree to a logical plan.
+    elsewhere(Stage::Planner, BIND, "Makes a logical plan of a query or a change by PostgreSQL's rules, or refuses it."),
 
     // Logical plans: what they mean.
     analyzer("uuid_types", Ours(|_| Arc::new(UuidTypes)), "Gives UUIDs in IN, BETWEEN and casts to text their type."),

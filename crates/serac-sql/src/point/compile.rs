@@ -27,8 +27,7 @@ use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use serac_binder::{
-    BoundBody, BoundChange, BoundConflict, BoundInsert, BoundReturning, BoundRows, FoundRows, InsertSource, Place,
-    Target,
+    BoundBody, BoundChange, BoundConflict, BoundInsert, BoundReturning, BoundRows, InsertSource, Place, Target,
 };
 use serac_engine::definition::ColumnDefinition;
 use serac_engine::roles::Privilege;
@@ -427,7 +426,7 @@ impl Compilation<'_> {
 
     /// UPDATE and DELETE.
     fn change_rows(&self, change: BoundRows) -> Option<Plan> {
-        let BoundRows { target, rows: FoundRows::Plan(plan), set, returning } = change else { return None };
+        let BoundRows { target, plan, set, returning } = change;
         let table = table_of(&target).ok()?;
         let is_update = set.is_some();
         let set = set.unwrap_or_default();

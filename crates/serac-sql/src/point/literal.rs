@@ -2,17 +2,14 @@
 //! statement means what its text says.
 
 use super::expression::{number, of_number, scale_of};
-use crate::ast_types::sql_type;
 use crate::dml::nullable_schema;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::{
-    DataType as AstType, Expr as AstExpr, Query, SetExpr, TimezoneInfo, UnaryOperator, Value as AstValue, Values,
-};
 use serac_binder::{type_of_arrow, value_of_text};
 use serac_engine::Table;
 use serac_engine::json::normalized;
 use serac_engine::values::{OwnedValue, array_of, value_at};
+use serac_parser::tree::{Expr, ExprKind, Literal, Operator, Query, QueryBody, TypeName};
 use serac_pg::TypeId;
 use serac_storage::{ColumnType, Value};
 use std::sync::Arc;
@@ -30,58 +27,83 @@ pub(super) enum Constant<'t> {
 }
 
 /// The constant that an expression is.
-pub(super) fn constant(expr: &AstExpr) -> Option<Constant<'_>> {
-    match expr {
-        AstExpr::Nested(inner) => constant(inner),
-        AstExpr::UnaryOp { op: UnaryOperator::Minus, expr } => match constant(expr)? {
-            Constant::Number(text, false) => Some(Constant::Number(text, true)),
+pub(super) fn constant(expr: &Expr) -> Option<Constant<'_>> {
+    match &expr.kind {
+        ExprKind::Prefix(operators, operand) => match (&operators[..], constant(operand)?) {
+            ([Operator { schema: None, symbol, .. }], Constant::Number(text, false)) if symbol == "-" => {
+                Some(Constant::Number(text, true))
+            }
             _ => None,
         },
-        AstExpr::Value(value) => match &value.value {
-            AstValue::Null => Some(Constant::Null),
-            AstValue::Boolean(truth) => Some(Constant::Boolean(*truth)),
-            AstValue::Number(text, _) => Some(Constant::Number(text, false)),
-            AstValue::SingleQuotedString(text) => Some(Constant::Text(text)),
-            _ => None,
+        ExprKind::Literal(literal) => match literal {
+            Literal::Null => Some(Constant::Null),
+            Literal::Boolean(truth) => Some(Constant::Boolean(*truth)),
+            Literal::Integer(text) | Literal::Numeric(text) => Some(Constant::Number(text, false)),
+            Literal::String(text) => Some(Constant::Text(text)),
+            Literal::Bits(_) | Literal::HexBits(_) => None,
         },
-        AstExpr::TypedString(typed) => match (&typed.data_type, &typed.value.value) {
-            (
-                AstType::Date | AstType::Time(None, TimezoneInfo::None) | AstType::Timestamp(None, TimezoneInfo::None),
-                AstValue::SingleQuotedString(text),
-            ) => Some(Constant::Typed(text, sql_type(&typed.data_type).ok()?.column_type)),
+        ExprKind::Cast { operand, to } => match constant(operand)? {
+            Constant::Text(text) => Some(Constant::Typed(text, type_of_time(to)?)),
             _ => None,
         },
         _ => None,
     }
 }
 
-/// The VALUES that a query is, without anything else.
-fn plain_values(query: &Query) -> Option<&Values> {
-    let Query { with: None, body, order_by: None, limit_clause: None, fetch: None, locks, .. } = query else {
+/// The type of dates or times, without a time zone and all with their microseconds, that is named.
+fn type_of_time(written: &TypeName) -> Option<ColumnType> {
+    let is_plain = written.modifiers.is_empty() && written.dimensions == 0 && !written.is_set && !written.of_column;
+    match &written.name.parts[..] {
+        [name] if is_plain => match name.name.as_str() {
+            "date" => Some(ColumnType::Date),
+            "time" => Some(ColumnType::Time),
+            "timestamp" => Some(ColumnType::Timestamp { utc: false }),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The rows of VALUES that a query is, without anything else, if all that stands there are
+/// constants.
+pub(crate) fn constant_values(query: &Query) -> Option<&[Vec<Expr>]> {
+    let Query {
+        with: None,
+        order_by_all: None,
+        limit: None,
+        offset: None,
+        with_ties: false,
+        body,
+        order_by,
+        locks,
+        ..
+    } = query
+    else {
         return None;
     };
-    match body.as_ref() {
-        SetExpr::Values(values) if locks.is_empty() => Some(values),
+    match body {
+        QueryBody::Values(rows) if order_by.is_empty() && locks.is_empty() => {
+            rows.iter().flatten().all(|value| constant(value).is_some()).then_some(rows)
+        }
         _ => None,
     }
 }
 
-/// The rows that INSERT INTO `table` (`targets`) says, if nothing stands there but constants that are exactly values of their columns: there is nothing to
-/// plan then, which for thousands of constants takes far longer than to store them.
-pub(crate) fn constant_rows(table: &Table, targets: &[usize], source: &Query) -> Option<RecordBatch> {
-    let values = plain_values(source)?;
-    let given = values.rows.first()?.content.len();
-    if given > targets.len() || values.rows.iter().any(|row| row.content.len() != given) {
+/// Rows of constants for `targets` of a table, if these are exactly values of their columns: there
+/// is nothing to plan then, which for thousands of constants takes far longer than to store them.
+pub(crate) fn constant_rows(table: &Table, targets: &[usize], values: &[Vec<Expr>]) -> Option<RecordBatch> {
+    let given = values.first()?.len();
+    if given > targets.len() || values.iter().any(|row| row.len() != given) {
         return None;
     }
     let column = |at: usize| -> Option<ArrayRef> {
         let column_type = table.definition.columns[targets[at]].sql_type.column_type;
-        let values = values.rows.iter().map(|row| constant(&row.content[at])?.value_of(column_type));
+        let values = values.iter().map(|row| constant(&row[at])?.value_of(column_type));
         Some(array_of(&values.collect::<Option<Vec<_>>>()?, column_type))
     };
     let columns = (0..given).map(column).collect::<Option<_>>()?;
     let schema = nullable_schema(table).project(&targets[..given]).ok()?;
-    let options = RecordBatchOptions::new().with_row_count(Some(values.rows.len()));
+    let options = RecordBatchOptions::new().with_row_count(Some(values.len()));
     RecordBatch::try_new_with_options(Arc::new(schema), columns, &options).ok()
 }
 

@@ -29,35 +29,33 @@ mod shape;
 mod texts;
 
 use compile::may_be_point;
-pub(crate) use literal::constant_rows;
+pub(crate) use literal::{constant_rows, constant_values};
 pub use rows::Rows;
 
 use crate::conflicts::Conflicts;
 use crate::deep;
-use crate::describe::Description;
+use crate::describe::{Description, placeholders};
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
 use crate::parsed::{Arguments, Parsed, Source};
-use crate::parts::claims;
-use crate::session::{Session, StatementResult};
+use crate::session::{Session, StatementResult, with_parameters};
 use crate::transactions::OpenStatement;
-use crate::visits::visit_expressions;
 use crate::wire::field_type;
 use bumpalo::Bump;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::{DataType as AstType, Expr as AstExpr, Statement, Value as AstValue};
+use datafusion::sql::sqlparser::ast::{DataType as AstType, Expr as AstExpr, Statement};
 use expression::Constants;
 use literal::{constant, is_of, of_scalar};
 use plan::{Action, Plan};
 use serac_engine::values::OwnedValue;
 use serac_engine::{Catalog, LOCK_TIMEOUT};
+use serac_parser::tree::{Expr, ExprKind};
 use serac_pg::TypeId;
 use serac_storage::{ColumnType, CommitTicket, Value};
 use serac_values::type_names::of_text as type_number;
 use smallvec::SmallVec;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 pub(crate) use texts::Texts;
@@ -160,17 +158,6 @@ fn has_same_columns(first: Option<&SchemaRef>, second: Option<&SchemaRef>) -> bo
     }
 }
 
-/// What is compiled of a statement: the text of PREPARE and EXPLAIN is that of another.
-fn compiled(statement: &Parsed) -> Option<&Source> {
-    let is_itself = match statement.other() {
-        None => true,
-        Some(other) => {
-            matches!(other, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_))
-        }
-    };
-    statement.source().filter(|_| is_itself)
-}
-
 impl Prepared {
     /// One whose parameters PREPARE has declared.
     pub(crate) fn new(statement: Parsed, declared: Vec<AstType>) -> Self {
@@ -180,7 +167,7 @@ impl Prepared {
     /// One whose parameters have types of these numbers; 0 for those that are found out.
     fn with_types(statement: Parsed, types: Arc<[u32]>) -> Self {
         let is_deep = statement.is_deep();
-        let is_candidate = compiled(&statement).is_some_and(may_be_point);
+        let is_candidate = statement.query_or_change().is_some_and(may_be_point);
         let statement = Arc::new(statement.with_arguments(Arguments { types, values: None }));
         let (declared, known) = (Arc::default(), Known::Nothing);
         Self { statement, is_candidate, is_deep, declared, arguments: 0, known, told: None }
@@ -202,18 +189,9 @@ impl Prepared {
         self.known = Known::Nothing;
     }
     /// Finds out how many arguments EXECUTE must give.
-    pub(crate) fn count_arguments(&mut self, statement: &Statement) {
-        let mut most = self.declared.len();
-        let _ = visit_expressions(statement, |expr| {
-            if let AstExpr::Value(value) = expr
-                && let AstValue::Placeholder(id) = &value.value
-                && let Some(Ok(number)) = id.strip_prefix('$').map(str::parse)
-            {
-                most = most.max(number);
-            }
-            ControlFlow::<()>::Continue(())
-        });
-        self.arguments = most;
+    pub(crate) fn count_arguments(&mut self) {
+        let of_other = || self.statement.other().map_or(0, placeholders);
+        self.arguments = self.statement.parameter_count().unwrap_or_else(of_other).max(self.declared.len());
     }
     /// Refuses more or fewer arguments of EXECUTE than the statement `name` has parameters; one
     /// without any takes what it is given, as in PostgreSQL.
@@ -239,17 +217,18 @@ impl Prepared {
     }
     /// Where its text is, if it is a query or a change.
     pub(crate) fn source(&self) -> Option<&Source> {
-        self.statement.source_of_query().or_else(|| self.statement.source_of_changes())
+        self.statement.query_or_change()
     }
-    /// The statement with the arguments of EXECUTE in the place of its parameters.
+    /// The statement with the arguments of EXECUTE in the place of its parameters, if it is neither
+    /// a query nor a change.
     pub(crate) fn with_expressions(&self, arguments: &[AstExpr]) -> Result<Parsed> {
-        let statement = self.statement.older()?;
-        let source = self.statement.source().filter(|_| arguments.is_empty()).cloned();
-        let arguments = self.of_declared_types(arguments)?;
-        Ok(Parsed::with_source(crate::session::with_parameters(&statement, &arguments)?, source))
+        let statement = self.statement.as_ref().clone();
+        let Some(other) = statement.other() else { return Ok(statement) };
+        let other = with_parameters(other, &self.of_declared_types(arguments)?)?;
+        Ok(statement.with_tree(other))
     }
-    /// The statement with values in the place of its parameters. Their types are those that the
-    /// client has named, or, if it has not asked for the statement's, their own; texts may be of any.
+    /// The statement with values for its parameters. Their types are those that the client has
+    /// named, or, if it has not asked for the statement's, their own; texts may be of any.
     fn with_values(&self, values: &[ScalarValue]) -> Result<Parsed> {
         let own = |value: &ScalarValue| match serac_binder::type_of_arrow(&value.data_type()) {
             None | Some(TypeId::TEXT) => 0,
@@ -261,17 +240,13 @@ impl Prepared {
             source.arguments().types.get(at).copied().filter(|oid| *oid != 0)
         };
         let known = || values.iter().enumerate().map(|(at, value)| named(at).unwrap_or_else(|| own(value))).collect();
-        let arguments = || Arguments {
-            types: self.told.as_ref().map_or_else(known, |told| told.named.clone()),
-            values: Some(values.into()),
-        };
-        let Some(statement) = self.statement.other() else {
-            return Ok(self.statement.as_ref().clone().with_arguments(arguments()));
-        };
+        let types = self.told.as_ref().map_or_else(known, |told| told.named.clone());
+        let arguments = Arguments { types, values: Some(values.into()) };
+        let statement = self.statement.as_ref().clone().with_arguments(arguments);
+        let Some(other) = statement.other().filter(|other| placeholders(other) > 0) else { return Ok(statement) };
         let literals = values.iter().map(crate::ast_types::literal).collect::<Result<Vec<AstExpr>>>()?;
-        let statement = crate::session::with_parameters(statement, &literals)?;
-        let source = self.statement.source().map(|source| source.clone().with(arguments()));
-        Ok(Parsed::with_source(statement, source))
+        let other = with_parameters(other, &literals)?;
+        Ok(statement.with_tree(other))
     }
     /// Notes what the client is told.
     fn tell(&mut self, description: &Arc<Description>, named: &[u32], under: Under) {
@@ -649,15 +624,17 @@ impl Session {
         self.failing(durable).map(|()| outcome.result)
     }
 
-    /// EXECUTE on the point path, if the statement and these arguments are for it.
-    pub(crate) async fn execute_point(
-        &mut self,
-        prepared: &mut Prepared,
-        arguments: &[AstExpr],
-    ) -> Result<Option<Outcome>> {
+    /// The EXECUTE at `text` on the point path, if the statement and these arguments are for it.
+    pub(crate) async fn execute_point(&mut self, prepared: &mut Prepared, text: &Source) -> Result<Option<Outcome>> {
+        let arguments = text.given().unwrap_or_default();
+        let values = text.arguments().values.as_deref().unwrap_or_default();
+        let value = |argument: &Expr, column_type: ColumnType| match &argument.kind {
+            ExprKind::Parameter(number) => of_scalar(values.get((*number as usize).checked_sub(1)?)?, column_type),
+            _ => constant(argument)?.value_of(column_type),
+        };
         let exact = |types: &[ColumnType]| -> Option<Vec<OwnedValue>> {
             (types.len() == arguments.len()).then_some(())?;
-            arguments.iter().zip(types).map(|(argument, t)| constant(argument)?.value_of(*t)).collect()
+            arguments.iter().zip(types).map(|(argument, column_type)| value(argument, *column_type)).collect()
         };
         self.try_point(prepared, &exact).await
     }
@@ -691,7 +668,7 @@ impl Session {
         }
         let under = Under { catalog: catalog.clone(), temporary: temporary.cloned(), security, settings };
         self.refresh_view();
-        let plan = compiled(&prepared.statement).and_then(|source| self.compile_point(source));
+        let plan = prepared.statement.query_or_change().and_then(|source| self.compile_point(source));
         prepared.known = match plan {
             Some(plan) => Known::Point(Arc::new(plan), under),
             None => Known::Other(under),
@@ -734,7 +711,7 @@ impl Session {
         parameters: &Given<'_>,
         rows: &mut Rows,
     ) -> Result<Option<Started>> {
-        let claims = prepared.statement.other().is_some_and(claims);
+        let claims = prepared.statement.claims();
         let (mut conflicts, mut limits) = (Conflicts::default(), Limits::new(&self.cancel, self.statement_timeout));
         let mut open = OpenStatement::new(self);
         let result = loop {

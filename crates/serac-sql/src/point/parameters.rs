@@ -11,7 +11,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ExprSchema};
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
-use serac_binder::{BoundBody, BoundChange, BoundReturning, FoundRows, InsertSource, SetColumn, Target, arrow_type};
+use serac_binder::{BoundBody, BoundChange, BoundReturning, InsertSource, SetColumn, Target, arrow_type};
 use serac_pg::TypeId;
 use serac_query::optimizer::operator_of;
 use serac_storage::ColumnType;
@@ -78,9 +78,7 @@ pub(super) fn digits_of_numbers(bound: &BoundWithNames) -> Option<Vec<Option<Dig
             returning = insert.returning.as_ref();
         }
         BoundBody::Change(BoundChange::Rows(rows)) => {
-            if let FoundRows::Plan(plan) = &rows.rows {
-                found.plan(plan, &of_set(&rows.target, rows.set.as_deref().unwrap_or_default()))?;
-            }
+            found.plan(&rows.plan, &of_set(&rows.target, rows.set.as_deref().unwrap_or_default()))?;
             returning = rows.returning.as_ref();
         }
         BoundBody::Change(BoundChange::Merge(_)) => return None,

@@ -10,7 +10,7 @@
 //! ([`Constant::value_of`]).
 
 use super::literal::Constant;
-use super::{Outcome, Prepared, compiled};
+use super::{Outcome, Prepared};
 use crate::error::Result;
 use crate::session::{Session, parse};
 use serac_engine::values::OwnedValue;
@@ -233,7 +233,7 @@ impl Entry {
     fn new(sql: &str, constants: &[Range<usize>]) -> Option<Self> {
         let statements = parse(sql).ok()?;
         let [parsed] = &statements[..] else { return None };
-        let source = compiled(parsed)?;
+        let source = parsed.query_or_change()?;
         let fixed = constants.iter().map(|range| Role::Fixed(sql[range.clone()].to_owned()));
         let mut lift = Lift { sql, constants, roles: fixed.collect(), lifted: Vec::new() };
         lift.statement(source.statement())?;
