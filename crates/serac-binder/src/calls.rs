@@ -3,7 +3,7 @@
 use crate::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result, StatementError};
-use crate::expression::{Context, checked, one};
+use crate::expression::{Context, checked, taken};
 use crate::numeric::{arrays_of_one_form, free, function_of_numbers, key, own_key};
 use crate::query::sorted;
 use crate::row::{key_of_row, presence_of};
@@ -173,7 +173,7 @@ pub(crate) fn chosen(name: &str, given: &[TypeId], span: Span) -> Result<Chosen>
             if is_left_out(name, given.len())
                 && given.iter().any(|id| *id == TypeId::OID || is_registered(*id) || *id == TypeId::NAME) =>
         {
-            return Err(BindError::Unknown("a function of the catalog's types"));
+            return Err(unsupported(name, given, span));
         }
         Resolved::None => return Err(no_function(&shown(name, given), false, span)),
         Resolved::Several => {
@@ -240,7 +240,10 @@ impl Chosen {
                 true if *declared == TypeId::ANY || name.starts_with("quote_") => {
                     binder.cast(argument, TypeId::TEXT, schema)?
                 }
-                true => return Err(BindError::Unknown("numbers with digits of their own as values of any type")),
+                true => {
+                    let what = format!("function {name} of a number with digits of its own");
+                    return Err(BindError::unsupported(what, argument.span));
+                }
                 false => argument,
             };
             has_numbers |= resolve::is_polymorphic(*declared) && to.element() == Some(TypeId::NUMERIC);
@@ -257,8 +260,8 @@ impl Binder<'_> {
         let name = match &call.name.parts[..] {
             [name] => &name.name,
             [schema, name] if schema.name == "pg_catalog" => &name.name,
-            [schema, _] if schema.name == "information_schema" => {
-                return Err(BindError::Unknown("a function of another schema"));
+            [schema, name] if schema.name == "information_schema" => {
+                return self.expanded(&name.name, call, span, context);
             }
             _ => {
                 let given = types_of(&self.arguments_of(call, context)?);
@@ -271,7 +274,7 @@ impl Binder<'_> {
             return self.window_call(name, call, over, span, context);
         }
         if call.ignores_nulls.is_some() {
-            return Err(BindError::Unknown("NULLs that are ignored"));
+            return Err(BindError::unsupported(format!("IGNORE NULLS of function {name}"), span));
         }
         let is_window = is_kind(FunctionKind::Window);
         let has_row = !call.arguments.is_empty() || !call.within_group.is_empty();
@@ -299,6 +302,20 @@ impl Binder<'_> {
             return Err(BindError::new("42809", message, span));
         }
         self.scalar_call(name, arguments, span, context)
+    }
+    /// `information_schema._pg_expandarray(array)`: rows of an element and its number. Drivers ask it for the
+    /// columns of keys. The other functions of that schema are for its own views.
+    fn expanded(&self, name: &str, call: &Call, span: Span, context: Context<'_>) -> Result<Bound> {
+        let given = self.arguments_of(call, context)?;
+        let is_plain = call.over.is_none() && of_aggregates(name, call).is_none();
+        match &given[..] {
+            [array] if name == "_pg_expandarray" && array.id.element().is_some() && is_plain => {
+                check_sets(context, span)?;
+                let list = self.known_scalar(name)?.call(vec![array.expr.clone()]);
+                Ok(Bound::new(Expr::Unnest(Unnest::new(list)), TypeId::RECORD, span))
+            }
+            _ => Err(unsupported(&format!("information_schema.{name}"), &types_of(&given), span)),
+        }
     }
     /// The arguments of a call, those of `VARIADIC ARRAY[…]` one by one.
     pub(crate) fn arguments_of(&self, call: &Call, context: Context<'_>) -> Result<Vec<Bound>> {
@@ -375,7 +392,7 @@ impl Binder<'_> {
         }
         let given = types_of(&arguments);
         if let Some(to) = cast_of(name, &given) {
-            let argument = one(arguments)?;
+            let [argument] = taken(arguments)?;
             let at = if argument.id == TypeId::UNKNOWN { argument.span } else { span };
             return Ok(self.cast(argument.at(at), to, context.schema)?.at(span));
         }
@@ -435,7 +452,9 @@ impl Binder<'_> {
                 return self.scalar_call(name, vec![text], span, context);
             }
             ("date_part", [Bound { expr: Expr::Literal(field, _), .. }, time]) => {
-                let field = field.try_as_str().flatten().ok_or(BindError::Unknown("a field of a time"))?.to_owned();
+                let Some(field) = field.try_as_str().flatten().map(str::to_owned) else {
+                    return Err(BindError::unsupported("a field of a time that is NULL", span));
+                };
                 return self.date_part(name, &field, time.clone(), span, context);
             }
             ("mod", [_, _]) if signature.result != TypeId::NUMERIC => {
@@ -447,7 +466,7 @@ impl Binder<'_> {
             }
             // Sequences are named by texts.
             ("nextval" | "currval" | "setval", [sequence, others @ ..]) => {
-                let function = self.environment.scalar(name).ok_or(BindError::Unknown("this function"))?;
+                let function = self.known_scalar(name)?;
                 let mut exprs = vec![self.cast(sequence.clone(), TypeId::TEXT, context.schema)?.expr];
                 for (other, to) in others.iter().zip(&signature.arguments[1..]) {
                     exprs.push(self.implicitly(other.clone(), *to, context.schema)?.expr);
@@ -456,7 +475,7 @@ impl Binder<'_> {
             }
             ("array_to_string", [array, ..]) => {
                 if array.id.element() == Some(TypeId::BOOL) {
-                    return Err(BindError::Unknown("truth values as one text"));
+                    return Err(BindError::unsupported("array_to_string of truth values", span));
                 }
                 let flat = self.all_elements(array.clone(), context.schema)?;
                 *array = self.cast(flat, TypeId::TEXT_ARRAY, context.schema)?;
@@ -476,7 +495,7 @@ impl Binder<'_> {
                 // The text that the first parentheses match, or all that is matched.
                 let given = text.into_iter().chain(pattern).collect();
                 let found = self.scalar_call("regexp_match", given, span, context)?;
-                let element = self.environment.scalar("pg_element").ok_or(BindError::Unknown("this function"))?;
+                let element = self.known_scalar("pg_element")?;
                 let first = Expr::Literal(ScalarValue::Int32(Some(1)), None);
                 return checked(element.call(vec![found.expr, first]), TypeId::TEXT, span, context.schema);
             }
@@ -495,7 +514,7 @@ impl Binder<'_> {
             true => self.environment.scalar_of(name, &signature),
             false => self.environment.scalar(function_for(name, &signature)),
         };
-        let function = function.ok_or(BindError::Unknown("this function"))?;
+        let function = function.ok_or_else(|| unsupported(name, &signature.arguments, span))?;
         checked(function.call(arguments), signature.result, span, context.schema)
     }
     /// The elements of an array, however deep, as one of a single dimension.
@@ -549,8 +568,7 @@ impl Binder<'_> {
                 exprs.push(Expr::Literal(ScalarValue::Int64(Some(1)), None));
             }
         }
-        let function = self.environment.scalar(function_for(name, &found.signature));
-        Ok(function.ok_or(BindError::Unknown("a function of rows"))?.call(exprs))
+        Ok(self.known_scalar(function_for(name, &found.signature))?.call(exprs))
     }
     /// An element of what a function of rows gives, where that is in a list of values.
     fn set_in_row(
@@ -562,20 +580,7 @@ impl Binder<'_> {
         context: Context<'_>,
     ) -> Result<Bound> {
         let is_set = |argument: &Bound| has_part(&argument.expr, |part| matches!(part, Expr::Unnest(_)));
-        if !context.may_have_sets {
-            let message = match context.without_windows.or(context.without_aggregates) {
-                // The rows of an INSERT may come of it.
-                Some("VALUES") => return Err(BindError::Unknown("a function of rows in VALUES")),
-                Some("an aggregate") => {
-                    "aggregate function calls cannot contain set-returning function calls".to_owned()
-                }
-                Some("a window") => "window function calls cannot contain set-returning function calls".to_owned(),
-                Some("functions in FROM") => "set-returning functions must appear at top level of FROM".to_owned(),
-                Some(clause) => format!("set-returning functions are not allowed in {clause}"),
-                None => "set-returning functions are not supported here".to_owned(),
-            };
-            return Err(BindError::new("0A000", message, span));
-        }
+        check_sets(context, span)?;
         if arguments.iter().any(is_set) {
             return Err(BindError::unsupported("a set-returning function of another one", span));
         }
@@ -610,7 +615,7 @@ impl Binder<'_> {
             };
             let calls = parts.into_iter().map(|part| self.aggregate_of(owner, call(part), span));
             let calls = calls.collect::<Result<_>>()?;
-            return checked(finished(calls, finish)?, result, span, context.schema).map_err(refused);
+            return checked(finished(calls, finish), result, span, context.schema).map_err(refused);
         }
         if let Some(clause) = context.without_aggregates {
             let message = match clause {
@@ -623,7 +628,7 @@ impl Binder<'_> {
             let (filter, order_by) = (filter.clone(), order_by.clone());
             Expr::AggregateFunction(AggregateFunction::new_udf(function, exprs, call.distinct, filter, order_by, None))
         });
-        let value = checked(finished(calls.collect(), finish)?, result, span, context.schema);
+        let value = checked(finished(calls.collect(), finish), result, span, context.schema);
         value.map_err(refused)
     }
     /// An aggregate that PostgreSQL does not have.
@@ -755,7 +760,10 @@ impl Binder<'_> {
         let order_by: Vec<SortExpr> = orders.into_iter().map(|(sort, _)| sort).collect();
         let call = AggregateFunction::new_udf(function.clone(), exprs.clone(), false, None, order_by.clone(), None);
         let result = match Expr::AggregateFunction(call).get_type(context.schema) {
-            Ok(result) => type_of_arrow(&result).ok_or(BindError::Unknown("a result of another type"))?,
+            Ok(result) => {
+                let what = || format!("function {}, which gives {result},", shown(function.name(), &given));
+                type_of_arrow(&result).ok_or_else(|| BindError::unsupported(what(), span))?
+            }
             Err(error @ DataFusionError::External(_)) => return Err(error.into()),
             Err(_) => return Err(no_function(&shown(function.name(), &given), false, span)),
         };
@@ -782,18 +790,18 @@ impl Binder<'_> {
         if is_document {
             let is_shown = |argument: &Bound| argument.id == TypeId::RECORD || argument.exact().is_ok();
             if call.distinct && given.len() > 1 || !arguments.iter().all(is_shown) {
-                return Err(BindError::Unknown("an aggregate of these values"));
+                return Err(unsupported(name, &given, NO_PLACE));
             }
-            let function = self.environment.aggregate("array_agg").ok_or(BindError::Unknown("this aggregate"))?;
+            let function = self.known_aggregate("array_agg")?;
             let order_by = order_by.into_iter().map(|(sort, _)| sort).collect();
             let exprs = found.arguments(name, self, arguments, context.schema)?;
             // A document of all values, or of all keys and values.
             let finish = if exprs.len() == 1 { "to_jsonb" } else { "jsonb_object_of_arrays" };
-            let finish = Some(self.environment.scalar(finish).ok_or(BindError::Unknown("this aggregate"))?);
+            let finish = Some(self.known_scalar(finish)?);
             let mut parts = Vec::with_capacity(exprs.len());
             for expr in exprs {
                 if call.distinct && own_key(&expr, context.schema)?.is_some() {
-                    return Err(BindError::Unknown("values of which equal ones are left out"));
+                    return Err(distinct(name));
                 }
                 parts.push((function.clone(), vec![expr]));
             }
@@ -820,12 +828,12 @@ impl Binder<'_> {
         if matches!(name, "min" | "max" | "array_agg")
             && given.iter().any(|id| id.element().is_some() || is_registered(*id))
         {
-            return Err(BindError::Unknown("an aggregate of these values"));
+            return Err(unsupported(name, &given, NO_PLACE));
         }
         let mut exprs = Vec::new();
         for (argument, to) in arguments.into_iter().zip(&signature.arguments) {
             if to.category() == Category::Pseudo {
-                return Err(BindError::Unknown("an aggregate of these types"));
+                return Err(unsupported(name, &given, NO_PLACE));
             }
             let expr = self.implicitly(argument, *to, context.schema)?.expr;
             exprs.push(match (name, *to) {
@@ -833,7 +841,7 @@ impl Binder<'_> {
                 ("sum", TypeId::INT8) => cast(expr, DataType::Decimal128(20, 0)),
                 // Equal documents may be written otherwise.
                 ("count", TypeId::JSONB) if call.distinct => {
-                    let key = self.environment.scalar("jsonb_key").ok_or(BindError::Unknown("a key of documents"))?;
+                    let key = self.known_scalar("jsonb_key")?;
                     key.call(vec![expr])
                 }
                 _ => expr,
@@ -858,10 +866,10 @@ impl Binder<'_> {
         is_distinct: bool,
         schema: &DFSchema,
     ) -> Result<(AggregateParts, Option<Arc<ScalarUDF>>)> {
-        let known = |name| self.environment.aggregate(name).ok_or(BindError::Unknown("this aggregate"));
+        let known = |name| self.known_aggregate(name);
         let [expr] = &mut exprs[..] else {
             return match result {
-                TypeId::NUMERIC => Err(BindError::Unknown("this aggregate")),
+                TypeId::NUMERIC => Err(BindError::unsupported(format!("function {name} of several numbers"), NO_PLACE)),
                 _ => Ok((vec![(known(computed_by(name))?, exprs)], None)),
             };
         };
@@ -876,7 +884,7 @@ impl Binder<'_> {
                 return Ok((vec![(by_key(choice), exprs)], None));
             }
             ("count", Some(key)) => *expr = key,
-            (_, Some(_)) => return Err(BindError::Unknown("values of which equal ones are left out")),
+            (_, Some(_)) => return Err(distinct(name)),
             (_, None) => {}
         }
         // The average of numbers is their sum by their count.
@@ -890,8 +898,9 @@ impl Binder<'_> {
             return Ok((parts, Some(function_of_numbers("numeric_div")?)));
         }
         let function = match result == TypeId::NUMERIC && (is_free || !matches!(name, "sum" | "min" | "max")) {
-            true if is_distinct => return Err(BindError::Unknown("numbers of which equal ones are left out")),
-            true => of_numbers(name).ok_or(BindError::Unknown("this aggregate"))?,
+            true if is_distinct => return Err(distinct(name)),
+            true => of_numbers(name)
+                .ok_or_else(|| BindError::unsupported(format!("function {name} of numbers"), NO_PLACE))?,
             false => known(computed_by(name))?,
         };
         Ok((vec![(function, exprs)], None))
@@ -924,10 +933,10 @@ impl Binder<'_> {
     ) -> Result<AggregateCall> {
         // They compare the values that they give.
         if orders.iter().any(|(sort, bound)| sort.expr != bound.expr) {
-            return Err(BindError::Unknown("an aggregate of these values"));
+            return Err(BindError::unsupported(format!("function {name} of numbers or intervals"), NO_PLACE));
         }
         let direct = arguments.len();
-        let function = self.environment.aggregate(name).ok_or(BindError::Unknown("this aggregate"))?;
+        let function = self.known_aggregate(name)?;
         let (mut exprs, mut order_by) = (Vec::new(), Vec::new());
         for ((sort, bound), to) in orders.into_iter().zip(&found.signature.arguments[direct..]) {
             let expr = self.implicitly(bound, *to, context.schema)?.expr;
@@ -941,8 +950,23 @@ impl Binder<'_> {
         Ok(AggregateCall { parts, filter, finish: None, order_by, result: found.signature.result })
     }
     fn counted(&self) -> Result<Arc<AggregateUDF>> {
-        self.environment.aggregate("count").ok_or(BindError::Unknown("this aggregate"))
+        self.known_aggregate("count")
     }
+}
+
+/// That functions that give rows may stand where a call does.
+fn check_sets(context: Context<'_>, span: Span) -> Result<()> {
+    if context.may_have_sets {
+        return Ok(());
+    }
+    let message = match context.without_windows.or(context.without_aggregates) {
+        Some("an aggregate") => "aggregate function calls cannot contain set-returning function calls".to_owned(),
+        Some("a window") => "window function calls cannot contain set-returning function calls".to_owned(),
+        Some("functions in FROM") => "set-returning functions must appear at top level of FROM".to_owned(),
+        Some(clause) => format!("set-returning functions are not allowed in {clause}"),
+        None => "set-returning functions are not supported here".to_owned(),
+    };
+    Err(BindError::new("0A000", message, span))
 }
 
 /// The nearest of the queries around that has one of the columns of `exprs`.
@@ -997,8 +1021,13 @@ fn of_own_type(call: Expr, result: &DataType, span: Span) -> Result<Bound> {
     match type_of_arrow(result) {
         Some(id) => Ok(Bound::new(call, id, span)),
         None if result.is_integer() => Ok(Bound::new(cast(call, DataType::Int64), TypeId::INT8, span)),
-        None => Err(BindError::Unknown("a result of another type")),
+        None => Err(BindError::unsupported(format!("a function that gives {result}"), span)),
     }
+}
+
+/// That values of which equal ones are left out would be told apart by their bytes.
+fn distinct(name: &str) -> BindError {
+    BindError::unsupported(format!("{name}(DISTINCT …) of values with digits of their own or of intervals"), NO_PLACE)
 }
 
 /// Aggregates of a plan, and what each is applied to.
@@ -1016,11 +1045,11 @@ pub(crate) struct AggregateCall {
     pub(crate) result: TypeId,
 }
 
-/// The value of a call that several in the plan compute.
-pub(crate) fn finished(mut calls: Vec<Expr>, finish: Option<Arc<ScalarUDF>>) -> Result<Expr> {
+/// The value of a call that several in the plan compute; a single one where nothing finishes them.
+pub(crate) fn finished(mut calls: Vec<Expr>, finish: Option<Arc<ScalarUDF>>) -> Expr {
     match finish {
-        Some(finish) => Ok(finish.call(calls)),
-        None => calls.pop().ok_or(BindError::Unknown("this aggregate")),
+        Some(finish) => finish.call(calls),
+        None => calls.swap_remove(0),
     }
 }
 

@@ -12,7 +12,6 @@ use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::Expr;
 use serac_parser::tree::{Call, Expr as Tree, ExprKind, Literal, Name, Postfix};
 use serac_pg::casts::cast;
-use serac_pg::functions::of_name;
 use serac_pg::{CastContext, ModifiedType, TypeId};
 
 /// Where such an expression stands.
@@ -91,8 +90,6 @@ struct Names {
     /// The texts that name sequences whose next values are taken.
     sequences: Vec<String>,
     has_query: bool,
-    /// Calls of functions that PostgreSQL does not have, inner ones first.
-    others: Vec<Call>,
 }
 
 impl visit::Found for Names {
@@ -104,12 +101,6 @@ impl visit::Found for Names {
         let last = call.name.parts.last().map(|name| name.name.as_str());
         if let (Some("nextval"), [argument]) = (last, &call.arguments[..]) {
             self.sequences.extend(text_of(&argument.value).map(str::to_owned));
-        }
-        if let [name] = &call.name.parts[..]
-            && self.others.is_empty()
-            && of_name(&name.name).is_empty()
-        {
-            self.others.push(call.clone());
         }
     }
     fn query(&mut self) {
@@ -130,7 +121,8 @@ fn text_of(tree: &Tree) -> Option<&str> {
 }
 
 fn parsed(text: &str) -> Result<(Tree, Names)> {
-    let tree = serac_parser::parse_expression(text).map_err(|_| BindError::Unknown("this grammar"))?;
+    let tree = serac_parser::parse_expression(text)
+        .map_err(|_| BindError::without_place("42601", format!("\"{text}\" is no expression")))?;
     let mut names = Names::default();
     visit::of_expr(&tree, &mut names);
     Ok((tree, names))
@@ -155,7 +147,7 @@ pub fn sequences_of_definition(text: &str) -> Result<Vec<String>> {
 /// Binds an expression.
 ///
 /// # Errors
-/// What is wrong with it, as PostgreSQL says it, or what the binder does not know.
+/// What is wrong with it, as PostgreSQL says it.
 pub fn bind_definition(environment: &dyn Environment, definition: DefinitionText<'_>) -> Result<Definition> {
     let DefinitionText { text, place, table, schema, types, column } = definition;
     let (tree, names) = parsed(text)?;
@@ -176,13 +168,7 @@ pub fn bind_definition(environment: &dyn Environment, definition: DefinitionText
     let scope = Scope { items: vec![ScopeItem::named(table)], columns };
     let binder = Binder::new(environment, &[]);
     let context = Context::new(&scope, schema, None).in_clause(place.clause());
-    let bound = match binder.expression(&tree, context) {
-        Err(BindError::Unknown(what)) => {
-            let missing = names.others.first().and_then(|call| binder.missing_function(call, context));
-            return Err(missing.unwrap_or(BindError::Unknown(what)));
-        }
-        bound => bound?,
-    };
+    let bound = binder.expression(&tree, context)?;
     if has_part(&bound.expr, |part| matches!(part, Expr::Placeholder(_))) {
         return Err(BindError::without_place("42P02", "there is no parameter $1"));
     }
@@ -223,27 +209,5 @@ impl Binder<'_> {
         let message = format!("column \"{name}\" is of type {wanted} but default expression is of type {given}");
         let error = BindError::without_place("42804", message);
         Err(error.hinted("You will need to rewrite or cast the expression."))
-    }
-    /// The error of a call of a function that is nowhere; none if it is one of the environment's, or
-    /// if its arguments are not known.
-    fn missing_function(&self, call: &Call, context: Context<'_>) -> Option<BindError> {
-        let name = &call.name.parts.last()?.name;
-        let is_there = self.environment.scalar(name).is_some()
-            || self.environment.aggregate(name).is_some()
-            || self.environment.window(name).is_some();
-        if is_there {
-            return None;
-        }
-        let mut types = Vec::with_capacity(call.arguments.len());
-        for argument in &call.arguments {
-            match self.expression(&argument.value, context) {
-                Ok(bound) => types.push(bound.id.to_string()),
-                Err(error @ BindError::Statement(_)) => return Some(error),
-                Err(_) => return None,
-            }
-        }
-        let message = format!("function {name}({}) does not exist", types.join(", "));
-        let hint = "No function matches the given name and argument types. You might need to add explicit type casts.";
-        Some(BindError::new("42883", message, call.name.span).hinted(hint))
     }
 }

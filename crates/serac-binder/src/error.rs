@@ -21,10 +21,8 @@ pub struct StatementError {
 /// Why there is no plan.
 #[derive(Debug)]
 pub enum BindError {
-    /// The statement is wrong.
+    /// The statement is wrong, or asks for something that SeracDB has not (0A000).
     Statement(StatementError),
-    /// The binder does not know this yet.
-    Unknown(&'static str),
     /// DataFusion refuses what the binder makes.
     Plan(DataFusionError),
 }
@@ -53,20 +51,12 @@ impl BindError {
         match self {
             // Of a function's own.
             Self::Plan(DataFusionError::External(_)) | Self::Statement(_) => self,
-            Self::Plan(_) | Self::Unknown(_) => Self::unsupported(what, span),
+            Self::Plan(_) => Self::unsupported(what, span),
         }
     }
     /// An error of the statement as a whole.
     pub fn without_place(sqlstate: &'static str, message: impl Into<String>) -> Self {
         Self::Statement(StatementError { sqlstate, message: message.into(), hint: None, detail: None, span: None })
-    }
-    /// The same where PostgreSQL's place of an error of the statement is not known here.
-    #[must_use]
-    pub(crate) fn of_unknown_place(self) -> Self {
-        match self {
-            Self::Statement(_) => Self::Unknown("the place of an error"),
-            other => other,
-        }
     }
     /// The same of the statement as a whole.
     #[must_use]

@@ -1,6 +1,6 @@
 //! Expressions: which operator, type and cast each part means.
 
-use crate::bound::{Bound, is_alike, number_constant};
+use crate::bound::{Bound, is_alike, no_cast, number_constant};
 use crate::calls::types_of;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::scope::{AggregatesBelow, Outer, Scope};
@@ -10,7 +10,7 @@ use crate::{Binder, row, types};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{Case, InList, Like};
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast as cast_to};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast as cast_to, lit};
 use serac_numeric::{Numeric, NumericError};
 use serac_parser::tree::{Expr as Tree, Operator as Symbol};
 use serac_parser::tree::{
@@ -84,8 +84,8 @@ impl<'c> Context<'c> {
     }
 }
 
-/// `a AND b AND c` as a tree that is as flat as can be.
-pub(crate) fn joined(mut exprs: Vec<Expr>, operator: Operator) -> Option<Expr> {
+/// `a AND b AND c`, or `a OR b OR c`, as a tree that is as flat as can be. None of them is true, or false.
+pub(crate) fn joined(mut exprs: Vec<Expr>, operator: Operator) -> Expr {
     while exprs.len() > 1 {
         let mut halves = Vec::with_capacity(exprs.len().div_ceil(2));
         let mut rest = exprs.into_iter();
@@ -97,7 +97,7 @@ pub(crate) fn joined(mut exprs: Vec<Expr>, operator: Operator) -> Option<Expr> {
         }
         exprs = halves;
     }
-    exprs.pop()
+    exprs.pop().unwrap_or_else(|| lit(operator == Operator::And))
 }
 
 impl Binder<'_> {
@@ -193,7 +193,8 @@ impl Binder<'_> {
             ExprKind::Wildcard(None) => {
                 Err(BindError::new("0A000", "row expansion via \"*\" is not supported here", span))
             }
-            _ => Err(BindError::Unknown("an expression of this kind")),
+            ExprKind::Default => Err(BindError::new("42601", "DEFAULT is not allowed in this context", span)),
+            _ => Err(BindError::unsupported("an expression of this kind", span)),
         }
     }
     /// A condition of a clause.
@@ -213,11 +214,12 @@ impl Binder<'_> {
     }
     fn logic(&self, clause: &str, operands: &[Tree], operator: Operator, context: Context<'_>) -> Result<Expr> {
         let operands = operands.iter().map(|operand| self.condition(clause, operand, context));
-        joined(operands.collect::<Result<_>>()?, operator).ok_or(BindError::Unknown("nothing to join"))
+        Ok(joined(operands.collect::<Result<_>>()?, operator))
     }
     fn operators(&self, first: &Tree, rest: &[(Symbol, Tree)], context: Context<'_>) -> Result<Bound> {
         if rest.len() > MOST_IN_A_ROW {
-            return Err(BindError::Unknown("so many operators in a row"));
+            let what = format!("an expression of more than {MOST_IN_A_ROW} operators in a row");
+            return Err(BindError::unsupported(what, first.span));
         }
         let mut rest = rest.iter();
         let of_rows = match rest.clone().next() {
@@ -273,7 +275,8 @@ impl Binder<'_> {
     }
     fn postfixes(&self, operand: &Tree, rest: &[Postfix], context: Context<'_>) -> Result<Bound> {
         if rest.len() > MOST_IN_A_ROW {
-            return Err(BindError::Unknown("so much behind an operand"));
+            let what = format!("an operand with more than {MOST_IN_A_ROW} casts and subscripts behind it");
+            return Err(BindError::unsupported(what, operand.span));
         }
         // What type is meant is asked before the operand is bound.
         for postfix in rest {
@@ -304,11 +307,13 @@ impl Binder<'_> {
                 let parts = name.parts.iter().chain([field]).cloned().collect();
                 self.column(&serac_parser::tree::Name { parts, span: name.span }, context)?
             }
-            (None, [Postfix::Cast(to, at), others @ ..]) if to.dimensions > 0 && is_array(operand) => {
-                rest = others;
-                let ExprKind::Array(items) = &operand.kind else { return Err(BindError::Unknown("an array")) };
-                self.array_as(items, to, *at, operand.span, context)?
-            }
+            (None, [Postfix::Cast(to, at), others @ ..]) if to.dimensions > 0 => match &operand.kind {
+                ExprKind::Array(items) => {
+                    rest = others;
+                    self.array_as(items, to, *at, operand.span, context)?
+                }
+                _ => self.expression(operand, context)?,
+            },
             _ => self.expression(operand, context)?,
         };
         while let Some((postfix, behind)) = rest.split_first() {
@@ -334,7 +339,8 @@ impl Binder<'_> {
                 Postfix::AllFields(at) => {
                     return Err(BindError::new("0A000", "row expansion via \"*\" is not supported here", *at));
                 }
-                _ => return Err(BindError::Unknown("what follows an operand")),
+                // They are taken together above.
+                Postfix::Index(_) | Postfix::Slice(..) => operand,
             };
             operand = operand.at(start);
         }
@@ -454,7 +460,7 @@ impl Binder<'_> {
         for item in single {
             all.push(self.operate(symbol, span, vec![self.copy(&operand)?, item], context)?.expr);
         }
-        joined(all, join).ok_or(BindError::Unknown("an empty list"))
+        Ok(joined(all, join))
     }
     pub(crate) fn in_constants(
         &self,
@@ -470,9 +476,9 @@ impl Binder<'_> {
         for item in constants {
             all.push(self.implicitly(item, common, context.schema)?);
         }
-        let mut exprs = self.compared_values(all, comparable(&signature)?, context.schema)?.into_iter();
-        let operand = exprs.next().ok_or(BindError::Unknown("an empty list"))?;
-        Ok(Expr::InList(InList::new(Box::new(operand), exprs.collect(), negated)))
+        let mut exprs = self.compared_values(all, comparable(&signature)?, context.schema)?;
+        let operand = exprs.remove(0);
+        Ok(Expr::InList(InList::new(Box::new(operand), exprs, negated)))
     }
     fn like(
         &self,
@@ -494,11 +500,11 @@ impl Binder<'_> {
             return self.operate(symbol, at, operands, context);
         }
         let signature = resolved(symbol, at, &[operands[0].id, operands[1].id])?;
-        let [left, right] = operands.try_into().map_err(|_| BindError::Unknown("LIKE of these types"))?;
+        let [left, right] = taken(operands)?;
         let left = match signature.arguments[..] {
             [to @ (TypeId::TEXT | TypeId::NAME), TypeId::TEXT] => self.implicitly(left, to, context.schema)?,
             [TypeId::BPCHAR, TypeId::TEXT] => self.padded(left)?,
-            _ => return Err(BindError::Unknown("LIKE of these types")),
+            _ => return Err(BindError::unsupported(format!("operator {}", shown(symbol, &signature.arguments)), at)),
         };
         let (operand, pattern) = (left.expr, self.implicitly(right, TypeId::TEXT, context.schema)?.expr);
         let is_any_case = kind == LikeKind::ILike;
@@ -522,23 +528,33 @@ impl Binder<'_> {
                     1 => self.expression(operand, context)?,
                     _ => self.copied(operand, context)?,
                 };
-                repeatable(&operand.expr)?;
                 // A constant of no type is a text to all of them.
                 Some(operand.into_text()?)
             }
         };
-        let (mut conditions, mut thens) = (Vec::new(), Vec::new());
+        // One that may be another value each time is computed once.
+        let is_once = whens.len() > 1 && operand.as_ref().is_some_and(|operand| repeatable(&operand.expr).is_err());
+        let (mut conditions, mut compared, mut thens) = (Vec::new(), Vec::new(), Vec::new());
         for (when, then) in whens {
-            conditions.push(match &operand {
-                None => self.condition("CASE/WHEN", when, context)?,
+            match &operand {
+                None => conditions.push(self.condition("CASE/WHEN", when, context)?),
+                Some(_) if is_once => compared.push(self.expression(when, context)?),
                 Some(operand) => {
                     let when = self.expression(when, context)?;
                     // PostgreSQL points to the word WHEN.
-                    self.operate("=", NO_PLACE, vec![self.copy(operand)?, when], context)?.expr
+                    conditions.push(self.operate("=", NO_PLACE, vec![self.copy(operand)?, when], context)?.expr);
                 }
-            });
+            }
             thens.push(self.expression(then, context)?);
         }
+        let operand = match operand {
+            Some(operand) if is_once => {
+                let operand_and_values = self.compared_once(operand, compared, context.schema)?;
+                conditions = operand_and_values.1;
+                Some(Box::new(operand_and_values.0))
+            }
+            _ => None,
+        };
         // The result of ELSE is the first whose type counts.
         let mut results = vec![match otherwise {
             Some(otherwise) => self.expression(otherwise, context)?,
@@ -549,7 +565,22 @@ impl Binder<'_> {
         let mut results = results.into_iter().map(Box::new);
         let otherwise = results.next().filter(|_| otherwise.is_some());
         let whens = conditions.into_iter().map(Box::new).zip(results).collect();
-        Ok(Bound::of_type(Expr::Case(Case::new(None, whens, otherwise)), of, span))
+        Ok(Bound::of_type(Expr::Case(Case::new(operand, whens, otherwise)), of, span))
+    }
+    /// The operand of a CASE and the values that it is compared with, in one type that Arrow compares.
+    fn compared_once(&self, operand: Bound, values: Vec<Bound>, schema: &DFSchema) -> Result<(Expr, Vec<Expr>)> {
+        let mut common: Option<TypeId> = None;
+        for value in &values {
+            let own = comparable(&resolved("=", NO_PLACE, &[operand.id, value.id])?)?;
+            if common.replace(own).is_some_and(|other| other != own) {
+                let what = "a CASE of a volatile value that is compared in several types";
+                return Err(BindError::unsupported(what, operand.span));
+            }
+        }
+        let common = common.unwrap_or(operand.id);
+        let all = std::iter::once(operand).chain(values).collect();
+        let mut exprs = self.compared_values(all, common, schema)?;
+        Ok((exprs.remove(0), exprs))
     }
     /// Expressions as values of their common type, which has a modifier if all have it.
     pub(crate) fn unified(&self, what: &str, all: Vec<Bound>, schema: &DFSchema) -> Result<(Vec<Expr>, ModifiedType)> {
@@ -571,6 +602,7 @@ impl Binder<'_> {
     }
     /// An operator's application.
     pub(crate) fn operate(&self, symbol: &str, at: Span, operands: Vec<Bound>, context: Context<'_>) -> Result<Bound> {
+        let operands = self.names_of_functions(operands, context.schema)?;
         let types = types_of(&operands);
         let signature = resolved(symbol, at, &types)?;
         // Whole rows are compared elsewhere.
@@ -579,6 +611,16 @@ impl Binder<'_> {
             false => error.refused(format!("operator {}", shown(symbol, &types)), at),
         };
         self.operation(symbol, at, operands, signature, context).map_err(refused)
+    }
+    /// Operands with the names of functions where a text stands beside the number of one: columns of the
+    /// catalog that are functions' numbers in PostgreSQL are their names here.
+    fn names_of_functions(&self, operands: Vec<Bound>, schema: &DFSchema) -> Result<Vec<Bound>> {
+        let is_function = |bound: &Bound| bound.id.name() == "regproc";
+        if !operands.iter().any(is_function) || !operands.iter().any(|bound| bound.id == TypeId::TEXT) {
+            return Ok(operands);
+        }
+        let name = |bound: Bound| if is_function(&bound) { self.cast(bound, TypeId::TEXT, schema) } else { Ok(bound) };
+        operands.into_iter().map(name).collect()
     }
     /// The application of an operator that has been found.
     fn operation(
@@ -610,7 +652,7 @@ impl Binder<'_> {
         }
         let expr = match (symbol, &signature.arguments[..]) {
             ("=" | "<>" | "<" | "<=" | ">" | ">=", [TypeId::JSONB, TypeId::JSONB]) => {
-                let compare = self.environment.scalar("jsonb_cmp").ok_or(BindError::Unknown("this comparison"))?;
+                let compare = self.known_scalar("jsonb_cmp")?;
                 let operands = operands.into_iter();
                 let operands = operands.map(|one| Ok(self.implicitly(one, TypeId::JSONB, context.schema)?.expr));
                 let order = compare.call(operands.collect::<Result<_>>()?);
@@ -619,7 +661,7 @@ impl Binder<'_> {
             }
             ("<" | "<=" | ">" | ">=", [left, _]) if left.element().is_some() => {
                 // Arrow has NULLs as the least elements.
-                return Err(BindError::Unknown("an order of arrays"));
+                return Err(BindError::unsupported("an order of arrays", at));
             }
             ("=" | "<>" | "<" | "<=" | ">" | ">=", [_, _]) => {
                 let [left, right] = self.alike(operands, &signature, context.schema)?;
@@ -628,38 +670,34 @@ impl Binder<'_> {
             ("||", [..]) if signature.result.element().is_some() => {
                 self.joined_arrays(operands, &signature, context.schema)?
             }
-            ("||", [..]) => {
-                let mut operands = operands.into_iter();
-                let mut text = || match operands.next() {
-                    Some(operand) => Ok(self.cast(operand, TypeId::TEXT, context.schema)?.expr),
-                    None => Err(BindError::Unknown("an operator without an operand")),
-                };
-                let (left, right) = (text()?, text()?);
-                if signature.result != TypeId::TEXT {
-                    return Err(BindError::Unknown("|| of these types"));
-                }
-                self.environment.operate(Operator::StringConcat, left, right, context.schema)?
+            ("||", [..]) if signature.result == TypeId::TEXT => {
+                let [left, right] = taken(operands)?;
+                let text = |operand| Ok::<_, BindError>(self.cast(operand, TypeId::TEXT, context.schema)?.expr);
+                self.environment.operate(Operator::StringConcat, text(left)?, text(right)?, context.schema)?
             }
             (_, [_, _]) => self.arithmetic(symbol, operands, &signature, context)?,
             ("+", [to]) => {
-                let operand = self.implicitly(one(operands)?, *to, context.schema)?;
+                let [operand] = taken(operands)?;
+                let operand = self.implicitly(operand, *to, context.schema)?;
                 return Ok(Bound { modifier: NO_MODIFIER, ..operand });
             }
             ("~", [to]) if integer_digits(*to).is_some() => {
-                let operand = self.implicitly(one(operands)?, *to, context.schema)?.expr;
+                let [operand] = taken(operands)?;
+                let operand = self.implicitly(operand, *to, context.schema)?.expr;
                 let ones = Expr::Literal(ScalarValue::Int64(Some(-1)), None);
                 let ones = cast_to(ones, operand.get_type(context.schema)?);
                 Expr::BinaryExpr(BinaryExpr::new(Box::new(operand), Operator::BitwiseXor, Box::new(ones)))
             }
             ("-", [to]) => {
-                let operand = self.implicitly(one(operands)?, *to, context.schema)?;
+                let [operand] = taken(operands)?;
+                let operand = self.implicitly(operand, *to, context.schema)?;
                 match operand.id {
                     TypeId::NUMERIC => self.numeric_negative(operand.expr, context.schema)?,
                     _ => Expr::Negative(Box::new(operand.expr)),
                 }
             }
             ("@", [TypeId::NUMERIC]) => return self.scalar_call("abs", operands, at, context),
-            _ => return Err(BindError::Unknown("this operator")),
+            _ => return Err(BindError::unsupported(format!("operator {}", shown(symbol, &signature.arguments)), at)),
         };
         checked(expr, signature.result, at, context.schema)
     }
@@ -672,7 +710,7 @@ impl Binder<'_> {
         at: Span,
         context: Context<'_>,
     ) -> Result<Bound> {
-        let function = self.environment.scalar(name).ok_or(BindError::Unknown("this operator"))?;
+        let function = self.known_scalar(name)?;
         let operands = operands.into_iter().zip(&signature.arguments);
         let mut exprs = Vec::new();
         for (operand, to) in operands {
@@ -691,7 +729,7 @@ impl Binder<'_> {
         context: Context<'_>,
     ) -> Result<Expr> {
         if signature.arguments == [TypeId::NUMERIC, TypeId::NUMERIC] {
-            let [left, right] = crate::numeric::two(operands)?;
+            let [left, right] = taken(operands)?;
             let left = self.implicitly(left, TypeId::NUMERIC, context.schema)?.expr;
             let right = self.implicitly(right, TypeId::NUMERIC, context.schema)?.expr;
             return self.numeric_operation(symbol, left, right, context.schema);
@@ -711,25 +749,26 @@ impl Binder<'_> {
             "#" => Operator::BitwiseXor,
             "<<" if integer_digits(signature.result).is_some() => Operator::BitwiseShiftLeft,
             ">>" if integer_digits(signature.result).is_some() => Operator::BitwiseShiftRight,
-            _ => return Err(BindError::Unknown("this operator")),
+            _ => {
+                let what = format!("operator {}", shown(symbol, &signature.arguments));
+                return Err(BindError::unsupported(what, NO_PLACE));
+            }
         };
         if let Some(expr) = self.dates(symbol, &operands, signature, context)? {
             return Ok(expr);
         }
         let is_number = |id: &TypeId| integer_digits(*id).is_some() || matches!(*id, TypeId::FLOAT4 | TypeId::FLOAT8);
-        let mut exprs = Vec::new();
-        for (operand, to) in operands.into_iter().zip(&signature.arguments) {
+        let value = |operand, to: &TypeId| {
             let operand = self.implicitly(operand, *to, context.schema)?;
             // Numbers of different types are computed in the result's.
             let operand = match is_number(to) && is_number(&signature.result) {
                 true => self.implicitly(operand, signature.result, context.schema)?,
                 false => operand,
             };
-            exprs.push(operand.expr);
-        }
-        let (Some(right), Some(left)) = (exprs.pop(), exprs.pop()) else {
-            return Err(BindError::Unknown("an operator without an operand"));
+            Ok::<_, BindError>(operand.expr)
         };
+        let [left, right] = taken(operands)?;
+        let (left, right) = (value(left, &signature.arguments[0])?, value(right, &signature.arguments[1])?);
         if is_of_bits(operator) {
             return Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right))));
         }
@@ -867,7 +906,7 @@ impl Binder<'_> {
             Special::SessionUser => self.name_of("session_user", span, context),
             Special::CurrentSchema => self.name_of("current_schema", span, context),
             Special::CurrentCatalog => self.name_of("current_database", span, context),
-            _ => Err(BindError::Unknown("this function")),
+            _ => Err(BindError::unsupported("a function of this form", span)),
         }
     }
     /// The time at which the transaction began, with so many digits of a second.
@@ -894,8 +933,8 @@ impl Binder<'_> {
     ) -> Result<Bound> {
         let found = self.chosen_scalar(name, &[TypeId::TEXT, operand.id], span)?;
         let is_extract = found.signature.result == TypeId::NUMERIC;
-        let (function, first) =
-            self.environment.date_part(field, is_extract).ok_or(BindError::Unknown("a field of a time"))?;
+        let unsupported = || BindError::unsupported(format!("the field {field} of a time"), span);
+        let (function, first) = self.environment.date_part(field, is_extract).ok_or_else(unsupported)?;
         let operand = self.implicitly(operand, found.signature.arguments[1], context.schema)?.expr;
         let field = first.map(|field| Expr::Literal(ScalarValue::Utf8(Some(field)), None));
         let call = function.call(field.into_iter().chain([operand]).collect());
@@ -937,14 +976,20 @@ fn first_place(tree: &Tree) -> Span {
     }
 }
 
-pub(crate) fn one(operands: Vec<Bound>) -> Result<Bound> {
-    operands.into_iter().next().ok_or(BindError::Unknown("an operator without an operand"))
+/// The operands of an operator, or the arguments of a function, that takes so many.
+pub(crate) fn taken<const N: usize>(operands: Vec<Bound>) -> Result<[Bound; N]> {
+    let count = operands.len();
+    operands.try_into().map_err(|_| BindError::unsupported(format!("a call with {count} arguments"), NO_PLACE))
 }
 
+/// The symbol of an operator. All are in one schema.
 pub(crate) fn symbol(operator: &Symbol) -> Result<&str> {
     match operator.schema.as_ref().map(|schema| schema.name.as_str()) {
         None | Some("pg_catalog") => Ok(&operator.symbol),
-        Some(_) => Err(BindError::Unknown("an operator of another schema")),
+        Some(schema) => {
+            let message = format!("operator does not exist: {schema}.{}", operator.symbol);
+            Err(BindError::new("42883", message, operator.span))
+        }
     }
 }
 
@@ -961,10 +1006,6 @@ pub(crate) fn comparison(symbol: &str) -> Operator {
 
 fn is_backslash(escape: &Tree) -> bool {
     matches!(&escape.kind, ExprKind::Literal(Literal::String(text)) if text == "\\")
-}
-
-fn is_array(tree: &Tree) -> bool {
-    matches!(tree.kind, ExprKind::Array(_))
 }
 
 /// A text of a collation. All compare bytes.
@@ -1033,8 +1074,7 @@ fn constant(literal: &Literal, span: Span) -> Result<Bound> {
         Literal::String(text) => (ScalarValue::Utf8(Some(text.clone())), TypeId::UNKNOWN),
         Literal::Boolean(value) => (ScalarValue::Boolean(Some(*value)), TypeId::BOOL),
         Literal::Null => (ScalarValue::Utf8(None), TypeId::UNKNOWN),
-        Literal::Bits(_) => return Err(BindError::unsupported("a bit string", span)),
-        Literal::HexBits(_) => return Err(BindError::Unknown("bit strings")),
+        Literal::Bits(_) | Literal::HexBits(_) => return Err(BindError::unsupported("a bit string", span)),
     };
     Ok(Bound::new(Expr::Literal(value, None), id, span))
 }
@@ -1073,10 +1113,6 @@ pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<Si
         Resolved::One(signature) => {
             return Ok(resolve::polymorphic(signature, operands).unwrap_or_else(|| signature.clone()));
         }
-        // Columns of the catalog that are functions' numbers in PostgreSQL are their names here.
-        Resolved::None if operands.contains(&TypeId::TEXT) && operands.iter().any(|id| id.name() == "regproc") => {
-            return Err(BindError::Unknown("a text beside the number of a function"));
-        }
         Resolved::None => (
             "42883",
             "operator does not exist",
@@ -1109,12 +1145,14 @@ fn shown(symbol: &str, operands: &[TypeId]) -> String {
 /// The type in which operands of a comparison are compared.
 pub(crate) fn comparable(signature: &Signature) -> Result<TypeId> {
     use TypeId as T;
-    let [left, right] = signature.arguments[..] else { return Err(BindError::Unknown("this comparison")) };
+    let unsupported =
+        || BindError::unsupported(format!("a comparison of {}", types::listed(&signature.arguments)), NO_PLACE);
+    let [left, right] = signature.arguments[..] else { return Err(unsupported()) };
     comparable_values(left)?;
     comparable_values(right)?;
     let is_ordered = !matches!(left.element().unwrap_or(left), T::FLOAT4 | T::FLOAT8 | T::NUMERIC);
     if left.element().is_some() && !is_ordered {
-        return Err(BindError::Unknown("a comparison of such arrays"));
+        return Err(unsupported());
     }
     let rank = |id: TypeId| match id {
         T::INT2 | T::FLOAT4 | T::DATE => Some(0),
@@ -1127,7 +1165,7 @@ pub(crate) fn comparable(signature: &Signature) -> Result<TypeId> {
         (left, right) if types::stored_as(left) == T::TEXT && types::stored_as(right) == T::TEXT => Ok(T::TEXT),
         (left, right) => match (rank(left), rank(right)) {
             (Some(a), Some(b)) => Ok(if a < b { right } else { left }),
-            _ => Err(BindError::Unknown("this comparison")),
+            _ => Err(unsupported()),
         },
     }
 }
@@ -1246,7 +1284,7 @@ pub(crate) fn checked(expr: Expr, id: TypeId, span: Span, schema: &DFSchema) -> 
         (Some(wanted @ DataType::Utf8View), DataType::Utf8 | DataType::LargeUtf8) => {
             Ok(Bound::new(cast_to(expr, wanted), id, span))
         }
-        _ => Err(BindError::Unknown("a result of another type")),
+        (_, given) => Err(BindError::unsupported(format!("a value of type {id} that is stored as {given}"), span)),
     }
 }
 
@@ -1256,8 +1294,9 @@ impl Binder<'_> {
         let to = comparable(signature)?;
         let operands = operands.into_iter().zip(&signature.arguments);
         let operands = operands.map(|(operand, own)| self.implicitly(operand, *own, schema)).collect::<Result<_>>()?;
-        let exprs = self.compared_values(operands, to, schema)?;
-        exprs.try_into().map_err(|_| BindError::Unknown("this comparison"))
+        let mut exprs = self.compared_values(operands, to, schema)?;
+        let right = exprs.swap_remove(1);
+        Ok([exprs.swap_remove(0), right])
     }
     /// Expressions as values of a type that Arrow compares.
     fn compared_values(&self, all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Expr>> {
@@ -1281,7 +1320,7 @@ impl Binder<'_> {
             all.into_iter().map(|one| Ok(self.implicitly(one, to, schema)?.expr)).collect::<Result<Vec<_>>>()?;
         // Rows are decided elsewhere.
         if to == TypeId::RECORD {
-            return Err(BindError::Unknown("rows as such values"));
+            return Err(BindError::unsupported("an expression that gives one of several rows", NO_PLACE));
         }
         if arrow_type(to).is_none() && to.element() != Some(TypeId::NUMERIC) {
             return Err(BindError::unsupported(format!("an expression of type {to}"), NO_PLACE));
@@ -1318,9 +1357,8 @@ impl Binder<'_> {
         {
             return self.array_of_text(text, to, span, schema, &|bound| self.implicitly(bound, element, schema));
         }
-        let pure = bound.clone().into_type(to, context, schema);
-        if !matches!(pure, Err(BindError::Unknown(_))) {
-            return pure;
+        if let Some(plain) = bound.clone().plain(to, context, schema)? {
+            return Ok(plain);
         }
         if let (Some(of), Some(TypeId::NUMERIC)) = (from.element(), to.element())
             && let Some(digits) = integer_digits(of)
@@ -1339,12 +1377,11 @@ impl Binder<'_> {
         let is_read =
             to.element().is_none_or(|element| from.category() != Category::String || is_read_in_arrays(element));
         if to == TypeId::NUMERIC || to.element() == Some(TypeId::BPCHAR) || !is_read {
-            return pure;
+            return Err(no_cast(from, to, span));
         }
-        let Some(expr) = self.environment.cast(&bound.expr, from, to, schema)? else { return pure };
-        match arrow_type(to) == Some(expr.get_type(schema)?) {
-            true => Ok(Bound::new(expr, to, span)),
-            false => pure,
+        match self.environment.cast(&bound.expr, from, to, schema)? {
+            Some(expr) if arrow_type(to) == Some(expr.get_type(schema)?) => Ok(Bound::new(expr, to, span)),
+            _ => Err(no_cast(from, to, span)),
         }
     }
     /// A value of another type where that needs no cast that is told.
@@ -1365,14 +1402,11 @@ impl Binder<'_> {
     }
     /// A CHAR(n) as a text with the blanks that its length adds.
     pub(crate) fn padded(&self, bound: Bound) -> Result<Bound> {
-        if bound.id != TypeId::BPCHAR {
-            return Err(BindError::Unknown("the blanks of another type"));
-        }
         let Some(length) = bound.modified_type().length() else {
             let message = "the blanks at the end of a CHAR without a length are not supported";
             return Err(BindError::new("0A000", message, bound.span));
         };
-        let function = self.environment.scalar("rpad").ok_or(BindError::Unknown("the blanks of a CHAR"))?;
+        let function = self.known_scalar("rpad")?;
         let length = Expr::Literal(ScalarValue::Int64(Some(i64::from(length))), None);
         let text = cast_to(function.call(vec![bound.expr, length]), DataType::Utf8View);
         Ok(Bound::new(text, TypeId::TEXT, bound.span))
@@ -1425,7 +1459,7 @@ impl Binder<'_> {
             && !matches!(operand.id, TypeId::UNKNOWN | TypeId::RECORD)
             && operand.id.element() != Some(TypeId::NUMERIC)
         {
-            return Err(BindError::Unknown("a cast of this type"));
+            return Err(no_cast(operand.id, id, at));
         }
         check_modifiers(id, to, &modifiers)?;
         let (from, place) = (operand.id, if operand.id == TypeId::UNKNOWN { operand.span } else { at });
@@ -1457,19 +1491,17 @@ impl Binder<'_> {
                     };
                     return Ok(Bound::of_type(expr, ModifiedType::of_digits(precision, scale), span));
                 }
-                let (Ok(all @ 1..=38), Ok(behind @ 0..)) = (u8::try_from(precision), i8::try_from(scale)) else {
-                    return Err(BindError::Unknown("an array of such numbers"));
+                let (Ok(all @ 1..=38), Ok(behind @ 0..), false) =
+                    (u8::try_from(precision), i8::try_from(scale), scale > precision)
+                else {
+                    return Err(BindError::unsupported(format!("type numeric({precision},{scale})[]"), span));
                 };
-                if scale > precision {
-                    return Err(BindError::Unknown("an array of such numbers"));
-                }
                 let numbers = with_elements(&bound.expr.get_type(schema)?, DataType::Decimal128(all, behind));
                 Ok(Bound::new(cast_to(bound.expr, numbers), id, span))
             }
-            _ if id.element().is_some() => Err(BindError::Unknown("an array of a type with a modifier")),
+            _ if id.element().is_some() => Err(BindError::unsupported(format!("type {id} with a modifier"), span)),
             (TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ, [digits]) => {
-                let function =
-                    self.environment.scalar("time_rounded").ok_or(BindError::Unknown("a type with a modifier"))?;
+                let function = self.known_scalar("time_rounded")?;
                 let modifier = (*digits).min(6);
                 let digits = Expr::Literal(ScalarValue::Int64(Some(i64::from(modifier))), None);
                 Ok(Bound { modifier, ..checked(function.call(vec![bound.expr, digits]), id, span, schema)? })
@@ -1482,11 +1514,11 @@ impl Binder<'_> {
                 }
                 let length = Expr::Literal(ScalarValue::Int64(Some(i64::from(*length))), None);
                 let first = Expr::Literal(ScalarValue::Int64(Some(1)), None);
-                let function = self.environment.scalar("substr").ok_or(BindError::Unknown("a type with a modifier"))?;
+                let function = self.known_scalar("substr")?;
                 let cut = checked(function.call(vec![bound.expr, first, length]), TypeId::TEXT, span, schema)?;
                 Ok(Bound { modifier: of.modifier, ..cut.into_type(id, CastContext::Explicit, schema)? })
             }
-            _ => Err(BindError::Unknown("a type with a modifier")),
+            _ => Err(BindError::unsupported(format!("type {id} with a modifier"), span)),
         }
     }
 }

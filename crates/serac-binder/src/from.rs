@@ -10,7 +10,7 @@ use crate::{Binder, OutputColumn};
 use datafusion::common::{Column, JoinType, TableReference};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, lit};
 use serac_parser::tree::{
-    Alias, ExprKind, Ident, Join, JoinKind, JoinOn, Literal, Query, Relation, Span, TableExpr, TableKind,
+    Alias, ExprKind, Ident, Join, JoinKind, JoinOn, Literal, Name, Query, Relation, Span, TableExpr, TableKind,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,6 +19,11 @@ use std::sync::Arc;
 pub(crate) struct Rows {
     pub(crate) plan: LogicalPlan,
     pub(crate) scope: Scope,
+}
+
+/// The last part of a name.
+pub(crate) fn last_part(name: &Name) -> Result<&Ident> {
+    name.parts.last().ok_or_else(|| BindError::new("42602", "invalid name syntax", name.span))
 }
 
 /// How many items and columns of a scope stand before a join, which the join does not see.
@@ -93,7 +98,7 @@ impl Binder<'_> {
                 let item = ScopeItem::named(&alias.name.name);
                 self.named(selected, item, Some(alias))
             }
-            _ => Err(BindError::Unknown("an item of FROM of this kind")),
+            TableKind::File { .. } => Err(BindError::unsupported("a file in FROM", table.span)),
         }
     }
     /// Joins, each of all before it.
@@ -167,7 +172,7 @@ impl Binder<'_> {
     }
     pub(crate) fn relation(&self, relation: &Relation, alias: Option<&Alias>) -> Result<Rows> {
         let name = &relation.name;
-        let Some(last) = name.parts.last() else { return Err(BindError::Unknown("an empty name")) };
+        let last = last_part(name)?;
         let shown = alias.map_or(&last.name, |alias| &alias.name.name).clone();
         self.item_names.borrow_mut().push(last.name.clone());
         if let [name] = &name.parts[..] {
@@ -300,14 +305,10 @@ impl Binder<'_> {
             let context = Context::new(&nothing, &pairs, None).in_clause("JOIN conditions");
             let (mut exprs, of) = self.unified("JOIN/USING", vec![in_left.clone(), in_right.clone()], &pairs)?;
             conditions.push(self.operate("=", name.span, vec![in_left, in_right], context)?.expr);
-            let expr = match (kind, exprs.pop(), exprs.pop()) {
-                (JoinType::Full, Some(right), Some(left)) => {
-                    let coalesce = self.environment.scalar("coalesce").ok_or(BindError::Unknown("this join"))?;
-                    coalesce.call(vec![left, right])
-                }
-                (JoinType::Right, Some(right), _) => right,
-                (_, _, Some(left)) => left,
-                _ => return Err(BindError::Unknown("this join")),
+            let expr = match kind {
+                JoinType::Full => self.known_scalar("coalesce")?.call(exprs),
+                JoinType::Right => exprs.swap_remove(1),
+                _ => exprs.swap_remove(0),
             };
             merged.push(ScopeColumn { item: None, name: name.name.clone(), expr, of, is_merged: false });
         }
@@ -346,7 +347,8 @@ impl Binder<'_> {
             conditions.push(self.condition("JOIN/ON", condition, context)?);
         }
         let builder = LogicalPlanBuilder::from(left.plan);
-        let plan = match (kind, joined(conditions, Operator::And)) {
+        let condition = (!conditions.is_empty()).then(|| joined(conditions, Operator::And));
+        let plan = match (kind, condition) {
             (JoinType::Inner, None) => builder.cross_join(right.plan)?.build()?,
             (_, condition) => builder.join_on(right.plan, kind, condition)?.build()?,
         };

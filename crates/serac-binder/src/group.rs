@@ -209,7 +209,7 @@ impl Binder<'_> {
             };
             return Err(BindError::new("42803", message, span));
         }
-        let function = self.environment.aggregate("grouping").ok_or(BindError::Unknown("GROUPING"))?;
+        let function = self.known_aggregate("grouping")?;
         let arguments = arguments.iter().map(|argument| Ok(self.expression(argument, context)?.expr));
         let arguments = arguments.collect::<Result<Vec<_>>>()?;
         let call = AggregateFunction::new_udf(function, arguments, false, None, Vec::new(), None);
@@ -236,7 +236,7 @@ impl Binder<'_> {
         let Some((place, column)) =
             first.map(|(place, column)| (Some(place), column)).or_else(|| any().map(|one| (None, one)))
         else {
-            return BindError::Unknown("a column that is not grouped");
+            return BindError::new("42803", "a column must appear in the GROUP BY clause", span);
         };
         let is_meant = |own: &&ScopeColumn| matches!(&own.expr, Expr::Column(other) if other == column);
         let of_item = |own: &ScopeColumn| Some(format!("{}.{}", scope.items[own.item?].name, own.name));

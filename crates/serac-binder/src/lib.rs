@@ -28,7 +28,7 @@
 //! | [`names`] | the names of a result's columns |
 //! | [`visit`] | the relations of a statement |
 //!
-//! What it does not know is [`BindError::Unknown`]; the caller refuses such a statement.
+//! What PostgreSQL has and SeracDB has not is an error of the statement, too (0A000).
 #![warn(missing_docs)]
 
 mod alike;
@@ -90,8 +90,8 @@ pub struct Relation {
     pub source: Arc<dyn TableSource>,
     /// The name under which it is scanned.
     pub name: datafusion::common::TableReference,
-    /// The types of its columns, in their order; none for those of which the binder does not know
-    /// what they hold. A statement that uses one of these is unknown.
+    /// The types of its columns, in their order; none for those that hold what PostgreSQL has no type
+    /// of. A statement may pass such a column on, and do nothing else with it (0A000).
     pub types: Vec<Option<ModifiedType>>,
     /// The columns of its primary key, by their places; empty if it has none.
     pub key: Vec<usize>,
@@ -109,8 +109,7 @@ pub trait Environment {
     /// # Errors
     /// If there is none.
     fn target(&self, name: &tree::Name) -> Result<Target> {
-        let _ = name;
-        Err(BindError::Unknown("changes"))
+        Err(BindError::unsupported("a change", name.span))
     }
     /// A relation of these columns whose rows are not there before the statement runs. The first
     /// columns are those of `target`, if it is told: who may not read them there may not read them
@@ -151,14 +150,18 @@ pub trait Environment {
         let _ = (field, is_extract);
         None
     }
-    /// Whether it is the name of a function of the database's own that gives rows in FROM, of which the
-    /// binder does not know what columns it has.
+    /// Whether it is the name of a function that gives a table in FROM, and that PostgreSQL does not have
+    /// or has with types that are not here.
     fn has_table_function(&self, name: &str) -> bool {
         let _ = name;
         false
     }
-    /// What gives the rows of a table function, in one column; `arguments` are constants.
-    fn table_function(&self, name: &str, arguments: &[Expr]) -> Option<Arc<dyn TableSource>>;
+    /// The rows of a table function; `arguments` are constants. None if there is no such function for
+    /// these.
+    ///
+    /// # Errors
+    /// If there is one that cannot be called so.
+    fn table_function(&self, name: &str, arguments: &[Expr]) -> Result<Option<Relation>>;
     /// The rows that the last run of a recursive query has given, under its name in the plan.
     fn work_table(&self, name: &str, schema: SchemaRef) -> Option<Arc<dyn TableSource>> {
         let _ = (name, schema);
@@ -222,7 +225,7 @@ pub struct BoundQuery {
 /// or nothing at the end, stands for one that is found out. `changes`: its WITH may have changes.
 ///
 /// # Errors
-/// What is wrong with it, or what the binder does not know.
+/// What is wrong with it.
 pub fn bind_query(
     environment: &dyn Environment,
     query: &tree::Query,
@@ -297,7 +300,7 @@ impl BoundStatement {
 /// Binds a query or a change. `parameters` are as for [`bind_query`].
 ///
 /// # Errors
-/// What is wrong with it, or what the binder does not know.
+/// What is wrong with it.
 pub fn bind_statement(
     environment: &dyn Environment,
     statement: &tree::StatementKind,
@@ -346,7 +349,7 @@ pub fn parameter_count(statement: &tree::StatementKind) -> usize {
 /// Binds the arguments of EXECUTE, as a row of values of the types of the statement's parameters.
 ///
 /// # Errors
-/// What is wrong with them, or what the binder does not know.
+/// What is wrong with them.
 pub fn bind_arguments(
     environment: &dyn Environment,
     arguments: &[tree::Expr],
@@ -370,11 +373,12 @@ pub fn bind_arguments(
     Ok(LogicalPlanBuilder::empty(true).project(values)?.build()?)
 }
 
-/// A text as a value of a type, as a quoted constant is read.
+/// A text as a value of a type, as a quoted constant is read; none where that depends on the session,
+/// or the type has such a value in no one form.
 ///
 /// # Errors
-/// What is wrong with it; [`BindError::Unknown`] for types that the binder does not read.
-pub fn value_of_text(text: &str, id: TypeId) -> Result<ScalarValue> {
+/// What is wrong with it.
+pub fn value_of_text(text: &str, id: TypeId) -> Result<Option<ScalarValue>> {
     constants::read(text, id, tree::Span::default())
 }
 
@@ -383,6 +387,11 @@ pub fn relations(query: &tree::Query) -> Vec<tree::Name> {
     let mut found = Vec::new();
     visit::relations_of(query, &mut found);
     found
+}
+
+/// That the environment does not have a function.
+fn no_function(name: &str) -> BindError {
+    BindError::unsupported(format!("function {name}"), error::NO_PLACE)
 }
 
 /// Levels of expressions, and of queries, that a statement may have in its tree. A plan is deeper
@@ -466,7 +475,7 @@ impl<'e> Binder<'e> {
     fn deeper<T>(&self, levels: usize, bind: impl FnOnce() -> Result<T>) -> Result<T> {
         let before = self.levels.get();
         if before + levels > MOST_LEVELS {
-            return Err(BindError::Unknown("so many levels"));
+            return Err(BindError::new("54001", "stack depth limit exceeded", error::NO_PLACE));
         }
         self.levels.set(before + levels);
         self.deepest.set(self.deepest.get().max(before + levels));
@@ -499,7 +508,10 @@ impl<'e> Binder<'e> {
     fn makes(&self, parts: usize) -> Result<()> {
         let all = self.parts.get() + parts;
         self.parts.set(all);
-        if all > MOST_PARTS { Err(BindError::Unknown("expressions of so many parts")) } else { Ok(()) }
+        match all > MOST_PARTS {
+            true => Err(BindError::without_place("54001", "the statement has too many expressions")),
+            false => Ok(()),
+        }
     }
     /// An expression once more.
     fn copy(&self, bound: &bound::Bound) -> Result<bound::Bound> {
@@ -515,6 +527,21 @@ impl<'e> Binder<'e> {
     fn reads(&self, relations: usize) -> Result<()> {
         let all = self.relations.get() + relations;
         self.relations.set(all);
-        if all > MOST_RELATIONS { Err(BindError::Unknown("so many relations")) } else { Ok(()) }
+        match all > MOST_RELATIONS {
+            true => Err(BindError::without_place("54001", "the statement reads too many relations")),
+            false => Ok(()),
+        }
+    }
+    /// What computes a function of single rows that the environment has.
+    fn known_scalar(&self, name: &str) -> Result<Arc<ScalarUDF>> {
+        self.environment.scalar(name).ok_or_else(|| no_function(name))
+    }
+    /// What computes an aggregate that the environment has.
+    fn known_aggregate(&self, name: &str) -> Result<Arc<AggregateUDF>> {
+        self.environment.aggregate(name).ok_or_else(|| no_function(name))
+    }
+    /// What computes a window function that the environment has.
+    fn known_window(&self, name: &str) -> Result<Arc<WindowUDF>> {
+        self.environment.window(name).ok_or_else(|| no_function(name))
     }
 }

@@ -10,7 +10,7 @@
 
 use crate::Binder;
 use crate::change::{PartBody, Target, rows_of};
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::MOST_IN_A_ROW;
 use crate::from::Rows;
 use crate::query::{Selected, innermost};
@@ -67,7 +67,7 @@ impl Claims {
     pub(crate) fn rows(&self, schema: &DFSchema) -> Result<Vec<Expr>> {
         let row = |(row, _): &(Expr, ClaimedTable)| match row {
             Expr::Column(column) if schema.has_column(column) => Ok(row.clone()),
-            _ => Err(BindError::Unknown("a claim of rows under the alias of a join")),
+            _ => Err(BindError::unsupported("a claim of rows under the alias of a join", NO_PLACE)),
         };
         self.tables.iter().map(row).collect()
     }
@@ -178,11 +178,13 @@ fn add_items<'t>(table: &'t TableExpr, may_be_missing: bool, found: &mut Vec<Ite
 }
 
 impl Binder<'_> {
-    /// The rows of a query that claims some, which is bound as a part of the statement.
-    pub(crate) fn claim(&self, query: &Query, locks: &[Lock], outer: Option<&Outer<'_>>) -> Result<Selected> {
-        let Some(first) = locks.first() else { return Err(BindError::Unknown("no locking clause")) };
+    /// The rows of a query without its WITH. One that claims rows is bound as a part of the statement.
+    pub(crate) fn body_and_order(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
+        let locks = &query.locks[..];
+        let Some(first) = locks.first() else { return self.ordered_body(query, outer) };
         if locks.iter().map(|lock| 1 + lock.of.len()).sum::<usize>() > MOST_IN_A_ROW {
-            return Err(BindError::Unknown("so many locking clauses"));
+            let what = format!("{} with more than {MOST_IN_A_ROW} clauses and tables", first.strength.words());
+            return Err(BindError::unsupported(what, NO_PLACE));
         }
         let body = innermost(&query.body);
         match body {
@@ -192,7 +194,10 @@ impl Binder<'_> {
                 let message = format!("{} cannot be applied to VALUES", first.strength.words());
                 return Err(BindError::without_place("0A000", message));
             }
-            QueryBody::Nested(_) => return Err(BindError::Unknown("a claim of rows of a query in parentheses")),
+            QueryBody::Nested(_) => {
+                let what = format!("{} of a query in parentheses", first.strength.words());
+                return Err(BindError::unsupported(what, NO_PLACE));
+            }
         }
         *self.claims.borrow_mut() = Some(Claims { locks: locks.to_vec(), tables: Vec::new() });
         let bound = self.ordered_body(query, outer);
@@ -210,7 +215,8 @@ impl Binder<'_> {
             return Ok(Selected { plan, columns, open });
         }
         if !free(&plan).is_empty() {
-            return Err(BindError::Unknown("a claim of rows that depends on a query around it"));
+            let what = format!("{} in a query that refers to a query around it", first.strength.words());
+            return Err(BindError::unsupported(what, NO_PLACE));
         }
         let shown = plan.schema().fields().len() - tables.len();
         columns.truncate(shown);
@@ -226,7 +232,7 @@ impl Binder<'_> {
         let Some((strength, wait)) = wanted else { return Ok(None) };
         self.environment.relation(name)?;
         // It is there, and no table.
-        let no_table = |_| BindError::Unknown("a claim of rows of what is no table");
+        let no_table = |_| BindError::unsupported(format!("{} of what is no table", strength.words()), name.span);
         let target = self.environment.target(name).map_err(no_table)?;
         let columns = alias.map_or(&[][..], |alias| &alias.columns);
         let rows = self.target_rows(&target, name, alias.map(|alias| &alias.name), columns)?;
@@ -275,7 +281,8 @@ impl Binder<'_> {
                     let mut read = Vec::new();
                     visit::relations_of(query, &mut read);
                     if !read.is_empty() {
-                        return Err(BindError::Unknown("a claim of rows of a subquery"));
+                        let what = format!("{} of a subquery in FROM", strength.words());
+                        return Err(BindError::unsupported(what, NO_PLACE));
                     }
                 }
                 _ => {}

@@ -10,8 +10,7 @@
 //! are their own keys.
 
 use crate::Binder;
-use crate::bound::Bound;
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::with_elements;
 use crate::subquery::levels_of;
 use crate::types::element_type;
@@ -110,7 +109,7 @@ fn decimal(precision: i16, scale: i16) -> Result<DataType> {
     match (u8::try_from(precision), i8::try_from(scale)) {
         (Ok(precision @ 1..=76), Ok(scale)) if precision > 38 => Ok(DataType::Decimal256(precision, scale)),
         (Ok(precision @ 1..=38), Ok(scale)) => Ok(DataType::Decimal128(precision, scale)),
-        _ => Err(BindError::Unknown("numbers of so many digits")),
+        _ => Err(BindError::unsupported("a number of so many digits", NO_PLACE)),
     }
 }
 
@@ -128,12 +127,14 @@ pub(crate) fn arrays_of_one_form(all: Vec<Expr>, is_shown: bool, schema: &DFSche
                 (whole, scale) = (whole.max(precision - own), scale.max(own));
                 scales.push(own);
             }
-            DataType::LargeBinary => return Err(BindError::Unknown("numbers with digits of their own in an array")),
+            DataType::LargeBinary => {
+                return Err(BindError::unsupported("an array of numbers with digits of their own", NO_PLACE));
+            }
             _ => {}
         }
     }
     if is_shown && scales.iter().any(|own| *own != scale) {
-        return Err(BindError::Unknown("numbers of different digits in an array"));
+        return Err(BindError::unsupported("an array of numbers with different digits", NO_PLACE));
     }
     let number = decimal(whole + scale, scale)?;
     let as_number = |expr: Expr| {
@@ -185,7 +186,7 @@ pub(crate) fn compared_pair(left: (Expr, &DFSchema), right: (Expr, &DFSchema)) -
         return Ok((keys::of_numeric(left), keys::of_numeric(right)));
     }
     if one != other {
-        return Err(BindError::Unknown("a comparison of these types"));
+        return Err(BindError::unsupported("a comparison of values of different forms", NO_PLACE));
     }
     Ok((key(left, left_schema)?, key(right, right_schema)?))
 }
@@ -304,7 +305,7 @@ impl Binder<'_> {
             "%" => (Operator::Modulo, "numeric_mod"),
             "/" => (Operator::Divide, "numeric_div"),
             "^" => (Operator::BitwiseXor, "numeric_power"),
-            _ => return Err(BindError::Unknown("this operator")),
+            other => return Err(BindError::unsupported(format!("the operator {other} of numbers"), NO_PLACE)),
         };
         let is_fixed = match (digits(&left, schema)?, digits(&right, schema)?) {
             (Some((p, s)), Some((q, r))) => {
@@ -350,11 +351,11 @@ impl Binder<'_> {
         }
         let is_number = |expr: &Expr| is_free(expr, schema);
         let function = match (name, is_keyed) {
-            (name, false) => self.environment.scalar(name).ok_or(BindError::Unknown("this function"))?,
+            (name, false) => self.known_scalar(name)?,
             (name, true) if !exprs.iter().map(is_number).collect::<Result<Vec<_>>>()?.contains(&false) => {
                 function_of_numbers(if name == "greatest" { "numeric_greatest" } else { "numeric_least" })?
             }
-            _ => return Err(BindError::Unknown("the greatest of these values")),
+            _ => return Err(BindError::unsupported("the greatest of values with keys of their own", NO_PLACE)),
         };
         Ok(function.call(exprs))
     }
@@ -429,10 +430,10 @@ pub(crate) fn common_form(types: &[DataType]) -> Result<DataType> {
             }
             (DataType::Decimal128(precision, scale), None) => common = Some((*precision, *scale)),
             (DataType::Decimal128(..) | DataType::LargeBinary, _) => return Ok(FREE),
-            _ => return Err(BindError::Unknown("a column of several types")),
+            _ => return Err(BindError::unsupported("a column of several types", NO_PLACE)),
         }
     }
-    common.map(|(precision, scale)| DataType::Decimal128(precision, scale)).ok_or(BindError::Unknown("no column"))
+    Ok(common.map_or(FREE, |(precision, scale)| DataType::Decimal128(precision, scale)))
 }
 
 /// A column in a form that [`common_form`] gives.
@@ -442,9 +443,4 @@ pub(crate) fn in_form(expr: Expr, form: &DataType, schema: &DFSchema) -> Result<
         DataType::LargeBinary => free(expr, schema),
         form => Ok(cast(expr, form.clone())),
     }
-}
-
-/// The two operands of an operator.
-pub(crate) fn two(operands: Vec<Bound>) -> Result<[Bound; 2]> {
-    operands.try_into().map_err(|_| BindError::Unknown("an operator without an operand"))
 }

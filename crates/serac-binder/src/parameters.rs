@@ -5,7 +5,7 @@
 //! after another has been left open.
 
 use crate::bound::{Bound, without_blanks};
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::types::arrow_type;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::logical_expr::Expr;
@@ -40,7 +40,9 @@ impl State {
         let digits = self.digits.get(number as usize - 1).copied().flatten().filter(|_| id == TypeId::NUMERIC);
         let stored = match digits {
             Some((precision, scale)) => DataType::Decimal128(precision, scale),
-            None => arrow_type(id).ok_or(BindError::Unknown("a parameter of this type"))?,
+            None => {
+                arrow_type(id).ok_or_else(|| BindError::unsupported(format!("a parameter of type {id}"), NO_PLACE))?
+            }
         };
         let field = Arc::new(Field::new("", stored, true));
         let parameter = Expr::Placeholder(Placeholder::new_with_field(format!("${number}"), Some(field)));
@@ -117,7 +119,8 @@ impl OpenParameter {
         let number = self.number;
         let id = &mut state.types[number as usize - 1];
         if to.category() == Category::Pseudo || to.category() == Category::Unknown {
-            return Err(BindError::Unknown("a parameter of any type"));
+            let message = format!("could not determine data type of parameter ${number}");
+            return Err(BindError::new("42P18", message, span));
         }
         if *id != TypeId::UNKNOWN && *id != to {
             let message = format!("inconsistent types deduced for parameter ${number}");

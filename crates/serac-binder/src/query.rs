@@ -17,8 +17,8 @@ use datafusion::logical_expr::{
     WindowFunctionDefinition, cast as cast_to, lit,
 };
 use serac_parser::tree::{
-    CommonTable, Distinct, ExprKind, GroupBy, Literal, OrderItem, Query, QueryBody, Relation, Select, SelectItem, Span,
-    StatementKind, TableExpr, TableKind, With,
+    CommonTable, Distinct, Expr as Tree, ExprKind, GroupBy, Literal, OrderItem, Query, QueryBody, Relation, Select,
+    SelectItem, Span, StatementKind, TableExpr, TableKind, With,
 };
 use serac_pg::casts::cast;
 use serac_pg::{CastContext, TypeId};
@@ -177,10 +177,10 @@ impl Binder<'_> {
         for (at, (table, names)) in order.iter().map(|at| (&with.tables[*at], &read[*at])).enumerate() {
             let table = match &table.statement.kind {
                 // Those that name neither themselves nor later ones are as others are.
-                StatementKind::Query(_) if names.contains(&table.name.name) => {
-                    self.recursive_table(table, outer, at < changes)?
+                StatementKind::Query(query) if names.contains(&table.name.name) => {
+                    self.recursive_table(table, query, outer, at < changes)?
                 }
-                StatementKind::Query(_) => self.with_table(table, outer, at < changes)?,
+                StatementKind::Query(query) => self.with_table(table, query, outer, at < changes)?,
                 _ if is_top => self.change_of_with(table)?,
                 _ => {
                     let message = "WITH clause containing a data-modifying statement must be at the top level";
@@ -214,13 +214,11 @@ impl Binder<'_> {
     pub(crate) fn with_table(
         &self,
         table: &CommonTable,
+        query: &Query,
         outer: Option<&Outer<'_>>,
         is_first: bool,
     ) -> Result<WithTable> {
         without_search(table)?;
-        let StatementKind::Query(query) = &table.statement.kind else {
-            return Err(BindError::unsupported("a statement of this kind in WITH", NO_PLACE));
-        };
         let before = self.relations.get();
         let deepest = self.deepest.replace(self.levels.get());
         let mut selected = self.query(query, outer)?.closed()?;
@@ -236,12 +234,6 @@ impl Binder<'_> {
         // Whether it is computed once is told only by what it computes anew each time.
         let is_volatile = is_volatile(&selected.plan)?;
         Ok(WithTable::new(&table.name.name, selected, relations + 1, levels, is_volatile))
-    }
-    fn body_and_order(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
-        match &query.locks[..] {
-            [] => self.ordered_body(query, outer),
-            locks => self.claim(query, locks, outer),
-        }
     }
     /// The rows of a query without its WITH and its locking clauses.
     pub(crate) fn ordered_body(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
@@ -438,7 +430,7 @@ impl Binder<'_> {
             return Err(BindError::unsupported("WITH TIES in this order", NO_PLACE));
         };
         let last = number(offset)?.saturating_add(number(limit)?);
-        let function = self.environment.window("rank").ok_or(BindError::Unknown("WITH TIES"))?;
+        let function = self.known_window("rank")?;
         let mut rank = WindowFunction::new(WindowFunctionDefinition::WindowUDF(function), Vec::new());
         // A frame of RANGE has no keys of any type; the rank is the same in all frames.
         let all = WindowFrameBound::Preceding(ScalarValue::UInt64(None));
@@ -512,13 +504,19 @@ pub(crate) fn innermost(mut body: &QueryBody) -> &QueryBody {
 /// `TABLE t` as `SELECT * FROM t`.
 fn all_of(relation: &Relation) -> Select {
     let span = relation.name.span;
-    let all = serac_parser::tree::Expr { kind: ExprKind::Wildcard(None), span };
+    let all = Tree { kind: ExprKind::Wildcard(None), span };
     let kind = TableKind::Relation { relation: relation.clone(), alias: None, sample: None };
+    Select { from: vec![TableExpr { kind, span }], ..select_of(vec![all], span) }
+}
+
+/// `SELECT a, b`.
+pub(crate) fn select_of(exprs: Vec<Tree>, span: Span) -> Select {
+    let item = |expr| SelectItem { expr, alias: None, exclude: Vec::new(), replace: Vec::new() };
     Select {
         distinct: Distinct::All,
-        items: vec![SelectItem { expr: all, alias: None, exclude: Vec::new(), replace: Vec::new() }],
+        items: exprs.into_iter().map(item).collect(),
         into: None,
-        from: vec![TableExpr { kind, span }],
+        from: Vec::new(),
         filter: None,
         group_by: GroupBy::Items { distinct: false, items: Vec::new() },
         having: None,
@@ -662,10 +660,7 @@ pub(crate) fn position(tree: &serac_parser::tree::Expr, clause: &str, count: usi
     };
     let digits = match literal {
         Literal::Integer(digits) if digits.parse::<i32>().is_ok() => digits,
-        Literal::Null | Literal::String(_) | Literal::Boolean(_) | Literal::Integer(_) | Literal::Numeric(_) => {
-            return Err(BindError::new("42601", format!("non-integer constant in {clause}"), tree.span));
-        }
-        Literal::Bits(_) | Literal::HexBits(_) => return Err(BindError::Unknown("bit strings")),
+        _ => return Err(BindError::new("42601", format!("non-integer constant in {clause}"), tree.span)),
     };
     let at = digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     match at.filter(|at| *at < count) {

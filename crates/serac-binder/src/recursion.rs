@@ -10,7 +10,6 @@ use crate::from::rename;
 use crate::numeric::own_key;
 use crate::query::{Selected, WithTable, is_volatile, without_search};
 use crate::scope::Outer;
-use crate::subquery::subquery;
 use crate::visit;
 use crate::{OutputColumn, STACK};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
@@ -179,17 +178,15 @@ impl Binder<'_> {
     pub(crate) fn recursive_table(
         &self,
         table: &CommonTable,
+        query: &Query,
         outer: Option<&Outer<'_>>,
         is_first: bool,
     ) -> Result<WithTable> {
-        let StatementKind::Query(query) = &table.statement.kind else {
-            return Err(BindError::Unknown("a change in WITH"));
-        };
         let name = &table.name.name;
         let mut walk = Walk { name, count: 0 };
         if walk.query(query, Place::Allowed).is_ok() && walk.count == 0 {
             // Another query has the name.
-            return self.with_table(table, outer, is_first);
+            return self.with_table(table, query, outer, is_first);
         }
         without_search(table)?;
         if query.with.is_some() {
@@ -245,12 +242,6 @@ impl Binder<'_> {
         }
         let builder = LogicalPlanBuilder::from(selected.plan);
         let plan = builder.to_recursive_query(own, recursive.plan, !operator.all)?.build()?;
-        let of_query = subquery(plan);
-        // No rule makes a join of such a query. The older way runs it for each row.
-        if !of_query.outer_ref_columns.is_empty() {
-            return Err(BindError::Unknown("a recursive query that refers to a query around"));
-        }
-        let plan = Arc::unwrap_or_clone(of_query.subquery);
         let levels = self.deepest.get() - self.levels.get();
         self.deepest.set(deepest.max(self.deepest.get()));
         let relations = self.relations.get() - before;
@@ -276,7 +267,7 @@ impl Binder<'_> {
         let fields: Vec<Field> =
             fields.map(|(at, field)| Field::new(format!("column{at}"), field.data_type().clone(), true)).collect();
         let source = self.environment.work_table(&own, Arc::new(Schema::new(fields)));
-        let source = source.ok_or(BindError::Unknown("a recursive query"))?;
+        let source = source.ok_or_else(|| BindError::unsupported("a recursive query", NO_PLACE))?;
         let scan = LogicalPlanBuilder::scan(TableReference::bare(own.as_str()), source, None)?.build()?;
         let rows = Selected::new(scan, first.columns.clone());
         let table = WithTable { is_of_term: true, ..WithTable::new(name, rows, 1, 1, false) };
@@ -286,7 +277,7 @@ impl Binder<'_> {
         self.tables.borrow_mut().pop();
         // It might read the rows of the query.
         if self.done_before.borrow().len() > parts {
-            return Err(BindError::Unknown("a claim of rows in a recursive query"));
+            return Err(BindError::unsupported("a claim of rows in a recursive query", NO_PLACE));
         }
         Ok((bound?.closed()?, own))
     }

@@ -8,7 +8,7 @@ use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::{Context, LEVELS_OF_COPIES, joined, resolved, symbol};
 use crate::numeric::key;
-use crate::subquery::{all_of, repeatable, subquery};
+use crate::subquery::{repeatable, subquery};
 use crate::types::{is_registered, type_of_arrow};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema};
@@ -37,13 +37,12 @@ pub(crate) fn compared(pairs: Vec<(Expr, Expr)>, operator: &str) -> Result<Expr>
         pairs.iter().cloned().map(|(left, right)| binary(left, operator, right)).collect()
     };
     let (strict, last) = match operator {
-        "=" => return all_of(each(Operator::Eq)),
-        "<>" => return joined(each(Operator::NotEq), Operator::Or).ok_or(BindError::Unknown("nothing to compare")),
+        "=" => return Ok(joined(each(Operator::Eq), Operator::And)),
+        "<>" => return Ok(joined(each(Operator::NotEq), Operator::Or)),
         "<" => (Operator::Lt, Operator::Lt),
         "<=" => (Operator::Lt, Operator::LtEq),
         ">" => (Operator::Gt, Operator::Gt),
-        ">=" => (Operator::Gt, Operator::GtEq),
-        _ => return Err(BindError::Unknown("this operator of rows")),
+        _ => (Operator::Gt, Operator::GtEq),
     };
     for (left, right) in &pairs {
         repeatable(left)?;
@@ -52,13 +51,13 @@ pub(crate) fn compared(pairs: Vec<(Expr, Expr)>, operator: &str) -> Result<Expr>
     if pairs.len() > 20 {
         return Err(BindError::unsupported("a comparison of rows of so many values", NO_PLACE));
     }
-    let mut pairs = pairs.into_iter().rev();
-    let Some((left, right)) = pairs.next() else { return Err(BindError::Unknown("nothing to compare")) };
-    Ok(pairs.fold(binary(left, last, right), |rest, (left, right)| {
+    let compared = pairs.into_iter().rev().fold(None, |rest, (left, right)| {
+        let Some(rest) = rest else { return Some(binary(left, last, right)) };
         let decides = binary(left.clone(), strict, right.clone());
         let goes_on = binary(binary(left, Operator::Eq, right), Operator::And, rest);
-        binary(decides, Operator::Or, goes_on)
-    }))
+        Some(binary(decides, Operator::Or, goes_on))
+    });
+    Ok(joined(compared.into_iter().collect(), Operator::And))
 }
 
 /// The values of a row; none if it is no row.
@@ -132,8 +131,7 @@ impl Binder<'_> {
                 fields(item).ok_or_else(|| BindError::unsupported("a row beside a value that is none", NO_PLACE))?;
             all.push(self.compare_rows(symbol, span, left, right, context).map_err(BindError::unplaced)?.expr);
         }
-        let expr = joined(all, join).ok_or(BindError::Unknown("an empty list"))?;
-        Ok(Bound::new(expr, TypeId::BOOL, span))
+        Ok(Bound::new(joined(all, join), TypeId::BOOL, span))
     }
     /// `(a, b) IS [NOT] DISTINCT FROM (c, d)`.
     pub(crate) fn row_is_distinct(
@@ -171,7 +169,7 @@ impl Binder<'_> {
             let [one, other] = self.alike(vec![one, other], &signature, context.schema)?;
             all.push(binary(one, Operator::IsNotDistinctFrom, other));
         }
-        all_of(all)
+        Ok(joined(all, Operator::And))
     }
     /// `ROW(a, b) IS [NOT] NULL`: whether all of its values are, or none is.
     pub(crate) fn row_is_null(row: Record, negated: bool, at: Span) -> Result<Bound> {
@@ -183,7 +181,7 @@ impl Binder<'_> {
             let value = Box::new(value.expr);
             all.push(if negated { Expr::IsNotNull(value) } else { Expr::IsNull(value) });
         }
-        Ok(Bound::new(all_of(all)?, TypeId::BOOL, at))
+        Ok(Bound::new(joined(all, Operator::And), TypeId::BOOL, at))
     }
     /// The row that a tree is, as its values: one that is written, or one of an item of FROM. None
     /// if it is something else.
@@ -244,9 +242,10 @@ impl Binder<'_> {
             return Ok(None);
         }
         self.deeper(LEVELS_OF_COPIES, || {
-            let (left, right) = (self.record(left, context)?, self.record(right, context)?);
-            let both = left.zip(right).ok_or(BindError::Unknown("a row beside something else"))?;
-            self.compare_records(name, both.0, both.1, context).map(Some)
+            let Some((left, right)) = self.record(left, context)?.zip(self.record(right, context)?) else {
+                return Ok(None);
+            };
+            self.compare_records(name, left, right, context).map(Some)
         })
     }
     /// `(a, b) = (SELECT …)`, whose query has one row, or none.
@@ -303,9 +302,12 @@ impl Binder<'_> {
             "<" | "<=" => self.ordered_values(left.values, right.values, symbol == "<=", context)?,
             _ => self.ordered_values(right.values, left.values, symbol == ">=", context)?,
         };
-        let expr = match joined(present, Operator::And) {
-            Some(present) => Expr::Case(Case::new(None, vec![(Box::new(present), Box::new(expr))], None)),
-            None => expr,
+        let expr = match present.is_empty() {
+            true => expr,
+            false => {
+                let present = Box::new(joined(present, Operator::And));
+                Expr::Case(Case::new(None, vec![(present, Box::new(expr))], None))
+            }
         };
         Ok(Bound::new(expr, TypeId::BOOL, start))
     }

@@ -12,18 +12,18 @@
 //! whole.
 
 use crate::Binder;
-use crate::OutputColumn;
 use crate::bound::Bound;
 use crate::calls::{chosen, of_aggregates, types_of};
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::expression::{Context, checked, one, type_of};
+use crate::expression::{Context, checked, taken, type_of};
 use crate::from::{Rows, rename};
 use crate::names::column_name;
 use crate::scope::Outer;
 use crate::scope::{Scope, ScopeColumn, ScopeItem};
 use crate::select::has_part;
 use crate::subquery::{levels_of, of_expr};
-use crate::types::{arrow_type, element_type};
+use crate::types::{arrow_type, element_type, or_no_type};
+use crate::{OutputColumn, Relation};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema, JoinType, ScalarValue, TableReference, UnnestOptions};
 use datafusion::logical_expr::expr::Case;
@@ -45,6 +45,8 @@ enum Values {
     Lists { lists: Vec<ListOfRows>, number: Number },
     /// A table of one column, without columns of other items.
     Table { plan: LogicalPlan, id: TypeId, number: Number },
+    /// The table of a function of the database, without columns of other items.
+    Relation(Relation),
     /// Rows of values and their numbers, without columns of other items.
     Rows { values: Vec<Expr>, id: TypeId },
     /// A single value.
@@ -75,9 +77,11 @@ impl Binder<'_> {
         outer: Option<&Outer<'_>>,
     ) -> Result<Rows> {
         let TableKind::Functions { calls, ordinality, alias, columns: definitions, .. } = &table.kind else {
-            return Err(BindError::Unknown("an item of FROM of this kind"));
+            return Err(BindError::unsupported("an item of FROM that is no function", table.span));
         };
-        let Some((call, types)) = calls.first() else { return Err(BindError::Unknown("ROWS FROM nothing")) };
+        let Some((call, types)) = calls.first() else {
+            return Err(BindError::new("42601", "ROWS FROM without functions", table.span));
+        };
         // In ROWS FROM, a function has its list behind it.
         let definitions = if definitions.is_empty() { types } else { definitions };
         if calls.len() > 1 && calls.iter().any(|(_, types)| !types.is_empty()) {
@@ -115,6 +119,9 @@ impl Binder<'_> {
         self.item_names.borrow_mut().push(shown.clone());
         let own_names: Vec<Option<String>> = match &values {
             Values::Lists { lists, .. } => lists.iter().map(|(_, _, name)| name.clone()).collect(),
+            Values::Relation(relation) => {
+                relation.source.schema().fields().iter().map(|field| Some(field.name().clone())).collect()
+            }
             _ => vec![None],
         };
         let is_value = own_names.len() == 1 && !*ordinality && definitions.is_empty();
@@ -161,9 +168,8 @@ impl Binder<'_> {
                 let message = "a column definition list is required for functions returning \"record\"";
                 return Err(BindError::new("42601", message, tree.span));
             }
-            let last = call.name.parts.last().map_or("", |name| &name.name);
-            if last != "generate_series" && self.environment.has_table_function(last) {
-                return Err(BindError::Unknown("a function of the database"));
+            if let Some(relation) = self.table_of(call, tree.span, context)? {
+                return Ok(Values::Relation(relation));
             }
             if let Some(name) = own
                 && of_name(name).iter().any(|function| function.returns_set)
@@ -191,6 +197,27 @@ impl Binder<'_> {
         bound.exact()?;
         Ok(Values::One(bound))
     }
+    /// The table that a function of the database gives; none if the database has no such function. Its
+    /// arguments are constants.
+    fn table_of(&self, call: &Call, span: Span, context: Context<'_>) -> Result<Option<Relation>> {
+        let name = match &call.name.parts[..] {
+            [name] => &name.name,
+            [schema, name] if matches!(schema.name.as_str(), "pg_catalog" | "public") => &name.name,
+            _ => return Ok(None),
+        };
+        if name == "generate_series" || !self.environment.has_table_function(name) {
+            return Ok(None);
+        }
+        if let Some(what) = of_aggregates(name, call) {
+            let message = format!("{what} specified, but {name} is not an aggregate function");
+            return Err(BindError::new("42809", message, span));
+        }
+        if call.over.is_some() || call.arguments.iter().any(|argument| argument.name.is_some()) {
+            return Err(BindError::unsupported(format!("function {name} with OVER or named arguments"), span));
+        }
+        let arguments: Vec<Expr> = self.arguments_of(call, context)?.into_iter().map(|bound| bound.expr).collect();
+        self.environment.table_function(name, &arguments)
+    }
     /// A function that gives values, or keys and values.
     fn sets(&self, name: &str, arguments: Vec<Bound>, span: Span, context: Context<'_>) -> Result<Values> {
         let found = chosen(name, &types_of(&arguments), span)?;
@@ -211,7 +238,7 @@ impl Binder<'_> {
                 return Ok(Values::Lists { lists: vec![(list, id, own)], number: Number::Unknown });
             }
         };
-        let argument = one(arguments)?;
+        let [argument] = taken(arguments)?;
         let argument = self.implicitly(argument, found.signature.arguments[0], context.schema)?.expr;
         let mut lists = Vec::new();
         for (function, own) in functions.into_iter().zip(["key", "value"]) {
@@ -227,7 +254,7 @@ impl Binder<'_> {
             Values::Lists { lists, .. } => return Ok(lists),
             Values::Rows { values, id } => (values, id),
             Values::One(bound) if bound.id != TypeId::UNKNOWN => (vec![bound.expr], bound.id),
-            Values::One(_) | Values::Table { .. } => {
+            Values::One(_) | Values::Table { .. } | Values::Relation(_) => {
                 return Err(BindError::unsupported("such a function in ROWS FROM", NO_PLACE));
             }
         };
@@ -237,12 +264,16 @@ impl Binder<'_> {
     }
     /// The documents whose members are the columns of `jsonb_to_recordset(d) AS t(a int, …)`.
     fn documents_of(&self, tree: &Tree, name: &str, at: Span, context: Context<'_>) -> Result<Values> {
-        let ExprKind::Call(call) = &tree.kind else { return Err(BindError::Unknown("a list of columns")) };
+        let ExprKind::Call(call) = &tree.kind else {
+            let message = "a column definition list is only allowed for functions returning \"record\"";
+            return Err(BindError::new("42601", message, at));
+        };
         let is_set = match name {
             "json_to_record" | "jsonb_to_record" => false,
             "json_to_recordset" | "jsonb_to_recordset" => true,
             _ if of_name(name).is_empty() && self.environment.has_table_function(name) => {
-                return Err(BindError::Unknown("a function with a list of columns"));
+                let message = "a column definition list is redundant for a function with OUT parameters";
+                return Err(BindError::new("42601", message, at));
             }
             _ => {
                 let given = types_of(&self.arguments_of(call, context)?);
@@ -253,7 +284,8 @@ impl Binder<'_> {
         };
         let arguments = self.arguments_of(call, context)?;
         let found = chosen(name, &types_of(&arguments), tree.span)?;
-        let document = self.implicitly(one(arguments)?, found.signature.arguments[0], context.schema)?;
+        let [document] = taken(arguments)?;
+        let document = self.implicitly(document, found.signature.arguments[0], context.schema)?;
         let function = self.environment.scalar(if is_set { "jsonb_rows" } else { "jsonb_row" });
         let unsupported = || BindError::unsupported(format!("function {name}"), tree.span);
         let function = function.ok_or_else(unsupported)?;
@@ -334,10 +366,10 @@ impl Binder<'_> {
         };
         if literals.is_some()
             && is_alone
-            && let Some(source) = self.environment.table_function("generate_series", &exprs)
+            && let Some(relation) = self.environment.table_function("generate_series", &exprs)?
         {
             let name = self.qualifier("series");
-            let plan = LogicalPlanBuilder::scan(TableReference::bare(name), source, None)?.build()?;
+            let plan = LogicalPlanBuilder::scan(TableReference::bare(name), relation.source, None)?.build()?;
             return Ok(Values::Table { plan, id, number });
         }
         let unsupported = || BindError::unsupported("function generate_series", span);
@@ -410,9 +442,7 @@ fn beside(
     let mut added = Vec::new();
     let plan = match values {
         Values::One(bound) => {
-            if bound.id == TypeId::UNKNOWN {
-                return Err(BindError::Unknown("a value of no type"));
-            }
+            let bound = bound.into_text()?;
             added.push((shown("value"), bound.id));
             let mut exprs = before;
             exprs.push(named(bound.expr, "value"));
@@ -438,12 +468,26 @@ fn beside(
             let number = match number {
                 _ if !ordinality => None,
                 Number::Series { start, step } => Some(named(of_series(*start, *step, value.clone()), "ordinality")),
-                Number::Unknown => return Err(BindError::Unknown("the numbers of these values")),
+                Number::Unknown => return Err(no_numbers()),
             };
             let value = if id == TypeId::INT4 { cast(value, DataType::Int32) } else { value };
             let exprs = [Some(named(value, "value")), number];
             let rows = LogicalPlanBuilder::from(rows).project(exprs.into_iter().flatten().collect::<Vec<_>>())?;
             joined(plan, rows.build()?)?
+        }
+        Values::Relation(relation) => {
+            if ordinality {
+                return Err(no_numbers());
+            }
+            let name = TableReference::bare(binder.qualifier("#function"));
+            let rows = LogicalPlanBuilder::scan(name, relation.source, None)?;
+            let mut exprs = Vec::with_capacity(relation.types.len());
+            for (at, (column, of)) in rows.schema().columns().into_iter().zip(relation.types).enumerate() {
+                let name = format!("value{at}");
+                exprs.push(named(Expr::Column(column), &name));
+                added.push((shown(&name), or_no_type(of).id));
+            }
+            joined(plan, rows.project(exprs)?.build()?)?
         }
         Values::Lists { mut lists, number } => {
             if is_left {
@@ -486,7 +530,7 @@ fn beside(
                         unnested.push(Column::new_unqualified(&name));
                         cast(Expr::Column(Column::new_unqualified(&name)), DataType::Int64)
                     }
-                    _ => return Err(BindError::Unknown("the numbers of these values")),
+                    _ => return Err(no_numbers()),
                 };
                 behind.push(named(number, "ordinality"));
             }
@@ -501,6 +545,10 @@ fn beside(
     Ok((plan, added))
 }
 
+fn no_numbers() -> BindError {
+    BindError::unsupported("WITH ORDINALITY of such a function", NO_PLACE)
+}
+
 /// Whether a function gives rows whose columns the statement has to tell.
 fn has_list_of_columns(name: &str) -> bool {
     matches!(name, "json_to_record" | "jsonb_to_record" | "json_to_recordset" | "jsonb_to_recordset")
@@ -508,7 +556,7 @@ fn has_list_of_columns(name: &str) -> bool {
 
 /// How many elements a list has.
 fn counted(binder: &Binder<'_>, list: Expr) -> Result<Expr> {
-    let count = binder.environment.scalar("cardinality").ok_or(BindError::Unknown("a list"))?;
+    let count = binder.known_scalar("cardinality")?;
     Ok(count.call(vec![list]))
 }
 

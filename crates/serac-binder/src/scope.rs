@@ -33,7 +33,7 @@ impl ScopeColumn {
     }
     /// The column where it is named.
     pub(crate) fn bound(&self, span: Span) -> Result<Bound> {
-        known_type(self.of.id)?;
+        known_type(self.of.id, span)?;
         Ok(self.passed(span))
     }
 }
@@ -153,7 +153,7 @@ impl Scope {
     }
     /// The column that a name means here; none if it means nothing.
     pub(crate) fn lookup_column(&self, name: &Name) -> Result<Option<&ScopeColumn>> {
-        let [qualifiers @ .., column] = &name.parts[..] else { return Err(BindError::Unknown("an empty name")) };
+        let Some((column, qualifiers)) = name.parts.split_last() else { return Ok(None) };
         if qualifiers.is_empty() {
             return self.of_name(&column.name, name.span);
         }
@@ -229,10 +229,7 @@ impl Binder<'_> {
             }
             around = outer.next;
         }
-        let [qualifiers @ .., column] = &name.parts[..] else { return Err(BindError::Unknown("an empty name")) };
-        if !qualifiers.is_empty() {
-            return Err(self.missing_item(&qualified(name)));
-        }
+        let [column] = &name.parts[..] else { return Err(self.missing_item(&qualified(name))) };
         if let Some(row) = self.row_named(name, context)? {
             return Ok(row);
         }
@@ -251,16 +248,13 @@ impl Binder<'_> {
     /// The row of the item of a name, in the query or in those around it; none if there is no such
     /// item.
     fn row_named(&self, name: &Name, context: Context<'_>) -> Result<Option<Bound>> {
-        if context.scope.has_item(name)? {
-            return self.whole_row(name, context.scope, context.schema).map(Some);
+        if let Some(row) = self.whole_row(name, context.scope, context.schema)? {
+            return Ok(Some(row));
         }
-        let mut around = context.outer;
-        while let Some(outer) = around {
-            if outer.scope.has_item(name)? {
-                let row = self.whole_row(name, outer.scope, outer.schema)?;
+        for outer in std::iter::successors(context.outer, |outer| outer.next) {
+            if let Some(row) = self.whole_row(name, outer.scope, outer.schema)? {
                 return outer.reference(row).map(Some);
             }
-            around = outer.next;
         }
         Ok(None)
     }
@@ -291,10 +285,9 @@ impl Binder<'_> {
                 }
             }
         }
-        let item = scope.item(&name.parts)?.ok_or(BindError::Unknown("a whole row"))?;
-        if scope.items[item].is_value {
+        let Some(item) = scope.item(&name.parts)?.filter(|item| !scope.items[*item].is_value) else {
             return Ok(None);
-        }
+        };
         let own = scope.columns.iter().filter(|column| column.item == Some(item));
         let mut columns = Vec::new();
         for column in own {
@@ -314,20 +307,20 @@ impl Binder<'_> {
         };
         Ok(Some(RowColumns { columns, present, may_be_missing: item.may_be_missing }))
     }
-    /// The row of an item, or the value of a function that gives one.
-    fn whole_row(&self, name: &Name, scope: &Scope, schema: &DFSchema) -> Result<Bound> {
-        let item = scope.item(&name.parts)?.ok_or(BindError::Unknown("a whole row"))?;
+    /// The row of an item, or the value of a function that gives one; none if there is no such item.
+    fn whole_row(&self, name: &Name, scope: &Scope, schema: &DFSchema) -> Result<Option<Bound>> {
+        let Some(item) = scope.item(&name.parts)? else { return Ok(None) };
         let columns: Vec<&ScopeColumn> = scope.columns.iter().filter(|column| column.item == Some(item)).collect();
         let item = &scope.items[item];
         if let (true, [column]) = (item.is_value, &columns[..]) {
-            return column.bound(name.span);
+            return column.bound(name.span).map(Some);
         }
         let present = self.presence(item)?;
         let columns = columns.into_iter().map(|column| Ok((column.name.clone(), column.bound(name.span)?)));
         let row = self.row(columns.collect::<Result<_>>()?, name.span, schema)?;
-        let Some(present) = present else { return Ok(row) };
+        let Some(present) = present else { return Ok(Some(row)) };
         let whens = vec![(Box::new(present), Box::new(row.expr))];
-        Ok(Bound { expr: Expr::Case(Case::new(None, whens, None)), ..row })
+        Ok(Some(Bound { expr: Expr::Case(Case::new(None, whens, None)), ..row }))
     }
     /// What tells whether there is a row of an item; none if there always is one.
     fn presence(&self, item: &ScopeItem) -> Result<Option<Expr>> {

@@ -266,7 +266,7 @@ impl Binder<'_> {
     }
     /// Of the rows that are equal in `on` the first one of an order.
     fn first_of_each(&self, plan: LogicalPlan, on: Vec<Expr>, order: Vec<SortExpr>) -> Result<LogicalPlan> {
-        let function = self.environment.window("row_number").ok_or(BindError::Unknown("numbers of rows"))?;
+        let function = self.known_window("row_number")?;
         let mut window = WindowFunction::new(WindowFunctionDefinition::WindowUDF(function), Vec::new());
         window.params.partition_by = on;
         if !order.is_empty() {

@@ -96,10 +96,10 @@ impl Binder<'_> {
                 }
                 kind => {
                     let columns = left.columns.clone();
-                    let one = left.all.pop().ok_or(BindError::Unknown("nothing to join"))?;
-                    let both = of_one_form(vec![one.of_types(self, &ids)?, right.of_types(self, &ids)?])?;
-                    let [one, right] = both.try_into().map_err(|_| BindError::Unknown("nothing to join"))?;
-                    let plan = self.joined_sets(one.plan, right.plan, kind, operator.all)?;
+                    let one = left.all.swap_remove(0);
+                    let mut both = of_one_form(vec![one.of_types(self, &ids)?, right.of_types(self, &ids)?])?;
+                    let right = both.swap_remove(1);
+                    let plan = self.joined_sets(both.swap_remove(0).plan, right.plan, kind, operator.all)?;
                     left = Branches::new(Selected::new(plan, columns));
                 }
             }
@@ -133,7 +133,7 @@ impl Binder<'_> {
     }
     /// The rows with the number that each has among those of the same keys.
     fn numbered(&self, plan: LogicalPlan, keys: &[Column]) -> Result<LogicalPlan> {
-        let function = self.environment.window("row_number").ok_or(BindError::Unknown("numbers of rows"))?;
+        let function = self.known_window("row_number")?;
         let mut window = WindowFunction::new(WindowFunctionDefinition::WindowUDF(function), Vec::new());
         window.params.partition_by = keys.iter().cloned().map(Expr::Column).collect();
         let number = Expr::from(window).alias(self.qualifier("#copy"));
@@ -176,7 +176,7 @@ impl Binder<'_> {
     /// Branches as one plan.
     fn united(&self, branches: Branches) -> Result<Selected> {
         let Branches { mut all, columns, is_all, .. } = branches;
-        let Some(is_all) = is_all else { return all.pop().ok_or(BindError::Unknown("nothing to join")) };
+        let Some(is_all) = is_all else { return Ok(all.swap_remove(0)) };
         let ids: Vec<TypeId> = columns.iter().map(|column| column.id).collect();
         let all: Vec<Selected> = all.into_iter().map(|branch| branch.of_types(self, &ids)).collect::<Result<_>>()?;
         let all = of_one_form(all)?;

@@ -9,14 +9,14 @@
 use crate::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::expression::{Context, LEVELS_OF_COPIES, comparable, comparison, joined, resolved, symbol};
+use crate::expression::{Context, LEVELS_OF_COPIES, comparable, comparison, resolved, symbol};
 use crate::numeric::compared_pair;
 use crate::query::Selected;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue, Spans};
 use datafusion::logical_expr::expr::{Case, Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::logical_plan::Subquery;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, lit};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use serac_parser::tree::{Expr as Tree, ExprKind, Operator as Symbol, Query, Span};
 use serac_pg::TypeId;
 use std::sync::Arc;
@@ -255,7 +255,7 @@ pub(crate) fn repeatable(expr: &Expr) -> Result<()> {
     };
     match expr.exists(|part| Ok(is_such(part))) {
         Ok(false) => Ok(()),
-        _ => Err(BindError::Unknown("a volatile value that is compared several times")),
+        _ => Err(BindError::unsupported("a volatile value that is compared several times", NO_PLACE)),
     }
 }
 
@@ -281,9 +281,4 @@ pub(crate) fn levels_of(exprs: &[Expr], schema: &datafusion::common::DFSchema) -
         });
     }
     (own, outer)
-}
-
-/// Conditions as one.
-pub(crate) fn all_of(conditions: Vec<Expr>) -> Result<Expr> {
-    joined(conditions, Operator::And).ok_or(BindError::Unknown("nothing to compare"))
 }

@@ -2,6 +2,7 @@
 
 use crate::error::{BindError, NO_PLACE, Result};
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
+use serac_parser::tree::Span;
 use serac_pg::{ModifiedType, TypeId};
 
 /// The Arrow type of a type's values; none for types that are not stored. NUMERIC has two forms:
@@ -115,17 +116,29 @@ pub(crate) fn is_no_type(id: TypeId) -> bool {
 }
 
 /// That the type of a column is known.
-pub(crate) fn known_type(id: TypeId) -> Result<TypeId> {
-    if id == NO_TYPE { Err(BindError::Unknown("a column of this type")) } else { Ok(id) }
+pub(crate) fn known_type(id: TypeId, span: Span) -> Result<()> {
+    match is_no_type(id) {
+        true => Err(BindError::unsupported("a column of a type that PostgreSQL does not have", span)),
+        false => Ok(()),
+    }
+}
+
+/// Types as a list: `text, integer`.
+pub(crate) fn listed(types: &[TypeId]) -> String {
+    types.iter().map(TypeId::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// That values of a type may be compared, ordered and grouped.
 pub(crate) fn comparable_values(id: TypeId) -> Result<()> {
     match id.element().unwrap_or(id) {
         // Arrow compares the parts of those in arrays.
-        TypeId::INTERVAL if id != TypeId::INTERVAL => Err(BindError::Unknown("a comparison of intervals in arrays")),
+        TypeId::INTERVAL if id != TypeId::INTERVAL => {
+            Err(BindError::unsupported("a comparison of arrays of intervals", NO_PLACE))
+        }
         TypeId::RECORD => Err(BindError::unsupported("a comparison of such rows", NO_PLACE)),
-        TypeId::JSON | TypeId::JSONB => Err(BindError::Unknown("a comparison of such values")),
+        TypeId::JSON | TypeId::JSONB => {
+            Err(BindError::unsupported(format!("a comparison of values of type {id}"), NO_PLACE))
+        }
         _ => Ok(()),
     }
 }

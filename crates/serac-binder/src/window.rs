@@ -148,12 +148,12 @@ impl Binder<'_> {
         });
         let mut calls: Vec<Expr> = calls.collect();
         let value = match default {
-            None => finished(calls, finish)?,
+            None => finished(calls, finish),
             // The last of them tells whether there is such a row.
             Some(default) => {
-                let is_there = calls.pop().ok_or(BindError::Unknown("this window function"))?;
+                let is_there = calls.swap_remove(1);
                 let whens = vec![(Box::new(Expr::IsNull(Box::new(is_there))), Box::new(default))];
-                Expr::Case(Case::new(None, whens, Some(Box::new(finished(calls, None)?))))
+                Expr::Case(Case::new(None, whens, Some(Box::new(finished(calls, None)))))
             }
         };
         checked(value, result, span, context.schema)
@@ -338,17 +338,15 @@ impl Binder<'_> {
             _ => offsets.into_iter().map(|offset| self.rows(offset, clause, context)).collect::<Result<_>>()?,
         };
         let mut values = values.into_iter();
-        let mut value = || values.next().ok_or(BindError::Unknown("an offset of a frame"));
-        let mut bound = |bound: &FrameBound| -> Result<WindowFrameBound> {
-            Ok(match bound {
-                FrameBound::UnboundedPreceding => WindowFrameBound::Preceding(ScalarValue::UInt64(None)),
-                FrameBound::UnboundedFollowing => WindowFrameBound::Following(ScalarValue::UInt64(None)),
-                FrameBound::CurrentRow => WindowFrameBound::CurrentRow,
-                FrameBound::Preceding(_) => WindowFrameBound::Preceding(value()?),
-                FrameBound::Following(_) => WindowFrameBound::Following(value()?),
-            })
+        // Each bound with an offset has a value.
+        let mut bound = |bound: &FrameBound| match bound {
+            FrameBound::UnboundedPreceding => WindowFrameBound::Preceding(ScalarValue::UInt64(None)),
+            FrameBound::UnboundedFollowing => WindowFrameBound::Following(ScalarValue::UInt64(None)),
+            FrameBound::CurrentRow => WindowFrameBound::CurrentRow,
+            FrameBound::Preceding(_) => WindowFrameBound::Preceding(values.next().unwrap_or(ScalarValue::UInt64(None))),
+            FrameBound::Following(_) => WindowFrameBound::Following(values.next().unwrap_or(ScalarValue::UInt64(None))),
         };
-        Ok(WindowFrame::new_bounds(units, bound(start)?, bound(end)?))
+        Ok(WindowFrame::new_bounds(units, bound(start), bound(end)))
     }
     /// The offset of a frame's bound, which is a constant.
     fn frame_offset(&self, tree: &Tree, clause: &str, context: Context<'_>) -> Result<Bound> {
@@ -456,7 +454,10 @@ impl Binder<'_> {
                     ScalarValue::IntervalMonthDayNano(Some(interval)) => {
                         Ok(ScalarValue::Int64(Some(interval.nanoseconds / 1_000)))
                     }
-                    _ => Err(BindError::Unknown("an offset of times")),
+                    other => {
+                        let what = format!("a window frame with an offset of {}", other.data_type());
+                        Err(BindError::unsupported(what, NO_PLACE))
+                    }
                 };
                 return values.into_iter().map(micros).collect();
             }

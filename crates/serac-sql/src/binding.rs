@@ -122,9 +122,9 @@ fn as_stored(value: &ScalarValue, id: TypeId) -> Result<ScalarValue> {
     // A text says what a quoted constant says.
     if let Some(Some(text)) = value.try_as_str().filter(|_| type_of_arrow(&stored) != Some(TypeId::TEXT)) {
         match serac_binder::value_of_text(text, id) {
-            Ok(value) => return Ok(value),
+            Ok(Some(value)) => return Ok(value),
             Err(BindError::Statement(error)) => return Err(SqlError::new(error.sqlstate, error.message)),
-            Err(_) => {}
+            Ok(None) | Err(_) => {}
         }
     }
     Ok(value.cast_to(&stored)?)
@@ -338,11 +338,10 @@ pub(crate) async fn lines(state: &SessionState, source: &Source) -> Result<Vec<S
 /// What has been bound.
 ///
 /// # Errors
-/// What is wrong with the statement at `source`; 0A000 for what the binder does not know.
+/// What is wrong with the statement at `source`.
 fn known<T>(bound: Result<T, BindError>, source: &Source) -> Result<T> {
     bound.map_err(|error| match error {
         BindError::Statement(error) => placed(error, source),
-        BindError::Unknown(what) => SqlError::unsupported(what),
         BindError::Plan(error) => in_planner(error),
     })
 }
@@ -380,7 +379,7 @@ async fn bound(state: &SessionState, shared: &Arc<Shared>, source: &Source) -> R
 /// An expression that stands in no query, over columns of `schema`.
 ///
 /// # Errors
-/// What is wrong with it; 0A000 for what the binder does not know.
+/// What is wrong with it.
 pub(crate) fn definition(state: &SessionState, kept: &KeptExpression<'_>, schema: &DFSchema) -> Result<Definition> {
     let KeptExpression { text, place, table, column } = *kept;
     let column_of = |name: &str| table.and_then(|table| Some(&table.columns[table.column(name)?]));
@@ -394,7 +393,6 @@ pub(crate) fn definition(state: &SessionState, kept: &KeptExpression<'_>, schema
     let text = DefinitionText { text, place, table, schema, types: &types, column };
     serac_binder::bind_definition(&session, text).map_err(|error| match error {
         BindError::Statement(error) => told(error, None),
-        BindError::Unknown(what) => SqlError::unsupported(format!("{what} in {}", place.clause())),
         BindError::Plan(error) => SqlError::from(error).unplaced(),
     })
 }
@@ -525,7 +523,6 @@ impl Environment for InSession<'_> {
         match self.relations.get(&key(name)) {
             Some(Ok(relation)) => Ok(relation.clone()),
             Some(Err(error)) => Err(BindError::Plan(error.clone().external())),
-            None if name.parts.len() > 2 => Err(BindError::Unknown("a relation of a database")),
             None => Err(BindError::new("42P01", format!("relation \"{name}\" does not exist"), name.span)),
         }
     }
@@ -534,7 +531,7 @@ impl Environment for InSession<'_> {
             "42P01" => BindError::new("42P01", error.message, name.span),
             _ => BindError::Plan(error.external()),
         })?;
-        let view = self.shared.view().ok_or(BindError::Unknown("no statement"))?;
+        let view = self.shared.view().expect("a statement is running");
         let relation = relation(Arc::new(self.shared.provider(&view, &table, true)), TableReference::bare(TARGET));
         let definition = &table.definition;
         let generation = |column: &ColumnDefinition| match column {
@@ -633,14 +630,20 @@ impl Environment for InSession<'_> {
     fn has_table_function(&self, name: &str) -> bool {
         self.names.has_table_function(name)
     }
-    fn table_function(&self, name: &str, arguments: &[Expr]) -> Option<Arc<dyn TableSource>> {
-        self.names.table_function(name, arguments.to_vec()).ok()
+    fn table_function(&self, name: &str, arguments: &[Expr]) -> Result<Option<Relation>, BindError> {
+        if !self.names.has_table_function(name) {
+            return Ok(None);
+        }
+        let source = self.names.table_function(name, arguments.to_vec())?;
+        Ok(Some(relation(source_as_provider(&source)?, TableReference::bare(name))))
     }
     fn work_table(&self, name: &str, schema: SchemaRef) -> Option<Arc<dyn TableSource>> {
         Some(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
     }
     fn operate(&self, operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr, BindError> {
-        let Some(op) = symbol(operator) else { return Err(BindError::Unknown("this operator")) };
+        let Some(op) = symbol(operator) else {
+            return Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right))));
+        };
         let mut raw = RawBinaryExpr { op, left, right };
         for planner in self.names.state().expr_planners() {
             match planner.plan_binary_op(raw, schema)? {

@@ -123,13 +123,14 @@ impl Binder<'_> {
         if of > 1 {
             self.makes(PARTS_OF_SUBQUERY)?;
             if crate::query::is_volatile(&selected.plan)? {
-                return Err(BindError::Unknown("a volatile query for several columns"));
+                return Err(BindError::unsupported("a volatile query for several columns", tree.span));
             }
         }
         if let Some((_, open)) = selected.open.iter().find(|(open, _)| *open == at)
             && open.parameter.is_some()
         {
-            return Err(BindError::Unknown("a parameter of no type in a query for several columns"));
+            let what = "a parameter whose type is not told in a query for several columns";
+            return Err(BindError::unsupported(what, tree.span));
         }
         let selected = selected.closed()?;
         let column = &selected.columns[at];

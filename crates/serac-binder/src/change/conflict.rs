@@ -98,8 +98,10 @@ impl Binder<'_> {
                 let message = format!("operator class \"{class}\" does not exist for access method \"btree\"");
                 return Err(BindError::without_place("42704", message));
             }
-            Some(_) => return Err(BindError::Unknown("an operator class")),
-            None if part.collation.is_some() => return Err(BindError::Unknown("a collation")),
+            Some(_) => return Err(BindError::unsupported("an operator class in ON CONFLICT", part.span)),
+            None if part.collation.is_some() => {
+                return Err(BindError::unsupported("a collation in ON CONFLICT", part.span));
+            }
             None => {}
         }
         Ok(self.expression(&part.expr, context)?.expr)
@@ -159,7 +161,7 @@ impl Binder<'_> {
         let name = TableReference::bare(self.qualifier("#conflicting"));
         let plan = LogicalPlanBuilder::scan(name, rows.clone(), None)?;
         let given: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
-        let number = given.last().cloned().ok_or(BindError::Unknown("no columns"))?;
+        let number = given[scope.columns.len()].clone();
         let mut renamed = Vec::with_capacity(given.len());
         for (given, column) in given.iter().zip(&scope.columns) {
             let column = column_of(&column.expr)?;

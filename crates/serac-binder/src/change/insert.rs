@@ -1,20 +1,24 @@
 //! INSERT: its columns, and the rows that it gives.
 
+use super::target::no_value;
 use super::{BoundInsert, InsertSource, Target};
 use crate::Binder;
 use crate::bound::Bound;
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::Context;
-use crate::query::is_body_alone;
+use crate::query::{is_body_alone, select_of};
 use crate::scope::Scope;
 use crate::select::has_part;
 use crate::subquery::of_expr;
 use crate::types::is_registered;
+use crate::visit;
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
-use serac_parser::tree::{Expr as Tree, ExprKind, Insert, Query, QueryBody, Span};
+use serac_parser::tree::{Call, Expr as Tree, ExprKind, Insert, Name, Query, QueryBody, Span};
 use serac_pg::TypeId;
+use serac_pg::functions::of_name;
+use std::borrow::Cow;
 
 /// Whether a value is DEFAULT.
 fn is_default(tree: &Tree) -> bool {
@@ -28,7 +32,7 @@ fn more_expressions(span: Span) -> BindError {
 impl Binder<'_> {
     pub(super) fn insert(&self, insert: &Insert) -> Result<BoundInsert> {
         if insert.overriding_system.is_some() {
-            return Err(BindError::Unknown("OVERRIDING"));
+            return Err(BindError::unsupported("OVERRIDING", NO_PLACE));
         }
         let target = self.environment.target(&insert.table)?;
         let mut columns = target.places(&insert.columns)?;
@@ -39,7 +43,8 @@ impl Binder<'_> {
                 InsertSource::Defaults(1)
             }
             Some(query) => match &query.body {
-                QueryBody::Values(rows) if is_body_alone(query) => {
+                // Functions of rows in a single row of values give several.
+                QueryBody::Values(rows) if is_body_alone(query) && !matches!(&rows[..], [row] if has_sets(row)) => {
                     self.check_values(rows, insert, columns.len())?;
                     columns.truncate(rows.first().map_or(0, Vec::len));
                     defaults = places_of_defaults(rows, &mut columns);
@@ -48,7 +53,7 @@ impl Binder<'_> {
                         false => InsertSource::Plan(self.inserted_values(rows, &target, &columns)?),
                     }
                 }
-                _ => InsertSource::Plan(self.inserted_query(query, insert, &target, &mut columns)?),
+                _ => InsertSource::Plan(self.inserted_query(&as_select(query), insert, &target, &mut columns)?),
             },
         };
         let own = self.target_rows(&target, &insert.table, insert.alias.as_ref(), &[])?;
@@ -90,9 +95,6 @@ impl Binder<'_> {
                 if is_default(tree) {
                     values.push(None);
                     continue;
-                }
-                if let ExprKind::Wildcard(_) = tree.kind {
-                    return Err(BindError::Unknown("a value of this kind"));
                 }
                 let bound = self.expression(tree, context)?;
                 values.push(Some(self.of_column(target, *column, bound, &schema)?));
@@ -157,10 +159,11 @@ impl Binder<'_> {
                 if open.contains(&at) {
                     continue;
                 }
-                return Err(BindError::Unknown("a value of a column of this type"));
+                return Err(no_value(target, columns[at], column.span));
             }
             if is_registered(column.id) {
-                return Err(BindError::Unknown("the name of a catalog object"));
+                let what = format!("a query that gives values of type {} to be inserted", column.id);
+                return Err(BindError::unsupported(what, column.span));
             }
             let bound = Bound::of_type(Expr::Column(Column::from(field)), column.modified_type(), column.span);
             self.of_column(target, columns[at], bound, &schema)?;
@@ -168,6 +171,33 @@ impl Binder<'_> {
         fewer_expressions(insert, selected.columns.len())?;
         columns.truncate(selected.columns.len());
         Ok(selected.plan)
+    }
+}
+
+/// Whether a value calls a function of rows.
+fn has_sets(row: &[Tree]) -> bool {
+    #[derive(Default)]
+    struct Sets(bool);
+    impl visit::Found for Sets {
+        fn push(&mut self, _: Name) {}
+        fn call(&mut self, call: &Call) {
+            let name = call.name.parts.last().map_or("", |name| &name.name);
+            self.0 |= of_name(name).iter().any(|function| function.returns_set);
+        }
+    }
+    let mut found = Sets::default();
+    row.iter().for_each(|tree| visit::of_expr(tree, &mut found));
+    found.0
+}
+
+/// A query whose only row of VALUES is what a SELECT selects.
+fn as_select(query: &Query) -> Cow<'_, Query> {
+    match &query.body {
+        QueryBody::Values(rows) if is_body_alone(query) && rows.len() == 1 => {
+            let select = select_of(rows[0].clone(), query.span);
+            Cow::Owned(Query { body: QueryBody::Select(Box::new(select)), ..query.clone() })
+        }
+        _ => Cow::Borrowed(query),
     }
 }
 

@@ -42,12 +42,10 @@ impl BoundAction {
 }
 
 impl Binder<'_> {
+    /// A MERGE. ONLY says nothing: no table has others below it.
     pub(super) fn merge(&self, merge: &Merge) -> Result<BoundMerge> {
-        if merge.table.only {
-            return Err(BindError::Unknown("ONLY"));
-        }
-        if !merge.returning.is_empty() {
-            return Err(BindError::Unknown("RETURNING of MERGE"));
+        if let Some(item) = merge.returning.first() {
+            return Err(BindError::unsupported("RETURNING of MERGE", item.expr.span));
         }
         let target = self.environment.target(&merge.table.name)?;
         let own = self.target_rows(&target, &merge.table.name, merge.alias.as_ref(), &[])?;
@@ -171,7 +169,9 @@ impl Binder<'_> {
                 Ok((BoundAction::Update(assignments.set()), values))
             }
             MergeAction::Insert { .. } if !is_new => Err(wrong("INSERT")),
-            MergeAction::Insert { overriding_system: Some(_), .. } => Err(BindError::Unknown("OVERRIDING")),
+            MergeAction::Insert { overriding_system: Some(_), .. } => {
+                Err(BindError::unsupported("OVERRIDING", when.span))
+            }
             MergeAction::Insert { values: None, .. } => Ok((BoundAction::Insert(Vec::new()), Vec::new())),
             MergeAction::Insert { columns, values: Some(given), .. } => {
                 let places = target.places(columns)?;

@@ -26,7 +26,7 @@ mod update;
 pub(crate) use insert::values_plan;
 pub use target::{Generation, IndexPart, Target, UniqueIndex};
 
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::lock::BoundClaim;
 use crate::query::Selected;
 use crate::{Binder, Environment, LEVELS_OF_QUERY, OutputColumn};
@@ -315,9 +315,8 @@ impl Binder<'_> {
     pub(crate) fn change(&self, statement: &StatementKind, is_top: bool) -> Result<BoundChange> {
         self.deeper(LEVELS_OF_QUERY, || {
             let before = self.tables.borrow().len();
-            let with = with_of(statement);
-            let bound = with.map_or(Ok(()), |with| self.with(with, None, is_top));
-            let bound = bound.and_then(|()| self.change_itself(statement));
+            let with = with_of(statement).map_or(Ok(()), |with| self.with(with, None, is_top));
+            let bound = with.and_then(|()| self.change_itself(statement));
             self.tables.borrow_mut().truncate(before);
             bound
         })
@@ -329,7 +328,7 @@ impl Binder<'_> {
             StatementKind::Update(update) => BoundChange::Rows(Box::new(self.update(update)?)),
             StatementKind::Delete(delete) => BoundChange::Rows(Box::new(self.delete(delete)?)),
             StatementKind::Merge(merge) => BoundChange::Merge(Box::new(self.merge(merge)?)),
-            _ => return Err(BindError::Unknown("this change")),
+            _ => return Err(BindError::unsupported("a change of this kind", NO_PLACE)),
         })
     }
     /// A part that is done before the rest of the statement, and the rows that it gives there.

@@ -2,7 +2,7 @@
 
 use super::{BoundReturning, Target, to_come};
 use crate::Binder;
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::Context;
 use crate::scope::Scope;
 use crate::select::{has_part, selected_items, unique_projection};
@@ -70,7 +70,7 @@ impl Binder<'_> {
             return Ok(plan.project(renamed)?.project(projection)?.build()?);
         }
         let number = Column::new_unqualified(self.qualifier("#row"));
-        let own = plan.schema().columns().pop().ok_or(BindError::Unknown("no columns"))?;
+        let own = Column::from(plan.schema().qualified_field(columns.len()));
         renamed.push(Expr::Column(own).alias(&number.name));
         projection.push(Expr::Column(number.clone()));
         let plan = plan.project(renamed)?.project(projection)?.sort([Expr::Column(number).sort(true, false)])?;
@@ -84,7 +84,7 @@ impl Binder<'_> {
 pub(super) fn column_of(expr: &Expr) -> Result<Column> {
     match expr {
         Expr::Column(column) => Ok(column.clone()),
-        _ => Err(BindError::Unknown("a column that is computed")),
+        _ => Err(BindError::unsupported("a column that is computed", NO_PLACE)),
     }
 }
 

@@ -2,15 +2,15 @@
 
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
-use crate::from::Rows;
+use crate::from::{Rows, last_part};
 use crate::query::Selected;
 use crate::scope::ScopeItem;
-use crate::types::{is_no_type, is_registered, or_no_type};
+use crate::types::{is_no_type, is_registered, known_type, or_no_type};
 use crate::{Binder, OutputColumn, Relation};
 use datafusion::arrow::datatypes::Field;
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlanBuilder};
-use serac_parser::tree::{Alias, Ident, Name, Postfix};
+use serac_parser::tree::{Alias, Ident, Name, Postfix, Span};
 use serac_pg::casts::cast;
 use serac_pg::{CastContext, TypeId};
 
@@ -85,7 +85,10 @@ impl Target {
             let message = format!("column \"{}\" of relation \"{}\" does not exist", name.name, self.name);
             return Err(BindError::new("42703", message, name.span));
         };
-        if behind.is_empty() { Ok(at) } else { Err(BindError::Unknown("a part of a column")) }
+        match behind.is_empty() {
+            true => Ok(at),
+            false => Err(BindError::unsupported("a value for a part of a column", name.span)),
+        }
     }
     /// The places of the columns that an INSERT names; of all if it names none.
     pub(crate) fn places(&self, named: &[(Ident, Vec<Postfix>)]) -> Result<Vec<usize>> {
@@ -120,6 +123,11 @@ impl Target {
     }
 }
 
+/// That a column of a type that PostgreSQL does not have takes no such value.
+pub(super) fn no_value(target: &Target, at: usize, span: Span) -> BindError {
+    BindError::unsupported(format!("a value of this type for column \"{}\"", target.column_name(at)), span)
+}
+
 impl Binder<'_> {
     /// The target's rows under its alias or its name, the first columns under other `names`.
     pub(crate) fn target_rows(
@@ -129,7 +137,7 @@ impl Binder<'_> {
         alias: Option<&Ident>,
         names: &[Ident],
     ) -> Result<Rows> {
-        let Some(last) = name.parts.last() else { return Err(BindError::Unknown("an empty name")) };
+        let last = last_part(name)?;
         let (shown, schema) = match (alias, &name.parts[..]) {
             (Some(alias), _) => (alias, None),
             (None, [.., schema, _]) => (last, Some(schema.name.clone())),
@@ -155,12 +163,10 @@ impl Binder<'_> {
                 (TypeId::UNKNOWN, None) => bound.into_text(),
                 // A column of the same type.
                 (given, _) if is_no_type(given) && bound.expr.get_type(schema)? == stored => Ok(bound),
-                _ => Err(BindError::Unknown("a value of a column of this type")),
+                _ => Err(no_value(target, at, bound.span)),
             };
         };
-        if is_no_type(given) {
-            return Err(BindError::Unknown("a value of this type"));
-        }
+        known_type(given, bound.span)?;
         if given == TypeId::UNKNOWN {
             return self.as_type(bound, wanted, CastContext::Assignment, schema);
         }

@@ -44,11 +44,8 @@ impl Binder<'_> {
         };
         self.rows_changed(&change)
     }
-    /// PostgreSQL's order: FROM, WHERE, RETURNING, SET.
+    /// PostgreSQL's order: FROM, WHERE, RETURNING, SET. ONLY says nothing: no table has others below it.
     fn rows_changed(&self, change: &Change<'_>) -> Result<BoundRows> {
-        if change.table.only {
-            return Err(BindError::Unknown("ONLY"));
-        }
         let target = self.environment.target(&change.table.name)?;
         let own = self.target_rows(&target, &change.table.name, change.alias, &[])?;
         let row = self.row_of(&own, &target);
@@ -81,7 +78,9 @@ impl Binder<'_> {
         let context = Context::new(&rows.scope, &schema, None).in_clause("WHERE");
         let filter = match change.filter {
             Some(Condition::Expr(filter)) => Some(self.condition("WHERE", filter, context)?),
-            Some(Condition::CurrentOf(_)) => return Err(BindError::Unknown("CURRENT OF")),
+            Some(Condition::CurrentOf(cursor)) => {
+                return Err(BindError::unsupported("WHERE CURRENT OF", cursor.span));
+            }
             None => None,
         };
         Ok((rows, filter))
