@@ -986,10 +986,7 @@ pub(crate) fn taken<const N: usize>(operands: Vec<Bound>) -> Result<[Bound; N]> 
 pub(crate) fn symbol(operator: &Symbol) -> Result<&str> {
     match operator.schema.as_ref().map(|schema| schema.name.as_str()) {
         None | Some("pg_catalog") => Ok(&operator.symbol),
-        Some(schema) => {
-            let message = format!("operator does not exist: {schema}.{}", operator.symbol);
-            Err(BindError::new("42883", message, operator.span))
-        }
+        Some(schema) => Err(BindError::unsupported(format!("operator {schema}.{}", operator.symbol), operator.span)),
     }
 }
 
