@@ -3,6 +3,7 @@
 
 use crate::error::{Result, SqlError};
 use crate::kept_plans::KeptPlans;
+use crate::point::constants_of;
 use crate::session::parse_one;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::TableSource as Rows;
@@ -11,6 +12,9 @@ use serac_parser::tree::{self, CopySubject, Span, StatementKind, TableSource};
 use serac_pg::TypeId;
 use std::fmt;
 use std::sync::Arc;
+
+/// Bytes of a statement that cannot have more levels than any stack holds: each takes two.
+const MOST_FLAT_BYTES: usize = 128;
 
 /// A statement.
 #[derive(Clone, Debug)]
@@ -100,7 +104,12 @@ impl Parsed {
     /// Whether the statement may be so deep that it needs a large stack. A query that only shows
     /// rows is planned and run where there is one.
     pub(crate) fn is_deep(&self) -> bool {
-        !self.only_shows()
+        let Kind::Bound(source) = &self.0 else { return true };
+        let is_of_constants = || match source.statement() {
+            StatementKind::Insert(insert) => constants_of(insert).is_some(),
+            _ => false,
+        };
+        source.acts() && source.len() > MOST_FLAT_BYTES && !is_of_constants()
     }
     /// Where its text is.
     pub(crate) fn source(&self) -> Option<&Source> {

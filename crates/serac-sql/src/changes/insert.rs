@@ -5,7 +5,7 @@ use crate::deep;
 use crate::dml::{nullable_schema, visible_rows};
 use crate::error::Result;
 use crate::identifiers::object_name;
-use crate::point::{constant_rows, constant_values};
+use crate::point::{constant_rows, constants_of};
 use crate::query::is_apart;
 use crate::session::{Session, StatementResult};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
@@ -32,10 +32,7 @@ impl Session {
     /// to bind or to plan, which for thousands of constants takes longer than to store them. None
     /// where it is not one.
     pub(crate) fn insert_constants(&mut self, insert: &Insert) -> Result<Option<StatementResult>> {
-        let Insert { with: None, overriding_system: None, source: Some(source), on_conflict: None, .. } = insert else {
-            return Ok(None);
-        };
-        let Some(values) = constant_values(source).filter(|_| insert.returning.is_empty()) else { return Ok(None) };
+        let Some(values) = constants_of(insert) else { return Ok(None) };
         let table = self.table(&object_name(&insert.table))?;
         let mut targets = Vec::new();
         for (column, parts) in &insert.columns {

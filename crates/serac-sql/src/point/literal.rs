@@ -9,7 +9,7 @@ use serac_binder::{type_of_arrow, value_of_text};
 use serac_engine::Table;
 use serac_engine::json::normalized;
 use serac_engine::values::{OwnedValue, array_of, value_at};
-use serac_parser::tree::{Expr, ExprKind, Literal, Operator, Query, QueryBody, TypeName};
+use serac_parser::tree::{Expr, ExprKind, Insert, Literal, Operator, Query, QueryBody, TypeName};
 use serac_pg::TypeId;
 use serac_storage::{ColumnType, Value};
 use std::sync::Arc;
@@ -64,25 +64,19 @@ fn type_of_time(written: &TypeName) -> Option<ColumnType> {
     }
 }
 
-/// The rows of VALUES that a query is, without anything else, if all that stands there are
-/// constants.
-pub(crate) fn constant_values(query: &Query) -> Option<&[Vec<Expr>]> {
-    let Query {
-        with: None,
-        order_by_all: None,
-        limit: None,
-        offset: None,
-        with_ties: false,
-        body,
-        order_by,
-        locks,
-        ..
-    } = query
+/// The rows of an INSERT that says nothing but constants.
+pub(crate) fn constants_of(insert: &Insert) -> Option<&[Vec<Expr>]> {
+    let Insert { with: None, overriding_system: None, source: Some(source), on_conflict: None, returning, .. } = insert
+    else {
+        return None;
+    };
+    let Query { with: None, order_by_all: None, limit: None, offset: None, body, order_by, locks, .. } =
+        source.as_ref()
     else {
         return None;
     };
     match body {
-        QueryBody::Values(rows) if order_by.is_empty() && locks.is_empty() => {
+        QueryBody::Values(rows) if returning.is_empty() && order_by.is_empty() && locks.is_empty() => {
             rows.iter().flatten().all(|value| constant(value).is_some()).then_some(rows)
         }
         _ => None,

@@ -29,7 +29,7 @@ mod shape;
 mod texts;
 
 use compile::may_be_point;
-pub(crate) use literal::{constant_rows, constant_values};
+pub(crate) use literal::{constant_rows, constants_of};
 pub use rows::Rows;
 
 use crate::conflicts::Conflicts;

@@ -3,7 +3,7 @@
 use crate::error::{Result, SqlError};
 
 /// The elements of an array that is written as a text: `{a,"b c",NULL}`. None if it is no such text, or has arrays in it.
-fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
+pub fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
     let inner = written.trim().strip_prefix('{')?.strip_suffix('}')?;
     let mut elements = Vec::new();
     if inner.trim().is_empty() {

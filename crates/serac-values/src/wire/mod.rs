@@ -10,7 +10,7 @@ mod types;
 
 pub use array::{WireColumn, as_told, column, type_of};
 pub use array::{element_of, is_list};
-pub use array_text::read_array;
+pub use array_text::{array_elements, read_array};
 pub use columns::to_wire;
 pub use decode::of_binary;
 pub use decode::{Given, scalar, value};
