@@ -100,8 +100,8 @@ fn items_behind(letters: &mut std::iter::Peekable<std::str::Chars<'_>>, level: u
     }
 }
 
-/// The first and the last subscript of each dimension, as they may stand before the items, and what stands
-/// behind them; none if they are not well formed.
+/// The first and the last subscript of each dimension, as they may stand before the items, and what
+/// stands behind them; none if they are not well formed.
 fn subscripts(text: &str) -> Option<(Vec<(i64, i64)>, &str)> {
     let mut rest = text.trim_start();
     let mut found = Vec::new();
@@ -172,8 +172,8 @@ fn of_one_arrow_type(values: Vec<ScalarValue>) -> Option<(Vec<ScalarValue>, Data
     is_one.then_some((values, first))
 }
 
-/// An array of such items as a constant; `value` reads an element. None if one is not read here, or if
-/// numbers have different digits.
+/// An array of such items as a constant; `value` reads an element. None if one is not read here, or
+/// if numbers have different digits.
 fn constant(
     items: Vec<Item>,
     to: TypeId,
@@ -534,8 +534,8 @@ impl Binder<'_> {
     }
 }
 
-/// The rows of a query, the value that it selects, and by what it orders them: what it orders by may be
-/// left out above the order.
+/// The rows of a query, the value that it selects, and by what it orders them: what it orders by
+/// may be left out above the order.
 fn in_order(plan: LogicalPlan) -> (LogicalPlan, Expr, Vec<SortExpr>) {
     match plan {
         LogicalPlan::Limit(limit) => {

@@ -77,8 +77,8 @@ impl Bound {
         let (from, span) = (self.id, self.span);
         self.plain(to, context, schema)?.ok_or_else(|| no_cast(from, to, span))
     }
-    /// The same as a value of `to`, where `context` allows that; none where Arrow computes the cast by
-    /// other rules than PostgreSQL, or reads fewer texts.
+    /// The same as a value of `to`, where `context` allows that; none where Arrow computes the cast
+    /// by other rules than PostgreSQL, or reads fewer texts.
     pub(crate) fn plain(self, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Option<Self>> {
         if self.id == to {
             return Ok(Some(self));

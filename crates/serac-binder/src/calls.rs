@@ -443,7 +443,7 @@ impl Binder<'_> {
         let has_rows = arguments.iter().any(|argument| argument.id == TypeId::RECORD);
         let is_of_rows = matches!(name, "to_json" | "to_jsonb" | "row_to_json") && arguments.len() == 1;
         let is_document_of = ["json_build_", "jsonb_build_"].iter().any(|start| name.starts_with(start));
-        if !is_of_rows && !(is_document_of && has_rows) {
+        if !(is_of_rows || is_document_of && has_rows) {
             arguments.iter().try_for_each(Bound::exact)?;
         }
         match (name, &mut arguments[..]) {

@@ -1,7 +1,7 @@
 //! Quoted constants as values of a type, by what PostgreSQL reads.
 //!
-//! Whole numbers, truth values and bytes are read here, with PostgreSQL's errors. Dates and times are
-//! read in the forms of ISO 8601 alone, and intervals as quantities with units or as
+//! Whole numbers, truth values and bytes are read here, with PostgreSQL's errors. Dates and times
+//! are read in the forms of ISO 8601 alone, and intervals as quantities with units or as
 //! `hours:minutes:seconds`. The environment reads the other forms when the statement runs.
 
 use crate::error::{BindError, Result};

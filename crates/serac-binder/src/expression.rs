@@ -567,7 +567,8 @@ impl Binder<'_> {
         let whens = conditions.into_iter().map(Box::new).zip(results).collect();
         Ok(Bound::of_type(Expr::Case(Case::new(operand, whens, otherwise)), of, span))
     }
-    /// The operand of a CASE and the values that it is compared with, in one type that Arrow compares.
+    /// The operand of a CASE and the values that it is compared with, in one type that Arrow
+    /// compares.
     fn compared_once(&self, operand: Bound, values: Vec<Bound>, schema: &DFSchema) -> Result<(Expr, Vec<Expr>)> {
         let mut common: Option<TypeId> = None;
         for value in &values {
@@ -612,8 +613,8 @@ impl Binder<'_> {
         };
         self.operation(symbol, at, operands, signature, context).map_err(refused)
     }
-    /// Operands with the names of functions where a text stands beside the number of one: columns of the
-    /// catalog that are functions' numbers in PostgreSQL are their names here.
+    /// Operands with the names of functions where a text stands beside the number of one: columns
+    /// of the catalog that are functions' numbers in PostgreSQL are their names here.
     fn names_of_functions(&self, operands: Vec<Bound>, schema: &DFSchema) -> Result<Vec<Bound>> {
         let is_function = |bound: &Bound| bound.id.name() == "regproc";
         if !operands.iter().any(is_function) || !operands.iter().any(|bound| bound.id == TypeId::TEXT) {
@@ -1241,7 +1242,8 @@ pub(crate) fn type_of(to: &TypeName) -> Result<TypeId> {
     }
 }
 
-/// Arrays, some of which may be arrays of arrays, where all have as many dimensions. NULL is one of any.
+/// Arrays, some of which may be arrays of arrays, where all have as many dimensions. NULL is one of
+/// any.
 fn arrays_of_one_dimension(mut arrays: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
     let is_null = |expr: &Expr| matches!(expr, Expr::Literal(value, _) if value.is_null());
     let mut stored: Option<DataType> = None;

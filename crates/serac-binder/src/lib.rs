@@ -90,8 +90,8 @@ pub struct Relation {
     pub source: Arc<dyn TableSource>,
     /// The name under which it is scanned.
     pub name: datafusion::common::TableReference,
-    /// The types of its columns, in their order; none for those that hold what PostgreSQL has no type
-    /// of. A statement may pass such a column on, and do nothing else with it (0A000).
+    /// The types of its columns, in their order; none for those that hold what PostgreSQL has no
+    /// type of. A statement may pass such a column on, and do nothing else with it (0A000).
     pub types: Vec<Option<ModifiedType>>,
     /// The columns of its primary key, by their places; empty if it has none.
     pub key: Vec<usize>,
@@ -150,14 +150,14 @@ pub trait Environment {
         let _ = (field, is_extract);
         None
     }
-    /// Whether it is the name of a function that gives a table in FROM, and that PostgreSQL does not have
-    /// or has with types that are not here.
+    /// Whether it is the name of a function that gives a table in FROM, and that PostgreSQL does
+    /// not have or has with types that are not here.
     fn has_table_function(&self, name: &str) -> bool {
         let _ = name;
         false
     }
-    /// The rows of a table function; `arguments` are constants. None if there is no such function for
-    /// these.
+    /// The rows of a table function; `arguments` are constants. None if there is no such function
+    /// for these.
     ///
     /// # Errors
     /// If there is one that cannot be called so.
@@ -373,8 +373,8 @@ pub fn bind_arguments(
     Ok(LogicalPlanBuilder::empty(true).project(values)?.build()?)
 }
 
-/// A text as a value of a type, as a quoted constant is read; none where that depends on the session,
-/// or the type has such a value in no one form.
+/// A text as a value of a type, as a quoted constant is read; none where that depends on the
+/// session, or the type has such a value in no one form.
 ///
 /// # Errors
 /// What is wrong with it.

@@ -197,8 +197,8 @@ impl Binder<'_> {
         bound.exact()?;
         Ok(Values::One(bound))
     }
-    /// The table that a function of the database gives; none if the database has no such function. Its
-    /// arguments are constants.
+    /// The table that a function of the database gives; none if the database has no such function.
+    /// Its arguments are constants.
     fn table_of(&self, call: &Call, span: Span, context: Context<'_>) -> Result<Option<Relation>> {
         let name = match &call.name.parts[..] {
             [name] => &name.name,

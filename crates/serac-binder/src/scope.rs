@@ -307,7 +307,8 @@ impl Binder<'_> {
         };
         Ok(Some(RowColumns { columns, present, may_be_missing: item.may_be_missing }))
     }
-    /// The row of an item, or the value of a function that gives one; none if there is no such item.
+    /// The row of an item, or the value of a function that gives one; none if there is no such
+    /// item.
     fn whole_row(&self, name: &Name, scope: &Scope, schema: &DFSchema) -> Result<Option<Bound>> {
         let Some(item) = scope.item(&name.parts)? else { return Ok(None) };
         let columns: Vec<&ScopeColumn> = scope.columns.iter().filter(|column| column.item == Some(item)).collect();

@@ -31,9 +31,7 @@ fn more_expressions(span: Span) -> BindError {
 
 impl Binder<'_> {
     pub(super) fn insert(&self, insert: &Insert) -> Result<BoundInsert> {
-        if insert.overriding_system.is_some() {
-            return Err(BindError::unsupported("OVERRIDING", NO_PLACE));
-        }
+        check_overriding(insert.overriding_system)?;
         let target = self.environment.target(&insert.table)?;
         let mut columns = target.places(&insert.columns)?;
         let mut defaults = Vec::new();
@@ -63,7 +61,7 @@ impl Binder<'_> {
         };
         let schema = own.plan.schema().clone();
         let (returning, _) = self.returning(&insert.returning, &target, &own.scope, &own.scope, &schema)?;
-        columns.iter().try_for_each(|column| target.insertable(*column))?;
+        columns.iter().try_for_each(|column| target.insertable(*column, insert.overriding_system))?;
         let are_named = !insert.columns.is_empty();
         Ok(BoundInsert { target, columns, are_named, source, defaults, conflict, returning })
     }
@@ -198,6 +196,15 @@ fn as_select(query: &Query) -> Cow<'_, Query> {
             Cow::Owned(Query { body: QueryBody::Select(Box::new(select)), ..query.clone() })
         }
         _ => Cow::Borrowed(query),
+    }
+}
+
+/// Refuses OVERRIDING USER VALUE, which would give identity columns other values than those that
+/// are written.
+pub(super) fn check_overriding(system: Option<bool>) -> Result<()> {
+    match system {
+        Some(false) => Err(BindError::unsupported("OVERRIDING USER VALUE", NO_PLACE)),
+        Some(true) | None => Ok(()),
     }
 }
 

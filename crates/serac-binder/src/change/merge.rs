@@ -9,6 +9,7 @@
 //! their own, over the rows that it has taken: a subquery would be computed for others, too.
 
 use super::assignment::Assignments;
+use super::insert::check_overriding;
 use super::returning::named_beside;
 use super::update::numbered;
 use super::{ActionValues, BoundAction, BoundMerge, Target};
@@ -169,11 +170,9 @@ impl Binder<'_> {
                 Ok((BoundAction::Update(assignments.set()), values))
             }
             MergeAction::Insert { .. } if !is_new => Err(wrong("INSERT")),
-            MergeAction::Insert { overriding_system: Some(_), .. } => {
-                Err(BindError::unsupported("OVERRIDING", when.span))
-            }
             MergeAction::Insert { values: None, .. } => Ok((BoundAction::Insert(Vec::new()), Vec::new())),
-            MergeAction::Insert { columns, values: Some(given), .. } => {
+            MergeAction::Insert { columns, values: Some(given), overriding_system } => {
+                check_overriding(*overriding_system)?;
                 let places = target.places(columns)?;
                 if let Some(more) = given.get(places.len()) {
                     return Err(BindError::new("42601", "INSERT has more expressions than target columns", more.span));
@@ -191,7 +190,7 @@ impl Binder<'_> {
                     values.push(self.of_column(target, column, bound, context.schema)?.expr);
                     set.push((column, values.len() - 1));
                 }
-                set.iter().try_for_each(|(column, _)| target.insertable(*column))?;
+                set.iter().try_for_each(|(column, _)| target.insertable(*column, *overriding_system))?;
                 Ok((BoundAction::Insert(set), values))
             }
         }

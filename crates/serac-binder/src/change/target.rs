@@ -117,8 +117,12 @@ impl Target {
         };
         Err(BindError::without_place("428C9", message(&name)).detailed(detail))
     }
-    /// Refuses a value that INSERT gives to a column that takes none.
-    pub(crate) fn insertable(&self, at: usize) -> Result<()> {
+    /// Refuses a value that INSERT gives to a column that takes none. An identity takes one if the
+    /// statement says OVERRIDING SYSTEM VALUE.
+    pub(crate) fn insertable(&self, at: usize, overriding_system: Option<bool>) -> Result<()> {
+        if self.generations[at] == Generation::Identity && overriding_system == Some(true) {
+            return Ok(());
+        }
         self.generated(at, |name| format!("cannot insert a non-DEFAULT value into column \"{name}\""))
     }
 }

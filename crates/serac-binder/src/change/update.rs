@@ -44,7 +44,8 @@ impl Binder<'_> {
         };
         self.rows_changed(&change)
     }
-    /// PostgreSQL's order: FROM, WHERE, RETURNING, SET. ONLY says nothing: no table has others below it.
+    /// PostgreSQL's order: FROM, WHERE, RETURNING, SET. ONLY says nothing: no table has others
+    /// below it.
     fn rows_changed(&self, change: &Change<'_>) -> Result<BoundRows> {
         let target = self.environment.target(&change.table.name)?;
         let own = self.target_rows(&target, &change.table.name, change.alias, &[])?;

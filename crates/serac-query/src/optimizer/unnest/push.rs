@@ -45,7 +45,8 @@ pub(super) struct Domain<'u> {
     pub(super) runs: Vec<LastRun>,
 }
 
-/// The rows that the last run of a recursive query has given, with the domain's columns before them.
+/// The rows that the last run of a recursive query has given, with the domain's columns before
+/// them.
 #[derive(Clone)]
 pub(super) struct LastRun {
     /// The name under which the recursive term has read them before.
@@ -145,7 +146,8 @@ impl Domain<'_> {
     /// The rows of `plan` for each row of the domain.
     ///
     /// # Errors
-    /// 0A000 for operators that cannot be told apart by outer rows: grouping sets, LIMIT that is not a number.
+    /// 0A000 for operators that cannot be told apart by outer rows: grouping sets, LIMIT that is
+    /// not a number.
     pub(super) fn push(&self, plan: &LogicalPlan) -> Result<Pushed> {
         if !self.is_correlated(plan) {
             let leaf = self.leaf()?;
