@@ -5,7 +5,7 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{DFSchema, TableReference};
 use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::logical_plan::builder::LogicalTableSource;
-use datafusion::logical_expr::{AggregateUDF, BinaryExpr, Expr, Operator, ScalarUDF, TableSource, WindowUDF};
+use datafusion::logical_expr::{AggregateUDF, BinaryExpr, Expr, Operator, ScalarUDF, WindowUDF};
 use datafusion::prelude::SessionContext;
 use serac_binder::{BindError, Environment, Generation, Relation, Target, bind_query, bind_statement};
 use serac_parser::tree::{Name, StatementKind};
