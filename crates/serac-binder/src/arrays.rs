@@ -108,7 +108,8 @@ fn subscripts(text: &str) -> Option<(Vec<(i64, i64)>, &str)> {
     while let Some(behind) = rest.strip_prefix('[') {
         let (numbers, behind) = behind.split_once(']')?;
         let (first, last) = numbers.split_once(':').unwrap_or(("1", numbers));
-        found.push((first.trim().parse().ok()?, last.trim().parse().ok()?));
+        let number = |text: &str| text.trim().parse::<i32>().ok().map(i64::from);
+        found.push((number(first)?, number(last)?));
         rest = behind.trim_start();
     }
     match found.is_empty() {
@@ -578,7 +579,9 @@ mod tests {
         for right in ["{1,NULL}", "{{1,2},{3,4}}", "[1:2]={1,2}", " [1:1][2] = {{1,2}}", "{}"] {
             assert!(matches!(read(right), Ok(Some(ScalarValue::List(_)))), "{right}");
         }
-        for wrong in ["{{1},{2,3}}", "{1,{2}}", "{x}", "{{}}", "[1:3]={1,2}", "[1:2]{1,2}", "[1]={{1}}"] {
+        let wrong =
+            ["{{1},{2,3}}", "{1,{2}}", "{x}", "{{}}", "[1:3]={1,2}", "[1:2]{1,2}", "[1]={{1}}", "[1:9999999999]={1}"];
+        for wrong in wrong {
             assert!(matches!(read(wrong), Err(BindError::Statement(error)) if error.sqlstate == "22P02"), "{wrong}");
         }
     }
