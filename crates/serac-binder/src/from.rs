@@ -29,6 +29,8 @@ pub(crate) fn last_part(name: &Name) -> Result<&Ident> {
 /// How many items and columns of a scope stand before a join, which the join does not see.
 type Hidden = (usize, usize);
 
+/// Joins in a row, each of which is a level of the plan.
+const MOST_JOINS: usize = 200;
 /// Where an aggregate of the query itself is not allowed.
 const OWN_LEVEL: &str = "FROM clause of their own query level";
 
@@ -103,8 +105,8 @@ impl Binder<'_> {
     }
     /// Joins, each of all before it.
     fn joins(&self, first: Rows, joins: &[Join], hidden: Hidden, outer: Option<&Outer<'_>>) -> Result<Rows> {
-        if joins.len() > MOST_IN_A_ROW {
-            return Err(BindError::unsupported(format!("more than {MOST_IN_A_ROW} joins in a row"), NO_PLACE));
+        if joins.len() > MOST_JOINS {
+            return Err(BindError::unsupported(format!("more than {MOST_JOINS} joins in a row"), NO_PLACE));
         }
         joins.iter().try_fold(first, |rows, join| self.join(rows, join, hidden, outer))
     }
