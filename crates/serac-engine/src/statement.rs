@@ -116,7 +116,7 @@ fn fit_value(table: &Table, column: &ColumnDefinition, value: &mut Value<'_>) ->
     }
     let Some(limit) = column.sql_type.limit() else { return Ok(()) };
     if column.sql_type.fixed_length || bytes.len() > limit as usize {
-        let text = std::str::from_utf8(*bytes).expect("checked above");
+        let text = std::str::from_utf8(bytes).expect("checked above");
         *bytes = column.sql_type.kept(text)?.as_bytes();
     }
     Ok(())
