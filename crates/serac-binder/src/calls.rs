@@ -4,9 +4,9 @@ use crate::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result, StatementError};
 use crate::expression::{Context, checked, taken};
-use crate::numeric::{arrays_of_one_form, free, function_of_numbers, key, own_key};
+use crate::numeric::{arrays_of_one_form, free, function_of_numbers};
 use crate::query::sorted;
-use crate::row::{key_of_row, presence_of};
+use crate::row::presence_of;
 use crate::scope::Outer;
 use crate::select::has_part;
 use crate::subquery::{levels_of, of_expr};
@@ -709,7 +709,7 @@ impl Binder<'_> {
             // Rows that are there are counted, or different ones.
             if argument.id == TypeId::RECORD && name == "count" && given.len() == 1 {
                 if call.distinct {
-                    let parts = vec![(self.counted()?, vec![key_of_row(&argument.expr, context.schema)?])];
+                    let parts = vec![(self.counted()?, vec![self.key_of_row(&argument.expr, context.schema)?])];
                     let order_by = Vec::new();
                     return Ok(AggregateCall { parts, filter, finish: None, order_by, result: TypeId::INT8 });
                 }
@@ -800,7 +800,7 @@ impl Binder<'_> {
             let finish = Some(self.known_scalar(finish)?);
             let mut parts = Vec::with_capacity(exprs.len());
             for expr in exprs {
-                if call.distinct && own_key(&expr, context.schema)?.is_some() {
+                if call.distinct && self.own_key(&expr, context.schema)?.is_some() {
                     return Err(distinct(name));
                 }
                 parts.push((function.clone(), vec![expr]));
@@ -815,14 +815,7 @@ impl Binder<'_> {
         }
         if call.distinct || matches!(name, "min" | "max") {
             for argument in &arguments {
-                match argument.id {
-                    TypeId::JSON => {
-                        let message = "could not identify an equality operator for type json";
-                        return Err(BindError::new("42883", message, argument.span));
-                    }
-                    TypeId::JSONB if name == "count" => {}
-                    id => comparable_values(id)?,
-                }
+                comparable_values(argument.id)?;
             }
         }
         if matches!(name, "min" | "max" | "array_agg")
@@ -839,11 +832,6 @@ impl Binder<'_> {
             exprs.push(match (name, *to) {
                 // The sum of such is NUMERIC.
                 ("sum", TypeId::INT8) => cast(expr, DataType::Decimal128(20, 0)),
-                // Equal documents may be written otherwise.
-                ("count", TypeId::JSONB) if call.distinct => {
-                    let key = self.known_scalar("jsonb_key")?;
-                    key.call(vec![expr])
-                }
                 _ => expr,
             });
         }
@@ -876,7 +864,7 @@ impl Binder<'_> {
         let is_free = result == TypeId::NUMERIC && expr.get_type(schema)? == FREE;
         // Aggregates that leave equal values out, or look for the greatest, compare them.
         let is_compared = is_distinct || matches!(name, "min" | "max");
-        let key = if is_compared { own_key(expr, schema)? } else { None };
+        let key = if is_compared { self.own_key(expr, schema)? } else { None };
         match (name, key) {
             ("min" | "max", Some(key)) => {
                 exprs.push(key);
@@ -916,7 +904,7 @@ impl Binder<'_> {
                 return Err(BindError::new("42P10", message, bound.span));
             }
             if orders.iter().all(|(_, other)| other.expr != bound.expr) {
-                orders.push((sorted(item, key(bound.expr.clone(), context.schema)?)?, bound));
+                orders.push((sorted(item, self.key(bound.expr.clone(), context.schema)?)?, bound));
             }
         }
         Ok(orders)

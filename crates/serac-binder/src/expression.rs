@@ -218,8 +218,7 @@ impl Binder<'_> {
     }
     fn operators(&self, first: &Tree, rest: &[(Symbol, Tree)], context: Context<'_>) -> Result<Bound> {
         if rest.len() > MOST_IN_A_ROW {
-            let what = format!("an expression of more than {MOST_IN_A_ROW} operators in a row");
-            return Err(BindError::unsupported(what, first.span));
+            return self.joined_texts(first, rest, context);
         }
         let mut rest = rest.iter();
         let of_rows = match rest.clone().next() {
@@ -239,6 +238,30 @@ impl Binder<'_> {
             left = self.operate(symbol(operator)?, operator.span, vec![left, right], context)?.at(start);
         }
         Ok(left)
+    }
+    /// A long row of `||` whose results are texts. These may be joined in any order, so that the plan
+    /// is no tower of them.
+    fn joined_texts(&self, first: &Tree, rest: &[(Symbol, Tree)], context: Context<'_>) -> Result<Bound> {
+        let unsupported = || {
+            let what = format!("an expression of more than {MOST_IN_A_ROW} operators in a row");
+            BindError::unsupported(what, first.span)
+        };
+        let (begin, rest) = rest.split_at(1);
+        let begin = self.operators(first, begin, context)?;
+        if begin.id != TypeId::TEXT {
+            return Err(unsupported());
+        }
+        let (span, mut texts) = (begin.span, vec![begin.expr]);
+        for (operator, operand) in rest {
+            let operand = self.expression(operand, context)?;
+            if symbol(operator)? != "||"
+                || resolved("||", operator.span, &[TypeId::TEXT, operand.id])?.result != TypeId::TEXT
+            {
+                return Err(unsupported());
+            }
+            texts.push(self.cast(operand, TypeId::TEXT, context.schema)?.expr);
+        }
+        Ok(Bound::new(joined(texts, Operator::StringConcat), TypeId::TEXT, span))
     }
     fn prefixes(&self, operators: &[Symbol], operand: &Tree, context: Context<'_>) -> Result<Bound> {
         let mut operators = operators;
@@ -450,7 +473,7 @@ impl Binder<'_> {
         let types: Vec<TypeId> = [&operand].into_iter().chain(&constants).map(|item| item.id).collect();
         let mut single = others;
         match resolve::common(&types) {
-            Ok(common) if constants.len() > 1 && common != TypeId::JSONB => {
+            Ok(common) if constants.len() > 1 => {
                 all.push(self.in_constants(operand.clone(), constants, common, negated, span, context)?);
                 // It has decided what a parameter is.
                 operand = operand.renewed()?;
@@ -652,14 +675,6 @@ impl Binder<'_> {
             return self.operator_call((symbol, name), operands, &signature, at, context);
         }
         let expr = match (symbol, &signature.arguments[..]) {
-            ("=" | "<>" | "<" | "<=" | ">" | ">=", [TypeId::JSONB, TypeId::JSONB]) => {
-                let compare = self.known_scalar("jsonb_cmp")?;
-                let operands = operands.into_iter();
-                let operands = operands.map(|one| Ok(self.implicitly(one, TypeId::JSONB, context.schema)?.expr));
-                let order = compare.call(operands.collect::<Result<_>>()?);
-                let zero = Expr::Literal(ScalarValue::Int32(Some(0)), None);
-                Expr::BinaryExpr(BinaryExpr::new(Box::new(order), comparison(symbol), Box::new(zero)))
-            }
             ("<" | "<=" | ">" | ">=", [left, _]) if left.element().is_some() => {
                 // Arrow has NULLs as the least elements.
                 return Err(BindError::unsupported("an order of arrays", at));
@@ -1302,7 +1317,7 @@ impl Binder<'_> {
         let exprs = self.of_type(all, to, schema)?;
         match to {
             TypeId::NUMERIC => crate::numeric::compared(exprs, schema),
-            _ => exprs.into_iter().map(|expr| crate::numeric::key(expr, schema)).collect(),
+            _ => exprs.into_iter().map(|expr| self.key(expr, schema)).collect(),
         }
     }
     /// Expressions as values of a type, which are stored in one form.

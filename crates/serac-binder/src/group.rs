@@ -9,7 +9,7 @@ use crate::alike::alike;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::Context;
-use crate::numeric::{first_of_key, key};
+use crate::numeric::first_of_key;
 use crate::query::position;
 use crate::scope::{Scope, ScopeColumn, ScopeItem};
 use crate::select::{Item, has_part};
@@ -294,7 +294,7 @@ impl Binder<'_> {
         };
         // Rows are grouped by the keys of values; a group's value is that of one of its rows.
         let below = plan.schema().clone();
-        let mut keys = groups.exprs.iter().map(|expr| key(expr.clone(), &below)).collect::<Result<Vec<_>>>()?;
+        let mut keys = groups.exprs.iter().map(|expr| self.key(expr.clone(), &below)).collect::<Result<Vec<_>>>()?;
         if groups.sets.len() > 1 {
             plan = self.with_constants(plan, &mut keys)?;
         }

@@ -6,14 +6,14 @@
 //! what several scales meet in are free.
 //!
 //! Values are compared, grouped, ordered and joined by their keys, which Arrow compares as
-//! PostgreSQL does values: those of free numbers and of intervals are made by functions, and others
-//! are their own keys.
+//! PostgreSQL does values: those of free numbers, intervals and documents are made by functions, and
+//! others are their own keys.
 
 use crate::Binder;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::with_elements;
 use crate::subquery::levels_of;
-use crate::types::element_type;
+use crate::types::{DOCUMENT, element_type};
 use datafusion::arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Cast};
@@ -31,21 +31,6 @@ const MOST_DIGITS: i16 = 38;
 /// A function of numbers.
 pub(crate) fn function_of_numbers(name: &str) -> Result<Arc<ScalarUDF>> {
     Ok(scalar::function(name)?)
-}
-
-/// The key of a value: Arrow compares keys as PostgreSQL compares the values.
-pub(crate) fn key(expr: Expr, schema: &DFSchema) -> Result<Expr> {
-    Ok(match expr.get_type(schema)? {
-        FREE => keys::of_numeric(expr),
-        DataType::Interval(IntervalUnit::MonthDayNano) => keys::of_interval(expr),
-        _ => expr,
-    })
-}
-
-/// The key of values that are none themselves.
-pub(crate) fn own_key(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
-    let key = key(expr.clone(), schema)?;
-    Ok((key != *expr).then_some(key))
 }
 
 fn is_free(expr: &Expr, schema: &DFSchema) -> Result<bool> {
@@ -171,26 +156,6 @@ pub(crate) fn compared(all: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
     }
 }
 
-/// Two values of one type over different columns, as values that Arrow compares.
-pub(crate) fn compared_pair(left: (Expr, &DFSchema), right: (Expr, &DFSchema)) -> Result<(Expr, Expr)> {
-    let ((left, left_schema), (right, right_schema)) = (left, right);
-    let (one, other) = (left.get_type(left_schema)?, right.get_type(right_schema)?);
-    if is_numeric(&one) && is_numeric(&other) && one != other {
-        if let (DataType::Decimal128(p, s), DataType::Decimal128(q, r)) = (one, other) {
-            let scale = i16::from(s.max(r));
-            let whole = (i16::from(p) - i16::from(s)).max(i16::from(q) - i16::from(r));
-            if let Ok(wanted) = decimal(whole + scale, scale) {
-                return Ok((cast(left, wanted.clone()), cast(right, wanted)));
-            }
-        }
-        return Ok((keys::of_numeric(left), keys::of_numeric(right)));
-    }
-    if one != other {
-        return Err(BindError::unsupported("a comparison of values of different forms", NO_PLACE));
-    }
-    Ok((key(left, left_schema)?, key(right, right_schema)?))
-}
-
 /// A number with so many digits, as a cast makes it.
 pub(crate) fn with_digits(expr: Expr, precision: i32, scale: i32, schema: &DFSchema) -> Result<Expr> {
     let (Ok(digits_of_all @ 1..=38), Ok(behind)) = (u8::try_from(precision), i8::try_from(scale)) else {
@@ -252,6 +217,39 @@ const FUNCTIONS: [(&str, usize, &str); 26] = [
 ];
 
 impl Binder<'_> {
+    /// The key of a value: Arrow compares keys as PostgreSQL compares the values.
+    pub(crate) fn key(&self, expr: Expr, schema: &DFSchema) -> Result<Expr> {
+        Ok(match expr.get_type(schema)? {
+            FREE => keys::of_numeric(expr),
+            DataType::Interval(IntervalUnit::MonthDayNano) => keys::of_interval(expr),
+            DOCUMENT => self.known_scalar("jsonb_key")?.call(vec![expr]),
+            _ => expr,
+        })
+    }
+    /// The key of values that are none themselves.
+    pub(crate) fn own_key(&self, expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+        let key = self.key(expr.clone(), schema)?;
+        Ok((key != *expr).then_some(key))
+    }
+    /// Two values of one type over different columns, as values that Arrow compares.
+    pub(crate) fn compared_pair(&self, left: (Expr, &DFSchema), right: (Expr, &DFSchema)) -> Result<(Expr, Expr)> {
+        let ((left, left_schema), (right, right_schema)) = (left, right);
+        let (one, other) = (left.get_type(left_schema)?, right.get_type(right_schema)?);
+        if is_numeric(&one) && is_numeric(&other) && one != other {
+            if let (DataType::Decimal128(p, s), DataType::Decimal128(q, r)) = (one, other) {
+                let scale = i16::from(s.max(r));
+                let whole = (i16::from(p) - i16::from(s)).max(i16::from(q) - i16::from(r));
+                if let Ok(wanted) = decimal(whole + scale, scale) {
+                    return Ok((cast(left, wanted.clone()), cast(right, wanted)));
+                }
+            }
+            return Ok((keys::of_numeric(left), keys::of_numeric(right)));
+        }
+        if one != other {
+            return Err(BindError::unsupported("a comparison of values of different forms", NO_PLACE));
+        }
+        Ok((self.key(left, left_schema)?, self.key(right, right_schema)?))
+    }
     /// A function of numbers, applied to arguments of the types that it takes; none if it is none.
     pub(crate) fn numeric_call(
         &self,
@@ -347,7 +345,7 @@ impl Binder<'_> {
     pub(crate) fn extreme(&self, name: &'static str, exprs: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
         let mut is_keyed = false;
         for expr in &exprs {
-            is_keyed |= own_key(expr, schema)?.is_some();
+            is_keyed |= self.own_key(expr, schema)?.is_some();
         }
         let is_number = |expr: &Expr| is_free(expr, schema);
         let function = match (name, is_keyed) {
@@ -363,7 +361,7 @@ impl Binder<'_> {
     pub(crate) fn distinct(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let schema = plan.schema().clone();
         let columns: Vec<Column> = schema.columns();
-        let keys = columns.iter().map(|column| key(Expr::Column(column.clone()), &schema));
+        let keys = columns.iter().map(|column| self.key(Expr::Column(column.clone()), &schema));
         let keys: Vec<Expr> = keys.collect::<Result<_>>()?;
         let is_keyed = |(key, column): (&Expr, &Column)| *key != Expr::Column(column.clone());
         if !keys.iter().zip(&columns).any(is_keyed) {
@@ -398,7 +396,7 @@ impl Binder<'_> {
         let mut exprs: Vec<Expr> = schema.columns().into_iter().map(Expr::Column).collect();
         let mut compared = Vec::new();
         for column in schema.columns() {
-            match own_key(&Expr::Column(column.clone()), &schema)? {
+            match self.own_key(&Expr::Column(column.clone()), &schema)? {
                 Some(key) => {
                     let name = self.qualifier("#key");
                     exprs.push(key.alias(&name));

@@ -4,7 +4,7 @@ use crate::bound::Bound;
 use crate::change::{PartBody, has_returning, is_change, rows_of, values_plan};
 use crate::error::{BindError, NO_PLACE, Result, StatementError};
 use crate::expression::Context;
-use crate::numeric::{in_form, key};
+use crate::numeric::in_form;
 use crate::scope::{Outer, Scope, ScopeColumn};
 use crate::types::comparable_values;
 use crate::{Binder, LEVELS_OF_QUERY, OutputColumn};
@@ -273,7 +273,7 @@ impl Binder<'_> {
                 if let Some((descending, nulls_first)) = query.order_by_all {
                     let schema = selected.plan.schema();
                     for column in schema.columns() {
-                        let expr = key(Expr::Column(column), schema)?;
+                        let expr = self.key(Expr::Column(column), schema)?;
                         let nulls_first = nulls_first.unwrap_or(descending);
                         sorts.push(Sort { expr, asc: !descending, nulls_first });
                     }
@@ -302,14 +302,14 @@ impl Binder<'_> {
         let column = |at: usize| Expr::Column(Column::from(schema.qualified_field(at)));
         columns.iter().try_for_each(|column| comparable_values(column.id))?;
         if let Some(at) = position(&item.expr, "ORDER BY", columns.len())? {
-            return sorted(item, key(column(at), schema)?);
+            return sorted(item, self.key(column(at), schema)?);
         }
         if let ExprKind::Name(name) = &item.expr.kind
             && let [name] = &name.parts[..]
         {
             let mut found = (0..columns.len()).filter(|at| columns[*at].name == name.name);
             match (found.next(), found.next()) {
-                (Some(at), None) => return sorted(item, key(column(at), schema)?),
+                (Some(at), None) => return sorted(item, self.key(column(at), schema)?),
                 (Some(_), Some(_)) => {
                     let message = format!("ORDER BY \"{}\" is ambiguous", name.name);
                     return Err(BindError::new("42702", message, item.expr.span));
@@ -332,7 +332,7 @@ impl Binder<'_> {
                 let message = "invalid UNION/INTERSECT/EXCEPT ORDER BY clause";
                 Err(BindError::new("0A000", message, bound.span))
             }
-            (bound, _) => sorted(item, key(bound?.into_text()?.expr, schema)?),
+            (bound, _) => sorted(item, self.key(bound?.into_text()?.expr, schema)?),
         }
     }
     /// The rows of a body without an order.

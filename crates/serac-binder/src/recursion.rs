@@ -7,7 +7,6 @@
 use crate::Binder;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::from::rename;
-use crate::numeric::own_key;
 use crate::query::{Selected, WithTable, is_volatile, without_search};
 use crate::scope::Outer;
 use crate::visit;
@@ -232,7 +231,7 @@ impl Binder<'_> {
             // Equal rows are left out by their bytes.
             let schema = selected.plan.schema();
             for column in schema.columns() {
-                if own_key(&Expr::Column(column), schema)?.is_some() {
+                if self.own_key(&Expr::Column(column), schema)?.is_some() {
                     return Err(BindError::unsupported(
                         "a recursive query that leaves out equal rows of such values",
                         NO_PLACE,

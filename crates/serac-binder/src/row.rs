@@ -7,8 +7,8 @@ use crate::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::{Context, LEVELS_OF_COPIES, joined, resolved, symbol};
-use crate::numeric::key;
 use crate::subquery::{repeatable, subquery};
+use crate::types::DOCUMENT;
 use crate::types::{is_registered, type_of_arrow};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema};
@@ -76,6 +76,30 @@ impl FromIterator<Bound> for Record {
 }
 
 impl Binder<'_> {
+    /// A row of the keys of its values, by which rows are told apart.
+    pub(crate) fn key_of_row(&self, row: &Expr, schema: &DFSchema) -> Result<Expr> {
+        let unknown = || BindError::unsupported("a comparison of such rows", NO_PLACE);
+        match row {
+            Expr::Case(case) if case.expr.is_none() && case.else_expr.is_none() => {
+                let [(present, row)] = &case.when_then_expr[..] else { return Err(unknown()) };
+                let whens = vec![(present.clone(), Box::new(self.key_of_row(row, schema)?))];
+                Ok(Expr::Case(Case::new(None, whens, None)))
+            }
+            Expr::ScalarFunction(call) if call.name() == "named_struct" => {
+                let mut call = call.clone();
+                for value in call.args.iter_mut().skip(1).step_by(2) {
+                    *value = match value.get_type(schema)? {
+                        DataType::Struct(_) => self.key_of_row(value, schema)?,
+                        // Whether it is json, which has no order, is not known here.
+                        DOCUMENT => return Err(unknown()),
+                        _ => self.key(value.clone(), schema)?,
+                    };
+                }
+                Ok(Expr::ScalarFunction(call))
+            }
+            _ => Err(unknown()),
+        }
+    }
     /// `(a, b) = (c, d)`.
     pub(crate) fn compare_rows(
         &self,
@@ -399,31 +423,6 @@ impl Binder<'_> {
 
 fn is_comparison(symbol: &str) -> bool {
     matches!(symbol, "=" | "<>" | "<" | "<=" | ">" | ">=")
-}
-
-/// A row of the keys of its values, by which rows are told apart.
-pub(crate) fn key_of_row(row: &Expr, schema: &DFSchema) -> Result<Expr> {
-    let unknown = || BindError::unsupported("a comparison of such rows", NO_PLACE);
-    match row {
-        Expr::Case(case) if case.expr.is_none() && case.else_expr.is_none() => {
-            let [(present, row)] = &case.when_then_expr[..] else { return Err(unknown()) };
-            let whens = vec![(present.clone(), Box::new(key_of_row(row, schema)?))];
-            Ok(Expr::Case(Case::new(None, whens, None)))
-        }
-        Expr::ScalarFunction(call) if call.name() == "named_struct" => {
-            let mut call = call.clone();
-            for value in call.args.iter_mut().skip(1).step_by(2) {
-                *value = match value.get_type(schema)? {
-                    DataType::Struct(_) => key_of_row(value, schema)?,
-                    // Documents are compared by a function.
-                    DataType::LargeUtf8 => return Err(unknown()),
-                    _ => key(value.clone(), schema)?,
-                };
-            }
-            Ok(Expr::ScalarFunction(call))
-        }
-        _ => Err(unknown()),
-    }
 }
 
 /// What is NULL where a row is, and costs less.

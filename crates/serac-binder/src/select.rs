@@ -16,7 +16,6 @@ use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::{Context, MOST_IN_A_ROW};
 use crate::group::Grouped;
 use crate::names::column_name;
-use crate::numeric::key;
 use crate::query::{Selected, position, sorted};
 use crate::scope::{AggregatesBelow, Outer, Scope, ScopeColumn};
 use crate::subquery::repeatable;
@@ -248,11 +247,12 @@ impl Binder<'_> {
         }
         let schema = builder.schema().clone();
         let column = |at: usize| Expr::Column(Column::from(schema.qualified_field(at)));
-        let sort = sorts.iter().zip(&order_columns).map(|((item, _), at)| sorted(item, key(column(*at), &schema)?));
+        let sort =
+            sorts.iter().zip(&order_columns).map(|((item, _), at)| sorted(item, self.key(column(*at), &schema)?));
         let sort = sort.collect::<Result<Vec<_>>>()?;
         let mut is_wider = names.len() > shown;
         if !on_columns.is_empty() {
-            let on = on_columns.iter().map(|(_, at)| key(column(*at), &schema)).collect::<Result<_>>()?;
+            let on = on_columns.iter().map(|(_, at)| self.key(column(*at), &schema)).collect::<Result<_>>()?;
             builder = LogicalPlanBuilder::from(self.first_of_each(builder.build()?, on, sort.clone())?);
             is_wider = true;
         }

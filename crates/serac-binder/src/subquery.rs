@@ -10,7 +10,6 @@ use crate::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::{Context, LEVELS_OF_COPIES, comparable, comparison, resolved, symbol};
-use crate::numeric::compared_pair;
 use crate::query::Selected;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue, Spans};
@@ -195,7 +194,7 @@ impl Binder<'_> {
             let value = Bound::of_type(value, column.modified_type(), column.span);
             let value = self.as_values(value, &[signature.arguments[1], to], &schema)?;
             let (own, value) = (own.expr, value.expr);
-            let (own, value) = compared_pair((own, context.schema), (value, &schema))?;
+            let (own, value) = self.compared_pair((own, context.schema), (value, &schema))?;
             outer.push(own);
             inner.push(match &value {
                 Expr::Column(_) => value,

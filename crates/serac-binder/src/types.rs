@@ -24,7 +24,7 @@ pub fn arrow_type(id: TypeId) -> Option<DataType> {
         TypeId::UUID => DataType::FixedSizeBinary(16),
         TypeId::NUMERIC => serac_numeric_functions::FREE,
         TypeId::BYTEA => DataType::BinaryView,
-        TypeId::JSON | TypeId::JSONB => DataType::LargeUtf8,
+        TypeId::JSON | TypeId::JSONB => DOCUMENT,
         id if id == TypeId::OID || is_registered(id) => DataType::UInt32,
         // Lists with long offsets are vectors.
         id if id.is_vector() => DataType::new_large_list(arrow_type(id.element()?)?, true),
@@ -60,7 +60,7 @@ pub fn type_of_arrow(data_type: &DataType) -> Option<TypeId> {
         DataType::FixedSizeBinary(16) => TypeId::UUID,
         DataType::UInt32 => TypeId::OID,
         DataType::Binary | DataType::BinaryView => TypeId::BYTEA,
-        DataType::LargeUtf8 => TypeId::JSONB,
+        &DOCUMENT => TypeId::JSONB,
         DataType::LargeList(element) if *element.data_type() == DataType::Int16 => TypeId::INT2VECTOR,
         DataType::LargeList(element) if *element.data_type() == DataType::UInt32 => TypeId::OIDVECTOR,
         // An array of arrays has the type of one with their elements. Numbers are there in their
@@ -102,6 +102,9 @@ pub(crate) fn stored_as(id: TypeId) -> TypeId {
     }
 }
 
+/// How documents are stored; nothing else is.
+pub(crate) const DOCUMENT: DataType = DataType::LargeUtf8;
+
 /// Stands for the type of a column of which it is not known.
 const NO_TYPE: TypeId = TypeId(0);
 
@@ -136,8 +139,11 @@ pub(crate) fn comparable_values(id: TypeId) -> Result<()> {
             Err(BindError::unsupported("a comparison of arrays of intervals", NO_PLACE))
         }
         TypeId::RECORD => Err(BindError::unsupported("a comparison of such rows", NO_PLACE)),
-        TypeId::JSON | TypeId::JSONB => {
-            Err(BindError::unsupported(format!("a comparison of values of type {id}"), NO_PLACE))
+        TypeId::JSON => {
+            Err(BindError::without_place("42883", format!("could not identify an equality operator for type {id}")))
+        }
+        TypeId::JSONB if id != TypeId::JSONB => {
+            Err(BindError::unsupported("a comparison of arrays of documents", NO_PLACE))
         }
         _ => Ok(()),
     }

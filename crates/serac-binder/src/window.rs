@@ -9,7 +9,7 @@ use crate::bound::Bound;
 use crate::calls::{AggregateCall, chosen, finished, of_aggregates, types_of};
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::{Context, checked};
-use crate::numeric::{key, of_one_form};
+use crate::numeric::of_one_form;
 use crate::query::sorted;
 use crate::select::has_part;
 use crate::subquery::levels_of;
@@ -264,7 +264,7 @@ impl Binder<'_> {
         };
         let mut partition_by: Vec<Expr> = Vec::new();
         for tree in window.partition_by {
-            let expr = key(value(tree)?.expr, context.schema)?;
+            let expr = self.key(value(tree)?.expr, context.schema)?;
             if !partition_by.contains(&expr) {
                 partition_by.push(expr);
             }
@@ -273,7 +273,7 @@ impl Binder<'_> {
         let mut is_keyed = false;
         for item in window.order_by {
             let bound = value(&item.expr)?;
-            let key = key(bound.expr.clone(), context.schema)?;
+            let key = self.key(bound.expr.clone(), context.schema)?;
             is_keyed |= key != bound.expr;
             let bound = Bound { expr: key, ..bound };
             if order_by.iter().all(|other| other.expr != bound.expr) {

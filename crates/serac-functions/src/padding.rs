@@ -24,15 +24,25 @@ fn types(given: &[DataType]) -> Option<Types> {
 
 /// A text of so many characters; the filling stands before it if `is_left`.
 fn padded(text: &str, length: usize, fill: &str, is_left: bool, out: &mut String) {
-    let count = text.chars().take(length).count();
-    let filling = || fill.chars().cycle().take(length - count);
-    if is_left {
-        out.extend(filling());
-    }
-    out.extend(text.chars().take(length));
+    let kept = first(text, length);
+    let missing = length - kept.chars().count();
+    let (whole, rest) = match fill.chars().count() {
+        0 => (0, 0),
+        count => (missing / count, missing % count),
+    };
     if !is_left {
-        out.extend(filling());
+        out.push_str(kept);
     }
+    out.push_str(&fill.repeat(whole));
+    out.push_str(first(fill, rest));
+    if is_left {
+        out.push_str(kept);
+    }
+}
+
+/// The first characters of a text.
+fn first(text: &str, count: usize) -> &str {
+    text.char_indices().nth(count).map_or(text, |(end, _)| &text[..end])
 }
 
 fn pad(args: &[ArrayRef], is_left: bool) -> Result<ArrayRef, SqlError> {
