@@ -495,9 +495,16 @@ impl Binder<'_> {
         if !matches!(symbol, "=" | "<>" | "<" | "<=" | ">" | ">=") {
             return Err(BindError::unsupported(format!("{symbol} with ANY or ALL of an array that is computed"), at));
         }
-        let to = comparable(&signature)?;
+        let to = if signature.arguments == [TypeId::NUMERIC; 2] { TypeId::NUMERIC } else { comparable(&signature)? };
+        if to == TypeId::NUMERIC {
+            let left = self.implicitly(left, TypeId::NUMERIC, context.schema)?.expr;
+            let operands = crate::numeric::beside_elements(left, right.expr, at, context.schema)?;
+            let function = self.known_scalar(if is_all { "compare_all" } else { "compare_any" })?;
+            let expr = function.call(operands.into_iter().chain([lit(symbol)]).collect());
+            return checked(expr, TypeId::BOOL, start, context.schema);
+        }
         // Their elements would be compared by their bytes.
-        let is_keyed = matches!(to, TypeId::NUMERIC | TypeId::INTERVAL | TypeId::JSON | TypeId::JSONB);
+        let is_keyed = matches!(to, TypeId::INTERVAL | TypeId::JSON | TypeId::JSONB);
         let array = to.array().filter(|_| !is_keyed);
         let unsupported = || BindError::unsupported(format!("ANY or ALL of an array of type {}", right.id), at);
         let array = array.ok_or_else(unsupported)?;

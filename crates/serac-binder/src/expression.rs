@@ -218,7 +218,7 @@ impl Binder<'_> {
     }
     fn operators(&self, first: &Tree, rest: &[(Symbol, Tree)], context: Context<'_>) -> Result<Bound> {
         if rest.len() > MOST_IN_A_ROW {
-            return self.joined_texts(first, rest, context);
+            return self.long_row(first, rest, context);
         }
         let mut rest = rest.iter();
         let of_rows = match rest.clone().next() {
@@ -239,29 +239,40 @@ impl Binder<'_> {
         }
         Ok(left)
     }
-    /// A long row of `||` whose results are texts. These may be joined in any order, so that the plan
-    /// is no tower of them.
-    fn joined_texts(&self, first: &Tree, rest: &[(Symbol, Tree)], context: Context<'_>) -> Result<Bound> {
+    /// A long row of operators. It is no tower of them in the plan: texts may be joined in any
+    /// order, and a function adds numbers one after the other.
+    fn long_row(&self, first: &Tree, rest: &[(Symbol, Tree)], context: Context<'_>) -> Result<Bound> {
+        use TypeId as T;
         let unsupported = || {
-            let what = format!("an expression of more than {MOST_IN_A_ROW} operators in a row");
+            let what = format!("an expression of more than {MOST_IN_A_ROW} such operators in a row");
             BindError::unsupported(what, first.span)
         };
         let (begin, rest) = rest.split_at(1);
         let begin = self.operators(first, begin, context)?;
-        if begin.id != TypeId::TEXT {
+        let (of, span) = (begin.id, begin.span);
+        let is_text = of == T::TEXT;
+        if !is_text && !matches!(of, T::INT2 | T::INT4 | T::INT8 | T::FLOAT4 | T::FLOAT8) {
             return Err(unsupported());
         }
-        let (span, mut texts) = (begin.span, vec![begin.expr]);
+        let (mut operators, mut operands) = (String::new(), vec![begin.expr]);
         for (operator, operand) in rest {
+            let name = symbol(operator)?;
             let operand = self.expression(operand, context)?;
-            if symbol(operator)? != "||"
-                || resolved("||", operator.span, &[TypeId::TEXT, operand.id])?.result != TypeId::TEXT
-            {
+            let is_such = if is_text { name == "||" } else { matches!(name, "+" | "-") };
+            if !is_such || resolved(name, operator.span, &[of, operand.id])?.result != of {
                 return Err(unsupported());
             }
-            texts.push(self.cast(operand, TypeId::TEXT, context.schema)?.expr);
+            operators.push_str(name);
+            operands.push(match is_text {
+                true => self.cast(operand, of, context.schema)?.expr,
+                false => self.implicitly(operand, of, context.schema)?.expr,
+            });
         }
-        Ok(Bound::new(joined(texts, Operator::StringConcat), TypeId::TEXT, span))
+        if is_text {
+            return Ok(Bound::new(joined(operands, Operator::StringConcat), of, span));
+        }
+        operands.insert(0, lit(operators));
+        checked(self.known_scalar("serac chain")?.call(operands), of, span, context.schema)
     }
     fn prefixes(&self, operators: &[Symbol], operand: &Tree, context: Context<'_>) -> Result<Bound> {
         let mut operators = operators;
@@ -298,8 +309,7 @@ impl Binder<'_> {
     }
     fn postfixes(&self, operand: &Tree, rest: &[Postfix], context: Context<'_>) -> Result<Bound> {
         if rest.len() > MOST_IN_A_ROW {
-            let what = format!("an operand with more than {MOST_IN_A_ROW} casts and subscripts behind it");
-            return Err(BindError::unsupported(what, operand.span));
+            return Err(BindError::new("54001", "stack depth limit exceeded", operand.span));
         }
         // What type is meant is asked before the operand is bound.
         for postfix in rest {

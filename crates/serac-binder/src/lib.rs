@@ -67,6 +67,7 @@ pub use definition::{
 };
 pub use error::{BindError, Result, StatementError};
 pub use lock::{BoundClaim, ClaimedTable};
+pub use parameters::arrays_of_numbers;
 pub use types::{arrow_type, is_registered, type_of_arrow};
 
 use datafusion::arrow::datatypes::SchemaRef;

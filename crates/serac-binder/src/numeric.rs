@@ -22,6 +22,7 @@ use serac_numeric::Numeric;
 use serac_numeric_functions::aggregates::{Choice, by_key};
 use serac_numeric_functions::fixed::{Rounding, fixed};
 use serac_numeric_functions::{FREE, is_numeric, keys, scalar};
+use serac_parser::tree::Span;
 use serac_pg::{Signature, TypeId};
 use std::sync::Arc;
 
@@ -156,6 +157,21 @@ pub(crate) fn compared(all: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
     }
 }
 
+/// A number and an array of numbers, both with the same digits, so that Arrow compares them.
+pub(crate) fn beside_elements(number: Expr, array: Expr, at: Span, schema: &DFSchema) -> Result<Vec<Expr>> {
+    let digits = |data_type: &DataType| match data_type {
+        DataType::Decimal128(precision, scale) => Some((i16::from(*precision), i16::from(*scale))),
+        _ => None,
+    };
+    let own = digits(&number.get_type(schema)?);
+    let of_elements = element_type(&array.get_type(schema)?).and_then(digits);
+    let unsupported = || BindError::unsupported("ANY or ALL of an array of numbers with such digits", at);
+    let ((precision, scale), (most, of_all)) = own.zip(of_elements).ok_or_else(unsupported)?;
+    let common = scale.max(of_all);
+    let wanted = decimal((precision - scale).max(most - of_all) + common, common).map_err(|_| unsupported())?;
+    Ok(vec![cast(number, wanted.clone()), cast(array, DataType::new_list(wanted, true))])
+}
+
 /// A number with so many digits, as a cast makes it.
 pub(crate) fn with_digits(expr: Expr, precision: i32, scale: i32, schema: &DFSchema) -> Result<Expr> {
     let (Ok(digits_of_all @ 1..=38), Ok(behind)) = (u8::try_from(precision), i8::try_from(scale)) else {
@@ -244,6 +260,9 @@ impl Binder<'_> {
                 }
             }
             return Ok((keys::of_numeric(left), keys::of_numeric(right)));
+        }
+        if is_text(&one) && is_text(&other) && one != other {
+            return Ok((cast(left, DataType::Utf8View), cast(right, DataType::Utf8View)));
         }
         if one != other {
             return Err(BindError::unsupported("a comparison of values of different forms", NO_PLACE));
@@ -418,8 +437,17 @@ pub(crate) fn first_of_key(value: Expr, key: Expr) -> Expr {
     Expr::AggregateFunction(call)
 }
 
-/// A number's form beside the others of its column: the same as in [`of_one_form`], over plans.
+/// Whether texts are stored so: names of the catalog have another form than other texts.
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::Utf8View)
+}
+
+/// The form of a value beside the others of its column: of a number the same as in
+/// [`of_one_form`], over plans.
 pub(crate) fn common_form(types: &[DataType]) -> Result<DataType> {
+    if types.iter().all(is_text) {
+        return Ok(DataType::Utf8View);
+    }
     let mut common: Option<(u8, i8)> = None;
     for data_type in types {
         match (data_type, common) {

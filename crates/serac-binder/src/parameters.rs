@@ -20,6 +20,11 @@ use std::sync::Arc;
 /// The largest number of a parameter, as the protocol has it.
 const MOST: u32 = 65_535;
 
+/// How a parameter is stored that is an array of numbers: these have 10 digits behind the point.
+pub fn arrays_of_numbers() -> DataType {
+    DataType::new_list(DataType::Decimal128(38, 10), true)
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// By number; UNKNOWN where nothing has decided yet.
@@ -40,6 +45,7 @@ impl State {
         let digits = self.digits.get(number as usize - 1).copied().flatten().filter(|_| id == TypeId::NUMERIC);
         let stored = match digits {
             Some((precision, scale)) => DataType::Decimal128(precision, scale),
+            None if id.element() == Some(TypeId::NUMERIC) => arrays_of_numbers(),
             None => {
                 arrow_type(id).ok_or_else(|| BindError::unsupported(format!("a parameter of type {id}"), NO_PLACE))?
             }

@@ -20,6 +20,7 @@ mod arrays;
 mod average;
 mod bytes;
 mod casts;
+mod chains;
 mod chosen;
 mod compared_types;
 mod date_parts;
@@ -102,7 +103,7 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
     let defined = definitions.into_iter().flatten().map(ScalarUDF::from);
     let others = integer_results::functions()
         .into_iter()
-        .chain([sleep::function()])
+        .chain([sleep::function(), chains::function()])
         .chain(elements::functions())
         .chain(rounding::functions())
         .chain(date_parts::functions())

@@ -98,6 +98,11 @@ pub fn is_left_out(name: &str, arguments: usize) -> bool {
     OTHERS.get(name).is_some_and(|counts| counts.iter().any(|count| count.contains(&arguments)))
 }
 
+/// The names of all functions that PostgreSQL has, each once or more.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FUNCTIONS.keys().chain(OTHERS.keys()).copied()
+}
+
 /// The functions of a name.
 pub fn of_name(name: &str) -> &'static [Function] {
     FUNCTIONS.get(name).map_or(&[], Vec::as_slice)

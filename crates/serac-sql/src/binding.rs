@@ -33,7 +33,8 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use futures::FutureExt;
 use serac_binder::{
     BindError, BoundBody, BoundPart, BoundQuery, BoundStatement, Definition, DefinitionText, Environment, Generation,
-    IndexPart, OutputColumn, Relation, StatementError, Target, UniqueIndex, arrow_type, is_registered, type_of_arrow,
+    IndexPart, OutputColumn, Relation, StatementError, Target, UniqueIndex, arrays_of_numbers, arrow_type,
+    is_registered, type_of_arrow,
 };
 use serac_engine::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;
@@ -113,6 +114,14 @@ fn as_stored(value: &ScalarValue, id: TypeId) -> Result<ScalarValue> {
         && let Some(number) = of_parameter(value)?
     {
         return Ok(number);
+    }
+    if id.element() == Some(TypeId::NUMERIC) {
+        let stored = value.cast_to(&arrays_of_numbers())?;
+        // More digits behind the point than are kept.
+        if !value.is_null() && stored.cast_to(&value.data_type())? != *value {
+            return Err(SqlError::unsupported("a parameter of numbers with so many digits in an array"));
+        }
+        return Ok(stored);
     }
     let Some(stored) = arrow_type(id).filter(|stored| value.data_type() != *stored) else { return Ok(value.clone()) };
     if let (Some(Some(text)), TypeId::JSON | TypeId::JSONB) = (value.try_as_str(), id) {

@@ -161,9 +161,29 @@ fn registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>, at: usize) -> Result
             "c" | "C" => Ok(950),
             _ => Err(missing("collation")),
         },
+        "regproc" => function_named(scope, &split_name(&written).1)
+            .ok_or_else(|| SqlError::new("42883", format!("function \"{written}\" does not exist")).named(&written)),
         _ => Err(missing("object")),
     };
     found.map(Some)
+}
+
+/// The names of functions, those of users first, and their numbers.
+fn numbered_functions(scope: &Scope<'_>) -> impl Iterator<Item = (String, u32)> {
+    let made = fixed::made_functions(scope).into_iter().map(|made| {
+        let number = fixed::made_function_oid(&made.name);
+        (made.name.clone(), number)
+    });
+    let own = fixed::all_functions(scope).into_iter().map(|(name, _)| name);
+    let all = own.chain(serac_pg::functions::names().map(str::to_owned));
+    made.chain(all.map(|name| {
+        let number = fixed::function_oid(&name);
+        (name, number)
+    }))
+}
+
+fn function_named(scope: &Scope<'_>, name: &str) -> Option<u32> {
+    numbered_functions(scope).find(|(own, _)| own == name).map(|(_, number)| number)
 }
 
 /// The name of an object, as the type whose value its number is writes it.
@@ -173,6 +193,7 @@ fn registered_name(scope: &Scope<'_>, kind: &str, oid: u32) -> String {
         "regtype" => type_names::find(oid).map(|_| type_names::format(oid, None)),
         "regnamespace" => scope.image.namespace(oid).map(|namespace| quote_ident(&namespace.name)),
         "regrole" => scope.role_name(oid).map(|name| quote_ident(&name)),
+        "regproc" => numbered_functions(scope).find(|(_, number)| *number == oid).map(|(name, _)| quote_ident(&name)),
         _ => None,
     };
     name.unwrap_or_else(|| if oid == 0 { "-".into() } else { oid.to_string() })
