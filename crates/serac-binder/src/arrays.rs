@@ -13,16 +13,18 @@ use datafusion::arrow::array::Array;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::logical_plan::{Limit, Projection};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, SortExpr, lit};
 use serac_parser::tree::{Expr as Tree, ExprKind, Operator as Symbol, Postfix, Query, Span, TypeName};
 use serac_pg::{CastContext, TypeId};
+use std::sync::Arc;
 
 /// Dimensions that an array may have, as in PostgreSQL.
 const MOST_DIMENSIONS: usize = 6;
 const NO_BOOLEAN: &str = "op ANY/ALL (array) requires operator to yield boolean";
 
 /// An element of an array that is written as a text.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Item {
     Null,
     Text(String),
@@ -98,71 +100,121 @@ fn items_behind(letters: &mut std::iter::Peekable<std::str::Chars<'_>>, level: u
     }
 }
 
-/// An array of such items as a constant; `value` reads an element.
+/// The first and the last subscript of each dimension, as they may stand before the items, and what
+/// stands behind them; none if they are not well formed.
+fn subscripts(text: &str) -> Option<(Vec<(i64, i64)>, &str)> {
+    let mut rest = text.trim_start();
+    let mut found = Vec::new();
+    while let Some(behind) = rest.strip_prefix('[') {
+        let (numbers, behind) = behind.split_once(']')?;
+        let (first, last) = numbers.split_once(':').unwrap_or(("1", numbers));
+        let number = |text: &str| text.trim().parse::<i32>().ok().map(i64::from);
+        found.push((number(first)?, number(last)?));
+        rest = behind.trim_start();
+    }
+    match found.is_empty() {
+        true => Some((found, rest)),
+        false => Some((found, rest.strip_prefix('=')?)),
+    }
+}
+
+/// The lengths of the dimensions of an array of such items; none if the arrays in it are not of one
+/// length.
+fn lengths(items: &[Item]) -> Option<Vec<i64>> {
+    let of_item = |item: &Item| match item {
+        Item::Array(inner) if inner.is_empty() => None,
+        Item::Array(inner) => lengths(inner),
+        Item::Null | Item::Text(_) => Some(Vec::new()),
+    };
+    let mut all = items.iter().map(of_item);
+    let first = all.next().unwrap_or_else(|| Some(Vec::new()))?;
+    let is_same = all.all(|other| other.as_ref() == Some(&first));
+    is_same.then(|| std::iter::once(items.len() as i64).chain(first).collect())
+}
+
+/// The items of an array of a type that is written as a text.
+fn items_of(text: &str, to: TypeId, span: Span) -> Result<Vec<Item>> {
+    let malformed = || BindError::new("22P02", format!("malformed array literal: \"{text}\""), span);
+    if to.is_vector() {
+        return Err(BindError::unsupported(format!("a constant of type {to}"), span));
+    }
+    let (subscripts, rest) = subscripts(text).ok_or_else(malformed)?;
+    let found = items(rest).ok_or_else(malformed)?;
+    let lengths = lengths(&found).ok_or_else(malformed)?;
+    if !subscripts.is_empty() && !subscripts.iter().map(|(first, last)| last - first + 1).eq(lengths) {
+        return Err(malformed());
+    }
+    if subscripts.iter().any(|(first, _)| *first != 1) {
+        return Err(BindError::unsupported("an array whose subscripts do not begin with 1", span));
+    }
+    Ok(found)
+}
+
+/// Values that have one type in Arrow: numbers get the most digits of all before the point. None if
+/// the values have several types.
+fn of_one_arrow_type(values: Vec<ScalarValue>) -> Option<(Vec<ScalarValue>, DataType)> {
+    let digits = values.iter().filter_map(|value| match value {
+        ScalarValue::Decimal128(Some(_), precision, scale) => Some((*precision, *scale)),
+        _ => None,
+    });
+    let most = digits.max();
+    let widened = |value| match (value, most) {
+        (ScalarValue::Decimal128(None, ..), Some((precision, scale))) => {
+            ScalarValue::Decimal128(None, precision, scale)
+        }
+        (ScalarValue::Decimal128(number, _, own), Some((precision, scale))) if own == scale => {
+            ScalarValue::Decimal128(number, precision, scale)
+        }
+        (other, _) => other,
+    };
+    let values: Vec<ScalarValue> = values.into_iter().map(widened).collect();
+    let first = values.first()?.data_type();
+    let is_one = first != DataType::LargeBinary && values.iter().all(|other| other.data_type() == first);
+    is_one.then_some((values, first))
+}
+
+/// An array of such items as a constant; `value` reads an element. None if one is not read here, or
+/// if numbers have different digits.
 fn constant(
     items: Vec<Item>,
     to: TypeId,
-    value: &mut dyn FnMut(Option<String>) -> Result<ScalarValue>,
+    value: &mut dyn FnMut(Option<String>) -> Result<Option<ScalarValue>>,
 ) -> Result<Option<ScalarValue>> {
+    if items.is_empty() {
+        return Ok(empty(to));
+    }
     let mut values = Vec::with_capacity(items.len());
     for item in items {
-        values.push(match item {
+        let read = match item {
             Item::Null => value(None)?,
             Item::Text(text) => value(Some(text))?,
-            Item::Array(inner) if inner.is_empty() => return Ok(None),
-            Item::Array(inner) => match constant(inner, to, value)? {
-                Some(array) => array,
-                None => return Ok(None),
-            },
-        });
+            Item::Array(inner) => constant(inner, to, value)?,
+        };
+        let Some(read) = read else { return Ok(None) };
+        values.push(read);
     }
-    let length = |value: &ScalarValue| match value {
-        ScalarValue::List(list) => Some(list.value_length(0)),
-        _ => None,
-    };
-    let Some(first) = values.first() else {
-        let list = arrow_type(to).ok_or(BindError::Unknown("an array of this type"))?;
-        let element = crate::types::element_type(&list).ok_or(BindError::Unknown("an array of this type"))?;
-        return Ok(Some(ScalarValue::List(ScalarValue::new_list(&[], element, true))));
-    };
-    let (data_type, first) = (first.data_type(), length(first));
-    if data_type == DataType::LargeBinary {
-        return Err(BindError::Unknown("numbers with digits of their own in an array"));
-    }
-    // Those of one array are all arrays of one length, or all none.
-    if values.iter().any(|other| length(other) != first) {
-        return Ok(None);
-    }
-    if values.iter().any(|other| other.data_type() != data_type) {
-        return Err(BindError::Unknown("numbers of different digits"));
-    }
-    Ok(Some(ScalarValue::List(ScalarValue::new_list(&values, &data_type, true))))
+    let list = of_one_arrow_type(values);
+    Ok(list.map(|(values, element)| ScalarValue::List(ScalarValue::new_list(&values, &element, true))))
 }
 
-/// `{1,2}` as an array of a type.
-pub(crate) fn read(text: &str, element: TypeId, to: TypeId, span: Span) -> Result<ScalarValue> {
-    with_elements(text, to, span, &mut |text| match (text, element) {
-        (None, _) => match arrow_type(element) {
-            Some(stored) => Ok(ScalarValue::try_from(&stored)?),
-            None => Err(BindError::Unknown("an array of this type")),
-        },
-        (Some(text), TypeId::TEXT | TypeId::VARCHAR | TypeId::NAME) => Ok(ScalarValue::Utf8View(Some(text))),
-        (Some(text), _) => crate::constants::read(&text, element, span),
+/// An array without elements; none of a type that Arrow does not store.
+fn empty(to: TypeId) -> Option<ScalarValue> {
+    let element = match to.element()? {
+        TypeId::NUMERIC => DataType::Decimal128(1, 0),
+        element => arrow_type(element)?,
+    };
+    Some(ScalarValue::List(ScalarValue::new_list(&[], &element, true)))
+}
+
+/// `{1,2}` as an array of a type; none if an element is not read here.
+pub(crate) fn read(text: &str, element: TypeId, to: TypeId, span: Span) -> Result<Option<ScalarValue>> {
+    constant(items_of(text, to, span)?, to, &mut |text| {
+        Ok(match (text, element) {
+            (None, _) => arrow_type(element).map(|stored| ScalarValue::try_from(&stored)).transpose()?,
+            (Some(text), TypeId::TEXT | TypeId::VARCHAR | TypeId::NAME) => Some(ScalarValue::Utf8View(Some(text))),
+            (Some(text), _) => crate::constants::read(&text, element, span)?,
+        })
     })
-}
-
-fn with_elements(
-    text: &str,
-    to: TypeId,
-    span: Span,
-    value: &mut dyn FnMut(Option<String>) -> Result<ScalarValue>,
-) -> Result<ScalarValue> {
-    // Numbers of elements may be told before them.
-    if text.trim_start().starts_with('[') || to.is_vector() {
-        return Err(BindError::Unknown("an array of this form"));
-    }
-    let malformed = || BindError::new("22P02", format!("malformed array literal: \"{text}\""), span);
-    constant(items(text).ok_or_else(malformed)?, to, value)?.ok_or_else(malformed)
 }
 
 impl Binder<'_> {
@@ -174,8 +226,8 @@ impl Binder<'_> {
         }
         let bind = |tree: &Tree| self.expression(tree, context);
         let all = self.elements(trees, &bind, context)?;
-        let (exprs, id) = self.unified("ARRAY", all, context.schema)?;
-        self.array_of(exprs, id, span, context.schema)
+        let (exprs, of) = self.unified("ARRAY", all, context.schema)?;
+        self.array_of(exprs, of.id, span, context.schema)
     }
     /// `ARRAY[a, b]::t[]`: each element is cast.
     pub(crate) fn array_as(
@@ -188,17 +240,18 @@ impl Binder<'_> {
     ) -> Result<Bound> {
         let of_element = TypeName { dimensions: 0, ..to.clone() };
         let element = crate::expression::type_of(&of_element)?;
-        let array = element.array().ok_or(BindError::Unknown("an array of this type"))?;
+        let unsupported = || BindError::unsupported(format!("an array of type {element}"), span);
+        let array = element.array().ok_or_else(unsupported)?;
         if trees.is_empty() {
-            return Ok(Bound::new(Expr::Literal(read("{}", element, array, span)?, None), array, span));
+            return Ok(Bound::new(Expr::Literal(empty(array).ok_or_else(unsupported)?, None), array, span));
         }
         let bind = |tree: &Tree| match &tree.kind {
             ExprKind::Array(inner) => self.deeper(1, || self.array_as(inner, to, at, tree.span, context)),
             _ => self.explicit(self.expression(tree, context)?, &of_element, at, context.schema),
         };
         let all = self.elements(trees, &bind, context)?;
-        let (exprs, id) = self.unified("ARRAY", all, context.schema)?;
-        self.array_of(exprs, id, span, context.schema)
+        let (exprs, of) = self.unified("ARRAY", all, context.schema)?;
+        self.array_of(exprs, of.id, span, context.schema)
     }
     /// The elements of an array. Those that are arrays are of one length.
     fn elements(
@@ -211,68 +264,90 @@ impl Binder<'_> {
             ExprKind::Array(inner) => Some(inner.len()),
             _ => None,
         };
-        let first = trees.first().and_then(length);
-        if trees.iter().any(|tree| length(tree) != first) {
-            let message = "multidimensional arrays must have array expressions with matching dimensions";
-            return Err(BindError::without_place("2202E", message).of_unknown_place());
-        }
+        let first = trees.iter().find_map(length);
         let all: Vec<Bound> = trees.iter().map(bind).collect::<Result<_>>()?;
-        for bound in &all {
-            if bound.id.element().is_some() && first.is_none() {
-                return Err(BindError::Unknown("an array of arrays whose lengths are not known"));
+        let is_null = |bound: &Bound| matches!(&bound.expr, Expr::Literal(value, _) if value.is_null());
+        let is_array = |bound: &Bound| bound.id.element().is_some();
+        for (tree, bound) in trees.iter().zip(&all) {
+            if all.iter().any(is_array)
+                && length(tree).is_none()
+                && (is_array(bound) || bound.id == TypeId::UNKNOWN)
+                && !is_null(bound)
+            {
+                return Err(BindError::unsupported("an array of arrays whose lengths are not known", bound.span));
             }
             bound.exact()?;
         }
+        let is_of_arrays = all.iter().all(|bound| is_array(bound) || bound.id == TypeId::UNKNOWN);
+        if first.is_some() && is_of_arrays && trees.iter().any(|tree| length(tree) != first) {
+            let message = "multidimensional arrays must have array expressions with matching dimensions";
+            return Err(BindError::without_place("2202E", message));
+        }
         let levels = |bound: &Bound| Ok::<_, BindError>(dimensions(&bound.expr.get_type(context.schema)?));
         match all.first().map(levels).transpose()? {
-            Some(MOST_DIMENSIONS..) => Err(BindError::Unknown("an array of so many dimensions")),
+            Some(levels @ MOST_DIMENSIONS..) => {
+                let message = format!(
+                    "number of array dimensions ({}) exceeds the maximum allowed ({MOST_DIMENSIONS})",
+                    levels + 1
+                );
+                Err(BindError::without_place("54000", message))
+            }
             _ => Ok(all),
         }
     }
     /// An array of values of a type.
     pub(crate) fn array_of(&self, values: Vec<Expr>, id: TypeId, span: Span, schema: &DFSchema) -> Result<Bound> {
-        let unknown = BindError::Unknown("an array of this type");
+        let unsupported = || BindError::unsupported(format!("an array of type {id}"), span);
         let array = if id.element().is_some() { Some(id) } else { id.array() };
-        let function = self.environment.scalar("make_array").ok_or(BindError::Unknown("an array"))?;
-        checked(function.call(values), array.ok_or(unknown)?, span, schema)
+        let values = match id.element().unwrap_or(id) {
+            TypeId::NUMERIC => crate::numeric::arrays_of_one_form(values, true, schema)?,
+            _ => values,
+        };
+        let function = self.known_scalar("make_array")?;
+        let made = checked(function.call(values), array.ok_or_else(unsupported)?, span, schema);
+        made.map_err(|error| error.refused(format!("an array of values of type {id}"), span))
     }
-    /// `'{1,2}'` as an array of a type.
+    /// `'{1,2}'` as an array of a type, whose elements `cast` makes of texts.
     pub(crate) fn array_of_text(
         &self,
         text: &str,
-        element: TypeId,
         to: TypeId,
         span: Span,
         schema: &DFSchema,
+        cast: &dyn Fn(Bound) -> Result<Bound>,
     ) -> Result<Bound> {
-        let mut others = false;
-        let read = with_elements(text, to, span, &mut |text| {
-            let value = Expr::Literal(ScalarValue::Utf8(text), None);
-            let bound = self.implicitly(Bound::new(value, TypeId::UNKNOWN, span), element, schema)?;
-            match bound.expr {
-                Expr::Literal(value, _) => Ok(value),
-                _ => {
-                    others = true;
-                    Err(BindError::Unknown("an element of this form"))
-                }
-            }
+        let element = |text: Option<String>| {
+            cast(Bound::new(Expr::Literal(ScalarValue::Utf8(text), None), TypeId::UNKNOWN, span))
+        };
+        let items = items_of(text, to, span)?;
+        let read = constant(items.clone(), to, &mut |text| match element(text)?.expr {
+            Expr::Literal(value, _) => Ok(Some(value)),
+            _ => Ok(None),
         });
-        if !others {
-            return Ok(Bound::new(Expr::Literal(read?, None), to, span));
+        match read? {
+            Some(array) => Ok(Bound::new(Expr::Literal(array, None), to, span)),
+            // The environment reads its elements when the statement runs.
+            None => self.array_of_items(items, to, span, schema, &element),
         }
-        // The environment reads them when the statement runs.
-        let items = items(text).ok_or(BindError::Unknown("an array of this form"))?;
-        let mut values = Vec::new();
+    }
+    /// An array of such items, which `element` makes values of.
+    fn array_of_items(
+        &self,
+        items: Vec<Item>,
+        to: TypeId,
+        span: Span,
+        schema: &DFSchema,
+        element: &dyn Fn(Option<String>) -> Result<Bound>,
+    ) -> Result<Bound> {
+        let mut values = Vec::with_capacity(items.len());
         for item in items {
-            let text = match item {
-                Item::Null => None,
-                Item::Text(text) => Some(text),
-                Item::Array(_) => return Err(BindError::Unknown("an array of this form")),
-            };
-            let value = Expr::Literal(ScalarValue::Utf8(text), None);
-            values.push(self.implicitly(Bound::new(value, TypeId::UNKNOWN, span), element, schema)?.expr);
+            values.push(match item {
+                Item::Null => element(None)?.expr,
+                Item::Text(text) => element(Some(text))?.expr,
+                Item::Array(inner) => self.array_of_items(inner, to, span, schema, element)?.expr,
+            });
         }
-        self.array_of(values, element, span, schema)
+        self.array_of(values, to, span, schema)
     }
     /// `ARRAY(SELECT …)`.
     pub(crate) fn array_query(&self, query: &Query, span: Span, context: Context<'_>) -> Result<Bound> {
@@ -282,18 +357,18 @@ impl Binder<'_> {
         };
         let element = column.id;
         let array = if element.element().is_some() { Some(element) } else { element.array() };
-        let array = array.ok_or(BindError::Unknown("an array of this type"))?;
+        let unsupported = || BindError::unsupported(format!("an array of a query's values of type {element}"), span);
+        let array = array.ok_or_else(unsupported)?;
         if element.element().is_some() || crate::types::is_registered(element) {
-            return Err(BindError::Unknown("an array of such values"));
+            return Err(unsupported());
         }
-        let order = order_of(&selected.plan)?;
-        let value = Expr::Column(Column::from(selected.plan.schema().qualified_field(0)));
-        let function = self.environment.aggregate("array_agg").ok_or(BindError::Unknown("an array"))?;
+        let (plan, value, order) = in_order(selected.plan);
+        let function = self.known_aggregate("array_agg")?;
         let all = AggregateFunction::new_udf(function, vec![value], false, None, order, None);
         let all = Expr::AggregateFunction(all).alias("array");
-        let plan = LogicalPlanBuilder::from(selected.plan).aggregate(Vec::<Expr>::new(), vec![all])?.build()?;
+        let plan = LogicalPlanBuilder::from(plan).aggregate(Vec::<Expr>::new(), vec![all])?.build()?;
         // No rows are an empty array.
-        let filled = self.environment.scalar("pg_array").ok_or(BindError::Unknown("an array"))?;
+        let filled = self.known_scalar("pg_array")?;
         checked(filled.call(vec![Expr::ScalarSubquery(subquery(plan))]), array, span, context.schema)
     }
     /// `a[i]`, `a[i][j]`, `a[i:j]`, `document['key']`.
@@ -301,13 +376,16 @@ impl Binder<'_> {
         let span = operand.span;
         if operand.id == TypeId::JSONB {
             return subscripts.iter().try_fold(operand, |document, subscript| {
-                let Postfix::Index(key) = subscript else { return Err(BindError::Unknown("a slice of a document")) };
+                let Postfix::Index(key) = subscript else {
+                    return Err(BindError::new("0A000", "jsonb subscript does not support slices", span));
+                };
                 let key = self.expression(key, context)?.into_text()?;
                 self.operate("->", span, vec![document, key], context)
             });
         }
         let Some(element) = operand.id.element() else {
-            return Err(BindError::Unknown("a subscript of what is no array"));
+            let message = format!("cannot subscript type {} because it does not support subscripting", operand.id);
+            return Err(BindError::new("42804", message, span));
         };
         let number = |tree: &Tree| {
             let bound = self.expression(tree, context)?;
@@ -319,22 +397,26 @@ impl Binder<'_> {
         let levels = dimensions(&operand.expr.get_type(context.schema)?);
         if let [Postfix::Slice(from, to)] = subscripts {
             if levels != 1 || operand.id.is_vector() {
-                return Err(BindError::Unknown("a slice of such an array"));
+                return Err(BindError::unsupported("a slice of an array of arrays", span));
             }
             let bound = |tree: &Option<Tree>, default: i32| tree.as_ref().map_or(Ok(lit(default)), number);
-            let function = self.environment.scalar("array_part").ok_or(BindError::Unknown("a slice"))?;
+            let unsupported = || BindError::unsupported("a slice of an array", span);
+            let function = self.environment.scalar("array_part").ok_or_else(unsupported)?;
             let call = function.call(vec![operand.expr, bound(from, 1)?, bound(to, i32::MAX)?]);
             return checked(call, operand.id, span, context.schema);
         }
         let mut numbers = Vec::new();
         for subscript in subscripts {
-            let Postfix::Index(tree) = subscript else { return Err(BindError::Unknown("a slice of this form")) };
+            let Postfix::Index(tree) = subscript else {
+                return Err(BindError::unsupported("a slice of several dimensions", span));
+            };
             numbers.push(number(tree)?);
         }
         if numbers.len() != levels {
             return Bound::null(element, span);
         }
-        let function = self.environment.scalar("pg_element").ok_or(BindError::Unknown("a subscript"))?;
+        let unsupported = || BindError::unsupported("a subscript of an array", span);
+        let function = self.environment.scalar("pg_element").ok_or_else(unsupported)?;
         let expr = numbers.into_iter().fold(operand.expr, |array, number| function.call(vec![array, number]));
         checked(expr, element, span, context.schema)
     }
@@ -366,17 +448,18 @@ impl Binder<'_> {
                 let operands = vec![self.copy(&left)?, self.expression(tree, context)?];
                 all.push(self.condition_of(self.operate(symbol, at, operands, context)?, at)?);
             }
-            let expr = joined(all, join).ok_or(BindError::Unknown("an empty list"))?;
-            return Ok(Bound::new(expr, TypeId::BOOL, start));
+            return Ok(Bound::new(joined(all, join), TypeId::BOOL, start));
         }
         let left = self.copied(left, context)?;
         let start = left.span;
         let mut right = self.expression(right, context)?;
         if right.id == TypeId::UNKNOWN {
             let signature = resolved(symbol, at, &[left.id, TypeId::UNKNOWN])?;
-            let array = signature.arguments.get(1).and_then(|element| element.array());
-            right =
-                self.implicitly(right, array.ok_or(BindError::Unknown("an array of this type"))?, context.schema)?;
+            let element = signature.arguments[1];
+            let array = element.array();
+            let array =
+                array.ok_or_else(|| BindError::unsupported(format!("an array of type {element}"), right.span))?;
+            right = self.implicitly(right, array, context.schema)?;
         }
         let Some(element) = right.id.element() else {
             let message = "op ANY/ALL (array) requires array on right side";
@@ -387,7 +470,7 @@ impl Binder<'_> {
             return Err(BindError::new("42809", NO_BOOLEAN, at));
         }
         if dimensions(&right.expr.get_type(context.schema)?) != 1 {
-            return Err(BindError::Unknown("the elements of such an array"));
+            return Err(BindError::unsupported("ANY or ALL of an array of arrays", at));
         }
         if let Expr::Literal(ScalarValue::List(list), _) = &right.expr
             && list.is_valid(0)
@@ -398,9 +481,6 @@ impl Binder<'_> {
                 Ok(Bound::new(Expr::Literal(value, None), element, right.span))
             };
             let constants: Vec<Bound> = (0..elements.len()).map(constant).collect::<Result<_>>()?;
-            if constants.is_empty() {
-                return Ok(Bound::new(lit(is_all), TypeId::BOOL, start));
-            }
             let common = serac_pg::resolve::common(&[left.id, element]);
             if let (true, Ok(common), 2..) = (is_list, common, constants.len()) {
                 let expr = self.in_constants(left, constants, common, is_all, at, context)?;
@@ -410,21 +490,29 @@ impl Binder<'_> {
             for constant in constants {
                 all.push(self.operate(symbol, at, vec![self.copy(&left)?, constant], context)?.expr);
             }
-            let expr = joined(all, join).ok_or(BindError::Unknown("an empty list"))?;
-            return Ok(Bound::new(expr, TypeId::BOOL, start));
+            return Ok(Bound::new(joined(all, join), TypeId::BOOL, start));
         }
         if !matches!(symbol, "=" | "<>" | "<" | "<=" | ">" | ">=") {
-            return Err(BindError::Unknown("this operator with an array"));
+            return Err(BindError::unsupported(format!("{symbol} with ANY or ALL of an array that is computed"), at));
         }
-        let to = comparable(&signature)?;
+        let to = if signature.arguments == [TypeId::NUMERIC; 2] { TypeId::NUMERIC } else { comparable(&signature)? };
+        if to == TypeId::NUMERIC {
+            let left = self.implicitly(left, TypeId::NUMERIC, context.schema)?.expr;
+            let operands = crate::numeric::beside_elements(left, right.expr, at, context.schema)?;
+            let function = self.known_scalar(if is_all { "compare_all" } else { "compare_any" })?;
+            let expr = function.call(operands.into_iter().chain([lit(symbol)]).collect());
+            return checked(expr, TypeId::BOOL, start, context.schema);
+        }
         // Their elements would be compared by their bytes.
-        let is_keyed = matches!(to, TypeId::NUMERIC | TypeId::INTERVAL | TypeId::JSON | TypeId::JSONB);
+        let is_keyed = matches!(to, TypeId::INTERVAL | TypeId::JSON | TypeId::JSONB);
         let array = to.array().filter(|_| !is_keyed);
-        let array = array.ok_or(BindError::Unknown("the elements of such an array"))?;
+        let unsupported = || BindError::unsupported(format!("ANY or ALL of an array of type {}", right.id), at);
+        let array = array.ok_or_else(unsupported)?;
         let left = self.as_values(left, &[signature.arguments[0], to], context.schema)?;
         let right = self.implicitly(right, array, context.schema)?;
         let name = if is_all { "compare_all" } else { "compare_any" };
-        let function = self.environment.scalar(name).ok_or(BindError::Unknown("the elements of an array"))?;
+        let unsupported = || BindError::unsupported("ANY or ALL of an array", at);
+        let function = self.environment.scalar(name).ok_or_else(unsupported)?;
         let expr = function.call(vec![left.expr, right.expr, lit(symbol)]);
         checked(expr, TypeId::BOOL, start, context.schema)
     }
@@ -446,33 +534,32 @@ impl Binder<'_> {
             [true, false] => "array_append",
             _ => "array_prepend",
         };
-        let function = self.environment.scalar(name).ok_or(BindError::Unknown("|| of arrays"))?;
+        let function = self.known_scalar(name)?;
         let operands = operands.into_iter().zip(&signature.arguments);
         let operands = operands.map(|(operand, to)| Ok(self.implicitly(operand, *to, schema)?.expr));
-        Ok(function.call(operands.collect::<Result<_>>()?))
+        let operands = crate::numeric::arrays_of_one_form(operands.collect::<Result<_>>()?, true, schema)?;
+        Ok(function.call(operands))
     }
 }
 
-/// By what a query's rows are ordered, by its columns. An order by something else is not known.
-fn order_of(plan: &LogicalPlan) -> Result<Vec<SortExpr>> {
+/// The rows of a query, the value that it selects, and by what it orders them: what it orders by
+/// may be left out above the order.
+fn in_order(plan: LogicalPlan) -> (LogicalPlan, Expr, Vec<SortExpr>) {
     match plan {
-        LogicalPlan::Sort(sort) => Ok(sort.expr.clone()),
-        LogicalPlan::Limit(limit) => order_of(&limit.input),
-        // Only an order that has been projected away is one below a projection.
-        LogicalPlan::Projection(projection) if is_ordered(&projection.input) => {
-            Err(BindError::Unknown("an array in such an order"))
+        LogicalPlan::Limit(limit) => {
+            let (input, value, order) = in_order(limit.input.as_ref().clone());
+            (LogicalPlan::Limit(Limit { input: Arc::new(input), ..limit }), value, order)
         }
-        _ => Ok(Vec::new()),
-    }
-}
-
-fn is_ordered(plan: &LogicalPlan) -> bool {
-    match plan {
-        LogicalPlan::Sort(_) => true,
-        LogicalPlan::Limit(limit) => is_ordered(&limit.input),
-        LogicalPlan::Projection(projection) => is_ordered(&projection.input),
-        LogicalPlan::SubqueryAlias(alias) => is_ordered(&alias.input),
-        _ => false,
+        LogicalPlan::Projection(Projection { ref input, ref expr, .. })
+            if let (LogicalPlan::Sort(sort), [value]) = (input.as_ref(), &expr[..]) =>
+        {
+            (input.as_ref().clone(), value.clone().unalias(), sort.expr.clone())
+        }
+        plan => {
+            let value = Expr::Column(Column::from(plan.schema().qualified_field(0)));
+            let order = if let LogicalPlan::Sort(sort) = &plan { sort.expr.clone() } else { Vec::new() };
+            (plan, value, order)
+        }
     }
 }
 
@@ -496,9 +583,12 @@ mod tests {
     #[test]
     fn arrays_are_rectangular() {
         let read = |text: &str| read(text, TypeId::INT4, TypeId::INT4.array().unwrap(), Span::default());
-        assert!(matches!(read("{1,NULL}"), Ok(ScalarValue::List(_))));
-        assert!(matches!(read("{{1,2},{3,4}}"), Ok(ScalarValue::List(_))));
-        for wrong in ["{{1},{2,3}}", "{1,{2}}", "{x}"] {
+        for right in ["{1,NULL}", "{{1,2},{3,4}}", "[1:2]={1,2}", " [1:1][2] = {{1,2}}", "{}"] {
+            assert!(matches!(read(right), Ok(Some(ScalarValue::List(_)))), "{right}");
+        }
+        let wrong =
+            ["{{1},{2,3}}", "{1,{2}}", "{x}", "{{}}", "[1:3]={1,2}", "[1:2]{1,2}", "[1]={{1}}", "[1:9999999999]={1}"];
+        for wrong in wrong {
             assert!(matches!(read(wrong), Err(BindError::Statement(error)) if error.sqlstate == "22P02"), "{wrong}");
         }
     }

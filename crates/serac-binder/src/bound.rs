@@ -1,6 +1,6 @@
 //! Bound expressions, and how one becomes one of another type.
 
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::numeric::function_of_numbers;
 use crate::parameters::OpenParameter;
 use crate::types::{arrow_type, integer_digits, is_registered, stored_as};
@@ -10,7 +10,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, cast as cast_to};
 use serac_numeric::{Numeric, NumericError};
 use serac_parser::tree::Span;
 use serac_pg::casts::cast;
-use serac_pg::{CastContext, TypeId};
+use serac_pg::{CastContext, ModifiedType, NO_MODIFIER, TypeId};
 
 /// Bytes that a name keeps.
 const NAME_BYTES: usize = 63;
@@ -20,6 +20,9 @@ const NAME_BYTES: usize = 63;
 pub(crate) struct Bound {
     pub(crate) expr: Expr,
     pub(crate) id: TypeId,
+    /// The modifier of its type, where PostgreSQL knows one of such an expression. A CHAR(n) is
+    /// there without the blanks at its end: its length says how many there are.
+    pub(crate) modifier: i32,
     pub(crate) span: Span,
     /// The parameter that it is, if that had no type.
     pub(crate) parameter: Option<OpenParameter>,
@@ -27,13 +30,23 @@ pub(crate) struct Bound {
 
 impl Bound {
     pub(crate) fn new(expr: Expr, id: TypeId, span: Span) -> Self {
-        Self { expr, id, span, parameter: None }
+        Self { expr, id, modifier: NO_MODIFIER, span, parameter: None }
+    }
+    /// An expression of a type with a modifier.
+    pub(crate) fn of_type(expr: Expr, of: ModifiedType, span: Span) -> Self {
+        Self { modifier: of.modifier, ..Self::new(expr, of.id, span) }
+    }
+    /// Its type and modifier.
+    pub(crate) fn modified_type(&self) -> ModifiedType {
+        ModifiedType { id: self.id, modifier: self.modifier }
     }
     /// That it may be shown.
     pub(crate) fn exact(&self) -> Result<()> {
         match self.id {
-            TypeId::RECORD => Err(BindError::Unknown("a row as a value")),
-            id if id.element().is_some_and(is_registered) => Err(BindError::Unknown("the names of catalog objects")),
+            TypeId::RECORD => Err(BindError::unsupported("a row as such a value", NO_PLACE)),
+            id if id.element().is_some_and(is_registered) => {
+                Err(BindError::unsupported("an array of the names of catalog objects", self.span))
+            }
             _ => Ok(()),
         }
     }
@@ -48,54 +61,62 @@ impl Bound {
             Some(decided) => self.into_type(decided, CastContext::Implicit, &DFSchema::empty()),
         }
     }
+    /// NULL of a type. As a number it has no digits, but is in the fixed form.
     pub(crate) fn null(id: TypeId, span: Span) -> Result<Self> {
-        let stored = arrow_type(id).ok_or(BindError::Unknown("values of this type"))?;
+        let stored = match id {
+            TypeId::NUMERIC => Some(DataType::Decimal128(1, 0)),
+            id if id.element() == Some(TypeId::NUMERIC) => Some(DataType::new_list(DataType::Decimal128(1, 0), true)),
+            id => arrow_type(id),
+        };
+        let stored = stored.ok_or_else(|| BindError::unsupported(format!("a value of type {id}"), span))?;
         let null = ScalarValue::try_from(&stored)?;
         Ok(Self::new(Expr::Literal(null, None), id, span))
     }
     /// The same as a value of `to`, where `context` allows that.
     pub(crate) fn into_type(self, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Self> {
-        let Self { expr, id, span, parameter } = self;
-        if id == to {
-            return Ok(Self { expr, id, span, parameter });
+        let (from, span) = (self.id, self.span);
+        self.plain(to, context, schema)?.ok_or_else(|| no_cast(from, to, span))
+    }
+    /// The same as a value of `to`, where `context` allows that; none where Arrow computes the cast
+    /// by other rules than PostgreSQL, or reads fewer texts.
+    pub(crate) fn plain(self, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Option<Self>> {
+        if self.id == to {
+            return Ok(Some(self));
         }
+        let Self { expr, id, span, parameter, .. } = self;
         if cast(id, to, context).is_none() {
             return Err(BindError::new("42846", format!("cannot cast type {id} to {to}"), span));
         }
         if id == TypeId::UNKNOWN {
             return match parameter {
-                Some(parameter) => parameter.into_type(to, span),
+                Some(parameter) => parameter.into_type(to, span).map(Some),
                 None => of_unknown(expr, to, span),
             };
         }
         if stored_as(id) == stored_as(to) && id.element().is_some() {
-            return Ok(Self::new(expr, to, span));
+            return Ok(Some(Self::new(expr, to, span)));
         }
         // These are stored alike, but for blanks at the end of a CHAR(n), which mean nothing.
         let is_text = |id| matches!(id, TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME);
         if is_text(id) && is_text(to) {
+            // A name has 63 bytes at most.
             if to == TypeId::NAME && context == CastContext::Explicit {
-                return Err(BindError::Unknown("a cast to a name"));
+                return Ok(None);
             }
             if to == TypeId::BPCHAR {
-                return Ok(Self::new(without_blanks(expr), to, span));
+                return Ok(Some(Self::new(without_blanks(expr), to, span)));
             }
-            return Ok(Self::new(expr, to, span));
+            return Ok(Some(Self::new(expr, to, span)));
         }
         if let Some(expr) = constant(&expr, to) {
-            return Ok(Self::new(expr, to, span));
+            return Ok(Some(Self::new(expr, to, span)));
         }
-        if to == TypeId::NUMERIC {
-            return Ok(Self::new(as_number(expr, id)?, to, span));
-        }
-        if id == TypeId::NUMERIC {
-            return Ok(Self::new(of_number(expr, to, schema)?, to, span));
-        }
-        if !is_alike(id, to) {
-            return Err(BindError::Unknown("a cast that Arrow computes by other rules"));
-        }
-        let stored = arrow_type(to).ok_or(BindError::Unknown("values of this type"))?;
-        Ok(Self::new(cast_to(expr, stored), to, span))
+        let expr = match (id, to) {
+            (_, TypeId::NUMERIC) => as_number(expr, id)?,
+            (TypeId::NUMERIC, _) => of_number(expr, to, schema)?,
+            _ => arrow_type(to).filter(|_| is_alike(id, to)).map(|stored| cast_to(expr, stored)),
+        };
+        Ok(expr.map(|expr| Self::new(expr, to, span)))
     }
     /// A constant or a parameter of no type as a text.
     pub(crate) fn into_text(self) -> Result<Self> {
@@ -106,8 +127,16 @@ impl Bound {
     }
 }
 
+/// That SeracDB has no cast which PostgreSQL has.
+pub(crate) fn no_cast(from: TypeId, to: TypeId, span: Span) -> BindError {
+    match from {
+        TypeId::UNKNOWN => BindError::unsupported(format!("a constant of type {to}"), span),
+        from => BindError::unsupported(format!("a cast of type {from} to {to}"), span),
+    }
+}
+
 /// A text without blanks at its end.
-fn without_blanks(expr: Expr) -> Expr {
+pub(crate) fn without_blanks(expr: Expr) -> Expr {
     match expr {
         Expr::Literal(ScalarValue::Utf8View(Some(text)), metadata) => {
             Expr::Literal(ScalarValue::Utf8View(Some(text.trim_end_matches(' ').to_owned())), metadata)
@@ -143,64 +172,59 @@ pub(crate) fn is_alike(from: TypeId, to: TypeId) -> bool {
     }
 }
 
-/// A value of type `from` as a number.
-fn as_number(expr: Expr, from: TypeId) -> Result<Expr> {
+/// A value of type `from` as a number; none of a type that becomes none here.
+fn as_number(expr: Expr, from: TypeId) -> Result<Option<Expr>> {
     let function = match from {
         TypeId::FLOAT4 => "float4_numeric",
         TypeId::FLOAT8 => "float8_numeric",
         TypeId::TEXT | TypeId::VARCHAR => "numeric_in",
-        other => {
-            let digits = integer_digits(other).ok_or(BindError::Unknown("a number of this type"))?;
-            return Ok(cast_to(expr, DataType::Decimal128(digits, 0)));
-        }
+        other => return Ok(integer_digits(other).map(|digits| cast_to(expr, DataType::Decimal128(digits, 0)))),
     };
-    Ok(function_of_numbers(function)?.call(vec![expr]))
+    Ok(Some(function_of_numbers(function)?.call(vec![expr])))
 }
 
-/// A number as a value of another type.
-fn of_number(expr: Expr, to: TypeId, schema: &DFSchema) -> Result<Expr> {
+/// A number as a value of another type; none of a type that it becomes none of here.
+fn of_number(expr: Expr, to: TypeId, schema: &DFSchema) -> Result<Option<Expr>> {
     let function = match (to, expr.get_type(schema)?) {
-        (TypeId::TEXT | TypeId::VARCHAR, DataType::Decimal128(..)) => return Ok(cast_to(expr, DataType::Utf8View)),
+        (TypeId::TEXT | TypeId::VARCHAR, DataType::Decimal128(..)) => {
+            return Ok(Some(cast_to(expr, DataType::Utf8View)));
+        }
         // Both the digits and the power of ten are exact as floats, so that their quotient is
         // rounded once.
-        (TypeId::FLOAT8, DataType::Decimal128(..=15, 0..=22)) => return Ok(cast_to(expr, DataType::Float64)),
+        (TypeId::FLOAT8, DataType::Decimal128(..=15, 0..=22)) => return Ok(Some(cast_to(expr, DataType::Float64))),
         (TypeId::TEXT | TypeId::VARCHAR, _) => "numeric_out",
         (TypeId::FLOAT4, _) => "numeric_float4",
         (TypeId::FLOAT8, _) => "numeric_float8",
         (TypeId::INT2, _) => "numeric_int2",
         (TypeId::INT4, _) => "numeric_int4",
         (TypeId::INT8, _) => "numeric_int8",
-        _ => return Err(BindError::Unknown("a number as a value of this type")),
+        _ => return Ok(None),
     };
-    Ok(function_of_numbers(function)?.call(vec![expr]))
+    Ok(Some(function_of_numbers(function)?.call(vec![expr])))
 }
 
-/// A quoted constant or NULL of a type.
-fn of_unknown(expr: Expr, to: TypeId, span: Span) -> Result<Bound> {
-    let Expr::Literal(ScalarValue::Utf8(text), _) = expr else {
-        return Err(BindError::Unknown("an expression of unknown type"));
-    };
-    let Some(text) = text else {
-        return match to {
-            TypeId::NUMERIC => Ok(Bound::new(Expr::Literal(ScalarValue::Decimal128(None, 1, 0), None), to, span)),
-            _ => Bound::null(to, span),
-        };
+/// A quoted constant or NULL of a type; none if its text is not read here.
+fn of_unknown(expr: Expr, to: TypeId, span: Span) -> Result<Option<Bound>> {
+    let text = match expr {
+        Expr::Literal(ScalarValue::Utf8(Some(text)), _) => text,
+        Expr::Literal(ScalarValue::Utf8(None), _) => return Bound::null(to, span).map(Some),
+        _ => return Ok(None),
     };
     if to == TypeId::NAME {
         let short = (0..=text.len().min(NAME_BYTES)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        return Ok(Bound::new(Expr::Literal(ScalarValue::Utf8View(Some(text[..short].to_owned())), None), to, span));
+        let name = ScalarValue::Utf8View(Some(text[..short].to_owned()));
+        return Ok(Some(Bound::new(Expr::Literal(name, None), to, span)));
     }
-    if matches!(to, TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR) {
-        let text = Expr::Literal(ScalarValue::Utf8View(Some(text)), None);
-        return Ok(Bound::new(if to == TypeId::BPCHAR { without_blanks(text) } else { text }, to, span));
-    }
-    if to == TypeId::NUMERIC {
-        return match text.parse() {
-            Ok(number) => Ok(Bound::new(number_constant(&number), to, span)),
-            Err(NumericError { sqlstate, message, .. }) => Err(BindError::new(sqlstate, message, span)),
-        };
-    }
-    Ok(Bound::new(Expr::Literal(crate::constants::read(&text, to, span)?, None), to, span))
+    let expr = match to {
+        TypeId::TEXT | TypeId::VARCHAR => Some(Expr::Literal(ScalarValue::Utf8View(Some(text)), None)),
+        TypeId::BPCHAR => Some(without_blanks(Expr::Literal(ScalarValue::Utf8View(Some(text)), None))),
+        TypeId::NUMERIC => match text.parse() {
+            Ok(number) => Some(number_constant(&number)),
+            Err(NumericError { sqlstate, message, .. }) => return Err(BindError::new(sqlstate, message, span)),
+        },
+        _ => crate::constants::read(&text, to, span)?.map(|value| Expr::Literal(value, None)),
+    };
+    Ok(expr.map(|expr| Bound::new(expr, to, span)))
 }
 
 /// A whole number as a constant of another type of numbers; none if it is none, or does not fit.

@@ -2,42 +2,64 @@
 
 use crate::Binder;
 use crate::bound::Bound;
-use crate::error::{BindError, Result};
-use crate::expression::{Context, checked};
-use crate::numeric::{function_of_numbers, key, own_key};
+use crate::error::{BindError, NO_PLACE, Result, StatementError};
+use crate::expression::{Context, checked, taken};
+use crate::numeric::{arrays_of_one_form, free, function_of_numbers};
 use crate::query::sorted;
+use crate::row::presence_of;
+use crate::scope::Outer;
 use crate::select::has_part;
-use crate::subquery::levels_of;
+use crate::subquery::{levels_of, of_expr};
 use crate::types::type_of_arrow;
 use crate::types::{arrow_type, comparable_values, dimensions, element_type, is_registered, stored_as};
-use datafusion::arrow::datatypes::DataType;
-use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::arrow::array::Array;
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{Column, DFSchema, ScalarValue};
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr::{AggregateFunction, Unnest};
 use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable, ScalarUDF, SortExpr, cast};
 use serac_numeric_functions::FREE;
 use serac_numeric_functions::aggregates::{Choice, by_key, of_numbers};
 use serac_parser::tree::{Call, Span};
-use serac_pg::functions::{Function, FunctionKind, of_name};
+use serac_pg::functions::{Function, FunctionKind, Volatility, is_left_out, of_name};
 use serac_pg::resolve::{self, Resolved};
 use serac_pg::types::Category;
-use serac_pg::{Signature, TypeId};
+use serac_pg::{CastContext, Signature, TypeId};
 use std::sync::Arc;
 
 /// Names under which functions are computed, where these are not PostgreSQL's.
-const COMPUTED_BY: [(&str, &str); 9] = [
+const COMPUTED_BY: [(&str, &str); 10] = [
     ("array_to_json", "to_jsonb"),
     ("char_length", "character_length"),
     ("ceiling", "ceil"),
     ("every", "bool_and"),
     ("length", "character_length"),
+    ("position", "strpos"),
     ("pow", "power"),
     ("row_to_json", "to_jsonb"),
     ("substring", "substr"),
     ("transaction_timestamp", "now"),
 ];
 
+/// The same of functions whose first argument is BYTEA.
+const OF_BYTES: [(&str, &str); 8] = [
+    ("btrim", "bytea_btrim"),
+    ("length", "octet_length"),
+    ("ltrim", "bytea_ltrim"),
+    ("overlay", "bytea_overlay"),
+    ("position", "bytea_position"),
+    ("rtrim", "bytea_rtrim"),
+    ("substr", "bytea_substr"),
+    ("substring", "bytea_substr"),
+];
+
 /// Aggregates to whose value the order of the rows is something.
 const ORDERED: [&str; 2] = ["array_agg", "string_agg"];
+
+/// Aggregates of an order of rows.
+const ORDERED_SETS: [&str; 7] =
+    ["cume_dist", "dense_rank", "mode", "percent_rank", "percentile_cont", "percentile_disc", "rank"];
 
 /// Aggregates that are documents of arrays.
 const OF_DOCUMENTS: [&str; 4] = ["json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg"];
@@ -48,20 +70,58 @@ const OF_INTERVAL: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mi
 /// Functions whose results DataFusion gives in another type, or by other rules, than PostgreSQL's.
 const OTHERWISE: [&str; 3] = ["round", "trunc", "to_char"];
 
+/// The name under which a function is computed, or an aggregate.
 fn computed_by(name: &str) -> &str {
     COMPUTED_BY.iter().find(|(own, _)| *own == name).map_or(name, |(_, other)| other)
+}
+
+/// The same of a function for arguments of these types.
+fn function_for<'n>(name: &'n str, signature: &Signature) -> &'n str {
+    let is_of_bytes = signature.arguments.first() == Some(&TypeId::BYTEA);
+    let of_bytes = OF_BYTES.iter().find(|(own, _)| is_of_bytes && *own == name);
+    of_bytes.map_or_else(|| computed_by(name), |(_, other)| other)
+}
+
+/// A call as PostgreSQL writes it: `f(integer, text)`.
+fn shown(name: &str, given: &[TypeId]) -> String {
+    let given: Vec<String> = given.iter().map(TypeId::to_string).collect();
+    format!("{name}({})", given.join(", "))
+}
+
+/// That there is no function of this name which takes such arguments.
+fn no_function(call: &str, is_ordered: bool, span: Span) -> BindError {
+    let hint = match is_ordered {
+        true => {
+            "No aggregate function matches the given name and argument types. Perhaps you misplaced ORDER BY; \
+             ORDER BY must appear after all regular arguments of the aggregate."
+        }
+        false => "No function matches the given name and argument types. You might need to add explicit type casts.",
+    };
+    BindError::new("42883", format!("function {call} does not exist"), span).hinted(hint)
+}
+
+/// That a function is computed neither here nor in another way.
+fn unsupported(name: &str, given: &[TypeId], span: Span) -> BindError {
+    BindError::unsupported(format!("function {}", shown(name, given)), span)
+}
+
+pub(crate) fn types_of(arguments: &[Bound]) -> Vec<TypeId> {
+    arguments.iter().map(|argument| argument.id).collect()
 }
 
 /// A function that is meant.
 pub(crate) struct Chosen {
     /// Its types, polymorphic ones in place.
     pub(crate) signature: Signature,
+    /// What it is applied to.
+    pub(crate) kind: FunctionKind,
     /// The types of its arguments as they are declared.
     declared: Vec<TypeId>,
     /// Its value has the type of an argument, whatever that is.
     is_kept: bool,
     /// It gives a set of rows.
     pub(crate) returns_set: bool,
+    is_immutable: bool,
 }
 
 /// The functions of a name that take so many arguments, with as many types of them.
@@ -90,21 +150,40 @@ fn candidates(name: &str, count: usize) -> Vec<(Signature, &'static Function)> {
     found
 }
 
-/// Which function of a kind is meant, its polymorphic types in place.
-pub(crate) fn chosen(name: &str, kind: FunctionKind, given: &[TypeId]) -> Result<Chosen> {
-    if of_name(name).is_empty() {
-        return Err(BindError::Unknown("this function"));
-    }
-    let mut candidates = candidates(name, given.len());
-    // Ordered-set aggregates have the names of window functions, and are never called by them.
-    candidates.retain(|(_, function)| kind != FunctionKind::Window || function.kind == FunctionKind::Window);
-    // The table leaves out functions of types that are not here, so that none and several are not
-    // its answer.
-    let unknown = BindError::Unknown("a function of these types");
+/// Which function a call at `span` means, its polymorphic types in place.
+///
+/// # Errors
+/// 42883 if there is none, 42725 if there are several; 0A000 where PostgreSQL has one for types that
+/// are not here.
+pub(crate) fn chosen(name: &str, given: &[TypeId], span: Span) -> Result<Chosen> {
+    let candidates = candidates(name, given.len());
     let signatures = candidates.iter().map(|(signature, _)| signature).collect();
-    let Resolved::One(signature) = resolve::function(signatures, given) else { return Err(unknown) };
+    let signature = match resolve::function(signatures, given) {
+        Resolved::One(signature) => signature,
+        // All functions of types' names that take types which are here are casts.
+        Resolved::None
+            if is_left_out(name, given.len())
+                && (of_name(name).is_empty() && TypeId::by_name(name).is_none()
+                    || given.contains(&TypeId::UNKNOWN)) =>
+        {
+            return Err(unsupported(name, given, span));
+        }
+        // Columns of the catalog have numbers and texts in the place of types that are not here.
+        Resolved::None
+            if is_left_out(name, given.len())
+                && given.iter().any(|id| *id == TypeId::OID || is_registered(*id) || *id == TypeId::NAME) =>
+        {
+            return Err(unsupported(name, given, span));
+        }
+        Resolved::None => return Err(no_function(&shown(name, given), false, span)),
+        Resolved::Several => {
+            let hint = "Could not choose a best candidate function. You might need to add explicit type casts.";
+            let message = format!("function {} is not unique", shown(name, given));
+            return Err(BindError::new("42725", message, span).hinted(hint));
+        }
+    };
     let function = candidates.iter().find(|(other, _)| std::ptr::eq(other, signature));
-    let Some((_, function)) = function.filter(|(_, function)| function.kind == kind) else { return Err(unknown) };
+    let Some((_, function)) = function else { return Err(unsupported(name, given, span)) };
     let of_element = |id: TypeId| matches!(id, TypeId::ANYELEMENT | TypeId::ANYNONARRAY | TypeId::ANYARRAY);
     let mut elements = signature.arguments.iter().zip(given).filter(|(to, _)| of_element(**to)).peekable();
     if elements.peek().is_some() && elements.all(|(_, from)| *from == TypeId::UNKNOWN) {
@@ -114,32 +193,64 @@ pub(crate) fn chosen(name: &str, kind: FunctionKind, given: &[TypeId]) -> Result
     let real = resolve::polymorphic(signature, given).unwrap_or_else(|| signature.clone());
     Ok(Chosen {
         signature: real,
+        kind: function.kind,
         declared: signature.arguments.clone(),
         is_kept: resolve::is_polymorphic(signature.result),
         returns_set: function.returns_set,
+        is_immutable: function.volatility == Volatility::Immutable,
     })
+}
+
+/// The type that the name of a function stands for: `float8(x)` is a cast, if there is no such function
+/// of the very type of `x`.
+fn cast_of(name: &str, given: &[TypeId]) -> Option<TypeId> {
+    let [from] = *given else { return None };
+    let to = TypeId::by_name(name).filter(|to| to.category() != Category::Pseudo && to.element().is_none())?;
+    let is_exact = candidates(name, 1).iter().any(|(signature, _)| signature.arguments == given);
+    (!is_exact && serac_pg::casts::cast(from, to, CastContext::Explicit).is_some()).then_some(to)
 }
 
 impl Chosen {
     /// The arguments as the function takes them.
-    fn arguments(&self, binder: &Binder<'_>, given: Vec<Bound>, schema: &DFSchema) -> Result<Vec<Expr>> {
+    fn arguments(&self, name: &str, binder: &Binder<'_>, given: Vec<Bound>, schema: &DFSchema) -> Result<Vec<Expr>> {
         let mut exprs = Vec::new();
+        let mut has_numbers = false;
         for ((argument, to), declared) in given.into_iter().zip(&self.signature.arguments).zip(&self.declared) {
             let argument = match *declared {
                 // The number of an object is not what is seen of it.
                 declared if resolve::is_polymorphic(declared) && is_registered(argument.id) && !self.is_kept => {
                     binder.cast(argument, TypeId::TEXT, schema)?
                 }
+                // What is shown of a CHAR(n) has its blanks.
+                declared if argument.id == TypeId::BPCHAR && !self.is_kept && resolve::is_polymorphic(declared) => {
+                    binder.padded(argument)?
+                }
+                TypeId::ANY if argument.id == TypeId::BPCHAR => binder.padded(argument)?,
                 TypeId::ANY => argument.into_text()?,
                 _ => binder.implicitly(argument, *to, schema)?,
             };
-            // A function of any type knows numbers in their fixed form alone.
-            if resolve::is_polymorphic(*declared) && argument.expr.get_type(schema)? == FREE {
-                return Err(BindError::Unknown("numbers with digits of their own as values of any type"));
-            }
+            // A function of any type knows numbers in their fixed form alone. Those that write numbers
+            // take their texts.
+            let is_free = resolve::is_polymorphic(*declared) && argument.expr.get_type(schema)? == FREE;
+            let argument = match is_free {
+                true if name.contains("json") => {
+                    let text = binder.cast(argument, TypeId::TEXT, schema)?;
+                    binder.cast(text, TypeId::JSONB, schema)?
+                }
+                true if *declared == TypeId::ANY || name.starts_with("quote_") => {
+                    binder.cast(argument, TypeId::TEXT, schema)?
+                }
+                true => {
+                    let what = format!("function {name} of a number with digits of its own");
+                    return Err(BindError::unsupported(what, argument.span));
+                }
+                false => argument,
+            };
+            has_numbers |= resolve::is_polymorphic(*declared) && to.element() == Some(TypeId::NUMERIC);
             exprs.push(argument.expr);
         }
-        Ok(exprs)
+        // Numbers beside an array are compared with its elements, or become some.
+        if has_numbers { arrays_of_one_form(exprs, self.is_kept, schema) } else { Ok(exprs) }
     }
 }
 
@@ -149,88 +260,205 @@ impl Binder<'_> {
         let name = match &call.name.parts[..] {
             [name] => &name.name,
             [schema, name] if schema.name == "pg_catalog" => &name.name,
-            _ => return Err(BindError::Unknown("a function of another schema")),
-        };
-        let has_names = call.arguments.iter().any(|argument| argument.name.is_some());
-        if call.variadic || call.ignores_nulls.is_some() || (has_names && name != "make_interval") {
-            return Err(BindError::Unknown("a call of this form"));
-        }
-        let is_kind = |kind| of_name(name).iter().any(|function| function.kind == kind);
-        let has_order = !call.order_by.is_empty() || !call.within_group.is_empty();
-        if let Some(over) = &call.over {
-            if has_order {
-                return Err(BindError::Unknown("a call of this form"));
+            [schema, name] if schema.name == "information_schema" => {
+                return self.expanded(&name.name, call, span, context);
             }
+            _ => {
+                let given = types_of(&self.arguments_of(call, context)?);
+                return Err(no_function(&shown(&call.name.to_string(), &given), false, span));
+            }
+        };
+        let functions = of_name(name);
+        let is_kind = |kind| functions.iter().any(|function| function.kind == kind);
+        if let Some(over) = &call.over {
             return self.window_call(name, call, over, span, context);
         }
-        if is_kind(FunctionKind::Aggregate) {
-            if !is_kind(FunctionKind::Window) {
-                return self.aggregate_call(name, call, span, context);
-            }
-            if !call.arguments.is_empty() {
-                return Err(BindError::Unknown("a call of this form"));
-            }
+        if call.ignores_nulls.is_some() {
+            return Err(BindError::unsupported(format!("IGNORE NULLS of function {name}"), span));
         }
-        if has_order {
-            return Err(BindError::Unknown("a call of this form"));
+        let is_window = is_kind(FunctionKind::Window);
+        let has_row = !call.arguments.is_empty() || !call.within_group.is_empty();
+        let is_own = functions.is_empty() && self.own_aggregate(name).is_some();
+        if is_own || (is_kind(FunctionKind::Aggregate) && (!is_window || has_row)) {
+            return self.aggregate_call(name, call, span, context);
         }
-        if is_kind(FunctionKind::Window) {
-            let given = call.arguments.iter().map(|argument| Ok(self.expression(&argument.value, context)?.id));
-            chosen(name, FunctionKind::Window, &given.collect::<Result<Vec<_>>>()?)?;
+        if name == "make_interval" && !call.variadic {
+            let arguments = self.interval_parts(call, span, context)?;
+            return self.scalar_call(name, arguments, span, context);
+        }
+        let arguments = self.arguments_of(call, context)?;
+        let given = types_of(&arguments);
+        if call.arguments.iter().any(|argument| argument.name.is_some()) {
+            return Err(unsupported(&format!("{name} with named arguments"), &given, span));
+        }
+        if is_window {
+            chosen(name, &given, span)?;
             let message = format!("window function {name} requires an OVER clause");
             return Err(BindError::new("42809", message, span));
         }
-        if call.star || call.distinct || call.filter.is_some() {
-            return Err(BindError::Unknown("a call of this form"));
+        if let Some(what) = of_aggregates(name, call) {
+            self.check_scalar(name, &given, span)?;
+            let message = format!("{what} specified, but {name} is not an aggregate function");
+            return Err(BindError::new("42809", message, span));
         }
-        let arguments = match name == "make_interval" {
-            true => self.interval_parts(call, span, context)?,
-            false => {
-                let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));
-                arguments.collect::<Result<Vec<_>>>()?
-            }
-        };
         self.scalar_call(name, arguments, span, context)
+    }
+    /// `information_schema._pg_expandarray(array)`: rows of an element and its number. Drivers ask it for the
+    /// columns of keys. The other functions of that schema are for its own views.
+    fn expanded(&self, name: &str, call: &Call, span: Span, context: Context<'_>) -> Result<Bound> {
+        let given = self.arguments_of(call, context)?;
+        let is_plain = call.over.is_none() && of_aggregates(name, call).is_none();
+        match &given[..] {
+            [array] if name == "_pg_expandarray" && array.id.element().is_some() && is_plain => {
+                check_sets(context, span)?;
+                let list = self.known_scalar(name)?.call(vec![array.expr.clone()]);
+                Ok(Bound::new(Expr::Unnest(Unnest::new(list)), TypeId::RECORD, span))
+            }
+            _ => Err(unsupported(&format!("information_schema.{name}"), &types_of(&given), span)),
+        }
+    }
+    /// The arguments of a call, those of `VARIADIC ARRAY[…]` one by one.
+    pub(crate) fn arguments_of(&self, call: &Call, context: Context<'_>) -> Result<Vec<Bound>> {
+        let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));
+        let mut arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
+        let Some(array) = arguments.pop_if(|_| call.variadic) else { return Ok(arguments) };
+        let Some(element) = array.id.element() else {
+            return Err(BindError::new("42804", "VARIADIC argument must be an array", array.span));
+        };
+        let elements: Vec<Expr> = match array.expr {
+            Expr::ScalarFunction(made) if made.name() == "make_array" => made.args,
+            Expr::Literal(ScalarValue::List(list), _) if list.is_valid(0) => {
+                let values = list.value(0);
+                let literal = |row| Ok(Expr::Literal(ScalarValue::try_from_array(&values, row)?, None));
+                (0..values.len()).map(literal).collect::<Result<_>>()?
+            }
+            _ => return Err(BindError::unsupported("VARIADIC of an array that is computed", array.span)),
+        };
+        for expr in elements {
+            if element_type(&expr.get_type(context.schema)?).is_some() {
+                return Err(BindError::unsupported("VARIADIC of an array of arrays", array.span));
+            }
+            arguments.push(Bound::new(expr, element, array.span));
+        }
+        Ok(arguments)
     }
     /// The arguments of make_interval in their order, zero for those that are left out.
     fn interval_parts(&self, call: &Call, span: Span, context: Context<'_>) -> Result<Vec<Bound>> {
         let zero = || Bound::new(Expr::Literal(ScalarValue::Int32(Some(0)), None), TypeId::INT4, span);
+        let arguments = self.arguments_of(call, context)?;
+        let wrong = || {
+            let told = call.arguments.iter().zip(&arguments).map(|(argument, bound)| match &argument.name {
+                Some(name) => format!("{} => {}", name.name, bound.id),
+                None => bound.id.to_string(),
+            });
+            no_function(&format!("make_interval({})", told.collect::<Vec<_>>().join(", ")), false, span)
+        };
         let mut parts: Vec<Option<Bound>> = vec![None; OF_INTERVAL.len()];
-        for (at, argument) in call.arguments.iter().enumerate() {
+        for (at, (argument, bound)) in call.arguments.iter().zip(&arguments).enumerate() {
             let at = match &argument.name {
                 None => Some(at),
                 Some(name) => OF_INTERVAL.iter().position(|part| *part == name.name),
             };
             let part = at.and_then(|at| parts.get_mut(at)).filter(|part| part.is_none());
-            *part.ok_or(BindError::Unknown("such an argument"))? = Some(self.expression(&argument.value, context)?);
+            *part.ok_or_else(wrong)? = Some(bound.clone());
         }
         Ok(parts.into_iter().map(|part| part.unwrap_or_else(zero)).collect())
+    }
+    /// Which function of single rows is meant.
+    pub(crate) fn chosen_scalar(&self, name: &str, given: &[TypeId], span: Span) -> Result<Chosen> {
+        let found = chosen(name, given, span)?;
+        self.is_immutable.set(self.is_immutable.get() && found.is_immutable);
+        Ok(found)
+    }
+    /// That there is a function of single rows for arguments of these types.
+    pub(crate) fn check_scalar(&self, name: &str, given: &[TypeId], span: Span) -> Result<()> {
+        let is_own = of_name(name).is_empty() && self.environment.scalar(name).is_some();
+        if !is_own && cast_of(name, given).is_none() {
+            chosen(name, given, span)?;
+        }
+        Ok(())
     }
     /// The call of a function of single rows.
     pub(crate) fn scalar_call(
         &self,
         name: &str,
-        mut arguments: Vec<Bound>,
+        arguments: Vec<Bound>,
         span: Span,
         context: Context<'_>,
     ) -> Result<Bound> {
-        let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
-        let mut found = chosen(name, FunctionKind::Scalar, &given)?;
+        // In this form tables keep casts to UUID.
+        if let ("uuid_in", [text]) = (name, &arguments[..]) {
+            return Ok(self.cast(text.clone(), TypeId::UUID, context.schema)?.at(span));
+        }
+        let given = types_of(&arguments);
+        if let Some(to) = cast_of(name, &given) {
+            let [argument] = taken(arguments)?;
+            let at = if argument.id == TypeId::UNKNOWN { argument.span } else { span };
+            return Ok(self.cast(argument.at(at), to, context.schema)?.at(span));
+        }
+        if of_name(name).is_empty()
+            && let Some(function) = self.environment.scalar(name)
+        {
+            return self.own_call(&function, arguments, span, context);
+        }
+        let found = self.chosen_scalar(name, &given, span)?;
         if found.returns_set {
             return self.set_in_row(name, arguments, &found, span, context);
         }
-        let signature = found.signature.clone();
-        if name == "octet_length" && signature.arguments == [TypeId::BPCHAR] {
-            return Err(BindError::Unknown("the blanks of a CHAR"));
+        // Whole rows are known elsewhere.
+        let refused = |error: BindError| match given.contains(&TypeId::RECORD) {
+            true => error,
+            false => error.refused(format!("function {}", shown(name, &given)), span),
+        };
+        self.postgresql_call(name, arguments, found, span, context).map_err(refused)
+    }
+    /// The call of a function that PostgreSQL does not have: the function tells what it takes and gives.
+    fn own_call(
+        &self,
+        function: &Arc<ScalarUDF>,
+        arguments: Vec<Bound>,
+        span: Span,
+        context: Context<'_>,
+    ) -> Result<Bound> {
+        let (name, given) = (function.name(), types_of(&arguments));
+        let is_immutable = function.signature().volatility == datafusion::logical_expr::Volatility::Immutable;
+        self.is_immutable.set(self.is_immutable.get() && is_immutable);
+        let call = function.call(own_arguments(name, arguments, span, context.schema)?);
+        match call.get_type(context.schema) {
+            Ok(result) => of_own_type(call, &result, span),
+            Err(error @ DataFusionError::External(_)) => Err(error.into()),
+            Err(_) => Err(no_function(&shown(name, &given), false, span)),
         }
-        let is_of_rows = matches!(name, "to_json" | "to_jsonb" | "row_to_json");
-        if !(is_of_rows && given.len() == 1) {
+    }
+    /// The call of a function of PostgreSQL's.
+    fn postgresql_call(
+        &self,
+        name: &str,
+        mut arguments: Vec<Bound>,
+        mut found: Chosen,
+        span: Span,
+        context: Context<'_>,
+    ) -> Result<Bound> {
+        let signature = found.signature.clone();
+        let has_rows = arguments.iter().any(|argument| argument.id == TypeId::RECORD);
+        let is_of_rows = matches!(name, "to_json" | "to_jsonb" | "row_to_json") && arguments.len() == 1;
+        let is_document_of = ["json_build_", "jsonb_build_"].iter().any(|start| name.starts_with(start));
+        if !(is_of_rows || is_document_of && has_rows) {
             arguments.iter().try_for_each(Bound::exact)?;
         }
         match (name, &mut arguments[..]) {
+            ("octet_length", [argument]) if argument.id == TypeId::BPCHAR => {
+                let text = self.padded(argument.clone())?;
+                return self.scalar_call(name, vec![text], span, context);
+            }
             ("date_part", [Bound { expr: Expr::Literal(field, _), .. }, time]) => {
-                let field = field.try_as_str().flatten().ok_or(BindError::Unknown("a field of a time"))?.to_owned();
+                let Some(field) = field.try_as_str().flatten().map(str::to_owned) else {
+                    return Err(BindError::unsupported("a field of a time that is NULL", span));
+                };
                 return self.date_part(name, &field, time.clone(), span, context);
+            }
+            ("mod", [_, _]) if signature.result != TypeId::NUMERIC => {
+                return Ok(self.operate("%", span, arguments, context)?.at(span));
             }
             ("pg_typeof", [argument]) => {
                 let number = Expr::Literal(ScalarValue::UInt32(Some(argument.id.0)), None);
@@ -238,7 +466,7 @@ impl Binder<'_> {
             }
             // Sequences are named by texts.
             ("nextval" | "currval" | "setval", [sequence, others @ ..]) => {
-                let function = self.environment.scalar(name).ok_or(BindError::Unknown("this function"))?;
+                let function = self.known_scalar(name)?;
                 let mut exprs = vec![self.cast(sequence.clone(), TypeId::TEXT, context.schema)?.expr];
                 for (other, to) in others.iter().zip(&signature.arguments[1..]) {
                     exprs.push(self.implicitly(other.clone(), *to, context.schema)?.expr);
@@ -247,39 +475,46 @@ impl Binder<'_> {
             }
             ("array_to_string", [array, ..]) => {
                 if array.id.element() == Some(TypeId::BOOL) {
-                    return Err(BindError::Unknown("truth values as one text"));
+                    return Err(BindError::unsupported("array_to_string of truth values", span));
                 }
                 let flat = self.all_elements(array.clone(), context.schema)?;
                 *array = self.cast(flat, TypeId::TEXT_ARRAY, context.schema)?;
                 // Elements are told as texts.
-                let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
-                found = chosen(name, FunctionKind::Scalar, &given)?;
+                found = chosen(name, &types_of(&arguments), span)?;
             }
             ("substring", [_, _, ..]) if signature.arguments[1] == TypeId::TEXT => {
-                if given.len() > 2 {
-                    return Err(BindError::Unknown("substring by a pattern"));
-                }
+                let mut given = arguments.into_iter();
+                let (text, pattern) = (given.next(), given.next());
+                let pattern = match (pattern, given.next()) {
+                    // The pattern is one of SIMILAR TO.
+                    (Some(pattern), Some(escape)) => {
+                        Some(self.scalar_call("similar_to_escape", vec![pattern, escape], span, context)?)
+                    }
+                    (pattern, _) => pattern,
+                };
                 // The text that the first parentheses match, or all that is matched.
-                let text = arguments.swap_remove(0);
-                let found = self.scalar_call("regexp_match", vec![text, arguments.swap_remove(0)], span, context)?;
-                let element = self.environment.scalar("pg_element").ok_or(BindError::Unknown("this function"))?;
+                let given = text.into_iter().chain(pattern).collect();
+                let found = self.scalar_call("regexp_match", given, span, context)?;
+                let element = self.known_scalar("pg_element")?;
                 let first = Expr::Literal(ScalarValue::Int32(Some(1)), None);
                 return checked(element.call(vec![found.expr, first]), TypeId::TEXT, span, context.schema);
             }
             _ => {}
         }
-        let arguments = found.arguments(self, arguments, context.schema)?;
+        let arguments = found.arguments(name, self, arguments, context.schema)?;
         if let Some(call) = self.numeric_call(name, &found.signature, &arguments, context.schema)? {
             return checked(call, signature.result, span, context.schema);
         }
         let is_other = OTHERWISE.contains(&name) || signature.result == TypeId::NUMERIC;
-        let is_of_bytes = signature.arguments.first() == Some(&TypeId::BYTEA);
-        let function = match (name, is_other) {
-            (_, true) => self.environment.scalar_of(name, &signature),
-            ("length", _) if is_of_bytes => self.environment.scalar("octet_length"),
-            _ => self.environment.scalar(computed_by(name)),
+        let function = match is_other {
+            // A pattern that is no constant tells the digits of each number.
+            true if name == "to_number" && !matches!(arguments[1], Expr::Literal(..)) => {
+                self.environment.scalar("to_number_free")
+            }
+            true => self.environment.scalar_of(name, &signature),
+            false => self.environment.scalar(function_for(name, &signature)),
         };
-        let function = function.ok_or(BindError::Unknown("this function"))?;
+        let function = function.ok_or_else(|| unsupported(name, &signature.arguments, span))?;
         checked(function.call(arguments), signature.result, span, context.schema)
     }
     /// The elements of an array, however deep, as one of a single dimension.
@@ -287,7 +522,8 @@ impl Binder<'_> {
         if dimensions(&array.expr.get_type(schema)?) < 2 {
             return Ok(array);
         }
-        let function = self.environment.scalar("all_elements").ok_or(BindError::Unknown("arrays of arrays"))?;
+        let unsupported = || BindError::unsupported("the elements of an array of arrays", array.span);
+        let function = self.environment.scalar("all_elements").ok_or_else(unsupported)?;
         checked(function.call(vec![array.expr]), array.id, array.span, schema)
     }
     /// The list that a function of rows gives for each row before, and the type of its elements.
@@ -296,6 +532,7 @@ impl Binder<'_> {
         name: &str,
         mut arguments: Vec<Bound>,
         found: &Chosen,
+        span: Span,
         schema: &DFSchema,
     ) -> Result<(Expr, TypeId)> {
         let id = found.signature.result;
@@ -303,14 +540,26 @@ impl Binder<'_> {
             let array = self.implicitly(array.clone(), found.signature.arguments[0], schema)?;
             return Ok((self.all_elements(array, schema)?.expr, id));
         }
-        if id == TypeId::NUMERIC {
-            return Err(BindError::Unknown("a series of these types"));
+        let given = types_of(&arguments);
+        let refused = || unsupported(name, &given, span);
+        let list = self.computed_list(name, arguments, found, schema);
+        let list = list.map_err(|error| error.refused(format!("function {}", shown(name, &given)), span))?;
+        let stored = list.get_type(schema)?;
+        let element = element_type(&stored).ok_or_else(refused)?;
+        let is_integer = |id| arrow_type(id).is_some_and(|stored| stored.is_integer());
+        let is_same = type_of_arrow(element).map(stored_as) == Some(stored_as(id));
+        if is_same || (element.is_integer() && is_integer(id)) { Ok((list, id)) } else { Err(refused()) }
+    }
+    /// The call that gives such a list.
+    fn computed_list(&self, name: &str, arguments: Vec<Bound>, found: &Chosen, schema: &DFSchema) -> Result<Expr> {
+        let id = found.signature.result;
+        let is_series = name == "generate_series";
+        let mut exprs = found.arguments(name, self, arguments, schema)?;
+        if is_series && id == TypeId::NUMERIC {
+            exprs = exprs.into_iter().map(|expr| free(expr, schema)).collect::<Result<_>>()?;
         }
-        let function = self.environment.scalar(computed_by(name)).ok_or(BindError::Unknown("a function of rows"))?;
-        let mut exprs = found.arguments(self, arguments, schema)?;
         // Series of integers are of the longest.
-        let is_whole = matches!(id, TypeId::INT4 | TypeId::INT8);
-        if name == "generate_series" && is_whole {
+        if is_series && matches!(id, TypeId::INT4 | TypeId::INT8) {
             exprs = exprs
                 .into_iter()
                 .map(|expr| if id == TypeId::INT4 { cast(expr, DataType::Int64) } else { expr })
@@ -319,15 +568,7 @@ impl Binder<'_> {
                 exprs.push(Expr::Literal(ScalarValue::Int64(Some(1)), None));
             }
         }
-        let list = function.call(exprs);
-        let given = list.get_type(schema)?;
-        let element = element_type(&given).ok_or(BindError::Unknown("a function of rows"))?;
-        let is_integer = |id| arrow_type(id).is_some_and(|stored| stored.is_integer());
-        let is_same = type_of_arrow(element).map(stored_as) == Some(stored_as(id));
-        match is_same || (element.is_integer() && is_integer(id)) {
-            true => Ok((list, id)),
-            false => Err(BindError::Unknown("a result of another type")),
-        }
+        Ok(self.known_scalar(function_for(name, &found.signature))?.call(exprs))
     }
     /// An element of what a function of rows gives, where that is in a list of values.
     fn set_in_row(
@@ -339,10 +580,11 @@ impl Binder<'_> {
         context: Context<'_>,
     ) -> Result<Bound> {
         let is_set = |argument: &Bound| has_part(&argument.expr, |part| matches!(part, Expr::Unnest(_)));
-        if !context.may_have_sets || arguments.iter().any(is_set) {
-            return Err(BindError::Unknown("a function of rows here"));
+        check_sets(context, span)?;
+        if arguments.iter().any(is_set) {
+            return Err(BindError::unsupported("a set-returning function of another one", span));
         }
-        let (list, id) = self.list_of_set(name, arguments, found, context.schema)?;
+        let (list, id) = self.list_of_set(name, arguments, found, span, context.schema)?;
         let given = list.get_type(context.schema)?;
         let element = Expr::Unnest(Unnest::new(list));
         let is_other = element_type(&given)
@@ -356,13 +598,24 @@ impl Binder<'_> {
             None => context.in_clause("an aggregate"),
             Some(_) => context,
         };
-        let AggregateCall { parts, filter, finish, order_by, result } = self.aggregate(name, call, inside)?;
+        let AggregateCall { parts, filter, finish, order_by, result } = self.aggregate(name, call, span, inside)?;
         let exprs = parts.iter().flat_map(|(_, exprs)| exprs);
         let orders = order_by.iter().map(|order| &order.expr);
         let filtered = filter.as_deref().into_iter().chain(exprs).chain(orders).cloned().collect::<Vec<_>>();
         // An aggregate is one of the nearest query of which it names a column.
-        if levels_of(&filtered, context.schema) == (false, true) {
-            return Err(BindError::Unknown("an aggregate of a query around"));
+        let owner = match levels_of(&filtered, context.schema) {
+            (false, true) => owner_of(&filtered, context.outer),
+            _ => None,
+        };
+        let refused = |error: BindError| error.refused(format!("function {name} of such values"), span);
+        if let Some(owner) = owner {
+            let call = |(function, exprs)| {
+                let (filter, order_by) = (filter.clone(), order_by.clone());
+                AggregateFunction::new_udf(function, exprs, call.distinct, filter, order_by, None)
+            };
+            let calls = parts.into_iter().map(|part| self.aggregate_of(owner, call(part), span));
+            let calls = calls.collect::<Result<_>>()?;
+            return checked(finished(calls, finish), result, span, context.schema).map_err(refused);
         }
         if let Some(clause) = context.without_aggregates {
             let message = match clause {
@@ -375,79 +628,205 @@ impl Binder<'_> {
             let (filter, order_by) = (filter.clone(), order_by.clone());
             Expr::AggregateFunction(AggregateFunction::new_udf(function, exprs, call.distinct, filter, order_by, None))
         });
-        checked(finished(calls.collect(), finish)?, result, span, context.schema)
+        let value = checked(finished(calls.collect(), finish), result, span, context.schema);
+        value.map_err(refused)
+    }
+    /// An aggregate that PostgreSQL does not have.
+    pub(crate) fn own_aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        let is_known = !of_name(name).is_empty() || self.environment.scalar(name).is_some();
+        self.environment.aggregate(name).filter(|_| !is_known)
+    }
+    /// An aggregate of a query around, as the subquery that it stands in refers to its value.
+    fn aggregate_of(&self, owner: &Outer<'_>, call: AggregateFunction, span: Span) -> Result<Expr> {
+        let message = match owner.without_aggregates {
+            None => None,
+            Some("an aggregate") => Some("aggregate function calls cannot be nested".to_owned()),
+            Some(clause) => Some(format!("aggregate functions are not allowed in {clause}")),
+        };
+        if let Some(message) = message {
+            return Err(BindError::new("42803", message, span));
+        }
+        let below =
+            owner.aggregates.ok_or_else(|| BindError::unsupported("an aggregate of a query around", NO_PLACE))?;
+        let own = Expr::AggregateFunction(call).transform_down(|part| {
+            Ok(match part {
+                Expr::OuterReferenceColumn(_, column) if owner.schema.has_column(&column) => {
+                    Transformed::yes(Expr::Column(column))
+                }
+                other => Transformed::no(other),
+            })
+        });
+        let own = own.data()?;
+        if has_part(&own, |part| of_expr(part).is_some()) {
+            return Err(BindError::unsupported("an aggregate of a query around over a subquery", NO_PLACE));
+        }
+        let given = own.get_type(owner.schema)?;
+        let mut below = below.borrow_mut();
+        let name = match below.iter().find(|(_, other)| *other == own) {
+            Some((name, _)) => name.clone(),
+            None => {
+                let name = self.qualifier("#aggregate");
+                below.push((name.clone(), own));
+                name
+            }
+        };
+        let field = Arc::new(Field::new(&name, given, true));
+        Ok(Expr::OuterReferenceColumn(field, Column::new_unqualified(name)))
     }
     /// Which aggregate a call means, and its arguments.
-    pub(crate) fn aggregate(&self, name: &str, call: &Call, context: Context<'_>) -> Result<AggregateCall> {
+    pub(crate) fn aggregate(&self, name: &str, call: &Call, span: Span, context: Context<'_>) -> Result<AggregateCall> {
         let context = Context { may_have_sets: false, ..context };
-        let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));
-        let mut arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
+        let mut arguments = self.arguments_of(call, context)?;
+        let is_of_set = !call.within_group.is_empty();
+        let order_by = self.order_within(call, &arguments, context)?;
         let filter = match &call.filter {
             Some(filter) => Some(Box::new(self.condition("FILTER", filter, context.in_clause("FILTER"))?)),
             None => None,
         };
-        let is_of_set = !call.within_group.is_empty();
-        if !is_of_set && call.star != arguments.is_empty() || (call.star && (name != "count" || call.distinct)) {
-            return Err(BindError::Unknown("an aggregate of this form"));
+        let mut given = types_of(&arguments);
+        if is_of_set {
+            given.extend(order_by.iter().map(|(_, bound)| bound.id));
+        }
+        let what = format!("function {}", shown(name, &given));
+        if call.arguments.iter().any(|argument| argument.name.is_some()) || call.ignores_nulls.is_some() {
+            return Err(BindError::unsupported(what, span));
+        }
+        if let Some(function) = self.own_aggregate(name) {
+            return self.of_own_aggregate(function, arguments, order_by, filter, span, context);
         }
         for argument in &mut arguments {
             // A constant that may be of any type is a text. A parameter gets a type only where
             // equal ones are left out.
-            if argument.id == TypeId::UNKNOWN && name == "count" {
+            if argument.id == TypeId::UNKNOWN && name == "count" && given.len() == 1 && !is_of_set {
                 if argument.parameter.is_some() && !call.distinct {
                     let parts = vec![(self.counted()?, vec![argument.expr.clone()])];
                     let order_by = Vec::new();
                     return Ok(AggregateCall { parts, filter, finish: None, order_by, result: TypeId::INT8 });
                 }
                 *argument = argument.clone().into_text()?;
+                given[0] = argument.id;
+            }
+            // Rows that are there are counted, or different ones.
+            if argument.id == TypeId::RECORD && name == "count" && given.len() == 1 {
+                if call.distinct {
+                    let parts = vec![(self.counted()?, vec![self.key_of_row(&argument.expr, context.schema)?])];
+                    let order_by = Vec::new();
+                    return Ok(AggregateCall { parts, filter, finish: None, order_by, result: TypeId::INT8 });
+                }
+                *argument = Bound::new(presence_of(&argument.expr), TypeId::BOOL, argument.span);
+                given[0] = argument.id;
             }
         }
-        let order_by = self.order_within(call, &arguments, context)?;
-        if is_of_set {
-            return self.ordered_set(name, arguments, order_by, filter, context);
+        let found = chosen(name, &given, span).map_err(|error| match error {
+            // The arguments and the order may have been mixed up.
+            BindError::Statement(StatementError { sqlstate: "42883", .. }) if !call.order_by.is_empty() => {
+                no_function(&shown(name, &given), true, span)
+            }
+            other => other,
+        })?;
+        let is_of_order = ORDERED_SETS.contains(&name);
+        let wrong = match (is_of_order, is_of_set) {
+            (true, false) => Some(format!("WITHIN GROUP is required for ordered-set aggregate {name}")),
+            (false, true) => Some(format!("{name} is not an ordered-set aggregate, so it cannot have WITHIN GROUP")),
+            (false, false) if given.is_empty() && !call.star => {
+                Some(format!("{name}(*) must be used to call a parameterless aggregate function"))
+            }
+            _ => None,
+        };
+        if let Some(message) = wrong {
+            return Err(BindError::new("42809", message, span));
         }
-        let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
-        let found = chosen(name, FunctionKind::Aggregate, &given)?;
+        let parts = match is_of_set {
+            true => self.ordered_set(name, arguments, order_by, filter, &found, context),
+            false => self.plain_aggregate(name, call, arguments, order_by, filter, &found, context),
+        };
+        match given.contains(&TypeId::RECORD) {
+            true => parts,
+            false => parts.map_err(|error| error.refused(what, span)),
+        }
+    }
+    /// The call of an aggregate that PostgreSQL does not have: it tells what it takes and gives.
+    fn of_own_aggregate(
+        &self,
+        function: Arc<AggregateUDF>,
+        arguments: Vec<Bound>,
+        orders: Vec<(SortExpr, Bound)>,
+        filter: Option<Box<Expr>>,
+        span: Span,
+        context: Context<'_>,
+    ) -> Result<AggregateCall> {
+        let given = types_of(&arguments);
+        let mut exprs = own_arguments(function.name(), arguments, span, context.schema)?;
+        let order_by: Vec<SortExpr> = orders.into_iter().map(|(sort, _)| sort).collect();
+        let call = AggregateFunction::new_udf(function.clone(), exprs.clone(), false, None, order_by.clone(), None);
+        let result = match Expr::AggregateFunction(call).get_type(context.schema) {
+            Ok(result) => {
+                let what = || format!("function {}, which gives {result},", shown(function.name(), &given));
+                type_of_arrow(&result).ok_or_else(|| BindError::unsupported(what(), span))?
+            }
+            Err(error @ DataFusionError::External(_)) => return Err(error.into()),
+            Err(_) => return Err(no_function(&shown(function.name(), &given), false, span)),
+        };
+        if exprs.is_empty() {
+            exprs.push(Expr::Literal(ScalarValue::Int64(Some(1)), None));
+        }
+        Ok(AggregateCall { parts: vec![(function, exprs)], filter, finish: None, order_by, result })
+    }
+    /// The call of one of PostgreSQL's aggregates without an order of its own.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a call")]
+    fn plain_aggregate(
+        &self,
+        name: &str,
+        call: &Call,
+        arguments: Vec<Bound>,
+        order_by: Vec<(SortExpr, Bound)>,
+        filter: Option<Box<Expr>>,
+        found: &Chosen,
+        context: Context<'_>,
+    ) -> Result<AggregateCall> {
+        let given = types_of(&arguments);
         let signature = &found.signature;
         let is_document = OF_DOCUMENTS.contains(&name);
         if is_document {
             let is_shown = |argument: &Bound| argument.id == TypeId::RECORD || argument.exact().is_ok();
             if call.distinct && given.len() > 1 || !arguments.iter().all(is_shown) {
-                return Err(BindError::Unknown("an aggregate of these values"));
+                return Err(unsupported(name, &given, NO_PLACE));
             }
-            let function = self.environment.aggregate("array_agg").ok_or(BindError::Unknown("this aggregate"))?;
+            let function = self.known_aggregate("array_agg")?;
             let order_by = order_by.into_iter().map(|(sort, _)| sort).collect();
-            let exprs = found.arguments(self, arguments, context.schema)?;
+            let exprs = found.arguments(name, self, arguments, context.schema)?;
             // A document of all values, or of all keys and values.
             let finish = if exprs.len() == 1 { "to_jsonb" } else { "jsonb_object_of_arrays" };
-            let finish = Some(self.environment.scalar(finish).ok_or(BindError::Unknown("this aggregate"))?);
+            let finish = Some(self.known_scalar(finish)?);
             let mut parts = Vec::with_capacity(exprs.len());
             for expr in exprs {
-                if call.distinct && own_key(&expr, context.schema)?.is_some() {
-                    return Err(BindError::Unknown("values of which equal ones are left out"));
+                if call.distinct && self.own_key(&expr, context.schema)?.is_some() {
+                    return Err(distinct(name));
                 }
                 parts.push((function.clone(), vec![expr]));
             }
             return Ok(AggregateCall { parts, filter, finish, order_by, result: signature.result });
         }
+        if given.contains(&TypeId::RECORD) {
+            return Err(BindError::unsupported("an aggregate of rows", NO_PLACE));
+        }
         if name != "count" {
             arguments.iter().try_for_each(Bound::exact)?;
         }
-        if given.contains(&TypeId::RECORD) {
-            return Err(BindError::Unknown("an aggregate of rows"));
-        }
         if call.distinct || matches!(name, "min" | "max") {
-            given.iter().try_for_each(|id| comparable_values(*id))?;
+            for argument in &arguments {
+                comparable_values(argument.id)?;
+            }
         }
         if matches!(name, "min" | "max" | "array_agg")
             && given.iter().any(|id| id.element().is_some() || is_registered(*id))
         {
-            return Err(BindError::Unknown("an aggregate of these values"));
+            return Err(unsupported(name, &given, NO_PLACE));
         }
         let mut exprs = Vec::new();
         for (argument, to) in arguments.into_iter().zip(&signature.arguments) {
             if to.category() == Category::Pseudo {
-                return Err(BindError::Unknown("an aggregate of these types"));
+                return Err(unsupported(name, &given, NO_PLACE));
             }
             let expr = self.implicitly(argument, *to, context.schema)?.expr;
             exprs.push(match (name, *to) {
@@ -475,17 +854,17 @@ impl Binder<'_> {
         is_distinct: bool,
         schema: &DFSchema,
     ) -> Result<(AggregateParts, Option<Arc<ScalarUDF>>)> {
-        let known = |name| self.environment.aggregate(name).ok_or(BindError::Unknown("this aggregate"));
+        let known = |name| self.known_aggregate(name);
         let [expr] = &mut exprs[..] else {
             return match result {
-                TypeId::NUMERIC => Err(BindError::Unknown("this aggregate")),
+                TypeId::NUMERIC => Err(BindError::unsupported(format!("function {name} of several numbers"), NO_PLACE)),
                 _ => Ok((vec![(known(computed_by(name))?, exprs)], None)),
             };
         };
         let is_free = result == TypeId::NUMERIC && expr.get_type(schema)? == FREE;
         // Aggregates that leave equal values out, or look for the greatest, compare them.
         let is_compared = is_distinct || matches!(name, "min" | "max");
-        let key = if is_compared { own_key(expr, schema)? } else { None };
+        let key = if is_compared { self.own_key(expr, schema)? } else { None };
         match (name, key) {
             ("min" | "max", Some(key)) => {
                 exprs.push(key);
@@ -493,7 +872,7 @@ impl Binder<'_> {
                 return Ok((vec![(by_key(choice), exprs)], None));
             }
             ("count", Some(key)) => *expr = key,
-            (_, Some(_)) => return Err(BindError::Unknown("values of which equal ones are left out")),
+            (_, Some(_)) => return Err(distinct(name)),
             (_, None) => {}
         }
         // The average of numbers is their sum by their count.
@@ -507,8 +886,9 @@ impl Binder<'_> {
             return Ok((parts, Some(function_of_numbers("numeric_div")?)));
         }
         let function = match result == TypeId::NUMERIC && (is_free || !matches!(name, "sum" | "min" | "max")) {
-            true if is_distinct => return Err(BindError::Unknown("numbers of which equal ones are left out")),
-            true => of_numbers(name).ok_or(BindError::Unknown("this aggregate"))?,
+            true if is_distinct => return Err(distinct(name)),
+            true => of_numbers(name)
+                .ok_or_else(|| BindError::unsupported(format!("function {name} of numbers"), NO_PLACE))?,
             false => known(computed_by(name))?,
         };
         Ok((vec![(function, exprs)], None))
@@ -524,7 +904,7 @@ impl Binder<'_> {
                 return Err(BindError::new("42P10", message, bound.span));
             }
             if orders.iter().all(|(_, other)| other.expr != bound.expr) {
-                orders.push((sorted(item, key(bound.expr.clone(), context.schema)?)?, bound));
+                orders.push((sorted(item, self.key(bound.expr.clone(), context.schema)?)?, bound));
             }
         }
         Ok(orders)
@@ -536,30 +916,106 @@ impl Binder<'_> {
         arguments: Vec<Bound>,
         orders: Vec<(SortExpr, Bound)>,
         filter: Option<Box<Expr>>,
+        found: &Chosen,
         context: Context<'_>,
     ) -> Result<AggregateCall> {
-        if !matches!(name, "mode" | "percentile_disc") {
-            return Err(BindError::Unknown("an aggregate of this form"));
-        }
         // They compare the values that they give.
         if orders.iter().any(|(sort, bound)| sort.expr != bound.expr) {
-            return Err(BindError::Unknown("an aggregate of these values"));
+            return Err(BindError::unsupported(format!("function {name} of numbers or intervals"), NO_PLACE));
         }
-        let ids = orders.iter().map(|(_, bound)| bound.id);
-        let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).chain(ids).collect();
-        let found = chosen(name, FunctionKind::Aggregate, &given)?;
-        let order_by: Vec<SortExpr> = orders.into_iter().map(|(sort, _)| sort).collect();
-        let mut exprs: Vec<Expr> = order_by.iter().map(|sort| sort.expr.clone()).collect();
+        let direct = arguments.len();
+        let function = self.known_aggregate(name)?;
+        let (mut exprs, mut order_by) = (Vec::new(), Vec::new());
+        for ((sort, bound), to) in orders.into_iter().zip(&found.signature.arguments[direct..]) {
+            let expr = self.implicitly(bound, *to, context.schema)?.expr;
+            exprs.push(expr.clone());
+            order_by.push(SortExpr { expr, ..sort });
+        }
         for (argument, to) in arguments.into_iter().zip(&found.signature.arguments) {
             exprs.push(self.implicitly(argument, *to, context.schema)?.expr);
         }
-        let function = self.environment.aggregate(name).ok_or(BindError::Unknown("this aggregate"))?;
         let parts = vec![(function, exprs)];
         Ok(AggregateCall { parts, filter, finish: None, order_by, result: found.signature.result })
     }
     fn counted(&self) -> Result<Arc<AggregateUDF>> {
-        self.environment.aggregate("count").ok_or(BindError::Unknown("this aggregate"))
+        self.known_aggregate("count")
     }
+}
+
+/// That functions that give rows may stand where a call does.
+fn check_sets(context: Context<'_>, span: Span) -> Result<()> {
+    if context.may_have_sets {
+        return Ok(());
+    }
+    let message = match context.without_windows.or(context.without_aggregates) {
+        Some("an aggregate") => "aggregate function calls cannot contain set-returning function calls".to_owned(),
+        Some("a window") => "window function calls cannot contain set-returning function calls".to_owned(),
+        Some("functions in FROM") => "set-returning functions must appear at top level of FROM".to_owned(),
+        Some(clause) => format!("set-returning functions are not allowed in {clause}"),
+        None => "set-returning functions are not supported here".to_owned(),
+    };
+    Err(BindError::new("0A000", message, span))
+}
+
+/// The nearest of the queries around that has one of the columns of `exprs`.
+fn owner_of<'o>(exprs: &[Expr], outer: Option<&'o Outer<'o>>) -> Option<&'o Outer<'o>> {
+    let has_columns = |schema: &DFSchema| {
+        let is_of =
+            |reference: &Expr| matches!(reference, Expr::OuterReferenceColumn(_, column) if schema.has_column(column));
+        let is_such = |part: &Expr| {
+            is_of(part) || of_expr(part).is_some_and(|subquery| subquery.outer_ref_columns.iter().any(is_of))
+        };
+        exprs.iter().any(|expr| has_part(expr, is_such))
+    };
+    std::iter::successors(outer, |outer| outer.next).find(|outer| has_columns(outer.schema))
+}
+
+/// What a call has that only calls of aggregates have.
+pub(crate) fn of_aggregates(name: &str, call: &Call) -> Option<String> {
+    let parts = [
+        (call.star, format!("{name}(*)")),
+        (call.distinct, "DISTINCT".to_owned()),
+        (!call.within_group.is_empty(), "WITHIN GROUP".to_owned()),
+        (!call.order_by.is_empty(), "ORDER BY".to_owned()),
+        (call.filter.is_some(), "FILTER".to_owned()),
+    ];
+    parts.into_iter().find_map(|(is_there, what)| is_there.then_some(what))
+}
+
+/// The arguments of a function that PostgreSQL does not have.
+fn own_arguments(name: &str, arguments: Vec<Bound>, span: Span, schema: &DFSchema) -> Result<Vec<Expr>> {
+    let mut exprs = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        argument.exact()?;
+        let argument = match &argument.expr {
+            Expr::Literal(ScalarValue::Utf8(None), _) => {
+                Bound { expr: Expr::Literal(ScalarValue::Null, None), ..argument }
+            }
+            // It becomes what the function takes.
+            Expr::Literal(ScalarValue::Utf8(_), _) => argument,
+            _ => argument.into_text()?,
+        };
+        if argument.expr.get_type(schema)? == FREE {
+            let what = format!("function {name} of a number with digits of its own");
+            return Err(BindError::unsupported(what, span));
+        }
+        exprs.push(argument.expr);
+    }
+    Ok(exprs)
+}
+
+/// The result of a function that PostgreSQL does not have.
+fn of_own_type(call: Expr, result: &DataType, span: Span) -> Result<Bound> {
+    match type_of_arrow(result) {
+        Some(id) => Ok(Bound::new(call, id, span)),
+        None if result.is_integer() => Ok(Bound::new(cast(call, DataType::Int64), TypeId::INT8, span)),
+        None => Err(BindError::unsupported(format!("a function that gives {result}"), span)),
+    }
+}
+
+/// That values of which equal ones are left out would be told apart by their bytes.
+fn distinct(name: &str) -> BindError {
+    BindError::unsupported(format!("{name}(DISTINCT …) of values with digits of their own or of intervals"), NO_PLACE)
 }
 
 /// Aggregates of a plan, and what each is applied to.
@@ -577,11 +1033,11 @@ pub(crate) struct AggregateCall {
     pub(crate) result: TypeId,
 }
 
-/// The value of a call that several in the plan compute.
-pub(crate) fn finished(mut calls: Vec<Expr>, finish: Option<Arc<ScalarUDF>>) -> Result<Expr> {
+/// The value of a call that several in the plan compute; a single one where nothing finishes them.
+pub(crate) fn finished(mut calls: Vec<Expr>, finish: Option<Arc<ScalarUDF>>) -> Expr {
     match finish {
-        Some(finish) => Ok(finish.call(calls)),
-        None => calls.pop().ok_or(BindError::Unknown("this aggregate")),
+        Some(finish) => finish.call(calls),
+        None => calls.swap_remove(0),
     }
 }
 
@@ -591,12 +1047,29 @@ mod tests {
 
     #[test]
     fn the_best_function_is_taken() {
-        let sum = |given: TypeId| chosen("sum", FunctionKind::Aggregate, &[given]).unwrap().signature.result;
+        fn chosen(name: &str, given: &[TypeId]) -> Result<Chosen> {
+            super::chosen(name, given, Span::default())
+        }
+        let sum = |given: TypeId| chosen("sum", &[given]).unwrap().signature.result;
         assert_eq!(sum(TypeId::INT4), TypeId::INT8);
         assert_eq!(sum(TypeId::INT8), TypeId::NUMERIC);
-        assert_eq!(chosen("count", FunctionKind::Aggregate, &[TypeId::UUID]).unwrap().signature.result, TypeId::INT8);
-        assert_eq!(chosen("max", FunctionKind::Aggregate, &[TypeId::VARCHAR]).unwrap().signature.result, TypeId::TEXT);
-        assert!(chosen("sum", FunctionKind::Scalar, &[TypeId::INT4]).is_err());
-        assert!(chosen("no such function", FunctionKind::Scalar, &[]).is_err());
+        assert_eq!(chosen("count", &[TypeId::UUID]).unwrap().signature.result, TypeId::INT8);
+        assert_eq!(chosen("max", &[TypeId::VARCHAR]).unwrap().signature.result, TypeId::TEXT);
+        assert_eq!(chosen("sum", &[TypeId::INT4]).unwrap().kind, FunctionKind::Aggregate);
+        let error = |name: &str, given: &[TypeId]| match chosen(name, given) {
+            Err(BindError::Statement(error)) => (error.sqlstate, error.message),
+            _ => panic!("{name} is chosen"),
+        };
+        let none = ("42883", "function no such function(integer) does not exist".to_owned());
+        assert_eq!(error("no such function", &[TypeId::INT4]), none);
+        assert_eq!(error("area", &[TypeId::UNKNOWN]).0, "0A000");
+        assert_eq!(error("pg_size_pretty", &[TypeId::INT4]).0, "42725");
+    }
+
+    #[test]
+    fn names_of_types_are_casts() {
+        assert_eq!(cast_of("float8", &[TypeId::INT8]), Some(TypeId::FLOAT8));
+        assert_eq!(cast_of("int2", &[TypeId::BOOL]), None);
+        assert_eq!(cast_of("timestamp", &[TypeId::DATE, TypeId::TIME]), None);
     }
 }

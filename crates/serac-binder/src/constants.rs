@@ -1,8 +1,8 @@
 //! Quoted constants as values of a type, by what PostgreSQL reads.
 //!
-//! Numbers, truth values and UUIDs are read here, with PostgreSQL's errors. Dates and times are
-//! read in the forms of ISO 8601 alone, and intervals as quantities with units or as
-//! `hours:minutes:seconds`; others are unknown.
+//! Whole numbers, truth values and bytes are read here, with PostgreSQL's errors. Dates and times
+//! are read in the forms of ISO 8601 alone, and intervals as quantities with units or as
+//! `hours:minutes:seconds`. The environment reads the other forms when the statement runs.
 
 use crate::error::{BindError, Result};
 use datafusion::arrow::datatypes::IntervalMonthDayNano;
@@ -10,14 +10,14 @@ use datafusion::common::ScalarValue;
 use serac_parser::tree::Span;
 use serac_pg::TypeId;
 
-/// A text as a value of a type that Arrow has.
-pub(crate) fn read(text: &str, to: TypeId, span: Span) -> Result<ScalarValue> {
+/// A text as a value of a type that Arrow has; none if it is not read here.
+pub(crate) fn read(text: &str, to: TypeId, span: Span) -> Result<Option<ScalarValue>> {
     let word = text.trim_matches(|c: char| c.is_ascii_whitespace());
     let invalid = || {
         let message = format!("invalid input syntax for type {to}: \"{text}\"");
         BindError::new("22P02", message, span)
     };
-    match to {
+    Ok(match to {
         TypeId::INT2 | TypeId::INT4 | TypeId::INT8 => {
             let digits = word.strip_prefix(['+', '-']).unwrap_or(word);
             if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -28,59 +28,35 @@ pub(crate) fn read(text: &str, to: TypeId, span: Span) -> Result<ScalarValue> {
                 TypeId::INT4 => word.parse().ok().map(|number| ScalarValue::Int32(Some(number))),
                 _ => word.parse().ok().map(|number| ScalarValue::Int64(Some(number))),
             };
-            value
-                .ok_or_else(|| BindError::new("22003", format!("value \"{text}\" is out of range for type {to}"), span))
+            let is_too_large =
+                || BindError::new("22003", format!("value \"{text}\" is out of range for type {to}"), span);
+            Some(value.ok_or_else(is_too_large)?)
         }
-        TypeId::BOOL => match truth(&word.to_ascii_lowercase()) {
-            Some(value) => Ok(ScalarValue::Boolean(Some(value))),
-            None => Err(invalid()),
-        },
-        TypeId::FLOAT8 | TypeId::FLOAT4 if is_no_number(text) => Err(invalid()),
+        TypeId::BOOL => Some(ScalarValue::Boolean(Some(truth(&word.to_ascii_lowercase()).ok_or_else(invalid)?))),
+        TypeId::FLOAT8 | TypeId::FLOAT4 if is_no_number(text) => return Err(invalid()),
         TypeId::FLOAT8 => {
-            let number: f64 = float(word).ok_or(BindError::Unknown("this number"))?;
-            if !number.is_normal() && number != 0.0 {
-                return Err(BindError::Unknown("this number"));
-            }
-            Ok(ScalarValue::Float64(Some(number)))
+            let number = float(word).filter(|number: &f64| number.is_normal() || *number == 0.0);
+            number.map(|number| ScalarValue::Float64(Some(number)))
         }
         TypeId::FLOAT4 => {
-            let number: f32 = float(word).ok_or(BindError::Unknown("this number"))?;
-            if !number.is_normal() && number != 0.0 {
-                return Err(BindError::Unknown("this number"));
-            }
-            Ok(ScalarValue::Float32(Some(number)))
+            let number = float(word).filter(|number: &f32| number.is_normal() || *number == 0.0);
+            number.map(|number| ScalarValue::Float32(Some(number)))
         }
-        TypeId::DATE => {
-            let days = date(word).ok_or(BindError::Unknown("this date"))?;
-            Ok(ScalarValue::Date32(Some(days)))
-        }
-        TypeId::TIME => {
-            let time = time(word).ok_or(BindError::Unknown("this time"))?;
-            Ok(ScalarValue::Time64Microsecond(Some(time)))
-        }
-        TypeId::TIMESTAMP => {
-            let value = timestamp(word).ok_or(BindError::Unknown("this timestamp"))?;
-            Ok(ScalarValue::TimestampMicrosecond(Some(value), None))
-        }
+        TypeId::DATE => date(word).map(|days| ScalarValue::Date32(Some(days))),
+        TypeId::TIME => time(word).map(|time| ScalarValue::Time64Microsecond(Some(time))),
+        TypeId::TIMESTAMP => timestamp(word).map(|value| ScalarValue::TimestampMicrosecond(Some(value), None)),
         TypeId::TIMESTAMPTZ => {
-            let (local, offset) = with_zone(word).ok_or(BindError::Unknown("a time of the session's zone"))?;
-            let value = timestamp(local).ok_or(BindError::Unknown("this timestamp"))?;
-            Ok(ScalarValue::TimestampMicrosecond(Some(value - offset), Some("UTC".into())))
+            let value = with_zone(word).and_then(|(local, offset)| Some(timestamp(local)? - offset));
+            value.map(|value| ScalarValue::TimestampMicrosecond(Some(value), Some("UTC".into())))
         }
-        TypeId::INTERVAL => {
-            let value = interval(word).ok_or(BindError::Unknown("this interval"))?;
-            Ok(ScalarValue::IntervalMonthDayNano(Some(value)))
-        }
-        TypeId::UUID => {
-            let bytes = uuid(word).ok_or(BindError::Unknown("this UUID"))?;
-            Ok(ScalarValue::FixedSizeBinary(16, Some(bytes)))
-        }
-        TypeId::BYTEA => Ok(ScalarValue::BinaryView(Some(bytes(text, span)?))),
+        TypeId::INTERVAL => interval(word).map(|value| ScalarValue::IntervalMonthDayNano(Some(value))),
+        TypeId::UUID => uuid(word).map(|bytes| ScalarValue::FixedSizeBinary(16, Some(bytes))),
+        TypeId::BYTEA => Some(ScalarValue::BinaryView(Some(bytes(text, span)?))),
         _ => match to.element() {
-            Some(element) => crate::arrays::read(text, element, to, span),
-            None => Err(BindError::Unknown("a constant of this type")),
+            Some(element) => crate::arrays::read(text, element, to, span)?,
+            None => None,
         },
-    }
+    })
 }
 
 /// Whether a text is neither a number nor one of the words that are numbers.

@@ -1,51 +1,213 @@
-//! Expressions that tables keep: defaults, checks, generated columns, indexes and their conditions.
+//! Expressions that stand in no query: what tables keep (defaults, checks, generated columns,
+//! indexes and their conditions), and what is computed beside queries.
 
+use crate::bound::Bound;
 use crate::error::{BindError, Result};
 use crate::expression::Context;
 use crate::scope::{Scope, ScopeColumn, ScopeItem};
 use crate::select::has_part;
-use crate::types::or_no_type;
-use crate::{Binder, Environment, subquery, visit};
+use crate::types::{is_no_type, or_no_type};
+use crate::{Binder, Environment, visit};
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::Expr;
-use serac_pg::TypeId;
+use serac_parser::tree::{Call, Expr as Tree, ExprKind, Literal, Name, Postfix};
+use serac_pg::casts::cast;
+use serac_pg::{CastContext, ModifiedType, TypeId};
 
-/// Binds the text of an expression over the columns of `schema`, those of the table of this name,
-/// which have these types. Its type is UNKNOWN if it is a constant in quotes.
+/// Where such an expression stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// DEFAULT of a column.
+    Default,
+    /// CHECK.
+    Check,
+    /// GENERATED ALWAYS AS of a column.
+    Generation,
+    /// A column of an index.
+    Index,
+    /// WHERE of an index.
+    Predicate,
+    /// USING of ALTER COLUMN.
+    Transform,
+    /// An argument of CALL.
+    Argument,
+}
+
+/// Each place as messages call one, and several.
+const NAMES: [(&str, &str); 7] = [
+    ("DEFAULT expression", "DEFAULT expressions"),
+    ("check constraint", "check constraints"),
+    ("column generation expression", "column generation expressions"),
+    ("index expression", "index expressions"),
+    ("index predicate", "index predicates"),
+    ("transform expression", "transform expressions"),
+    ("CALL argument", "CALL arguments"),
+];
+
+impl Place {
+    /// How messages call one.
+    pub fn name(self) -> &'static str {
+        NAMES[self as usize].0
+    }
+    /// How messages call several.
+    pub fn clause(self) -> &'static str {
+        NAMES[self as usize].1
+    }
+}
+
+/// The text of an expression, where it stands, and what it is over.
+#[derive(Clone, Copy, Debug)]
+pub struct DefinitionText<'t> {
+    /// The expression.
+    pub text: &'t str,
+    /// Where it stands.
+    pub place: Place,
+    /// The name of the table that it is over; empty for none.
+    pub table: &'t str,
+    /// The columns that it may name.
+    pub schema: &'t DFSchema,
+    /// Their types.
+    pub types: &'t [Option<ModifiedType>],
+    /// The name and the type of the column that its values are assigned to, if they are.
+    pub column: Option<(&'t str, Option<TypeId>)>,
+}
+
+/// A bound expression.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    /// The expression. It has its own type, and becomes a value of its column where it is assigned.
+    pub expr: Expr,
+    /// Its type; UNKNOWN for a constant in quotes for a column whose type is not known.
+    pub id: TypeId,
+    /// Whether it has the same value for the same row whenever it is computed.
+    pub is_immutable: bool,
+}
+
+/// What the names in an expression are.
+#[derive(Default)]
+struct Names {
+    columns: Vec<Name>,
+    /// The texts that name sequences whose next values are taken.
+    sequences: Vec<String>,
+    has_query: bool,
+}
+
+impl visit::Found for Names {
+    fn push(&mut self, _: Name) {}
+    fn name(&mut self, name: &Name) {
+        self.columns.push(name.clone());
+    }
+    fn call(&mut self, call: &Call) {
+        let last = call.name.parts.last().map(|name| name.name.as_str());
+        if let (Some("nextval"), [argument]) = (last, &call.arguments[..]) {
+            self.sequences.extend(text_of(&argument.value).map(str::to_owned));
+        }
+    }
+    fn query(&mut self) {
+        self.has_query = true;
+    }
+}
+
+/// The text that a constant has, whatever it is cast to.
+fn text_of(tree: &Tree) -> Option<&str> {
+    match &tree.kind {
+        ExprKind::Literal(Literal::String(text)) => Some(text),
+        ExprKind::Cast { operand, .. } => text_of(operand),
+        ExprKind::Postfix(operand, rest) if rest.iter().all(|postfix| matches!(postfix, Postfix::Cast(..))) => {
+            text_of(operand)
+        }
+        _ => None,
+    }
+}
+
+fn parsed(text: &str) -> Result<(Tree, Names)> {
+    let tree = serac_parser::parse_expression(text)
+        .map_err(|_| BindError::without_place("42601", format!("\"{text}\" is no expression")))?;
+    let mut names = Names::default();
+    visit::of_expr(&tree, &mut names);
+    Ok((tree, names))
+}
+
+/// The names of columns in an expression, each with its place in the text.
 ///
 /// # Errors
-/// What is wrong with it, or what the binder does not know. Subqueries, aggregates, window functions
-/// and parameters are not known here: none of them may be in such an expression.
-pub fn bind_definition(
-    environment: &dyn Environment,
-    text: &str,
-    table: &str,
-    schema: &DFSchema,
-    types: &[Option<TypeId>],
-) -> Result<(Expr, TypeId)> {
-    let tree = serac_parser::parse_expression(text).map_err(|_| BindError::Unknown("this grammar"))?;
-    let mut relations = Vec::new();
-    visit::relations_of_rows(&[vec![tree.clone()]], &mut relations);
-    if !relations.is_empty() {
-        return Err(BindError::Unknown("a subquery here"));
+/// If it is none.
+pub fn columns_of_definition(text: &str) -> Result<Vec<Name>> {
+    Ok(parsed(text)?.1.columns)
+}
+
+/// The texts that name the sequences of which an expression takes the next values.
+///
+/// # Errors
+/// If it is none.
+pub fn sequences_of_definition(text: &str) -> Result<Vec<String>> {
+    Ok(parsed(text)?.1.sequences)
+}
+
+/// Binds an expression.
+///
+/// # Errors
+/// What is wrong with it, as PostgreSQL says it.
+pub fn bind_definition(environment: &dyn Environment, definition: DefinitionText<'_>) -> Result<Definition> {
+    let DefinitionText { text, place, table, schema, types, column } = definition;
+    let (tree, names) = parsed(text)?;
+    if names.has_query {
+        return Err(BindError::new("0A000", format!("cannot use subquery in {}", place.name()), tree.span));
     }
-    let column = |(field, id): (Column, &Option<TypeId>)| ScopeColumn {
+    if let (Place::Default, Some(name)) = (place, names.columns.first()) {
+        return Err(BindError::new("0A000", format!("cannot use column reference in {}", place.name()), name.span));
+    }
+    let column_of = |(field, of): (Column, &Option<ModifiedType>)| ScopeColumn {
         item: Some(0),
         name: field.name.clone(),
         expr: Expr::Column(field),
-        id: or_no_type(*id),
+        of: or_no_type(*of),
         is_merged: false,
     };
-    let columns = schema.columns().into_iter().zip(types).map(column).collect();
+    let columns = schema.columns().into_iter().zip(types).map(column_of).collect();
     let scope = Scope { items: vec![ScopeItem::named(table)], columns };
     let binder = Binder::new(environment, &[]);
-    let bound = binder.expression(&tree, Context::new(&scope, schema, None))?;
-    let may_not_be = |part: &Expr| {
-        subquery::of_expr(part).is_some()
-            || matches!(part, Expr::AggregateFunction(_) | Expr::WindowFunction(_) | Expr::Placeholder(_))
+    let context = Context::new(&scope, schema, None).in_clause(place.clause());
+    let bound = binder.expression(&tree, context)?;
+    if has_part(&bound.expr, |part| matches!(part, Expr::Placeholder(_))) {
+        return Err(BindError::without_place("42P02", "there is no parameter $1"));
+    }
+    let bound = match (place, column) {
+        (Place::Check, _) => binder.truth("CHECK", bound, context)?,
+        (Place::Predicate, _) => binder.truth("WHERE", bound, context)?,
+        (_, Some((name, wanted))) => binder.of_default(bound, place, name, wanted, schema)?,
+        _ => bound,
     };
-    match has_part(&bound.expr, may_not_be) {
-        true => Err(BindError::Unknown("a part that is computed from other rows")),
-        false => Ok((bound.expr, bound.id)),
+    let is_immutable = binder.is_immutable.get() && !bound.expr.is_volatile();
+    Ok(Definition { expr: bound.expr, id: bound.id, is_immutable })
+}
+
+impl Binder<'_> {
+    /// A value of a type that can be assigned to its column. A constant in quotes becomes a value of
+    /// the column's type.
+    fn of_default(
+        &self,
+        bound: Bound,
+        place: Place,
+        name: &str,
+        wanted: Option<TypeId>,
+        schema: &DFSchema,
+    ) -> Result<Bound> {
+        let given = bound.id;
+        let Some(wanted) = wanted.filter(|_| !is_no_type(given)) else { return Ok(bound) };
+        if given == TypeId::UNKNOWN {
+            return self.as_type(bound, wanted, CastContext::Assignment, schema);
+        }
+        if given == wanted || cast(given, wanted, CastContext::Assignment).is_some() {
+            return Ok(bound);
+        }
+        if place == Place::Transform {
+            let message =
+                format!("result of USING clause for column \"{name}\" cannot be cast automatically to type {wanted}");
+            return Err(BindError::without_place("42804", message).hinted("You might need to add an explicit cast."));
+        }
+        let message = format!("column \"{name}\" is of type {wanted} but default expression is of type {given}");
+        let error = BindError::without_place("42804", message);
+        Err(error.hinted("You will need to rewrite or cast the expression."))
     }
 }

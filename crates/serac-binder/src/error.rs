@@ -21,39 +21,42 @@ pub struct StatementError {
 /// Why there is no plan.
 #[derive(Debug)]
 pub enum BindError {
-    /// The statement is wrong.
+    /// The statement is wrong, or asks for something that SeracDB has not (0A000).
     Statement(StatementError),
-    /// The binder does not know this yet.
-    Unknown(&'static str),
     /// DataFusion refuses what the binder makes.
     Plan(DataFusionError),
 }
+
+/// The place of what the tree has no place of: the operators of BETWEEN, IN and their kin. Errors of
+/// it have none.
+pub(crate) const NO_PLACE: Span = Span { start: 0, end: 0 };
 
 /// A result of binding.
 pub type Result<T, E = BindError> = std::result::Result<T, E>;
 
 impl BindError {
-    /// An error of the statement.
+    /// An error of the statement, at a place that is not empty if it is known.
     pub fn new(sqlstate: &'static str, message: impl Into<String>, span: Span) -> Self {
-        Self::Statement(StatementError {
-            sqlstate,
-            message: message.into(),
-            hint: None,
-            detail: None,
-            span: Some(span),
-        })
+        let span = Some(span).filter(|span| *span != NO_PLACE);
+        Self::Statement(StatementError { sqlstate, message: message.into(), hint: None, detail: None, span })
+    }
+    /// That PostgreSQL has something, and SeracDB has not; at [`NO_PLACE`] of the statement as a whole.
+    pub(crate) fn unsupported(what: impl std::fmt::Display, span: Span) -> Self {
+        Self::new("0A000", format!("{what} is not supported"), span)
+    }
+    /// The same as a refusal of what PostgreSQL has, where there is no plan and the statement is not
+    /// wrong.
+    #[must_use]
+    pub(crate) fn refused(self, what: impl std::fmt::Display, span: Span) -> Self {
+        match self {
+            // Of a function's own.
+            Self::Plan(DataFusionError::External(_)) | Self::Statement(_) => self,
+            Self::Plan(_) => Self::unsupported(what, span),
+        }
     }
     /// An error of the statement as a whole.
     pub fn without_place(sqlstate: &'static str, message: impl Into<String>) -> Self {
         Self::Statement(StatementError { sqlstate, message: message.into(), hint: None, detail: None, span: None })
-    }
-    /// The same where PostgreSQL's place of an error of the statement is not known here.
-    #[must_use]
-    pub(crate) fn of_unknown_place(self) -> Self {
-        match self {
-            Self::Statement(_) => Self::Unknown("the place of an error"),
-            other => other,
-        }
     }
     /// The same of the statement as a whole.
     #[must_use]

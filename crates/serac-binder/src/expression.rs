@@ -1,29 +1,27 @@
 //! Expressions: which operator, type and cast each part means.
 
-use crate::bound::{Bound, is_alike, number_constant};
-use crate::error::{BindError, Result};
-use crate::scope::{Outer, Scope};
+use crate::bound::{Bound, is_alike, no_cast, number_constant};
+use crate::calls::types_of;
+use crate::error::{BindError, NO_PLACE, Result};
+use crate::scope::{AggregatesBelow, Outer, Scope};
 use crate::subquery::{Comparison, levels_of, repeatable};
 use crate::types::{arrow_type, comparable_values, dimensions, integer_digits};
 use crate::{Binder, row, types};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{Case, InList, Like};
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast as cast_to};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast as cast_to, lit};
 use serac_numeric::{Numeric, NumericError};
 use serac_parser::tree::{Expr as Tree, Operator as Symbol};
 use serac_parser::tree::{
     ExprKind, Ident, IntervalFields, IsTest, LikeKind, Literal, Postfix, Quantity, Span, Special, TypeName, Window,
 };
-use serac_pg::functions::FunctionKind;
 use serac_pg::resolve::{self, Resolved};
-use serac_pg::{CastContext, Signature, TypeId};
+use serac_pg::types::Category;
+use serac_pg::{CastContext, ModifiedType, NO_MODIFIER, Signature, TypeId};
 
 /// Operators one behind the other, up to which a plan is a tower of them.
 pub(crate) const MOST_IN_A_ROW: usize = 100;
-/// Where an operator stands of which the tree has no place: BETWEEN, IN and their kin. Errors of it
-/// are unknown.
-pub(crate) const NO_PLACE: Span = Span { start: 0, end: 0 };
 /// What an operand counts as that stands in the plan more than once: such operands in each other
 /// would make it grow with each level twofold.
 pub(crate) const LEVELS_OF_COPIES: usize = 80;
@@ -47,6 +45,8 @@ pub(crate) struct Context<'c> {
     pub(crate) passes_any: bool,
     /// Functions that give rows may be in it.
     pub(crate) may_have_sets: bool,
+    /// Where the query's aggregates go that stand in its subqueries.
+    pub(crate) aggregates: Option<&'c AggregatesBelow>,
 }
 
 impl<'c> Context<'c> {
@@ -61,6 +61,17 @@ impl<'c> Context<'c> {
             without_windows: None,
             passes_any: false,
             may_have_sets: false,
+            aggregates: None,
+        }
+    }
+    /// What is around a subquery that stands here.
+    pub(crate) fn around(&self) -> Outer<'_> {
+        Outer {
+            scope: self.scope,
+            schema: self.schema,
+            aggregates: self.aggregates,
+            without_aggregates: self.without_aggregates,
+            next: self.outer,
         }
     }
     /// The same, where neither aggregates nor window functions may stand.
@@ -73,8 +84,8 @@ impl<'c> Context<'c> {
     }
 }
 
-/// `a AND b AND c` as a tree that is as flat as can be.
-pub(crate) fn joined(mut exprs: Vec<Expr>, operator: Operator) -> Option<Expr> {
+/// `a AND b AND c`, or `a OR b OR c`, as a tree that is as flat as can be. None of them is true, or false.
+pub(crate) fn joined(mut exprs: Vec<Expr>, operator: Operator) -> Expr {
     while exprs.len() > 1 {
         let mut halves = Vec::with_capacity(exprs.len().div_ceil(2));
         let mut rest = exprs.into_iter();
@@ -86,7 +97,7 @@ pub(crate) fn joined(mut exprs: Vec<Expr>, operator: Operator) -> Option<Expr> {
         }
         exprs = halves;
     }
-    exprs.pop()
+    exprs.pop().unwrap_or_else(|| lit(operator == Operator::And))
 }
 
 impl Binder<'_> {
@@ -176,15 +187,25 @@ impl Binder<'_> {
                 Ok(self.explicit(operand, to, span, context.schema)?.at(start))
             }
             ExprKind::Special(special) => self.special(special, span, context),
-            _ => Err(BindError::Unknown("an expression of this kind")),
+            ExprKind::Row { fields, .. } => self.row_value(fields, span, context),
+            // As an argument, it is the row.
+            ExprKind::Wildcard(Some(name)) => self.row_of_item(name, context).map(|row| row.at(span)),
+            ExprKind::Wildcard(None) => {
+                Err(BindError::new("0A000", "row expansion via \"*\" is not supported here", span))
+            }
+            ExprKind::Default => Err(BindError::new("42601", "DEFAULT is not allowed in this context", span)),
+            _ => Err(BindError::unsupported("an expression of this kind", span)),
         }
     }
     /// A condition of a clause.
     pub(crate) fn condition(&self, clause: &str, tree: &Tree, context: Context<'_>) -> Result<Expr> {
-        let bound = self.expression(tree, context)?;
+        Ok(self.truth(clause, self.expression(tree, context)?, context)?.expr)
+    }
+    /// A value as the condition of a clause.
+    pub(crate) fn truth(&self, clause: &str, bound: Bound, context: Context<'_>) -> Result<Bound> {
         match bound.id {
-            TypeId::BOOL => Ok(bound.expr),
-            TypeId::UNKNOWN => Ok(self.implicitly(bound, TypeId::BOOL, context.schema)?.expr),
+            TypeId::BOOL => Ok(bound),
+            TypeId::UNKNOWN => self.implicitly(bound, TypeId::BOOL, context.schema),
             other => {
                 let message = format!("argument of {clause} must be type boolean, not type {other}");
                 Err(BindError::new("42804", message, bound.span))
@@ -193,21 +214,23 @@ impl Binder<'_> {
     }
     fn logic(&self, clause: &str, operands: &[Tree], operator: Operator, context: Context<'_>) -> Result<Expr> {
         let operands = operands.iter().map(|operand| self.condition(clause, operand, context));
-        joined(operands.collect::<Result<_>>()?, operator).ok_or(BindError::Unknown("nothing to join"))
+        Ok(joined(operands.collect::<Result<_>>()?, operator))
     }
     fn operators(&self, first: &Tree, rest: &[(Symbol, Tree)], context: Context<'_>) -> Result<Bound> {
         if rest.len() > MOST_IN_A_ROW {
-            return Err(BindError::Unknown("so many operators in a row"));
+            return self.long_row(first, rest, context);
         }
         let mut rest = rest.iter();
-        let mut left = match (row::fields(first), rest.clone().next()) {
-            (Some(fields), Some((operator, right))) => {
+        let of_rows = match rest.clone().next() {
+            Some((operator, right)) => self.rows_operated(first, operator, right, context)?,
+            None => None,
+        };
+        let mut left = match of_rows {
+            Some(of_rows) => {
                 rest.next();
-                let right = row::fields(right).ok_or(BindError::Unknown("a row beside something else"))?;
-                let compare = || self.compare_rows(symbol(operator)?, operator.span, fields, right, context);
-                self.deeper(LEVELS_OF_COPIES, compare)?
+                of_rows
             }
-            _ => self.expression(first, context)?,
+            None => self.expression(first, context)?,
         };
         for (operator, right) in rest {
             let right = self.expression(right, context)?;
@@ -215,6 +238,41 @@ impl Binder<'_> {
             left = self.operate(symbol(operator)?, operator.span, vec![left, right], context)?.at(start);
         }
         Ok(left)
+    }
+    /// A long row of operators. It is no tower of them in the plan: texts may be joined in any
+    /// order, and a function adds numbers one after the other.
+    fn long_row(&self, first: &Tree, rest: &[(Symbol, Tree)], context: Context<'_>) -> Result<Bound> {
+        use TypeId as T;
+        let unsupported = || {
+            let what = format!("an expression of more than {MOST_IN_A_ROW} such operators in a row");
+            BindError::unsupported(what, first.span)
+        };
+        let (begin, rest) = rest.split_at(1);
+        let begin = self.operators(first, begin, context)?;
+        let (of, span) = (begin.id, begin.span);
+        let is_text = of == T::TEXT;
+        if !is_text && !matches!(of, T::INT2 | T::INT4 | T::INT8 | T::FLOAT4 | T::FLOAT8) {
+            return Err(unsupported());
+        }
+        let (mut operators, mut operands) = (String::new(), vec![begin.expr]);
+        for (operator, operand) in rest {
+            let name = symbol(operator)?;
+            let operand = self.expression(operand, context)?;
+            let is_such = if is_text { name == "||" } else { matches!(name, "+" | "-") };
+            if !is_such || resolved(name, operator.span, &[of, operand.id])?.result != of {
+                return Err(unsupported());
+            }
+            operators.push_str(name);
+            operands.push(match is_text {
+                true => self.cast(operand, of, context.schema)?.expr,
+                false => self.implicitly(operand, of, context.schema)?.expr,
+            });
+        }
+        if is_text {
+            return Ok(Bound::new(joined(operands, Operator::StringConcat), of, span));
+        }
+        operands.insert(0, lit(operators));
+        checked(self.known_scalar("serac chain")?.call(operands), of, span, context.schema)
     }
     fn prefixes(&self, operators: &[Symbol], operand: &Tree, context: Context<'_>) -> Result<Bound> {
         let mut operators = operators;
@@ -251,7 +309,7 @@ impl Binder<'_> {
     }
     fn postfixes(&self, operand: &Tree, rest: &[Postfix], context: Context<'_>) -> Result<Bound> {
         if rest.len() > MOST_IN_A_ROW {
-            return Err(BindError::Unknown("so much behind an operand"));
+            return Err(BindError::new("54001", "stack depth limit exceeded", operand.span));
         }
         // What type is meant is asked before the operand is bound.
         for postfix in rest {
@@ -260,21 +318,35 @@ impl Binder<'_> {
             }
         }
         let mut rest = rest;
-        let mut operand = match (row::fields(operand), rest) {
-            (Some(fields), [Postfix::Is { negated, test: IsTest::Null, at }, others @ ..]) => {
+        let is_of_rows = matches!(rest, [Postfix::Is { test: IsTest::Null | IsTest::DistinctFrom(_), .. }, ..]);
+        let record = if is_of_rows { self.record(operand, context)? } else { None };
+        let mut operand = match (record, rest) {
+            (Some(record), [Postfix::Is { negated, test: IsTest::Null, at }, others @ ..]) => {
                 rest = others;
-                self.row_is_null(fields, *negated, *at, context)?
+                Self::row_is_null(record, *negated, *at)?
             }
-            (Some(fields), [Postfix::Is { negated, test: IsTest::DistinctFrom(other), at }, others @ ..]) => {
+            (Some(record), [Postfix::Is { negated, test: IsTest::DistinctFrom(other), at }, others @ ..]) => {
                 rest = others;
-                let other = row::fields(other).ok_or(BindError::Unknown("a row beside something else"))?;
-                self.row_is_distinct(fields, other, *negated, *at, context)?
+                let other = self.record(other, context)?;
+                let other =
+                    other.ok_or_else(|| BindError::unsupported("a row beside a value that is none", NO_PLACE))?;
+                self.row_is_distinct(record, other, *negated, *at, context)?
             }
-            (None, [Postfix::Cast(to, at), others @ ..]) if to.dimensions > 0 && is_array(operand) => {
+            (None, [Postfix::Field(field), others @ ..]) if self.columns_of_row(operand, context)?.is_some() => {
                 rest = others;
-                let ExprKind::Array(items) = &operand.kind else { return Err(BindError::Unknown("an array")) };
-                self.array_as(items, to, *at, operand.span, context)?
+                let ExprKind::Name(name) = &operand.kind else {
+                    return Err(BindError::unsupported("such a row", NO_PLACE));
+                };
+                let parts = name.parts.iter().chain([field]).cloned().collect();
+                self.column(&serac_parser::tree::Name { parts, span: name.span }, context)?
             }
+            (None, [Postfix::Cast(to, at), others @ ..]) if to.dimensions > 0 => match &operand.kind {
+                ExprKind::Array(items) => {
+                    rest = others;
+                    self.array_as(items, to, *at, operand.span, context)?
+                }
+                _ => self.expression(operand, context)?,
+            },
             _ => self.expression(operand, context)?,
         };
         while let Some((postfix, behind)) = rest.split_first() {
@@ -296,13 +368,22 @@ impl Binder<'_> {
                     self.scalar_call("timezone", arguments, *at, context)?
                 }
                 Postfix::Collate(name) => collated(operand, name)?,
-                _ => return Err(BindError::Unknown("what follows an operand")),
+                Postfix::Field(field) => self.field_of_row(&operand, field, context)?,
+                Postfix::AllFields(at) => {
+                    return Err(BindError::new("0A000", "row expansion via \"*\" is not supported here", *at));
+                }
+                // They are taken together above.
+                Postfix::Index(_) | Postfix::Slice(..) => operand,
             };
             operand = operand.at(start);
         }
         Ok(operand)
     }
     fn is(&self, operand: Bound, negated: bool, test: &IsTest, at: Span, context: Context<'_>) -> Result<Bound> {
+        if let (TypeId::RECORD, IsTest::Null) = (operand.id, test) {
+            let fields = self.fields_of_row(&operand, context.schema)?.into_iter().map(|(_, value)| value);
+            return Self::row_is_null(fields.collect(), negated, at);
+        }
         let boolean = |clause: &str, operand: Bound| match operand.id {
             TypeId::BOOL | TypeId::UNKNOWN => {
                 Ok(Box::new(self.implicitly(operand, TypeId::BOOL, context.schema)?.expr))
@@ -328,7 +409,17 @@ impl Binder<'_> {
                 let [left, right] = self.alike(vec![operand, other], &signature, context.schema)?;
                 Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
             }
-            _ => return Err(BindError::Unknown("what IS asks")),
+            (IsTest::Normalized(form), negated) => {
+                let form = form.as_ref().map_or("NFC", |form| form.name.as_str()).to_owned();
+                let arguments = vec![operand, constant(&Literal::String(form), at)?];
+                let is_normalized = self.scalar_call("is_normalized", arguments, at, context)?.expr;
+                if negated { Expr::Not(Box::new(is_normalized)) } else { is_normalized }
+            }
+            (IsTest::Document, _) => {
+                let message = format!("argument of IS DOCUMENT must be type xml, not type {}", operand.id);
+                return Err(BindError::new("42804", message, operand.span));
+            }
+            (IsTest::Json(_), _) => return Err(BindError::unsupported("IS JSON", at)),
         };
         Ok(Bound::new(expr, TypeId::BOOL, at))
     }
@@ -392,7 +483,7 @@ impl Binder<'_> {
         let types: Vec<TypeId> = [&operand].into_iter().chain(&constants).map(|item| item.id).collect();
         let mut single = others;
         match resolve::common(&types) {
-            Ok(common) if constants.len() > 1 && common != TypeId::JSONB => {
+            Ok(common) if constants.len() > 1 => {
                 all.push(self.in_constants(operand.clone(), constants, common, negated, span, context)?);
                 // It has decided what a parameter is.
                 operand = operand.renewed()?;
@@ -402,7 +493,7 @@ impl Binder<'_> {
         for item in single {
             all.push(self.operate(symbol, span, vec![self.copy(&operand)?, item], context)?.expr);
         }
-        joined(all, join).ok_or(BindError::Unknown("an empty list"))
+        Ok(joined(all, join))
     }
     pub(crate) fn in_constants(
         &self,
@@ -418,9 +509,9 @@ impl Binder<'_> {
         for item in constants {
             all.push(self.implicitly(item, common, context.schema)?);
         }
-        let mut exprs = self.compared_values(all, comparable(&signature)?, context.schema)?.into_iter();
-        let operand = exprs.next().ok_or(BindError::Unknown("an empty list"))?;
-        Ok(Expr::InList(InList::new(Box::new(operand), exprs.collect(), negated)))
+        let mut exprs = self.compared_values(all, comparable(&signature)?, context.schema)?;
+        let operand = exprs.remove(0);
+        Ok(Expr::InList(InList::new(Box::new(operand), exprs, negated)))
     }
     fn like(
         &self,
@@ -442,10 +533,13 @@ impl Binder<'_> {
             return self.operate(symbol, at, operands, context);
         }
         let signature = resolved(symbol, at, &[operands[0].id, operands[1].id])?;
-        if signature.arguments != [TypeId::TEXT, TypeId::TEXT] {
-            return Err(BindError::Unknown("LIKE of these types"));
-        }
-        let [operand, pattern] = self.alike(operands, &signature, context.schema)?;
+        let [left, right] = taken(operands)?;
+        let left = match signature.arguments[..] {
+            [to @ (TypeId::TEXT | TypeId::NAME), TypeId::TEXT] => self.implicitly(left, to, context.schema)?,
+            [TypeId::BPCHAR, TypeId::TEXT] => self.padded(left)?,
+            _ => return Err(BindError::unsupported(format!("operator {}", shown(symbol, &signature.arguments)), at)),
+        };
+        let (operand, pattern) = (left.expr, self.implicitly(right, TypeId::TEXT, context.schema)?.expr);
         let is_any_case = kind == LikeKind::ILike;
         let like = Like::new(negated, Box::new(operand), Box::new(pattern), None, is_any_case);
         Ok(Bound::new(Expr::Like(like), TypeId::BOOL, at))
@@ -467,37 +561,63 @@ impl Binder<'_> {
                     1 => self.expression(operand, context)?,
                     _ => self.copied(operand, context)?,
                 };
-                repeatable(&operand.expr)?;
                 // A constant of no type is a text to all of them.
                 Some(operand.into_text()?)
             }
         };
-        let (mut conditions, mut thens) = (Vec::new(), Vec::new());
+        // One that may be another value each time is computed once.
+        let is_once = whens.len() > 1 && operand.as_ref().is_some_and(|operand| repeatable(&operand.expr).is_err());
+        let (mut conditions, mut compared, mut thens) = (Vec::new(), Vec::new(), Vec::new());
         for (when, then) in whens {
-            conditions.push(match &operand {
-                None => self.condition("CASE/WHEN", when, context)?,
+            match &operand {
+                None => conditions.push(self.condition("CASE/WHEN", when, context)?),
+                Some(_) if is_once => compared.push(self.expression(when, context)?),
                 Some(operand) => {
                     let when = self.expression(when, context)?;
                     // PostgreSQL points to the word WHEN.
-                    self.operate("=", NO_PLACE, vec![self.copy(operand)?, when], context)?.expr
+                    conditions.push(self.operate("=", NO_PLACE, vec![self.copy(operand)?, when], context)?.expr);
                 }
-            });
+            }
             thens.push(self.expression(then, context)?);
         }
+        let operand = match operand {
+            Some(operand) if is_once => {
+                let operand_and_values = self.compared_once(operand, compared, context.schema)?;
+                conditions = operand_and_values.1;
+                Some(Box::new(operand_and_values.0))
+            }
+            _ => None,
+        };
         // The result of ELSE is the first whose type counts.
         let mut results = vec![match otherwise {
             Some(otherwise) => self.expression(otherwise, context)?,
             None => constant(&Literal::Null, span)?,
         }];
         results.extend(thens);
-        let (results, id) = self.unified("CASE", results, context.schema)?;
+        let (results, of) = self.unified("CASE", results, context.schema)?;
         let mut results = results.into_iter().map(Box::new);
         let otherwise = results.next().filter(|_| otherwise.is_some());
         let whens = conditions.into_iter().map(Box::new).zip(results).collect();
-        Ok(Bound::new(Expr::Case(Case::new(None, whens, otherwise)), id, span))
+        Ok(Bound::of_type(Expr::Case(Case::new(operand, whens, otherwise)), of, span))
     }
-    /// Expressions as values of their common type.
-    pub(crate) fn unified(&self, what: &str, all: Vec<Bound>, schema: &DFSchema) -> Result<(Vec<Expr>, TypeId)> {
+    /// The operand of a CASE and the values that it is compared with, in one type that Arrow
+    /// compares.
+    fn compared_once(&self, operand: Bound, values: Vec<Bound>, schema: &DFSchema) -> Result<(Expr, Vec<Expr>)> {
+        let mut common: Option<TypeId> = None;
+        for value in &values {
+            let own = comparable(&resolved("=", NO_PLACE, &[operand.id, value.id])?)?;
+            if common.replace(own).is_some_and(|other| other != own) {
+                let what = "a CASE of a volatile value that is compared in several types";
+                return Err(BindError::unsupported(what, operand.span));
+            }
+        }
+        let common = common.unwrap_or(operand.id);
+        let all = std::iter::once(operand).chain(values).collect();
+        let mut exprs = self.compared_values(all, common, schema)?;
+        Ok((exprs.remove(0), exprs))
+    }
+    /// Expressions as values of their common type, which has a modifier if all have it.
+    pub(crate) fn unified(&self, what: &str, all: Vec<Bound>, schema: &DFSchema) -> Result<(Vec<Expr>, ModifiedType)> {
         let types: Vec<TypeId> = all.iter().map(|one| one.id).collect();
         let common = match resolve::common(&types) {
             Ok(common) => common,
@@ -511,12 +631,40 @@ impl Binder<'_> {
                 return Err(BindError::new("42804", message, at));
             }
         };
-        Ok((self.of_one_type(all, common, schema)?, common))
+        let of = ModifiedType::common(common, all.iter().map(Bound::modified_type));
+        Ok((self.of_one_type(all, common, schema)?, of))
     }
     /// An operator's application.
     pub(crate) fn operate(&self, symbol: &str, at: Span, operands: Vec<Bound>, context: Context<'_>) -> Result<Bound> {
-        let types: Vec<TypeId> = operands.iter().map(|operand| operand.id).collect();
+        let operands = self.names_of_functions(operands, context.schema)?;
+        let types = types_of(&operands);
         let signature = resolved(symbol, at, &types)?;
+        // Whole rows are compared elsewhere.
+        let refused = |error: BindError| match types.contains(&TypeId::RECORD) {
+            true => error,
+            false => error.refused(format!("operator {}", shown(symbol, &types)), at),
+        };
+        self.operation(symbol, at, operands, signature, context).map_err(refused)
+    }
+    /// Operands with the names of functions where a text stands beside the number of one: columns
+    /// of the catalog that are functions' numbers in PostgreSQL are their names here.
+    fn names_of_functions(&self, operands: Vec<Bound>, schema: &DFSchema) -> Result<Vec<Bound>> {
+        let is_function = |bound: &Bound| bound.id.name() == "regproc";
+        if !operands.iter().any(is_function) || !operands.iter().any(|bound| bound.id == TypeId::TEXT) {
+            return Ok(operands);
+        }
+        let name = |bound: Bound| if is_function(&bound) { self.cast(bound, TypeId::TEXT, schema) } else { Ok(bound) };
+        operands.into_iter().map(name).collect()
+    }
+    /// The application of an operator that has been found.
+    fn operation(
+        &self,
+        symbol: &str,
+        at: Span,
+        mut operands: Vec<Bound>,
+        mut signature: Signature,
+        context: Context<'_>,
+    ) -> Result<Bound> {
         let like = match symbol {
             "~~" => Some((LikeKind::Like, false)),
             "!~~" => Some((LikeKind::Like, true)),
@@ -527,22 +675,19 @@ impl Binder<'_> {
         if let (Some((kind, negated)), 2) = (like, operands.len()) {
             return self.like(kind, negated, operands, at, context);
         }
+        // Patterns see the blanks of a CHAR(n).
+        if signature.arguments == [TypeId::BPCHAR, TypeId::TEXT] {
+            operands[0] = self.padded(operands[0].clone())?;
+            signature.arguments[0] = TypeId::TEXT;
+        }
         if let Some(name) = signature.arguments.first().and_then(|left| function_of_operator(symbol, *left, &signature))
         {
             return self.operator_call((symbol, name), operands, &signature, at, context);
         }
         let expr = match (symbol, &signature.arguments[..]) {
-            ("=" | "<>" | "<" | "<=" | ">" | ">=", [TypeId::JSONB, TypeId::JSONB]) => {
-                let compare = self.environment.scalar("jsonb_cmp").ok_or(BindError::Unknown("this comparison"))?;
-                let operands = operands.into_iter();
-                let operands = operands.map(|one| Ok(self.implicitly(one, TypeId::JSONB, context.schema)?.expr));
-                let order = compare.call(operands.collect::<Result<_>>()?);
-                let zero = Expr::Literal(ScalarValue::Int32(Some(0)), None);
-                Expr::BinaryExpr(BinaryExpr::new(Box::new(order), comparison(symbol), Box::new(zero)))
-            }
             ("<" | "<=" | ">" | ">=", [left, _]) if left.element().is_some() => {
                 // Arrow has NULLs as the least elements.
-                return Err(BindError::Unknown("an order of arrays"));
+                return Err(BindError::unsupported("an order of arrays", at));
             }
             ("=" | "<>" | "<" | "<=" | ">" | ">=", [_, _]) => {
                 let [left, right] = self.alike(operands, &signature, context.schema)?;
@@ -551,35 +696,34 @@ impl Binder<'_> {
             ("||", [..]) if signature.result.element().is_some() => {
                 self.joined_arrays(operands, &signature, context.schema)?
             }
-            ("||", [..]) => {
-                let mut operands = operands.into_iter();
-                let mut text = || match operands.next() {
-                    Some(operand) => Ok(self.cast(operand, TypeId::TEXT, context.schema)?.expr),
-                    None => Err(BindError::Unknown("an operator without an operand")),
-                };
-                let (left, right) = (text()?, text()?);
-                if signature.result != TypeId::TEXT {
-                    return Err(BindError::Unknown("|| of these types"));
-                }
-                self.environment.operate(Operator::StringConcat, left, right, context.schema)?
+            ("||", [..]) if signature.result == TypeId::TEXT => {
+                let [left, right] = taken(operands)?;
+                let text = |operand| Ok::<_, BindError>(self.cast(operand, TypeId::TEXT, context.schema)?.expr);
+                self.environment.operate(Operator::StringConcat, text(left)?, text(right)?, context.schema)?
             }
             (_, [_, _]) => self.arithmetic(symbol, operands, &signature, context)?,
-            ("+", [to]) => return self.implicitly(one(operands)?, *to, context.schema),
+            ("+", [to]) => {
+                let [operand] = taken(operands)?;
+                let operand = self.implicitly(operand, *to, context.schema)?;
+                return Ok(Bound { modifier: NO_MODIFIER, ..operand });
+            }
             ("~", [to]) if integer_digits(*to).is_some() => {
-                let operand = self.implicitly(one(operands)?, *to, context.schema)?.expr;
+                let [operand] = taken(operands)?;
+                let operand = self.implicitly(operand, *to, context.schema)?.expr;
                 let ones = Expr::Literal(ScalarValue::Int64(Some(-1)), None);
                 let ones = cast_to(ones, operand.get_type(context.schema)?);
                 Expr::BinaryExpr(BinaryExpr::new(Box::new(operand), Operator::BitwiseXor, Box::new(ones)))
             }
             ("-", [to]) => {
-                let operand = self.implicitly(one(operands)?, *to, context.schema)?;
+                let [operand] = taken(operands)?;
+                let operand = self.implicitly(operand, *to, context.schema)?;
                 match operand.id {
                     TypeId::NUMERIC => self.numeric_negative(operand.expr, context.schema)?,
                     _ => Expr::Negative(Box::new(operand.expr)),
                 }
             }
             ("@", [TypeId::NUMERIC]) => return self.scalar_call("abs", operands, at, context),
-            _ => return Err(BindError::Unknown("this operator")),
+            _ => return Err(BindError::unsupported(format!("operator {}", shown(symbol, &signature.arguments)), at)),
         };
         checked(expr, signature.result, at, context.schema)
     }
@@ -592,7 +736,7 @@ impl Binder<'_> {
         at: Span,
         context: Context<'_>,
     ) -> Result<Bound> {
-        let function = self.environment.scalar(name).ok_or(BindError::Unknown("this operator"))?;
+        let function = self.known_scalar(name)?;
         let operands = operands.into_iter().zip(&signature.arguments);
         let mut exprs = Vec::new();
         for (operand, to) in operands {
@@ -611,7 +755,7 @@ impl Binder<'_> {
         context: Context<'_>,
     ) -> Result<Expr> {
         if signature.arguments == [TypeId::NUMERIC, TypeId::NUMERIC] {
-            let [left, right] = crate::numeric::two(operands)?;
+            let [left, right] = taken(operands)?;
             let left = self.implicitly(left, TypeId::NUMERIC, context.schema)?.expr;
             let right = self.implicitly(right, TypeId::NUMERIC, context.schema)?.expr;
             return self.numeric_operation(symbol, left, right, context.schema);
@@ -631,25 +775,26 @@ impl Binder<'_> {
             "#" => Operator::BitwiseXor,
             "<<" if integer_digits(signature.result).is_some() => Operator::BitwiseShiftLeft,
             ">>" if integer_digits(signature.result).is_some() => Operator::BitwiseShiftRight,
-            _ => return Err(BindError::Unknown("this operator")),
+            _ => {
+                let what = format!("operator {}", shown(symbol, &signature.arguments));
+                return Err(BindError::unsupported(what, NO_PLACE));
+            }
         };
         if let Some(expr) = self.dates(symbol, &operands, signature, context)? {
             return Ok(expr);
         }
         let is_number = |id: &TypeId| integer_digits(*id).is_some() || matches!(*id, TypeId::FLOAT4 | TypeId::FLOAT8);
-        let mut exprs = Vec::new();
-        for (operand, to) in operands.into_iter().zip(&signature.arguments) {
+        let value = |operand, to: &TypeId| {
             let operand = self.implicitly(operand, *to, context.schema)?;
             // Numbers of different types are computed in the result's.
             let operand = match is_number(to) && is_number(&signature.result) {
                 true => self.implicitly(operand, signature.result, context.schema)?,
                 false => operand,
             };
-            exprs.push(operand.expr);
-        }
-        let (Some(right), Some(left)) = (exprs.pop(), exprs.pop()) else {
-            return Err(BindError::Unknown("an operator without an operand"));
+            Ok::<_, BindError>(operand.expr)
         };
+        let [left, right] = taken(operands)?;
+        let (left, right) = (value(left, &signature.arguments[0])?, value(right, &signature.arguments[1])?);
         if is_of_bits(operator) {
             return Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right))));
         }
@@ -701,18 +846,19 @@ impl Binder<'_> {
         let context = Context { may_have_sets: false, ..context };
         let all = |trees: &[Tree]| trees.iter().map(|tree| self.expression(tree, context)).collect::<Result<Vec<_>>>();
         let chosen = |name: &'static str, what: &str, trees: &[Tree]| {
-            let (exprs, id) = self.unified(what, all(trees)?, context.schema)?;
+            let (exprs, of) = self.unified(what, all(trees)?, context.schema)?;
             let call = match name {
                 "coalesce" => {
-                    let function = self.environment.scalar(name).ok_or(BindError::Unknown("this function"))?;
-                    function.call(exprs)
+                    let unsupported = || BindError::unsupported(what, span);
+                    self.environment.scalar(name).ok_or_else(unsupported)?.call(exprs)
                 }
                 name => {
-                    comparable_values(id)?;
-                    self.extreme(name, exprs, context.schema)?
+                    let refused = |error: BindError| error.refused(format!("{what} of values of type {}", of.id), span);
+                    comparable_values(of.id).map_err(refused)?;
+                    self.extreme(name, exprs, context.schema).map_err(refused)?
                 }
             };
-            checked(call, id, span, context.schema)
+            Ok(Bound { modifier: of.modifier, ..checked(call, of.id, span, context.schema)? })
         };
         let named = |name: &str, arguments: Vec<Bound>| self.scalar_call(name, arguments, span, context);
         match special {
@@ -720,14 +866,32 @@ impl Binder<'_> {
             Special::Greatest(trees) => chosen("greatest", "GREATEST", trees),
             Special::Least(trees) => chosen("least", "LEAST", trees),
             Special::Position(part, text) => {
-                named("strpos", vec![self.expression(text, context)?, self.expression(part, context)?])
+                named("position", vec![self.expression(text, context)?, self.expression(part, context)?])
             }
-            Special::Substring { operand, from: Some(from), length } => {
-                let mut arguments = vec![self.expression(operand, context)?, self.expression(from, context)?];
+            Special::Substring { operand, from, length } => {
+                let mut arguments = vec![self.expression(operand, context)?];
+                arguments.push(match from {
+                    Some(from) => self.expression(from, context)?,
+                    None => constant(&Literal::Integer("1".into()), span)?,
+                });
                 if let Some(length) = length {
-                    arguments.push(self.expression(length, context)?);
+                    let length = self.expression(length, context)?;
+                    arguments.push(match from {
+                        Some(_) => length,
+                        None => self.cast(length, TypeId::INT4, context.schema)?,
+                    });
                 }
                 named("substring", arguments)
+            }
+            Special::SubstringSimilar(operand, pattern, escape) => {
+                let arguments = [operand, pattern, escape].into_iter();
+                named("substring", arguments.map(|tree| self.expression(tree, context)).collect::<Result<_>>()?)
+            }
+            Special::Normalize(operand, form) => {
+                let mut arguments = vec![self.expression(operand, context)?];
+                let form = form.as_ref().map_or("NFC", |form| form.name.as_str());
+                arguments.push(constant(&Literal::String(form.to_owned()), span)?);
+                named("normalize", arguments)
             }
             Special::Overlay(arguments) => named("overlay", all(arguments)?),
             Special::Extract(field, operand) => {
@@ -747,34 +911,41 @@ impl Binder<'_> {
                 let signature = resolved("=", span, &[left.id, right.id])?;
                 repeatable(&left.expr)?;
                 let left = self.implicitly(left, signature.arguments[0], context.schema)?;
-                let id = left.id;
+                let of = left.modified_type();
                 let given = left.expr.get_type(context.schema)?;
                 let equal = self.operate("=", span, vec![left.clone(), right], context)?;
                 let null = Box::new(Expr::Literal(ScalarValue::try_from(&given)?, None));
                 let whens = vec![(Box::new(equal.expr), null)];
-                Ok(Bound::new(Expr::Case(Case::new(None, whens, Some(Box::new(left.expr)))), id, span))
+                Ok(Bound::of_type(Expr::Case(Case::new(None, whens, Some(Box::new(left.expr)))), of, span))
             }
             Special::CurrentDate => {
-                let function = self.environment.scalar("current_date").ok_or(BindError::Unknown("this function"))?;
+                let unsupported = || BindError::unsupported("CURRENT_DATE", span);
+                let function = self.environment.scalar("current_date").ok_or_else(unsupported)?;
+                self.is_immutable.set(false);
                 checked(function.call(Vec::new()), TypeId::DATE, span, context.schema)
             }
-            Special::CurrentTimestamp(None) => named("now", Vec::new()),
-            Special::LocalTimestamp(None) => {
-                self.cast(named("now", Vec::new())?, TypeId::TIMESTAMP, context.schema).map(|bound| bound.at(span))
-            }
+            Special::CurrentTimestamp(digits) => self.now_as(TypeId::TIMESTAMPTZ, digits.as_ref(), span, context),
+            Special::LocalTimestamp(digits) => self.now_as(TypeId::TIMESTAMP, digits.as_ref(), span, context),
+            Special::LocalTime(digits) => self.now_as(TypeId::TIME, digits.as_ref(), span, context),
+            Special::CurrentTime(_) => Err(BindError::unsupported("CURRENT_TIME", span)),
             Special::CurrentUser | Special::CurrentRole | Special::User => self.name_of("current_user", span, context),
             Special::SessionUser => self.name_of("session_user", span, context),
             Special::CurrentSchema => self.name_of("current_schema", span, context),
             Special::CurrentCatalog => self.name_of("current_database", span, context),
-            _ => Err(BindError::Unknown("this function")),
+            _ => Err(BindError::unsupported("a function of this form", span)),
         }
     }
-}
-
-impl Binder<'_> {
+    /// The time at which the transaction began, with so many digits of a second.
+    fn now_as(&self, id: TypeId, digits: Option<&Tree>, span: Span, context: Context<'_>) -> Result<Bound> {
+        let now = self.scalar_call("now", Vec::new(), span, context)?;
+        let digits = digits.map(modifier).transpose()?;
+        self.modified(self.cast(now, id, context.schema)?, digits.as_slice(), context.schema).map(|now| now.at(span))
+    }
     /// What a function without arguments gives, which is a name.
     fn name_of(&self, function: &str, span: Span, context: Context<'_>) -> Result<Bound> {
-        let function = self.environment.scalar(function).ok_or(BindError::Unknown("this function"))?;
+        let unsupported = || BindError::unsupported(format!("function {function}()"), span);
+        let function = self.environment.scalar(function).ok_or_else(unsupported)?;
+        self.is_immutable.set(false);
         checked(function.call(Vec::new()), TypeId::NAME, span, context.schema)
     }
     /// A field of a time: `extract(year FROM t)`, which is a NUMERIC, or `date_part('year', t)`.
@@ -786,10 +957,10 @@ impl Binder<'_> {
         span: Span,
         context: Context<'_>,
     ) -> Result<Bound> {
-        let found = crate::calls::chosen(name, FunctionKind::Scalar, &[TypeId::TEXT, operand.id])?;
+        let found = self.chosen_scalar(name, &[TypeId::TEXT, operand.id], span)?;
         let is_extract = found.signature.result == TypeId::NUMERIC;
-        let (function, first) =
-            self.environment.date_part(field, is_extract).ok_or(BindError::Unknown("a field of a time"))?;
+        let unsupported = || BindError::unsupported(format!("the field {field} of a time"), span);
+        let (function, first) = self.environment.date_part(field, is_extract).ok_or_else(unsupported)?;
         let operand = self.implicitly(operand, found.signature.arguments[1], context.schema)?.expr;
         let field = first.map(|field| Expr::Literal(ScalarValue::Utf8(Some(field)), None));
         let call = function.call(field.into_iter().chain([operand]).collect());
@@ -798,7 +969,7 @@ impl Binder<'_> {
             (true, DataType::Int32) => cast_to(call, DataType::Decimal128(10, 0)),
             (true, DataType::Decimal128(..)) => call,
             (false, DataType::Int32 | DataType::Decimal128(..)) => cast_to(call, DataType::Float64),
-            _ => return Err(BindError::Unknown("a result of another type")),
+            _ => return Err(BindError::unsupported(format!("{name} of a field with such digits"), span)),
         };
         Ok(Bound::new(expr, found.signature.result, span))
     }
@@ -831,14 +1002,17 @@ fn first_place(tree: &Tree) -> Span {
     }
 }
 
-fn one(operands: Vec<Bound>) -> Result<Bound> {
-    operands.into_iter().next().ok_or(BindError::Unknown("an operator without an operand"))
+/// The operands of an operator, or the arguments of a function, that takes so many.
+pub(crate) fn taken<const N: usize>(operands: Vec<Bound>) -> Result<[Bound; N]> {
+    let count = operands.len();
+    operands.try_into().map_err(|_| BindError::unsupported(format!("a call with {count} arguments"), NO_PLACE))
 }
 
+/// The symbol of an operator. All are in one schema.
 pub(crate) fn symbol(operator: &Symbol) -> Result<&str> {
     match operator.schema.as_ref().map(|schema| schema.name.as_str()) {
         None | Some("pg_catalog") => Ok(&operator.symbol),
-        Some(_) => Err(BindError::Unknown("an operator of another schema")),
+        Some(schema) => Err(BindError::unsupported(format!("operator {schema}.{}", operator.symbol), operator.span)),
     }
 }
 
@@ -857,22 +1031,29 @@ fn is_backslash(escape: &Tree) -> bool {
     matches!(&escape.kind, ExprKind::Literal(Literal::String(text)) if text == "\\")
 }
 
-fn is_array(tree: &Tree) -> bool {
-    matches!(tree.kind, ExprKind::Array(_))
-}
-
 /// A text of a collation. All compare bytes.
 fn collated(operand: Bound, name: &serac_parser::tree::Name) -> Result<Bound> {
     let is_known = match &name.parts[..] {
-        [name] => matches!(name.name.as_str(), "default" | "C" | "POSIX"),
-        [schema, name] if schema.name == "pg_catalog" => matches!(name.name.as_str(), "default" | "C" | "POSIX"),
+        [schema, name] if schema.name == "pg_catalog" => is_of_bytes(&name.name),
+        [name] => is_of_bytes(&name.name),
         _ => false,
     };
-    match operand.id {
-        _ if !is_known => Err(BindError::Unknown("this collation")),
-        TypeId::UNKNOWN | TypeId::TEXT | TypeId::VARCHAR | TypeId::NAME => operand.into_text(),
-        _ => Err(BindError::Unknown("a collation of these values")),
+    match operand.id.element().unwrap_or(operand.id) {
+        _ if !is_known => {
+            let message = format!("collation \"{name}\" for encoding \"UTF8\" does not exist");
+            Err(BindError::without_place("42704", message))
+        }
+        TypeId::UNKNOWN | TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME => operand.into_text(),
+        _ => {
+            // PostgreSQL points to the word COLLATE.
+            let message = format!("collations are not supported by type {}", operand.id);
+            Err(BindError::without_place("42804", message))
+        }
     }
+}
+
+fn is_of_bytes(collation: &str) -> bool {
+    matches!(collation, "default" | "C" | "POSIX" | "ucs_basic")
 }
 
 /// The function that an operator is; none of those that are operators here, too.
@@ -916,7 +1097,7 @@ fn constant(literal: &Literal, span: Span) -> Result<Bound> {
         Literal::String(text) => (ScalarValue::Utf8(Some(text.clone())), TypeId::UNKNOWN),
         Literal::Boolean(value) => (ScalarValue::Boolean(Some(*value)), TypeId::BOOL),
         Literal::Null => (ScalarValue::Utf8(None), TypeId::UNKNOWN),
-        Literal::Bits(_) | Literal::HexBits(_) => return Err(BindError::Unknown("bit strings")),
+        Literal::Bits(_) | Literal::HexBits(_) => return Err(BindError::unsupported("a bit string", span)),
     };
     Ok(Bound::new(Expr::Literal(value, None), id, span))
 }
@@ -955,15 +1136,17 @@ pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<Si
         Resolved::One(signature) => {
             return Ok(resolve::polymorphic(signature, operands).unwrap_or_else(|| signature.clone()));
         }
-        _ if at == NO_PLACE => return Err(BindError::Unknown("the place of an error")),
-        // Columns of the catalog that are functions' numbers in PostgreSQL are their names here.
-        Resolved::None if operands.contains(&TypeId::TEXT) && operands.iter().any(|id| id.name() == "regproc") => {
-            return Err(BindError::Unknown("a text beside the number of a function"));
-        }
         Resolved::None => (
             "42883",
             "operator does not exist",
-            "No operator matches the given name and argument types. You might need to add explicit type casts.",
+            match operands {
+                [_] => {
+                    "No operator matches the given name and argument type. You might need to add an explicit type cast."
+                }
+                _ => {
+                    "No operator matches the given name and argument types. You might need to add explicit type casts."
+                }
+            },
         ),
         Resolved::Several => (
             "42725",
@@ -971,22 +1154,28 @@ pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<Si
             "Could not choose a best candidate operator. You might need to add explicit type casts.",
         ),
     };
-    let operator = match operands {
+    Err(BindError::new(sqlstate, format!("{what}: {}", shown(symbol, operands)), at).hinted(hint))
+}
+
+/// An operator with its operands' types, as PostgreSQL writes it.
+fn shown(symbol: &str, operands: &[TypeId]) -> String {
+    match operands {
         [left, right] => format!("{left} {symbol} {right}"),
         _ => format!("{symbol} {}", operands.first().copied().unwrap_or(TypeId::UNKNOWN)),
-    };
-    Err(BindError::new(sqlstate, format!("{what}: {operator}"), at).hinted(hint))
+    }
 }
 
 /// The type in which operands of a comparison are compared.
 pub(crate) fn comparable(signature: &Signature) -> Result<TypeId> {
     use TypeId as T;
-    let [left, right] = signature.arguments[..] else { return Err(BindError::Unknown("this comparison")) };
+    let unsupported =
+        || BindError::unsupported(format!("a comparison of {}", types::listed(&signature.arguments)), NO_PLACE);
+    let [left, right] = signature.arguments[..] else { return Err(unsupported()) };
     comparable_values(left)?;
     comparable_values(right)?;
     let is_ordered = !matches!(left.element().unwrap_or(left), T::FLOAT4 | T::FLOAT8 | T::NUMERIC);
     if left.element().is_some() && !is_ordered {
-        return Err(BindError::Unknown("a comparison of such arrays"));
+        return Err(unsupported());
     }
     let rank = |id: TypeId| match id {
         T::INT2 | T::FLOAT4 | T::DATE => Some(0),
@@ -999,7 +1188,7 @@ pub(crate) fn comparable(signature: &Signature) -> Result<TypeId> {
         (left, right) if types::stored_as(left) == T::TEXT && types::stored_as(right) == T::TEXT => Ok(T::TEXT),
         (left, right) => match (rank(left), rank(right)) {
             (Some(a), Some(b)) => Ok(if a < b { right } else { left }),
-            _ => Err(BindError::Unknown("this comparison")),
+            _ => Err(unsupported()),
         },
     }
 }
@@ -1043,21 +1232,59 @@ fn with_unit(operand: &Bound, fields: IntervalFields) -> Option<Bound> {
     }
 }
 
+/// Names of types that PostgreSQL does not have.
+const OTHER_NAMES: [(&str, TypeId); 4] =
+    [("blob", TypeId::BYTEA), ("double", TypeId::FLOAT8), ("string", TypeId::TEXT), ("varbinary", TypeId::BYTEA)];
+
 /// The type of a name.
+///
+/// # Errors
+/// 42704 if there is none; 0A000 if it is one that is not here.
 pub(crate) fn type_of(to: &TypeName) -> Result<TypeId> {
+    let shown = || format!("{}{}", to.name, if to.dimensions > 0 { "[]" } else { "" });
     if to.is_set || to.of_column {
-        return Err(BindError::Unknown("a type of this form"));
+        return Err(BindError::unsupported("a type of this form", to.span));
     }
     let name = match &to.name.parts[..] {
-        [name] => name,
-        [schema, name] if schema.name == "pg_catalog" => name,
-        _ => return Err(BindError::Unknown("a type of another schema")),
+        [name] => Some(name.name.as_str()),
+        [schema, name] if schema.name == "pg_catalog" => Some(name.name.as_str()),
+        _ => None,
     };
-    let id = TypeId::by_name(&name.name).ok_or(BindError::Unknown("this type"))?;
+    let other = || OTHER_NAMES.iter().find(|(other, _)| Some(*other) == name).map(|(_, id)| *id);
+    let unsupported = || BindError::unsupported(format!("type {}", shown()), to.span);
+    let Some(id) = name.and_then(TypeId::by_name).or_else(other) else {
+        let is_left_out = name.is_some_and(serac_pg::types::is_left_out) || to.name.parts.len() > 2;
+        return Err(match is_left_out || to.name.parts[0].name == "information_schema" {
+            true => unsupported(),
+            false => BindError::new("42704", format!("type \"{}\" does not exist", shown()), to.span),
+        });
+    };
     match to.dimensions {
         0 => Ok(id),
-        _ => id.array().ok_or(BindError::Unknown("an array of this type")),
+        // An array of arrays is one of their elements.
+        _ if id.element().is_some() && !id.is_vector() => Ok(id),
+        _ => id.array().ok_or_else(unsupported),
     }
+}
+
+/// Arrays, some of which may be arrays of arrays, where all have as many dimensions. NULL is one of
+/// any.
+fn arrays_of_one_dimension(mut arrays: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
+    let is_null = |expr: &Expr| matches!(expr, Expr::Literal(value, _) if value.is_null());
+    let mut stored: Option<DataType> = None;
+    for array in arrays.iter().filter(|array| !is_null(array)) {
+        let given = array.get_type(schema)?;
+        if stored.as_ref().is_some_and(|stored| dimensions(stored) != dimensions(&given)) {
+            return Err(BindError::unsupported("an expression that gives arrays of several dimensions", NO_PLACE));
+        }
+        stored = Some(given);
+    }
+    if let Some(stored) = stored {
+        for null in arrays.iter_mut().filter(|array| is_null(array)) {
+            *null = Expr::Literal(ScalarValue::try_from(&stored)?, None);
+        }
+    }
+    Ok(arrays)
 }
 
 /// An expression of which it is known what it gives; refused if DataFusion gives something else.
@@ -1081,7 +1308,7 @@ pub(crate) fn checked(expr: Expr, id: TypeId, span: Span, schema: &DFSchema) -> 
         (Some(wanted @ DataType::Utf8View), DataType::Utf8 | DataType::LargeUtf8) => {
             Ok(Bound::new(cast_to(expr, wanted), id, span))
         }
-        _ => Err(BindError::Unknown("a result of another type")),
+        (_, given) => Err(BindError::unsupported(format!("a value of type {id} that is stored as {given}"), span)),
     }
 }
 
@@ -1091,15 +1318,16 @@ impl Binder<'_> {
         let to = comparable(signature)?;
         let operands = operands.into_iter().zip(&signature.arguments);
         let operands = operands.map(|(operand, own)| self.implicitly(operand, *own, schema)).collect::<Result<_>>()?;
-        let exprs = self.compared_values(operands, to, schema)?;
-        exprs.try_into().map_err(|_| BindError::Unknown("this comparison"))
+        let mut exprs = self.compared_values(operands, to, schema)?;
+        let right = exprs.swap_remove(1);
+        Ok([exprs.swap_remove(0), right])
     }
     /// Expressions as values of a type that Arrow compares.
     fn compared_values(&self, all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Expr>> {
         let exprs = self.of_type(all, to, schema)?;
         match to {
             TypeId::NUMERIC => crate::numeric::compared(exprs, schema),
-            _ => exprs.into_iter().map(|expr| crate::numeric::key(expr, schema)).collect(),
+            _ => exprs.into_iter().map(|expr| self.key(expr, schema)).collect(),
         }
     }
     /// Expressions as values of a type, which are stored in one form.
@@ -1114,46 +1342,70 @@ impl Binder<'_> {
     fn of_type(&self, all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Expr>> {
         let exprs =
             all.into_iter().map(|one| Ok(self.implicitly(one, to, schema)?.expr)).collect::<Result<Vec<_>>>()?;
-        if arrow_type(to).is_none() {
-            return Err(BindError::Unknown("values of this type"));
+        // Rows are decided elsewhere.
+        if to == TypeId::RECORD {
+            return Err(BindError::unsupported("an expression that gives one of several rows", NO_PLACE));
         }
-        if to.element().is_some() {
-            // Arrays of arrays have their type, too.
-            let mut levels = Vec::with_capacity(exprs.len());
-            for expr in &exprs {
-                levels.push(dimensions(&expr.get_type(schema)?));
-            }
-            if levels.iter().any(|other| *other != levels[0]) {
-                return Err(BindError::Unknown("arrays of different dimensions"));
-            }
+        if arrow_type(to).is_none() && to.element() != Some(TypeId::NUMERIC) {
+            return Err(BindError::unsupported(format!("an expression of type {to}"), NO_PLACE));
         }
-        Ok(exprs)
+        match to.element() {
+            Some(_) => arrays_of_one_dimension(exprs, schema),
+            None => Ok(exprs),
+        }
     }
     /// A value of another type where `context` allows that, by the environment where Arrow's cast
     /// has other rules.
     pub(crate) fn as_type(&self, bound: Bound, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Bound> {
         let (from, span) = (bound.id, bound.span);
+        // What has no type is decided elsewhere, and so are rows.
+        let is_typed = from != TypeId::RECORD && !types::is_no_type(from) && bound.parameter.is_none();
+        let cast = self.cast_value(bound, to, context, schema);
+        match is_typed {
+            true => cast.map_err(|error| error.refused(format!("a cast of type {from} to {to}"), span)),
+            false => cast,
+        }
+    }
+    fn cast_value(&self, bound: Bound, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Bound> {
+        let (from, span) = (bound.id, bound.span);
         let is_told = serac_pg::casts::cast(from, to, context).is_some();
+        let is_text = matches!(to, TypeId::TEXT | TypeId::VARCHAR);
+        if from == TypeId::RECORD && is_text && context != CastContext::Implicit {
+            return self.row_text(bound).map(|text| Bound { id: to, ..text });
+        }
         if from == to || !is_told || bound.parameter.is_some() || (from != TypeId::UNKNOWN && is_alike(from, to)) {
             return bound.into_type(to, context, schema);
         }
         if let (TypeId::UNKNOWN, Some(element), Expr::Literal(ScalarValue::Utf8(Some(text)), _)) =
             (from, to.element(), &bound.expr)
         {
-            return self.array_of_text(text, element, to, span, schema);
+            return self.array_of_text(text, to, span, schema, &|bound| self.implicitly(bound, element, schema));
         }
-        let pure = bound.clone().into_type(to, context, schema);
-        if !matches!(pure, Err(BindError::Unknown(_))) {
-            return pure;
+        if let Some(plain) = bound.clone().plain(to, context, schema)? {
+            return Ok(plain);
         }
-        // Arrow makes bytes of a text that is a number, and keeps blanks that a CHAR(n) has not.
-        if to == TypeId::NUMERIC || to.element() == Some(TypeId::BPCHAR) {
-            return pure;
+        if let (Some(of), Some(TypeId::NUMERIC)) = (from.element(), to.element())
+            && let Some(digits) = integer_digits(of)
+        {
+            let numbers = with_elements(&bound.expr.get_type(schema)?, DataType::Decimal128(digits, 0));
+            return Ok(Bound::new(cast_to(bound.expr, numbers), to, span));
         }
-        let Some(expr) = self.environment.cast(&bound.expr, from, to, schema)? else { return pure };
-        match arrow_type(to) == Some(expr.get_type(schema)?) {
-            true => Ok(Bound::new(expr, to, span)),
-            false => pure,
+        if to == TypeId::NAME
+            && from.category() == Category::String
+            && let Some(function) = self.environment.scalar("text_name")
+        {
+            return checked(function.call(vec![bound.expr]), to, span, schema);
+        }
+        // Arrow makes bytes of a text that is a number, keeps blanks that a CHAR(n) has not, and takes
+        // a text for an element of an array.
+        let is_read =
+            to.element().is_none_or(|element| from.category() != Category::String || is_read_in_arrays(element));
+        if to == TypeId::NUMERIC || to.element() == Some(TypeId::BPCHAR) || !is_read {
+            return Err(no_cast(from, to, span));
+        }
+        match self.environment.cast(&bound.expr, from, to, schema)? {
+            Some(expr) if arrow_type(to) == Some(expr.get_type(schema)?) => Ok(Bound::new(expr, to, span)),
+            _ => Err(no_cast(from, to, span)),
         }
     }
     /// A value of another type where that needs no cast that is told.
@@ -1172,12 +1424,23 @@ impl Binder<'_> {
     pub(crate) fn assigned(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
         self.cast(bound, to, schema)
     }
+    /// A CHAR(n) as a text with the blanks that its length adds.
+    pub(crate) fn padded(&self, bound: Bound) -> Result<Bound> {
+        let Some(length) = bound.modified_type().length() else {
+            let message = "the blanks at the end of a CHAR without a length are not supported";
+            return Err(BindError::new("0A000", message, bound.span));
+        };
+        let function = self.known_scalar("rpad")?;
+        let length = Expr::Literal(ScalarValue::Int64(Some(i64::from(length))), None);
+        let text = cast_to(function.call(vec![bound.expr, length]), DataType::Utf8View);
+        Ok(Bound::new(text, TypeId::TEXT, bound.span))
+    }
     /// An interval with some fields, or with some digits of a second.
     fn interval(
         &self,
         operand: Bound,
         fields: Option<IntervalFields>,
-        digits: &[Option<i32>],
+        digits: &[i32],
         at: Span,
         schema: &DFSchema,
     ) -> Result<Bound> {
@@ -1194,11 +1457,11 @@ impl Binder<'_> {
         };
         let digits = match digits {
             [] => None,
-            [Some(digits)] => Some(i64::from((*digits).min(6))),
-            _ => return Err(BindError::Unknown("a type with a modifier")),
+            [digits] => Some(i64::from((*digits).min(6))),
+            _ => return Err(BindError::new("22023", "invalid INTERVAL type modifier", at)),
         };
         let function = self.environment.scalar("interval_modified");
-        let function = function.ok_or(BindError::Unknown("an interval of these fields"))?;
+        let function = function.ok_or_else(|| BindError::unsupported("an interval of such fields", span))?;
         let fields = fields.map(|fields| words(fields).to_owned());
         let fields = Expr::Literal(ScalarValue::Utf8View(fields), None);
         let digits = Expr::Literal(ScalarValue::Int64(digits), None);
@@ -1207,55 +1470,139 @@ impl Binder<'_> {
     /// A cast that is told.
     pub(crate) fn explicit(&self, operand: Bound, to: &TypeName, at: Span, schema: &DFSchema) -> Result<Bound> {
         let id = type_of(to)?;
-        let mut modifiers = Vec::new();
-        for modifier in &to.modifiers {
-            match &modifier.kind {
-                ExprKind::Literal(Literal::Integer(digits)) => modifiers.push(digits.parse::<i32>().ok()),
-                _ => return Err(BindError::Unknown("a modifier that is no number")),
-            }
+        // Of a longer text, such a value is the first byte.
+        let text = if let Expr::Literal(value, _) = &operand.expr { value.try_as_str().flatten() } else { None };
+        if id.name() == "char" && text.is_some_and(|text| text.len() > 1) {
+            return Err(BindError::unsupported("a \"char\" of several bytes", operand.span));
         }
+        let modifiers = to.modifiers.iter().map(modifier).collect::<Result<Vec<i32>>>()?;
         if id == TypeId::INTERVAL && (to.fields.is_some() || !modifiers.is_empty()) {
             return self.interval(operand, to.fields, &modifiers, at, schema);
         }
-        if arrow_type(operand.id).is_none() && operand.id != TypeId::UNKNOWN {
-            return Err(BindError::Unknown("a cast of this type"));
+        if arrow_type(operand.id).is_none()
+            && !matches!(operand.id, TypeId::UNKNOWN | TypeId::RECORD)
+            && operand.id.element() != Some(TypeId::NUMERIC)
+        {
+            return Err(no_cast(operand.id, id, at));
         }
-        let place = if operand.id == TypeId::UNKNOWN { operand.span } else { at };
-        let bound = self.cast(operand.at(place), id, schema)?;
-        match (id, &modifiers[..]) {
-            // CHAR is CHAR(1), and the type that it stands for has no length.
-            (id, []) if id.element().unwrap_or(id) == TypeId::BPCHAR => {
-                Err(BindError::Unknown("a CHAR without a length"))
-            }
-            (_, []) => Ok(bound),
-            (TypeId::NUMERIC, [Some(precision), scale @ ..]) => {
-                let scale = match scale {
-                    [] => 0,
-                    [Some(scale)] => *scale,
-                    _ => return Err(BindError::Unknown("such digits")),
+        check_modifiers(id, to, &modifiers)?;
+        let (from, place) = (operand.id, if operand.id == TypeId::UNKNOWN { operand.span } else { at });
+        let operand = operand.at(place);
+        if let (TypeId::UNKNOWN, Some(element), Expr::Literal(ScalarValue::Utf8(Some(text)), _)) =
+            (from, id.element(), &operand.expr)
+            && !modifiers.is_empty()
+        {
+            let cast = |bound| self.modified(self.cast(bound, element, schema)?, &modifiers, schema);
+            let array = self.array_of_text(text, id, place, schema, &cast);
+            return array.map_err(|error| error.refused(format!("a cast of a text to {id}"), place));
+        }
+        let bound = self.modified(self.cast(operand, id, schema)?, &modifiers, schema);
+        bound.map_err(|error| error.refused(format!("a cast of type {from} to {id} with a modifier"), place))
+    }
+    /// A value of a type with modifiers.
+    fn modified(&self, bound: Bound, modifiers: &[i32], schema: &DFSchema) -> Result<Bound> {
+        let (id, span) = (bound.id, bound.span);
+        match (id.element().unwrap_or(id), modifiers) {
+            // What `bpchar` stands for has no length, and that of CHAR is written out.
+            (_, []) => Ok(Bound { modifier: NO_MODIFIER, ..bound }),
+            (TypeId::NUMERIC, [precision, scale @ ..]) => {
+                let (precision, scale) = (*precision, scale.first().copied().unwrap_or(0));
+                if id == TypeId::NUMERIC {
+                    let expr = crate::numeric::with_digits(bound.expr, precision, scale, schema)?;
+                    // A number that is kept has no such digits.
+                    let (Ok(precision), Ok(scale)) = (u16::try_from(precision), u16::try_from(scale)) else {
+                        return Ok(Bound::new(expr, id, span));
+                    };
+                    return Ok(Bound::of_type(expr, ModifiedType::of_digits(precision, scale), span));
+                }
+                let (Ok(all @ 1..=38), Ok(behind @ 0..), false) =
+                    (u8::try_from(precision), i8::try_from(scale), scale > precision)
+                else {
+                    return Err(BindError::unsupported(format!("type numeric({precision},{scale})[]"), span));
                 };
-                let (precision @ 1..=1000, scale @ 0..=1000) = (*precision, scale) else {
-                    return Err(BindError::Unknown("such digits"));
-                };
-                let expr = crate::numeric::with_digits(bound.expr, precision, scale, schema)?;
-                Ok(Bound::new(expr, TypeId::NUMERIC, bound.span))
+                let numbers = with_elements(&bound.expr.get_type(schema)?, DataType::Decimal128(all, behind));
+                Ok(Bound::new(cast_to(bound.expr, numbers), id, span))
             }
-            (TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ, [Some(digits)]) => {
-                let function =
-                    self.environment.scalar("time_rounded").ok_or(BindError::Unknown("a type with a modifier"))?;
-                let digits = Expr::Literal(ScalarValue::Int64(Some(i64::from((*digits).min(6)))), None);
-                checked(function.call(vec![bound.expr, digits]), id, bound.span, schema)
+            _ if id.element().is_some() => Err(BindError::unsupported(format!("type {id} with a modifier"), span)),
+            (TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ, [digits]) => {
+                let function = self.known_scalar("time_rounded")?;
+                let modifier = (*digits).min(6);
+                let digits = Expr::Literal(ScalarValue::Int64(Some(i64::from(modifier))), None);
+                Ok(Bound { modifier, ..checked(function.call(vec![bound.expr, digits]), id, span, schema)? })
             }
             // A cast that is told cuts what is too long.
-            (TypeId::VARCHAR | TypeId::BPCHAR, [Some(length)]) if *length > 0 => {
+            (TypeId::VARCHAR | TypeId::BPCHAR, [length]) => {
+                let of = ModifiedType::of_length(id, length.unsigned_abs());
+                if bound.modified_type() == of {
+                    return Ok(bound);
+                }
                 let length = Expr::Literal(ScalarValue::Int64(Some(i64::from(*length))), None);
                 let first = Expr::Literal(ScalarValue::Int64(Some(1)), None);
-                let function = self.environment.scalar("substr").ok_or(BindError::Unknown("a type with a modifier"))?;
-                let start = bound.span;
-                let cut = checked(function.call(vec![bound.expr, first, length]), TypeId::TEXT, start, schema)?;
-                cut.into_type(id, CastContext::Explicit, schema)
+                let function = self.known_scalar("substr")?;
+                let cut = checked(function.call(vec![bound.expr, first, length]), TypeId::TEXT, span, schema)?;
+                Ok(Bound { modifier: of.modifier, ..cut.into_type(id, CastContext::Explicit, schema)? })
             }
-            _ => Err(BindError::Unknown("a type with a modifier")),
+            _ => Err(BindError::unsupported(format!("type {id} with a modifier"), span)),
         }
+    }
+}
+
+/// Elements that arrays in texts may have.
+fn is_read_in_arrays(element: TypeId) -> bool {
+    use TypeId as T;
+    integer_digits(element).is_some()
+        || matches!(element, T::BOOL | T::FLOAT4 | T::FLOAT8 | T::TEXT | T::VARCHAR | T::BYTEA | T::JSON | T::JSONB)
+        || matches!(element, T::DATE | T::TIME | T::TIMESTAMP | T::TIMESTAMPTZ | T::INTERVAL)
+}
+
+/// The type of a list, or of lists in each other, with other elements.
+pub(crate) fn with_elements(list: &DataType, element: DataType) -> DataType {
+    match types::element_type(list) {
+        Some(inner) => DataType::new_list(with_elements(inner, element), true),
+        None => element,
+    }
+}
+
+/// A modifier of a type: a whole number.
+fn modifier(tree: &Tree) -> Result<i32> {
+    let number = |tree: &Tree, sign: &str| match &tree.kind {
+        ExprKind::Literal(Literal::Integer(digits)) => format!("{sign}{digits}").parse().ok(),
+        _ => None,
+    };
+    let number = match &tree.kind {
+        ExprKind::Prefix(operators, operand) => match &operators[..] {
+            [operator] if symbol(operator)? == "-" => number(operand, "-"),
+            _ => None,
+        },
+        _ => number(tree, ""),
+    };
+    number.ok_or_else(|| BindError::unsupported("a type modifier that is no whole number", tree.span))
+}
+
+/// That a type has such modifiers.
+fn check_modifiers(id: TypeId, to: &TypeName, modifiers: &[i32]) -> Result<()> {
+    /// Characters that a text may be limited to.
+    const MOST_CHARACTERS: i32 = 10_485_760;
+    let wrong = |sqlstate, message: String| Err(BindError::new(sqlstate, message, to.span));
+    match (id.element().unwrap_or(id), modifiers) {
+        (_, []) => Ok(()),
+        (TypeId::NUMERIC, [precision, ..]) if !(1..=1000).contains(precision) => {
+            wrong("22023", format!("NUMERIC precision {precision} must be between 1 and 1000"))
+        }
+        (TypeId::NUMERIC, [_, scale]) if !(-1000..=1000).contains(scale) => {
+            wrong("22023", format!("NUMERIC scale {scale} must be between -1000 and 1000"))
+        }
+        (TypeId::NUMERIC, [_] | [_, _]) => Ok(()),
+        (TypeId::NUMERIC, _) => wrong("22023", "invalid NUMERIC type modifier".into()),
+        (text @ (TypeId::VARCHAR | TypeId::BPCHAR), [length]) => {
+            let name = if text == TypeId::VARCHAR { "varchar" } else { "char" };
+            match *length {
+                ..=0 => wrong("22023", format!("length for type {name} must be at least 1")),
+                1..=MOST_CHARACTERS => Ok(()),
+                _ => wrong("22023", format!("length for type {name} cannot exceed {MOST_CHARACTERS}")),
+            }
+        }
+        (TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ, [_]) => Ok(()),
+        (other, _) => wrong("42601", format!("type modifier is not allowed for type \"{other}\"")),
     }
 }

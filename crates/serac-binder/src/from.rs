@@ -1,18 +1,19 @@
 //! FROM: what is read, and which names it has.
 
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::{Context, MOST_IN_A_ROW, joined};
 use crate::query::{Selected, WithTable};
 use crate::scope::{Outer, Scope, ScopeColumn, ScopeItem};
 use crate::subquery::subquery;
 use crate::types::or_no_type;
 use crate::{Binder, OutputColumn};
-use datafusion::common::{Column, DFSchema, JoinType, TableReference};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator};
+use datafusion::common::{Column, JoinType, TableReference};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, lit};
 use serac_parser::tree::{
-    Alias, ExprKind, Ident, Join, JoinKind, JoinOn, Literal, Query, Relation, Span, TableExpr, TableKind,
+    Alias, ExprKind, Ident, Join, JoinKind, JoinOn, Literal, Name, Query, Relation, Span, TableExpr, TableKind,
 };
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Rows and the names that they have.
 pub(crate) struct Rows {
@@ -20,115 +21,142 @@ pub(crate) struct Rows {
     pub(crate) scope: Scope,
 }
 
-/// What stands left of an item of FROM, for those that may refer to it.
-#[derive(Clone, Copy)]
-pub(crate) struct Left<'l> {
-    /// The items before, which the item is joined with next: those of the join that it is in.
-    beside: &'l Rows,
-    /// Those before that join.
-    before: Option<&'l Rows>,
+/// The last part of a name.
+pub(crate) fn last_part(name: &Name) -> Result<&Ident> {
+    name.parts.last().ok_or_else(|| BindError::new("42602", "invalid name syntax", name.span))
 }
+
+/// How many items and columns of a scope stand before a join, which the join does not see.
+type Hidden = (usize, usize);
+
+/// Joins in a row, each of which is a level of the plan.
+const MOST_JOINS: usize = 200;
+/// Where an aggregate of the query itself is not allowed.
+const OWN_LEVEL: &str = "FROM clause of their own query level";
 
 impl Binder<'_> {
     /// The rows of FROM; a single one without columns if there is none.
     pub(crate) fn from(&self, items: &[TableExpr], outer: Option<&Outer<'_>>) -> Result<Rows> {
         if items.len() > MOST_IN_A_ROW {
-            return Err(BindError::Unknown("so many items of FROM"));
+            return Err(BindError::unsupported(format!("a FROM of more than {MOST_IN_A_ROW} items"), NO_PLACE));
         }
         let mut all: Option<Rows> = None;
         for item in items {
-            all = Some(match all {
-                None => self.table(item, None, outer)?,
-                Some(before) => {
-                    if let TableKind::Functions { .. } = &item.kind {
-                        self.functions(item, Some(before), false, outer)?
-                    } else {
-                        let next = self.table(item, Some(&before), outer)?;
-                        Rows {
-                            plan: LogicalPlanBuilder::from(before.plan).cross_join(next.plan)?.build()?,
-                            scope: before.scope.beside(next.scope, item.span)?,
-                        }
-                    }
-                }
-            });
+            all = Some(self.beside(all, item, outer)?);
         }
         match all {
             Some(rows) => Ok(rows),
             None => Ok(Rows { plan: LogicalPlanBuilder::empty(true).build()?, scope: Scope::default() }),
         }
     }
-    /// An item; `before` is what stands before it in FROM.
-    fn table(&self, table: &TableExpr, before: Option<&Rows>, outer: Option<&Outer<'_>>) -> Result<Rows> {
-        let left = before.map(|beside| Left { beside, before: None });
-        self.deeper(2, || self.table_beside(table, left, outer))
+    /// An item of FROM beside the rows before it, if there are any, which LATERAL may name.
+    fn beside(&self, before: Option<Rows>, table: &TableExpr, outer: Option<&Outer<'_>>) -> Result<Rows> {
+        let Some(before) = before else { return self.table(table, outer) };
+        self.deeper(2, || match &table.kind {
+            TableKind::Functions { .. } => self.functions(table, Some(before), false, outer),
+            TableKind::Query { lateral: true, query, alias } => {
+                let rows = self.lateral(query, alias.as_ref(), &before, false, outer)?;
+                crossed(before, rows, table.span)
+            }
+            TableKind::Nested { table, alias: None } => self.beside(Some(before), table, outer),
+            TableKind::Join { left, joins } if may_be_lateral(table) => {
+                if !joins.iter().all(|join| keeps_left(join.kind)) {
+                    // What it names may stand before it.
+                    return match self.table(table, outer) {
+                        Err(BindError::Statement(error)) if matches!(error.sqlstate, "42P01" | "42703") => {
+                            Err(BindError::unsupported("LATERAL over what stands before its join", NO_PLACE))
+                        }
+                        rows => crossed(before, rows?, table.span),
+                    };
+                }
+                let hidden = before.scope.size();
+                let first = self.beside(Some(before), left, outer)?;
+                self.joins(first, joins, hidden, outer)
+            }
+            _ => crossed(before, self.table_alone(table, outer)?, table.span),
+        })
     }
-    fn table_beside(&self, table: &TableExpr, left: Option<Left<'_>>, outer: Option<&Outer<'_>>) -> Result<Rows> {
+    /// An item that names nothing before it.
+    fn table(&self, table: &TableExpr, outer: Option<&Outer<'_>>) -> Result<Rows> {
+        self.deeper(2, || self.table_alone(table, outer))
+    }
+    fn table_alone(&self, table: &TableExpr, outer: Option<&Outer<'_>>) -> Result<Rows> {
         match &table.kind {
             TableKind::Relation { relation, alias, sample: None } => self.relation(relation, alias.as_ref()),
-            TableKind::Query { lateral, query, alias } => {
-                let name = alias.as_ref().map_or("unnamed_subquery", |alias| &alias.name.name);
-                let selected = match (lateral, left) {
-                    (true, Some(left)) => self.lateral(query, left, outer)?,
-                    _ => self.query(query, outer)?.closed()?,
-                };
-                let item = ScopeItem::named(name);
-                self.named(selected, item, alias.as_ref())
+            TableKind::Relation { .. } => Err(BindError::unsupported("TABLESAMPLE", NO_PLACE)),
+            TableKind::Query { query, alias, .. } => {
+                let selected = self.query(query, outer)?.closed()?;
+                self.named(selected, ScopeItem::named(item_name(alias.as_ref())), alias.as_ref())
             }
-            TableKind::Join { left: first, joins } => {
-                if joins.len() > MOST_IN_A_ROW {
-                    return Err(BindError::Unknown("so many joins"));
-                }
-                let before = left.map(|left| left.beside);
-                if left.is_some_and(|left| left.before.is_some()) {
-                    return Err(BindError::Unknown("a join in a join behind others"));
-                }
-                let mut rows = match &first.kind {
-                    TableKind::Functions { .. } => self.alone(first, left, outer)?,
-                    _ => self.table(first, before, outer)?,
-                };
-                for join in joins {
-                    rows = self.join(rows, join, before, outer)?;
-                }
-                Ok(rows)
+            TableKind::Join { left, joins } => {
+                let first = self.table(left, outer)?;
+                self.joins(first, joins, (0, 0), outer)
             }
-            TableKind::Functions { .. } => self.alone(table, left, outer),
-            TableKind::Nested { table, alias: None } => self.deeper(2, || self.table_beside(table, left, outer)),
+            TableKind::Functions { .. } => self.functions(table, None, false, outer),
+            TableKind::Nested { table, alias: None } => self.table(table, outer),
             TableKind::Nested { table, alias: Some(alias) } => {
-                let rows = self.deeper(2, || self.table_beside(table, left, outer))?;
+                let rows = self.table(table, outer)?;
                 let selected = self.all_columns(rows)?;
                 let item = ScopeItem::named(&alias.name.name);
                 self.named(selected, item, Some(alias))
             }
-            _ => Err(BindError::Unknown("an item of FROM of this kind")),
+            TableKind::File { .. } => Err(BindError::unsupported("a file in FROM", table.span)),
         }
     }
-    /// A function that is not bound beside what stands before it. It might name that.
-    fn alone(&self, table: &TableExpr, left: Option<Left<'_>>, outer: Option<&Outer<'_>>) -> Result<Rows> {
-        let rows = self.functions(table, None, false, outer);
-        if left.is_some() { rows.map_err(BindError::of_unknown_place) } else { rows }
+    /// Joins, each of all before it.
+    fn joins(&self, first: Rows, joins: &[Join], hidden: Hidden, outer: Option<&Outer<'_>>) -> Result<Rows> {
+        if joins.len() > MOST_JOINS {
+            return Err(BindError::unsupported(format!("more than {MOST_JOINS} joins in a row"), NO_PLACE));
+        }
+        joins.iter().try_fold(first, |rows, join| self.join(rows, join, hidden, outer))
     }
-    /// `LATERAL (SELECT …)`: the query sees what stands before it.
-    fn lateral(&self, query: &Query, left: Left<'_>, outer: Option<&Outer<'_>>) -> Result<Selected> {
-        let Left { beside, before } = left;
-        let (mut scope, mut schema) = (beside.scope.clone(), beside.plan.schema().as_ref().clone());
-        if let Some(before) = before {
-            scope = before.scope.clone().beside(scope, query.span).map_err(BindError::of_unknown_place)?;
-            schema = before.plan.schema().join(&schema)?;
+    /// `LATERAL (SELECT …)`: the query sees what stands before it. `is_left` where a join keeps the
+    /// rows before it that it gives nothing for.
+    fn lateral(
+        &self,
+        query: &Query,
+        alias: Option<&Alias>,
+        before: &Rows,
+        is_left: bool,
+        outer: Option<&Outer<'_>>,
+    ) -> Result<Rows> {
+        let schema = before.plan.schema();
+        let around =
+            Outer { scope: &before.scope, schema, aggregates: None, without_aggregates: Some(OWN_LEVEL), next: outer };
+        let mut selected = self.query(query, Some(&around))?.closed()?;
+        let mut item = ScopeItem::named(item_name(alias));
+        let present = self.qualifier("#present");
+        let is_marked = is_left && self.marks_rows;
+        if is_marked {
+            selected.plan = marked(selected.plan, &present)?;
         }
-        let around = Outer { scope: &scope, schema: &schema, next: outer };
-        let selected = self.query(query, Some(&around))?.closed()?;
-        let of_query = subquery(selected.plan.clone());
-        let is_of = |reference: &Expr, schema: &DFSchema| matches!(reference, Expr::OuterReferenceColumn(_, column) if schema.has_column(column));
-        let references = &of_query.outer_ref_columns;
-        if let Some(before) = before
-            && references.iter().any(|reference| is_of(reference, before.plan.schema()))
-        {
-            return Err(BindError::Unknown("LATERAL over what stands before its join"));
+        let of_query = subquery(selected.plan);
+        let is_own =
+            |reference: &Expr| matches!(reference, Expr::OuterReferenceColumn(_, column) if schema.has_column(column));
+        selected.plan = match of_query.outer_ref_columns.iter().any(is_own) {
+            true => LogicalPlan::Subquery(of_query),
+            false => Arc::unwrap_or_clone(of_query.subquery),
+        };
+        item.may_be_missing = is_left;
+        let mut rows = self.named(selected, item, alias)?;
+        if is_marked {
+            let (qualifier, _) = rows.plan.schema().qualified_field(0);
+            rows.scope.items[0].present = Some(Expr::Column(Column::new(qualifier.cloned(), present)));
         }
-        match references.iter().any(|reference| is_of(reference, beside.plan.schema())) {
-            true => Ok(Selected { plan: LogicalPlan::Subquery(of_query), ..selected }),
-            false => Ok(selected),
+        Ok(rows)
+    }
+    /// A side of a join whose rows may be missing.
+    fn optional(&self, mut rows: Rows) -> Result<Rows> {
+        if self.marks_rows && rows.scope.items.iter().any(|item| item.present.is_none()) {
+            let name = self.qualifier("#present");
+            rows.plan = marked(rows.plan, &name)?;
+            let present = Expr::Column(Column::new_unqualified(name));
+            for item in &mut rows.scope.items {
+                item.present.get_or_insert_with(|| present.clone());
+            }
         }
+        rows.scope.items.iter_mut().for_each(|item| item.may_be_missing = true);
+        Ok(rows)
     }
     /// All columns of some rows, as a query selects them.
     fn all_columns(&self, rows: Rows) -> Result<Selected> {
@@ -140,27 +168,27 @@ impl Binder<'_> {
                 name = format!("{}:{}", column.name, names.len());
             }
             exprs.push(column.expr.clone().alias(name));
-            columns.push(OutputColumn { name: column.name.clone(), id: column.id, span: Span::default(), text: None });
+            columns.push(OutputColumn::new(&column.name, column.of, Span::default()));
         }
         Ok(Selected::new(LogicalPlanBuilder::from(rows.plan).project(exprs)?.build()?, columns))
     }
     pub(crate) fn relation(&self, relation: &Relation, alias: Option<&Alias>) -> Result<Rows> {
         let name = &relation.name;
-        let Some(last) = name.parts.last() else { return Err(BindError::Unknown("an empty name")) };
+        let last = last_part(name)?;
         let shown = alias.map_or(&last.name, |alias| &alias.name.name).clone();
-        self.item_names.borrow_mut().insert(last.name.clone());
+        self.item_names.borrow_mut().push(last.name.clone());
         if let [name] = &name.parts[..] {
             let found = self.tables.borrow().iter().rev().find(|table| table.name == name.name).cloned();
             if let Some(table) = found {
-                if relation.only {
-                    return Err(BindError::Unknown("ONLY"));
-                }
                 if table.is_silent {
                     let message = format!("WITH query \"{}\" does not have a RETURNING clause", name.name);
                     return Err(BindError::new("0A000", message, name.span));
                 }
                 return self.with_rows(&table, &shown, alias);
             }
+        }
+        if let Some(rows) = self.claimed_rows(name, &shown, alias)? {
+            return Ok(rows);
         }
         self.reads(1)?;
         let found = self.environment.relation(name)?;
@@ -170,21 +198,14 @@ impl Binder<'_> {
         };
         let scan = LogicalPlanBuilder::scan(found.name.clone(), found.source.clone(), None)?.build()?;
         let columns = scan.schema().fields().iter().zip(&found.types);
-        let columns = columns
-            .map(|(field, id)| OutputColumn {
-                name: field.name().clone(),
-                id: or_no_type(*id),
-                span: name.span,
-                text: None,
-            })
-            .collect();
+        let columns = columns.map(|(field, of)| OutputColumn::new(field.name(), or_no_type(*of), name.span)).collect();
         let selected = Selected::new(scan, columns);
         // A name with its schema stands for the name alone, too, where DataFusion looks for a
         // column.
         let is_shown = alias.is_none()
             && found.name.table() == shown
             && self.qualifiers.borrow_mut().insert(found.name.table().to_owned());
-        let item = ScopeItem { schema, ..ScopeItem::named(&shown) };
+        let item = ScopeItem { schema, is_table: true, ..ScopeItem::named(&shown) };
         let mut rows = match is_shown {
             true => rows(selected, item, &[]),
             false => self.named(selected, item, alias)?,
@@ -200,9 +221,9 @@ impl Binder<'_> {
         // It is as deep again where it is named.
         self.deeper(table.levels, || Ok(()))?;
         if table.is_used.replace(true) && table.is_volatile {
-            return Err(BindError::Unknown("a volatile query of WITH that is named twice"));
+            return Err(BindError::unsupported("a volatile query of WITH that is named twice", NO_PLACE));
         }
-        let item = ScopeItem::named(shown);
+        let item = ScopeItem { is_of_term: table.is_of_term, ..ScopeItem::named(shown) };
         self.named(table.selected.clone(), item, alias)
     }
     /// A query's rows under a name.
@@ -210,7 +231,7 @@ impl Binder<'_> {
         let names = alias.map_or(&[][..], |alias| &alias.columns);
         let span = alias.map_or(Span::default(), |alias| alias.name.span);
         rename(&mut selected.columns, names, &item.name, span)?;
-        self.item_names.borrow_mut().insert(item.name.clone());
+        self.item_names.borrow_mut().push(item.name.clone());
         let qualifier = self.qualifier(&item.name);
         selected.plan = LogicalPlanBuilder::from(selected.plan).alias(TableReference::bare(qualifier))?.build()?;
         Ok(rows(selected, item, names))
@@ -228,96 +249,195 @@ impl Binder<'_> {
         }
         qualifier
     }
-    fn join(&self, left: Rows, join: &Join, before: Option<&Rows>, outer: Option<&Outer<'_>>) -> Result<Rows> {
+    fn join(&self, left: Rows, join: &Join, hidden: Hidden, outer: Option<&Outer<'_>>) -> Result<Rows> {
         let kind = match join.kind {
             JoinKind::Inner | JoinKind::Cross => JoinType::Inner,
             JoinKind::Left => JoinType::Left,
             JoinKind::Right => JoinType::Right,
             JoinKind::Full => JoinType::Full,
         };
-        let is_function = matches!(join.right.kind, TableKind::Functions { .. });
         let condition = match &join.on {
             JoinOn::Nothing => Some(None),
             JoinOn::Condition(condition) if is_true(condition) => Some(None),
             JoinOn::Condition(condition) => Some(Some(condition)),
             JoinOn::Using(..) | JoinOn::Natural => None,
         };
-        // A function beside the rows that it may name.
-        if let (true, Some(condition)) = (is_function, condition)
-            && (kind == JoinType::Inner || kind == JoinType::Left && condition.is_none())
-        {
-            let place = |error: BindError| if before.is_some() { error.of_unknown_place() } else { error };
-            let is_left = kind == JoinType::Left;
-            let mut rows = self.functions(&join.right, Some(left), is_left, outer).map_err(place)?;
+        // A function, or a join with LATERAL in it, beside the rows that it may name.
+        let is_beside = match join.right.kind {
+            TableKind::Functions { .. } => {
+                kind == JoinType::Inner || kind == JoinType::Left && matches!(condition, Some(None))
+            }
+            TableKind::Nested { alias: None, .. } => kind == JoinType::Inner && may_be_lateral(&join.right),
+            _ => false,
+        };
+        if let (true, Some(condition)) = (is_beside, condition) {
+            let mut rows = match join.right.kind {
+                TableKind::Functions { .. } => {
+                    self.functions(&join.right, Some(left), kind == JoinType::Left, outer)?
+                }
+                _ => self.beside(Some(left), &join.right, outer)?,
+            };
             if let Some(condition) = condition {
                 let schema = rows.plan.schema().clone();
-                let context = Context::new(&rows.scope, &schema, outer).in_clause("JOIN conditions");
+                let own = rows.scope.behind(hidden);
+                let context = Context::new(&own, &schema, outer).in_clause("JOIN conditions");
                 let condition = self.condition("JOIN/ON", condition, context)?;
                 rows.plan = LogicalPlanBuilder::from(rows.plan).filter(condition)?.build()?;
             }
             return Ok(rows);
         }
-        let right = match is_function {
-            true => self.functions(&join.right, None, false, outer).map_err(BindError::of_unknown_place)?,
-            false => {
-                let of = Left { beside: &left, before };
-                self.deeper(2, || self.table_beside(&join.right, Some(of), outer))?
-            }
-        };
+        let mut right = self.right_side(&left, &join.right, kind == JoinType::Left, outer)?;
         if is_lateral(&right.plan) && matches!(kind, JoinType::Right | JoinType::Full) {
-            return Err(BindError::Unknown("LATERAL of this join"));
+            return Err(invalid_lateral(&left.scope, &right.plan));
         }
-        left.scope.differs_from(&right.scope, join.right.span)?;
-        let names = match &join.on {
-            JoinOn::Using(names, None) => names.clone(),
-            JoinOn::Using(..) => return Err(BindError::Unknown("USING with an alias")),
-            JoinOn::Natural => shared(&left.scope, &right.scope),
-            JoinOn::Condition(_) | JoinOn::Nothing => Vec::new(),
+        let own = left.scope.behind(hidden);
+        own.differs_from(&right.scope, join.right.span)?;
+        let (names, alias) = match &join.on {
+            JoinOn::Using(names, alias) => (names.clone(), alias.as_ref()),
+            JoinOn::Natural => (shared(&own, &right.scope), None),
+            JoinOn::Condition(_) | JoinOn::Nothing => (Vec::new(), None),
         };
         let pairs = left.plan.schema().join(right.plan.schema())?;
         let mut conditions = Vec::new();
         let mut merged = Vec::new();
         for name in &names {
-            let in_left = side(&left.scope, name, "left")?;
+            let in_left = side(&own, name, "left")?;
             let in_right = side(&right.scope, name, "right")?;
             let nothing = Scope::default();
             let context = Context::new(&nothing, &pairs, None).in_clause("JOIN conditions");
-            let (mut exprs, id) = self.unified("JOIN/USING", vec![in_left.clone(), in_right.clone()], &pairs)?;
+            let (mut exprs, of) = self.unified("JOIN/USING", vec![in_left.clone(), in_right.clone()], &pairs)?;
             conditions.push(self.operate("=", name.span, vec![in_left, in_right], context)?.expr);
-            let expr = match (kind, exprs.pop(), exprs.pop()) {
-                (JoinType::Full, Some(right), Some(left)) => {
-                    let coalesce = self.environment.scalar("coalesce").ok_or(BindError::Unknown("this join"))?;
-                    coalesce.call(vec![left, right])
-                }
-                (JoinType::Right, Some(right), _) => right,
-                (_, _, Some(left)) => left,
-                _ => return Err(BindError::Unknown("this join")),
+            let expr = match kind {
+                JoinType::Full => self.known_scalar("coalesce")?.call(exprs),
+                JoinType::Right => exprs.swap_remove(1),
+                _ => exprs.swap_remove(0),
             };
-            merged.push(ScopeColumn { item: None, name: name.name.clone(), expr, id, is_merged: false });
+            merged.push(ScopeColumn { item: None, name: name.name.clone(), expr, of, is_merged: false });
         }
-        let (mut of_left, mut of_right) = (left.scope, right.scope);
+        let mut left = left;
         if matches!(kind, JoinType::Left | JoinType::Full) {
-            of_right.items.iter_mut().for_each(|item| item.may_be_missing = true);
+            right = match is_lateral(&right.plan) {
+                true => {
+                    right.scope.items.iter_mut().for_each(|item| item.may_be_missing = true);
+                    right
+                }
+                false => self.optional(right)?,
+            };
         }
         if matches!(kind, JoinType::Right | JoinType::Full) {
-            of_left.items.iter_mut().for_each(|item| item.may_be_missing = true);
+            left = self.optional(left)?;
         }
-        let mut scope = of_left.beside(of_right, join.right.span)?;
-        for column in scope.columns.iter_mut().filter(|column| names.iter().any(|name| name.name == column.name)) {
+        let pairs = left.plan.schema().join(right.plan.schema())?;
+        let mut scope = left.scope.beside(right.scope, join.right.span)?;
+        let own = &mut scope.columns[hidden.1..];
+        for column in own.iter_mut().filter(|column| names.iter().any(|name| name.name == column.name)) {
             column.is_merged = true;
         }
-        scope.columns.splice(0..0, merged);
+        let under_alias = alias.map(|alias| (alias, merged.clone()));
+        scope.columns.splice(hidden.1..hidden.1, merged);
+        if let Some((alias, merged)) = under_alias {
+            let mut item = Scope { items: vec![ScopeItem::named(&alias.name)], columns: merged };
+            for column in &mut item.columns {
+                (column.item, column.is_merged) = (Some(0), true);
+            }
+            self.item_names.borrow_mut().push(alias.name.clone());
+            scope = scope.beside(item, alias.span)?;
+        }
         if let JoinOn::Condition(condition) = &join.on {
-            let context = Context::new(&scope, &pairs, outer).in_clause("JOIN conditions");
+            let own = scope.behind(hidden);
+            let context = Context::new(&own, &pairs, outer).in_clause("JOIN conditions");
             conditions.push(self.condition("JOIN/ON", condition, context)?);
         }
         let builder = LogicalPlanBuilder::from(left.plan);
-        let plan = match (kind, joined(conditions, Operator::And)) {
+        let condition = (!conditions.is_empty()).then(|| joined(conditions, Operator::And));
+        let plan = match (kind, condition) {
             (JoinType::Inner, None) => builder.cross_join(right.plan)?.build()?,
             (_, condition) => builder.join_on(right.plan, kind, condition)?.build()?,
         };
         Ok(Rows { plan, scope })
     }
+    /// What a join joins with the rows before it. `is_left` where it keeps these.
+    fn right_side(&self, left: &Rows, table: &TableExpr, is_left: bool, outer: Option<&Outer<'_>>) -> Result<Rows> {
+        self.deeper(2, || match &table.kind {
+            TableKind::Query { lateral: true, query, alias } => {
+                self.lateral(query, alias.as_ref(), left, is_left, outer)
+            }
+            // It sees them as the query of a LATERAL does.
+            TableKind::Functions { .. } => {
+                let schema = left.plan.schema();
+                let around = Outer {
+                    scope: &left.scope,
+                    schema,
+                    aggregates: None,
+                    without_aggregates: Some(OWN_LEVEL),
+                    next: outer,
+                };
+                let mut rows = self.functions(table, None, false, Some(&around))?;
+                let of_function = subquery(rows.plan.clone());
+                let is_own = |reference: &Expr| matches!(reference, Expr::OuterReferenceColumn(_, column) if schema.has_column(column));
+                if of_function.outer_ref_columns.iter().any(is_own) {
+                    rows.plan = LogicalPlan::Subquery(of_function);
+                }
+                Ok(rows)
+            }
+            TableKind::Nested { .. } | TableKind::Join { .. } if may_be_lateral(table) => {
+                match self.table(table, outer) {
+                    Err(BindError::Statement(error)) if matches!(error.sqlstate, "42P01" | "42703") => {
+                        Err(BindError::unsupported("LATERAL over what stands before its join", NO_PLACE))
+                    }
+                    rows => rows,
+                }
+            }
+            _ => self.table_alone(table, outer),
+        })
+    }
+}
+
+/// Rows beside all others.
+fn crossed(before: Rows, next: Rows, span: Span) -> Result<Rows> {
+    let scope = before.scope.beside(next.scope, span)?;
+    Ok(Rows { plan: LogicalPlanBuilder::from(before.plan).cross_join(next.plan)?.build()?, scope })
+}
+
+/// Rows with a column that is true.
+fn marked(plan: LogicalPlan, name: &str) -> Result<LogicalPlan> {
+    let columns = plan.schema().columns().into_iter().map(Expr::Column);
+    let exprs: Vec<Expr> = columns.chain([lit(true).alias(name)]).collect();
+    Ok(LogicalPlanBuilder::from(plan).project(exprs)?.build()?)
+}
+
+/// Whether a join keeps all rows on its left, or drops some, and no more.
+fn keeps_left(kind: JoinKind) -> bool {
+    !matches!(kind, JoinKind::Right | JoinKind::Full)
+}
+
+/// Whether an item has parts that may name what stands before them.
+fn may_be_lateral(table: &TableExpr) -> bool {
+    match &table.kind {
+        TableKind::Query { lateral, .. } => *lateral,
+        TableKind::Functions { .. } => true,
+        TableKind::Nested { table, .. } => may_be_lateral(table),
+        TableKind::Join { left, joins } => may_be_lateral(left) || joins.iter().any(|join| may_be_lateral(&join.right)),
+        _ => false,
+    }
+}
+
+/// The error of a LATERAL that refers to a side of a join whose rows may be missing.
+fn invalid_lateral(left: &Scope, right: &LogicalPlan) -> BindError {
+    let references = subquery(right.clone()).outer_ref_columns;
+    let is_meant = |own: &&ScopeColumn| {
+        let Expr::Column(own) = &own.expr else { return false };
+        references.iter().any(|reference| matches!(reference, Expr::OuterReferenceColumn(_, column) if column == own))
+    };
+    let item = left.columns.iter().find(is_meant).and_then(|column| column.item);
+    let name = item.map_or_else(String::new, |item| left.items[item].name.clone());
+    let message = format!("invalid reference to FROM-clause entry for table \"{name}\"");
+    let detail = "The combining JOIN type must be INNER or LEFT for a LATERAL reference.";
+    BindError::without_place("42P10", message).detailed(detail.into())
+}
+
+fn item_name(alias: Option<&Alias>) -> &str {
+    alias.map_or("unnamed_subquery", |alias| &alias.name.name)
 }
 
 fn is_true(condition: &serac_parser::tree::Expr) -> bool {
@@ -337,9 +457,9 @@ fn is_lateral(plan: &LogicalPlan) -> bool {
 fn rows(bound: Selected, item: ScopeItem, names: &[Ident]) -> Rows {
     let columns = bound.plan.schema().iter().zip(bound.columns).enumerate().map(|(at, (field, column))| ScopeColumn {
         item: Some(0),
+        of: column.modified_type(),
         name: names.get(at).map_or(column.name, |name| name.name.clone()),
         expr: Expr::Column(Column::from(field)),
-        id: column.id,
         is_merged: false,
     });
     let columns = columns.collect();

@@ -5,10 +5,11 @@
 //! of several sets; of one set it is a plain one.
 
 use crate::Binder;
+use crate::alike::alike;
 use crate::bound::Bound;
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::Context;
-use crate::numeric::{first_of_key, key};
+use crate::numeric::first_of_key;
 use crate::query::position;
 use crate::scope::{Scope, ScopeColumn, ScopeItem};
 use crate::select::{Item, has_part};
@@ -61,10 +62,6 @@ impl Binder<'_> {
             GroupBy::Items { distinct, items } => (*distinct, items),
             GroupBy::All => {
                 items.iter().try_for_each(|item| comparable_values(item.bound.id))?;
-                let is_set = |item: &Item| has_part(&item.bound.expr, |part| matches!(part, Expr::Unnest(_)));
-                if items.iter().any(is_set) {
-                    return Err(BindError::Unknown("rows of a function by which rows are grouped"));
-                }
                 let is_key = |item: &&Item| {
                     !has_part(&item.bound.expr, |part| {
                         matches!(part, Expr::AggregateFunction(_) | Expr::WindowFunction(_))
@@ -80,7 +77,7 @@ impl Binder<'_> {
             let own = self.sets_of(tree, &mut groups, items, context)?;
             if sets.len() * own.len() > MOST_SETS {
                 let message = format!("too many grouping sets present (maximum {MOST_SETS})");
-                return Err(BindError::new("54001", message, Span::default()).of_unknown_place());
+                return Err(BindError::without_place("54001", message));
             }
             sets = sets.iter().flat_map(|set| own.iter().map(|other| with_all(set, other))).collect();
         }
@@ -94,12 +91,6 @@ impl Binder<'_> {
         }
         groups.sets = sets;
         groups.in_order();
-        // A value in a parameter's place would give the expression another name.
-        let is_unknown =
-            |expr: &Expr| expr.column_refs().is_empty() || has_part(expr, |part| matches!(part, Expr::Placeholder(_)));
-        if groups.sets.len() > 1 && groups.exprs.iter().any(is_unknown) {
-            return Err(BindError::Unknown("a constant of grouping sets"));
-        }
         Ok(Some(groups))
     }
     /// The sets that an item of GROUP BY stands for.
@@ -124,7 +115,7 @@ impl Binder<'_> {
             }
             GroupItem::Cube(trees) => {
                 if trees.len() > 12 {
-                    return Err(BindError::Unknown("a CUBE of so many"));
+                    return Err(BindError::without_place("54011", "CUBE is limited to 12 elements"));
                 }
                 let mut sets = vec![Vec::new()];
                 for tree in trees {
@@ -147,7 +138,7 @@ impl Binder<'_> {
     fn set_of(&self, tree: &Tree, groups: &mut Groups, items: &mut [Item], context: Context<'_>) -> Result<Vec<usize>> {
         let trees = match &tree.kind {
             ExprKind::Row { fields, explicit: false } => &fields[..],
-            ExprKind::Row { .. } => return Err(BindError::Unknown("a row of GROUP BY")),
+            ExprKind::Row { .. } => return Err(BindError::unsupported("a row of GROUP BY", NO_PLACE)),
             _ => std::slice::from_ref(tree),
         };
         let mut set = Vec::new();
@@ -175,7 +166,7 @@ impl Binder<'_> {
                 }
                 _ => None,
             },
-            ExprKind::Row { .. } => return Err(BindError::Unknown("a row of GROUP BY")),
+            ExprKind::Row { .. } => return Err(BindError::unsupported("a row of GROUP BY", NO_PLACE)),
             _ => None,
         };
         let item = match by_name {
@@ -183,7 +174,8 @@ impl Binder<'_> {
             None => position(tree, "GROUP BY", items.len())?,
         };
         let Some(at) = item else {
-            let bound = self.expression(tree, context.in_clause("GROUP BY"))?;
+            let context = Context { may_have_sets: context.may_have_sets, ..context.in_clause("GROUP BY") };
+            let bound = self.expression(tree, context)?;
             comparable_values(bound.id)?;
             return Ok(bound.into_text()?.expr);
         };
@@ -199,30 +191,33 @@ impl Binder<'_> {
             }
             _ => None,
         };
-        if has_part(&bound.expr, |part| matches!(part, Expr::Unnest(_))) {
-            return Err(BindError::Unknown("rows of a function by which rows are grouped"));
-        }
         match wrong {
             Some((sqlstate, message)) if items[at].is_call => Err(BindError::new(sqlstate, message, bound.span)),
-            Some(_) => Err(BindError::Unknown("a function that is not allowed in GROUP BY")),
+            Some((sqlstate, message)) => Err(BindError::without_place(sqlstate, message)),
             None => Ok(bound.expr.clone()),
         }
     }
     /// `GROUPING(a, b)`.
     pub(crate) fn grouping(&self, arguments: &[Tree], span: Span, context: Context<'_>) -> Result<Bound> {
-        if context.without_aggregates.is_some() || arguments.len() > 31 {
-            return Err(BindError::Unknown("GROUPING here"));
+        if arguments.len() > 31 {
+            return Err(BindError::new("54023", "GROUPING must have fewer than 32 arguments", span));
         }
-        let function = self.environment.aggregate("grouping").ok_or(BindError::Unknown("GROUPING"))?;
+        if let Some(clause) = context.without_aggregates {
+            let message = match clause {
+                "an aggregate" => "aggregate function calls cannot be nested".to_owned(),
+                clause => format!("grouping operations are not allowed in {clause}"),
+            };
+            return Err(BindError::new("42803", message, span));
+        }
+        let function = self.known_aggregate("grouping")?;
         let arguments = arguments.iter().map(|argument| Ok(self.expression(argument, context)?.expr));
         let arguments = arguments.collect::<Result<Vec<_>>>()?;
         let call = AggregateFunction::new_udf(function, arguments, false, None, Vec::new(), None);
         Ok(Bound::new(Expr::AggregateFunction(call), TypeId::INT4, span))
     }
     /// The error of columns that are neither grouped nor aggregated, in an expression that stands
-    /// at `span`. Those of a table that is grouped by its primary key are grouped, unless there are
-    /// several sets.
-    fn not_grouped(&self, columns: &[&Column], span: Span, scope: &Scope, has_sets: bool) -> BindError {
+    /// at `span`.
+    fn not_grouped(&self, columns: &[&Column], span: Span, scope: &Scope) -> BindError {
         let references = self.references.borrow();
         // Where a column is named once, it is the one that is meant.
         let place = |column: &Column| {
@@ -236,26 +231,31 @@ impl Binder<'_> {
         let places: Option<Vec<(Span, &Column)>> =
             columns.iter().map(|column| Some((place(column)?, *column))).collect();
         let first = places.and_then(|places| places.into_iter().min_by_key(|(place, _)| place.start));
-        let Some((place, column)) = first else { return BindError::Unknown("a column that is not grouped") };
+        let order = |column: &Column| scope.columns.iter().position(|own| own.expr == Expr::Column(column.clone()));
+        let any = || columns.iter().copied().min_by_key(|column| order(column).unwrap_or(usize::MAX));
+        let Some((place, column)) =
+            first.map(|(place, column)| (Some(place), column)).or_else(|| any().map(|one| (None, one)))
+        else {
+            return BindError::new("42803", "a column must appear in the GROUP BY clause", span);
+        };
         let is_meant = |own: &&ScopeColumn| matches!(&own.expr, Expr::Column(other) if other == column);
-        let found = scope.columns.iter().find(is_meant);
-        match found.and_then(|own| Some((own, &scope.items[own.item?]))) {
-            Some((own, item)) if item.key.is_empty() || !has_sets => {
-                let column = format!("{}.{}", item.name, own.name);
-                let message = format!(
-                    "column \"{column}\" must appear in the GROUP BY clause or be used in an aggregate function"
-                );
-                BindError::new("42803", message, place)
-            }
-            _ => BindError::Unknown("a column that is not grouped"),
+        let of_item = |own: &ScopeColumn| Some(format!("{}.{}", scope.items[own.item?].name, own.name));
+        let column = scope.columns.iter().filter(is_meant).find_map(of_item).unwrap_or_else(|| column.name.clone());
+        let message =
+            format!("column \"{column}\" must appear in the GROUP BY clause or be used in an aggregate function");
+        match place {
+            Some(place) => BindError::new("42803", message, place),
+            None => BindError::without_place("42803", message),
         }
     }
-    /// The groups of rows; `exprs` are then over them.
+    /// The groups of rows; `exprs` are then over them. `below_them` are aggregates that subqueries
+    /// in them name.
     pub(crate) fn grouped(
         &self,
-        plan: LogicalPlan,
+        mut plan: LogicalPlan,
         mut groups: Groups,
         mut exprs: Vec<Grouped<'_>>,
+        below_them: Vec<(String, Expr)>,
         scope: &Scope,
     ) -> Result<LogicalPlan> {
         groups.add_dependent(exprs.iter().map(|of| &*of.expr), plan.schema(), scope)?;
@@ -273,7 +273,8 @@ impl Binder<'_> {
                 && call.func.name() == "grouping"
                 && !call.params.args.iter().all(|argument| groups.exprs.contains(argument))
             {
-                return Err(BindError::Unknown("GROUPING of something else"));
+                let message = "arguments to GROUPING must be grouping expressions of the associated query level";
+                return Err(BindError::without_place("42803", message));
             }
         }
         // The planner's names of expressions leave casts out, so that two may have the same.
@@ -293,7 +294,10 @@ impl Binder<'_> {
         };
         // Rows are grouped by the keys of values; a group's value is that of one of its rows.
         let below = plan.schema().clone();
-        let keys = groups.exprs.iter().map(|expr| key(expr.clone(), &below)).collect::<Result<Vec<_>>>()?;
+        let mut keys = groups.exprs.iter().map(|expr| self.key(expr.clone(), &below)).collect::<Result<Vec<_>>>()?;
+        if groups.sets.len() > 1 {
+            plan = self.with_constants(plan, &mut keys)?;
+        }
         let mut firsts = Vec::new();
         let first_of = |(expr, key): (&Expr, &Expr)| {
             (key != expr).then(|| {
@@ -316,7 +320,8 @@ impl Binder<'_> {
         };
         let of_groups: Vec<Expr> = keys.iter().map(&mut distinct).collect();
         let of_aggregates = aggregates.iter().map(by_keys).chain(firsts).collect::<Vec<_>>();
-        let of_aggregates: Vec<Expr> = of_aggregates.iter().map(&mut distinct).collect();
+        let named = below_them.into_iter().map(|(name, aggregate)| aggregate.alias(name));
+        let of_aggregates: Vec<Expr> = of_aggregates.iter().map(&mut distinct).chain(named).collect();
         let has_sets = groups.sets.len() > 1;
         let keys = match has_sets {
             true => {
@@ -349,9 +354,11 @@ impl Binder<'_> {
             }
             _ => Ok(column(at)),
         };
+        let has_query: Vec<bool> = known.iter().map(|known| has_part(known, |part| of_expr(part).is_some())).collect();
+        let is_known = |at: usize, part: &Expr| *known[at] == *part || has_query[at] && alike(known[at], part);
         for of in &mut exprs {
             let over =
-                std::mem::take(of.expr).transform_down(|part| match known.iter().position(|known| **known == part) {
+                std::mem::take(of.expr).transform_down(|part| match (0..known.len()).find(|at| is_known(*at, &part)) {
                     Some(at) => Ok(Transformed::new(value(at)?, true, TreeNodeRecursion::Jump)),
                     None => Ok(Transformed::no(part)),
                 });
@@ -359,18 +366,13 @@ impl Binder<'_> {
             let mut ungrouped = over.column_refs();
             ungrouped.retain(|column| !schema.has_column(column));
             if !ungrouped.is_empty() {
-                // Of a subquery it is not known here whether it is the same as another.
-                if groups.exprs.iter().any(has_subquery) {
-                    return Err(BindError::Unknown("a subquery by which rows are grouped"));
-                }
                 let ungrouped: Vec<_> = ungrouped.into_iter().collect();
-                return Err(self.not_grouped(&ungrouped, of.span, scope, has_sets));
+                return Err(self.not_grouped(&ungrouped, of.span, scope));
             }
             if let Some(column) = ungrouped_in_subquery(&over, &below, &schema) {
                 let is_meant = |own: &&ScopeColumn| matches!(&own.expr, Expr::Column(other) if *other == column);
-                let own = scope.columns.iter().find(is_meant).and_then(|own| Some((own.item?, &own.name)));
-                let (item, name) = own.ok_or(BindError::Unknown("a subquery over a column that is not grouped"))?;
-                let column = format!("{}.{name}", scope.items[item].name);
+                let of_item = |own: &ScopeColumn| Some(format!("{}.{}", scope.items[own.item?].name, own.name));
+                let column = scope.columns.iter().filter(is_meant).find_map(of_item).unwrap_or(column.name);
                 let message = format!("subquery uses ungrouped column \"{column}\" from outer query");
                 return Err(BindError::without_place("42803", message));
             }
@@ -378,12 +380,37 @@ impl Binder<'_> {
         }
         Ok(plan)
     }
+    /// The rows with a column for each key that has no column, or a parameter: the planner would
+    /// compute it, and have another name for it in some sets.
+    fn with_constants(&self, plan: LogicalPlan, keys: &mut [Expr]) -> Result<LogicalPlan> {
+        let is_such =
+            |expr: &Expr| expr.column_refs().is_empty() || has_part(expr, |part| matches!(part, Expr::Placeholder(_)));
+        let mut exprs: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+        let columns = exprs.len();
+        for key in keys.iter_mut().filter(|key| is_such(key)) {
+            let name = self.qualifier("#key");
+            exprs.push(std::mem::take(key).alias(&name));
+            *key = Expr::Column(Column::new_unqualified(name));
+        }
+        match exprs.len() == columns {
+            true => Ok(plan),
+            false => Ok(LogicalPlanBuilder::from(plan).project(exprs)?.build()?),
+        }
+    }
 }
 
 impl Groups {
+    /// What functions of rows give in them.
+    pub(crate) fn sets_of_rows(&self) -> Result<Vec<Expr>> {
+        crate::select::sets_of_rows(self.exprs.iter())
+    }
+    /// The expressions.
+    pub(crate) fn exprs_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
+        self.exprs.iter_mut()
+    }
     /// Where an expression is among all.
     fn add(&mut self, expr: Expr) -> usize {
-        match self.exprs.iter().position(|own| *own == expr) {
+        match self.exprs.iter().position(|own| alike(own, &expr)) {
             Some(at) => at,
             None => {
                 self.exprs.push(expr);
@@ -416,9 +443,13 @@ impl Groups {
         below: &DFSchema,
         scope: &Scope,
     ) -> Result<()> {
-        let is_by_key = |item: &ScopeItem| !item.key.is_empty() && item.key.iter().all(|key| self.exprs.contains(key));
+        let is_in_all = |key: &Expr| {
+            let at = self.exprs.iter().position(|own| own == key);
+            at.is_some_and(|at| self.sets.iter().all(|set| set.contains(&at)))
+        };
+        let is_by_key = |item: &ScopeItem| !item.key.is_empty() && item.key.iter().all(is_in_all);
         let keyed: Vec<bool> = scope.items.iter().map(is_by_key).collect();
-        if self.sets.len() != 1 || !keyed.contains(&true) {
+        if !keyed.contains(&true) {
             return Ok(());
         }
         let is_dependent = |column: &Expr| {
@@ -449,15 +480,11 @@ impl Groups {
         }
         for column in found {
             let at = self.add(column);
-            self.sets[0].push(at);
+            self.sets.iter_mut().for_each(|set| set.push(at));
         }
+        self.in_order();
         Ok(())
     }
-}
-
-/// Whether an expression has a subquery in it.
-pub(crate) fn has_subquery(expr: &Expr) -> bool {
-    has_part(expr, |part| of_expr(part).is_some())
 }
 
 /// A column of the query that a subquery refers to and its groups do not have.

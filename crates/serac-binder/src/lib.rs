@@ -15,8 +15,10 @@
 //! | [`expression`] | expressions |
 //! | [`calls`] | functions and aggregates |
 //! | [`change`] | INSERT, UPDATE, DELETE, MERGE |
+//! | [`lock`] | FOR UPDATE and its kin |
 //! | [`subquery`] | subqueries in expressions |
 //! | [`row`] | rows in expressions |
+//! | [`alike`] | whether two subqueries are the same |
 //! | [`arrays`] | arrays in expressions |
 //! | [`parameters`] | `$1`, and its type |
 //! | [`bound`] | bound expressions and their casts |
@@ -26,10 +28,10 @@
 //! | [`names`] | the names of a result's columns |
 //! | [`visit`] | the relations of a statement |
 //!
-//! What it does not know is [`BindError::Unknown`]; the caller plans such a statement in another
-//! way.
+//! What PostgreSQL has and SeracDB has not is an error of the statement, too (0A000).
 #![warn(missing_docs)]
 
+mod alike;
 mod arrays;
 mod bound;
 mod calls;
@@ -40,6 +42,7 @@ mod error;
 mod expression;
 mod from;
 mod group;
+mod lock;
 mod names;
 mod numeric;
 mod parameters;
@@ -56,11 +59,15 @@ mod visit;
 mod window;
 
 pub use change::{
-    BoundAction, BoundChange, BoundConflict, BoundInsert, BoundMerge, BoundPart, BoundReturning, BoundRows,
-    ConflictUpdate, FoundRows, Generation, IndexPart, InsertSource, PartBody, SetColumn, Target, UniqueIndex,
+    ActionValues, BoundAction, BoundChange, BoundConflict, BoundInsert, BoundMerge, BoundPart, BoundReturning,
+    BoundRows, ConflictUpdate, Generation, IndexPart, InsertSource, PartBody, SetColumn, Target, UniqueIndex,
 };
-pub use definition::bind_definition;
+pub use definition::{
+    Definition, DefinitionText, Place, bind_definition, columns_of_definition, sequences_of_definition,
+};
 pub use error::{BindError, Result, StatementError};
+pub use lock::{BoundClaim, ClaimedTable};
+pub use parameters::arrays_of_numbers;
 pub use types::{arrow_type, is_registered, type_of_arrow};
 
 use datafusion::arrow::datatypes::SchemaRef;
@@ -71,7 +78,7 @@ use datafusion::logical_expr::{
     AggregateUDF, Expr, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, TableSource, WindowUDF,
 };
 use serac_parser::tree;
-use serac_pg::{CastContext, Signature, TypeId};
+use serac_pg::{CastContext, ModifiedType, NO_MODIFIER, Signature, TypeId};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -84,9 +91,9 @@ pub struct Relation {
     pub source: Arc<dyn TableSource>,
     /// The name under which it is scanned.
     pub name: datafusion::common::TableReference,
-    /// The types of its columns, in their order; none for those of which the binder does not know
-    /// what they hold. A statement that uses one of these is unknown.
-    pub types: Vec<Option<TypeId>>,
+    /// The types of its columns, in their order; none for those that hold what PostgreSQL has no
+    /// type of. A statement may pass such a column on, and do nothing else with it (0A000).
+    pub types: Vec<Option<ModifiedType>>,
     /// The columns of its primary key, by their places; empty if it has none.
     pub key: Vec<usize>,
 }
@@ -103,8 +110,7 @@ pub trait Environment {
     /// # Errors
     /// If there is none.
     fn target(&self, name: &tree::Name) -> Result<Target> {
-        let _ = name;
-        Err(BindError::Unknown("changes"))
+        Err(BindError::unsupported("a change", name.span))
     }
     /// A relation of these columns whose rows are not there before the statement runs. The first
     /// columns are those of `target`, if it is told: who may not read them there may not read them
@@ -113,10 +119,10 @@ pub trait Environment {
         let _ = target;
         Arc::new(LogicalTableSource::new(schema))
     }
-    /// The source of a MERGE, if it has been computed before. It has the columns that the
-    /// statement's own has.
-    fn merge_source(&self) -> Option<Relation> {
-        None
+    /// The digits, all and those behind the point, of NUMERIC parameters whose values all have
+    /// these: they are fixed numbers then. By number from `$1` on.
+    fn digits_of_parameters(&self) -> Vec<Option<(u8, i8)>> {
+        Vec::new()
     }
     /// What computes a function of single rows.
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>>;
@@ -145,8 +151,18 @@ pub trait Environment {
         let _ = (field, is_extract);
         None
     }
-    /// What gives the rows of a table function, in one column; `arguments` are constants.
-    fn table_function(&self, name: &str, arguments: &[Expr]) -> Option<Arc<dyn TableSource>>;
+    /// Whether it is the name of a function that gives a table in FROM, and that PostgreSQL does
+    /// not have or has with types that are not here.
+    fn has_table_function(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
+    /// The rows of a table function; `arguments` are constants. None if there is no such function
+    /// for these.
+    ///
+    /// # Errors
+    /// If there is one that cannot be called so.
+    fn table_function(&self, name: &str, arguments: &[Expr]) -> Result<Option<Relation>>;
     /// The rows that the last run of a recursive query has given, under its name in the plan.
     fn work_table(&self, name: &str, schema: SchemaRef) -> Option<Arc<dyn TableSource>> {
         let _ = (name, schema);
@@ -167,15 +183,36 @@ pub struct OutputColumn {
     pub name: String,
     /// Its type.
     pub id: TypeId,
+    /// The modifier of its type.
+    pub modifier: i32,
     /// Where it stands in the statement.
     pub span: tree::Span,
     /// Its expression, if it has neither an alias nor the name of a column.
     pub text: Option<tree::Span>,
 }
 
+impl OutputColumn {
+    /// A column that has a name.
+    pub(crate) fn new(name: impl Into<String>, of: impl Into<ModifiedType>, span: tree::Span) -> Self {
+        let ModifiedType { id, modifier } = of.into();
+        Self { name: name.into(), id, modifier, span, text: None }
+    }
+    /// Its type and modifier.
+    pub fn modified_type(&self) -> ModifiedType {
+        ModifiedType { id: self.id, modifier: self.modifier }
+    }
+    /// The same of a type, whose modifier it keeps if the type is its own.
+    pub(crate) fn of_type(self, id: TypeId) -> Self {
+        let modifier = if id == self.id { self.modifier } else { NO_MODIFIER };
+        Self { id, modifier, ..self }
+    }
+}
+
 /// A query whose names and types are decided.
+#[derive(Clone)]
 pub struct BoundQuery {
-    /// What is done before it, in this order: the changes of its WITH, and the queries before them.
+    /// What is done before it, in this order: the queries that claim rows, the changes of its WITH,
+    /// and the queries before them.
     pub parts: Vec<BoundPart>,
     /// The plan. Its columns have names that differ.
     pub plan: LogicalPlan,
@@ -189,34 +226,52 @@ pub struct BoundQuery {
 /// or nothing at the end, stands for one that is found out. `changes`: its WITH may have changes.
 ///
 /// # Errors
-/// What is wrong with it, or what the binder does not know.
+/// What is wrong with it.
 pub fn bind_query(
     environment: &dyn Environment,
     query: &tree::Query,
     parameters: &[TypeId],
     changes: bool,
 ) -> Result<BoundQuery> {
+    bound_by(environment, parameters, |binder| {
+        binder.is_top.set(changes);
+        let selected = binder.with_names(binder.query(query, None)?.closed()?)?;
+        let parameters = binder.parameters.decided()?;
+        let parts = binder.done_before.take();
+        Ok(BoundQuery { parts, plan: selected.plan, columns: selected.columns, parameters })
+    })
+}
+
+/// What `bind` binds. Only statements that ask whether an outer join has a row of one of its sides
+/// pay for the columns that tell it.
+fn bound_by<'e, T>(
+    environment: &'e dyn Environment,
+    parameters: &[TypeId],
+    bind: impl Fn(&Binder<'e>) -> Result<T>,
+) -> Result<T> {
     let binder = Binder::new(environment, parameters);
-    binder.is_top.set(changes);
-    let selected = binder.with_names(binder.query(query, None)?.closed()?)?;
-    let parameters = binder.parameters.decided()?;
-    let parts = binder.done_before.take();
-    Ok(BoundQuery { parts, plan: selected.plan, columns: selected.columns, parameters })
+    let bound = bind(&binder);
+    // The environment hands out the rows of parts once.
+    if bound.is_ok() || !binder.lacks_marks.get() || !binder.done_before.borrow().is_empty() {
+        return bound;
+    }
+    bind(&Binder { marks_rows: true, ..Binder::new(environment, parameters) })
 }
 
 /// A query or a change whose names and types are decided.
+#[derive(Clone)]
 pub struct BoundStatement {
-    /// What is done before the rest, in this order: the changes of WITH, and its queries before
-    /// them.
+    /// What is done before the rest, in this order: the queries that claim rows, the changes of
+    /// WITH, and its queries before them.
     pub parts: Vec<BoundPart>,
     /// The statement itself.
     pub body: BoundBody,
-    /// The types of its parameters, from `$1` on; UNKNOWN for one that a part of the statement
-    /// decides which is not known.
+    /// The types of its parameters, from `$1` on.
     pub parameters: Vec<TypeId>,
 }
 
 /// What a statement does.
+#[derive(Clone)]
 pub enum BoundBody {
     /// A query: its plan, whose columns have names that differ, and these as the user sees them.
     Query(LogicalPlan, Vec<OutputColumn>),
@@ -224,28 +279,17 @@ pub enum BoundBody {
     Change(BoundChange),
 }
 
-impl BoundStatement {
-    /// Its changes, in the order in which they are done.
-    pub fn changes(&self) -> impl Iterator<Item = &BoundChange> {
-        let own = match &self.body {
-            BoundBody::Change(change) => Some(change),
-            BoundBody::Query(..) => None,
-        };
-        let parts = self.parts.iter().filter_map(|part| match &part.body {
-            PartBody::Change(change) => Some(change),
-            PartBody::Query(_) => None,
-        });
-        parts.chain(own)
+impl From<BoundQuery> for BoundStatement {
+    fn from(BoundQuery { parts, plan, columns, parameters }: BoundQuery) -> Self {
+        Self { parts, body: BoundBody::Query(plan, columns), parameters }
     }
+}
+
+impl BoundStatement {
     /// Its plans.
     pub fn plans_mut(&mut self) -> Vec<&mut LogicalPlan> {
         let mut plans = Vec::new();
-        for part in &mut self.parts {
-            match &mut part.body {
-                PartBody::Query(plan) => plans.push(plan),
-                PartBody::Change(change) => plans.extend(change.plans_mut()),
-            }
-        }
+        plans.extend(self.parts.iter_mut().flat_map(BoundPart::plans_mut));
         match &mut self.body {
             BoundBody::Query(plan, _) => plans.push(plan),
             BoundBody::Change(change) => plans.extend(change.plans_mut()),
@@ -257,34 +301,28 @@ impl BoundStatement {
 /// Binds a query or a change. `parameters` are as for [`bind_query`].
 ///
 /// # Errors
-/// What is wrong with it, or what the binder does not know, but for the rows of an
-/// [INSERT](InsertSource::Unknown), an UPDATE or a [DELETE](FoundRows::Unknown).
+/// What is wrong with it.
 pub fn bind_statement(
     environment: &dyn Environment,
     statement: &tree::StatementKind,
     parameters: &[TypeId],
 ) -> Result<BoundStatement> {
-    let binder = Binder::new(environment, parameters);
-    binder.is_top.set(true);
-    let body = match statement {
-        tree::StatementKind::Query(query) => {
-            let selected = binder.with_names(binder.query(query, None)?.closed()?)?;
-            BoundBody::Query(selected.plan, selected.columns)
-        }
-        change => {
-            let mut change = binder.change(change, binder.is_top.take())?;
-            if let Some(returning) = change.returning_mut() {
-                let plan = std::mem::take(&mut returning.plan);
-                let named = binder.with_names(query::Selected::new(plan, returning.columns.clone()))?;
-                returning.plan = named.plan;
-            }
-            BoundBody::Change(change)
-        }
-    };
-    let mut bound = BoundStatement { parts: binder.done_before.take(), body, parameters: Vec::new() };
-    let is_known = bound.changes().all(|change| change.unknown().is_none());
-    bound.parameters = if is_known { binder.parameters.decided()? } else { binder.parameters.so_far() };
-    Ok(bound)
+    if let tree::StatementKind::Query(query) = statement {
+        return Ok(bind_query(environment, query, parameters, true)?.into());
+    }
+    bound_by(environment, parameters, |binder| bind_change(binder, statement))
+}
+
+fn bind_change(binder: &Binder<'_>, statement: &tree::StatementKind) -> Result<BoundStatement> {
+    let mut change = binder.change(statement, true)?;
+    if let Some(returning) = change.returning_mut() {
+        let plan = std::mem::take(&mut returning.plan);
+        let named = binder.with_names(query::Selected::new(plan, returning.columns.clone()))?;
+        returning.plan = named.plan;
+    }
+    let body = BoundBody::Change(change);
+    let parameters = binder.parameters.decided()?;
+    Ok(BoundStatement { parts: binder.done_before.take(), body, parameters })
 }
 
 /// The names of the relations that a query or a change reads, those of its own WITH, too. The
@@ -295,10 +333,24 @@ pub fn relations_of_statement(statement: &tree::StatementKind) -> Vec<tree::Name
     found
 }
 
+/// The greatest number of a parameter in a query or a change; 0 if it has none.
+pub fn parameter_count(statement: &tree::StatementKind) -> usize {
+    struct Most(u32);
+    impl visit::Found for Most {
+        fn push(&mut self, _: tree::Name) {}
+        fn parameter(&mut self, number: u32) {
+            self.0 = self.0.max(number);
+        }
+    }
+    let mut most = Most(0);
+    visit::relations_of_statement(statement, &mut most);
+    most.0 as usize
+}
+
 /// Binds the arguments of EXECUTE, as a row of values of the types of the statement's parameters.
 ///
 /// # Errors
-/// What is wrong with them, or what the binder does not know.
+/// What is wrong with them.
 pub fn bind_arguments(
     environment: &dyn Environment,
     arguments: &[tree::Expr],
@@ -322,11 +374,12 @@ pub fn bind_arguments(
     Ok(LogicalPlanBuilder::empty(true).project(values)?.build()?)
 }
 
-/// A text as a value of a type, as a quoted constant is read.
+/// A text as a value of a type, as a quoted constant is read; none where that depends on the
+/// session, or the type has such a value in no one form.
 ///
 /// # Errors
-/// What is wrong with it; [`BindError::Unknown`] for types that the binder does not read.
-pub fn value_of_text(text: &str, id: TypeId) -> Result<ScalarValue> {
+/// What is wrong with it.
+pub fn value_of_text(text: &str, id: TypeId) -> Result<Option<ScalarValue>> {
     constants::read(text, id, tree::Span::default())
 }
 
@@ -335,6 +388,11 @@ pub fn relations(query: &tree::Query) -> Vec<tree::Name> {
     let mut found = Vec::new();
     visit::relations_of(query, &mut found);
     found
+}
+
+/// That the environment does not have a function.
+fn no_function(name: &str) -> BindError {
+    BindError::unsupported(format!("function {name}"), error::NO_PLACE)
 }
 
 /// Levels of expressions, and of queries, that a statement may have in its tree. A plan is deeper
@@ -357,16 +415,21 @@ struct Binder<'e> {
     environment: &'e dyn Environment,
     /// Qualifiers that columns of the plan have. Each item of FROM has one of its own.
     qualifiers: RefCell<HashSet<String>>,
-    /// The names of all items of FROM so far, and of their tables.
-    item_names: RefCell<HashSet<String>>,
+    /// The names of the items of FROM so far, and of their tables, of the query that is bound and
+    /// of those around it.
+    item_names: RefCell<Vec<String>>,
+    /// Sides of outer joins have a column that tells whether there is a row of them.
+    marks_rows: bool,
+    /// Such a column has been missing.
+    lacks_marks: Cell<bool>,
     /// The queries of WITH that can be seen, the nearest last.
     tables: RefCell<Vec<Rc<query::WithTable>>>,
-    /// The statement changes something: it is bound in no other way.
-    is_change: Cell<bool>,
     /// What is done before the rest of the statement.
     done_before: RefCell<Vec<BoundPart>>,
     /// The query that is bound next is the statement itself, whose WITH may have changes.
     is_top: Cell<bool>,
+    /// What the query claims that is bound.
+    claims: RefCell<Option<lock::Claims>>,
     parameters: parameters::Parameters,
     subquery_names: RefCell<names::SubqueryNames>,
     /// Where columns have been named.
@@ -374,6 +437,8 @@ struct Binder<'e> {
     /// The last error is one of a window's definition, which PostgreSQL binds behind all other
     /// clauses.
     is_late: Cell<bool>,
+    /// All functions so far give the same value for the same arguments.
+    is_immutable: Cell<bool>,
     /// Of [`MOST_LEVELS`].
     levels: Cell<usize>,
     /// The most that these have been.
@@ -390,14 +455,17 @@ impl<'e> Binder<'e> {
             environment,
             qualifiers: RefCell::default(),
             item_names: RefCell::default(),
+            marks_rows: false,
+            lacks_marks: Cell::new(false),
             tables: RefCell::default(),
-            is_change: Cell::new(false),
             done_before: RefCell::default(),
             is_top: Cell::new(false),
-            parameters: parameters::Parameters::new(parameters),
+            claims: RefCell::default(),
+            parameters: parameters::Parameters::new(parameters, environment.digits_of_parameters()),
             subquery_names: RefCell::default(),
             references: RefCell::default(),
             is_late: Cell::new(false),
+            is_immutable: Cell::new(true),
             levels: Cell::new(0),
             deepest: Cell::new(0),
             relations: Cell::new(0),
@@ -408,7 +476,7 @@ impl<'e> Binder<'e> {
     fn deeper<T>(&self, levels: usize, bind: impl FnOnce() -> Result<T>) -> Result<T> {
         let before = self.levels.get();
         if before + levels > MOST_LEVELS {
-            return Err(BindError::Unknown("so many levels"));
+            return Err(BindError::new("54001", "stack depth limit exceeded", error::NO_PLACE));
         }
         self.levels.set(before + levels);
         self.deepest.set(self.deepest.get().max(before + levels));
@@ -416,16 +484,17 @@ impl<'e> Binder<'e> {
         self.levels.set(before);
         bound
     }
-    /// A result in which numbers of catalog objects are names.
+    /// A result in which numbers of catalog objects are names, and rows are texts.
     fn with_names(&self, selected: query::Selected) -> Result<query::Selected> {
-        if !selected.columns.iter().any(|column| is_registered(column.id)) {
+        let is_shown_otherwise = |id| is_registered(id) || id == TypeId::RECORD;
+        if !selected.columns.iter().any(|column| is_shown_otherwise(column.id)) {
             return Ok(selected);
         }
         let schema = selected.plan.schema().clone();
         let mut exprs = Vec::new();
         for (field, column) in schema.iter().zip(&selected.columns) {
             let (name, expr) = (field.1.name().clone(), Expr::Column(Column::from(field)));
-            exprs.push(match is_registered(column.id) {
+            exprs.push(match is_shown_otherwise(column.id) {
                 true => {
                     let bound = bound::Bound::new(expr, column.id, column.span);
                     self.cast(bound, TypeId::TEXT, &schema)?.expr.alias(name)
@@ -440,7 +509,10 @@ impl<'e> Binder<'e> {
     fn makes(&self, parts: usize) -> Result<()> {
         let all = self.parts.get() + parts;
         self.parts.set(all);
-        if all > MOST_PARTS { Err(BindError::Unknown("expressions of so many parts")) } else { Ok(()) }
+        match all > MOST_PARTS {
+            true => Err(BindError::without_place("54001", "the statement has too many expressions")),
+            false => Ok(()),
+        }
     }
     /// An expression once more.
     fn copy(&self, bound: &bound::Bound) -> Result<bound::Bound> {
@@ -456,6 +528,21 @@ impl<'e> Binder<'e> {
     fn reads(&self, relations: usize) -> Result<()> {
         let all = self.relations.get() + relations;
         self.relations.set(all);
-        if all > MOST_RELATIONS { Err(BindError::Unknown("so many relations")) } else { Ok(()) }
+        match all > MOST_RELATIONS {
+            true => Err(BindError::without_place("54001", "the statement reads too many relations")),
+            false => Ok(()),
+        }
+    }
+    /// What computes a function of single rows that the environment has.
+    fn known_scalar(&self, name: &str) -> Result<Arc<ScalarUDF>> {
+        self.environment.scalar(name).ok_or_else(|| no_function(name))
+    }
+    /// What computes an aggregate that the environment has.
+    fn known_aggregate(&self, name: &str) -> Result<Arc<AggregateUDF>> {
+        self.environment.aggregate(name).ok_or_else(|| no_function(name))
+    }
+    /// What computes a window function that the environment has.
+    fn known_window(&self, name: &str) -> Result<Arc<WindowUDF>> {
+        self.environment.window(name).ok_or_else(|| no_function(name))
     }
 }

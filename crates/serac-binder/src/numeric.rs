@@ -6,13 +6,14 @@
 //! what several scales meet in are free.
 //!
 //! Values are compared, grouped, ordered and joined by their keys, which Arrow compares as
-//! PostgreSQL does values: those of free numbers and of intervals are made by functions, and others
-//! are their own keys.
+//! PostgreSQL does values: those of free numbers, intervals and documents are made by functions, and
+//! others are their own keys.
 
 use crate::Binder;
-use crate::bound::Bound;
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
+use crate::expression::with_elements;
 use crate::subquery::levels_of;
+use crate::types::{DOCUMENT, element_type};
 use datafusion::arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Cast};
@@ -21,6 +22,7 @@ use serac_numeric::Numeric;
 use serac_numeric_functions::aggregates::{Choice, by_key};
 use serac_numeric_functions::fixed::{Rounding, fixed};
 use serac_numeric_functions::{FREE, is_numeric, keys, scalar};
+use serac_parser::tree::Span;
 use serac_pg::{Signature, TypeId};
 use std::sync::Arc;
 
@@ -30,21 +32,6 @@ const MOST_DIGITS: i16 = 38;
 /// A function of numbers.
 pub(crate) fn function_of_numbers(name: &str) -> Result<Arc<ScalarUDF>> {
     Ok(scalar::function(name)?)
-}
-
-/// The key of a value: Arrow compares keys as PostgreSQL compares the values.
-pub(crate) fn key(expr: Expr, schema: &DFSchema) -> Result<Expr> {
-    Ok(match expr.get_type(schema)? {
-        FREE => keys::of_numeric(expr),
-        DataType::Interval(IntervalUnit::MonthDayNano) => keys::of_interval(expr),
-        _ => expr,
-    })
-}
-
-/// The key of values that are none themselves.
-pub(crate) fn own_key(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
-    let key = key(expr.clone(), schema)?;
-    Ok((key != *expr).then_some(key))
 }
 
 fn is_free(expr: &Expr, schema: &DFSchema) -> Result<bool> {
@@ -108,8 +95,43 @@ fn decimal(precision: i16, scale: i16) -> Result<DataType> {
     match (u8::try_from(precision), i8::try_from(scale)) {
         (Ok(precision @ 1..=76), Ok(scale)) if precision > 38 => Ok(DataType::Decimal256(precision, scale)),
         (Ok(precision @ 1..=38), Ok(scale)) => Ok(DataType::Decimal128(precision, scale)),
-        _ => Err(BindError::Unknown("numbers of so many digits")),
+        _ => Err(BindError::unsupported("a number of so many digits", NO_PLACE)),
     }
+}
+
+/// Values some of which may be numbers, or arrays of such, with numbers of one form. Where they are
+/// shown (`is_shown`), all must have as many digits behind the point.
+pub(crate) fn arrays_of_one_form(all: Vec<Expr>, is_shown: bool, schema: &DFSchema) -> Result<Vec<Expr>> {
+    fn innermost(data_type: &DataType) -> &DataType {
+        element_type(data_type).map_or(data_type, innermost)
+    }
+    let (mut whole, mut scale, mut scales) = (1, 0, Vec::new());
+    for expr in all.iter().filter(|expr| !is_null(expr)) {
+        match innermost(&expr.get_type(schema)?) {
+            DataType::Decimal128(precision, own) => {
+                let (precision, own) = (i16::from(*precision), i16::from(*own));
+                (whole, scale) = (whole.max(precision - own), scale.max(own));
+                scales.push(own);
+            }
+            DataType::LargeBinary => {
+                return Err(BindError::unsupported("an array of numbers with digits of their own", NO_PLACE));
+            }
+            _ => {}
+        }
+    }
+    if is_shown && scales.iter().any(|own| *own != scale) {
+        return Err(BindError::unsupported("an array of numbers with different digits", NO_PLACE));
+    }
+    let number = decimal(whole + scale, scale)?;
+    let as_number = |expr: Expr| {
+        let given = expr.get_type(schema)?;
+        let wanted = match innermost(&given) {
+            DataType::Decimal128(..) => with_elements(&given, number.clone()),
+            _ => given.clone(),
+        };
+        Ok(if wanted == given { expr } else { cast(expr, wanted) })
+    };
+    all.into_iter().map(as_number).collect()
 }
 
 /// Numbers as values that Arrow compares: decimals of one scale, or keys.
@@ -135,24 +157,19 @@ pub(crate) fn compared(all: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
     }
 }
 
-/// Two values of one type over different columns, as values that Arrow compares.
-pub(crate) fn compared_pair(left: (Expr, &DFSchema), right: (Expr, &DFSchema)) -> Result<(Expr, Expr)> {
-    let ((left, left_schema), (right, right_schema)) = (left, right);
-    let (one, other) = (left.get_type(left_schema)?, right.get_type(right_schema)?);
-    if is_numeric(&one) && is_numeric(&other) && one != other {
-        if let (DataType::Decimal128(p, s), DataType::Decimal128(q, r)) = (one, other) {
-            let scale = i16::from(s.max(r));
-            let whole = (i16::from(p) - i16::from(s)).max(i16::from(q) - i16::from(r));
-            if let Ok(wanted) = decimal(whole + scale, scale) {
-                return Ok((cast(left, wanted.clone()), cast(right, wanted)));
-            }
-        }
-        return Ok((keys::of_numeric(left), keys::of_numeric(right)));
-    }
-    if one != other {
-        return Err(BindError::Unknown("a comparison of these types"));
-    }
-    Ok((key(left, left_schema)?, key(right, right_schema)?))
+/// A number and an array of numbers, both with the same digits, so that Arrow compares them.
+pub(crate) fn beside_elements(number: Expr, array: Expr, at: Span, schema: &DFSchema) -> Result<Vec<Expr>> {
+    let digits = |data_type: &DataType| match data_type {
+        DataType::Decimal128(precision, scale) => Some((i16::from(*precision), i16::from(*scale))),
+        _ => None,
+    };
+    let own = digits(&number.get_type(schema)?);
+    let of_elements = element_type(&array.get_type(schema)?).and_then(digits);
+    let unsupported = || BindError::unsupported("ANY or ALL of an array of numbers with such digits", at);
+    let ((precision, scale), (most, of_all)) = own.zip(of_elements).ok_or_else(unsupported)?;
+    let common = scale.max(of_all);
+    let wanted = decimal((precision - scale).max(most - of_all) + common, common).map_err(|_| unsupported())?;
+    Ok(vec![cast(number, wanted.clone()), cast(array, DataType::new_list(wanted, true))])
 }
 
 /// A number with so many digits, as a cast makes it.
@@ -216,6 +233,42 @@ const FUNCTIONS: [(&str, usize, &str); 26] = [
 ];
 
 impl Binder<'_> {
+    /// The key of a value: Arrow compares keys as PostgreSQL compares the values.
+    pub(crate) fn key(&self, expr: Expr, schema: &DFSchema) -> Result<Expr> {
+        Ok(match expr.get_type(schema)? {
+            FREE => keys::of_numeric(expr),
+            DataType::Interval(IntervalUnit::MonthDayNano) => keys::of_interval(expr),
+            DOCUMENT => self.known_scalar("jsonb_key")?.call(vec![expr]),
+            _ => expr,
+        })
+    }
+    /// The key of values that are none themselves.
+    pub(crate) fn own_key(&self, expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+        let key = self.key(expr.clone(), schema)?;
+        Ok((key != *expr).then_some(key))
+    }
+    /// Two values of one type over different columns, as values that Arrow compares.
+    pub(crate) fn compared_pair(&self, left: (Expr, &DFSchema), right: (Expr, &DFSchema)) -> Result<(Expr, Expr)> {
+        let ((left, left_schema), (right, right_schema)) = (left, right);
+        let (one, other) = (left.get_type(left_schema)?, right.get_type(right_schema)?);
+        if is_numeric(&one) && is_numeric(&other) && one != other {
+            if let (DataType::Decimal128(p, s), DataType::Decimal128(q, r)) = (one, other) {
+                let scale = i16::from(s.max(r));
+                let whole = (i16::from(p) - i16::from(s)).max(i16::from(q) - i16::from(r));
+                if let Ok(wanted) = decimal(whole + scale, scale) {
+                    return Ok((cast(left, wanted.clone()), cast(right, wanted)));
+                }
+            }
+            return Ok((keys::of_numeric(left), keys::of_numeric(right)));
+        }
+        if is_text(&one) && is_text(&other) && one != other {
+            return Ok((cast(left, DataType::Utf8View), cast(right, DataType::Utf8View)));
+        }
+        if one != other {
+            return Err(BindError::unsupported("a comparison of values of different forms", NO_PLACE));
+        }
+        Ok((self.key(left, left_schema)?, self.key(right, right_schema)?))
+    }
     /// A function of numbers, applied to arguments of the types that it takes; none if it is none.
     pub(crate) fn numeric_call(
         &self,
@@ -269,7 +322,7 @@ impl Binder<'_> {
             "%" => (Operator::Modulo, "numeric_mod"),
             "/" => (Operator::Divide, "numeric_div"),
             "^" => (Operator::BitwiseXor, "numeric_power"),
-            _ => return Err(BindError::Unknown("this operator")),
+            other => return Err(BindError::unsupported(format!("the operator {other} of numbers"), NO_PLACE)),
         };
         let is_fixed = match (digits(&left, schema)?, digits(&right, schema)?) {
             (Some((p, s)), Some((q, r))) => {
@@ -311,15 +364,15 @@ impl Binder<'_> {
     pub(crate) fn extreme(&self, name: &'static str, exprs: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
         let mut is_keyed = false;
         for expr in &exprs {
-            is_keyed |= own_key(expr, schema)?.is_some();
+            is_keyed |= self.own_key(expr, schema)?.is_some();
         }
         let is_number = |expr: &Expr| is_free(expr, schema);
         let function = match (name, is_keyed) {
-            (name, false) => self.environment.scalar(name).ok_or(BindError::Unknown("this function"))?,
+            (name, false) => self.known_scalar(name)?,
             (name, true) if !exprs.iter().map(is_number).collect::<Result<Vec<_>>>()?.contains(&false) => {
                 function_of_numbers(if name == "greatest" { "numeric_greatest" } else { "numeric_least" })?
             }
-            _ => return Err(BindError::Unknown("the greatest of these values")),
+            _ => return Err(BindError::unsupported("the greatest of values with keys of their own", NO_PLACE)),
         };
         Ok(function.call(exprs))
     }
@@ -327,7 +380,7 @@ impl Binder<'_> {
     pub(crate) fn distinct(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let schema = plan.schema().clone();
         let columns: Vec<Column> = schema.columns();
-        let keys = columns.iter().map(|column| key(Expr::Column(column.clone()), &schema));
+        let keys = columns.iter().map(|column| self.key(Expr::Column(column.clone()), &schema));
         let keys: Vec<Expr> = keys.collect::<Result<_>>()?;
         let is_keyed = |(key, column): (&Expr, &Column)| *key != Expr::Column(column.clone());
         if !keys.iter().zip(&columns).any(is_keyed) {
@@ -362,7 +415,7 @@ impl Binder<'_> {
         let mut exprs: Vec<Expr> = schema.columns().into_iter().map(Expr::Column).collect();
         let mut compared = Vec::new();
         for column in schema.columns() {
-            match own_key(&Expr::Column(column.clone()), &schema)? {
+            match self.own_key(&Expr::Column(column.clone()), &schema)? {
                 Some(key) => {
                     let name = self.qualifier("#key");
                     exprs.push(key.alias(&name));
@@ -384,8 +437,17 @@ pub(crate) fn first_of_key(value: Expr, key: Expr) -> Expr {
     Expr::AggregateFunction(call)
 }
 
-/// A number's form beside the others of its column: the same as in [`of_one_form`], over plans.
+/// Whether texts are stored so: names of the catalog have another form than other texts.
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::Utf8View)
+}
+
+/// The form of a value beside the others of its column: of a number the same as in
+/// [`of_one_form`], over plans.
 pub(crate) fn common_form(types: &[DataType]) -> Result<DataType> {
+    if types.iter().all(is_text) {
+        return Ok(DataType::Utf8View);
+    }
     let mut common: Option<(u8, i8)> = None;
     for data_type in types {
         match (data_type, common) {
@@ -394,10 +456,10 @@ pub(crate) fn common_form(types: &[DataType]) -> Result<DataType> {
             }
             (DataType::Decimal128(precision, scale), None) => common = Some((*precision, *scale)),
             (DataType::Decimal128(..) | DataType::LargeBinary, _) => return Ok(FREE),
-            _ => return Err(BindError::Unknown("a column of several types")),
+            _ => return Err(BindError::unsupported("a column of several types", NO_PLACE)),
         }
     }
-    common.map(|(precision, scale)| DataType::Decimal128(precision, scale)).ok_or(BindError::Unknown("no column"))
+    Ok(common.map_or(FREE, |(precision, scale)| DataType::Decimal128(precision, scale)))
 }
 
 /// A column in a form that [`common_form`] gives.
@@ -407,9 +469,4 @@ pub(crate) fn in_form(expr: Expr, form: &DataType, schema: &DFSchema) -> Result<
         DataType::LargeBinary => free(expr, schema),
         form => Ok(cast(expr, form.clone())),
     }
-}
-
-/// The two operands of an operator.
-pub(crate) fn two(operands: Vec<Bound>) -> Result<[Bound; 2]> {
-    operands.try_into().map_err(|_| BindError::Unknown("an operator without an operand"))
 }

@@ -4,10 +4,10 @@
 //! takes it, decides. Two places that decide differently are an error, and so is one that decides
 //! after another has been left open.
 
-use crate::bound::Bound;
-use crate::error::{BindError, Result};
+use crate::bound::{Bound, without_blanks};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::types::arrow_type;
-use datafusion::arrow::datatypes::Field;
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::Placeholder;
 use serac_parser::tree::Span;
@@ -20,6 +20,11 @@ use std::sync::Arc;
 /// The largest number of a parameter, as the protocol has it.
 const MOST: u32 = 65_535;
 
+/// How a parameter is stored that is an array of numbers: these have 10 digits behind the point.
+pub fn arrays_of_numbers() -> DataType {
+    DataType::new_list(DataType::Decimal128(38, 10), true)
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// By number; UNKNOWN where nothing has decided yet.
@@ -29,6 +34,26 @@ struct State {
     open: Vec<Option<(u32, Span)>>,
     /// How many times a place has decided.
     decisions: usize,
+    /// The digits of those that are fixed numbers, by number.
+    digits: Vec<Option<(u8, i8)>>,
+}
+
+impl State {
+    /// A parameter of a type. CHAR(n) is kept without blanks at its end, and so is compared with
+    /// it.
+    fn placeholder(&self, number: u32, id: TypeId) -> Result<Expr> {
+        let digits = self.digits.get(number as usize - 1).copied().flatten().filter(|_| id == TypeId::NUMERIC);
+        let stored = match digits {
+            Some((precision, scale)) => DataType::Decimal128(precision, scale),
+            None if id.element() == Some(TypeId::NUMERIC) => arrays_of_numbers(),
+            None => {
+                arrow_type(id).ok_or_else(|| BindError::unsupported(format!("a parameter of type {id}"), NO_PLACE))?
+            }
+        };
+        let field = Arc::new(Field::new("", stored, true));
+        let parameter = Expr::Placeholder(Placeholder::new_with_field(format!("${number}"), Some(field)));
+        Ok(if id == TypeId::BPCHAR { without_blanks(parameter) } else { parameter })
+    }
 }
 
 /// The parameters of a statement.
@@ -45,10 +70,11 @@ pub(crate) struct OpenParameter {
 }
 
 impl Parameters {
-    /// Those of these types; UNKNOWN or 0 for one that is to be found out.
-    pub(crate) fn new(known: &[TypeId]) -> Self {
+    /// Those of these types; UNKNOWN or 0 for one that is to be found out. `digits` are those of
+    /// fixed numbers.
+    pub(crate) fn new(known: &[TypeId], digits: Vec<Option<(u8, i8)>>) -> Self {
         let types = known.iter().map(|id| if id.0 == 0 { TypeId::UNKNOWN } else { *id }).collect();
-        Self(Rc::new(RefCell::new(State { types, ..State::default() })))
+        Self(Rc::new(RefCell::new(State { types, digits, ..State::default() })))
     }
     /// `$number`.
     pub(crate) fn reference(&self, number: u32, span: Span) -> Result<Bound> {
@@ -62,7 +88,7 @@ impl Parameters {
         }
         let id = state.types[index];
         if id != TypeId::UNKNOWN {
-            return Ok(Bound::new(placeholder(number, id)?, id, span));
+            return Ok(Bound::new(state.placeholder(number, id)?, id, span));
         }
         state.open.push(Some((number, span)));
         let open = OpenParameter { number, at: state.open.len() - 1, all: self.clone() };
@@ -72,10 +98,6 @@ impl Parameters {
     /// How many times a place has decided so far.
     pub(crate) fn decisions(&self) -> usize {
         self.0.borrow().decisions
-    }
-    /// The types of all as far as they are decided.
-    pub(crate) fn so_far(&self) -> Vec<TypeId> {
-        self.0.borrow().types.clone()
     }
     /// The types of all, once the statement is bound.
     pub(crate) fn decided(&self) -> Result<Vec<TypeId>> {
@@ -103,7 +125,8 @@ impl OpenParameter {
         let number = self.number;
         let id = &mut state.types[number as usize - 1];
         if to.category() == Category::Pseudo || to.category() == Category::Unknown {
-            return Err(BindError::Unknown("a parameter of any type"));
+            let message = format!("could not determine data type of parameter ${number}");
+            return Err(BindError::new("42P18", message, span));
         }
         if *id != TypeId::UNKNOWN && *id != to {
             let message = format!("inconsistent types deduced for parameter ${number}");
@@ -112,13 +135,6 @@ impl OpenParameter {
         *id = to;
         state.decisions += 1;
         state.open[self.at] = None;
-        Ok(Bound::new(placeholder(number, to)?, to, span))
+        Ok(Bound::new(state.placeholder(number, to)?, to, span))
     }
-}
-
-/// A parameter of a type.
-fn placeholder(number: u32, id: TypeId) -> Result<Expr> {
-    let stored = arrow_type(id).ok_or(BindError::Unknown("a parameter of this type"))?;
-    let field = Arc::new(Field::new("", stored, true));
-    Ok(Expr::Placeholder(Placeholder::new_with_field(format!("${number}"), Some(field))))
 }

@@ -1,12 +1,12 @@
 //! Queries: WITH, VALUES, ORDER BY and LIMIT.
 
 use crate::bound::Bound;
-use crate::change::{PartBody, has_returning, is_change, rows_of};
-use crate::error::{BindError, Result, StatementError};
+use crate::change::{PartBody, has_returning, is_change, rows_of, values_plan};
+use crate::error::{BindError, NO_PLACE, Result, StatementError};
 use crate::expression::Context;
-use crate::numeric::key;
+use crate::numeric::in_form;
 use crate::scope::{Outer, Scope, ScopeColumn};
-use crate::types::{comparable_values, known_type};
+use crate::types::comparable_values;
 use crate::{Binder, LEVELS_OF_QUERY, OutputColumn};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -16,11 +16,14 @@ use datafusion::logical_expr::{
     Expr, LogicalPlan, LogicalPlanBuilder, SortExpr, WindowFrame, WindowFrameBound, WindowFrameUnits,
     WindowFunctionDefinition, cast as cast_to, lit,
 };
-use serac_parser::tree::{CommonTable, ExprKind, Literal, OrderItem, Query, QueryBody, Span, StatementKind, With};
+use serac_parser::tree::{
+    CommonTable, Distinct, Expr as Tree, ExprKind, GroupBy, Literal, OrderItem, Query, QueryBody, Relation, Select,
+    SelectItem, Span, StatementKind, TableExpr, TableKind, With,
+};
 use serac_pg::casts::cast;
 use serac_pg::{CastContext, TypeId};
 use std::cell::Cell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -63,6 +66,22 @@ impl Selected {
         let ids = ids.into_iter().map(|id| if id == TypeId::UNKNOWN { TypeId::TEXT } else { id }).collect::<Vec<_>>();
         self.converted(&ids, |bound, to, schema| bound.into_type(to, CastContext::Implicit, schema))
     }
+    /// The same with columns in other forms of their types.
+    pub(crate) fn in_forms(self, wanted: &[DataType]) -> Result<Self> {
+        let schema = self.plan.schema().clone();
+        if schema.fields().iter().zip(wanted).all(|(field, wanted)| field.data_type() == wanted) {
+            return Ok(self);
+        }
+        let exprs = schema.iter().zip(wanted).map(|(field, wanted)| {
+            let column = Expr::Column(Column::from(field));
+            match field.1.data_type() == wanted {
+                true => Ok(column),
+                false => Ok(in_form(column, wanted, &schema)?.alias(field.1.name())),
+            }
+        });
+        let plan = LogicalPlanBuilder::from(self.plan).project(exprs.collect::<Result<Vec<_>>>()?)?.build()?;
+        Ok(Self { plan, ..self })
+    }
     /// The same as columns of other types.
     pub(crate) fn of_types(self, binder: &Binder<'_>, ids: &[TypeId]) -> Result<Self> {
         self.converted(ids, |bound, to, schema| binder.implicitly(bound, to, schema))
@@ -77,7 +96,7 @@ impl Selected {
         for (at, (field, (own, wanted))) in schema.iter().zip(self.columns.iter().zip(ids)).enumerate() {
             let bound = match self.open.iter().find(|(open, _)| *open == at) {
                 Some((_, constant)) => constant.clone(),
-                None => Bound::new(Expr::Column(Column::from(field)), own.id, own.span),
+                None => Bound::of_type(Expr::Column(Column::from(field)), own.modified_type(), own.span),
             };
             let name = field.1.name().clone();
             let expr = convert(bound, *wanted, &schema)?.expr;
@@ -87,7 +106,7 @@ impl Selected {
             });
         }
         let plan = LogicalPlanBuilder::from(self.plan).project(exprs)?.build()?;
-        let columns = self.columns.into_iter().zip(ids).map(|(column, id)| OutputColumn { id: *id, ..column });
+        let columns = self.columns.into_iter().zip(ids).map(|(column, id)| column.of_type(*id));
         Ok(Self::new(plan, columns.collect()))
     }
 }
@@ -107,12 +126,14 @@ pub(crate) struct WithTable {
     pub(crate) is_silent: bool,
     /// It has been named.
     pub(crate) is_used: Cell<bool>,
+    /// It is what the recursive term of a query reads of that query.
+    pub(crate) is_of_term: bool,
 }
 
 impl WithTable {
     pub(crate) fn new(name: &str, selected: Selected, relations: usize, levels: usize, is_volatile: bool) -> Self {
         let (name, is_used) = (name.to_owned(), Cell::new(false));
-        Self { name, selected, relations, levels, is_volatile, is_silent: false, is_used }
+        Self { name, selected, relations, levels, is_volatile, is_silent: false, is_used, is_of_term: false }
     }
 }
 
@@ -121,42 +142,45 @@ impl Binder<'_> {
     pub(crate) fn query(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
         self.deeper(LEVELS_OF_QUERY, || {
             let is_top = self.is_top.take();
+            // A query in one that claims rows does not claim its own.
+            let claims = self.claims.take();
             let before = self.tables.borrow().len();
+            let names = self.item_names.borrow().len();
             let bound = match &query.with {
                 Some(with) => self.with(with, outer, is_top).and_then(|()| self.body_and_order(query, outer)),
                 None => self.body_and_order(query, outer),
             };
             self.tables.borrow_mut().truncate(before);
+            *self.claims.borrow_mut() = claims;
+            self.item_names.borrow_mut().truncate(names);
             bound
         })
     }
     /// The queries of WITH, and its changes: `is_top` where these may be.
     pub(crate) fn with(&self, with: &With, outer: Option<&Outer<'_>>, is_top: bool) -> Result<()> {
-        let read: Vec<HashSet<String>> = match with.recursive {
-            true => with.tables.iter().map(crate::recursion::names_read).collect(),
-            false => vec![HashSet::new(); with.tables.len()],
-        };
-        // Those that name neither themselves nor later ones are as others are.
-        let mut later = HashSet::new();
-        for (table, names) in with.tables.iter().zip(&read).rev() {
-            if names.iter().any(|name| later.contains(name.as_str())) {
-                return Err(BindError::Unknown("a query of WITH that names a later one"));
-            }
-            later.insert(table.name.name.as_str());
-        }
         for (at, table) in with.tables.iter().enumerate() {
             if with.tables[..at].iter().any(|other| other.name.name == table.name.name) {
                 let message = format!("WITH query name \"{}\" specified more than once", table.name.name);
                 return Err(BindError::new("42712", message, table.name.span));
             }
         }
-        let changes = with.tables.iter().rposition(|table| is_change(&table.statement.kind)).unwrap_or_default();
-        for (at, (table, names)) in with.tables.iter().zip(&read).enumerate() {
+        let read: Vec<HashSet<String>> = match with.recursive {
+            true => with.tables.iter().map(crate::recursion::names_read).collect(),
+            false => vec![HashSet::new(); with.tables.len()],
+        };
+        let order = order_of(&with.tables, &read)?;
+        let is_change_at = |at: &usize| is_change(&with.tables[*at].statement.kind);
+        let changes = order.iter().rposition(is_change_at).unwrap_or_default();
+        if changes > 0 && order.iter().enumerate().any(|(place, at)| place != *at) {
+            return Err(BindError::unsupported("a change in WITH beside a query that names a later one", NO_PLACE));
+        }
+        for (at, (table, names)) in order.iter().map(|at| (&with.tables[*at], &read[*at])).enumerate() {
             let table = match &table.statement.kind {
-                StatementKind::Query(_) if names.contains(&table.name.name) => {
-                    self.recursive_table(table, outer, at < changes)?
+                // Those that name neither themselves nor later ones are as others are.
+                StatementKind::Query(query) if names.contains(&table.name.name) => {
+                    self.recursive_table(table, query, outer, at < changes)?
                 }
-                StatementKind::Query(_) => self.with_table(table, outer, at < changes)?,
+                StatementKind::Query(query) => self.with_table(table, query, outer, at < changes)?,
                 _ if is_top => self.change_of_with(table)?,
                 _ => {
                     let message = "WITH clause containing a data-modifying statement must be at the top level";
@@ -169,9 +193,7 @@ impl Binder<'_> {
     }
     /// A change in WITH, which is done before what follows it.
     fn change_of_with(&self, table: &CommonTable) -> Result<WithTable> {
-        if table.search.is_some() || table.cycle.is_some() || table.materialized.is_some() {
-            return Err(BindError::Unknown("a query of WITH of this form"));
-        }
+        without_search(table)?;
         let is_silent = !has_returning(&table.statement.kind);
         let change = self.change(&table.statement.kind, false)?;
         let (schema, columns) = match change.returning() {
@@ -189,13 +211,14 @@ impl Binder<'_> {
         self.part(PartBody::Query(plan), schema, columns)
     }
     /// A query of WITH; `is_first`: it is done before what follows it, which changes something.
-    fn with_table(&self, table: &CommonTable, outer: Option<&Outer<'_>>, is_first: bool) -> Result<WithTable> {
-        if table.search.is_some() || table.cycle.is_some() {
-            return Err(BindError::Unknown("a query of WITH of this form"));
-        }
-        let StatementKind::Query(query) = &table.statement.kind else {
-            return Err(BindError::Unknown("a statement of this kind in WITH"));
-        };
+    pub(crate) fn with_table(
+        &self,
+        table: &CommonTable,
+        query: &Query,
+        outer: Option<&Outer<'_>>,
+        is_first: bool,
+    ) -> Result<WithTable> {
+        without_search(table)?;
         let before = self.relations.get();
         let deepest = self.deepest.replace(self.levels.get());
         let mut selected = self.query(query, outer)?.closed()?;
@@ -208,42 +231,53 @@ impl Binder<'_> {
         if is_first {
             selected = self.done_first(selected)?;
         }
-        let is_volatile = is_volatile(&selected.plan)?;
         // Whether it is computed once is told only by what it computes anew each time.
-        if is_volatile && table.materialized.is_some() {
-            return Err(BindError::Unknown("MATERIALIZED"));
-        }
+        let is_volatile = is_volatile(&selected.plan)?;
         Ok(WithTable::new(&table.name.name, selected, relations + 1, levels, is_volatile))
     }
-    fn body_and_order(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
-        if !query.locks.is_empty() {
-            return Err(BindError::Unknown("a query of this form"));
-        }
-        // What follows parentheses belongs to the query in them.
-        let mut body = &query.body;
-        while let QueryBody::Nested(inner) = body
-            && is_body_alone(inner)
-        {
-            body = &inner.body;
-        }
+    /// The rows of a query without its WITH and its locking clauses.
+    pub(crate) fn ordered_body(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
+        let body = innermost(&query.body);
         let selected = match body {
             QueryBody::Select(select) => self.select(select, query, outer)?,
-            QueryBody::Nested(_) if !query.order_by.is_empty() || query.order_by_all.is_some() => {
-                return Err(BindError::Unknown("an order behind parentheses"));
-            }
-            QueryBody::Nested(inner)
-                if (inner.limit.is_some() || inner.offset.is_some())
-                    && (query.limit.is_some() || query.offset.is_some()) =>
-            {
-                return Err(BindError::Unknown("a LIMIT behind parentheses"));
+            QueryBody::Table(relation) => self.select(&all_of(relation), query, outer)?,
+            QueryBody::Nested(inner) if with_clauses_of(inner, query)? => {
+                // What follows the parentheses belongs to the query in them.
+                let mut whole = query.clone();
+                whole.body = inner.body.clone();
+                whole.with = None;
+                whole.locks.clone_from(&inner.locks);
+                if whole.order_by.is_empty() && whole.order_by_all.is_none() {
+                    whole.order_by.clone_from(&inner.order_by);
+                    whole.order_by_all = inner.order_by_all;
+                }
+                if whole.limit.is_none() {
+                    whole.limit.clone_from(&inner.limit);
+                    whole.with_ties = inner.with_ties;
+                }
+                if whole.offset.is_none() {
+                    whole.offset.clone_from(&inner.offset);
+                }
+                let before = self.tables.borrow().len();
+                if let Some(with) = &inner.with {
+                    self.with(with, outer, false)?;
+                }
+                let bound = self.deeper(2, || self.body_and_order(&whole, outer));
+                self.tables.borrow_mut().truncate(before);
+                return bound;
             }
             body => {
-                if query.order_by_all.is_some() {
-                    return Err(BindError::Unknown("ORDER BY ALL of this query"));
-                }
                 let selected = self.body(body, outer)?;
                 let sorts = query.order_by.iter().map(|item| self.output_order(item, &selected, body, outer));
-                let sorts = sorts.collect::<Result<Vec<_>>>()?;
+                let mut sorts = sorts.collect::<Result<Vec<_>>>()?;
+                if let Some((descending, nulls_first)) = query.order_by_all {
+                    let schema = selected.plan.schema();
+                    for column in schema.columns() {
+                        let expr = self.key(Expr::Column(column), schema)?;
+                        let nulls_first = nulls_first.unwrap_or(descending);
+                        sorts.push(Sort { expr, asc: !descending, nulls_first });
+                    }
+                }
                 match sorts.is_empty() {
                     true => selected,
                     false => {
@@ -268,14 +302,14 @@ impl Binder<'_> {
         let column = |at: usize| Expr::Column(Column::from(schema.qualified_field(at)));
         columns.iter().try_for_each(|column| comparable_values(column.id))?;
         if let Some(at) = position(&item.expr, "ORDER BY", columns.len())? {
-            return sorted(item, key(column(at), schema)?);
+            return sorted(item, self.key(column(at), schema)?);
         }
         if let ExprKind::Name(name) = &item.expr.kind
             && let [name] = &name.parts[..]
         {
             let mut found = (0..columns.len()).filter(|at| columns[*at].name == name.name);
             match (found.next(), found.next()) {
-                (Some(at), None) => return sorted(item, key(column(at), schema)?),
+                (Some(at), None) => return sorted(item, self.key(column(at), schema)?),
                 (Some(_), Some(_)) => {
                     let message = format!("ORDER BY \"{}\" is ambiguous", name.name);
                     return Err(BindError::new("42702", message, item.expr.span));
@@ -287,7 +321,7 @@ impl Binder<'_> {
             item: None,
             name: own.name.clone(),
             expr: column(at),
-            id: own.id,
+            of: own.modified_type(),
             is_merged: false,
         };
         let columns = columns.iter().enumerate().map(of_column).collect();
@@ -298,13 +332,7 @@ impl Binder<'_> {
                 let message = "invalid UNION/INTERSECT/EXCEPT ORDER BY clause";
                 Err(BindError::new("0A000", message, bound.span))
             }
-            (Ok(bound), QueryBody::Values(_) | QueryBody::Table(_)) if bound.id != TypeId::UNKNOWN => {
-                sorted(item, key(bound.expr, schema)?)
-            }
-            (Err(BindError::Statement(error)), QueryBody::SetOperations(..)) if error.sqlstate == "42703" => {
-                Err(BindError::Statement(error))
-            }
-            _ => Err(BindError::Unknown("this order")),
+            (bound, _) => sorted(item, self.key(bound?.into_text()?.expr, schema)?),
         }
     }
     /// The rows of a body without an order.
@@ -325,15 +353,7 @@ impl Binder<'_> {
                 self.select(select, &query, outer)
             }
             QueryBody::Values(rows) => self.values(rows, outer),
-            QueryBody::Table(relation) => {
-                let rows = self.relation(relation, None)?;
-                let columns = rows.scope.all();
-                let columns = columns.map(|column| {
-                    let (name, id) = (column.name.clone(), known_type(column.id)?);
-                    Ok(OutputColumn { name, id, span: relation.name.span, text: None })
-                });
-                Ok(Selected::new(rows.plan, columns.collect::<Result<_>>()?))
-            }
+            QueryBody::Table(relation) => self.body(&QueryBody::Select(Box::new(all_of(relation))), outer),
             QueryBody::Nested(query) => self.query(query, outer),
             QueryBody::SetOperations(first, rest) => self.set_operations(first, rest, outer),
         }
@@ -350,28 +370,27 @@ impl Binder<'_> {
             }
             for (column, value) in by_column.iter_mut().zip(row) {
                 if matches!(value.kind, ExprKind::Wildcard(_) | ExprKind::Default) {
-                    return Err(BindError::Unknown("a value of this kind"));
+                    return Err(BindError::unsupported("such a value in VALUES", NO_PLACE));
                 }
                 column.push(self.expression(value, context)?);
             }
         }
         let mut columns = Vec::new();
-        let mut values: Vec<Vec<Expr>> = vec![Vec::new(); rows.len()];
+        let mut values: Vec<Vec<Expr>> = Vec::with_capacity(count);
         for (i, column) in by_column.into_iter().enumerate() {
             let span = column.first().map_or(Span::default(), |value| value.span);
-            let (exprs, id) = self.unified("VALUES", column, &schema)?;
-            for (row, expr) in values.iter_mut().zip(exprs) {
-                row.push(expr);
-            }
-            columns.push(OutputColumn { name: format!("column{}", i + 1), id, span, text: None });
+            let (exprs, of) = self.unified("VALUES", column, &schema)?;
+            values.push(exprs);
+            columns.push(OutputColumn::new(format!("column{}", i + 1), of, span));
         }
-        Ok(Selected::new(LogicalPlanBuilder::values(values)?.build()?, columns))
+        Ok(Selected::new(values_plan(values, rows.len())?, columns))
     }
     fn limited(&self, selected: Selected, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
-        let offset = self.row_count("OFFSET", &query.offset, outer)?;
-        let limit = self.row_count("LIMIT", &query.limit, outer)?;
+        let offset = self.row_count("OFFSET", &query.offset, &selected, outer)?;
+        let limit = self.row_count("LIMIT", &query.limit, &selected, outer)?;
         if query.with_ties && query.order_by.is_empty() {
-            return Err(BindError::Unknown("WITH TIES without an order"));
+            let message = "WITH TIES cannot be specified without ORDER BY clause";
+            return Err(BindError::without_place("42601", message));
         }
         if offset.is_none() && limit.is_none() {
             return Ok(selected);
@@ -395,14 +414,23 @@ impl Binder<'_> {
         let number = |expr: &Option<Expr>| match expr {
             None => Ok(0),
             Some(Expr::Literal(ScalarValue::Int64(Some(number)), _)) => Ok(*number),
-            Some(_) => Err(BindError::Unknown("WITH TIES of a number that is no constant")),
+            Some(_) => Err(BindError::unsupported("WITH TIES of a number that is no constant", NO_PLACE)),
         };
-        let LogicalPlan::Sort(sort) = &plan else { return Err(BindError::Unknown("WITH TIES in this order")) };
-        if limit.is_none() || sort.fetch.is_some() {
-            return Err(BindError::Unknown("WITH TIES of all rows"));
+        if limit.is_none() {
+            return Ok(plan);
         }
+        // Columns by which rows are ordered may be left out above.
+        if let LogicalPlan::Projection(projection) = &plan
+            && matches!(projection.input.as_ref(), LogicalPlan::Sort(_))
+        {
+            let sorted = self.with_ties(projection.input.as_ref().clone(), offset, limit)?;
+            return Ok(LogicalPlanBuilder::from(sorted).project(projection.expr.clone())?.build()?);
+        }
+        let LogicalPlan::Sort(sort) = &plan else {
+            return Err(BindError::unsupported("WITH TIES in this order", NO_PLACE));
+        };
         let last = number(offset)?.saturating_add(number(limit)?);
-        let function = self.environment.window("rank").ok_or(BindError::Unknown("WITH TIES"))?;
+        let function = self.known_window("rank")?;
         let mut rank = WindowFunction::new(WindowFunctionDefinition::WindowUDF(function), Vec::new());
         // A frame of RANGE has no keys of any type; the rank is the same in all frames.
         let all = WindowFrameBound::Preceding(ScalarValue::UInt64(None));
@@ -420,15 +448,25 @@ impl Binder<'_> {
         &self,
         clause: &'static str,
         tree: &Option<serac_parser::tree::Expr>,
+        selected: &Selected,
         outer: Option<&Outer<'_>>,
     ) -> Result<Option<Expr>> {
         let Some(tree) = tree else { return Ok(None) };
         let (scope, schema) = (Scope::default(), DFSchema::empty());
         let bound = self.expression(tree, Context::new(&scope, &schema, outer).in_clause(clause));
         // A column of FROM is no unknown name, but must not be there.
-        let is_name = |error: &StatementError| matches!(error.sqlstate, "42703" | "42P01" | "42702");
+        let is_of_query = |error: &StatementError| match error.sqlstate {
+            "42703" => {
+                selected.columns.iter().any(|own| error.message == format!("column \"{}\" does not exist", own.name))
+            }
+            "42P01" => error.message.starts_with("invalid reference"),
+            _ => false,
+        };
         let bound = bound.map_err(|error| match error {
-            BindError::Statement(error) if is_name(&error) => BindError::Unknown("a name in LIMIT"),
+            BindError::Statement(error) if is_of_query(&error) => {
+                let message = format!("argument of {clause} must not contain variables");
+                BindError::new("42P10", message, error.span.unwrap_or_default())
+            }
             other => other,
         })?;
         let span = bound.span;
@@ -437,13 +475,105 @@ impl Binder<'_> {
             return Err(BindError::new("42804", message, span));
         }
         let mut expr = bound.into_type(TypeId::INT8, CastContext::Assignment, &schema)?.expr;
-        if !matches!(expr, Expr::Literal(..) | Expr::Placeholder(_)) {
-            expr = computed(expr).ok_or(BindError::Unknown("a LIMIT that is computed"))?;
+        // One of another type is cast.
+        let is_parameter = |expr: &Expr| match expr {
+            Expr::Cast(cast) => matches!(*cast.expr, Expr::Placeholder(_)),
+            expr => matches!(expr, Expr::Placeholder(_)),
+        };
+        if !matches!(expr, Expr::Literal(..)) && !is_parameter(&expr) {
+            expr = computed(expr)
+                .ok_or_else(|| BindError::unsupported(format!("such an expression in {clause}"), NO_PLACE))?;
         }
         match &expr {
             Expr::Literal(value, _) if value.is_null() => Ok(None),
             _ => Ok(Some(expr)),
         }
+    }
+}
+
+/// The body in parentheses that have no clauses of their own: what follows these belongs to it.
+pub(crate) fn innermost(mut body: &QueryBody) -> &QueryBody {
+    while let QueryBody::Nested(inner) = body
+        && is_body_alone(inner)
+    {
+        body = &inner.body;
+    }
+    body
+}
+
+/// `TABLE t` as `SELECT * FROM t`.
+fn all_of(relation: &Relation) -> Select {
+    let span = relation.name.span;
+    let all = Tree { kind: ExprKind::Wildcard(None), span };
+    let kind = TableKind::Relation { relation: relation.clone(), alias: None, sample: None };
+    Select { from: vec![TableExpr { kind, span }], ..select_of(vec![all], span) }
+}
+
+/// `SELECT a, b`.
+pub(crate) fn select_of(exprs: Vec<Tree>, span: Span) -> Select {
+    let item = |expr| SelectItem { expr, alias: None, exclude: Vec::new(), replace: Vec::new() };
+    Select {
+        distinct: Distinct::All,
+        items: exprs.into_iter().map(item).collect(),
+        into: None,
+        from: Vec::new(),
+        filter: None,
+        group_by: GroupBy::Items { distinct: false, items: Vec::new() },
+        having: None,
+        windows: Vec::new(),
+        qualify: None,
+        span,
+    }
+}
+
+/// The queries of WITH in an order in which each comes behind those that it names.
+fn order_of(tables: &[CommonTable], read: &[HashSet<String>]) -> Result<Vec<usize>> {
+    let places: HashMap<&str, usize> =
+        tables.iter().enumerate().map(|(at, table)| (table.name.name.as_str(), at)).collect();
+    let others = |at: usize| -> Vec<usize> {
+        read[at].iter().filter_map(|name| places.get(name.as_str()).copied()).filter(|other| *other != at).collect()
+    };
+    let named: Vec<Vec<usize>> = (0..tables.len()).map(others).collect();
+    let mut is_done = vec![false; tables.len()];
+    let mut order: Vec<usize> = Vec::with_capacity(tables.len());
+    let mut waiting: Vec<usize> = (0..tables.len()).collect();
+    while let Some(first) = waiting.first().copied() {
+        match waiting.iter().position(|at| named[*at].iter().all(|other| is_done[*other])) {
+            Some(next) => {
+                let next = waiting.remove(next);
+                is_done[next] = true;
+                order.push(next);
+            }
+            None => {
+                let message = "mutual recursion between WITH items is not implemented";
+                return Err(BindError::new("0A000", message, tables[first].name.span));
+            }
+        }
+    }
+    Ok(order)
+}
+
+/// SEARCH and CYCLE are refused.
+pub(crate) fn without_search(table: &CommonTable) -> Result<()> {
+    match (&table.search, &table.cycle) {
+        (Some(_), _) => Err(BindError::unsupported("SEARCH of a recursive query", NO_PLACE)),
+        (_, Some(_)) => Err(BindError::unsupported("CYCLE of a recursive query", NO_PLACE)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a query has clauses that belong to the one in parentheses before them. PostgreSQL lets
+/// each clause stand once.
+fn with_clauses_of(inner: &Query, query: &Query) -> Result<bool> {
+    let has_order = |query: &Query| !query.order_by.is_empty() || query.order_by_all.is_some();
+    let twice = [
+        (has_order(inner) && has_order(query), "multiple ORDER BY clauses not allowed"),
+        (inner.offset.is_some() && query.offset.is_some(), "multiple OFFSET clauses not allowed"),
+        (inner.limit.is_some() && query.limit.is_some(), "multiple LIMIT clauses not allowed"),
+    ];
+    match twice.iter().find(|(is_twice, _)| *is_twice) {
+        Some((_, message)) => Err(BindError::without_place("42601", *message)),
+        None => Ok(has_order(query) || query.limit.is_some() || query.offset.is_some()),
     }
 }
 
@@ -507,7 +637,7 @@ pub(crate) fn sorted(item: &OrderItem, expr: Expr) -> Result<SortExpr> {
         Some(operator) => match operator.symbol.as_str() {
             "<" => false,
             ">" => true,
-            _ => return Err(BindError::Unknown("this operator of ORDER BY")),
+            other => return Err(BindError::unsupported(format!("ORDER BY USING {other}"), NO_PLACE)),
         },
     };
     Ok(Sort { expr, asc: !descending, nulls_first: item.nulls_first.unwrap_or(descending) })
@@ -521,7 +651,7 @@ pub(crate) fn position(tree: &serac_parser::tree::Expr, clause: &str, count: usi
         ExprKind::Prefix(signs, operand) if matches!(signs.last(), Some(sign) if sign.symbol == "-") => {
             let ExprKind::Literal(Literal::Integer(digits)) = &operand.kind else { return Ok(None) };
             if signs.len() > 1 {
-                return Err(BindError::Unknown("a position with signs"));
+                return Ok(None);
             }
             let message = format!("{clause} position -{digits} is not in select list");
             return Err(BindError::new("42P10", message, tree.span));
@@ -530,10 +660,7 @@ pub(crate) fn position(tree: &serac_parser::tree::Expr, clause: &str, count: usi
     };
     let digits = match literal {
         Literal::Integer(digits) if digits.parse::<i32>().is_ok() => digits,
-        Literal::Null | Literal::String(_) | Literal::Boolean(_) | Literal::Integer(_) | Literal::Numeric(_) => {
-            return Err(BindError::new("42601", format!("non-integer constant in {clause}"), tree.span));
-        }
-        Literal::Bits(_) | Literal::HexBits(_) => return Err(BindError::Unknown("bit strings")),
+        _ => return Err(BindError::new("42601", format!("non-integer constant in {clause}"), tree.span)),
     };
     let at = digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     match at.filter(|at| *at < count) {

@@ -5,23 +5,21 @@
 //! behind EXCEPT. PostgreSQL refuses the rest before it looks at names and types.
 
 use crate::Binder;
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::from::rename;
-use crate::numeric::own_key;
-use crate::query::{Selected, WithTable, is_volatile};
+use crate::query::{Selected, WithTable, is_volatile, without_search};
 use crate::scope::Outer;
-use crate::select::has_part;
 use crate::visit;
 use crate::{OutputColumn, STACK};
-use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::TableReference;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
+use serac_numeric_functions::FREE;
 use serac_parser::tree::{
     CommonTable, JoinKind, JoinOn, Name, Query, QueryBody, Select, SetKind, SetOperator, Span, StatementKind,
     TableExpr, TableKind,
 };
-use serac_pg::TypeId;
+use serac_pg::{ModifiedType, TypeId};
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -179,16 +177,20 @@ impl Binder<'_> {
     pub(crate) fn recursive_table(
         &self,
         table: &CommonTable,
+        query: &Query,
         outer: Option<&Outer<'_>>,
         is_first: bool,
     ) -> Result<WithTable> {
-        let StatementKind::Query(query) = &table.statement.kind else {
-            return Err(BindError::Unknown("a change in WITH"));
-        };
-        if table.search.is_some() || table.cycle.is_some() || query.with.is_some() {
-            return Err(BindError::Unknown("a recursive query of this form"));
-        }
         let name = &table.name.name;
+        let mut walk = Walk { name, count: 0 };
+        if walk.query(query, Place::Allowed).is_ok() && walk.count == 0 {
+            // Another query has the name.
+            return self.with_table(table, query, outer, is_first);
+        }
+        without_search(table)?;
+        if query.with.is_some() {
+            return Err(BindError::unsupported("a recursive query with a WITH of its own", NO_PLACE));
+        }
         let (first, last, operator) = match &query.body {
             QueryBody::SetOperations(first, rest) => match rest.split_last() {
                 Some(((operator, last), before)) if operator.kind == SetKind::Union && !operator.by_name => {
@@ -205,9 +207,6 @@ impl Binder<'_> {
         let mut walk = Walk { name, count: 0 };
         walk.body(&first, Place::FirstTerm)?;
         walk.body(last, Place::Allowed)?;
-        if walk.count == 0 {
-            return Err(BindError::Unknown("another query of this name"));
-        }
         let absent = [
             (!query.order_by.is_empty() || query.order_by_all.is_some(), "ORDER BY"),
             (query.offset.is_some(), "OFFSET"),
@@ -216,28 +215,27 @@ impl Binder<'_> {
         ];
         if let Some((_, clause)) = absent.iter().find(|(is_said, _)| *is_said) {
             let message = format!("{clause} in a recursive query is not implemented");
-            return Err(BindError::new("0A000", message, Span::default()).of_unknown_place());
+            return Err(BindError::without_place("0A000", message));
         }
         let before = self.relations.get();
         let deepest = self.deepest.replace(self.levels.get());
-        let mut selected = self.deeper(1, || self.body(&first, outer))?.closed()?;
+        let mut selected = self.branch(&first, outer)?.closed()?;
         rename(&mut selected.columns, &table.columns, name, table.name.span)?;
+        if operator.all {
+            selected = free_numbers(selected)?;
+        }
         let (recursive, own) = self.recursive_term(name, &selected, last, outer)?;
-        if has_aggregate(&recursive.plan)? {
-            let message = "aggregate functions are not allowed in a recursive query's recursive term";
-            return Err(BindError::new("42P19", message, Span::default()).of_unknown_place());
-        }
-        self.same_types(name, &selected, &recursive)?;
+        let recursive = self.of_same_types(name, &selected, recursive)?;
         let is_volatile = is_volatile(&selected.plan)? || is_volatile(&recursive.plan)?;
-        if is_volatile && table.materialized.is_some() {
-            return Err(BindError::Unknown("MATERIALIZED"));
-        }
         if !operator.all {
             // Equal rows are left out by their bytes.
             let schema = selected.plan.schema();
             for column in schema.columns() {
-                if own_key(&Expr::Column(column), schema)?.is_some() {
-                    return Err(BindError::Unknown("a recursive query of which equal rows are left out"));
+                if self.own_key(&Expr::Column(column), schema)?.is_some() {
+                    return Err(BindError::unsupported(
+                        "a recursive query that leaves out equal rows of such values",
+                        NO_PLACE,
+                    ));
                 }
             }
         }
@@ -268,56 +266,78 @@ impl Binder<'_> {
         let fields: Vec<Field> =
             fields.map(|(at, field)| Field::new(format!("column{at}"), field.data_type().clone(), true)).collect();
         let source = self.environment.work_table(&own, Arc::new(Schema::new(fields)));
-        let source = source.ok_or(BindError::Unknown("a recursive query"))?;
+        let source = source.ok_or_else(|| BindError::unsupported("a recursive query", NO_PLACE))?;
         let scan = LogicalPlanBuilder::scan(TableReference::bare(own.as_str()), source, None)?.build()?;
         let rows = Selected::new(scan, first.columns.clone());
-        let table = WithTable::new(name, rows, 1, 1, false);
+        let table = WithTable { is_of_term: true, ..WithTable::new(name, rows, 1, 1, false) };
         self.tables.borrow_mut().push(Rc::new(table));
-        let bound = self.deeper(1, || self.body(body, outer));
+        let parts = self.done_before.borrow().len();
+        let bound = self.branch(body, outer);
         self.tables.borrow_mut().pop();
+        // It might read the rows of the query.
+        if self.done_before.borrow().len() > parts {
+            return Err(BindError::unsupported("a claim of rows in a recursive query", NO_PLACE));
+        }
         Ok((bound?.closed()?, own))
     }
-    /// That both terms have columns of the same types.
-    fn same_types(&self, name: &str, first: &Selected, recursive: &Selected) -> Result<()> {
+    /// The recursive term with columns of the first one's types.
+    fn of_same_types(&self, name: &str, first: &Selected, recursive: Selected) -> Result<Selected> {
         if first.columns.len() != recursive.columns.len() {
-            return Err(BindError::Unknown("terms of different numbers of columns"));
+            let at = recursive.columns.first().map_or(Span::default(), |column| column.span);
+            return Err(BindError::new("42601", "each UNION query must have the same number of columns", at));
         }
         for (at, (one, other)) in first.columns.iter().zip(&recursive.columns).enumerate() {
             let OutputColumn { id, span, .. } = one;
-            let overall = serac_pg::resolve::common(&[*id, other.id]);
-            if overall.ok().is_some_and(|overall| overall != *id && overall != TypeId::UNKNOWN) {
+            let overall = serac_pg::resolve::common(&[*id, other.id]).map_err(|_| {
+                let message = format!("UNION types {id} and {} cannot be matched", other.id);
+                BindError::new("42804", message, other.span)
+            })?;
+            let overall = Some(overall).filter(|overall| *overall != TypeId::UNKNOWN);
+            let overall =
+                overall.map(|overall| ModifiedType::common(overall, [one.modified_type(), other.modified_type()]));
+            if let Some(overall) = overall.filter(|overall| *overall != one.modified_type()) {
                 let message = format!(
-                    "recursive query \"{name}\" column {} has type {id} in non-recursive term but type {} overall",
+                    "recursive query \"{name}\" column {} has type {} in non-recursive term but type {overall} overall",
                     at + 1,
-                    other.id
+                    one.modified_type(),
                 );
                 let error = BindError::new("42804", message, *span);
                 return Err(error.hinted("Cast the output of the non-recursive term to the correct type."));
             }
-            let stored = |selected: &Selected| selected.plan.schema().field(at).data_type().clone();
-            if *id != other.id || stored(first) != stored(recursive) {
-                return Err(BindError::Unknown("terms of different types"));
-            }
         }
-        Ok(())
+        let ids: Vec<TypeId> = first.columns.iter().map(|column| column.id).collect();
+        let recursive = recursive.of_types(self, &ids)?;
+        let stored = |selected: &Selected| -> Vec<DataType> {
+            selected.plan.schema().fields().iter().map(|field| field.data_type().clone()).collect()
+        };
+        let (wanted, given) = (stored(first), stored(&recursive));
+        if wanted == given {
+            return Ok(recursive);
+        }
+        let is_number = |id: &TypeId| *id == TypeId::NUMERIC;
+        let is_alike = |at: usize| wanted[at] == given[at] || (is_number(&ids[at]) && wanted[at] == FREE);
+        if !(0..ids.len()).all(is_alike) {
+            return Err(BindError::unsupported(
+                "a recursive query whose terms have numbers of different digits",
+                NO_PLACE,
+            ));
+        }
+        recursive.in_forms(&wanted)
     }
+}
+
+/// Numbers with digits of their own, which each run of the recursive term may give others of.
+fn free_numbers(selected: Selected) -> Result<Selected> {
+    let fields = selected.plan.schema().fields().iter();
+    let wanted: Vec<DataType> = fields
+        .zip(&selected.columns)
+        .map(|(field, column)| if column.id == TypeId::NUMERIC { FREE } else { field.data_type().clone() })
+        .collect();
+    selected.in_forms(&wanted)
 }
 
 fn of_other_form(name: &str, span: Span) -> BindError {
     let message =
         format!("recursive query \"{name}\" does not have the form non-recursive-term UNION [ALL] recursive-term");
     BindError::new("42P19", message, span)
-}
-
-/// Whether rows are aggregated on the way from the term's own rows.
-fn has_aggregate(plan: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    plan.apply_with_subqueries(|plan| {
-        found |= matches!(plan, LogicalPlan::Aggregate(_));
-        plan.apply_expressions(|expr| {
-            found |= has_part(expr, |part| matches!(part, Expr::AggregateFunction(_)));
-            Ok(TreeNodeRecursion::Continue)
-        })
-    })?;
-    Ok(found)
 }

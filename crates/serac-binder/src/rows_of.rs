@@ -12,36 +12,41 @@
 //! whole.
 
 use crate::Binder;
-use crate::OutputColumn;
 use crate::bound::Bound;
-use crate::calls::chosen;
-use crate::error::{BindError, Result};
-use crate::expression::{Context, checked, type_of};
+use crate::calls::{chosen, of_aggregates, types_of};
+use crate::error::{BindError, NO_PLACE, Result};
+use crate::expression::{Context, checked, taken, type_of};
 use crate::from::{Rows, rename};
 use crate::names::column_name;
 use crate::scope::Outer;
 use crate::scope::{Scope, ScopeColumn, ScopeItem};
-use crate::subquery::levels_of;
-use crate::types::{arrow_type, element_type};
+use crate::select::has_part;
+use crate::subquery::{levels_of, of_expr};
+use crate::types::{arrow_type, element_type, or_no_type};
+use crate::{OutputColumn, Relation};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema, JoinType, ScalarValue, TableReference, UnnestOptions};
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, cast, lit};
 use serac_parser::tree::{Alias, Call, ColumnType, Expr as Tree, ExprKind, Span, TableExpr, TableKind};
 use serac_pg::TypeId;
-use serac_pg::functions::{Function, FunctionKind, of_name};
-use serac_pg::resolve::{self, Resolved};
+use serac_pg::functions::of_name;
 
 /// Numbers whose differences are numbers of 64 bits.
 const HALF: i64 = 1 << 62;
 
+/// A list of values that become rows, their type, and the name of their column if it is the
+/// function's own.
+type ListOfRows = (Expr, TypeId, Option<String>);
+
 /// The values of a function, over the rows that it stands beside.
 enum Values {
-    /// Lists that expressions give, side by side, their types and their names if these are the
-    /// function's own; and what the number of a value is, of the value.
-    Lists { lists: Vec<(Expr, TypeId, Option<&'static str>)>, number: Number },
+    /// Lists that expressions give, side by side; and what the number of a value is, of the value.
+    Lists { lists: Vec<ListOfRows>, number: Number },
     /// A table of one column, without columns of other items.
     Table { plan: LogicalPlan, id: TypeId, number: Number },
+    /// The table of a function of the database, without columns of other items.
+    Relation(Relation),
     /// Rows of values and their numbers, without columns of other items.
     Rows { values: Vec<Expr>, id: TypeId },
     /// A single value.
@@ -71,13 +76,20 @@ impl Binder<'_> {
         is_left: bool,
         outer: Option<&Outer<'_>>,
     ) -> Result<Rows> {
-        let TableKind::Functions { calls, rows_from: false, ordinality, alias, columns: definitions, .. } = &table.kind
-        else {
-            return Err(BindError::Unknown("ROWS FROM"));
+        let TableKind::Functions { calls, ordinality, alias, columns: definitions, .. } = &table.kind else {
+            return Err(BindError::unsupported("an item of FROM that is no function", table.span));
         };
-        let [(call, types)] = &calls[..] else { return Err(BindError::Unknown("several functions in FROM")) };
-        if !types.is_empty() {
-            return Err(BindError::Unknown("a function with a list of columns"));
+        let Some((call, types)) = calls.first() else {
+            return Err(BindError::new("42601", "ROWS FROM without functions", table.span));
+        };
+        // In ROWS FROM, a function has its list behind it.
+        let definitions = if definitions.is_empty() { types } else { definitions };
+        if calls.len() > 1 && calls.iter().any(|(_, types)| !types.is_empty()) {
+            return Err(BindError::unsupported("several functions in ROWS FROM with a list of columns", NO_PLACE));
+        }
+        if !definitions.is_empty() && *ordinality {
+            let message = "WITH ORDINALITY cannot be used with a column definition list";
+            return Err(BindError::without_place("42601", message));
         }
         self.reads(1)?;
         let rows = match before {
@@ -87,32 +99,43 @@ impl Binder<'_> {
         let schema = rows.plan.schema().clone();
         let context = Context::new(&rows.scope, &schema, outer).in_clause("functions in FROM");
         let name = column_name(call, &self.subquery_names.borrow());
-        let values = match definitions.is_empty() {
-            true => self.values_of(call, context)?,
-            false => self.documents_of(call, &name, context)?,
+        let values = match (definitions.is_empty(), calls.len()) {
+            (false, _) => self.documents_of(call, &name, definitions[0].name.span, context)?,
+            (true, 1) => self.values_of(call, true, context)?,
+            (true, _) => {
+                let mut lists = Vec::new();
+                for (call, _) in calls {
+                    let name = column_name(call, &self.subquery_names.borrow());
+                    let own = self.lists_of(self.values_of(call, false, context)?)?;
+                    lists.extend(
+                        own.into_iter().map(|(list, id, own)| (list, id, Some(own.unwrap_or_else(|| name.clone())))),
+                    );
+                }
+                Values::Lists { lists, number: Number::Unknown }
+            }
         };
         let shown = alias.as_ref().map_or(&name, |alias| &alias.name.name);
         let qualifier = TableReference::bare(self.qualifier(shown));
-        self.item_names.borrow_mut().insert(shown.clone());
-        let own_names: Vec<Option<&str>> = match &values {
-            Values::Lists { lists, .. } => lists.iter().map(|(_, _, name)| *name).collect(),
+        self.item_names.borrow_mut().push(shown.clone());
+        let own_names: Vec<Option<String>> = match &values {
+            Values::Lists { lists, .. } => lists.iter().map(|(_, _, name)| name.clone()).collect(),
+            Values::Relation(relation) => {
+                relation.source.schema().fields().iter().map(|field| Some(field.name().clone())).collect()
+            }
             _ => vec![None],
         };
         let is_value = own_names.len() == 1 && !*ordinality && definitions.is_empty();
         let (mut plan, mut added) = beside(self, rows.plan, values, (*ordinality, is_left), &qualifier)?;
         let span = alias.as_ref().map_or(Span::default(), |alias: &Alias| alias.name.span);
         let mut columns: Vec<OutputColumn> = Vec::new();
-        let column = |name: &str, id| OutputColumn { name: name.to_owned(), id, span, text: None };
+        let column = |name: &str, id: TypeId| OutputColumn::new(name, id, span);
         if definitions.is_empty() {
             for (own, (_, id)) in own_names.iter().zip(&added) {
                 // Several without names have that of the function.
                 let other = if own_names.len() == 1 { shown } else { &name };
-                columns.push(column(own.unwrap_or(other), *id));
+                columns.push(column(own.as_deref().unwrap_or(other), *id));
             }
         } else {
-            if *ordinality || is_left {
-                return Err(BindError::Unknown("a function with a list of columns"));
-            }
             (plan, added) = self.members(plan, &added[0].0, definitions, &qualifier)?;
             let defined = definitions.iter().zip(&added);
             columns.extend(defined.map(|(definition, (_, id))| column(&definition.name.name, *id)));
@@ -124,36 +147,49 @@ impl Binder<'_> {
         rename(&mut columns, names, shown, span)?;
         let columns = columns.into_iter().zip(added).map(|(column, (expr, _))| ScopeColumn {
             item: Some(0),
+            of: column.modified_type(),
             name: column.name,
             expr,
-            id: column.id,
             is_merged: false,
         });
         let item = ScopeItem { is_value, may_be_missing: is_left, ..ScopeItem::named(shown) };
         let own = Scope { items: vec![item], columns: columns.collect() };
         Ok(Rows { plan, scope: rows.scope.beside(own, table.span)? })
     }
-    fn values_of(&self, tree: &Tree, context: Context<'_>) -> Result<Values> {
+    /// The values of a function; `is_alone`: they may be a table.
+    fn values_of(&self, tree: &Tree, is_alone: bool, context: Context<'_>) -> Result<Values> {
         if let ExprKind::Call(call) = &tree.kind {
-            let name = match &call.name.parts[..] {
-                [name] => &name.name,
-                [schema, name] if schema.name == "pg_catalog" => &name.name,
-                _ => return Err(BindError::Unknown("a function of another schema")),
+            let own = match &call.name.parts[..] {
+                [name] => Some(&name.name),
+                [schema, name] if schema.name == "pg_catalog" => Some(&name.name),
+                _ => None,
             };
-            if of_name(name).iter().any(|function| function.returns_set) {
-                let is_plain = !call.star
-                    && !call.distinct
-                    && !call.variadic
-                    && call.order_by.is_empty()
-                    && call.within_group.is_empty()
-                    && call.filter.is_none()
-                    && call.over.is_none()
-                    && call.arguments.iter().all(|argument| argument.name.is_none());
+            if own.is_some_and(|name| has_list_of_columns(name)) {
+                let message = "a column definition list is required for functions returning \"record\"";
+                return Err(BindError::new("42601", message, tree.span));
+            }
+            if let Some(relation) = self.table_of(call, tree.span, context)? {
+                return Ok(Values::Relation(relation));
+            }
+            if let Some(name) = own
+                && of_name(name).iter().any(|function| function.returns_set)
+            {
+                let given = || self.arguments_of(call, context);
+                if let Some(what) = of_aggregates(name, call) {
+                    self.check_scalar(name, &types_of(&given()?), tree.span)?;
+                    let message = format!("{what} specified, but {name} is not an aggregate function");
+                    return Err(BindError::new("42809", message, tree.span));
+                }
+                if call.over.is_some() {
+                    return self.expression(tree, context).map(Values::One);
+                }
+                if call.arguments.iter().any(|argument| argument.name.is_some()) {
+                    return Err(BindError::unsupported(format!("function {name} with named arguments"), tree.span));
+                }
                 return match name.as_str() {
-                    _ if !is_plain => Err(BindError::Unknown("a call of this form")),
-                    "generate_series" => self.series(call, context),
-                    "unnest" => self.unnested(call, context),
-                    _ => self.sets(name, call, context),
+                    "generate_series" => self.series(given()?, is_alone, tree.span, context),
+                    "unnest" => self.unnested(call, tree.span, context),
+                    _ => self.sets(name, given()?, tree.span, context),
                 };
             }
         }
@@ -161,12 +197,30 @@ impl Binder<'_> {
         bound.exact()?;
         Ok(Values::One(bound))
     }
+    /// The table that a function of the database gives; none if the database has no such function.
+    /// Its arguments are constants.
+    fn table_of(&self, call: &Call, span: Span, context: Context<'_>) -> Result<Option<Relation>> {
+        let name = match &call.name.parts[..] {
+            [name] => &name.name,
+            [schema, name] if matches!(schema.name.as_str(), "pg_catalog" | "public") => &name.name,
+            _ => return Ok(None),
+        };
+        if name == "generate_series" || !self.environment.has_table_function(name) {
+            return Ok(None);
+        }
+        if let Some(what) = of_aggregates(name, call) {
+            let message = format!("{what} specified, but {name} is not an aggregate function");
+            return Err(BindError::new("42809", message, span));
+        }
+        if call.over.is_some() || call.arguments.iter().any(|argument| argument.name.is_some()) {
+            return Err(BindError::unsupported(format!("function {name} with OVER or named arguments"), span));
+        }
+        let arguments: Vec<Expr> = self.arguments_of(call, context)?.into_iter().map(|bound| bound.expr).collect();
+        self.environment.table_function(name, &arguments)
+    }
     /// A function that gives values, or keys and values.
-    fn sets(&self, name: &str, call: &Call, context: Context<'_>) -> Result<Values> {
-        let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));
-        let arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
-        let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
-        let found = chosen(name, FunctionKind::Scalar, &given)?;
+    fn sets(&self, name: &str, arguments: Vec<Bound>, span: Span, context: Context<'_>) -> Result<Values> {
+        let found = chosen(name, &types_of(&arguments), span)?;
         let document = match name.starts_with("jsonb") {
             true => TypeId::JSONB,
             false => TypeId::JSON,
@@ -179,35 +233,71 @@ impl Binder<'_> {
             "json_each" | "jsonb_each" => ["jsonb_keys", "jsonb_object_values"],
             "json_each_text" | "jsonb_each_text" => ["jsonb_keys", "jsonb_object_values_text"],
             _ => {
-                let (list, id) = self.list_of_set(name, arguments, &found, context.schema)?;
-                let own = name.contains("array_elements").then_some("value");
+                let (list, id) = self.list_of_set(name, arguments, &found, span, context.schema)?;
+                let own = name.contains("array_elements").then(|| "value".to_owned());
                 return Ok(Values::Lists { lists: vec![(list, id, own)], number: Number::Unknown });
             }
         };
-        let [argument] = <[Bound; 1]>::try_from(arguments).map_err(|_| BindError::Unknown("a call of this form"))?;
+        let [argument] = taken(arguments)?;
         let argument = self.implicitly(argument, found.signature.arguments[0], context.schema)?.expr;
         let mut lists = Vec::new();
         for (function, own) in functions.into_iter().zip(["key", "value"]) {
-            let computed = self.environment.scalar(function).ok_or(BindError::Unknown("this function"))?;
-            lists.push((computed.call(vec![argument.clone()]), value(function), Some(own)));
+            let unsupported = || BindError::unsupported(format!("function {name}"), span);
+            let computed = self.environment.scalar(function).ok_or_else(unsupported)?;
+            lists.push((computed.call(vec![argument.clone()]), value(function), Some(own.to_owned())));
         }
         Ok(Values::Lists { lists, number: Number::Unknown })
     }
-    /// The documents whose members are the columns of `jsonb_to_recordset(d) AS t(a int, …)`.
-    fn documents_of(&self, tree: &Tree, name: &str, context: Context<'_>) -> Result<Values> {
-        let ExprKind::Call(call) = &tree.kind else { return Err(BindError::Unknown("a list of columns")) };
-        let elements = match name {
-            "json_to_record" | "jsonb_to_record" => None,
-            "json_to_recordset" | "jsonb_to_recordset" => Some("jsonb_array_elements"),
-            _ => return Err(BindError::Unknown("a function with a list of columns")),
+    /// Values as lists, which may stand beside others.
+    fn lists_of(&self, values: Values) -> Result<Vec<ListOfRows>> {
+        let (values, id) = match values {
+            Values::Lists { lists, .. } => return Ok(lists),
+            Values::Rows { values, id } => (values, id),
+            Values::One(bound) if bound.id != TypeId::UNKNOWN => (vec![bound.expr], bound.id),
+            Values::One(_) | Values::Table { .. } | Values::Relation(_) => {
+                return Err(BindError::unsupported("such a function in ROWS FROM", NO_PLACE));
+            }
         };
-        let [argument] = &call.arguments[..] else { return Err(BindError::Unknown("a call of this form")) };
-        let document = self.expression(&argument.value, context)?;
-        let of_json = if name.starts_with("jsonb") { TypeId::JSONB } else { TypeId::JSON };
-        let document = self.implicitly(document, of_json, context.schema)?;
-        let Some(elements) = elements else { return Ok(Values::One(document)) };
-        let function = self.environment.scalar(elements).ok_or(BindError::Unknown("this function"))?;
-        let list = function.call(vec![document.expr]);
+        let function = self.environment.scalar("make_array");
+        let function = function.ok_or_else(|| BindError::unsupported("several functions in FROM", NO_PLACE))?;
+        Ok(vec![(function.call(values), id, None)])
+    }
+    /// The documents whose members are the columns of `jsonb_to_recordset(d) AS t(a int, …)`.
+    fn documents_of(&self, tree: &Tree, name: &str, at: Span, context: Context<'_>) -> Result<Values> {
+        let ExprKind::Call(call) = &tree.kind else {
+            let message = "a column definition list is only allowed for functions returning \"record\"";
+            return Err(BindError::new("42601", message, at));
+        };
+        let is_set = match name {
+            "json_to_record" | "jsonb_to_record" => false,
+            "json_to_recordset" | "jsonb_to_recordset" => true,
+            _ if of_name(name).is_empty() && self.environment.has_table_function(name) => {
+                let message = "a column definition list is redundant for a function with OUT parameters";
+                return Err(BindError::new("42601", message, at));
+            }
+            _ => {
+                let given = types_of(&self.arguments_of(call, context)?);
+                self.check_scalar(name, &given, tree.span)?;
+                let message = "a column definition list is only allowed for functions returning \"record\"";
+                return Err(BindError::new("42601", message, at));
+            }
+        };
+        let arguments = self.arguments_of(call, context)?;
+        let found = chosen(name, &types_of(&arguments), tree.span)?;
+        let [document] = taken(arguments)?;
+        let document = self.implicitly(document, found.signature.arguments[0], context.schema)?;
+        let function = self.environment.scalar(if is_set { "jsonb_rows" } else { "jsonb_row" });
+        let unsupported = || BindError::unsupported(format!("function {name}"), tree.span);
+        let function = function.ok_or_else(unsupported)?;
+        if !is_set {
+            return Ok(Values::One(checked(
+                function.call(vec![document.expr]),
+                document.id,
+                tree.span,
+                context.schema,
+            )?));
+        }
+        let list = function.call(vec![document.expr, lit(name)]);
         Ok(Values::Lists { lists: vec![(list, TypeId::JSONB, None)], number: Number::Unknown })
     }
     /// The rows with members of a document as columns.
@@ -225,7 +315,8 @@ impl Binder<'_> {
             let id = type_of(&definition.type_name)?;
             let is_document = matches!(id, TypeId::JSON | TypeId::JSONB);
             let function = if is_document { "jsonb_get" } else { "jsonb_get_text" };
-            let function = self.environment.scalar(function).ok_or(BindError::Unknown("this function"))?;
+            let unsupported = || BindError::unsupported("a function with a list of columns", definition.name.span);
+            let function = self.environment.scalar(function).ok_or_else(unsupported)?;
             let member = function.call(vec![document.clone(), lit(definition.name.name.clone())]);
             let span = definition.name.span;
             let expr = match is_document {
@@ -241,22 +332,11 @@ impl Binder<'_> {
         }
         Ok((LogicalPlanBuilder::from(plan).project(exprs)?.build()?, added))
     }
-    fn series(&self, call: &Call, context: Context<'_>) -> Result<Values> {
-        let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));
-        let arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
-        let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
-        let takes = |function: &&Function| function.signature.arguments.len() == given.len() && function.returns_set;
-        let candidates = of_name("generate_series").iter().filter(takes).map(|function| &function.signature);
-        let Resolved::One(signature) = resolve::function(candidates.collect(), &given) else {
-            return Err(BindError::Unknown("a series of these types"));
-        };
-        let id = signature.result;
+    fn series(&self, arguments: Vec<Bound>, is_alone: bool, span: Span, context: Context<'_>) -> Result<Values> {
+        let found = chosen("generate_series", &types_of(&arguments), span)?;
+        let id = found.signature.result;
         if !matches!(id, TypeId::INT4 | TypeId::INT8) {
-            if id == TypeId::NUMERIC {
-                return Err(BindError::Unknown("a series of these types"));
-            }
-            let found = chosen("generate_series", FunctionKind::Scalar, &given)?;
-            let (list, id) = self.list_of_set("generate_series", arguments, &found, context.schema)?;
+            let (list, id) = self.list_of_set("generate_series", arguments, &found, span, context.schema)?;
             return Ok(Values::Lists { lists: vec![(list, id, None)], number: Number::Unknown });
         }
         let mut exprs = Vec::new();
@@ -267,8 +347,13 @@ impl Binder<'_> {
             exprs.push(lit(1i64));
         }
         let literals: Option<Vec<Option<i64>>> = exprs.iter().map(literal).collect();
-        if let Some([.., Some(0)]) = literals.as_deref() {
-            return Err(BindError::without_place("22023", "step size cannot equal zero"));
+        match literals.as_deref() {
+            // There are no values, whatever the step is.
+            Some(literals) if literals.contains(&None) => exprs[2] = lit(1i64),
+            Some([.., Some(0)]) => {
+                return Err(BindError::without_place("22023", "step size cannot equal zero"));
+            }
+            _ => {}
         }
         let is_small = |number: &Option<i64>| number.is_some_and(|number| (-HALF..HALF).contains(&number));
         let is_counted = match &literals {
@@ -280,16 +365,18 @@ impl Binder<'_> {
             false => Number::Unknown,
         };
         if literals.is_some()
-            && let Some(source) = self.environment.table_function("generate_series", &exprs)
+            && is_alone
+            && let Some(relation) = self.environment.table_function("generate_series", &exprs)?
         {
             let name = self.qualifier("series");
-            let plan = LogicalPlanBuilder::scan(TableReference::bare(name), source, None)?.build()?;
+            let plan = LogicalPlanBuilder::scan(TableReference::bare(name), relation.source, None)?.build()?;
             return Ok(Values::Table { plan, id, number });
         }
-        let function = self.environment.scalar("generate_series").ok_or(BindError::Unknown("a series"))?;
+        let unsupported = || BindError::unsupported("function generate_series", span);
+        let function = self.environment.scalar("generate_series").ok_or_else(unsupported)?;
         Ok(Values::Lists { lists: vec![(function.call(exprs), id, None)], number })
     }
-    fn unnested(&self, call: &Call, context: Context<'_>) -> Result<Values> {
+    fn unnested(&self, call: &Call, span: Span, context: Context<'_>) -> Result<Values> {
         let is_array = |item: &Tree| matches!(item.kind, ExprKind::Array(_) | ExprKind::ArrayQuery(_));
         if let [argument] = &call.arguments[..]
             && let ExprKind::Array(items) = &argument.value.kind
@@ -297,22 +384,25 @@ impl Binder<'_> {
             && !items.iter().any(is_array)
         {
             let items: Vec<Bound> = items.iter().map(|item| self.expression(item, context)).collect::<Result<_>>()?;
-            let (values, id) = self.unified("ARRAY", items, context.schema)?;
-            if id.element().is_none() && levels_of(&values, context.schema) == (false, false) {
+            let (values, of) = self.unified("ARRAY", items, context.schema)?;
+            let id = of.id;
+            let has_query = |value: &Expr| has_part(value, |part| of_expr(part).is_some());
+            let is_plain = levels_of(&values, context.schema) == (false, false) && !values.iter().any(has_query);
+            if id.element().is_none() && is_plain {
                 return Ok(Values::Rows { values, id });
             }
         }
         let mut lists = Vec::new();
         for argument in &call.arguments {
             let array = self.expression(&argument.value, context)?;
-            let found = chosen("unnest", FunctionKind::Scalar, &[array.id])?;
-            let (list, id) = self.list_of_set("unnest", vec![array], &found, context.schema)?;
+            let found = chosen("unnest", &[array.id], span)?;
+            let (list, id) = self.list_of_set("unnest", vec![array], &found, span, context.schema)?;
             lists.push((list, id, None));
         }
-        match lists.is_empty() {
-            true => Err(BindError::Unknown("a call of this form")),
-            false => Ok(Values::Lists { lists, number: Number::Unknown }),
+        if lists.is_empty() {
+            chosen("unnest", &[], span)?;
         }
+        Ok(Values::Lists { lists, number: Number::Unknown })
     }
 }
 
@@ -352,9 +442,7 @@ fn beside(
     let mut added = Vec::new();
     let plan = match values {
         Values::One(bound) => {
-            if bound.id == TypeId::UNKNOWN {
-                return Err(BindError::Unknown("a value of no type"));
-            }
+            let bound = bound.into_text()?;
             added.push((shown("value"), bound.id));
             let mut exprs = before;
             exprs.push(named(bound.expr, "value"));
@@ -380,25 +468,44 @@ fn beside(
             let number = match number {
                 _ if !ordinality => None,
                 Number::Series { start, step } => Some(named(of_series(*start, *step, value.clone()), "ordinality")),
-                Number::Unknown => return Err(BindError::Unknown("the numbers of these values")),
+                Number::Unknown => return Err(no_numbers()),
             };
             let value = if id == TypeId::INT4 { cast(value, DataType::Int32) } else { value };
             let exprs = [Some(named(value, "value")), number];
             let rows = LogicalPlanBuilder::from(rows).project(exprs.into_iter().flatten().collect::<Vec<_>>())?;
             joined(plan, rows.build()?)?
         }
+        Values::Relation(relation) => {
+            if ordinality {
+                return Err(no_numbers());
+            }
+            let name = TableReference::bare(binder.qualifier("#function"));
+            let rows = LogicalPlanBuilder::scan(name, relation.source, None)?;
+            let mut exprs = Vec::with_capacity(relation.types.len());
+            for (at, (column, of)) in rows.schema().columns().into_iter().zip(relation.types).enumerate() {
+                let name = format!("value{at}");
+                exprs.push(named(Expr::Column(column), &name));
+                added.push((shown(&name), or_no_type(of).id));
+            }
+            joined(plan, rows.project(exprs)?.build()?)?
+        }
         Values::Lists { mut lists, number } => {
             if is_left {
-                let [(list, ..)] = &mut lists[..] else {
-                    return Err(BindError::Unknown("several lists of an outer join"));
-                };
-                *list = without_empty(binder, list.clone(), plan.schema())?;
+                for (list, ..) in &mut lists {
+                    *list = without_empty(binder, list.clone(), plan.schema())?;
+                }
             }
             let mut numbers = None;
-            if let (true, Number::Unknown, [(list, ..)]) = (ordinality, &number, &lists[..]) {
+            if let (true, Number::Unknown) = (ordinality, &number) {
+                let counts = lists.iter().map(|(list, ..)| Ok(cast(counted(binder, list.clone())?, DataType::Int64)));
+                let mut counts = counts.collect::<Result<Vec<_>>>()?;
+                let most = binder.environment.scalar("greatest").filter(|_| counts.len() > 1);
+                let count = match most {
+                    Some(most) => Some(most.call(counts)),
+                    None => counts.pop().filter(|_| counts.is_empty()),
+                };
                 let series = binder.environment.scalar("generate_series");
-                let count = cast(counted(binder, list.clone())?, DataType::Int64);
-                numbers = series.map(|series| series.call(vec![lit(1i64), count, lit(1i64)]));
+                numbers = series.zip(count).map(|(series, count)| series.call(vec![lit(1i64), count, lit(1i64)]));
             }
             let mut exprs = before.clone();
             let (mut unnested, mut behind) = (Vec::new(), before);
@@ -423,7 +530,7 @@ fn beside(
                         unnested.push(Column::new_unqualified(&name));
                         cast(Expr::Column(Column::new_unqualified(&name)), DataType::Int64)
                     }
-                    _ => return Err(BindError::Unknown("the numbers of these values")),
+                    _ => return Err(no_numbers()),
                 };
                 behind.push(named(number, "ordinality"));
             }
@@ -438,9 +545,18 @@ fn beside(
     Ok((plan, added))
 }
 
+fn no_numbers() -> BindError {
+    BindError::unsupported("WITH ORDINALITY of such a function", NO_PLACE)
+}
+
+/// Whether a function gives rows whose columns the statement has to tell.
+fn has_list_of_columns(name: &str) -> bool {
+    matches!(name, "json_to_record" | "jsonb_to_record" | "json_to_recordset" | "jsonb_to_recordset")
+}
+
 /// How many elements a list has.
 fn counted(binder: &Binder<'_>, list: Expr) -> Result<Expr> {
-    let count = binder.environment.scalar("cardinality").ok_or(BindError::Unknown("a list"))?;
+    let count = binder.known_scalar("cardinality")?;
     Ok(count.call(vec![list]))
 }
 

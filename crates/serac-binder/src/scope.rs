@@ -2,15 +2,17 @@
 
 use crate::Binder;
 use crate::bound::Bound;
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::Context;
 use crate::types::known_type;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{DFSchema, ExprSchema};
-use datafusion::logical_expr::{Expr, ExprSchemable};
-use serac_numeric_functions::FREE;
-use serac_parser::tree::{Name, Span};
-use serac_pg::TypeId;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::expr::Case;
+use serac_parser::tree::{Expr as Tree, ExprKind, Name, Span};
+use serac_pg::{ModifiedType, TypeId};
+use std::borrow::Cow;
+use std::cell::RefCell;
 
 /// A column of FROM.
 #[derive(Clone, Debug)]
@@ -19,7 +21,7 @@ pub(crate) struct ScopeColumn {
     pub(crate) item: Option<usize>,
     pub(crate) name: String,
     pub(crate) expr: Expr,
-    pub(crate) id: TypeId,
+    pub(crate) of: ModifiedType,
     /// It is found with its item's name only: another stands for it.
     pub(crate) is_merged: bool,
 }
@@ -27,11 +29,12 @@ pub(crate) struct ScopeColumn {
 impl ScopeColumn {
     /// The column where it is selected as it is, of whatever type.
     pub(crate) fn passed(&self, span: Span) -> Bound {
-        Bound::new(self.expr.clone(), self.id, span)
+        Bound::of_type(self.expr.clone(), self.of, span)
     }
     /// The column where it is named.
     pub(crate) fn bound(&self, span: Span) -> Result<Bound> {
-        Ok(Bound::new(self.expr.clone(), known_type(self.id)?, span))
+        known_type(self.of.id, span)?;
+        Ok(self.passed(span))
     }
 }
 
@@ -46,8 +49,14 @@ pub(crate) struct ScopeItem {
     pub(crate) key: Vec<Expr>,
     /// It is a function of values that are no rows, so that its name alone is such a value.
     pub(crate) is_value: bool,
+    /// It is a table or a view.
+    pub(crate) is_table: bool,
+    /// It is what the recursive term of a query reads of that query.
+    pub(crate) is_of_term: bool,
     /// An outer join may have no row of it.
     pub(crate) may_be_missing: bool,
+    /// A column that is NULL where an outer join has no row of it, and true elsewhere.
+    pub(crate) present: Option<Expr>,
 }
 
 impl ScopeItem {
@@ -77,6 +86,19 @@ impl Scope {
             None => Ok(()),
         }
     }
+    /// Without its first items and columns.
+    pub(crate) fn behind(&self, (items, columns): (usize, usize)) -> Cow<'_, Self> {
+        if (items, columns) == (0, 0) {
+            return Cow::Borrowed(self);
+        }
+        let own = self.columns[columns..].iter().cloned();
+        let columns = own.map(|own| ScopeColumn { item: own.item.and_then(|item| item.checked_sub(items)), ..own });
+        Cow::Owned(Self { items: self.items[items..].to_vec(), columns: columns.collect() })
+    }
+    /// How many items and columns there are.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        (self.items.len(), self.columns.len())
+    }
     /// With what stands beside it.
     pub(crate) fn beside(mut self, other: Self, span: Span) -> Result<Self> {
         self.differs_from(&other, span)?;
@@ -99,7 +121,7 @@ impl Scope {
         let (schema, name) = match qualifiers {
             [name] => (None, name),
             [schema, name] => (Some(&schema.name), name),
-            _ => return Err(BindError::Unknown("a name with a database")),
+            _ => return Err(BindError::unsupported("a name with a database", NO_PLACE)),
         };
         let is_meant = |item: &ScopeItem| {
             item.name == name.name && schema.is_none_or(|schema| item.schema.as_ref() == Some(schema))
@@ -107,7 +129,8 @@ impl Scope {
         let mut found = (0..self.items.len()).filter(|at| is_meant(&self.items[*at]));
         let first = found.next();
         if found.next().is_some() {
-            return Err(BindError::Unknown("a table of a name that another schema has, too"));
+            let message = format!("table reference \"{}\" is ambiguous", name.name);
+            return Err(BindError::new("42P09", message, name.span));
         }
         Ok(first)
     }
@@ -130,7 +153,7 @@ impl Scope {
     }
     /// The column that a name means here; none if it means nothing.
     pub(crate) fn lookup_column(&self, name: &Name) -> Result<Option<&ScopeColumn>> {
-        let [qualifiers @ .., column] = &name.parts[..] else { return Err(BindError::Unknown("an empty name")) };
+        let Some((column, qualifiers)) = name.parts.split_last() else { return Ok(None) };
         if qualifiers.is_empty() {
             return self.of_name(&column.name, name.span);
         }
@@ -141,10 +164,10 @@ impl Scope {
                 Err(BindError::new("42702", format!("column reference \"{}\" is ambiguous", column.name), name.span))
             }
             (Some(one), None) => Ok(Some(one)),
-            (None, _) if is_of_system(&column.name) => Err(BindError::Unknown("a column of the system")),
+            (None, _) if self.items[item].is_table && is_of_system(&column.name) => Err(of_system(&column.name)),
             // `t.f` is `f(t)`, if there is such a function.
-            (None, _) if !serac_pg::functions::of_name(&column.name).is_empty() => {
-                Err(BindError::Unknown("a function of a row"))
+            (None, _) if matches!(column.name.as_str(), "row_to_json" | "to_json" | "to_jsonb" | "count") => {
+                Err(BindError::unsupported("a function of a row in the form of a column", NO_PLACE))
             }
             (None, _) => {
                 let message = format!("column {}.{} does not exist", self.items[item].name, column.name);
@@ -158,6 +181,9 @@ impl Scope {
     }
 }
 
+/// Aggregates of a query that stand in its subqueries, under the names that these have for them.
+pub(crate) type AggregatesBelow = RefCell<Vec<(String, Expr)>>;
+
 /// What is around a subquery, the nearest first.
 #[derive(Clone, Copy)]
 pub(crate) struct Outer<'o> {
@@ -165,6 +191,10 @@ pub(crate) struct Outer<'o> {
     pub(crate) scope: &'o Scope,
     /// Those of the plan below.
     pub(crate) schema: &'o DFSchema,
+    /// Where its aggregates go that stand in the subquery; none where it has none.
+    pub(crate) aggregates: Option<&'o AggregatesBelow>,
+    /// The clause that the subquery stands in, if aggregates are not allowed there.
+    pub(crate) without_aggregates: Option<&'static str>,
     /// What is around that.
     pub(crate) next: Option<&'o Outer<'o>>,
 }
@@ -199,71 +229,135 @@ impl Binder<'_> {
             }
             around = outer.next;
         }
-        let [qualifiers @ .., column] = &name.parts[..] else { return Err(BindError::Unknown("an empty name")) };
-        if !qualifiers.is_empty() {
-            return Err(self.missing_item(&qualified(name)));
+        let [column] = &name.parts[..] else { return Err(self.missing_item(&qualified(name))) };
+        if let Some(row) = self.row_named(name, context)? {
+            return Ok(row);
         }
-        let mut is_item = context.scope.has_item(name)?;
+        let is_table = |scope: &Scope| scope.items.iter().any(|item| item.is_table);
+        let mut has_tables = is_table(context.scope);
         let mut around = context.outer;
         while let Some(outer) = around {
-            is_item |= outer.scope.has_item(name)?;
+            has_tables |= is_table(outer.scope);
             around = outer.next;
         }
-        if is_item {
-            return self.whole_row(name, context);
-        }
-        if is_of_system(&column.name) {
-            return Err(BindError::Unknown("a column of the system"));
+        if has_tables && is_of_system(&column.name) {
+            return Err(of_system(&column.name));
         }
         Err(BindError::new("42703", format!("column \"{}\" does not exist", column.name), name.span))
     }
-    /// The row of an item, or the value of a function that gives one.
-    fn whole_row(&self, name: &Name, context: Context<'_>) -> Result<Bound> {
-        let unknown = BindError::Unknown("a whole row");
-        if !context.scope.has_item(name)? {
-            return Err(BindError::Unknown("a row of a query around"));
+    /// The row of the item of a name, in the query or in those around it; none if there is no such
+    /// item.
+    fn row_named(&self, name: &Name, context: Context<'_>) -> Result<Option<Bound>> {
+        if let Some(row) = self.whole_row(name, context.scope, context.schema)? {
+            return Ok(Some(row));
         }
-        let item = context.scope.item(&name.parts)?.ok_or(BindError::Unknown("a whole row"))?;
-        let columns: Vec<&ScopeColumn> =
-            context.scope.columns.iter().filter(|column| column.item == Some(item)).collect();
-        let item = &context.scope.items[item];
-        if let (true, [column]) = (item.is_value, &columns[..]) {
-            return column.bound(name.span);
-        }
-        if item.is_value || item.may_be_missing || columns.is_empty() {
-            return Err(unknown);
-        }
-        let mut names = std::collections::HashSet::new();
-        if !columns.iter().all(|column| names.insert(&column.name)) {
-            return Err(unknown);
-        }
-        let function = self.environment.scalar("named_struct").ok_or(unknown)?;
-        let mut fields = Vec::new();
-        for column in columns {
-            let bound = column.bound(name.span)?;
-            bound.exact()?;
-            let is_other = bound.id == TypeId::UNKNOWN || crate::types::is_registered(bound.id);
-            // Documents have numbers in their fixed form.
-            if is_other || bound.expr.get_type(context.schema)? == FREE {
-                return Err(BindError::Unknown("a row of such values"));
+        for outer in std::iter::successors(context.outer, |outer| outer.next) {
+            if let Some(row) = self.whole_row(name, outer.scope, outer.schema)? {
+                return outer.reference(row).map(Some);
             }
-            fields.extend([datafusion::logical_expr::lit(column.name.clone()), bound.expr]);
         }
-        Ok(Bound::new(function.call(fields), TypeId::RECORD, name.span))
+        Ok(None)
+    }
+    /// `t.*` where it is a value.
+    pub(crate) fn row_of_item(&self, name: &Name, context: Context<'_>) -> Result<Bound> {
+        self.row_named(name, context)?.ok_or_else(|| self.missing_item(name))
+    }
+    /// The columns of an item whose row a tree is, where no column has its name: `t`, `t.*`. None
+    /// if it is something else.
+    pub(crate) fn columns_of_row(&self, tree: &Tree, context: Context<'_>) -> Result<Option<RowColumns>> {
+        let name = match &tree.kind {
+            ExprKind::Name(name) if name.parts.len() == 1 => name,
+            ExprKind::Wildcard(Some(name)) => name,
+            _ => return Ok(None),
+        };
+        let around = || std::iter::successors(context.outer, |outer| outer.next);
+        let mut found = context.scope.has_item(name)?.then_some((context.scope, None));
+        for outer in around() {
+            if found.is_none() && outer.scope.has_item(name)? {
+                found = Some((outer.scope, Some(outer)));
+            }
+        }
+        let Some((scope, outer)) = found else { return Ok(None) };
+        if matches!(tree.kind, ExprKind::Name(_)) {
+            for scope in std::iter::once(context.scope).chain(around().map(|outer| outer.scope)) {
+                if scope.lookup_column(name)?.is_some() {
+                    return Ok(None);
+                }
+            }
+        }
+        let Some(item) = scope.item(&name.parts)?.filter(|item| !scope.items[*item].is_value) else {
+            return Ok(None);
+        };
+        let own = scope.columns.iter().filter(|column| column.item == Some(item));
+        let mut columns = Vec::new();
+        for column in own {
+            let bound = column.bound(name.span)?;
+            let bound = match outer {
+                Some(outer) => outer.reference(bound)?,
+                None => bound,
+            };
+            columns.push((column.name.clone(), bound));
+        }
+        let item = &scope.items[item];
+        let present = match (&item.present, outer) {
+            (Some(present), Some(outer)) => {
+                Some(outer.reference(Bound::new(present.clone(), TypeId::BOOL, name.span))?.expr)
+            }
+            (present, _) => present.clone(),
+        };
+        Ok(Some(RowColumns { columns, present, may_be_missing: item.may_be_missing }))
+    }
+    /// The row of an item, or the value of a function that gives one; none if there is no such
+    /// item.
+    fn whole_row(&self, name: &Name, scope: &Scope, schema: &DFSchema) -> Result<Option<Bound>> {
+        let Some(item) = scope.item(&name.parts)? else { return Ok(None) };
+        let columns: Vec<&ScopeColumn> = scope.columns.iter().filter(|column| column.item == Some(item)).collect();
+        let item = &scope.items[item];
+        if let (true, [column]) = (item.is_value, &columns[..]) {
+            return column.bound(name.span).map(Some);
+        }
+        let present = self.presence(item)?;
+        let columns = columns.into_iter().map(|column| Ok((column.name.clone(), column.bound(name.span)?)));
+        let row = self.row(columns.collect::<Result<_>>()?, name.span, schema)?;
+        let Some(present) = present else { return Ok(Some(row)) };
+        let whens = vec![(Box::new(present), Box::new(row.expr))];
+        Ok(Some(Bound { expr: Expr::Case(Case::new(None, whens, None)), ..row }))
+    }
+    /// What tells whether there is a row of an item; none if there always is one.
+    fn presence(&self, item: &ScopeItem) -> Result<Option<Expr>> {
+        match (item.may_be_missing, &item.present) {
+            (false, _) => Ok(None),
+            (true, Some(present)) => Ok(Some(present.clone())),
+            (true, None) => {
+                self.lacks_marks.set(true);
+                Err(BindError::unsupported("a whole row of a side of an outer join", NO_PLACE))
+            }
+        }
     }
     /// The error of an item that is not in FROM. PostgreSQL has another for one that is there, but
     /// not to be seen.
     pub(crate) fn missing_item(&self, name: &Name) -> BindError {
         let is_there = name.parts.last().is_some_and(|last| self.item_names.borrow().contains(&last.name));
         match is_there {
-            true if self.is_change.get() => {
+            true => {
                 let message = format!("invalid reference to FROM-clause entry for table \"{name}\"");
                 BindError::new("42P01", message, name.span)
             }
-            true => BindError::Unknown("an item of FROM that cannot be seen"),
             false => BindError::new("42P01", format!("missing FROM-clause entry for table \"{name}\""), name.span),
         }
     }
+}
+
+/// The row of an item of FROM as its columns.
+pub(crate) struct RowColumns {
+    pub(crate) columns: Vec<(String, Bound)>,
+    /// As [`ScopeItem::present`].
+    pub(crate) present: Option<Expr>,
+    pub(crate) may_be_missing: bool,
+}
+
+fn of_system(name: &str) -> BindError {
+    BindError::unsupported(format!("the system column {name}"), NO_PLACE)
 }
 
 /// Whether every table of PostgreSQL's has a column of this name.

@@ -10,14 +10,15 @@
 //! Clauses are bound in PostgreSQL's order, so that the first error is the one that PostgreSQL
 //! tells: items, WHERE, HAVING, ORDER BY, GROUP BY, DISTINCT, WINDOW.
 
+use crate::alike::alike;
 use crate::bound::Bound;
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::{Context, MOST_IN_A_ROW};
-use crate::group::{Grouped, has_subquery};
+use crate::group::Grouped;
 use crate::names::column_name;
-use crate::numeric::key;
 use crate::query::{Selected, position, sorted};
-use crate::scope::{Outer, ScopeColumn};
+use crate::scope::{AggregatesBelow, Outer, Scope, ScopeColumn};
+use crate::subquery::repeatable;
 use crate::types::{comparable_values, is_no_type};
 use crate::{Binder, OutputColumn};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -27,7 +28,7 @@ use datafusion::logical_expr::{
     Expr, LogicalPlan, LogicalPlanBuilder, SortExpr, WindowFrame, WindowFrameBound, WindowFrameUnits,
     WindowFunctionDefinition, lit,
 };
-use serac_parser::tree::{Distinct, Expr as Tree, ExprKind, GroupBy, OrderItem, Query, Select, SelectItem, Span};
+use serac_parser::tree::{Distinct, Expr as Tree, ExprKind, OrderItem, Postfix, Query, Select, SelectItem, Span};
 use serac_pg::TypeId;
 use std::collections::HashMap;
 
@@ -47,6 +48,11 @@ pub(crate) struct Item {
 }
 
 impl Item {
+    /// A column of a row that the user does not see.
+    fn hidden(expr: Expr) -> Self {
+        let bound = Bound::new(expr, TypeId::INT8, Span::default());
+        Self { bound, name: "#row".into(), is_call: false, whole: Span::default(), has_name: true }
+    }
     /// A text, if nothing has told its type.
     pub(crate) fn is_text_if_unknown(&mut self) -> Result<()> {
         if self.bound.id == TypeId::UNKNOWN {
@@ -76,7 +82,7 @@ impl Projected {
     fn add(&mut self, order: &Order) -> usize {
         match order {
             Order::Item(at) => *at,
-            Order::Expr(expr, span, whole) => self.exprs.iter().position(|own| own == expr).unwrap_or_else(|| {
+            Order::Expr(expr, span, whole) => self.exprs.iter().position(|own| alike(own, expr)).unwrap_or_else(|| {
                 self.exprs.push(expr.clone());
                 self.spans.push(*span);
                 self.wholes.push(*whole);
@@ -90,27 +96,32 @@ impl Binder<'_> {
     /// SELECT, its rows in the order of `query`.
     pub(crate) fn select(&self, select: &Select, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
         if select.into.is_some() {
-            return Err(BindError::Unknown("INTO"));
+            return Err(BindError::unsupported("SELECT INTO", NO_PLACE));
         }
         // Each may go on from the one before, to the first.
         if select.windows.len() > MOST_IN_A_ROW {
-            return Err(BindError::Unknown("so many windows"));
+            return Err(BindError::unsupported(format!("a query of more than {MOST_IN_A_ROW} windows"), NO_PLACE));
         }
         let rows = self.from(&select.from, outer)?;
         let mut plan = rows.plan;
         let schema = plan.schema().clone();
+        let below = AggregatesBelow::default();
         let context = Context {
             named_windows: &select.windows,
             may_have_sets: true,
+            aggregates: Some(&below),
             ..Context::new(&rows.scope, &schema, outer)
         };
         let mut items = match self.items(&select.items, context) {
-            Err(error) if self.is_late.take() => return Err(self.behind_others(error, select, query, context)),
+            Err(error) if self.is_late.take() => {
+                // An error of WHERE comes before one of a window.
+                if let Some(filter) = &select.filter {
+                    self.condition("WHERE", filter, context.in_clause("WHERE"))?;
+                }
+                return Err(error);
+            }
             items => items?,
         };
-        if items.is_empty() {
-            return Err(BindError::Unknown("a SELECT of no columns"));
-        }
         let filter = match &select.filter {
             Some(filter) => Some(self.condition("WHERE", filter, context.in_clause("WHERE"))?),
             None => None,
@@ -121,9 +132,16 @@ impl Binder<'_> {
         };
         let without_sets = Context { may_have_sets: false, ..context };
         let mut qualify = match &select.qualify {
-            // Names of items may stand there, too, which are not known here.
+            // Names of items may stand there, too.
             Some(qualify) => {
-                Some(self.condition("QUALIFY", qualify, without_sets).map_err(BindError::of_unknown_place)?)
+                let mut scope = rows.scope.clone();
+                for item in items.iter().filter(|item| scope_has_no(&rows.scope, &item.name)) {
+                    let of = item.bound.modified_type();
+                    let of = if of.id == TypeId::UNKNOWN { TypeId::TEXT.into() } else { of };
+                    let (name, expr) = (item.name.clone(), item.projected()?);
+                    scope.columns.push(ScopeColumn { item: None, name, expr, of, is_merged: false });
+                }
+                Some(self.condition("QUALIFY", qualify, Context { scope: &scope, ..without_sets })?)
             }
             None => None,
         };
@@ -138,7 +156,7 @@ impl Binder<'_> {
             };
             sorts.extend((0..items.len()).map(item));
         }
-        let groups = self.groups(&select.group_by, &mut items, context)?;
+        let mut groups = self.groups(&select.group_by, &mut items, context)?;
         let mut on = Vec::new();
         match &select.distinct {
             Distinct::All => {}
@@ -159,6 +177,8 @@ impl Binder<'_> {
             }
         }
         self.named_windows(context)?;
+        let claimed = self.claims.borrow().as_ref().map(|claims| claims.rows(&schema)).transpose()?;
+        items.extend(claimed.into_iter().flatten().map(Item::hidden));
 
         let open: Vec<(usize, Bound)> = (0..items.len())
             .filter(|at| items[*at].bound.id == TypeId::UNKNOWN)
@@ -173,34 +193,41 @@ impl Binder<'_> {
         let order_columns: Vec<usize> = sorts.iter().map(|(_, order)| projected.add(order)).collect();
         let is_distinct = matches!(select.distinct, Distinct::Rows);
         if is_distinct && projected.exprs.len() > shown {
-            if has_subquery(&projected.exprs[shown]) {
-                return Err(BindError::Unknown("a subquery by which distinct rows are ordered"));
-            }
             let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
             return Err(BindError::new("42P10", message, projected.spans[shown]));
         }
         let on_columns: Vec<(Span, usize)> = on.iter().map(|(span, order)| (*span, projected.add(order))).collect();
-        distinct_on_order(&on_columns, &order_columns).map_err(|error| {
-            match on_columns.iter().any(|(_, at)| has_subquery(&projected.exprs[*at])) {
-                true => BindError::Unknown("a subquery that rows are distinct on"),
-                false => error,
-            }
-        })?;
+        distinct_on_order(&on_columns, &order_columns)?;
 
         if let Some(filter) = filter {
             plan = LogicalPlanBuilder::from(plan).filter(filter)?.build()?;
         }
+        // Rows of functions by which rows are grouped come before the groups.
+        if let Some(groups) = &mut groups {
+            let sets = groups.sets_of_rows()?;
+            let all = groups.exprs_mut().chain(&mut projected.exprs).chain(&mut having).chain(&mut qualify);
+            plan = self.with_sets(plan, sets, all.collect())?;
+        }
         let is_aggregate = |part: &Expr| matches!(part, Expr::AggregateFunction(_));
         let all = projected.exprs.iter().chain(&having).chain(&qualify);
         let has_aggregates = all.clone().any(|expr| has_part(expr, is_aggregate));
-        if has_aggregates || groups.is_some() || having.is_some() {
+        if let Some(claims) = self.claims.borrow().as_ref() {
+            claims.check(select, groups.is_some(), &projected.exprs)?;
+        }
+        let below = below.into_inner();
+        if (has_aggregates || !below.is_empty()) && rows.scope.items.iter().any(|item| item.is_of_term) {
+            let message = "aggregate functions are not allowed in a recursive query's recursive term";
+            return Err(BindError::without_place("42P19", message));
+        }
+        if has_aggregates || groups.is_some() || having.is_some() || !below.is_empty() {
             let wholes = projected.wholes.iter().copied();
             let of_items = projected.exprs.iter_mut().zip(wholes).map(|(expr, span)| Grouped { expr, span });
             let others = [(&mut having, &select.having), (&mut qualify, &select.qualify)];
             let others = others
                 .into_iter()
                 .filter_map(|(expr, tree)| Some(Grouped { expr: expr.as_mut()?, span: tree.as_ref()?.span }));
-            plan = self.grouped(plan, groups.unwrap_or_default(), of_items.chain(others).collect(), &rows.scope)?;
+            let exprs = of_items.chain(others).collect();
+            plan = self.grouped(plan, groups.unwrap_or_default(), exprs, below, &rows.scope)?;
         }
         if let Some(having) = having {
             plan = LogicalPlanBuilder::from(plan).filter(having)?.build()?;
@@ -210,7 +237,8 @@ impl Binder<'_> {
             plan = LogicalPlanBuilder::from(plan).filter(qualify)?.build()?;
         }
 
-        plan = self.with_sets(plan, projected.exprs.iter_mut().collect())?;
+        let sets = sets_of_rows(projected.exprs.iter())?;
+        plan = self.with_sets(plan, sets, projected.exprs.iter_mut().collect())?;
         let names = unique_names(&items, &projected.exprs);
         let exprs = projected.exprs.into_iter().zip(&names).map(|(expr, name)| named(expr, name));
         let mut builder = LogicalPlanBuilder::from(plan).project(exprs.collect::<Vec<_>>())?;
@@ -219,11 +247,12 @@ impl Binder<'_> {
         }
         let schema = builder.schema().clone();
         let column = |at: usize| Expr::Column(Column::from(schema.qualified_field(at)));
-        let sort = sorts.iter().zip(&order_columns).map(|((item, _), at)| sorted(item, key(column(*at), &schema)?));
+        let sort =
+            sorts.iter().zip(&order_columns).map(|((item, _), at)| sorted(item, self.key(column(*at), &schema)?));
         let sort = sort.collect::<Result<Vec<_>>>()?;
         let mut is_wider = names.len() > shown;
         if !on_columns.is_empty() {
-            let on = on_columns.iter().map(|(_, at)| key(column(*at), &schema)).collect::<Result<_>>()?;
+            let on = on_columns.iter().map(|(_, at)| self.key(column(*at), &schema)).collect::<Result<_>>()?;
             builder = LogicalPlanBuilder::from(self.first_of_each(builder.build()?, on, sort.clone())?);
             is_wider = true;
         }
@@ -235,22 +264,9 @@ impl Binder<'_> {
         }
         Ok(Selected { plan: builder.build()?, columns: selected_items(items), open })
     }
-    /// An error of a window's definition among the items. One of another clause comes before it.
-    fn behind_others(&self, error: BindError, select: &Select, query: &Query, context: Context<'_>) -> BindError {
-        let no_groups = matches!(&select.group_by, GroupBy::Items { items, .. } if items.is_empty());
-        let is_plain = no_groups
-            && select.having.is_none()
-            && query.order_by.is_empty()
-            && !matches!(select.distinct, Distinct::On(_));
-        let filter = |filter| self.condition("WHERE", filter, context.in_clause("WHERE"));
-        match is_plain && select.filter.as_ref().map(filter).transpose().is_ok() {
-            true => error,
-            false => error.of_unknown_place(),
-        }
-    }
     /// Of the rows that are equal in `on` the first one of an order.
     fn first_of_each(&self, plan: LogicalPlan, on: Vec<Expr>, order: Vec<SortExpr>) -> Result<LogicalPlan> {
-        let function = self.environment.window("row_number").ok_or(BindError::Unknown("numbers of rows"))?;
+        let function = self.known_window("row_number")?;
         let mut window = WindowFunction::new(WindowFunctionDefinition::WindowUDF(function), Vec::new());
         window.params.partition_by = on;
         if !order.is_empty() {
@@ -265,16 +281,7 @@ impl Binder<'_> {
     }
     /// The plan with the elements of lists as columns, side by side, which are then in the places
     /// of functions that give rows.
-    fn with_sets(&self, plan: LogicalPlan, exprs: Vec<&mut Expr>) -> Result<LogicalPlan> {
-        let mut sets: Vec<Expr> = Vec::new();
-        for expr in &exprs {
-            expr.apply(|part| {
-                if matches!(part, Expr::Unnest(_)) && !sets.contains(part) {
-                    sets.push(part.clone());
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-        }
+    fn with_sets(&self, plan: LogicalPlan, sets: Vec<Expr>, exprs: Vec<&mut Expr>) -> Result<LogicalPlan> {
         if sets.is_empty() {
             return Ok(plan);
         }
@@ -303,12 +310,17 @@ impl Binder<'_> {
         for item in trees {
             match &item.expr.kind {
                 ExprKind::Wildcard(name) => items.extend(self.wildcard(name.as_ref(), item, context)?),
+                ExprKind::Postfix(operand, rest) if matches!(rest.last(), Some(Postfix::AllFields(_))) => {
+                    items.extend(self.fields_of_value(operand, rest, &item.expr, context)?);
+                }
                 _ => {
                     let bound = match self.passed(&item.expr, context)? {
                         Some(passed) => passed,
                         None => self.expression(&item.expr, context)?,
                     };
-                    bound.exact()?;
+                    if bound.id != TypeId::RECORD {
+                        bound.exact()?;
+                    }
                     let name = match &item.alias {
                         Some(alias) => alias.name.clone(),
                         None => column_name(&item.expr, &self.subquery_names.borrow()),
@@ -336,7 +348,7 @@ impl Binder<'_> {
             return Ok(None);
         }
         let found = context.scope.lookup_column(name)?;
-        Ok(found.filter(|column| is_no_type(column.id)).map(|column| column.passed(name.span)))
+        Ok(found.filter(|column| is_no_type(column.of.id)).map(|column| column.passed(name.span)))
     }
     /// `*` and `t.*`, perhaps without some columns, and with others in their places.
     fn wildcard(
@@ -353,13 +365,20 @@ impl Binder<'_> {
             None => context.scope.all().collect(),
             Some(name) => match context.scope.of_item(name)? {
                 Some(columns) => columns,
-                None if context.outer.is_some() => return Err(BindError::Unknown("all columns of a query around")),
-                None => return Err(self.missing_item(name)),
+                None => {
+                    let around = ExprKind::Wildcard(Some(name.clone()));
+                    let columns = self.columns_of_row(&Tree { kind: around, span }, context)?;
+                    let Some(row) = columns else { return Err(self.missing_item(name)) };
+                    if !item.exclude.is_empty() || !item.replace.is_empty() {
+                        return Err(BindError::unsupported("EXCLUDE and REPLACE of a query around", NO_PLACE));
+                    }
+                    return Ok(row.columns.into_iter().map(|(name, bound)| Item::field(name, bound, span)).collect());
+                }
             },
         };
         let is_there = |name: &serac_parser::tree::Ident| columns.iter().any(|column| column.name == name.name);
         if !item.exclude.iter().chain(item.replace.iter().map(|(_, name)| name)).all(is_there) {
-            return Err(BindError::Unknown("a column that * does not have"));
+            return Err(BindError::new("42703", "a column of EXCLUDE or REPLACE does not exist", span));
         }
         let mut items = Vec::new();
         for column in columns {
@@ -381,6 +400,30 @@ impl Binder<'_> {
             items.push(Item { bound, name: column.name.clone(), is_call: false, whole: span, has_name: true });
         }
         Ok(items)
+    }
+    /// `(r).*`: the fields of a row.
+    fn fields_of_value(
+        &self,
+        operand: &Tree,
+        rest: &[Postfix],
+        whole: &Tree,
+        context: Context<'_>,
+    ) -> Result<Vec<Item>> {
+        let rest = &rest[..rest.len() - 1];
+        let span = whole.span;
+        if rest.is_empty()
+            && let Some(row) = self.columns_of_row(operand, context)?
+        {
+            return Ok(row.columns.into_iter().map(|(name, bound)| Item::field(name, bound, span)).collect());
+        }
+        let operand = Tree { kind: ExprKind::Postfix(Box::new(operand.clone()), rest.to_vec()), span: operand.span };
+        let row = self.expression(&operand, context)?;
+        repeatable(&row.expr)?;
+        let fields = self.fields_of_row(&row, context.schema)?;
+        for _ in &fields {
+            self.copy(&row)?;
+        }
+        Ok(fields.into_iter().map(|(name, bound)| Item::field(name, bound, span)).collect())
     }
     /// By what an item of ORDER BY orders: an output column, by its name or number, or an
     /// expression over FROM.
@@ -412,6 +455,10 @@ impl Binder<'_> {
 }
 
 impl Item {
+    /// A field of a row.
+    fn field(name: String, bound: Bound, whole: Span) -> Self {
+        Self { bound, name, is_call: false, whole, has_name: true }
+    }
     /// What the plan has for it: a text, if it is of no type.
     fn projected(&self) -> Result<Expr> {
         match (&self.bound.id, &self.bound.parameter) {
@@ -427,6 +474,7 @@ pub(crate) fn selected_items(items: Vec<Item>) -> Vec<OutputColumn> {
     let column = |item: Item| OutputColumn {
         name: item.name,
         id: item.bound.id,
+        modifier: item.bound.modifier,
         span: item.bound.span,
         text: (!item.has_name).then_some(item.whole),
     };
@@ -464,6 +512,24 @@ fn distinct_on_order(on: &[(Span, usize)], order: &[usize]) -> Result<()> {
         Some((span, _)) if is_other => wrong(*span),
         _ => Ok(()),
     }
+}
+
+/// What functions of rows give in expressions, each once.
+pub(crate) fn sets_of_rows<'e>(exprs: impl Iterator<Item = &'e Expr>) -> Result<Vec<Expr>> {
+    let mut sets: Vec<Expr> = Vec::new();
+    for expr in exprs {
+        expr.apply(|part| {
+            if matches!(part, Expr::Unnest(_)) && !sets.contains(part) {
+                sets.push(part.clone());
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+    }
+    Ok(sets)
+}
+
+fn scope_has_no(scope: &Scope, name: &str) -> bool {
+    scope.all().all(|column| column.name != name)
 }
 
 /// Whether a part of an expression is such.

@@ -14,9 +14,9 @@
 //!                Window(row_number() OVER (PARTITION BY all columns))
 //! ```
 
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::MOST_IN_A_ROW;
-use crate::numeric::{common_form, in_form};
+use crate::numeric::common_form;
 use crate::query::Selected;
 use crate::scope::Outer;
 use crate::types::comparable_values;
@@ -27,7 +27,7 @@ use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::logical_plan::Union;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition};
 use serac_parser::tree::{QueryBody, SetKind, SetOperator};
-use serac_pg::TypeId;
+use serac_pg::{ModifiedType, TypeId};
 use std::sync::Arc;
 
 /// Branches of a UNION that are not yet one plan.
@@ -55,24 +55,36 @@ fn word(kind: SetKind) -> &'static str {
 }
 
 impl Binder<'_> {
+    /// The rows of one of the queries.
+    pub(crate) fn branch(&self, body: &QueryBody, outer: Option<&Outer<'_>>) -> Result<Selected> {
+        crate::lock::check_branch(body)?;
+        self.deeper(1, || self.body(body, outer))
+    }
     pub(crate) fn set_operations(
         &self,
         first: &QueryBody,
         rest: &[(SetOperator, QueryBody)],
         outer: Option<&Outer<'_>>,
     ) -> Result<Selected> {
-        let mut left = Branches::new(self.deeper(1, || self.body(first, outer))?);
+        let names = self.item_names.borrow().len();
+        let mut left = Branches::new(self.branch(first, outer)?);
         let mut levels = 0;
         for (operator, body) in rest {
             if operator.by_name {
-                return Err(BindError::Unknown("BY NAME"));
+                return Err(BindError::unsupported("BY NAME", NO_PLACE));
             }
-            let right = self.deeper(1, || self.body(body, outer))?;
+            // One branch does not know the items of another, nor does ORDER BY.
+            self.item_names.borrow_mut().truncate(names);
+            let right = self.branch(body, outer)?;
+            self.item_names.borrow_mut().truncate(names);
             let goes_on = operator.kind == SetKind::Union && left.is_all.is_none_or(|is_all| is_all == operator.all);
             if !goes_on {
                 levels += 1;
                 if levels > MOST_IN_A_ROW {
-                    return Err(BindError::Unknown("so many set operations"));
+                    return Err(BindError::unsupported(
+                        format!("more than {MOST_IN_A_ROW} set operations in a row"),
+                        NO_PLACE,
+                    ));
                 }
                 left = Branches::new(self.united(left)?);
             }
@@ -84,10 +96,10 @@ impl Binder<'_> {
                 }
                 kind => {
                     let columns = left.columns.clone();
-                    let one = left.all.pop().ok_or(BindError::Unknown("nothing to join"))?;
-                    let both = of_one_form(vec![one.of_types(self, &ids)?, right.of_types(self, &ids)?])?;
-                    let [one, right] = both.try_into().map_err(|_| BindError::Unknown("nothing to join"))?;
-                    let plan = self.joined_sets(one.plan, right.plan, kind, operator.all)?;
+                    let one = left.all.swap_remove(0);
+                    let mut both = of_one_form(vec![one.of_types(self, &ids)?, right.of_types(self, &ids)?])?;
+                    let right = both.swap_remove(1);
+                    let plan = self.joined_sets(both.swap_remove(0).plan, right.plan, kind, operator.all)?;
                     left = Branches::new(Selected::new(plan, columns));
                 }
             }
@@ -121,7 +133,7 @@ impl Binder<'_> {
     }
     /// The rows with the number that each has among those of the same keys.
     fn numbered(&self, plan: LogicalPlan, keys: &[Column]) -> Result<LogicalPlan> {
-        let function = self.environment.window("row_number").ok_or(BindError::Unknown("numbers of rows"))?;
+        let function = self.known_window("row_number")?;
         let mut window = WindowFunction::new(WindowFunctionDefinition::WindowUDF(function), Vec::new());
         window.params.partition_by = keys.iter().cloned().map(Expr::Column).collect();
         let number = Expr::from(window).alias(self.qualifier("#copy"));
@@ -138,7 +150,8 @@ impl Binder<'_> {
         for (at, (own, other)) in left.columns.iter_mut().zip(&right.columns).enumerate() {
             let id = serac_pg::resolve::common(&[own.id, other.id]).map_err(|(one, two)| {
                 if one.category() == two.category() {
-                    return BindError::Unknown("types of a set operation");
+                    let message = format!("{word} could not convert type {one} to {two}");
+                    return BindError::new("42846", message, other.span);
                 }
                 BindError::new("42804", format!("{word} types {one} and {two} cannot be matched"), other.span)
             })?;
@@ -153,6 +166,7 @@ impl Binder<'_> {
             if operator.kind != SetKind::Union || !operator.all {
                 comparable_values(id)?;
             }
+            own.modifier = ModifiedType::common(id, [own.modified_type(), other.modified_type()]).modifier;
             own.id = id;
             ids.push(id);
         }
@@ -162,7 +176,7 @@ impl Binder<'_> {
     /// Branches as one plan.
     fn united(&self, branches: Branches) -> Result<Selected> {
         let Branches { mut all, columns, is_all, .. } = branches;
-        let Some(is_all) = is_all else { return all.pop().ok_or(BindError::Unknown("nothing to join")) };
+        let Some(is_all) = is_all else { return Ok(all.swap_remove(0)) };
         let ids: Vec<TypeId> = columns.iter().map(|column| column.id).collect();
         let all: Vec<Selected> = all.into_iter().map(|branch| branch.of_types(self, &ids)).collect::<Result<_>>()?;
         let all = of_one_form(all)?;
@@ -187,20 +201,5 @@ fn of_one_form(branches: Vec<Selected>) -> Result<Vec<Selected>> {
             false => common_form(&own)?,
         });
     }
-    if all.iter().all(|types| *types == wanted) {
-        return Ok(branches);
-    }
-    let of_types = |branch: Selected| {
-        let schema = branch.plan.schema().clone();
-        let exprs = schema.iter().zip(&wanted).map(|(field, wanted)| {
-            let column = Expr::Column(Column::from(field));
-            match field.1.data_type() == wanted {
-                true => Ok(column),
-                false => Ok(in_form(column, wanted, &schema)?.alias(field.1.name())),
-            }
-        });
-        let plan = LogicalPlanBuilder::from(branch.plan).project(exprs.collect::<Result<Vec<_>>>()?)?.build()?;
-        Ok(Selected { plan, ..branch })
-    };
-    branches.into_iter().map(of_types).collect()
+    branches.into_iter().map(|branch| branch.in_forms(&wanted)).collect()
 }

@@ -8,16 +8,14 @@
 
 use crate::Binder;
 use crate::bound::Bound;
-use crate::error::{BindError, Result};
-use crate::expression::{Context, LEVELS_OF_COPIES, NO_PLACE, comparable, comparison, joined, resolved, symbol};
-use crate::numeric::compared_pair;
+use crate::error::{BindError, NO_PLACE, Result};
+use crate::expression::{Context, LEVELS_OF_COPIES, comparable, comparison, resolved, symbol};
 use crate::query::Selected;
-use crate::scope::Outer;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue, Spans};
 use datafusion::logical_expr::expr::{Case, Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::logical_plan::Subquery;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, lit};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use serac_parser::tree::{Expr as Tree, ExprKind, Operator as Symbol, Query, Span};
 use serac_pg::TypeId;
 use std::sync::Arc;
@@ -29,7 +27,7 @@ pub(crate) fn subquery(plan: LogicalPlan) -> Subquery {
 }
 
 /// The references of a plan to queries around it, also those of subqueries in it.
-fn free(plan: &LogicalPlan) -> Vec<Expr> {
+pub(crate) fn free(plan: &LogicalPlan) -> Vec<Expr> {
     let mut found = Vec::new();
     add_free(plan, &mut found);
     found
@@ -104,8 +102,7 @@ pub(crate) struct Comparison<'t> {
 
 impl Binder<'_> {
     pub(crate) fn inner(&self, query: &Query, context: Context<'_>) -> Result<Selected> {
-        let outer = Outer { scope: context.scope, schema: context.schema, next: context.outer };
-        self.query(query, Some(&outer))?.closed()
+        self.query(query, Some(&context.around()))?.closed()
     }
     /// `EXISTS (…)`.
     pub(crate) fn exists(&self, query: &Query, span: Span, context: Context<'_>) -> Result<Bound> {
@@ -119,7 +116,7 @@ impl Binder<'_> {
             return Err(BindError::new("42601", "subquery must return only one column", span));
         };
         self.subquery_names.borrow_mut().insert(query.span, column.name.clone());
-        Ok(Bound::new(Expr::ScalarSubquery(subquery(selected.plan)), column.id, span))
+        Ok(Bound::of_type(Expr::ScalarSubquery(subquery(selected.plan)), column.modified_type(), span))
     }
     /// `x = ANY (…)`, `(x, y) <> ALL (…)`.
     pub(crate) fn quantified_operator(
@@ -145,10 +142,10 @@ impl Binder<'_> {
             _ => self.deeper(LEVELS_OF_COPIES, || self.inner(of.query, context))?,
         };
         let at = of.at.unwrap_or(NO_PLACE);
-        let place = |error: BindError| if of.at.is_none() { error.of_unknown_place() } else { error };
+        let place = |error: BindError| if of.at.is_none() { error.unplaced() } else { error };
         let lefts: Vec<Bound> = lefts.iter().map(|left| self.expression(left, context)).collect::<Result<_>>()?;
         if !matches!(of.operator, "=" | "<>" | "<" | "<=" | ">" | ">=") {
-            return Err(BindError::Unknown("this operator with ANY or ALL"));
+            return Err(BindError::unsupported("this operator with ANY or ALL", NO_PLACE));
         }
         let wrong = match lefts.len().cmp(&selected.columns.len()) {
             std::cmp::Ordering::Less => Some("subquery has too many columns"),
@@ -194,10 +191,10 @@ impl Binder<'_> {
             let name = field.1.name().clone();
             let value = Expr::Column(Column::from(field));
             let own = self.as_values(left, &[signature.arguments[0], to], context.schema)?;
-            let value = Bound::new(value, column.id, column.span);
+            let value = Bound::of_type(value, column.modified_type(), column.span);
             let value = self.as_values(value, &[signature.arguments[1], to], &schema)?;
             let (own, value) = (own.expr, value.expr);
-            let (own, value) = compared_pair((own, context.schema), (value, &schema))?;
+            let (own, value) = self.compared_pair((own, context.schema), (value, &schema))?;
             outer.push(own);
             inner.push(match &value {
                 Expr::Column(_) => value,
@@ -224,12 +221,12 @@ fn rows_compared(
     context: Context<'_>,
 ) -> Result<Expr> {
     if lefts.iter().any(|left| left.is_volatile() || left.exists(|part| Ok(of_expr(part).is_some())).unwrap_or(true)) {
-        return Err(BindError::Unknown("such values of a row"));
+        return Err(BindError::unsupported("a row of such values beside a query", NO_PLACE));
     }
     if crate::query::is_volatile(&plan)? {
-        return Err(BindError::Unknown("a row beside a volatile query"));
+        return Err(BindError::unsupported("a row beside a volatile query", NO_PLACE));
     }
-    let outer = Outer { scope: context.scope, schema: context.schema, next: None };
+    let outer = context.around();
     let mut pairs = Vec::new();
     for (left, field) in lefts.into_iter().zip(plan.schema().iter()) {
         let left = outer.reference(Bound::new(left, TypeId::BOOL, Span::default()))?.expr;
@@ -257,7 +254,7 @@ pub(crate) fn repeatable(expr: &Expr) -> Result<()> {
     };
     match expr.exists(|part| Ok(is_such(part))) {
         Ok(false) => Ok(()),
-        _ => Err(BindError::Unknown("a volatile value that is evaluated once")),
+        _ => Err(BindError::unsupported("a volatile value that is compared several times", NO_PLACE)),
     }
 }
 
@@ -283,9 +280,4 @@ pub(crate) fn levels_of(exprs: &[Expr], schema: &datafusion::common::DFSchema) -
         });
     }
     (own, outer)
-}
-
-/// Conditions as one.
-pub(crate) fn all_of(conditions: Vec<Expr>) -> Result<Expr> {
-    joined(conditions, Operator::And).ok_or(BindError::Unknown("nothing to compare"))
 }

@@ -1,8 +1,9 @@
 //! How Arrow stores the values of a type.
 
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
-use serac_pg::TypeId;
+use serac_parser::tree::Span;
+use serac_pg::{ModifiedType, TypeId};
 
 /// The Arrow type of a type's values; none for types that are not stored. NUMERIC has two forms:
 /// this is the one in which each value has digits of its own, and `Decimal128` is the other.
@@ -23,7 +24,7 @@ pub fn arrow_type(id: TypeId) -> Option<DataType> {
         TypeId::UUID => DataType::FixedSizeBinary(16),
         TypeId::NUMERIC => serac_numeric_functions::FREE,
         TypeId::BYTEA => DataType::BinaryView,
-        TypeId::JSON | TypeId::JSONB => DataType::LargeUtf8,
+        TypeId::JSON | TypeId::JSONB => DOCUMENT,
         id if id == TypeId::OID || is_registered(id) => DataType::UInt32,
         // Lists with long offsets are vectors.
         id if id.is_vector() => DataType::new_large_list(arrow_type(id.element()?)?, true),
@@ -59,7 +60,7 @@ pub fn type_of_arrow(data_type: &DataType) -> Option<TypeId> {
         DataType::FixedSizeBinary(16) => TypeId::UUID,
         DataType::UInt32 => TypeId::OID,
         DataType::Binary | DataType::BinaryView => TypeId::BYTEA,
-        DataType::LargeUtf8 => TypeId::JSONB,
+        &DOCUMENT => TypeId::JSONB,
         DataType::LargeList(element) if *element.data_type() == DataType::Int16 => TypeId::INT2VECTOR,
         DataType::LargeList(element) if *element.data_type() == DataType::UInt32 => TypeId::OIDVECTOR,
         // An array of arrays has the type of one with their elements. Numbers are there in their
@@ -101,12 +102,15 @@ pub(crate) fn stored_as(id: TypeId) -> TypeId {
     }
 }
 
+/// How documents are stored; nothing else is.
+pub(crate) const DOCUMENT: DataType = DataType::LargeUtf8;
+
 /// Stands for the type of a column of which it is not known.
 const NO_TYPE: TypeId = TypeId(0);
 
 /// The type of a column in a scope.
-pub(crate) fn or_no_type(id: Option<TypeId>) -> TypeId {
-    id.unwrap_or(NO_TYPE)
+pub(crate) fn or_no_type(of: Option<ModifiedType>) -> ModifiedType {
+    of.unwrap_or(NO_TYPE.into())
 }
 
 /// Whether it stands for a type that is not known.
@@ -115,16 +119,32 @@ pub(crate) fn is_no_type(id: TypeId) -> bool {
 }
 
 /// That the type of a column is known.
-pub(crate) fn known_type(id: TypeId) -> Result<TypeId> {
-    if id == NO_TYPE { Err(BindError::Unknown("a column of this type")) } else { Ok(id) }
+pub(crate) fn known_type(id: TypeId, span: Span) -> Result<()> {
+    match is_no_type(id) {
+        true => Err(BindError::unsupported("a column of a type that PostgreSQL does not have", span)),
+        false => Ok(()),
+    }
+}
+
+/// Types as a list: `text, integer`.
+pub(crate) fn listed(types: &[TypeId]) -> String {
+    types.iter().map(TypeId::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// That values of a type may be compared, ordered and grouped.
 pub(crate) fn comparable_values(id: TypeId) -> Result<()> {
     match id.element().unwrap_or(id) {
         // Arrow compares the parts of those in arrays.
-        TypeId::INTERVAL if id != TypeId::INTERVAL => Err(BindError::Unknown("a comparison of intervals in arrays")),
-        TypeId::JSON | TypeId::JSONB | TypeId::RECORD => Err(BindError::Unknown("a comparison of such values")),
+        TypeId::INTERVAL if id != TypeId::INTERVAL => {
+            Err(BindError::unsupported("a comparison of arrays of intervals", NO_PLACE))
+        }
+        TypeId::RECORD => Err(BindError::unsupported("a comparison of such rows", NO_PLACE)),
+        TypeId::JSON => {
+            Err(BindError::without_place("42883", format!("could not identify an equality operator for type {id}")))
+        }
+        TypeId::JSONB if id != TypeId::JSONB => {
+            Err(BindError::unsupported("a comparison of arrays of documents", NO_PLACE))
+        }
         _ => Ok(()),
     }
 }

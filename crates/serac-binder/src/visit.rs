@@ -7,35 +7,56 @@ use serac_parser::tree::{
     StatementKind, TableExpr, TableKind, Window, With,
 };
 
+/// What a walk tells of: its relations, and what else may be of use.
+pub(crate) trait Found {
+    /// A relation.
+    fn push(&mut self, relation: Name);
+    /// A name in an expression.
+    fn name(&mut self, _: &Name) {}
+    /// A call, behind those in it.
+    fn call(&mut self, _: &Call) {}
+    /// A query.
+    fn query(&mut self) {}
+    /// A parameter, by its number.
+    fn parameter(&mut self, _: u32) {}
+}
+
+impl Found for Vec<Name> {
+    fn push(&mut self, relation: Name) {
+        self.push(relation);
+    }
+}
+
 /// Those of a query and of all queries in it.
-pub(crate) fn relations_of(query: &Query, found: &mut Vec<Name>) {
+pub(crate) fn relations_of(query: &Query, found: &mut dyn Found) {
+    found.query();
     of_with(query.with.as_ref(), found);
     stacker::maybe_grow(STACK.0, STACK.1, || of_body(&query.body, found));
     relations_of_clauses(query, found);
 }
 
 /// Those of a query's clauses behind its body.
-pub(crate) fn relations_of_clauses(query: &Query, found: &mut Vec<Name>) {
+pub(crate) fn relations_of_clauses(query: &Query, found: &mut dyn Found) {
     of_order(&query.order_by, found);
     query.limit.iter().chain(&query.offset).for_each(|expr| of_expr(expr, found));
 }
 
 /// Those of the subqueries of VALUES.
-pub(crate) fn relations_of_rows(rows: &[Vec<Expr>], found: &mut Vec<Name>) {
+pub(crate) fn relations_of_rows(rows: &[Vec<Expr>], found: &mut dyn Found) {
     rows.iter().flatten().for_each(|expr| of_expr(expr, found));
 }
 
 /// Those of an item of FROM.
-pub(crate) fn relations_of_table(table: &TableExpr, found: &mut Vec<Name>) {
+pub(crate) fn relations_of_table(table: &TableExpr, found: &mut dyn Found) {
     of_table(table, found);
 }
 
 /// Those of a query or a change, but for its target.
-pub(crate) fn relations_of_statement(statement: &StatementKind, found: &mut Vec<Name>) {
+pub(crate) fn relations_of_statement(statement: &StatementKind, found: &mut dyn Found) {
     stacker::maybe_grow(STACK.0, STACK.1, || of_statement(statement, found));
 }
 
-fn of_statement(statement: &StatementKind, found: &mut Vec<Name>) {
+fn of_statement(statement: &StatementKind, found: &mut dyn Found) {
     match statement {
         StatementKind::Query(query) => relations_of(query, found),
         StatementKind::Insert(insert) => {
@@ -84,30 +105,30 @@ fn of_statement(statement: &StatementKind, found: &mut Vec<Name>) {
     }
 }
 
-fn of_with(with: Option<&With>, found: &mut Vec<Name>) {
+fn of_with(with: Option<&With>, found: &mut dyn Found) {
     for table in with.iter().flat_map(|with| &with.tables) {
         relations_of_statement(&table.statement.kind, found);
     }
 }
 
-fn of_assignments(assignments: &[Assignment], found: &mut Vec<Name>) {
+fn of_assignments(assignments: &[Assignment], found: &mut dyn Found) {
     assignments.iter().for_each(|assignment| of_expr(&assignment.value, found));
 }
 
-fn of_condition(condition: Option<&Condition>, found: &mut Vec<Name>) {
+fn of_condition(condition: Option<&Condition>, found: &mut dyn Found) {
     if let Some(Condition::Expr(filter)) = condition {
         of_expr(filter, found);
     }
 }
 
-fn of_items(items: &[SelectItem], found: &mut Vec<Name>) {
+fn of_items(items: &[SelectItem], found: &mut dyn Found) {
     for item in items {
         of_expr(&item.expr, found);
         item.replace.iter().for_each(|(expr, _)| of_expr(expr, found));
     }
 }
 
-fn of_body(body: &QueryBody, found: &mut Vec<Name>) {
+fn of_body(body: &QueryBody, found: &mut dyn Found) {
     match body {
         QueryBody::Select(select) => of_select(select, found),
         QueryBody::Values(rows) => relations_of_rows(rows, found),
@@ -120,13 +141,13 @@ fn of_body(body: &QueryBody, found: &mut Vec<Name>) {
     }
 }
 
-fn of_select(select: &Select, found: &mut Vec<Name>) {
+fn of_select(select: &Select, found: &mut dyn Found) {
     select.from.iter().for_each(|table| of_table(table, found));
     relations_of_expressions(select, found);
 }
 
 /// Those of the subqueries of a SELECT, but for those of FROM.
-pub(crate) fn relations_of_expressions(select: &Select, found: &mut Vec<Name>) {
+pub(crate) fn relations_of_expressions(select: &Select, found: &mut dyn Found) {
     if let Distinct::On(exprs) = &select.distinct {
         of_exprs(exprs, found);
     }
@@ -138,7 +159,7 @@ pub(crate) fn relations_of_expressions(select: &Select, found: &mut Vec<Name>) {
     select.windows.iter().for_each(|(_, window)| of_window(window, found));
 }
 
-fn of_group(item: &GroupItem, found: &mut Vec<Name>) {
+fn of_group(item: &GroupItem, found: &mut dyn Found) {
     match item {
         GroupItem::Empty => {}
         GroupItem::Expr(expr) => of_expr(expr, found),
@@ -147,7 +168,7 @@ fn of_group(item: &GroupItem, found: &mut Vec<Name>) {
     }
 }
 
-fn of_window(window: &Window, found: &mut Vec<Name>) {
+fn of_window(window: &Window, found: &mut dyn Found) {
     of_exprs(&window.partition_by, found);
     of_order(&window.order_by, found);
     if let Some(frame) = &window.frame {
@@ -159,7 +180,7 @@ fn of_window(window: &Window, found: &mut Vec<Name>) {
     }
 }
 
-fn of_table(table: &TableExpr, found: &mut Vec<Name>) {
+fn of_table(table: &TableExpr, found: &mut dyn Found) {
     let walk = || match &table.kind {
         TableKind::Relation { relation, sample, .. } => {
             found.push(relation.name.clone());
@@ -185,26 +206,28 @@ fn of_table(table: &TableExpr, found: &mut Vec<Name>) {
     stacker::maybe_grow(STACK.0, STACK.1, walk);
 }
 
-fn of_order(items: &[OrderItem], found: &mut Vec<Name>) {
+fn of_order(items: &[OrderItem], found: &mut dyn Found) {
     items.iter().for_each(|item| of_expr(&item.expr, found));
 }
 
-fn of_exprs(exprs: &[Expr], found: &mut Vec<Name>) {
+fn of_exprs(exprs: &[Expr], found: &mut dyn Found) {
     exprs.iter().for_each(|expr| of_expr(expr, found));
 }
 
-fn of_expr(expr: &Expr, found: &mut Vec<Name>) {
+/// Those of an expression.
+pub(crate) fn of_expr(expr: &Expr, found: &mut dyn Found) {
     stacker::maybe_grow(STACK.0, STACK.1, || of_kind(&expr.kind, found));
 }
 
-fn of_kind(kind: &ExprKind, found: &mut Vec<Name>) {
+fn of_kind(kind: &ExprKind, found: &mut dyn Found) {
     match kind {
-        ExprKind::Literal(_)
-        | ExprKind::Parameter(_)
-        | ExprKind::Name(_)
-        | ExprKind::Wildcard(_)
-        | ExprKind::Default => {}
-        ExprKind::Call(call) => of_call(call, found),
+        ExprKind::Literal(_) | ExprKind::Wildcard(_) | ExprKind::Default => {}
+        ExprKind::Parameter(number) => found.parameter(*number),
+        ExprKind::Name(name) => found.name(name),
+        ExprKind::Call(call) => {
+            of_call(call, found);
+            found.call(call);
+        }
         ExprKind::Or(exprs) | ExprKind::And(exprs) | ExprKind::Array(exprs) | ExprKind::Grouping(exprs) => {
             of_exprs(exprs, found);
         }
@@ -250,7 +273,7 @@ fn of_kind(kind: &ExprKind, found: &mut Vec<Name>) {
     }
 }
 
-fn of_call(call: &Call, found: &mut Vec<Name>) {
+fn of_call(call: &Call, found: &mut dyn Found) {
     call.arguments.iter().for_each(|argument| of_expr(&argument.value, found));
     of_order(&call.order_by, found);
     of_order(&call.within_group, found);
@@ -260,7 +283,7 @@ fn of_call(call: &Call, found: &mut Vec<Name>) {
     }
 }
 
-fn of_postfix(postfix: &Postfix, found: &mut Vec<Name>) {
+fn of_postfix(postfix: &Postfix, found: &mut dyn Found) {
     match postfix {
         Postfix::Index(expr) | Postfix::AtTimeZone(expr, _) => of_expr(expr, found),
         Postfix::Slice(from, to) => from.iter().chain(to).for_each(|expr| of_expr(expr, found)),
@@ -269,7 +292,7 @@ fn of_postfix(postfix: &Postfix, found: &mut Vec<Name>) {
     }
 }
 
-fn of_special(special: &Special, found: &mut Vec<Name>) {
+fn of_special(special: &Special, found: &mut dyn Found) {
     match special {
         Special::Extract(_, expr) | Special::Normalize(expr, _) | Special::CollationFor(expr) => of_expr(expr, found),
         Special::Overlay(exprs)

@@ -6,26 +6,25 @@
 
 use crate::Binder;
 use crate::bound::Bound;
-use crate::calls::{AggregateCall, chosen, finished};
-use crate::error::{BindError, Result};
+use crate::calls::{AggregateCall, chosen, finished, of_aggregates, types_of};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::{Context, checked};
-use crate::numeric::key;
+use crate::numeric::of_one_form;
 use crate::query::sorted;
+use crate::select::has_part;
+use crate::subquery::levels_of;
 use crate::types::comparable_values;
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue};
-use datafusion::logical_expr::expr::{WindowFunction, WindowFunctionParams};
+use datafusion::logical_expr::expr::{Case, NullTreatment, WindowFunction, WindowFunctionParams};
 use datafusion::logical_expr::utils::group_window_expr_by_sort_keys;
 use datafusion::logical_expr::{
-    Expr, LogicalPlan, LogicalPlanBuilder, SortExpr, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, SortExpr, WindowFrame, WindowFrameBound, WindowFrameUnits,
     WindowFunctionDefinition, cast,
 };
-use serac_parser::tree::{
-    Call, Exclude, Expr as Tree, ExprKind, Frame, FrameBound, FrameUnit, Ident, Literal, Over, Span, Window,
-};
+use serac_parser::tree::{Call, Exclude, Expr as Tree, Frame, FrameBound, FrameUnit, Ident, Over, Span, Window};
 use serac_pg::functions::{FunctionKind, of_name};
-use serac_pg::types::Category;
 use serac_pg::{CastContext, TypeId};
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -48,6 +47,15 @@ struct Written<'w> {
     span: Span,
 }
 
+/// What computes a window function that is no aggregate.
+struct Computed {
+    functions: Vec<(WindowFunctionDefinition, Vec<Expr>)>,
+    /// The value where there is no row at the distance that is asked for; then the last function tells
+    /// whether there is one.
+    default: Option<Expr>,
+    result: TypeId,
+}
+
 impl Binder<'_> {
     /// `f(…) OVER …`.
     pub(crate) fn window_call(
@@ -60,46 +68,52 @@ impl Binder<'_> {
     ) -> Result<Bound> {
         let kinds: Vec<FunctionKind> = of_name(name).iter().map(|function| function.kind).collect();
         let is_window = kinds.contains(&FunctionKind::Window);
-        let is_aggregate = kinds.contains(&FunctionKind::Aggregate) && !is_window;
-        if !is_window && !is_aggregate {
-            let is_plain = kinds.len() == 1 && !call.star && !call.distinct && call.filter.is_none();
-            let plain = Call { over: None, ..call.clone() };
-            if !is_plain || self.call(&plain, span, context).is_err() {
-                return Err(BindError::Unknown("a window of this function"));
-            }
-            let message = format!("OVER specified, but {name} is not a window function nor an aggregate function");
-            return Err(BindError::new("42809", message, span));
-        }
+        let is_aggregate =
+            !is_window && (kinds.contains(&FunctionKind::Aggregate) || self.own_aggregate(name).is_some());
         let inside = match context.without_windows {
             None => context.without_windows("a window"),
             Some(_) => context,
         };
+        if !is_window && !is_aggregate {
+            let given = types_of(&self.arguments_of(call, inside)?);
+            self.check_scalar(name, &given, span)?;
+            let message = match of_aggregates(name, call) {
+                Some(what) => format!("{what} specified, but {name} is not an aggregate function"),
+                None => format!("OVER specified, but {name} is not a window function nor an aggregate function"),
+            };
+            return Err(BindError::new("42809", message, span));
+        }
+        let mut default = None;
         let (functions, filter, finish, result) = match is_aggregate {
             true => {
-                if call.distinct {
-                    let message = "DISTINCT is not implemented for window functions";
-                    return Err(BindError::new("0A000", message, span));
-                }
-                if matches!(name, "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg") {
-                    return Err(BindError::Unknown("a window of this aggregate"));
-                }
-                let AggregateCall { parts, filter, finish, result, .. } = self.aggregate(name, call, inside)?;
+                let AggregateCall { parts, filter, finish, result, .. } = self.aggregate(name, call, span, inside)?;
                 let parts = parts.into_iter();
                 let functions: Vec<_> =
                     parts.map(|(function, exprs)| (WindowFunctionDefinition::AggregateUDF(function), exprs)).collect();
                 (functions, filter, finish, result)
             }
             false => {
-                if call.distinct || call.filter.is_some() || call.star {
-                    return Err(BindError::Unknown("a window function of this form"));
-                }
-                let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, inside));
-                let arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
-                let function = self.environment.window(name).ok_or(BindError::Unknown("this window function"))?;
-                let (exprs, result) = arguments_of(name, arguments, context)?;
-                (vec![(WindowFunctionDefinition::WindowUDF(function), exprs)], None, None, result)
+                let computed = self.window_function(name, call, span, inside)?;
+                default = computed.default;
+                (computed.functions, None, None, computed.result)
             }
         };
+        let what = match () {
+            () if call.distinct => Some("DISTINCT is not implemented for window functions".to_owned()),
+            () if !call.within_group.is_empty() => {
+                Some(format!("OVER is not supported for ordered-set aggregate {name}"))
+            }
+            () if !call.order_by.is_empty() => {
+                Some("aggregate ORDER BY is not implemented for window functions".to_owned())
+            }
+            () if call.filter.is_some() && is_window => {
+                Some("FILTER is not implemented for non-aggregate window functions".to_owned())
+            }
+            () => None,
+        };
+        if let Some(message) = what {
+            return Err(BindError::new("0A000", message, span));
+        }
         if let Some(clause) = context.without_windows {
             let (sqlstate, message) = match clause {
                 "a window" => ("42P20", "window function calls cannot be nested".to_owned()),
@@ -112,10 +126,14 @@ impl Binder<'_> {
         let window = self.window(over, context);
         // PostgreSQL binds windows behind all other clauses, which may decide first.
         if self.parameters.decisions() != decisions {
-            return Err(BindError::Unknown("a parameter of a window"));
+            return Err(BindError::unsupported("a parameter whose type a window decides", span));
         }
         self.is_late.set(window.is_err());
         let Bounds { partition_by, order_by, frame } = window?;
+        let null_treatment = call.ignores_nulls.map(|ignores| match ignores {
+            true => NullTreatment::IgnoreNulls,
+            false => NullTreatment::RespectNulls,
+        });
         let calls = functions.into_iter().map(|(function, exprs)| {
             let params = WindowFunctionParams {
                 args: exprs,
@@ -123,12 +141,96 @@ impl Binder<'_> {
                 order_by: order_by.clone(),
                 window_frame: frame.clone(),
                 filter: filter.clone(),
-                null_treatment: None,
+                null_treatment,
                 distinct: false,
             };
             Expr::WindowFunction(Box::new(WindowFunction { fun: function, params }))
         });
-        checked(finished(calls.collect(), finish)?, result, span, context.schema)
+        let mut calls: Vec<Expr> = calls.collect();
+        let value = match default {
+            None => finished(calls, finish),
+            // The last of them tells whether there is such a row.
+            Some(default) => {
+                let is_there = calls.swap_remove(1);
+                let whens = vec![(Box::new(Expr::IsNull(Box::new(is_there))), Box::new(default))];
+                Expr::Case(Case::new(None, whens, Some(Box::new(finished(calls, None)))))
+            }
+        };
+        checked(value, result, span, context.schema)
+    }
+    /// A window function that is no aggregate.
+    fn window_function(&self, name: &str, call: &Call, span: Span, context: Context<'_>) -> Result<Computed> {
+        let arguments = self.arguments_of(call, context)?;
+        let given = types_of(&arguments);
+        let what = || format!("function {name} with these arguments");
+        if call.arguments.iter().any(|argument| argument.name.is_some()) {
+            return Err(BindError::unsupported(what(), span));
+        }
+        let found = chosen(name, &given, span)?;
+        if found.kind == FunctionKind::Aggregate {
+            let message = format!("WITHIN GROUP is required for ordered-set aggregate {name}");
+            return Err(BindError::new("42809", message, span));
+        }
+        if !call.within_group.is_empty() {
+            return Err(BindError::new("42809", format!("window function {name} cannot have WITHIN GROUP"), span));
+        }
+        arguments.iter().try_for_each(Bound::exact)?;
+        let result = found.signature.result;
+        let mut exprs = Vec::new();
+        for (argument, to) in arguments.into_iter().zip(&found.signature.arguments) {
+            exprs.push(self.implicitly(argument, *to, context.schema)?.expr);
+        }
+        if let [value, distance, default] = &exprs[..]
+            && result == TypeId::NUMERIC
+        {
+            let mut both = of_one_form(vec![value.clone(), default.clone()], context.schema)?;
+            both.insert(1, distance.clone());
+            exprs = both;
+        }
+        let default = exprs.pop_if(|expr| found.signature.arguments.len() == 3 && !matches!(expr, Expr::Literal(..)));
+        if default.is_some() && call.ignores_nulls == Some(true) {
+            return Err(BindError::unsupported(what(), span));
+        }
+        let number = |expr: &Expr| match expr {
+            Expr::Literal(ScalarValue::Int32(number), _) => Ok(number.map(i64::from)),
+            _ => Err(BindError::unsupported(format!("function {name} with an argument that is no constant"), span)),
+        };
+        let whole = |number: i64| Expr::Literal(ScalarValue::Int64(Some(number)), None);
+        let mut name = name;
+        match (name, &mut exprs[..]) {
+            ("ntile", [count]) => match number(count)? {
+                Some(number @ 1..) => *count = whole(number),
+                Some(_) => {
+                    return Err(BindError::without_place("22014", "argument of ntile must be greater than zero"));
+                }
+                None => return Err(BindError::unsupported(what(), span)),
+            },
+            ("nth_value", [_, at]) => match number(at)? {
+                Some(number @ 1..) => *at = whole(number),
+                Some(_) => {
+                    return Err(BindError::without_place("22016", "argument of nth_value must be greater than zero"));
+                }
+                None => return Err(BindError::unsupported(what(), span)),
+            },
+            ("lag" | "lead", [_, at, ..]) => {
+                let number = number(at)?.filter(|number| *number != 0);
+                let number = number.ok_or_else(|| BindError::unsupported(what(), span))?;
+                // One looks into the other's direction, if its distance is below zero.
+                if number < 0 {
+                    name = if name == "lag" { "lead" } else { "lag" };
+                }
+                *at = whole(number.abs());
+            }
+            _ => {}
+        }
+        let function = self.environment.window(name).ok_or_else(|| BindError::unsupported(what(), span))?;
+        let function = WindowFunctionDefinition::WindowUDF(function);
+        let mut functions = vec![(function.clone(), exprs.clone())];
+        if default.is_some() {
+            let is_there = Expr::Literal(ScalarValue::Boolean(Some(true)), None);
+            functions.push((function, std::iter::once(is_there).chain(exprs.into_iter().skip(1)).collect()));
+        }
+        Ok(Computed { functions, default, result })
     }
     fn window(&self, over: &Over, context: Context<'_>) -> Result<Bounds> {
         match over {
@@ -162,7 +264,7 @@ impl Binder<'_> {
         };
         let mut partition_by: Vec<Expr> = Vec::new();
         for tree in window.partition_by {
-            let expr = key(value(tree)?.expr, context.schema)?;
+            let expr = self.key(value(tree)?.expr, context.schema)?;
             if !partition_by.contains(&expr) {
                 partition_by.push(expr);
             }
@@ -171,7 +273,7 @@ impl Binder<'_> {
         let mut is_keyed = false;
         for item in window.order_by {
             let bound = value(&item.expr)?;
-            let key = key(bound.expr.clone(), context.schema)?;
+            let key = self.key(bound.expr.clone(), context.schema)?;
             is_keyed |= key != bound.expr;
             let bound = Bound { expr: key, ..bound };
             if order_by.iter().all(|other| other.expr != bound.expr) {
@@ -182,7 +284,7 @@ impl Binder<'_> {
         let frame = match window.frame {
             None if order_by.is_empty() => WindowFrame::new(None),
             None => WindowFrame::new(Some(false)),
-            Some(frame) => self.frame(frame, window.span, &mut order_by, &ids)?,
+            Some(frame) => self.frame(frame, window.span, &mut order_by, &ids, context)?,
         };
         // A RANGE without offsets is one of GROUPS, which DataFusion has over keys of any type.
         let frame = match is_keyed && frame.units == WindowFrameUnits::Range {
@@ -199,48 +301,173 @@ impl Binder<'_> {
         frame.regularize_order_bys(&mut order_by)?;
         Ok(Bounds { partition_by, order_by, frame })
     }
-    fn frame(&self, frame: &Frame, at: Span, order_by: &mut [SortExpr], ids: &[TypeId]) -> Result<WindowFrame> {
+    fn frame(
+        &self,
+        frame: &Frame,
+        at: Span,
+        order_by: &mut [SortExpr],
+        ids: &[TypeId],
+        context: Context<'_>,
+    ) -> Result<WindowFrame> {
         if frame.exclude != Exclude::NoOthers {
-            return Err(BindError::Unknown("EXCLUDE"));
+            return Err(BindError::unsupported("EXCLUDE in a window frame", at));
         }
         let (start, end) = (&frame.start, frame.end.as_ref().unwrap_or(&FrameBound::CurrentRow));
-        let is_offset = |bound: &FrameBound| matches!(bound, FrameBound::Preceding(_) | FrameBound::Following(_));
-        let has_offset = is_offset(start) || is_offset(end);
-        let units = match frame.unit {
-            FrameUnit::Rows => WindowFrameUnits::Rows,
-            FrameUnit::Range => WindowFrameUnits::Range,
-            FrameUnit::Groups => WindowFrameUnits::Groups,
+        let (units, clause) = match frame.unit {
+            FrameUnit::Rows => (WindowFrameUnits::Rows, "ROWS"),
+            FrameUnit::Range => (WindowFrameUnits::Range, "RANGE"),
+            FrameUnit::Groups => (WindowFrameUnits::Groups, "GROUPS"),
         };
-        let kind = match frame.unit {
-            FrameUnit::Range if has_offset => {
+        let mut offsets = Vec::new();
+        for (bound, which) in [(start, "starting"), (end, "ending")] {
+            if let FrameBound::Preceding(tree) | FrameBound::Following(tree) = bound {
+                offsets.push((self.frame_offset(tree, clause, context)?, which));
+            }
+        }
+        let values = match frame.unit {
+            FrameUnit::Range if !offsets.is_empty() => {
                 let ([order], [id]) = (order_by, ids) else {
                     let message = "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column";
                     return Err(BindError::new("42P20", message, at));
                 };
-                // In a type in which no sum of a value and an offset is too large.
-                let wide = match *id {
-                    TypeId::INT2 | TypeId::INT4 => DataType::Int64,
-                    TypeId::INT8 => DataType::Decimal128(20, 0),
-                    _ => return Err(BindError::Unknown("a RANGE of values of this type")),
-                };
-                order.expr = cast(order.expr.clone(), wide.clone());
-                Some(wide)
+                self.range(order, *id, offsets, context)?
             }
             FrameUnit::Groups if ids.is_empty() => {
                 return Err(BindError::new("42P20", "GROUPS mode requires an ORDER BY clause", at));
             }
-            _ => None,
+            _ => offsets.into_iter().map(|offset| self.rows(offset, clause, context)).collect::<Result<_>>()?,
         };
-        let bound = |bound: &FrameBound| -> Result<WindowFrameBound> {
-            Ok(match bound {
-                FrameBound::UnboundedPreceding => WindowFrameBound::Preceding(ScalarValue::UInt64(None)),
-                FrameBound::UnboundedFollowing => WindowFrameBound::Following(ScalarValue::UInt64(None)),
-                FrameBound::CurrentRow => WindowFrameBound::CurrentRow,
-                FrameBound::Preceding(tree) => WindowFrameBound::Preceding(offset(tree, kind.as_ref())?),
-                FrameBound::Following(tree) => WindowFrameBound::Following(offset(tree, kind.as_ref())?),
-            })
+        let mut values = values.into_iter();
+        // Each bound with an offset has a value.
+        let mut bound = |bound: &FrameBound| match bound {
+            FrameBound::UnboundedPreceding => WindowFrameBound::Preceding(ScalarValue::UInt64(None)),
+            FrameBound::UnboundedFollowing => WindowFrameBound::Following(ScalarValue::UInt64(None)),
+            FrameBound::CurrentRow => WindowFrameBound::CurrentRow,
+            FrameBound::Preceding(_) => WindowFrameBound::Preceding(values.next().unwrap_or(ScalarValue::UInt64(None))),
+            FrameBound::Following(_) => WindowFrameBound::Following(values.next().unwrap_or(ScalarValue::UInt64(None))),
         };
-        Ok(WindowFrame::new_bounds(units, bound(start)?, bound(end)?))
+        Ok(WindowFrame::new_bounds(units, bound(start), bound(end)))
+    }
+    /// The offset of a frame's bound, which is a constant.
+    fn frame_offset(&self, tree: &Tree, clause: &str, context: Context<'_>) -> Result<Bound> {
+        let without_aggregates = Some(match clause {
+            "ROWS" => "window ROWS",
+            "RANGE" => "window RANGE",
+            _ => "window GROUPS",
+        });
+        let bound = self.expression(tree, Context { without_aggregates, ..context })?;
+        if bound.parameter.is_some() || has_part(&bound.expr, |part| matches!(part, Expr::Placeholder(_))) {
+            return Err(BindError::unsupported("a parameter in a window frame", bound.span));
+        }
+        match levels_of(std::slice::from_ref(&bound.expr), context.schema) {
+            (false, false) => Ok(bound),
+            _ => {
+                let message = format!("argument of {clause} must not contain variables");
+                Err(BindError::new("42P10", message, bound.span))
+            }
+        }
+    }
+    /// The offset of a frame of rows or of groups.
+    fn rows(&self, (offset, which): (Bound, &str), clause: &str, context: Context<'_>) -> Result<ScalarValue> {
+        let (id, span) = (offset.id, offset.span);
+        if serac_pg::casts::cast(id, TypeId::INT8, CastContext::Assignment).is_none() {
+            let message = format!("argument of {clause} must be type bigint, not type {id}");
+            return Err(BindError::new("42804", message, span));
+        }
+        match constant(self.as_type(offset, TypeId::INT8, CastContext::Assignment, context.schema)?.expr)? {
+            Some(ScalarValue::Int64(Some(number @ 0..))) => Ok(ScalarValue::UInt64(Some(number.unsigned_abs()))),
+            Some(ScalarValue::Int64(Some(_))) => {
+                Err(BindError::without_place("22013", format!("frame {which} offset must not be negative")))
+            }
+            Some(value) if value.is_null() => Err(is_null(which)),
+            _ => Err(BindError::unsupported("an offset of a window frame that is computed", span)),
+        }
+    }
+    /// The offsets of a frame of the values of an order, which become values of a type in which no sum
+    /// of one and an offset is too large.
+    fn range(
+        &self,
+        order: &mut SortExpr,
+        id: TypeId,
+        offsets: Vec<(Bound, &str)>,
+        context: Context<'_>,
+    ) -> Result<Vec<ScalarValue>> {
+        use TypeId as T;
+        let wanted = match id {
+            T::INT2 | T::INT4 | T::INT8 => T::INT8,
+            T::FLOAT4 | T::FLOAT8 => T::FLOAT8,
+            T::NUMERIC => T::NUMERIC,
+            T::DATE | T::TIME | T::TIMESTAMP | T::TIMESTAMPTZ => T::INTERVAL,
+            other => {
+                let message = format!("RANGE with offset PRECEDING/FOLLOWING is not supported for column type {other}");
+                return Err(BindError::new("0A000", message, offsets[0].0.span));
+            }
+        };
+        let mut values = Vec::new();
+        for (offset, which) in offsets {
+            let (given, span) = (offset.id, offset.span);
+            if !serac_pg::casts::is_implicit(given, wanted) {
+                let message = format!(
+                    "RANGE with offset PRECEDING/FOLLOWING is not supported for column type {id} and offset type {given}"
+                );
+                let error = BindError::new("0A000", message, span);
+                return Err(error.hinted("Cast the offset value to an appropriate type."));
+            }
+            match constant(self.implicitly(offset, wanted, context.schema)?.expr)? {
+                Some(value) if value.is_null() => return Err(is_null(which)),
+                Some(value) if is_negative(&value, id) => {
+                    let message = "invalid preceding or following size in window function";
+                    return Err(BindError::without_place("22013", message));
+                }
+                // No value of such a type is farther away from another.
+                Some(ScalarValue::Int64(Some(number))) if id != T::INT8 => {
+                    values.push(ScalarValue::Int64(Some(number.min(1 << 33))));
+                }
+                Some(value) => values.push(value),
+                None => return Err(BindError::unsupported("an offset of a window frame that is computed", span)),
+            }
+        }
+        let wide = match id {
+            T::INT2 | T::INT4 => DataType::Int64,
+            T::INT8 => DataType::Decimal128(20, 0),
+            T::FLOAT4 | T::FLOAT8 => DataType::Float64,
+            T::NUMERIC => {
+                let all = std::iter::once(order.expr.get_type(context.schema)?);
+                let (mut whole, mut scale) = (0, 0);
+                for data_type in all.chain(values.iter().map(ScalarValue::data_type)) {
+                    let DataType::Decimal128(precision, own) = data_type else {
+                        let what = "RANGE with offset PRECEDING/FOLLOWING of numbers with digits of their own";
+                        return Err(BindError::unsupported(what, NO_PLACE));
+                    };
+                    (whole, scale) = (whole.max(i16::from(precision) - i16::from(own)), scale.max(own));
+                }
+                match u8::try_from(whole + 1 + i16::from(scale)) {
+                    Ok(precision @ ..=38) => DataType::Decimal128(precision, scale),
+                    _ => return Err(BindError::unsupported("a window frame of so many digits", NO_PLACE)),
+                }
+            }
+            T::TIMESTAMPTZ => return Ok(values),
+            T::TIME => {
+                // A day does not begin again within a frame.
+                order.expr = cast(order.expr.clone(), DataType::Int64);
+                let micros = |value| match value {
+                    ScalarValue::IntervalMonthDayNano(Some(interval)) => {
+                        Ok(ScalarValue::Int64(Some(interval.nanoseconds / 1_000)))
+                    }
+                    other => {
+                        let what = format!("a window frame with an offset of {}", other.data_type());
+                        Err(BindError::unsupported(what, NO_PLACE))
+                    }
+                };
+                return values.into_iter().map(micros).collect();
+            }
+            _ => {
+                order.expr = cast(order.expr.clone(), DataType::Timestamp(TimeUnit::Microsecond, None));
+                return Ok(values);
+            }
+        };
+        order.expr = cast(order.expr.clone(), wide.clone());
+        Ok(values.into_iter().map(|value| value.cast_to(&wide)).collect::<Result<_, _>>()?)
     }
     /// The plan with the window functions of `exprs` as columns, which are then those in their
     /// places.
@@ -259,7 +486,10 @@ impl Binder<'_> {
         }
         let mut groups = group_window_expr_by_sort_keys(functions)?;
         if groups.len() > MOST_ORDERS {
-            return Err(BindError::Unknown("windows of so many orders"));
+            return Err(BindError::unsupported(
+                format!("a query with windows of more than {MOST_ORDERS} orders"),
+                NO_PLACE,
+            ));
         }
         // Rows that are sorted by more are sorted by less, too.
         groups.sort_by_key(|(keys, _)| Reverse(keys.len()));
@@ -335,58 +565,35 @@ fn written<'w>(window: &'w Window, before: &'w [(Ident, Window)]) -> Result<Writ
     Ok(Written { partition_by: of_base.partition_by, order_by, ..own })
 }
 
-/// A whole number that is written.
-fn written_number(tree: &Tree) -> Option<i64> {
-    match &tree.kind {
-        ExprKind::Literal(Literal::Integer(digits)) => digits.parse().ok(),
+/// The value of a constant, which may be one of another type of numbers.
+fn constant(expr: Expr) -> Result<Option<ScalarValue>> {
+    Ok(match expr {
+        Expr::Literal(value, _) => Some(value),
+        Expr::Cast(cast) => match *cast.expr {
+            // PostgreSQL rounds floats otherwise.
+            Expr::Literal(value, _) if !value.data_type().is_floating() => Some(value.cast_to(cast.field.data_type())?),
+            _ => None,
+        },
         _ => None,
-    }
-}
-
-/// The offset of a frame's bound, which is a constant.
-fn offset(tree: &Tree, kind: Option<&DataType>) -> Result<ScalarValue> {
-    let number = written_number(tree).filter(|number| *number <= i64::from(i32::MAX));
-    let number = number.ok_or(BindError::Unknown("this offset of a frame"))?;
-    Ok(match kind {
-        None => ScalarValue::UInt64(Some(number.unsigned_abs())),
-        Some(DataType::Int64) => ScalarValue::Int64(Some(number)),
-        Some(_) => ScalarValue::Decimal128(Some(number.into()), 20, 0),
     })
 }
 
-/// The arguments of a window function, and the type of its value.
-fn arguments_of(name: &str, arguments: Vec<Bound>, context: Context<'_>) -> Result<(Vec<Expr>, TypeId)> {
-    arguments.iter().try_for_each(Bound::exact)?;
-    let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
-    let signature = chosen(name, FunctionKind::Window, &given)?.signature;
-    let mut exprs = Vec::new();
-    for (argument, to) in arguments.into_iter().zip(&signature.arguments) {
-        if to.category() == Category::Pseudo {
-            return Err(BindError::Unknown("a window function of these types"));
+fn is_null(which: &str) -> BindError {
+    BindError::without_place("22004", format!("frame {which} offset must not be null"))
+}
+
+/// Whether an offset of values of type `id` is below zero.
+fn is_negative(offset: &ScalarValue, id: TypeId) -> bool {
+    match offset {
+        ScalarValue::Int64(Some(number)) => *number < 0,
+        ScalarValue::Float64(Some(number)) => *number < 0.0 || number.is_nan(),
+        ScalarValue::Decimal128(Some(number), ..) => *number < 0,
+        // Months and days count nothing there.
+        ScalarValue::IntervalMonthDayNano(Some(interval)) if id == TypeId::TIME => interval.nanoseconds < 0,
+        ScalarValue::IntervalMonthDayNano(Some(interval)) => {
+            let days = i128::from(interval.months) * 30 + i128::from(interval.days);
+            days * 86_400_000_000_000 + i128::from(interval.nanoseconds) < 0
         }
-        exprs.push(argument.into_type(*to, CastContext::Implicit, context.schema)?.expr);
+        _ => false,
     }
-    let number = |expr: &Expr| match expr {
-        Expr::Literal(ScalarValue::Int32(Some(number)), _) => Some(i64::from(*number)),
-        _ => None,
-    };
-    let positive = |expr: &mut Expr| match number(expr).filter(|number| *number > 0) {
-        Some(number) => {
-            *expr = Expr::Literal(ScalarValue::Int64(Some(number)), None);
-            Ok(())
-        }
-        None => Err(BindError::Unknown("this argument of a window function")),
-    };
-    match (name, &mut exprs[..]) {
-        ("ntile", [count]) => positive(count)?,
-        ("lag" | "lead" | "nth_value", [_, at]) => positive(at)?,
-        ("lag" | "lead", [_, at, default]) => {
-            positive(at)?;
-            if !matches!(default, Expr::Literal(..)) {
-                return Err(BindError::Unknown("a default that is no constant"));
-            }
-        }
-        _ => {}
-    }
-    Ok((exprs, signature.result))
 }

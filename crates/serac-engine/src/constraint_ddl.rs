@@ -101,10 +101,12 @@ impl Transaction {
         for (&c, &p) in columns.iter().zip(parent_columns) {
             let (c, p) = (&definition.columns[c], &parent.columns[p]);
             if c.sql_type.column_type != p.sql_type.column_type {
-                return Err(EngineError::InvalidDefinition(format!(
-                    "key columns \"{}\" and \"{}\" are of incompatible types: {} and {}",
-                    c.name, p.name, c.sql_type, p.sql_type
-                )));
+                let (of_child, of_parent) = (c.sql_type, p.sql_type);
+                let detail = format!(
+                    "Key columns \"{}\" and \"{}\" are of incompatible types: {of_child} and {of_parent}.",
+                    c.name, p.name
+                );
+                return Err(EngineError::ForeignKeyTypes { constraint: foreign_key.name, detail });
             }
         }
         let ordered = key

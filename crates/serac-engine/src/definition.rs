@@ -15,15 +15,41 @@ pub struct SqlType {
     pub length: Option<u32>,
     /// CHAR(n): trailing blanks do not count and are not kept.
     pub fixed_length: bool,
+    /// VARCHAR without a length, or NUMERIC without digits: it is stored as TEXT, or with digits that
+    /// were chosen for it, and has a name of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_modifier: bool,
 }
 
 impl From<ColumnType> for SqlType {
     fn from(column_type: ColumnType) -> Self {
-        Self { column_type, length: None, fixed_length: false }
+        Self { column_type, length: None, fixed_length: false, without_modifier: false }
     }
 }
 
 impl SqlType {
+    /// The length that values are checked against; `None` if they are taken as they are. A CHAR
+    /// without a length may be of any, and loses its trailing blanks.
+    pub(crate) fn limit(&self) -> Option<u32> {
+        self.length.or(self.fixed_length.then_some(u32::MAX))
+    }
+    /// The part of a text that a column of this type keeps: that without a CHAR's trailing blanks, and
+    /// without blanks that a VARCHAR has no room for.
+    ///
+    /// # Errors
+    /// [`EngineError::TooLong`].
+    pub(crate) fn kept<'t>(&self, text: &'t str) -> Result<&'t str> {
+        let Some(limit) = self.limit() else { return Ok(text) };
+        let text = if self.fixed_length { text.trim_end_matches(' ') } else { text };
+        if text.len() <= limit as usize {
+            return Ok(text);
+        }
+        match text.char_indices().nth(limit as usize) {
+            None => Ok(text),
+            Some((end, _)) if text[end..].bytes().all(|byte| byte == b' ') => Ok(&text[..end]),
+            Some(_) => Err(EngineError::TooLong { sql_type: self.to_string() }),
+        }
+    }
     /// The time that a column of this type keeps of one in microseconds: the nearest with its
     /// digits of a second, that farther from 2000, or midnight, of two. `None` if it is no time of
     /// a day any more.
@@ -52,6 +78,7 @@ impl fmt::Display for SqlType {
             (ColumnType::Int64, _) => f.write_str("bigint"),
             (ColumnType::Float32, _) => f.write_str("real"),
             (ColumnType::Float64, _) => f.write_str("double precision"),
+            (ColumnType::Decimal { .. }, _) if self.without_modifier => f.write_str("numeric"),
             (ColumnType::Decimal { precision, scale }, _) => write!(f, "numeric({precision},{scale})"),
             (ColumnType::Date, _) => f.write_str("date"),
             (ColumnType::Time, Some(n)) => write!(f, "time({n}) without time zone"),
@@ -63,6 +90,8 @@ impl fmt::Display for SqlType {
             (ColumnType::Interval, _) => f.write_str("interval"),
             (ColumnType::Utf8, Some(n)) if self.fixed_length => write!(f, "character({n})"),
             (ColumnType::Utf8, Some(n)) => write!(f, "character varying({n})"),
+            (ColumnType::Utf8, None) if self.fixed_length => f.write_str("bpchar"),
+            (ColumnType::Utf8, None) if self.without_modifier => f.write_str("character varying"),
             (ColumnType::Utf8, None) => f.write_str("text"),
             (ColumnType::Json, _) => f.write_str("jsonb"),
             (ColumnType::Binary, _) => f.write_str("bytea"),
@@ -420,6 +449,31 @@ impl SequenceDefinition {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_are_cut_to_their_columns() {
+        let of = |length, fixed_length| SqlType { length, fixed_length, ..ColumnType::Utf8.into() };
+        let kept = |of: SqlType, text: &'static str| of.kept(text).ok();
+        assert_eq!(kept(of(Some(3), false), "äb   "), Some("äb "));
+        assert_eq!((kept(of(Some(3), false), "äbc d"), kept(of(Some(3), true), "abcd")), (None, None));
+        assert_eq!((kept(of(Some(3), true), "a     "), kept(of(None, true), "a b  ")), (Some("a"), Some("a b")));
+        assert_eq!(kept(of(None, false), "a  "), Some("a  "));
+    }
+
+    #[test]
+    fn types_of_older_files_are_read() {
+        let old = r#"{"column_type":"Utf8","length":7,"fixed_length":false}"#;
+        let varchar = SqlType { length: Some(7), ..ColumnType::Utf8.into() };
+        assert_eq!(serde_json::from_str::<SqlType>(old).unwrap(), varchar);
+        assert_eq!(serde_json::to_string(&varchar).unwrap(), old);
+        let digits = ColumnType::Decimal { precision: 38, scale: 10 };
+        let numeric = SqlType { without_modifier: true, ..digits.into() };
+        assert_eq!(serde_json::from_str::<SqlType>(&serde_json::to_string(&numeric).unwrap()).unwrap(), numeric);
+        assert_eq!(
+            (numeric.to_string(), SqlType::from(digits).to_string()),
+            ("numeric".into(), "numeric(38,10)".into())
+        );
+    }
 
     #[test]
     fn what_the_operator_language_adds_is_absent_elsewhere() {

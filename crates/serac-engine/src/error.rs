@@ -85,6 +85,15 @@ pub enum EngineError {
         /// The constraint.
         constraint: String,
     },
+    /// A foreign key whose columns are not of the types of those that they refer to: keys are compared
+    /// by their bytes.
+    #[error("foreign key constraint \"{constraint}\" cannot be implemented")]
+    ForeignKeyTypes {
+        /// The constraint.
+        constraint: String,
+        /// Which columns.
+        detail: String,
+    },
     /// A row for a table that does not have all its columns yet
     /// ([`TableDefinition::unnamed_columns`](crate::definition::TableDefinition::unnamed_columns)).
     #[error("table \"{table}\" takes no rows before its last {missing} columns are named")]
@@ -209,6 +218,7 @@ impl EngineError {
             Self::Unique { .. } => "23505",
             Self::ForeignKey { .. } => "23503",
             Self::ForeignKeyTarget { .. } => "42830",
+            Self::ForeignKeyTypes { .. } => "42804",
             Self::Check { .. } => "23514",
             Self::Incomplete { .. } => "55000",
             Self::TooLong { .. } => "22001",
@@ -248,6 +258,7 @@ impl EngineError {
                 Some(constraint)
             }
             Self::ForeignKeyTarget { table } => Some(table),
+            Self::ForeignKeyTypes { constraint, .. } => Some(constraint),
             _ => None,
         }
     }
@@ -255,7 +266,9 @@ impl EngineError {
     /// More about the error, for a second line.
     pub fn detail(&self) -> Option<&str> {
         match self {
-            Self::Unique { detail, .. } | Self::ForeignKey { detail, .. } => Some(detail),
+            Self::Unique { detail, .. } | Self::ForeignKey { detail, .. } | Self::ForeignKeyTypes { detail, .. } => {
+                Some(detail)
+            }
             _ => None,
         }
     }

@@ -34,7 +34,7 @@ struct ChildrenUpdate {
 
 /// A value as the column keeps it.
 fn fit<'v>(table: &Table, column: &ColumnDefinition, value: Value<'v>) -> Result<Value<'v>> {
-    match (value, column.sql_type.length) {
+    match (value, column.sql_type.limit()) {
         (Value::Null, _) if !column.nullable => {
             Err(EngineError::NotNull { table: table.name().into(), column: column.name.clone() })
         }
@@ -42,13 +42,9 @@ fn fit<'v>(table: &Table, column: &ColumnDefinition, value: Value<'v>) -> Result
             Some(rounded) => Ok(Value::Int64(rounded)),
             None => Err(EngineError::TooLong { sql_type: column.sql_type.to_string() }),
         },
-        (Value::Bytes(bytes), Some(limit)) => {
-            let text = String::from_utf8_lossy(bytes);
-            let text = if column.sql_type.fixed_length { text.trim_end_matches(' ') } else { &text };
-            if text.chars().count() > limit as usize {
-                return Err(EngineError::TooLong { sql_type: column.sql_type.to_string() });
-            }
-            Ok(Value::Bytes(&bytes[..text.len()]))
+        (Value::Bytes(bytes), Some(_)) => {
+            let text = std::str::from_utf8(bytes).expect("columns of lengths have texts");
+            Ok(Value::Bytes(column.sql_type.kept(text)?.as_bytes()))
         }
         _ => Ok(value),
     }

@@ -114,14 +114,11 @@ fn fit_value(table: &Table, column: &ColumnDefinition, value: &mut Value<'_>) ->
         let message = format!("the document of column \"{}\" is not in normal form: {normal}", column.name);
         return Err(StorageError::InvalidInput(message).into());
     }
-    let Some(limit) = column.sql_type.length else { return Ok(()) };
-    let blanks = bytes.iter().rev().take_while(|byte| column.sql_type.fixed_length && **byte == b' ').count();
-    let kept = &bytes[..bytes.len() - blanks];
-    let too_long = || std::str::from_utf8(kept).is_ok_and(|text| text.chars().count() > limit as usize);
-    if kept.len() > limit as usize && too_long() {
-        return Err(EngineError::TooLong { sql_type: column.sql_type.to_string() });
+    let Some(limit) = column.sql_type.limit() else { return Ok(()) };
+    if column.sql_type.fixed_length || bytes.len() > limit as usize {
+        let text = std::str::from_utf8(bytes).expect("checked above");
+        *bytes = column.sql_type.kept(text)?.as_bytes();
     }
-    *bytes = kept;
     Ok(())
 }
 

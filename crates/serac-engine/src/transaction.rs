@@ -115,6 +115,14 @@ impl Transaction {
     pub fn snapshot(&self) -> &Snapshot {
         self.txn.as_ref().expect("the transaction is running").snapshot()
     }
+    /// What the transaction sees now, without what it writes from now on: see
+    /// [`serac_storage::Transaction::snapshot_until_now`]. Bitmap indexes do not know it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn snapshot_until_now(&mut self) -> Result<Snapshot> {
+        Ok(self.storage().snapshot_until_now()?)
+    }
     /// What the transaction has changed in bitmap indexes, for its queries.
     pub fn own_bitmap_changes(&self) -> OwnChanges {
         self.bitmaps.clone()

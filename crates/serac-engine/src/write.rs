@@ -39,7 +39,7 @@ impl Table {
             if !definition.nullable && array.null_count() > 0 {
                 return Err(EngineError::NotNull { table: self.name().into(), column: definition.name.clone() });
             }
-            if definition.sql_type.length.is_some() {
+            if definition.sql_type.limit().is_some() {
                 *array = definition.sql_type.fit(array)?;
             }
             if definition.sql_type.column_type == ColumnType::Json {
@@ -59,19 +59,22 @@ impl SqlType {
     /// # Errors
     /// [`EngineError::TooLong`].
     pub fn fit(&self, array: &ArrayRef) -> Result<ArrayRef> {
-        let Some(limit) = self.length else { return Ok(array.clone()) };
+        if self.limit().is_none() {
+            return Ok(array.clone());
+        }
         if let ColumnType::Time | ColumnType::Timestamp { .. } = self.column_type {
             return self.rounded_array(array);
         }
         let Some(strings) = array.as_string_view_opt() else { return Ok(array.clone()) };
-        let trim = |s: &str| s.trim_end_matches(' ').len();
-        let blanks = self.fixed_length && strings.iter().flatten().any(|s| trim(s) < s.len());
-        let checked: StringViewArray =
-            if blanks { strings.iter().map(|s| s.map(|s| &s[..trim(s)])).collect() } else { strings.clone() };
-        if checked.iter().flatten().any(|s| s.len() > limit as usize && s.chars().count() > limit as usize) {
-            return Err(EngineError::TooLong { sql_type: self.to_string() });
+        let mut is_kept = true;
+        for text in strings.iter().flatten() {
+            is_kept &= self.kept(text)?.len() == text.len();
         }
-        Ok(Arc::new(checked))
+        if is_kept {
+            return Ok(array.clone());
+        }
+        let kept = strings.iter().map(|text| text.map(|text| self.kept(text)).transpose());
+        Ok(Arc::new(kept.collect::<Result<StringViewArray>>()?))
     }
 
     /// Times with the digits that the column keeps.

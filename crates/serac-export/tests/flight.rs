@@ -75,9 +75,11 @@ async fn all_types_arrive_as_sql_sees_them_from_hot_and_frozen_blocks() {
         if step == "empty" {
             assert!(batches.is_empty());
             let schema = client.get_schema(FlightDescriptor::new_path(vec!["every".into()])).await.unwrap();
-            // Of a query's columns, any may be NULL.
+            // Of a query's columns, any may be NULL, and they tell PostgreSQL's types.
             let of_query = |schema: &Schema| -> Vec<Field> {
-                schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect()
+                let field =
+                    |field: &Arc<Field>| field.as_ref().clone().with_nullable(true).with_metadata(Default::default());
+                schema.fields().iter().map(field).collect()
             };
             assert_eq!(of_query(&schema), of_query(&sql.schema()));
             assert_eq!(of_query(&info.clone().try_decode_schema().unwrap()), of_query(&sql.schema()));

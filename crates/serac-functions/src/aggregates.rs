@@ -1,10 +1,10 @@
-//! The aggregates of a session. Here, mode () and percentile_disc (fraction), WITHIN GROUP (ORDER BY value): both give one of the values, and keep all of a
-//! group to find it.
+//! The aggregates of a session. Here, mode (), percentile_disc (fraction) and percentile_cont (fraction), WITHIN GROUP (ORDER BY value): the first two give
+//! one of the values, and the last one what lies between two of them. All keep the values of a group.
 
 use super::definition::no_function;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_empty_array};
 use datafusion::arrow::compute::{SortOptions, concat, filter, is_not_null, partition, sort};
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema};
 use datafusion::common::ScalarValue;
 use datafusion::common::utils::SingleRowListArrayBuilder;
 use datafusion::error::Result;
@@ -15,20 +15,30 @@ use serac_values::SqlError;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// What an aggregate looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Wanted {
+    MostFrequent,
+    /// The first value at a share of all.
+    Discrete,
+    /// The value at a share of all, between two if need be.
+    Continuous,
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OrderedSet {
-    takes_fraction: bool,
+    wanted: Wanted,
     signature: Signature,
 }
 
 /// The aggregates of a session.
-pub fn functions() -> [AggregateUDF; 5] {
-    let ordered_set = |takes_fraction| {
-        AggregateUDF::from(OrderedSet { takes_fraction, signature: Signature::user_defined(Volatility::Immutable) })
-    };
+pub fn functions() -> [AggregateUDF; 6] {
+    let ordered_set =
+        |wanted| AggregateUDF::from(OrderedSet { wanted, signature: Signature::user_defined(Volatility::Immutable) });
     [
-        ordered_set(false),
-        ordered_set(true),
+        ordered_set(Wanted::MostFrequent),
+        ordered_set(Wanted::Discrete),
+        ordered_set(Wanted::Continuous),
         AggregateUDF::from(super::sum::Sum::default()),
         AggregateUDF::from(super::average::Average::default()),
         super::text_aggregate::function(),
@@ -58,17 +68,25 @@ impl OrderedSet {
 
 impl AggregateUDFImpl for OrderedSet {
     fn name(&self) -> &str {
-        if self.takes_fraction { "percentile_disc" } else { "mode" }
+        match self.wanted {
+            Wanted::MostFrequent => "mode",
+            Wanted::Discrete => "percentile_disc",
+            Wanted::Continuous => "percentile_cont",
+        }
     }
     fn signature(&self) -> &Signature {
         &self.signature
     }
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         // The first is what the rows are ordered by.
-        match given {
-            [value] if !self.takes_fraction => Ok(vec![value.clone()]),
-            [value, fraction] if self.takes_fraction && (fraction.is_numeric() || fraction.is_null()) => {
+        let is_fraction = |fraction: &DataType| fraction.is_numeric() || fraction.is_null();
+        match (self.wanted, given) {
+            (Wanted::MostFrequent, [value]) => Ok(vec![value.clone()]),
+            (Wanted::Discrete, [value, fraction]) if is_fraction(fraction) => {
                 Ok(vec![value.clone(), DataType::Float64])
+            }
+            (Wanted::Continuous, [value, fraction]) if is_fraction(value) && is_fraction(fraction) => {
+                Ok(vec![DataType::Float64; 2])
             }
             _ => Err(no_function(self.name(), given.get(1..).unwrap_or_default())),
         }
@@ -88,7 +106,11 @@ impl AggregateUDFImpl for OrderedSet {
         if args.is_distinct {
             return Err(SqlError::new("42601", "cannot use DISTINCT with WITHIN GROUP").external());
         }
-        let pick = if self.takes_fraction { Pick::Fraction(self.fraction(&args)?) } else { Pick::MostFrequent };
+        let pick = match self.wanted {
+            Wanted::MostFrequent => Pick::MostFrequent,
+            Wanted::Discrete => Pick::Fraction(self.fraction(&args)?),
+            Wanted::Continuous => Pick::Between(self.fraction(&args)?),
+        };
         let data_type = args.expr_fields[0].data_type().clone();
         Ok(Box::new(Values { pick, options: order.options, data_type, values: Vec::new() }))
     }
@@ -107,6 +129,8 @@ enum Pick {
     MostFrequent,
     /// The first with at least this share of all values up to it; none for NULL.
     Fraction(Option<f64>),
+    /// What lies between the two around this share; none for NULL.
+    Between(Option<f64>),
 }
 
 /// The values of a group, without NULLs.
@@ -154,7 +178,17 @@ impl Accumulator for Values {
         }
         let sorted = sort(&all, Some(self.options))?;
         let at = match self.pick {
-            Pick::Fraction(None) => return ScalarValue::try_from(&self.data_type),
+            Pick::Fraction(None) | Pick::Between(None) => return ScalarValue::try_from(&self.data_type),
+            Pick::Between(Some(fraction)) => {
+                let values = sorted.as_primitive::<Float64Type>();
+                let place = fraction * (values.len() - 1) as f64;
+                let (first, second) = (values.value(place.floor() as usize), values.value(place.ceil() as usize));
+                let between = match place.floor() == place.ceil() {
+                    true => first,
+                    false => first + (place - place.floor()) * (second - first),
+                };
+                return Ok(ScalarValue::Float64(Some(between)));
+            }
             Pick::Fraction(Some(fraction)) => ((fraction * sorted.len() as f64).ceil() as usize).max(1) - 1,
             Pick::MostFrequent => {
                 let runs = partition(std::slice::from_ref(&sorted))?.ranges();

@@ -1,4 +1,4 @@
-//! Functions of their arguments as such: num_nulls, num_nonnulls, nullif, pg_typeof; told_apart, which is its first argument (see `same_names`).
+//! Functions of their arguments as such: num_nulls, num_nonnulls, nullif, pg_typeof.
 
 use super::compared_types::compared_type;
 use super::definition::{Definition, Types};
@@ -56,11 +56,6 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     Definition { name: "num_nulls", types: any, body: |args| count(args, true) },
     Definition { name: "num_nonnulls", types: any, body: |args| count(args, false) },
     Definition { name: "nullif", types: null_if_types, body: null_if },
-    Definition {
-        name: "told_apart",
-        types: |given| (given.len() == 2).then(|| (given.to_vec(), given[0].clone())),
-        body: |args| Ok(args[0].clone()),
-    },
     Definition {
         name: "pg_typeof",
         types: |given| (given.len() == 1).then(|| (given.to_vec(), DataType::Utf8)),

@@ -10,7 +10,9 @@
 //! share, to texts that each row has for itself.
 
 use crate::typed::rewrite_typed;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, ListArray};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, ListArray, ListBuilder, StringViewBuilder,
+};
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::compute::{CastOptions, cast, cast_with_options, filter};
 use datafusion::arrow::datatypes::{DataType, Field, IntervalUnit};
@@ -30,7 +32,7 @@ use serac_values::SqlError;
 use serac_values::assignment::assign;
 use serac_values::text_types::is_text;
 use serac_values::texts_as_times::{is_relative, is_time, read, read_at};
-use serac_values::wire::{as_told, element_of, is_list, wire_type};
+use serac_values::wire::{as_told, element_of, is_list, read_array, wire_type};
 use std::sync::Arc;
 
 /// Whether casts of texts to a type are done here.
@@ -110,8 +112,14 @@ fn is_time_of_day(from: &DataType, to: &DataType) -> bool {
     matches!((from, to), (DataType::Time64(_), DataType::Interval(_)) | (DataType::Interval(_), DataType::Time64(_)))
 }
 
+/// Whether a text becomes an array: it is read, and is not an element.
+fn is_array_of_text(from: &DataType, to: &DataType) -> bool {
+    is_text(from) && is_list(to)
+}
+
 fn is_ours(from: &DataType, to: &DataType) -> bool {
     is_time_of_day(from, to)
+        || is_array_of_text(from, to)
         || (is_text(from) && is_read(to))
         || is_number_of_document(from, to)
         || is_parsed(from, to)
@@ -144,6 +152,9 @@ fn converted(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
     if is_time(to) && is_text(values.data_type()) {
         return read(values, to);
     }
+    if is_array_of_text(values.data_type(), to) {
+        return arrays_of_texts(values, to);
+    }
     if is_of_elements(values.data_type(), to) {
         return with_converted_elements(values, to);
     }
@@ -165,6 +176,18 @@ fn converted(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
     };
     let values = assign(values, wire_type(to).into(), "?").map_err(|error| SqlError { detail: None, ..error })?;
     Ok(cast(&values, to)?)
+}
+
+/// The arrays that texts are.
+fn arrays_of_texts(texts: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
+    let mut lists = ListBuilder::new(StringViewBuilder::new());
+    for text in cast(texts, &DataType::Utf8View)?.as_string_view() {
+        let elements = text.map(read_array).transpose()?;
+        elements.iter().flatten().for_each(|element| lists.values().append_option(element.as_deref()));
+        lists.append(elements.is_some());
+    }
+    let lists: ArrayRef = Arc::new(lists.finish());
+    if lists.data_type() == to { Ok(lists) } else { with_converted_elements(&lists, to) }
 }
 
 /// Arrays as others, whose elements are of another type.

@@ -59,6 +59,6 @@ pub fn common_type(left: &DataType, right: &DataType, purpose: OperandPurpose) -
 }
 
 /// The type in which two values are compared.
-pub fn compared_type(left: &DataType, right: &DataType) -> Option<DataType> {
+pub(crate) fn compared_type(left: &DataType, right: &DataType) -> Option<DataType> {
     common_type(left, right, OperandPurpose::Compare).or_else(|| comparison_coercion(left, right))
 }

@@ -43,6 +43,6 @@ fn modified_types(given: &[DataType]) -> Option<Types> {
 }
 
 /// The function's name.
-pub const MODIFIED: &str = "interval_modified";
+const MODIFIED: &str = "interval_modified";
 
 pub(super) const DEFINITIONS: &[Definition] = &[Definition { name: MODIFIED, types: modified_types, body: modified }];

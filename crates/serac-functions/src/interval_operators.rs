@@ -4,14 +4,13 @@ use super::definition::{Definition, Types};
 use super::intervals::one_interval;
 use datafusion::arrow::array::{ArrayRef, AsArray, Decimal128Array, Float64Array, IntervalMonthDayNanoArray};
 use datafusion::arrow::datatypes::{
-    DataType, DurationMicrosecondType, Field, FieldRef, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
-    TimeUnit,
+    DataType, DurationMicrosecondType, Field, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimeUnit,
 };
-use datafusion::common::{Column, DFSchema, ScalarValue, TableReference};
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, ScalarUDF, cast};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF, cast};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use serac_values::intervals::{DAYS_PER_MONTH, INTERVAL, MICROS_PER_DAY, Parts, intervals, is_interval, out_of_range};
 use serac_values::{Result as Outcome, SqlError};
@@ -98,28 +97,16 @@ static MINUS: Definition =
 static PLUS_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&PLUS).into()));
 static MINUS_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&MINUS).into()));
 
-/// A difference of two times as an interval of days and a time.
-static OF_DURATION: Definition = Definition {
-    name: "interval_of",
-    types: |given| {
-        let micros = DataType::Duration(TimeUnit::Microsecond);
-        matches!(given, [DataType::Duration(_)]).then(|| (vec![micros], INTERVAL))
-    },
-    body: |args| {
-        let interval = |micros: i64| -> Outcome<IntervalMonthDayNano> {
-            let parts = Parts { months: 0, days: 0, micros }.justify_hours();
-            parts.ok_or_else(out_of_range)?.interval()
-        };
-        let durations = args[0].as_primitive::<DurationMicrosecondType>();
-        Ok(Arc::new(durations.try_unary::<_, IntervalMonthDayNanoType, SqlError>(interval)?))
-    },
-};
-/// Differences of times as intervals.
+/// Differences of times as intervals of days and times.
 pub(super) fn as_intervals(durations: &ArrayRef) -> Outcome<ArrayRef> {
+    let interval = |micros: i64| -> Outcome<IntervalMonthDayNano> {
+        let parts = Parts { months: 0, days: 0, micros }.justify_hours();
+        parts.ok_or_else(out_of_range)?.interval()
+    };
     let micros = datafusion::arrow::compute::cast(durations, &DataType::Duration(TimeUnit::Microsecond))?;
-    (OF_DURATION.body)(&[micros])
+    let durations = micros.as_primitive::<DurationMicrosecondType>();
+    Ok(Arc::new(durations.try_unary::<_, IntervalMonthDayNanoType, SqlError>(interval)?))
 }
-static OF_DURATION_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&OF_DURATION).into()));
 
 /// The length of an interval in microseconds, of months of thirty days, by which intervals are compared.
 static LENGTH: Definition = Definition {
@@ -136,24 +123,6 @@ static LENGTH: Definition = Definition {
     },
 };
 static LENGTH_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&LENGTH).into()));
-
-/// A plan whose rows have intervals where they had differences of times, which are of a type that PostgreSQL has not.
-pub fn of_durations(plan: LogicalPlan) -> Result<LogicalPlan> {
-    if !plan.schema().fields().iter().any(|field| matches!(field.data_type(), DataType::Duration(_))) {
-        return Ok(plan);
-    }
-    let column = |(qualifier, field): (Option<&TableReference>, &FieldRef)| {
-        let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
-        match field.data_type() {
-            DataType::Duration(_) => {
-                OF_DURATION_FUNCTION.call(vec![column]).alias_qualified(qualifier.cloned(), field.name())
-            }
-            _ => column,
-        }
-    };
-    let columns: Vec<Expr> = plan.schema().iter().map(column).collect();
-    LogicalPlanBuilder::from(plan).project(columns)?.build()
-}
 
 /// Plans `interval * number`, `number * interval`, `interval / number`, sums of dates and intervals, and comparisons of intervals, of which
 /// `36 hours` and `1 day 12 hours` are equal.
@@ -204,6 +173,24 @@ fn as_number(expr: Expr) -> Expr {
     }
 }
 
+/// A difference of two times as an interval of days and a time.
+static OF_DURATION: Definition = Definition {
+    name: "interval_of",
+    types: |given| {
+        let micros = DataType::Duration(TimeUnit::Microsecond);
+        matches!(given, [DataType::Duration(_)]).then(|| (vec![micros], INTERVAL))
+    },
+    body: |args| {
+        let interval = |micros: i64| -> Outcome<IntervalMonthDayNano> {
+            let parts = Parts { months: 0, days: 0, micros }.justify_hours();
+            parts.ok_or_else(out_of_range)?.interval()
+        };
+        let durations = args[0].as_primitive::<DurationMicrosecondType>();
+        Ok(Arc::new(durations.try_unary::<_, IntervalMonthDayNanoType, SqlError>(interval)?))
+    },
+};
+static OF_DURATION_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&OF_DURATION).into()));
+
 impl ExprPlanner for IntervalArithmetic {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         let RawBinaryExpr { op, left, right } = expr;
@@ -216,6 +203,11 @@ impl ExprPlanner for IntervalArithmetic {
             if is_sum(&left) && is_sum(&right) {
                 let function = if op == Plus { &PLUS_FUNCTION } else { &MINUS_FUNCTION };
                 return Ok(PlannerResult::Planned(function.call(vec![left, right])));
+            }
+            let is_point = |expr: &Expr| is(expr, |t| matches!(t, DataType::Timestamp(..)));
+            if op == Minus && is_point(&left) && is_point(&right) {
+                let difference = BinaryExpr::new(Box::new(left), Operator::Minus, Box::new(right));
+                return Ok(PlannerResult::Planned(OF_DURATION_FUNCTION.call(vec![Expr::BinaryExpr(difference)])));
             }
             // A date and a time of day.
             let (left, right) = match op {

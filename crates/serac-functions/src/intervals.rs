@@ -48,7 +48,7 @@ pub(super) static DEFINITIONS: &[Definition] = &[
 ];
 
 /// The arguments of make_interval, which may be named.
-pub const PARTS: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
+const PARTS: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
 
 fn make_interval(args: &[ArrayRef]) -> Outcome<ArrayRef> {
     let numbers: Vec<_> = args[..6].iter().map(|array| array.as_primitive::<Int32Type>()).collect();

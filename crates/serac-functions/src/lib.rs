@@ -4,7 +4,7 @@
 //! | modules | what they have |
 //! |---|---|
 //! | `definition` | a function as a name, the types that it takes, and a body; each family of functions is a list of these |
-//! | `texts`, `regexes`, `like`, `digests`, `json`, `arrays`, `elements`, `powers`, `rounding`, `times`, `intervals` and others | families |
+//! | `texts`, `bytes`, `padding`, `regexes`, `like`, `digests`, `json`, `arrays`, `elements`, `powers`, `records`, `rounding`, `times`, `intervals` and others | families |
 //! | `formats` | what reads and writes by patterns: to_char, to_date, to_number |
 //! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums`, `variances`, `sliding` | aggregates, and these over moving frames |
 //! | `casts`, `uuids`, `chains`, `quotients`, `zeros` | operators and casts with PostgreSQL's meaning |
@@ -18,6 +18,7 @@ mod arguments;
 mod arithmetic;
 mod arrays;
 mod average;
+mod bytes;
 mod casts;
 mod chains;
 mod chosen;
@@ -36,8 +37,10 @@ mod interval_operators;
 mod intervals;
 mod json;
 mod like;
+mod padding;
 mod powers;
 mod quotients;
+mod records;
 mod regexes;
 mod rounding;
 mod series;
@@ -57,15 +60,12 @@ mod zeros;
 pub use accounted::{Accounts, LongTexts, SmallConstants, accounted};
 pub use aggregates::functions as aggregates;
 pub use casts::{Casts, with_own_casts};
-pub use chains::NAME as CHAIN;
 pub use chosen::Arrays;
-pub use compared_types::{OperandPurpose, common_type, compared_type, is_decimal, is_plain_text};
+pub use compared_types::{OperandPurpose, common_type, is_decimal, is_plain_text};
 pub use date_parts::function_of as date_part_function;
 pub use float_errors::{check_floats, float_error};
 pub use integer_results::windows;
-pub use interval_fields::MODIFIED as MODIFIED_INTERVAL;
-pub use interval_operators::{IntervalArithmetic, of_durations};
-pub use intervals::PARTS as INTERVAL_PARTS;
+pub use interval_operators::IntervalArithmetic;
 pub use json::JsonOperators;
 pub use like::escape as like_escape;
 pub use quotients::Quotients;
@@ -84,12 +84,15 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
         arguments::DEFINITIONS,
         arithmetic::DEFINITIONS,
         arrays::DEFINITIONS,
+        bytes::DEFINITIONS,
         date_parts::DEFINITIONS,
         digests::DEFINITIONS,
         elements::DEFINITIONS,
         intervals::DEFINITIONS,
         like::DEFINITIONS,
+        padding::DEFINITIONS,
         powers::DEFINITIONS,
+        records::DEFINITIONS,
         regexes::DEFINITIONS,
         texts::DEFINITIONS,
         interval_fields::DEFINITIONS,
@@ -100,16 +103,12 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
     let defined = definitions.into_iter().flatten().map(ScalarUDF::from);
     let others = integer_results::functions()
         .into_iter()
-        .chain([sleep::function()])
+        .chain([sleep::function(), chains::function()])
         .chain(elements::functions())
         .chain(rounding::functions())
         .chain(date_parts::functions())
         .chain(chosen::functions());
-    let others = others
-        .chain(times::clocks())
-        .chain([times::age()])
-        .chain([chains::function()])
-        .chain(uuids::functions())
-        .chain([series::function()]);
+    let others =
+        others.chain(times::clocks()).chain([times::age()]).chain(uuids::functions()).chain([series::function()]);
     defined.chain(json::functions()).chain(formats::functions()).chain(others)
 }

@@ -375,30 +375,47 @@ fn split(args: &[ArrayRef], name: &str) -> Outcome<ArrayRef> {
 }
 
 /// The pattern of SIMILAR TO as a regular expression, with the character that takes other characters' meaning from them.
-fn regex_of_similar(pattern: &str, escape: Option<char>) -> String {
+/// With a double quote behind it, that character separates the part that SUBSTRING gives from the one before it, which
+/// matches as little as it can, and from the one behind it.
+fn regex_of_similar(pattern: &str, escape: Option<char>) -> Outcome<String> {
     let mut regex = String::from("^(?:");
-    let (mut characters, mut in_brackets) = (pattern.chars(), false);
+    let has_parts = escape.is_some_and(|escape| pattern.contains(&format!("{escape}\"")));
+    let (mut characters, mut in_brackets, mut part) = (pattern.chars(), false, 0);
     while let Some(character) = characters.next() {
+        let is_escape = Some(character) == escape;
         match character {
-            _ if Some(character) == escape => {
-                if let Some(plain) = characters.next() {
-                    regex.push_str(&regex::escape(plain.encode_utf8(&mut [0; 4])));
-                }
+            _ if is_escape && !in_brackets && characters.as_str().starts_with('"') => {
+                characters.next();
+                part += 1;
+                regex.push_str(match part {
+                    1 => ")(",
+                    2 => ")(?:",
+                    _ => {
+                        let message =
+                            "SQL regular expression may not contain more than two escape-double-quote separators";
+                        return Err(SqlError::new("2200C", message));
+                    }
+                });
             }
+            _ if is_escape => regex.extend(characters.next().into_iter().flat_map(|plain| ['\\', plain])),
             _ if in_brackets => {
                 in_brackets = character != ']';
                 regex.push(character);
             }
             '%' => regex.push_str(".*"),
             '_' => regex.push('.'),
+            '(' => regex.push_str("(?:"),
             '.' | '^' | '$' | '\\' => regex.extend(['\\', character]),
             _ => {
                 in_brackets = character == '[';
                 regex.push(character);
             }
         }
+        if has_parts && part == 0 && !is_escape && !in_brackets && matches!(character, '%' | '*' | '+' | '?' | '}') {
+            regex.push('?');
+        }
     }
-    regex + ")$"
+    Ok(regex + ")$")
 }
 
 fn similar_to_escape(args: &[ArrayRef]) -> Outcome<ArrayRef> {
@@ -411,12 +428,12 @@ fn similar_to_escape(args: &[ArrayRef]) -> Outcome<ArrayRef> {
                 let mut characters = escapes.value(row).chars();
                 let escape = characters.next();
                 if characters.next().is_some() {
-                    return Err(SqlError::new("22019", "invalid escape string"));
+                    return Err(SqlError::new("22025", "invalid escape string"));
                 }
                 escape
             }
         };
-        Ok(patterns.is_valid(row).then(|| regex_of_similar(patterns.value(row), escape)))
+        patterns.is_valid(row).then(|| regex_of_similar(patterns.value(row), escape)).transpose()
     };
     Ok(Arc::new((0..patterns.len()).map(regex).collect::<Outcome<StringArray>>()?))
 }

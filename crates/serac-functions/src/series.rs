@@ -1,8 +1,11 @@
 //! generate_series (start, stop, step) of timestamps, in microseconds; DataFusion's are of
-//! nanoseconds, which hold no other years than 1677 to 2262. Of other types it is DataFusion's.
+//! nanoseconds, which hold no other years than 1677 to 2262. Of numbers with digits of their own, too.
+//! Of other types it is DataFusion's.
 
 use datafusion::arrow::array::timezone::Tz;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListBuilder, TimestampMicrosecondBuilder};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, LargeBinaryBuilder, ListBuilder, TimestampMicrosecondBuilder,
+};
 use datafusion::arrow::datatypes::{
     DataType, Field, FieldRef, IntervalMonthDayNanoType, TimeUnit, TimestampMicrosecondType,
 };
@@ -11,12 +14,15 @@ use datafusion::functions::utils::make_scalar_function;
 use datafusion::functions_nested::range::gen_series_udf;
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use serac_numeric::Numeric;
 use serac_values::SqlError;
 use serac_values::intervals::{INTERVAL, Parts, is_interval};
 use std::sync::Arc;
 
 /// Values of a series at the most.
 const MOST_VALUES: usize = 100_000_000;
+/// The same of numbers with digits of their own, each of which takes more memory.
+const MOST_NUMBERS: usize = 1_000_000;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Series {
@@ -42,6 +48,56 @@ fn timestamps(given: &[DataType]) -> Option<DataType> {
     Some(DataType::Timestamp(TimeUnit::Microsecond, zone))
 }
 
+fn too_long(most: usize) -> SqlError {
+    SqlError::new("54000", format!("a series has more than {most} values"))
+}
+
+/// Whether a series is one of numbers with digits of their own.
+fn is_of_numbers(given: &[DataType]) -> bool {
+    matches!(given.len(), 2 | 3) && given.contains(&DataType::LargeBinary)
+}
+
+/// A bound of a series of numbers, or its step.
+fn bound(numbers: &ArrayRef, row: usize, what: &str) -> Result<Numeric, SqlError> {
+    let number = Numeric::of_stored(numbers.as_binary::<i64>().value(row))?;
+    match number.finite() {
+        Some(_) => Ok(number),
+        None if number.is_nan() => Err(SqlError::new("22023", format!("{what} cannot be NaN"))),
+        None => Err(SqlError::new("22023", format!("{what} cannot be infinity"))),
+    }
+}
+
+fn series_of_numbers(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
+    let zero = Numeric::from_integer(0);
+    let mut lists = ListBuilder::new(LargeBinaryBuilder::new());
+    let mut count = 0;
+    for row in 0..args[0].len() {
+        if args.iter().any(|argument| argument.is_null(row)) {
+            lists.append(false);
+            continue;
+        }
+        let (mut value, last) = (bound(&args[0], row, "start value")?, bound(&args[1], row, "stop value")?);
+        let step = match args.get(2) {
+            Some(steps) => bound(steps, row, "step size")?,
+            None => Numeric::from_integer(1),
+        };
+        if step == zero {
+            return Err(SqlError::new("22023", "step size cannot equal zero"));
+        }
+        let is_up = step > zero;
+        while if is_up { value <= last } else { value >= last } {
+            count += 1;
+            if count > MOST_NUMBERS {
+                return Err(too_long(MOST_NUMBERS));
+            }
+            lists.values().append_value(value.to_stored());
+            value = value.plus(&step)?;
+        }
+        lists.append(true);
+    }
+    Ok(Arc::new(lists.finish()))
+}
+
 fn series(args: &[ArrayRef], of: &DataType) -> Result<ArrayRef, SqlError> {
     let [start, stop] = [&args[0], &args[1]].map(|bound| bound.as_primitive::<TimestampMicrosecondType>());
     let steps = args[2].as_primitive::<IntervalMonthDayNanoType>();
@@ -60,11 +116,15 @@ fn series(args: &[ArrayRef], of: &DataType) -> Result<ArrayRef, SqlError> {
         if length == 0 {
             return Err(SqlError::new("22023", "step size cannot equal zero"));
         }
+        // What would take too long is not begun.
+        if (i128::from(last) - i128::from(value)) / length > MOST_VALUES as i128 {
+            return Err(too_long(MOST_VALUES));
+        }
         let is_within = |value| if length > 0 { value <= last } else { value >= last };
         while is_within(value) {
             count += 1;
             if count > MOST_VALUES {
-                return Err(SqlError::new("54000", format!("a series has more than {MOST_VALUES} values")));
+                return Err(too_long(MOST_VALUES));
             }
             lists.values().append_value(value);
             let next = TimestampMicrosecondType::add_month_day_nano(value, step, utc);
@@ -89,6 +149,9 @@ impl ScalarUDFImpl for Series {
         if let Some(of) = timestamps(given) {
             return Ok(vec![of.clone(), of, INTERVAL]);
         }
+        if is_of_numbers(given) {
+            return Ok(vec![DataType::LargeBinary; given.len()]);
+        }
         let fields: Vec<FieldRef> =
             given.iter().map(|t| Arc::new(Field::new("", t.clone(), true)) as FieldRef).collect();
         let fields = fields_with_udf(&fields, self.inner.as_ref())?;
@@ -96,12 +159,17 @@ impl ScalarUDFImpl for Series {
     }
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         match timestamps(given) {
+            _ if is_of_numbers(given) => Ok(DataType::new_list(DataType::LargeBinary, true)),
             Some(of) => Ok(DataType::new_list(of, true)),
             None => self.inner.return_type(given),
         }
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let given: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        if is_of_numbers(&given) {
+            let apply = |arrays: &[ArrayRef]| series_of_numbers(arrays).map_err(SqlError::external);
+            return make_scalar_function(apply, Vec::new())(&args.args);
+        }
         let Some(of) = timestamps(&given) else { return self.inner.invoke_with_args(args) };
         let apply = |arrays: &[ArrayRef]| series(arrays, &of).map_err(SqlError::external);
         make_scalar_function(apply, Vec::new())(&args.args)

@@ -8,7 +8,7 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
-    DataType, Float64Type, Int32Type, Int64Type, IntervalUnit, TimeUnit, TimestampMicrosecondType,
+    DataType, Float64Type, Int32Type, Int64Type, IntervalMonthDayNano, IntervalUnit, TimeUnit, TimestampMicrosecondType,
 };
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use serac_values::SqlError;
-use serac_values::intervals::is_interval;
+use serac_values::intervals::{INTERVAL, MICROS_PER_DAY, Parts, intervals, is_interval};
 use std::sync::{Arc, LazyLock};
 
 pub(super) const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
@@ -111,7 +111,44 @@ fn time_rounded(args: &[ArrayRef]) -> Outcome<ArrayRef> {
     Ok(cast(&(Arc::new(rounded.collect::<Int64Array>()) as ArrayRef), args[0].data_type())?)
 }
 
+/// The beginning of the bin, of a width counted from an origin, that each time is in.
+fn date_bin(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+    let wrong = |message: &'static str| SqlError::new("22008", message);
+    let bin = |width: IntervalMonthDayNano, time: i64, origin: i64| {
+        let Parts { months, days, micros } = Parts::of(width);
+        if months != 0 {
+            let message = "timestamps cannot be binned into intervals containing months or years";
+            return Err(SqlError::new("0A000", message));
+        }
+        let width = i64::from(days).checked_mul(MICROS_PER_DAY).and_then(|days| days.checked_add(micros));
+        let width = width.ok_or_else(|| wrong("interval out of range"))?;
+        if width <= 0 {
+            return Err(wrong("stride must be greater than zero"));
+        }
+        let distance = time.checked_sub(origin).ok_or_else(|| wrong("interval out of range"))?;
+        time.checked_sub(distance.rem_euclid(width)).ok_or_else(|| wrong("timestamp out of range"))
+    };
+    let micros = |array| Ok::<_, SqlError>(cast(array, &DataType::Int64)?);
+    let (times, origins) = (micros(&args[1])?, micros(&args[2])?);
+    let (times, origins) = (times.as_primitive::<Int64Type>(), origins.as_primitive::<Int64Type>());
+    let bins = intervals(&args[0]).iter().zip(times).zip(origins).map(|((width, time), origin)| {
+        let Some(((width, time), origin)) = width.zip(time).zip(origin) else { return Ok(None) };
+        bin(width, time, origin).map(Some)
+    });
+    Ok(cast(&(Arc::new(bins.collect::<Outcome<Int64Array>>()?) as ArrayRef), args[1].data_type())?)
+}
+
 pub(super) static DEFINITIONS: &[Definition] = &[
+    Definition {
+        name: "date_bin",
+        types: |given| match given {
+            [width, time @ DataType::Timestamp(..), DataType::Timestamp(..)] if is_interval(width) => {
+                Some((vec![INTERVAL, time.clone(), time.clone()], time.clone()))
+            }
+            _ => None,
+        },
+        body: date_bin,
+    },
     Definition {
         name: "make_timestamp",
         types: |given| parts_types(given, 5, TIMESTAMP),

@@ -3,6 +3,7 @@
 use crate::resolve::Signature;
 use crate::types::TypeId;
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
 /// What a function is applied to.
@@ -81,6 +82,27 @@ fn function(row: &[&str]) -> Option<Function> {
     })
 }
 
+/// How many arguments functions take that the table leaves out, by their names.
+static OTHERS: LazyLock<HashMap<&'static str, Vec<RangeInclusive<usize>>>> = LazyLock::new(|| {
+    let mut others: HashMap<_, Vec<_>> = HashMap::new();
+    let number = |word: &str| word.parse().expect("the table has numbers");
+    for row in crate::rows(include_str!("facts/other_functions.txt")) {
+        others.entry(row[0]).or_default().push(number(row[1])..=number(row[2]));
+    }
+    others
+});
+
+/// Whether PostgreSQL has a function of a name and of so many arguments that is not among those here:
+/// it is one of types that are not here, or one for internal use.
+pub fn is_left_out(name: &str, arguments: usize) -> bool {
+    OTHERS.get(name).is_some_and(|counts| counts.iter().any(|count| count.contains(&arguments)))
+}
+
+/// The names of all functions that PostgreSQL has, each once or more.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FUNCTIONS.keys().chain(OTHERS.keys()).copied()
+}
+
 /// The functions of a name.
 pub fn of_name(name: &str) -> &'static [Function] {
     FUNCTIONS.get(name).map_or(&[], Vec::as_slice)
@@ -96,6 +118,12 @@ mod tests {
         let wrong: Vec<_> = rows.iter().filter(|row| function(row).is_none()).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
         assert!(rows.len() > 400, "{}", rows.len());
+    }
+
+    #[test]
+    fn others_are_left_out() {
+        assert!(is_left_out("area", 1) && is_left_out("length", 1) && is_left_out("xmlagg", 1));
+        assert!(!is_left_out("area", 2) && !is_left_out("strpos", 2) && !is_left_out("no such function", 0));
     }
 
     #[test]

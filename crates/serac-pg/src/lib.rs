@@ -20,7 +20,7 @@ pub mod types;
 
 pub use casts::{CastContext, CastMethod};
 pub use resolve::{Resolved, Signature};
-pub use types::TypeId;
+pub use types::{ModifiedType, NO_MODIFIER, TypeId};
 
 /// The rows of a table of facts: words between spaces; comments at its start begin with `# `.
 fn rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {

@@ -8,6 +8,58 @@ use std::sync::LazyLock;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(pub u32);
 
+/// A type and its modifier, as a column has them (`atttypid`, `atttypmod`): the length of a
+/// VARCHAR(n), the digits of a NUMERIC(p, s).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ModifiedType {
+    /// The type.
+    pub id: TypeId,
+    /// Its modifier as PostgreSQL packs it; [`NO_MODIFIER`] if it has none.
+    pub modifier: i32,
+}
+
+/// That a type has no modifier.
+pub const NO_MODIFIER: i32 = -1;
+
+/// What PostgreSQL adds to a length, and to packed digits.
+const HEADER: i32 = 4;
+
+impl From<TypeId> for ModifiedType {
+    fn from(id: TypeId) -> Self {
+        Self { id, modifier: NO_MODIFIER }
+    }
+}
+
+impl ModifiedType {
+    /// VARCHAR(n) or CHAR(n).
+    pub fn of_length(id: TypeId, length: u32) -> Self {
+        Self { id, modifier: i32::try_from(length).unwrap_or(i32::MAX).saturating_add(HEADER) }
+    }
+    /// NUMERIC(p, s).
+    pub fn of_digits(precision: u16, scale: u16) -> Self {
+        Self { id: TypeId::NUMERIC, modifier: (i32::from(precision) << 16 | i32::from(scale)) + HEADER }
+    }
+    /// The characters of a VARCHAR(n) or CHAR(n); none of other types, and where no length is told.
+    pub fn length(self) -> Option<u32> {
+        let has_length = matches!(self.id, TypeId::VARCHAR | TypeId::BPCHAR);
+        u32::try_from(self.modifier - HEADER).ok().filter(|_| has_length && self.modifier >= HEADER)
+    }
+    /// The precision and the scale of a NUMERIC(p, s).
+    pub fn digits(self) -> Option<(u16, u16)> {
+        let packed = u32::try_from(self.modifier.checked_sub(HEADER)?).ok()?;
+        let digits = (u16::try_from(packed >> 16).ok()?, (packed & 0xffff) as u16);
+        (self.id == TypeId::NUMERIC).then_some(digits)
+    }
+    /// The type that several values of one type have together: their modifier if it is the same.
+    pub fn common(id: TypeId, all: impl IntoIterator<Item = Self>) -> Self {
+        let mut all = all.into_iter();
+        match all.next() {
+            Some(first) if first.id == id && all.all(|other| other == first) => first,
+            _ => id.into(),
+        }
+    }
+}
+
 /// What a type is like (`pg_type.typcategory`). Types of one category are cast to each other more readily.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Category {
@@ -243,9 +295,29 @@ impl TypeId {
     }
 }
 
+/// Whether PostgreSQL has a type of a name that is not among those here.
+pub fn is_left_out(name: &str) -> bool {
+    include_str!("facts/other_types.txt").split_ascii_whitespace().any(|other| other == name)
+}
+
 impl fmt::Debug for TypeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+impl fmt::Display for ModifiedType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.id, self.length(), self.digits()) {
+            // CHARACTER alone would be CHAR(1).
+            (TypeId::BPCHAR, None, _) => f.write_str("bpchar"),
+            (id, Some(length), _) => write!(f, "{id}({length})"),
+            (id, _, Some((precision, scale))) => write!(f, "{id}({precision},{scale})"),
+            (id @ (TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ), ..) if self.modifier >= 0 => {
+                let (name, zone) = id.sql_name().split_once(' ').unwrap_or((id.sql_name(), ""));
+                write!(f, "{name}({}) {zone}", self.modifier)
+            }
+            (id, ..) => id.fmt(f),
+        }
     }
 }
 impl fmt::Display for TypeId {
@@ -270,6 +342,31 @@ mod tests {
         assert_eq!(TypeId::TIMESTAMPTZ.to_string(), "timestamp with time zone");
         assert_eq!(TypeId::INT4.to_string(), "integer");
         assert_eq!(TypeId::by_name("char").unwrap().to_string(), "\"char\"");
+    }
+
+    #[test]
+    fn modifiers_are_packed_as_in_postgresql() {
+        let varchar = ModifiedType::of_length(TypeId::VARCHAR, 5);
+        assert_eq!((varchar.modifier, varchar.length(), varchar.digits()), (9, Some(5), None));
+        let numeric = ModifiedType::of_digits(12, 2);
+        assert_eq!((numeric.modifier, numeric.digits(), numeric.length()), (786_438, Some((12, 2)), None));
+        let none = ModifiedType::from(TypeId::NUMERIC);
+        assert_eq!((none.digits(), ModifiedType::from(TypeId::VARCHAR).length()), (None, None));
+        let shown =
+            [varchar, numeric, none, TypeId::BPCHAR.into(), ModifiedType { id: TypeId::TIMESTAMP, modifier: 3 }];
+        assert_eq!(
+            shown.map(|of| of.to_string()),
+            ["character varying(5)", "numeric(12,2)", "numeric", "bpchar", "timestamp(3) without time zone"]
+        );
+        assert_eq!(ModifiedType::common(TypeId::VARCHAR, [varchar, varchar]), varchar);
+        assert_eq!(ModifiedType::common(TypeId::VARCHAR, [varchar, TypeId::VARCHAR.into()]), TypeId::VARCHAR.into());
+        assert_eq!(ModifiedType::common(TypeId::TEXT, [varchar, varchar]), TypeId::TEXT.into());
+    }
+
+    #[test]
+    fn others_are_left_out() {
+        assert!(is_left_out("point") && is_left_out("tsvector"));
+        assert!(TypeId::all().all(|id| !is_left_out(id.name())));
     }
 
     #[test]

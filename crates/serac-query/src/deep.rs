@@ -136,18 +136,18 @@ thread_local! {
 
 /// Whether anybody waits for a plan, and what it is charged to.
 #[derive(Clone, Debug)]
-pub struct Planning {
+struct Planning {
     abandoned: Arc<AtomicBool>,
     memory: Option<Arc<dyn MemoryPool>>,
 }
 
 impl Planning {
     /// That of the calling thread.
-    pub fn of_this_thread() -> Option<Self> {
+    fn of_this_thread() -> Option<Self> {
         HERE.with_borrow(|here| here.as_ref().map(|here| here.planning.clone()))
     }
-    /// Makes it that of the calling thread, which has been started for it and ends with it.
-    pub fn enter(this: Option<Self>) {
+    /// Makes it that of the calling thread.
+    fn enter(this: Option<Self>) {
         HERE.set(this.map(Here::new));
     }
     fn is_abandoned(&self) -> bool {

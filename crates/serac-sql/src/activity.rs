@@ -8,6 +8,7 @@ use crate::parsed::Parsed;
 use crate::session::TransactionStatus;
 use datafusion::sql::sqlparser::ast::Statement;
 use parking_lot::Mutex;
+use serac_parser::tree::StatementKind as StatementTree;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -72,13 +73,16 @@ pub enum StatementKind {
 impl StatementKind {
     /// Of a statement.
     pub fn of(statement: &Parsed) -> Self {
-        let Some(statement) = statement.other() else { return Self::Select };
+        match statement.tree() {
+            None => {}
+            Some(StatementTree::Insert(_)) => return Self::Insert,
+            Some(StatementTree::Update(_)) => return Self::Update,
+            Some(StatementTree::Delete(_)) => return Self::Delete,
+            Some(StatementTree::Merge(_)) => return Self::Merge,
+            Some(_) => return Self::Select,
+        }
+        let Some(statement) = statement.other() else { return Self::Other };
         match statement {
-            Statement::Query(_) => Self::Select,
-            Statement::Insert(_) => Self::Insert,
-            Statement::Update(_) => Self::Update,
-            Statement::Delete(_) => Self::Delete,
-            Statement::Merge(_) => Self::Merge,
             Statement::Copy { .. } => Self::Copy,
             Statement::StartTransaction { .. } => Self::Begin,
             Statement::Commit { .. } => Self::Commit,

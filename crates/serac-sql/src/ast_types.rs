@@ -14,7 +14,7 @@ use serac_values::free_numbers::DEFAULT_NUMERIC;
 
 fn decimal(info: &ExactNumberInfo) -> Result<SqlType> {
     let (precision, scale) = match *info {
-        ExactNumberInfo::None => return Ok(DEFAULT_NUMERIC.into()),
+        ExactNumberInfo::None => return Ok(SqlType { without_modifier: true, ..DEFAULT_NUMERIC.into() }),
         ExactNumberInfo::Precision(p) => (u8::try_from(p).unwrap_or(u8::MAX), 0),
         ExactNumberInfo::PrecisionAndScale(p, s) => {
             (u8::try_from(p).unwrap_or(u8::MAX), i8::try_from(s).unwrap_or(i8::MAX))
@@ -29,15 +29,27 @@ fn decimal(info: &ExactNumberInfo) -> Result<SqlType> {
     Ok(ColumnType::Decimal { precision, scale }.into())
 }
 
+/// Characters that a VARCHAR(n) or CHAR(n) has at most.
+const MOST_CHARACTERS: u32 = 10_485_760;
+
 fn text(length: &Option<CharacterLength>, fixed_length: bool) -> Result<SqlType> {
     let length = match length {
         None => fixed_length.then_some(1),
         Some(CharacterLength::IntegerLength { length, .. }) => {
-            Some(u32::try_from(*length).map_err(|_| SqlError::new("22023", "the length is too large"))?)
+            let wrong = |limit: String| {
+                let name = if fixed_length { "char" } else { "varchar" };
+                SqlError::new("22023", format!("length for type {name} {limit}"))
+            };
+            match u32::try_from(*length) {
+                Ok(0) => return Err(wrong("must be at least 1".into())),
+                Ok(length @ ..=MOST_CHARACTERS) => Some(length),
+                _ => return Err(wrong(format!("cannot exceed {MOST_CHARACTERS}"))),
+            }
         }
         Some(CharacterLength::Max) => None,
     };
-    Ok(SqlType { column_type: ColumnType::Utf8, length, fixed_length })
+    let without_modifier = length.is_none() && !fixed_length;
+    Ok(SqlType { column_type: ColumnType::Utf8, length, fixed_length, without_modifier })
 }
 
 /// A type of times with so many digits of a second; six are kept of all.
@@ -79,6 +91,7 @@ pub(crate) fn sql_type(data_type: &DataType) -> Result<SqlType> {
         DataType::JSON | DataType::JSONB => ColumnType::Json.into(),
         DataType::Custom(name, _) => match serial_type(name.to_string().to_lowercase().as_str()) {
             Some(column_type) => column_type.into(),
+            None if name.to_string() == "\"char\"" => return Err(SqlError::unsupported("the type \"char\"")),
             None => {
                 return Err(SqlError::new("42704", format!("type \"{name}\" does not exist")).named(name.to_string()));
             }

@@ -1,115 +1,81 @@
-//! The binder's way from a query's tree to its plan ([`serac_binder`]).
+//! The way from the tree of a query or a change to its plan ([`serac_binder`]).
 //!
-//! It is taken by queries that the binder understands whole; all others are planned from sqlparser's
-//! tree ([`crate::query::plan`]). What a query means is decided once: where it was described, it is
-//! planned the same way when it runs.
+//! What the binder does not know is refused here, as not supported (0A000). No other way leads to a
+//! plan.
 
 use crate::catalog::Shared;
 use crate::changes::RowsToCome;
+use crate::column_types::{RelationPlan, columns_of, field_of, of_column, of_stored};
+use crate::deep;
 use crate::dml::TARGET;
 use crate::error::{Result, SqlError};
 use crate::explain::logical_text;
-use crate::identifiers::{TEMPORARY_SCHEMA, quote};
+use crate::expressions::KeptExpression;
+use crate::identifiers::{TEMPORARY_SCHEMA, object_name, quote};
 use crate::parsed::Source;
 use crate::planner::{Names, check_size, functions};
+use crate::query::in_planner;
 use crate::roles::target_columns;
-use crate::{deep, same_names};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
+use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue, TableReference};
 use datafusion::datasource::{provider_as_source, source_as_provider};
-use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::planner::{ContextProvider, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::planner::{PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
-    AggregateUDF, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, TableSource,
-    WindowUDF, cast, lit,
+    AggregateUDF, BinaryExpr, Expr, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, TableSource, WindowUDF, cast,
+    lit,
 };
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Ident, ObjectName};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+use futures::FutureExt;
 use serac_binder::{
-    BindError, BoundBody, BoundChange, BoundPart, BoundQuery, BoundStatement, Environment, Generation, IndexPart,
-    InsertSource, OutputColumn, Relation, StatementError, Target, UniqueIndex, arrow_type, is_registered,
-    type_of_arrow,
+    BindError, BoundBody, BoundPart, BoundQuery, BoundStatement, Definition, DefinitionText, Environment, Generation,
+    IndexPart, OutputColumn, Relation, StatementError, Target, UniqueIndex, arrays_of_numbers, arrow_type,
+    is_registered, type_of_arrow,
 };
-use serac_engine::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
+use serac_engine::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;
 use serac_engine::roles::Columns;
 use serac_engine::{EngineError, Table};
-use serac_numeric_functions::FREE;
-use serac_parser::tree::Name;
+use serac_parser::tree::{Name, Query, StatementKind};
 use serac_pg::{Signature, TypeId};
 use serac_query::scan::{ROW_ID_COLUMN, Readable, SeracTable};
 use serac_values::free_numbers::of_parameter;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The pass's name, as sessions switch it off.
+/// The pass's name.
 pub(crate) const BIND: &str = "bind";
 
-/// How many queries of a session have been planned, by the way that they have gone.
-#[derive(Debug, Default)]
-pub(crate) struct Ways {
-    bound: AtomicU64,
-    other: AtomicU64,
-}
-
-impl Ways {
-    pub(crate) fn note(&self, is_bound: bool) {
-        let count = if is_bound { &self.bound } else { &self.other };
-        // Relaxed: the session's own statements count, and nothing hangs on it.
-        count.fetch_add(1, Ordering::Relaxed);
-    }
-    /// By the binder, and the other way.
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        // Relaxed: as in `note`.
-        (self.bound.load(Ordering::Relaxed), self.other.load(Ordering::Relaxed))
-    }
-}
-
-/// A query's plan, by the binder.
+/// A query's plan.
 pub(crate) struct Bound {
     pub(crate) plan: LogicalPlan,
     /// The columns of its result, with the names that are shown.
     pub(crate) names: SchemaRef,
     /// The types of its parameters.
     pub(crate) parameters: Vec<TypeId>,
+    /// The name of a column that is a row, and a text in the plan.
+    pub(crate) row: Option<String>,
 }
 
-/// The plan of a query; none where the binder does not know it whole.
+/// The plan of a query, neither analysed nor optimized, with the values of its parameters as far as
+/// these are given.
 ///
 /// # Errors
 /// What is wrong with the query, or with a value of a parameter.
-pub(crate) async fn plan(
-    state: &SessionState,
-    source: Option<&Source>,
-    postgresql_names: bool,
-) -> Result<Option<Bound>> {
-    let planned = planned(state, source).await?;
-    let Some((query, source)) = planned else { return Ok(None) };
-    functions(state).shared().ways.note(true);
-    let names = shown(&query.plan, &query.columns, source, postgresql_names);
-    let BoundQuery { plan, parameters, .. } = query;
-    Ok(Some(Bound { plan, names, parameters }))
-}
-
-/// A bound query with the values of its parameters, as far as these are given.
-async fn planned<'s>(state: &SessionState, source: Option<&'s Source>) -> Result<Option<(BoundQuery, &'s Source)>> {
+pub(crate) async fn plan(state: &SessionState, source: &Source, postgresql_names: bool) -> Result<Bound> {
     let shared = functions(state).shared().clone();
-    // A statement with changes has no other way.
-    let source = source.filter(|source| source.has_changes() || !shared.disabled_passes.read().contains(&BIND));
-    let bound = match source {
-        Some(source) => bound(state, &shared, source).await?.ok(),
-        None => None,
-    };
-    let (Some(mut query), Some(source)) = (bound, source) else { return Ok(None) };
-    if let Some(values) = source.arguments().values.as_ref().filter(|_| !query.parameters.is_empty()) {
-        query.plan = with_values(state, query.plan, &query.parameters, values)?;
+    let BoundQuery { mut plan, columns, parameters, .. } = bound(state, &shared, source).await?;
+    if let Some(values) = source.arguments().values.as_ref().filter(|_| !parameters.is_empty()) {
+        plan = with_values(state, plan, &parameters, values)?;
     }
-    Ok(Some((query, source)))
+    let names = shown(&plan, &columns, source, postgresql_names);
+    let row = columns.iter().find(|column| column.id == TypeId::RECORD).map(|column| column.name.clone());
+    Ok(Bound { plan, names, parameters, row })
 }
 
 /// The plan with values in the place of its parameters.
@@ -149,6 +115,14 @@ fn as_stored(value: &ScalarValue, id: TypeId) -> Result<ScalarValue> {
     {
         return Ok(number);
     }
+    if id.element() == Some(TypeId::NUMERIC) {
+        let stored = value.cast_to(&arrays_of_numbers())?;
+        // More digits behind the point than are kept.
+        if !value.is_null() && stored.cast_to(&value.data_type())? != *value {
+            return Err(SqlError::unsupported("a parameter of numbers with so many digits in an array"));
+        }
+        return Ok(stored);
+    }
     let Some(stored) = arrow_type(id).filter(|stored| value.data_type() != *stored) else { return Ok(value.clone()) };
     if let (Some(Some(text)), TypeId::JSON | TypeId::JSONB) = (value.try_as_str(), id) {
         let document = normalized(text).map_err(EngineError::from)?;
@@ -157,80 +131,74 @@ fn as_stored(value: &ScalarValue, id: TypeId) -> Result<ScalarValue> {
     // A text says what a quoted constant says.
     if let Some(Some(text)) = value.try_as_str().filter(|_| type_of_arrow(&stored) != Some(TypeId::TEXT)) {
         match serac_binder::value_of_text(text, id) {
-            Ok(value) => return Ok(value),
+            Ok(Some(value)) => return Ok(value),
             Err(BindError::Statement(error)) => return Err(SqlError::new(error.sqlstate, error.message)),
-            Err(_) => {}
+            Ok(None) | Err(_) => {}
         }
     }
     Ok(value.cast_to(&stored)?)
 }
 
-/// The plan of a query whose columns become those of a relation, with their names; none where the
-/// binder does not know it whole.
+/// The plan with these names of its columns.
+///
+/// # Errors
+/// 42701 where two are the same.
+pub(crate) fn under_names(plan: LogicalPlan, names: &Schema) -> Result<LogicalPlan> {
+    let own = plan.schema().columns();
+    if own.iter().zip(names.fields()).all(|(own, name)| own.relation.is_none() && own.name == *name.name()) {
+        return Ok(plan);
+    }
+    let renamed = own.into_iter().zip(names.fields()).map(|(own, name)| Expr::Column(own).alias(name.name()));
+    Ok(LogicalPlanBuilder::from(plan).project(renamed.collect::<Vec<_>>())?.build()?)
+}
+
+/// A query whose columns become those of a relation.
 ///
 /// # Errors
 /// What is wrong with the query; 42701 where two of its columns have one name.
-pub(crate) async fn of_relation(state: &SessionState, source: Option<&Source>) -> Result<Option<LogicalPlan>> {
-    let Some(Bound { mut plan, names, .. }) = plan(state, source, true).await? else { return Ok(None) };
-    if source.is_some_and(Source::is_without_data) {
+pub(crate) async fn of_relation(state: &SessionState, source: &Source) -> Result<RelationPlan> {
+    let Bound { mut plan, names: columns, row, .. } = plan(state, source, true).await?;
+    if let Some(column) = row {
+        return Err(SqlError::unsupported(format!("the column \"{column}\" of rows")));
+    }
+    if source.is_without_data() {
         plan = LogicalPlanBuilder::from(plan).limit(0, Some(0))?.build()?;
     }
     let mut seen = HashSet::new();
-    if let Some(again) = names.fields().iter().find(|field| !seen.insert(field.name())) {
+    if let Some(again) = columns.fields().iter().find(|field| !seen.insert(field.name())) {
         let message = format!("column \"{}\" specified more than once", again.name());
         return Err(SqlError::new("42701", message).named(again.name()));
     }
-    let own = plan.schema().columns();
-    if own.iter().zip(names.fields()).all(|(own, shown)| own.relation.is_none() && own.name == *shown.name()) {
-        return Ok(Some(plan));
-    }
-    let renamed = own.into_iter().zip(names.fields()).map(|(own, shown)| Expr::Column(own).alias(shown.name()));
-    Ok(Some(LogicalPlanBuilder::from(plan).project(renamed.collect::<Vec<_>>())?.build()?))
+    let plan = under_names(plan, &columns)?;
+    Ok(RelationPlan { plan, columns })
 }
 
 /// The types of a prepared statement's parameters, and the plan of a row with the arguments that
-/// the EXECUTE at `text` gives for them; none where the binder does not know both whole.
+/// the EXECUTE at `text` gives for them.
 ///
 /// # Errors
 /// What is wrong with them.
 pub(crate) async fn arguments(
     state: &SessionState,
-    query: &Source,
+    prepared: &Source,
     text: &Source,
-) -> Result<Option<(Vec<TypeId>, LogicalPlan)>> {
+) -> Result<(Vec<TypeId>, LogicalPlan)> {
     let shared = functions(state).shared().clone();
-    let is_asked = query.has_changes() || !shared.disabled_passes.read().contains(&BIND);
-    let given = text.given().filter(|_| is_asked);
-    let Some(given) = given else { return Ok(None) };
-    let Ok(parameters) = parameters(state, &shared, query).await? else { return Ok(None) };
-    if parameters.contains(&TypeId::UNKNOWN) {
-        return Ok(None);
-    }
+    let parameters = bound_statement(state, &shared, prepared).await?.parameters;
     // They have no subqueries.
     let session = InSession::knowing(state, &shared, Vec::new()).await?;
+    let given = text.given().unwrap_or_default();
     let plan = known(serac_binder::bind_arguments(&session, given, &parameters), text)?;
-    Ok(plan.ok().map(|plan| (parameters, plan)))
+    Ok((parameters, plan))
 }
 
-/// The types of a statement's parameters.
-async fn parameters(
-    state: &SessionState,
-    shared: &Arc<Shared>,
-    source: &Source,
-) -> Result<Result<Vec<TypeId>, &'static str>> {
-    match source.query() {
-        Some(_) if !source.has_changes() => Ok(bound(state, shared, source).await?.map(|query| query.parameters)),
-        _ => Ok(bound_statement(state, shared, source).await?.map(|statement| statement.parameters)),
-    }
-}
-
-/// A statement with changes as it runs, or is described.
+/// A statement that changes or claims rows as it runs, or is described.
 pub(crate) struct BoundWithNames {
     pub(crate) parts: Vec<BoundPart>,
     pub(crate) body: BoundBody,
     /// The columns of its result, with the names that are shown; none if it has no result.
     pub(crate) names: SchemaRef,
-    /// The types of its parameters; UNKNOWN for those that are not known.
+    /// The types of its parameters.
     pub(crate) parameters: Vec<TypeId>,
 }
 
@@ -242,110 +210,128 @@ impl BoundWithNames {
             BoundBody::Change(change) => change.returning().map(|returning| &returning.plan),
         }
     }
+    /// Whether all expressions of its plans are such, but for those of its parts.
+    pub(crate) fn has_only(&mut self, is_such: impl Fn(&Expr) -> bool) -> bool {
+        let plans = match &mut self.body {
+            BoundBody::Query(plan, _) => vec![plan],
+            BoundBody::Change(change) => change.plans_mut(),
+        };
+        let mut all = true;
+        for plan in plans {
+            let _ = plan.apply(|node| {
+                node.apply_expressions(|expr| {
+                    all = all && is_such(expr);
+                    Ok(TreeNodeRecursion::Continue)
+                })
+            });
+        }
+        all
+    }
 }
 
-/// A query that another statement has, whose WITH has changes; or what of it the binder does not
-/// know.
+/// A query that another statement has, and that changes or claims rows.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) async fn query_with_changes(
-    state: &SessionState,
-    source: &Source,
-) -> Result<Result<BoundQuery, &'static str>> {
+pub(crate) async fn acting_query(state: &SessionState, source: &Source) -> Result<BoundQuery> {
     let shared = functions(state).shared().clone();
     bound(state, &shared, source).await
 }
 
-/// A change, or a query with changes in its WITH, with the values of its parameters as far as these
-/// are given; or what of it the binder does not know.
+/// A change, or a query that changes or claims rows, with the values of its parameters as far as
+/// these are given.
 ///
 /// # Errors
 /// What is wrong with it, or with a value of a parameter.
-pub(crate) async fn statement(
-    state: &SessionState,
-    source: &Source,
-    postgresql_names: bool,
-) -> Result<Result<BoundWithNames, &'static str>> {
+pub(crate) async fn statement(state: &SessionState, source: &Source, postgresql_names: bool) -> Result<BoundWithNames> {
     let shared = functions(state).shared().clone();
-    let mut bound = match bound_statement(state, &shared, source).await? {
-        Ok(bound) => bound,
-        Err(what) => return Ok(Err(what)),
-    };
-    shared.ways.note(bound.changes().all(|change| change.unknown().is_none()));
-    let names = match &bound.body {
-        BoundBody::Query(plan, columns) => shown(plan, columns, source, postgresql_names),
-        BoundBody::Change(change) => match change.returning() {
-            Some(returning) => shown(&returning.plan, &returning.columns, source, postgresql_names),
-            None => Arc::new(Schema::empty()),
-        },
-    };
+    let mut bound = bound_statement(state, &shared, source).await?;
     if let Some(values) = source.arguments().values.as_ref().filter(|_| !bound.parameters.is_empty()) {
         let parameters = bound.parameters.clone();
         for plan in bound.plans_mut() {
             *plan = with_values(state, plan.clone(), &parameters, values)?;
         }
     }
-    let BoundStatement { parts, body, parameters } = bound;
-    Ok(Ok(BoundWithNames { parts, body, names, parameters }))
+    Ok(named(bound, source, postgresql_names))
 }
 
-async fn bound_statement(
-    state: &SessionState,
-    shared: &Arc<Shared>,
-    source: &Source,
-) -> Result<Result<BoundStatement, &'static str>> {
-    let statement = source.statement();
-    let mut session = InSession::knowing(state, shared, serac_binder::relations_of_statement(statement)).await?;
-    session.merge_source = source.merge_source().cloned();
-    let mut bound = match known(serac_binder::bind_statement(&session, statement, &source.types()), source)? {
-        Ok(bound) => bound,
-        unknown => return Ok(unknown),
+/// A statement with the names that its columns are shown under.
+fn named(bound: BoundStatement, source: &Source, postgresql_names: bool) -> BoundWithNames {
+    let BoundStatement { parts, body, parameters } = bound;
+    let names = match &body {
+        BoundBody::Query(plan, columns) => shown(plan, columns, source, postgresql_names),
+        BoundBody::Change(change) => match change.returning() {
+            Some(returning) => shown(&returning.plan, &returning.columns, source, postgresql_names),
+            None => Arc::new(Schema::empty()),
+        },
     };
+    BoundWithNames { parts, body, names, parameters }
+}
+
+/// A query or a change that reads a single table, and no view, for the point path: without the
+/// locking clause that it may have. `digits` are those of parameters that are fixed numbers. None
+/// where it reads anything else, or something is wrong with it.
+pub(crate) fn of_one_table(
+    state: &SessionState,
+    source: &Source,
+    postgresql_names: bool,
+    digits: Vec<Option<(u8, i8)>>,
+) -> Option<BoundWithNames> {
+    let shared = functions(state).shared().clone();
+    let is_query = matches!(source.statement(), StatementKind::Query(_));
+    let read = serac_binder::relations_of_statement(source.statement());
+    let tables = InSession::over_nothing(state, &shared);
+    if read.len() != usize::from(is_query) || !read.iter().all(|name| tables.table(name).is_ok()) {
+        return None;
+    }
+    // Tables are found without waiting.
+    let session = InSession::knowing(state, &shared, read).now_or_never()?.ok()?;
+    let session = InSession { digits, ..session };
+    let without_locks;
+    let statement = match source.statement() {
+        StatementKind::Query(query) if !query.locks.is_empty() => {
+            without_locks = StatementKind::Query(Box::new(Query { locks: Vec::new(), ..query.as_ref().clone() }));
+            &without_locks
+        }
+        statement => statement,
+    };
+    let bound = serac_binder::bind_statement(&session, statement, &source.types()).ok()?;
+    bound.parts.is_empty().then(|| named(bound, source, postgresql_names))
+}
+
+async fn bound_statement(state: &SessionState, shared: &Arc<Shared>, source: &Source) -> Result<BoundStatement> {
+    if source.query().is_some() {
+        return Ok(bound(state, shared, source).await?.into());
+    }
+    let statement = source.statement();
+    let kept = source.kept();
+    if let Some(kept) = kept
+        && let Some(bound) = kept.find(shared, &source.types())?
+    {
+        return Ok(bound);
+    }
+    let session = InSession::knowing(state, shared, serac_binder::relations_of_statement(statement)).await?;
+    let mut bound = known(serac_binder::bind_statement(&session, statement, &source.types()), source)?;
     for plan in bound.plans_mut() {
         check_size(plan)?;
-        if has_subquery_in_values(plan)? {
-            let BoundBody::Change(BoundChange::Insert(insert)) = &mut bound.body else {
-                return Ok(Err("a subquery in VALUES"));
-            };
-            match &insert.source {
-                InsertSource::Plan(plan) if has_subquery_in_values(plan)? => {
-                    insert.source = InsertSource::Unknown("a subquery in VALUES");
-                }
-                _ => return Ok(Err("a subquery in VALUES")),
-            }
-            break;
-        }
     }
-    Ok(Ok(bound))
+    if let Some(kept) = kept {
+        kept.keep(shared, source.types(), &bound)?;
+    }
+    Ok(bound)
 }
 
-/// The columns of a statement's result and its plans, line by line; or what of it the binder does
-/// not know.
+/// The columns of a statement's result and its plans, line by line.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) async fn lines(state: &SessionState, source: &Source) -> Result<Result<Vec<String>, &'static str>> {
+pub(crate) async fn lines(state: &SessionState, source: &Source) -> Result<Vec<String>> {
     let shared = functions(state).shared().clone();
     let columns = |columns: &[OutputColumn]| {
         let column = |column: &OutputColumn| format!("{} {}", quote(&column.name), column.id);
         format!("Columns: {}", columns.iter().map(column).collect::<Vec<_>>().join(", "))
     };
-    if !source.has_changes() {
-        let query = match bound(state, &shared, source).await? {
-            Ok(query) => query,
-            Err(what) => return Ok(Err(what)),
-        };
-        let text = logical_text(&query.plan);
-        return Ok(Ok(std::iter::once(columns(&query.columns)).chain(text.lines().map(str::to_owned)).collect()));
-    }
-    let mut statement = match bound_statement(state, &shared, source).await? {
-        Ok(statement) => statement,
-        Err(what) => return Ok(Err(what)),
-    };
-    if let Some(what) = statement.changes().find_map(BoundChange::unknown) {
-        return Ok(Err(what));
-    }
+    let mut statement = bound_statement(state, &shared, source).await?;
     let mut lines = match &statement.body {
         BoundBody::Query(_, own) => vec![columns(own)],
         BoundBody::Change(change) => {
@@ -355,93 +341,69 @@ pub(crate) async fn lines(state: &SessionState, source: &Source) -> Result<Resul
     for plan in statement.plans_mut() {
         lines.extend(logical_text(plan).lines().map(str::to_owned));
     }
-    Ok(Ok(lines))
+    Ok(lines)
 }
 
-/// What has been bound, or what of it the binder does not know.
-fn known<T>(bound: Result<T, BindError>, source: &Source) -> Result<Result<T, &'static str>> {
-    match bound {
-        Ok(bound) => Ok(Ok(bound)),
-        Err(BindError::Statement(error)) => Err(placed(error, source)),
-        Err(BindError::Unknown(what)) => Ok(Err(what)),
-        // Of a relation that is read.
-        Err(BindError::Plan(error @ DataFusionError::External(_))) => Err(error.into()),
-        // The other way says what is wrong, if something is.
-        Err(BindError::Plan(_)) => Ok(Err("what the planner refuses")),
-    }
+/// What has been bound.
+///
+/// # Errors
+/// What is wrong with the statement at `source`.
+fn known<T>(bound: Result<T, BindError>, source: &Source) -> Result<T> {
+    bound.map_err(|error| match error {
+        BindError::Statement(error) => placed(error, source),
+        BindError::Plan(error) => in_planner(error),
+    })
 }
 
-/// A bound query, or what of it the binder does not know.
+/// A bound query.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) async fn bound(
-    state: &SessionState,
-    shared: &Arc<Shared>,
-    source: &Source,
-) -> Result<Result<BoundQuery, &'static str>> {
-    let Some(query) = source.query() else { return Ok(Err("this grammar")) };
+async fn bound(state: &SessionState, shared: &Arc<Shared>, source: &Source) -> Result<BoundQuery> {
+    let query = source.query().ok_or_else(|| SqlError::unsupported("a change in the place of a query"))?;
+    let kept = source.kept();
+    if let Some(kept) = kept
+        && let Some(BoundStatement { parts, body: BoundBody::Query(plan, columns), parameters }) =
+            kept.find(shared, &source.types())?
+    {
+        return Ok(BoundQuery { parts, plan, columns, parameters });
+    }
     let session = InSession::knowing(state, shared, serac_binder::relations(query)).await?;
     let session = session.with_parts(source.parts());
-    let bound = match known(serac_binder::bind_query(&session, query, &source.types(), source.may_change()), source)? {
-        Ok(bound) => bound,
-        unknown => return Ok(unknown),
-    };
-    check_size(&bound.plan)?;
-    Ok(if has_subquery_in_values(&bound.plan)? { Err("a subquery in VALUES") } else { Ok(bound) })
+    let mut bound = known(serac_binder::bind_query(&session, query, &source.types(), source.may_change()), source)?;
+    for plan in bound.parts.iter_mut().flat_map(BoundPart::plans_mut).map(|plan| &*plan).chain([&bound.plan]) {
+        check_size(plan)?;
+    }
+    if let Some(kept) = kept {
+        let BoundQuery { parts, plan, columns, parameters } = bound.clone();
+        kept.keep(
+            shared,
+            source.types(),
+            &BoundStatement { parts, body: BoundBody::Query(plan, columns), parameters },
+        )?;
+    }
+    Ok(bound)
 }
 
-/// Whether VALUES have a subquery, which DataFusion does not compute there.
-fn has_subquery_in_values(plan: &LogicalPlan) -> Result<bool> {
-    let mut has = false;
-    plan.apply_with_subqueries(|plan| {
-        if let LogicalPlan::Values(_) = plan {
-            plan.apply_expressions(|expr| {
-                has |= expr.exists(|part| {
-                    Ok(matches!(
-                        part,
-                        Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_)
-                    ))
-                })?;
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-        }
-        Ok(if has { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(has)
-}
-
-/// The plan of an expression that a table keeps, over columns of `schema`; none where the binder
-/// does not know it, or where its numbers have digits of their own: a column has one scale, which
-/// the older way also gives to such.
+/// An expression that stands in no query, over columns of `schema`.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn definition(
-    state: &SessionState,
-    text: &str,
-    schema: &DFSchema,
-    table: Option<&TableDefinition>,
-) -> Result<Option<Expr>> {
-    let shared = functions(state).shared().clone();
-    if shared.disabled_passes.read().contains(&BIND) {
-        return Ok(None);
-    }
-    let is_padded = |name: &str| {
-        table.and_then(|table| Some(table.columns[table.column(name)?].sql_type.fixed_length)).unwrap_or(false)
-    };
-    let type_of = |field: &FieldRef| match is_padded(field.name()) {
-        true => Some(TypeId::BPCHAR),
-        false => type_of_arrow(field.data_type()),
-    };
-    let types: Vec<Option<TypeId>> = schema.fields().iter().map(type_of).collect();
-    let session = InSession::over_nothing(state, &shared);
-    let name = table.map_or("", |table| table.name.as_str());
-    match serac_binder::bind_definition(&session, text, name, schema, &types) {
-        Ok((expr, _)) => Ok((expr.get_type(schema)? != FREE).then_some(expr)),
-        Err(BindError::Statement(error)) => Err(told(error, None)),
-        Err(_) => Ok(None),
-    }
+pub(crate) fn definition(state: &SessionState, kept: &KeptExpression<'_>, schema: &DFSchema) -> Result<Definition> {
+    let KeptExpression { text, place, table, column } = *kept;
+    let column_of = |name: &str| table.and_then(|table| Some(&table.columns[table.column(name)?]));
+    let types: Vec<_> = schema.fields().iter().map(|field| of_stored(field, column_of(field.name()))).collect();
+    // A hidden column has the type that its expression had.
+    let column = column
+        .filter(|column| !column.hidden)
+        .map(|column| (column.name.as_str(), Some(of_column(column.sql_type).id)));
+    let session = InSession::over_nothing(state, functions(state).shared());
+    let table = table.map_or("", |table| table.name.as_str());
+    let text = DefinitionText { text, place, table, schema, types: &types, column };
+    serac_binder::bind_definition(&session, text).map_err(|error| match error {
+        BindError::Statement(error) => told(error, None),
+        BindError::Plan(error) => SqlError::from(error).unplaced(),
+    })
 }
 
 fn placed(error: StatementError, source: &Source) -> SqlError {
@@ -451,15 +413,16 @@ fn placed(error: StatementError, source: &Source) -> SqlError {
 
 fn told(error: StatementError, position: Option<(u64, u64)>) -> SqlError {
     let StatementError { sqlstate, message, hint, detail, .. } = error;
-    // Messages quote what they are about, but for columns with a qualifier.
+    // Messages quote what they are about, but for functions, and columns with a qualifier.
     let qualified = || message.strip_prefix("column ")?.split(' ').next()?.rsplit('.').next();
-    let name = message.split('"').nth(1).or_else(qualified).map(str::to_owned);
+    let called = || message.strip_prefix("function ")?.split('(').next();
+    let name = message.split('"').nth(1).or_else(qualified).or_else(called).map(str::to_owned);
     SqlError { position, name, detail: detail.or(hint.map(str::to_owned)), ..SqlError::new(sqlstate, message) }
 }
 
-/// The columns of the result. Those without a name get PostgreSQL's, or their text.
+/// The columns of the result with their types. Those without a name get PostgreSQL's, or their text.
 fn shown(plan: &LogicalPlan, columns: &[OutputColumn], source: &Source, postgresql_names: bool) -> SchemaRef {
-    let schema = same_names::shown(plan.schema().as_arrow());
+    let schema = plan.schema().as_arrow();
     let name = |column: &OutputColumn| match column.text.filter(|_| !postgresql_names) {
         Some(span) => {
             let text = source.text().get(span.start as usize..span.end as usize);
@@ -468,7 +431,10 @@ fn shown(plan: &LogicalPlan, columns: &[OutputColumn], source: &Source, postgres
         None => column.name.clone(),
     };
     let fields = schema.fields().iter().zip(columns);
-    let fields: Vec<Field> = fields.map(|(field, column)| field.as_ref().clone().with_name(name(column))).collect();
+    let field = |(field, column): (&FieldRef, &OutputColumn)| {
+        field_of(field.as_ref().clone().with_name(name(column)), column.modified_type())
+    };
+    let fields: Vec<Field> = fields.map(field).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
@@ -476,10 +442,10 @@ fn shown(plan: &LogicalPlan, columns: &[OutputColumn], source: &Source, postgres
 struct InSession<'s> {
     names: Names<'s>,
     shared: Arc<Shared>,
-    /// The rows of the source of a MERGE, if they have been computed.
-    merge_source: Option<Arc<dyn TableProvider>>,
     /// The relations of parts that have been done, from the next one on.
     parts: RefCell<VecDeque<Arc<dyn TableSource>>>,
+    /// The digits of NUMERIC parameters that are fixed numbers.
+    digits: Vec<Option<(u8, i8)>>,
     /// Why one cannot be read, too: a query of WITH may have its name.
     relations: HashMap<Vec<String>, Result<Relation>>,
 }
@@ -494,8 +460,8 @@ impl<'s> InSession<'s> {
         Self {
             names: Names::new(state),
             shared: shared.clone(),
-            merge_source: None,
             parts: RefCell::default(),
+            digits: Vec::new(),
             relations: HashMap::new(),
         }
     }
@@ -504,7 +470,7 @@ impl<'s> InSession<'s> {
         let mut session = Self::over_nothing(state, shared);
         for name in names {
             deep::check()?;
-            session.find(shared, &name).await;
+            session.find(&name).await;
         }
         Ok(session)
     }
@@ -514,21 +480,20 @@ impl<'s> InSession<'s> {
     }
     /// What computes the number of a catalog object, or its name.
     fn registered(&self, function: &str, kind: TypeId, object: &Expr) -> Option<Expr> {
-        let function = self.names.get_function_meta(function)?;
+        let function = self.names.scalar(function)?;
         Some(function.call(vec![lit(kind.name()), object.clone()]))
     }
     /// The table of a name.
     fn table(&self, name: &Name) -> Result<Arc<Table>> {
         let view = self.shared.view().expect("a statement is running");
-        let name = name.parts.iter().map(|part| Ident::with_quote('"', &part.name));
-        let (schema, name) = view.locate(&ObjectName::from(name.collect::<Vec<_>>()))?;
+        let (schema, name) = view.locate(&object_name(name))?;
         if schema != TEMPORARY_SCHEMA {
             view.access.check_usage(&schema)?;
         }
         Ok(view.of(&schema).0.table(&schema, &name)?.clone())
     }
-    /// Looks a relation up. One that is not found, or of another kind than the binder knows, is not known to it.
-    async fn find(&mut self, shared: &Arc<Shared>, name: &Name) {
+    /// Looks a relation up. One that is not found is not known to the binder.
+    async fn find(&mut self, name: &Name) {
         let key = key(name);
         let reference = match &key[..] {
             [table] => TableReference::bare(table.as_str()),
@@ -536,7 +501,7 @@ impl<'s> InSession<'s> {
             [catalog, schema, table] => TableReference::full(catalog.as_str(), schema.as_str(), table.as_str()),
             _ => return,
         };
-        if self.relations.contains_key(&key) || shared.lent.read().tables.contains_key(reference.table()) {
+        if self.relations.contains_key(&key) {
             return;
         }
         let resolved = self.names.resolved(reference.clone());
@@ -550,17 +515,13 @@ impl<'s> InSession<'s> {
 
 /// A table or a view.
 fn relation(provider: Arc<dyn TableProvider>, name: TableReference) -> Relation {
-    let schema = provider.schema();
+    let schema = columns_of(&provider);
+    let definition = provider.downcast_ref::<SeracTable>().map(|table| &table.table().definition);
     let fields = schema.fields().iter().filter(|field| field.name() != ROW_ID_COLUMN);
-    let mut types: Vec<Option<TypeId>> = fields.map(|field| type_of_arrow(field.data_type())).collect();
+    let column = |at: usize| definition.and_then(|definition| definition.visible_columns().get(at));
+    let types = fields.enumerate().map(|(at, field)| of_stored(field, column(at))).collect();
     let mut key = Vec::new();
-    if let Some(table) = provider.downcast_ref::<SeracTable>() {
-        let definition = &table.table().definition;
-        for (id, column) in types.iter_mut().zip(definition.visible_columns()) {
-            if column.sql_type.fixed_length {
-                *id = Some(TypeId::BPCHAR);
-            }
-        }
+    if let Some(definition) = definition {
         key = definition.primary_key().filter(|key| key.constraint).map_or_else(Vec::new, |key| key.columns.clone());
     }
     Relation { source: provider_as_source(provider), name, types, key }
@@ -571,7 +532,6 @@ impl Environment for InSession<'_> {
         match self.relations.get(&key(name)) {
             Some(Ok(relation)) => Ok(relation.clone()),
             Some(Err(error)) => Err(BindError::Plan(error.clone().external())),
-            None if name.parts.len() > 2 => Err(BindError::Unknown("a relation of a database")),
             None => Err(BindError::new("42P01", format!("relation \"{name}\" does not exist"), name.span)),
         }
     }
@@ -580,7 +540,7 @@ impl Environment for InSession<'_> {
             "42P01" => BindError::new("42P01", error.message, name.span),
             _ => BindError::Plan(error.external()),
         })?;
-        let view = self.shared.view().ok_or(BindError::Unknown("no statement"))?;
+        let view = self.shared.view().expect("a statement is running");
         let relation = relation(Arc::new(self.shared.provider(&view, &table, true)), TableReference::bare(TARGET));
         let definition = &table.definition;
         let generation = |column: &ColumnDefinition| match column {
@@ -600,9 +560,6 @@ impl Environment for InSession<'_> {
             UniqueIndex { name, is_constraint: index.constraint, parts, predicate }
         };
         Ok(Target { relation, name: table.name().to_owned(), generations, indexes: unique.map(index).collect() })
-    }
-    fn merge_source(&self) -> Option<Relation> {
-        Some(relation(self.merge_source.clone()?, TableReference::bare("#source")))
     }
     fn rows_to_come(&self, schema: SchemaRef, target: Option<&Target>) -> Arc<dyn TableSource> {
         // A statement is bound the same way again.
@@ -629,23 +586,28 @@ impl Environment for InSession<'_> {
         };
         provider_as_source(Arc::new(Readable { rows, columns, table: table.table().name().into() }))
     }
+    fn digits_of_parameters(&self) -> Vec<Option<(u8, i8)>> {
+        self.digits.clone()
+    }
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        self.names.get_function_meta(name)
+        self.names.scalar(name)
     }
     fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
-        self.names.get_aggregate_meta(name)
+        self.names.aggregate(name)
     }
     fn scalar_of(&self, name: &str, signature: &Signature) -> Option<Arc<ScalarUDF>> {
         let is_known = match name {
             "to_char" => true,
+            // The digits of its results are those of a pattern.
+            "to_number" => true,
             "round" | "trunc" => signature.arguments == [TypeId::FLOAT8],
             _ => false,
         };
-        self.names.get_function_meta(name).filter(|_| is_known)
+        self.names.scalar(name).filter(|_| is_known)
     }
     fn date_part(&self, field: &str, is_extract: bool) -> Option<(Arc<ScalarUDF>, Option<String>)> {
         let (name, part) = serac_functions::date_part_function(field, is_extract);
-        Some((self.names.get_function_meta(name)?, part))
+        Some((self.names.scalar(name)?, part))
     }
     fn cast(&self, expr: &Expr, from: TypeId, to: TypeId, _: &DFSchema) -> Result<Option<Expr>, BindError> {
         let is_text = |id| matches!(id, TypeId::UNKNOWN | TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR);
@@ -659,30 +621,40 @@ impl Environment for InSession<'_> {
                 .map(|(name, text)| cast(name, text)));
         }
         if to == TypeId::UUID && is_text(from) {
-            return Ok(self.names.get_function_meta("uuid_in").map(|read| read.call(vec![expr.clone()])));
+            return Ok(self.names.scalar("uuid_in").map(|read| read.call(vec![expr.clone()])));
         }
         if from == TypeId::UUID && is_text(to) {
-            let write = self.names.get_function_meta("uuid_out");
+            let write = self.names.scalar("uuid_out");
             return Ok(write.zip(arrow_type(to)).map(|(write, text)| cast(write.call(vec![expr.clone()]), text)));
         }
         // The pass `casts` makes functions of those that Arrow does by other rules.
         let is_uuid = from == TypeId::UUID || to == TypeId::UUID;
-        let from_stored = from == TypeId::UNKNOWN || arrow_type(from).is_some();
+        let from_stored =
+            from == TypeId::UNKNOWN || from.element() == Some(TypeId::NUMERIC) || arrow_type(from).is_some();
         Ok(arrow_type(to).filter(|_| from_stored && !is_uuid).map(|stored| cast(expr.clone(), stored)))
     }
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>> {
-        self.names.get_window_meta(name)
+        self.names.window(name)
     }
-    fn table_function(&self, name: &str, arguments: &[Expr]) -> Option<Arc<dyn TableSource>> {
-        self.names.get_table_function_source(name, arguments.to_vec()).ok()
+    fn has_table_function(&self, name: &str) -> bool {
+        self.names.has_table_function(name)
+    }
+    fn table_function(&self, name: &str, arguments: &[Expr]) -> Result<Option<Relation>, BindError> {
+        if !self.names.has_table_function(name) {
+            return Ok(None);
+        }
+        let source = self.names.table_function(name, arguments.to_vec())?;
+        Ok(Some(relation(source_as_provider(&source)?, TableReference::bare(name))))
     }
     fn work_table(&self, name: &str, schema: SchemaRef) -> Option<Arc<dyn TableSource>> {
-        self.names.create_cte_work_table(name, schema).ok()
+        Some(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
     }
     fn operate(&self, operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr, BindError> {
-        let Some(op) = symbol(operator) else { return Err(BindError::Unknown("this operator")) };
+        let Some(op) = symbol(operator) else {
+            return Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right))));
+        };
         let mut raw = RawBinaryExpr { op, left, right };
-        for planner in self.names.get_expr_planners() {
+        for planner in self.names.state().expr_planners() {
             match planner.plan_binary_op(raw, schema)? {
                 PlannerResult::Planned(expr) => return Ok(expr),
                 PlannerResult::Original(same) => raw = same,

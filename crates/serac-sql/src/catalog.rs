@@ -1,8 +1,8 @@
 //! The catalog as DataFusion sees it: always the running transaction's.
 
 use crate::advisory_locks::SessionLocks;
-use crate::binding::Ways;
 use crate::channels::Listener;
+use crate::column_types::{QueryView, RelationPlan};
 use crate::cursors::Cursors;
 use crate::error::SqlError;
 use crate::expressions::indexed_expressions;
@@ -19,14 +19,13 @@ use crate::session_functions::SequenceValues;
 use crate::setting_list::SessionValues;
 use crate::settings::ChangedSettings;
 use async_trait::async_trait;
-use datafusion::arrow::datatypes::TimestampMicrosecondType;
+use datafusion::arrow::datatypes::{Schema as ArrowSchema, TimestampMicrosecondType};
 use datafusion::arrow::temporal_conversions::as_datetime;
-use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, col};
-use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
+use datafusion::logical_expr::{LogicalPlanBuilder, col};
+use datafusion::sql::sqlparser::ast::ObjectName;
 use futures::FutureExt;
 use parking_lot::{Mutex, RwLock};
 use serac_engine::bitmap::OwnChanges;
@@ -49,6 +48,9 @@ pub(crate) struct View {
     pub(crate) snapshot: Snapshot,
     /// What the transaction has changed in bitmap indexes.
     pub(crate) own: OwnChanges,
+    /// What queries see instead while a statement reads nothing of what it writes: of the
+    /// transaction, and of that on temporary tables.
+    pub(crate) before: Option<(Snapshot, Option<Snapshot>)>,
     /// Where a serializable transaction notes what it reads.
     pub(crate) reads: Option<ReadSet>,
     /// The objects under PostgreSQL's numbers, once they are needed.
@@ -71,6 +73,14 @@ impl View {
         match &self.temporary {
             Some((catalog, snapshot, _)) if schema == TEMPORARY_SCHEMA => (catalog, snapshot),
             _ => (&self.catalog, &self.snapshot),
+        }
+    }
+    /// The snapshot in which queries read a schema's relations if they do not see what the running
+    /// statement writes.
+    fn before(&self, schema: &str) -> Option<&Snapshot> {
+        match &self.before {
+            Some((_, temporary)) if schema == TEMPORARY_SCHEMA => temporary.as_ref(),
+            before => before.as_ref().map(|(snapshot, _)| snapshot),
         }
     }
     /// What the transaction has changed in the bitmap indexes of a schema's tables.
@@ -127,19 +137,6 @@ impl View {
     }
 }
 
-/// What belongs to the running statement alone.
-#[derive(Default)]
-pub(crate) struct Lent {
-    /// Tables by names that no user has.
-    pub(crate) tables: HashMap<String, Arc<dyn TableProvider>>,
-}
-
-impl Lent {
-    pub(crate) fn clear(&mut self) {
-        self.tables.clear();
-    }
-}
-
 /// Of [`Shared::statement_time`]: few statements are asked when they began.
 pub(crate) const NOT_ASKED: i64 = i64::MIN;
 
@@ -149,14 +146,11 @@ pub(crate) struct Shared {
     pub(crate) view: RwLock<Option<View>>,
     /// Where the session's temporary tables are, once it has had one.
     pub(crate) temporary_database: OnceLock<Database>,
-    pub(crate) lent: RwLock<Lent>,
     pub(crate) state: OnceLock<Weak<RwLock<SessionState>>>,
     /// Whether queries may use bitmap indexes.
     pub(crate) bitmap_indexes: AtomicBool,
     /// The optional passes of the pipeline that do not work.
     pub(crate) disabled_passes: RwLock<Vec<&'static str>>,
-    /// How its queries have been planned.
-    pub(crate) ways: Ways,
     /// Whether its scans go with those of others, and with which.
     pub(crate) scan_sharing: Arc<ScanSharing>,
     /// Who the session is, if that was said.
@@ -234,8 +228,10 @@ impl Shared {
     /// A table as the running statement sees it, with or without row ids.
     pub(crate) fn provider(&self, view: &View, table: &Arc<Table>, with_row_id: bool) -> SeracTable {
         let schema = &table.definition.schema;
+        let before = view.before(schema);
         // Relaxed: the session's own statements change it.
-        let own = self.bitmap_indexes.load(Ordering::Relaxed).then(|| view.own(schema));
+        let uses_bitmaps = before.is_none() && self.bitmap_indexes.load(Ordering::Relaxed);
+        let own = uses_bitmaps.then(|| view.own(schema));
         let reads = view.reads.clone().filter(|_| schema != TEMPORARY_SCHEMA);
         let columns = match with_row_id {
             true => target_columns(&view.access, table),
@@ -244,7 +240,8 @@ impl Shared {
         let has_expressions = table.definition.columns.last().is_some_and(|column| column.hidden);
         let state = self.state.get().and_then(Weak::upgrade).filter(|_| has_expressions);
         let expressions = state.map_or_else(Vec::new, |state| indexed_expressions(&state.read(), &table.definition));
-        let provider = SeracTable::new(table.clone(), view.of(schema).1.clone(), own, with_row_id);
+        let snapshot = before.unwrap_or(view.of(schema).1).clone();
+        let provider = SeracTable::new(table.clone(), snapshot, own, with_row_id);
         provider.noting(reads).allowing(columns).knowing(expressions)
     }
     /// What the current user may do, or, while the query of a view is planned, the view's owner.
@@ -269,15 +266,6 @@ const MAX_VIEWS: usize = 100;
 /// The owner of the view whose query is being planned.
 pub(crate) fn owner_planned_for() -> Option<RoleId> {
     PLANNED_VIEWS.with_borrow(|views| views.last().map(|(_, owner)| *owner))
-}
-
-/// The views whose queries are being planned, for another thread.
-pub(crate) fn planned_views() -> Vec<(Object, RoleId)> {
-    PLANNED_VIEWS.with_borrow(Clone::clone)
-}
-/// Goes on with planning them on this thread, which has been started for it.
-pub(crate) fn plan_on(views: Vec<(Object, RoleId)>) {
-    PLANNED_VIEWS.set(views);
 }
 
 /// Plans for a view's owner until it is dropped.
@@ -346,9 +334,6 @@ impl SchemaProvider for TransactionSchema {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if let Some(lent) = self.shared.lent.read().tables.get(name) {
-            return Ok(Some(lent.clone()));
-        }
         table_of(&self.shared, &self.name, name).await
     }
 
@@ -359,7 +344,6 @@ impl SchemaProvider for TransactionSchema {
         let Some(view) = self.shared.view() else { return false };
         let schema = if self.name == SEARCH_PATH { view.schema_of(name) } else { &self.name };
         SYSTEM_VIEWS.contains(&name)
-            || self.shared.lent.read().tables.contains_key(name)
             || (self.name == SEARCH_PATH && pg_catalog::is_table(CATALOG_SCHEMA, name))
             || view.schema(schema).is_some_and(|s| s.tables.contains_key(name) || s.views.contains_key(name))
     }
@@ -408,18 +392,23 @@ pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> 
     };
     let object = Object::relation(schema_name, name);
     access.check(&object, Privilege::Select).map_err(|error| refused(error.into()))?;
-    let mut plan = planned_for_owner(shared, &object, &definition.query).await.map_err(refused)?;
+    let mut query = planned_for_owner(shared, &object, &definition.query).await.map_err(refused)?;
     if !definition.columns.is_empty() {
-        let columns = plan.schema().columns();
+        let columns = query.plan.schema().columns();
         // Those behind the last that has a name of the view's keep their own.
         let names = definition.columns.iter().map(Some).chain(std::iter::repeat(None));
-        let renamed = columns.into_iter().zip(names).map(|(column, name)| match name {
+        let renamed = columns.into_iter().zip(names.clone()).map(|(column, name)| match name {
             Some(name) => col(column).alias(name),
             None => col(column),
         });
-        plan = LogicalPlanBuilder::from(plan).project(renamed.collect::<Vec<_>>())?.build()?;
+        query.plan = LogicalPlanBuilder::from(query.plan).project(renamed.collect::<Vec<_>>())?.build()?;
+        let fields = query.columns.fields().iter().zip(names).map(|(field, name)| match name {
+            Some(name) => Arc::new(field.as_ref().clone().with_name(name)),
+            None => field.clone(),
+        });
+        query.columns = Arc::new(ArrowSchema::new(fields.collect::<Vec<_>>()));
     }
-    Ok(Some(Arc::new(ViewTable::new(plan, Some(definition.query.clone())))))
+    Ok(Some(Arc::new(QueryView::new(query, definition.query.clone()))))
 }
 
 /// The plan of a view's query, with the rights of the view's owner.
@@ -427,7 +416,7 @@ pub(crate) async fn planned_for_owner(
     shared: &Arc<Shared>,
     object: &Object,
     query: &str,
-) -> Result<LogicalPlan, SqlError> {
+) -> Result<RelationPlan, SqlError> {
     let view = shared.view().ok_or_else(|| SqlError::new("XX000", "no statement is running"))?;
     let _for_owner = PlannedFor::new(object, view.access.security().owner(object))?;
     let state = shared.state.get().and_then(Weak::upgrade);
@@ -436,26 +425,8 @@ pub(crate) async fn planned_for_owner(
     view_plan(&state, query).await.map_err(SqlError::unplaced)
 }
 
-async fn view_plan(state: &SessionState, query: &str) -> Result<LogicalPlan, SqlError> {
-    let source = Source::of_text(query);
-    // In a box, so that the futures around it need not know of the trees.
-    let bound = async move { crate::binding::of_relation(state, source.as_ref()).await }.boxed();
-    if let Some(plan) = bound.await? {
-        return Ok(plan);
-    }
-    let plan = crate::query::plan(state, Statement::Query(Box::new(crate::query::query_of(query)?))).await?;
-    // What it says of its columns is not coerced yet, as where the results of a CASE have different
-    // types.
-    let analyzed = state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {})?;
-    let types = analyzed.schema().fields().iter().map(|field| field.data_type());
-    let columns = plan.schema().columns().into_iter().zip(plan.schema().fields()).zip(types);
-    let columns = columns.map(|((column, field), data_type)| match field.data_type() == data_type {
-        true => col(column),
-        false => cast(col(column.clone()), data_type.clone()).alias_qualified(column.relation, column.name),
-    });
-    let columns: Vec<Expr> = columns.collect();
-    if columns.iter().all(|column| matches!(column, Expr::Column(_))) {
-        return Ok(plan);
-    }
-    Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
+async fn view_plan(state: &SessionState, query: &str) -> Result<RelationPlan, SqlError> {
+    let source = Source::of_query(query)?;
+    // Boxed, so that the futures around it need not know of the trees.
+    async move { crate::binding::of_relation(state, &source).await }.boxed().await
 }

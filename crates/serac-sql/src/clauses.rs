@@ -1,10 +1,11 @@
-//! Clauses that the parser takes and nothing here carries out. They are refused, never passed over.
+//! Clauses that sqlparser takes and nothing here carries out. They are refused, never passed over.
 //!
-//! The parser knows the SQL of many databases. Most of its fields mean nothing here, and some are
-//! PostgreSQL's own that SeracDB does not have. [`check`] sees every statement right after it was
-//! parsed, before anything else looks at it. It takes apart each type of statement, query and
-//! table that is accepted, without `..`: where the parser learns a new field, this module does not
-//! compile until somebody has decided what becomes of it.
+//! sqlparser knows the SQL of many databases. Most of its fields mean nothing here, and some are
+//! PostgreSQL's own that SeracDB does not have. [`check`] sees every statement that is neither a
+//! query nor a change right after it was parsed, before anything else looks at it. It takes apart
+//! each type of statement that is accepted, without `..`: where sqlparser learns a new field, this
+//! module does not compile until somebody has decided what becomes of it. What queries, changes and
+//! expressions say is the binder's to refuse.
 //!
 //! A field is one of three kinds:
 //!
@@ -19,17 +20,13 @@
 use crate::error::SqlError;
 use crate::identifiers::fold;
 use crate::maintenance::is_ours;
-use crate::planner;
 use crate::visits::visit;
 use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterTable, AlterTableOperation, Assignment, AssignmentTarget, ColumnDef, ColumnOption,
-    ConstraintCharacteristics, CreateIndex, CreateTable, CreateTableOptions, CreateView, Cte, Declare,
-    DeferrableInitial, Delete, Expr, FromTable, Function, FunctionArgumentClause, FunctionArguments,
-    GeneratedExpressionMode, GroupByExpr, HiveDistributionStyle, HiveFormat, Ident, IndexColumn, Insert, Join,
-    JoinConstraint, JoinOperator, LimitClause, Merge, MergeAction, NullsDistinctOption, ObjectName, OrderBy,
-    OrderByExpr, OrderByKind, Query, SchemaName, Select, SelectFlavor, SelectItem, Set, SetExpr, SqlOption, Statement,
-    TableAlias, TableConstraint, TableFactor, TableWithJoins, Truncate, TruncateTableTarget, Update,
-    UpdateTableFromKind, Values, Visitor, WildcardAdditionalOptions, With,
+    AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, ColumnOption, ConstraintCharacteristics,
+    CreateIndex, CreateTable, CreateTableOptions, CreateView, Declare, DeferrableInitial, Expr, Function,
+    FunctionArguments, GeneratedExpressionMode, HiveDistributionStyle, HiveFormat, Ident, IndexColumn,
+    NullsDistinctOption, ObjectName, OrderByExpr, SchemaName, Set, SqlOption, Statement, TableConstraint, Truncate,
+    TruncateTableTarget, Visitor,
 };
 use std::ops::ControlFlow;
 
@@ -54,9 +51,6 @@ fn refuse(clause: &str, is_said: bool) -> Checked {
 fn refuse_any(clauses: &[(&str, bool)]) -> Checked {
     clauses.iter().try_for_each(|(clause, is_said)| refuse(clause, *is_said))
 }
-fn syntax(message: impl Into<String>) -> SqlError {
-    SqlError::new("42601", message)
-}
 
 struct Checker;
 
@@ -66,17 +60,11 @@ impl Visitor for Checker {
     fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<Self::Break> {
         flow(of_statement(statement))
     }
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Self::Break> {
-        flow(of_query(query))
-    }
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Self::Break> {
-        flow(of_select(select))
-    }
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<Self::Break> {
-        flow(of_table_factor(factor))
-    }
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Self::Break> {
-        flow(of_expr(expr))
+        match expr {
+            Expr::Collate { expr: _, collation } => flow(of_collation(collation)),
+            _ => ControlFlow::Continue(()),
+        }
     }
 }
 
@@ -87,249 +75,9 @@ fn flow(checked: Checked) -> ControlFlow<Box<SqlError>> {
     }
 }
 
-// ---- queries
-
-fn of_query(query: &Query) -> Checked {
-    let Query {
-        with,
-        body,
-        order_by,
-        limit_clause,
-        fetch,
-        locks: _,
-        for_clause,
-        settings,
-        format_clause,
-        pipe_operators,
-    } = query;
-    if let Some(with @ With { with_token: _, recursive: _, cte_tables }) = with {
-        crate::recursion::check(with)?;
-        for Cte { alias, query: _, from, materialized: _, closing_paren_token: _ } in cte_tables {
-            of_alias(alias, false)?;
-            refuse("FROM behind a WITH query", from.is_some())?;
-        }
-    }
-    of_set_expr(body)?;
-    if let Some(OrderBy { kind, interpolate }) = order_by {
-        match kind {
-            OrderByKind::All(_) => return Err(SqlError::unsupported("ORDER BY ALL")),
-            OrderByKind::Expressions(keys) => of_order(keys)?,
-        }
-        refuse("INTERPOLATE", interpolate.is_some())?;
-    }
-    match limit_clause {
-        None => {}
-        Some(LimitClause::LimitOffset { limit: _, offset: _, limit_by }) => {
-            refuse("LIMIT … BY", !limit_by.is_empty())?;
-        }
-        Some(LimitClause::OffsetCommaLimit { .. }) => return Err(syntax("LIMIT #,# syntax is not supported")),
-    }
-    if let Some(fetch) = fetch {
-        refuse_any(&[("FETCH … WITH TIES", fetch.with_ties), ("FETCH … PERCENT", fetch.percent)])?;
-    }
-    refuse_any(&[
-        ("FOR XML, FOR JSON and FOR BROWSE", for_clause.is_some()),
-        ("SETTINGS", settings.is_some()),
-        ("FORMAT behind a query", format_clause.is_some()),
-        ("an operator |>", !pipe_operators.is_empty()),
-    ])
-}
-
-fn of_set_expr(body: &SetExpr) -> Checked {
-    match body {
-        SetExpr::Values(values) => of_values(values),
-        SetExpr::SetOperation { left, op: _, set_quantifier: _, right } => {
-            of_set_expr(left)?;
-            of_set_expr(right)
-        }
-        // The statements in them are visited.
-        SetExpr::Select(_) | SetExpr::Query(_) => Ok(()),
-        SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => Ok(()),
-        // It is written out before the text is parsed.
-        SetExpr::Table(_) => Err(SqlError::unsupported("TABLE in this place")),
-    }
-}
-
-fn of_values(values: &Values) -> Checked {
-    let Values { explicit_row, value_keyword, rows: _ } = values;
-    refuse_any(&[("VALUES ROW", *explicit_row), ("VALUE in the place of VALUES", *value_keyword)])
-}
-
 fn of_order(keys: &[OrderByExpr]) -> Checked {
     keys.iter().try_for_each(|OrderByExpr { expr: _, options: _, with_fill }| refuse("WITH FILL", with_fill.is_some()))
 }
-
-fn of_select(select: &Select) -> Checked {
-    let Select {
-        select_token: _,
-        // They stand in comments.
-        optimizer_hints: _,
-        distinct: _,
-        select_modifiers,
-        top,
-        top_before_distinct: _,
-        projection,
-        exclude,
-        into,
-        from,
-        lateral_views,
-        prewhere,
-        selection: _,
-        connect_by,
-        group_by,
-        cluster_by,
-        distribute_by,
-        sort_by,
-        having: _,
-        named_window: _,
-        qualify: _,
-        window_before_qualify: _,
-        value_table_mode,
-        flavor,
-    } = select;
-    refuse_any(&[
-        ("a modifier of SELECT", select_modifiers.is_some()),
-        ("TOP", top.is_some()),
-        ("EXCLUDE", exclude.is_some()),
-        ("SELECT INTO", into.is_some()),
-        ("LATERAL VIEW", !lateral_views.is_empty()),
-        ("PREWHERE", prewhere.is_some()),
-        ("CONNECT BY", !connect_by.is_empty()),
-        ("CLUSTER BY", !cluster_by.is_empty()),
-        ("DISTRIBUTE BY", !distribute_by.is_empty()),
-        ("SORT BY", !sort_by.is_empty()),
-        ("SELECT AS STRUCT or VALUE", value_table_mode.is_some()),
-        ("FROM before SELECT", !matches!(flavor, SelectFlavor::Standard)),
-    ])?;
-    let (GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers)) = group_by;
-    refuse("WITH behind GROUP BY", !modifiers.is_empty())?;
-    of_items(projection)?;
-    from.iter().try_for_each(of_table)
-}
-
-fn of_items(items: &[SelectItem]) -> Checked {
-    items.iter().try_for_each(|item| match item {
-        SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { expr: _, alias: _ } => Ok(()),
-        SelectItem::ExprWithAliases { expr: _, aliases: _ } => {
-            Err(SqlError::unsupported("several aliases of one expression"))
-        }
-        SelectItem::QualifiedWildcard(_, options) | SelectItem::Wildcard(options) => {
-            let WildcardAdditionalOptions {
-                wildcard_token: _,
-                opt_ilike,
-                opt_exclude,
-                opt_except,
-                opt_replace,
-                opt_rename,
-                opt_alias,
-            } = options;
-            let is_said = opt_ilike.is_some()
-                || opt_exclude.is_some()
-                || opt_except.is_some()
-                || opt_replace.is_some()
-                || opt_rename.is_some()
-                || opt_alias.is_some();
-            refuse("an option of *", is_said)
-        }
-    })
-}
-
-fn of_table(TableWithJoins { relation: _, joins }: &TableWithJoins) -> Checked {
-    joins.iter().try_for_each(|Join { relation: _, global, join_operator }| {
-        refuse("GLOBAL JOIN", *global)?;
-        match join_operator {
-            JoinOperator::CrossJoin(constraint) if *constraint != JoinConstraint::None => {
-                Err(syntax("CROSS JOIN takes no condition"))
-            }
-            // The planner takes them, or says that it does not.
-            _ => Ok(()),
-        }
-    })
-}
-
-/// `of_function`: the alias of a function, whose columns may have types.
-fn of_alias(alias: &TableAlias, of_function: bool) -> Checked {
-    let TableAlias { explicit: _, name: _, columns, at } = alias;
-    refuse("AT behind an alias", at.is_some())?;
-    if !of_function && columns.iter().any(|column| column.data_type.is_some()) {
-        return Err(syntax("a column definition list is only allowed for functions returning \"record\""));
-    }
-    Ok(())
-}
-
-fn of_table_factor(factor: &TableFactor) -> Checked {
-    let of_alias = |alias: &Option<TableAlias>, of_function| match alias {
-        Some(alias) => of_alias(alias, of_function),
-        None => Ok(()),
-    };
-    match factor {
-        TableFactor::Table {
-            name,
-            alias,
-            args,
-            with_hints,
-            version,
-            with_ordinality,
-            partitions,
-            json_path,
-            sample,
-            index_hints,
-        } => {
-            refuse_any(&[
-                ("WITH behind a table", !with_hints.is_empty()),
-                ("a version of a table", version.is_some()),
-                ("PARTITION behind a table", !partitions.is_empty()),
-                ("a path behind a table", json_path.is_some()),
-                ("TABLESAMPLE", sample.is_some()),
-                ("an index hint", !index_hints.is_empty()),
-            ])?;
-            if let Some(args) = args {
-                refuse("SETTINGS of a function", args.settings.is_some())?;
-            }
-            if *with_ordinality {
-                of_ordinality(name, args.is_some())?;
-            }
-            of_alias(alias, args.is_some())
-        }
-        TableFactor::Derived { lateral: _, subquery: _, alias, sample } => {
-            refuse("TABLESAMPLE", sample.is_some())?;
-            of_alias(alias, false)
-        }
-        TableFactor::Function { lateral: _, name, args: _, with_ordinality, alias } => {
-            if *with_ordinality {
-                of_ordinality(name, true)?;
-            }
-            of_alias(alias, true)
-        }
-        TableFactor::UNNEST { alias, array_exprs: _, with_offset, with_offset_alias, with_ordinality: _ } => {
-            refuse("WITH OFFSET", *with_offset || with_offset_alias.is_some())?;
-            of_alias(alias, true)
-        }
-        TableFactor::NestedJoin { table_with_joins, alias } => {
-            of_table(table_with_joins)?;
-            of_alias(alias, false)
-        }
-        TableFactor::TableFunction { expr: _, alias: _ } => Err(SqlError::unsupported("TABLE (…) in FROM")),
-        // The planner says that it does not take them.
-        TableFactor::JsonTable { .. }
-        | TableFactor::OpenJsonTable { .. }
-        | TableFactor::Pivot { .. }
-        | TableFactor::Unpivot { .. }
-        | TableFactor::MatchRecognize { .. }
-        | TableFactor::XmlTable { .. }
-        | TableFactor::SemanticView { .. } => Ok(()),
-    }
-}
-
-fn of_ordinality(name: &ObjectName, is_function: bool) -> Checked {
-    let function = name.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default();
-    if !is_function {
-        return Err(syntax("WITH ORDINALITY is for functions"));
-    }
-    refuse(&format!("WITH ORDINALITY of {function}()"), !crate::pg_catalog::numbers_rows(&function))
-}
-
-// ---- expressions
 
 /// Collations by which texts are in the order of their characters' numbers, as all texts are here.
 const COLLATIONS: [&str; 6] = ["default", "C", "POSIX", "C.UTF-8", "C.utf8", "ucs_basic"];
@@ -349,66 +97,10 @@ fn of_collation(collation: &ObjectName) -> Checked {
     Err(SqlError::new("42704", message).named(name))
 }
 
-fn of_expr(expr: &Expr) -> Checked {
-    match expr {
-        Expr::Collate { expr: _, collation } => of_collation(collation),
-        Expr::Cast { kind: _, expr: _, data_type: _, array, format } => {
-            refuse_any(&[("CAST … ARRAY", *array), ("CAST … FORMAT", format.is_some())])
-        }
-        Expr::Function(function) => of_function(function),
-        _ => Ok(()),
-    }
-}
-
-fn of_function(function: &Function) -> Checked {
-    let Function { name, uses_odbc_syntax: _, parameters, args, filter, null_treatment, over, within_group } = function;
-    refuse("a function with two lists of arguments", *parameters != FunctionArguments::None)?;
-    let (mut is_distinct, mut is_ordered) = (false, !within_group.is_empty());
-    of_order(within_group)?;
-    if let FunctionArguments::List(list) = args {
-        is_distinct = list.duplicate_treatment.is_some();
-        for clause in &list.clauses {
-            match clause {
-                FunctionArgumentClause::OrderBy(keys) => {
-                    of_order(keys)?;
-                    is_ordered = true;
-                    refuse("an aggregate with ORDER BY as a window function", over.is_some())?;
-                }
-                // The planner knows where it has a meaning.
-                FunctionArgumentClause::IgnoreOrRespectNulls(_) => {}
-                other => return Err(SqlError::unsupported(format!("{other} in a function's arguments"))),
-            }
-        }
-    }
-    let name = name.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default();
-    if planner::is_scalar_function(&name) {
-        let said = [
-            ("DISTINCT", is_distinct),
-            ("ORDER BY", is_ordered),
-            ("FILTER", filter.is_some()),
-            ("IGNORE or RESPECT NULLS", null_treatment.is_some()),
-        ];
-        if let Some((clause, _)) = said.into_iter().find(|(_, is_said)| *is_said) {
-            let message = format!("{clause} specified, but {name} is not an aggregate function");
-            return Err(SqlError::new("42809", message).named(name));
-        }
-        if over.is_some() {
-            let message = format!("OVER specified, but {name} is not a window function nor an aggregate function");
-            return Err(SqlError::new("42809", message).named(name));
-        }
-    }
-    Ok(())
-}
-
 // ---- statements
 
 fn of_statement(statement: &Statement) -> Checked {
     match statement {
-        Statement::Query(_) => Ok(()),
-        Statement::Insert(insert) => of_insert(insert),
-        Statement::Update(update) => of_update(update),
-        Statement::Delete(delete) => of_delete(delete),
-        Statement::Merge(merge) => of_merge(merge),
         Statement::CreateTable(create) => of_create_table(create),
         Statement::CreateView(view) => of_create_view(view),
         Statement::CreateIndex(index) => of_create_index(index),
@@ -523,186 +215,6 @@ fn of_declare(declare: &Declare) -> Checked {
         ("DECLARE BINARY", *binary == Some(true)),
         ("a cursor that is not INSENSITIVE", *sensitive == Some(true)),
     ])
-}
-
-/// Refuses columns that are named by more than their name: `INSERT INTO t (t.a)` is about a field
-/// of a column t.
-fn of_target_column(name: &ObjectName) -> Checked {
-    match &name.0[..] {
-        [_] => Ok(()),
-        [first, ..] => {
-            let first = first.as_ident().map(fold).unwrap_or_default();
-            let message =
-                format!("column \"{first}\" cannot be assigned to in part: there are no columns of composite types");
-            Err(SqlError::new("42703", message).named(first))
-        }
-        [] => Ok(()),
-    }
-}
-
-fn of_assignments(assignments: &[Assignment]) -> Checked {
-    assignments.iter().try_for_each(|Assignment { target, value: _ }| match target {
-        AssignmentTarget::ColumnName(name) => of_target_column(name),
-        AssignmentTarget::Tuple(names) => names.iter().try_for_each(of_target_column),
-    })
-}
-
-/// What a change gives of each row, of which there are no groups and no windows.
-fn of_returning(items: &[SelectItem]) -> Checked {
-    of_items(items)?;
-    let found = crate::visits::visit_expressions(&items.to_vec(), |expr| match expr {
-        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(None),
-        Expr::Function(function) if function.over.is_some() => {
-            ControlFlow::Break(Some(("42P20", "window functions are not allowed in RETURNING")))
-        }
-        Expr::Function(function) => {
-            let name = function.name.0.last().and_then(|part| part.as_ident()).map(crate::identifiers::fold);
-            match name.is_some_and(|name| crate::planner::is_aggregate(&name)) {
-                true => ControlFlow::Break(Some(("42803", "aggregate functions are not allowed in RETURNING"))),
-                false => ControlFlow::Continue(()),
-            }
-        }
-        _ => ControlFlow::Continue(()),
-    });
-    match found {
-        ControlFlow::Break(Some((sqlstate, message))) => Err(SqlError::new(sqlstate, message)),
-        _ => Ok(()),
-    }
-}
-
-fn of_insert(insert: &Insert) -> Checked {
-    let Insert {
-        insert_token: _,
-        optimizer_hints: _,
-        or,
-        ignore,
-        into,
-        table: _,
-        table_alias: _,
-        columns,
-        overwrite,
-        source: _,
-        assignments,
-        partitioned,
-        after_columns,
-        has_table_keyword,
-        // A clause other than ON CONFLICT is refused where the statement runs.
-        on: _,
-        returning,
-        output,
-        replace_into,
-        priority,
-        insert_alias,
-        settings,
-        format_clause,
-        multi_table_insert_type,
-        multi_table_into_clauses,
-        multi_table_when_clauses,
-        multi_table_else_clause,
-    } = insert;
-    refuse_any(&[
-        ("INSERT OR", or.is_some()),
-        ("INSERT IGNORE", *ignore),
-        ("INSERT without INTO", !into),
-        ("INSERT OVERWRITE", *overwrite),
-        ("INSERT … SET", !assignments.is_empty()),
-        ("INSERT … PARTITION", partitioned.is_some() || !after_columns.is_empty()),
-        ("INSERT INTO TABLE", *has_table_keyword),
-        ("OUTPUT", output.is_some()),
-        ("REPLACE INTO", *replace_into),
-        ("a priority of INSERT", priority.is_some()),
-        ("an alias of inserted rows", insert_alias.is_some()),
-        ("SETTINGS", settings.is_some()),
-        ("FORMAT of INSERT", format_clause.is_some()),
-        ("INSERT into several tables", multi_table_insert_type.is_some()),
-        ("INSERT into several tables", !multi_table_into_clauses.is_empty() || !multi_table_when_clauses.is_empty()),
-        ("INSERT into several tables", multi_table_else_clause.is_some()),
-    ])?;
-    columns.iter().try_for_each(of_target_column)?;
-    of_returning(returning.as_deref().unwrap_or_default())
-}
-
-fn of_update(update: &Update) -> Checked {
-    let Update {
-        update_token: _,
-        optimizer_hints: _,
-        table,
-        assignments,
-        from,
-        selection: _,
-        returning,
-        output,
-        or,
-        // Refused where it is run.
-        order_by: _,
-        limit: _,
-    } = update;
-    refuse_any(&[
-        ("OUTPUT", output.is_some()),
-        ("UPDATE OR", or.is_some()),
-        ("FROM before SET", matches!(from, Some(UpdateTableFromKind::BeforeSet(_)))),
-    ])?;
-    of_target(table)?;
-    if let Some(UpdateTableFromKind::AfterSet(tables)) = from {
-        tables.iter().try_for_each(of_table)?;
-    }
-    of_assignments(assignments)?;
-    of_returning(returning.as_deref().unwrap_or_default())
-}
-
-/// The table that is changed: a table, whose alias gives its columns no other names.
-fn of_target(table: &TableWithJoins) -> Checked {
-    of_table(table)?;
-    match &table.relation {
-        TableFactor::Table { alias: Some(alias), .. } if !alias.columns.is_empty() => {
-            Err(syntax("the table that is changed cannot have other names of columns"))
-        }
-        TableFactor::Table { args: Some(_), .. } => Err(SqlError::unsupported("changing what a function gives")),
-        _ => Ok(()),
-    }
-}
-
-fn of_delete(delete: &Delete) -> Checked {
-    let Delete {
-        delete_token: _,
-        optimizer_hints: _,
-        tables,
-        from,
-        using,
-        selection: _,
-        returning,
-        output,
-        // Refused where it is run.
-        order_by: _,
-        limit: _,
-    } = delete;
-    refuse_any(&[("DELETE from named tables", !tables.is_empty()), ("OUTPUT", output.is_some())])?;
-    match from {
-        FromTable::WithFromKeyword(targets) => targets.iter().try_for_each(of_target)?,
-        FromTable::WithoutKeyword(_) => return Err(syntax("DELETE without FROM")),
-    }
-    using.iter().flatten().try_for_each(of_table)?;
-    of_returning(returning.as_deref().unwrap_or_default())
-}
-
-fn of_merge(merge: &Merge) -> Checked {
-    let Merge {
-        merge_token: _,
-        optimizer_hints: _,
-        into: _,
-        table,
-        source: _,
-        on: _,
-        clauses,
-        // Refused where it is run, as are conditions inside of actions.
-        output: _,
-    } = merge;
-    of_target(&TableWithJoins { relation: table.clone(), joins: Vec::new() })?;
-    clauses.iter().try_for_each(|clause| match &clause.action {
-        MergeAction::Insert(insert) => insert.columns.iter().try_for_each(of_target_column),
-        MergeAction::Update(update) => of_assignments(&update.assignments),
-        MergeAction::Delete { delete_token: _ } => Ok(()),
-    })
 }
 
 // ---- definitions

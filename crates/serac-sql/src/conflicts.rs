@@ -89,7 +89,6 @@ impl Session {
             Some(blocker) => running.txn.wait_for(blocker).map_err(|refused| deadlock(refused, &error))?,
             None => None,
         };
-        self.shared.lent.write().clear();
         let wait = async {
             match (turn, timeout) {
                 (Some(turn), None) => turn.await,

@@ -249,7 +249,7 @@ impl Session {
         else {
             return Err(not_ours());
         };
-        let ([name], Some(query)) = (&names[..], for_query) else { return Err(not_ours()) };
+        let ([name], Some(_), Some(query)) = (&names[..], for_query, source) else { return Err(not_ours()) };
         if binary == Some(true) {
             return Err(SqlError::unsupported("DECLARE BINARY"));
         }
@@ -261,10 +261,10 @@ impl Session {
         if self.shared.cursors.lock().get(&name).is_ok() {
             return Err(SqlError::new("42P03", format!("cursor \"{name}\" already exists")));
         }
-        let text = query.to_string();
+        let text = query.text_of_query().to_owned();
         let pool: Arc<dyn MemoryPool> = self.work_memory.clone();
         let memory = MemoryConsumer::new(format!("cursor {name}")).register(&pool);
-        let (schema, batches) = match Box::pin(self.run(Parsed::with_source(Statement::Query(query), source))).await? {
+        let (schema, batches) = match Box::pin(self.run(Parsed::of_source(query))).await? {
             Output::Rows { schema, mut stream } => {
                 let mut batches = Vec::new();
                 while let Some(batch) = stream.next().await.transpose()? {

@@ -1,35 +1,23 @@
 //! What statements that change or claim rows share: rows of a table as they are written, completed,
-//! checked and read again; and what the point path takes from sqlparser's tree.
+//! checked and read again.
 
-use crate::changes::{find_query, is_default, set_list};
-use crate::error::{Result, SqlError};
-use crate::expressions;
+use crate::error::Result;
+use crate::expressions::{self, KeptExpression};
 use crate::generated;
-use crate::identifiers::{fold, resolve};
 use crate::session::Session;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, Schema};
-use datafusion::catalog::TableProvider;
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, ObjectName, Query, SetExpr,
-    TableFactor, TableObject, TableWithJoins, UnaryOperator, Update, UpdateTableFromKind, Value,
-};
+use serac_binder::Place;
+use serac_engine::Table;
 use serac_engine::definition::ColumnDefinition;
-use serac_engine::roles::Privilege;
-use serac_engine::{Table, TableIndex};
 use serac_query::scan::fetch_rows;
 use serac_storage::RowId;
 use serac_values::assignment::assign;
-use std::collections::HashSet;
 use std::sync::Arc;
 
+/// The name of the table that is changed, in plans.
 pub(crate) const TARGET: &str = "__serac_target";
-pub(crate) const RETURNING: &str = "__serac_returning";
-
-pub(crate) fn column_of(table: &Table, name: &str) -> Result<usize> {
-    table.definition.column(name).ok_or_else(|| SqlError::no_column(name, table.name()))
-}
 
 fn nullable(columns: &[ColumnDefinition]) -> Arc<Schema> {
     let fields = columns.iter().map(|c| Field::new(&c.name, c.sql_type.column_type.arrow(), true));
@@ -49,72 +37,6 @@ pub(crate) fn visible_rows(table: &Table, rows: &RecordBatch) -> Result<RecordBa
     Ok(rows.project(&visible)?.with_schema(visible_schema(table))?)
 }
 
-/// The assignments of SET, as column positions and expressions.
-pub(crate) fn assignments<'a>(table: &Table, assignments: &'a [Assignment]) -> Result<Vec<(usize, &'a Expr)>> {
-    let mut all = Vec::new();
-    let name = |name: &ObjectName| -> Result<usize> {
-        let last = name.0.last().and_then(|part| part.as_ident());
-        column_of(table, &last.map(fold).unwrap_or_default())
-    };
-    for assignment in assignments {
-        match (&assignment.target, &assignment.value) {
-            (AssignmentTarget::ColumnName(column), value) => all.push((name(column)?, value)),
-            (AssignmentTarget::Tuple(columns), Expr::Tuple(values)) if columns.len() == values.len() => {
-                for (column, value) in columns.iter().zip(values) {
-                    all.push((name(column)?, value));
-                }
-            }
-            _ => return Err(SqlError::unsupported("assigning a subquery to several columns")),
-        }
-    }
-    let mut seen = HashSet::new();
-    match all.iter().find(|(column, _)| !seen.insert(*column)) {
-        Some((column, _)) => Err(SqlError::new(
-            "42601",
-            format!("multiple assignments to same column \"{}\"", table.definition.columns[*column].name),
-        )),
-        None => Ok(all),
-    }
-}
-
-/// The assignments of SET, none of them to a GENERATED ALWAYS column.
-pub(crate) fn checked_assignments<'a>(table: &Table, all: &'a [Assignment]) -> Result<Vec<(usize, &'a Expr)>> {
-    let set = assignments(table, all)?;
-    match set.iter().find(|(c, e)| table.definition.columns[*c].is_generated() && !is_default(e)) {
-        Some((column, _)) => {
-            let column = &table.definition.columns[*column];
-            Err(generated::refused(column, &format!("column \"{}\" can only be updated to DEFAULT", column.name)))
-        }
-        None => Ok(set),
-    }
-}
-
-/// Whether the rows of a query are constants that are written out.
-pub(crate) fn are_constants(query: &Query) -> bool {
-    fn is_number(expr: &Expr) -> bool {
-        match expr {
-            Expr::Nested(inner) => is_number(inner),
-            Expr::Value(value) => matches!(value.value, Value::Number(..)),
-            _ => false,
-        }
-    }
-    fn is_constant(expr: &Expr) -> bool {
-        match expr {
-            Expr::Nested(inner) => is_constant(inner),
-            Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => is_number(expr),
-            Expr::Value(value) => {
-                matches!(
-                    value.value,
-                    Value::Null | Value::SingleQuotedString(_) | Value::Number(..) | Value::Boolean(_)
-                )
-            }
-            _ => false,
-        }
-    }
-    let SetExpr::Values(values) = query.body.as_ref() else { return false };
-    values.rows.iter().flat_map(|row| &row.content).all(is_constant)
-}
-
 /// Checks constants that no row has been assigned: PostgreSQL looks at them when it plans.
 ///
 /// # Errors
@@ -132,19 +54,12 @@ pub(crate) fn check_constants(table: &Table, columns: &[usize], constants: &[Opt
 }
 
 impl Session {
-    /// Registers a table for the running statement.
-    pub(crate) fn lend(&self, name: &str, provider: Arc<dyn TableProvider>) {
-        self.shared.lent.write().tables.insert(name.into(), provider);
-    }
-    pub(crate) fn lend_target(&self, table: &Arc<Table>) -> Result<()> {
-        let view = self.shared.view().expect("a statement is running");
-        self.lend(TARGET, Arc::new(self.shared.provider(&view, table, true)));
-        Ok(())
-    }
-
-    /// Evaluates an SQL expression over nothing for every row of `batch`.
-    pub(crate) fn evaluate(&self, sql: &str, batch: &RecordBatch) -> Result<ArrayRef> {
-        expressions::evaluate(&self.state(), sql, batch, None)
+    /// The value of an argument of CALL.
+    pub(crate) fn argument(&self, text: &str) -> Result<ArrayRef> {
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options)?;
+        let argument = KeptExpression { text, place: Place::Argument, table: None, column: None };
+        argument.values(&self.state(), &row)
     }
     /// A column's default for `rows` rows.
     pub(crate) fn column_default(&self, definition: &ColumnDefinition, rows: usize) -> Result<ArrayRef> {
@@ -179,26 +94,6 @@ impl Session {
         generated::complete(&self.state(), table, rows)
     }
 
-    /// The query that finds the rows of an UPDATE and their new values; its table and columns.
-    pub(crate) fn update_query(&self, update: &Update) -> Result<(String, Arc<Table>, Vec<usize>, String)> {
-        if update.limit.is_some() || !update.order_by.is_empty() {
-            return Err(SqlError::unsupported("UPDATE with ORDER BY or LIMIT"));
-        }
-        let (table, alias) = self.target(&update.table)?;
-        let set = checked_assignments(&table, &update.assignments)?;
-        let columns: Vec<usize> = set.iter().map(|(column, _)| *column).collect();
-        self.check_privilege(&table, Privilege::Update, &columns)?;
-        let value = |(column, value): &(usize, &Expr)| match is_default(value) {
-            true => table.definition.columns[*column].default.clone().unwrap_or_else(|| "NULL".into()),
-            false => value.to_string(),
-        };
-        let values: Vec<String> = set.iter().map(value).collect();
-        let values = set_list(values.iter().map(String::as_str));
-        let query = find_query(&alias, &values, from_of(update), update.selection.as_ref());
-        self.lend_target(&table)?;
-        Ok((query, table, set.into_iter().map(|(c, _)| c).collect(), alias))
-    }
-
     pub(crate) fn write_update(
         &mut self,
         table: &Arc<Table>,
@@ -221,71 +116,4 @@ impl Session {
         let snapshot = self.snapshot_of(table);
         Ok(fetch_rows(table, &snapshot, rows)?)
     }
-
-    pub(crate) fn target(&self, table: &TableWithJoins) -> Result<(Arc<Table>, String)> {
-        match &table.relation {
-            TableFactor::Table { name, alias, .. } if table.joins.is_empty() => {
-                let found = self.table(name)?;
-                let alias = alias.as_ref().map_or_else(|| resolve(name).map(|(_, n)| n), |a| Ok(fold(&a.name)))?;
-                Ok((found, alias))
-            }
-            _ => Err(SqlError::unsupported("changing anything but a single table")),
-        }
-    }
-
-    // ---- DELETE
-
-    /// The query that finds the rows of a DELETE, and its table.
-    pub(crate) fn delete_query(&self, delete: &Delete) -> Result<(String, Arc<Table>, String)> {
-        if delete.limit.is_some() || !delete.order_by.is_empty() {
-            return Err(SqlError::unsupported("DELETE with ORDER BY or LIMIT"));
-        }
-        let (table, alias) = self.target(target_of_delete(delete)?)?;
-        self.check_privilege(&table, Privilege::Delete, &[])?;
-        let using = delete.using.clone().unwrap_or_default();
-        let query = find_query(&alias, "", &using, delete.selection.as_ref());
-        self.lend_target(&table)?;
-        Ok((query, table, alias))
-    }
-}
-
-/// The tables of an UPDATE's FROM.
-pub(crate) fn from_of(update: &Update) -> &[TableWithJoins] {
-    match &update.from {
-        None => &[],
-        Some(UpdateTableFromKind::AfterSet(from) | UpdateTableFromKind::BeforeSet(from)) => from,
-    }
-}
-
-/// What an INSERT inserts into.
-pub(crate) fn target_of_insert(insert: &Insert) -> Result<&ObjectName> {
-    match &insert.table {
-        TableObject::TableName(name) => Ok(name),
-        _ => Err(SqlError::unsupported("INSERT into a function")),
-    }
-}
-
-/// What a DELETE deletes from.
-pub(crate) fn target_of_delete(delete: &Delete) -> Result<&TableWithJoins> {
-    let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
-    match &from[..] {
-        [target] => Ok(target),
-        _ => Err(SqlError::unsupported("DELETE from several tables")),
-    }
-}
-
-pub(crate) fn conflict_index(table: &Table, target: Option<&ConflictTarget>) -> Result<Option<Arc<TableIndex>>> {
-    let found = match target {
-        None => return Ok(None),
-        Some(ConflictTarget::Columns(columns)) => {
-            let columns: Vec<usize> = columns.iter().map(|c| column_of(table, &fold(c))).collect::<Result<_>>()?;
-            table.index_on(&columns).filter(|index| index.definition.unique).cloned()
-        }
-        Some(ConflictTarget::OnConstraint(name)) => {
-            let name = resolve(name)?.1;
-            table.indexes.iter().find(|index| index.definition.constraint && index.definition.name == name).cloned()
-        }
-    };
-    let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
-    found.map(Some).ok_or_else(|| SqlError::new("42P10", message))
 }

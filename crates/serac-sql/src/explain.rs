@@ -6,10 +6,10 @@
 
 use crate::error::{Result, SqlError};
 use crate::identifiers::{quote, resolve};
-use crate::parsed::{Parsed, Source};
+use crate::parsed::{Kind, Parsed, Source};
 use crate::pipeline::steps_schema;
 use crate::query::{Output, Ready};
-use crate::session::{Session, StatementResult};
+use crate::session::{Session, StatementResult, tag_of};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::dataframe::DataFrame;
@@ -221,19 +221,17 @@ impl Session {
             unreachable!("called for EXPLAIN");
         };
         let options = Options::read(analyze, verbose, format.as_ref(), options.as_deref().unwrap_or_default())?;
-        let point = if options.analyze || options.steps || options.bound {
-            None
-        } else {
-            self.shown_point(&statement, source.as_ref())
+        let Kind::Bound(query) = Parsed::inside(*statement, source).into_kind() else {
+            return Err(SqlError::unsupported("EXPLAIN of this statement"));
         };
+        let point = if options.analyze || options.steps || options.bound { None } else { self.shown_point(&query) };
         if options.bound {
-            return explained_lines(self.bound_lines(source).await?);
+            return explained_lines(self.bound_lines(query).await?);
         }
         let mut lines: Vec<String> = point.into_iter().collect();
-        if let Some(source) = source.as_ref().filter(|source| source.has_changes()) {
-            return self.explain_changes(*statement, source, &options, lines).await;
+        if query.acts() {
+            return self.explain_changes(&query, &options, lines).await;
         }
-        let query = Parsed::with_source(*statement, source);
         if options.steps {
             return self.planning_steps(query).await.map(explained);
         }
@@ -250,34 +248,37 @@ impl Session {
 
     /// The lines of a change: its kind, and the plan that finds its rows; behind the changes that
     /// its WITH has.
-    async fn explain_changes(
-        &mut self,
-        statement: Statement,
-        source: &Source,
-        options: &Options,
-        mut lines: Vec<String>,
-    ) -> Result<Output> {
+    async fn explain_changes(&mut self, source: &Source, options: &Options, mut lines: Vec<String>) -> Result<Output> {
         let began = Instant::now();
         let bound = self.bound_statement(source).await?;
-        let bound = bound.map_err(|what| SqlError::unsupported(format!("binding {what}")))?;
         if options.analyze {
-            let what = if bound.parts.is_empty() { crate::session::tag_of(&statement) } else { "a change in WITH" };
-            let what = what.trim_end_matches(" 0");
+            let what = match bound.parts.first().map(|part| &part.body) {
+                None => tag_of(source.statement()).trim_end_matches(" 0"),
+                Some(PartBody::Claim(claim)) => claim.words(),
+                Some(_) => "a change in WITH",
+            };
             return Err(SqlError::unsupported(format!("EXPLAIN ANALYZE of {what}")));
         }
         if options.steps && !bound.parts.is_empty() {
-            return Err(SqlError::unsupported("EXPLAIN's option STEPS of a statement with changes in its WITH"));
+            return Err(SqlError::unsupported("EXPLAIN's option STEPS of a statement that has parts"));
         }
         let mut all: Vec<(Option<&'static str>, LogicalPlan)> = Vec::new();
+        let of_change = |change| self.explained_change(change).map(|(word, plan)| (Some(word), plan));
         for part in bound.parts {
             match part.body {
                 PartBody::Query(plan) => all.push((None, plan)),
-                PartBody::Change(change) => all.push(self.explained_change(change, None).await?),
+                PartBody::Claim(claim) => {
+                    claim.tables.iter().try_for_each(|table| self.claimable(table).map(|_| ()))?;
+                    all.push((Some(claim.words()), claim.plan));
+                }
+                PartBody::Change(change) => all.push(of_change(change)?),
             }
         }
         match bound.body {
+            // The rows of a part.
+            BoundBody::Query(LogicalPlan::TableScan(_), _) if !all.is_empty() => {}
             BoundBody::Query(plan, _) => all.push((None, plan)),
-            BoundBody::Change(change) => all.push(self.explained_change(change, Some(statement)).await?),
+            BoundBody::Change(change) => all.push(of_change(change)?),
         }
         for (word, plan) in all {
             if options.steps {
@@ -351,8 +352,9 @@ impl Session {
                 } else {
                     quote(&relation)
                 };
-                let frame = self.frame_of(&format!("SELECT * FROM {name}")).await?;
-                for field in frame.schema().fields() {
+                let query = Source::of_query(&format!("SELECT * FROM {name}"))?;
+                let (schema, _) = self.bound_columns(&query).await.map_err(SqlError::unplaced)?;
+                for field in schema.fields() {
                     add([Some(field.name().clone()), Some(type_name(field.data_type())), yes(true), None]);
                 }
             }

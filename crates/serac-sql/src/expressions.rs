@@ -1,131 +1,167 @@
-//! Evaluation of the SQL texts that definitions keep: defaults, generated columns and checks.
+//! Evaluation of expressions that stand in no query: defaults, generated columns, checks, indexes and
+//! their conditions, all of which tables keep as texts.
 
 use crate::binding;
 use crate::catalog::Shared;
-use crate::ddl::parse_expression;
 use crate::deep;
 use crate::error::{Result, SqlError};
 use crate::generated;
-use crate::identifiers::fold;
-use crate::planner;
-use crate::visits::{visit_expressions, visit_expressions_mut};
+use crate::identifiers::quote;
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_null_array};
-use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::{Column, DFSchema};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
-use datafusion::sql::sqlparser::ast::{Expr as Ast, Ident};
+use serac_binder::{Definition, Place};
 use serac_engine::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
 use serac_engine::{EngineError, Expressions, Table};
 use serac_functions::with_own_casts;
+use serac_numeric_functions::{FREE, keys};
+use serac_parser::tree::{Name, Span};
 use serac_query::optimizer::{checked, with_common_types, without_lists_of_expressions};
 use serac_query::scan::{IndexedExpression, bare, fetch_rows};
-use serac_storage::{RowId, Snapshot};
+use serac_storage::{ColumnType, RowId, Snapshot};
 use serac_values::assignment::assign;
 use serac_values::text_types::is_text;
-use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
 
-/// An SQL expression over columns of a table, if it is over any, as it is planned.
-pub(crate) fn logical(
-    state: &SessionState,
-    sql: &str,
-    columns: &Schema,
-    table: Option<&TableDefinition>,
-) -> Result<Expr> {
-    let schema = DFSchema::try_from(columns.clone())?;
-    match binding::definition(state, sql, &schema, table)? {
-        Some(expr) => Ok(expr),
-        None => planner::expression(state, sql, &schema).map_err(|e| SqlError::from(e).unplaced()),
+/// The text of an expression that stands in no query.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeptExpression<'t> {
+    pub(crate) text: &'t str,
+    pub(crate) place: Place,
+    /// The table over whose columns it is.
+    pub(crate) table: Option<&'t TableDefinition>,
+    /// The column to which its values are assigned.
+    pub(crate) column: Option<&'t ColumnDefinition>,
+}
+
+impl<'t> KeptExpression<'t> {
+    /// The default of a column, if it has one.
+    pub(crate) fn default_of(column: &'t ColumnDefinition) -> Option<Self> {
+        let text = column.default.as_deref()?;
+        Some(Self { text, place: Place::Default, table: None, column: Some(column) })
     }
+    /// What a generated column is computed from.
+    pub(crate) fn generation(table: &'t TableDefinition, column: &'t ColumnDefinition) -> Option<Self> {
+        let place = if column.hidden { Place::Index } else { Place::Generation };
+        Some(Self { text: column.generation.as_deref()?, place, table: Some(table), column: Some(column) })
+    }
+    /// An expression over a table whose values are assigned to no column.
+    pub(crate) fn over(table: &'t TableDefinition, text: &'t str, place: Place) -> Self {
+        Self { text, place, table: Some(table), column: None }
+    }
+
+    /// The expression over columns of `schema`, as the binder gives it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn bound(&self, state: &SessionState, schema: &DFSchema) -> Result<Definition> {
+        let bound = || {
+            let mut bound = binding::definition(state, self, schema)?;
+            // An index has the keys of numbers with digits of their own, unless it was made otherwise.
+            let has_keys = self.column.is_none_or(|column| column.sql_type.column_type == ColumnType::Binary);
+            if self.place == Place::Index && has_keys && bound.expr.get_type(schema)? == FREE {
+                bound.expr = keys::of_numeric(bound.expr);
+            }
+            Ok(bound)
+        };
+        if self.text.len() > SHORT { deep::with_room(bound) } else { bound() }
+    }
+    /// The same with its types coerced, and simplified as in a query.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn planned(&self, state: &SessionState, schema: &DFSchema) -> Result<Expr> {
+        let expr = self.bound(state, schema)?.expr;
+        let context = SimplifyContext::builder()
+            .with_schema(Arc::new(schema.clone()))
+            .with_config_options(state.config_options().clone())
+            .with_query_execution_start_time(state.execution_props().query_execution_start_time)
+            .build();
+        let simplifier = ExprSimplifier::new(context);
+        let coerced = simplifier.coerce(with_common_types(expr, schema)?, schema)?;
+        // Functions such as `now()` are constants once simplified, and only then.
+        let coerced = checked(without_lists_of_expressions(with_own_casts(coerced, schema)?)?, schema)?;
+        Ok(simplifier.simplify(coerced)?)
+    }
+    /// Its values for the rows of `batch`, whose columns are those of the table, if it is over one.
+    ///
+    /// # Errors
+    /// As there, and what fails for a row.
+    pub(crate) fn values(&self, state: &SessionState, batch: &RecordBatch) -> Result<ArrayRef> {
+        let values = || {
+            let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
+            let expr = state.create_physical_expr(self.planned(state, &schema)?, &schema)?;
+            Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
+        };
+        if self.text.len() > SHORT { deep::with_room(values) } else { values() }
+    }
+    /// Its values as those of the column to which they are assigned.
+    ///
+    /// # Errors
+    /// As there, and those of an assignment.
+    pub(crate) fn assigned(&self, state: &SessionState, batch: &RecordBatch) -> Result<ArrayRef> {
+        let values = self.values(state, batch)?;
+        self.column.map_or(Ok(values.clone()), |column| assign(&values, column.sql_type, &column.name))
+    }
+}
+
+/// The names of columns in an expression.
+fn names_in(expression: &str) -> Result<Vec<Name>> {
+    let names = serac_binder::columns_of_definition(expression);
+    names.map_err(|_| SqlError::unsupported(format!("the expression {expression}")))
 }
 
 /// The positions of the columns that an expression names.
 pub(crate) fn named_columns(table: &TableDefinition, expression: &str) -> Result<Vec<usize>> {
-    let mut named = Vec::new();
-    let _ = visit_expressions(&parse_expression(expression)?, |expr| {
-        let name = match expr {
-            Ast::Identifier(name) => Some(name),
-            Ast::CompoundIdentifier(names) => names.last(),
-            _ => None,
-        };
-        named.extend(name.and_then(|name| table.column(&fold(name))));
-        ControlFlow::<()>::Continue(())
-    });
-    Ok(named)
+    let names = names_in(expression)?;
+    Ok(names.iter().filter_map(|name| table.column(&name.parts.last()?.name)).collect())
 }
 
 /// The expression with another name for a column.
 pub(crate) fn renamed(expression: &str, from: &str, to: &str) -> Result<String> {
-    let mut parsed = parse_expression(expression)?;
-    let _ = visit_expressions_mut(&mut parsed, |expr| {
-        if let Ast::Identifier(name) = expr
-            && fold(name) == from
-        {
-            *name = Ident::with_quote('"', to);
-        }
-        ControlFlow::<()>::Continue(())
-    });
-    Ok(parsed.to_string())
+    let mut text = expression.to_owned();
+    let mut places: Vec<Span> = names_in(expression)?
+        .iter()
+        .filter_map(|name| name.parts.last())
+        .filter(|last| last.name == from)
+        .map(|last| last.span)
+        .collect();
+    // From behind, so that the places before stay.
+    places.sort_unstable_by_key(|place| std::cmp::Reverse(place.start));
+    for place in places {
+        text.replace_range(place.start as usize..place.end as usize, &quote(to));
+    }
+    Ok(text)
 }
 
 /// Bytes of an expression that cannot be deep.
 const SHORT: usize = 64;
 
-/// Evaluates an SQL expression for every row of `batch`, whose columns are those of a table, if it
-/// has any.
-pub(crate) fn evaluate(
-    state: &SessionState,
-    sql: &str,
-    batch: &RecordBatch,
-    table: Option<&TableDefinition>,
-) -> Result<ArrayRef> {
-    let evaluate = || {
-        let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
-        let expr = state.create_physical_expr(planned(state, sql, &schema, table)?, &schema)?;
-        Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
-    };
-    if sql.len() > SHORT { deep::with_room(evaluate) } else { evaluate() }
-}
-
-/// An SQL expression over columns of a table, its types coerced, and simplified as in a query.
-pub(crate) fn planned(
-    state: &SessionState,
-    sql: &str,
-    schema: &DFSchema,
-    table: Option<&TableDefinition>,
-) -> Result<Expr> {
-    let expr = logical(state, sql, schema.as_arrow(), table)?;
-    let context = SimplifyContext::builder()
-        .with_schema(Arc::new(schema.clone()))
-        .with_config_options(state.config_options().clone())
-        .with_query_execution_start_time(state.execution_props().query_execution_start_time)
-        .build();
-    let simplifier = ExprSimplifier::new(context);
-    let coerced = simplifier.coerce(with_common_types(expr, schema)?, schema)?;
-    // Functions such as `now()` are constants once simplified, and only then.
-    let coerced = checked(without_lists_of_expressions(with_own_casts(coerced, schema)?)?, schema)?;
-    Ok(simplifier.simplify(coerced)?)
-}
-
 /// The expressions of a table's indexes, as they are planned in queries. One that cannot be planned now helps nobody.
 pub(crate) fn indexed_expressions(state: &SessionState, table: &TableDefinition) -> Vec<IndexedExpression> {
     let Ok(schema) = DFSchema::try_from(table.storage_schema().arrow()) else { return Vec::new() };
-    let plan = |text: &str| bare(planned(state, text, &schema, Some(table)).ok()?).ok();
+    let plan = |text: &str, place: Place, column: Option<&ColumnDefinition>| {
+        let kept = KeptExpression { column, ..KeptExpression::over(table, text, place) };
+        bare(kept.planned(state, &schema).ok()?).ok()
+    };
     let of_column = |key: &KeyDefinition, i: usize| {
         let text = key.expressions.get(i)?.as_deref()?;
         let predicate = key.predicate.as_deref().filter(|_| i == 0);
         let conditions = predicate.map_or(Some(Vec::new()), |predicate| {
-            Some(split_conjunction(&plan(predicate)?).into_iter().cloned().collect())
+            Some(split_conjunction(&plan(predicate, Place::Predicate, None)?).into_iter().cloned().collect())
         })?;
         let hidden = &table.columns[key.columns[i]];
-        let expression = plan(text)?;
+        let expression = plan(text, Place::Index, Some(hidden))?;
         // The column may have been made when the expression had another type.
         let data_type = expression.get_type(&schema).ok()?;
-        let is_same = data_type == hidden.sql_type.column_type.arrow() || is_text(&data_type);
+        let is_same = data_type == hidden.sql_type.column_type.arrow()
+            || is_text(&data_type)
+            || (data_type == DataType::Binary && hidden.sql_type.column_type == ColumnType::Binary);
         let hidden = Expr::Column(Column::new_unqualified(&hidden.name));
         is_same.then_some(IndexedExpression { expression, conditions, hidden })
     };
@@ -134,12 +170,12 @@ pub(crate) fn indexed_expressions(state: &SessionState, table: &TableDefinition)
 
 /// A column's default for `rows` rows.
 pub(crate) fn column_default(state: &SessionState, definition: &ColumnDefinition, rows: usize) -> Result<ArrayRef> {
-    match &definition.default {
+    match KeptExpression::default_of(definition) {
         None => Ok(new_null_array(&definition.sql_type.column_type.arrow(), rows)),
         Some(default) => {
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
             let empty = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
-            assign(&evaluate(state, default, &empty, None)?, definition.sql_type, &definition.name)
+            default.assigned(state, &empty)
         }
     }
 }
@@ -147,7 +183,7 @@ pub(crate) fn column_default(state: &SessionState, definition: &ColumnDefinition
 /// Checks the table's CHECK constraints on whole rows.
 pub(crate) fn check_rows(state: &SessionState, table: &Table, rows: &RecordBatch) -> Result<()> {
     for check in &table.definition.checks {
-        let outcome = evaluate(state, &check.expression, rows, Some(&table.definition))?;
+        let outcome = KeptExpression::over(&table.definition, &check.expression, Place::Check).values(state, rows)?;
         let violated = outcome.as_boolean_opt().is_none_or(|b| b.iter().any(|held| held == Some(false)));
         if violated {
             return Err(EngineError::Check { table: table.name().into(), constraint: check.name.clone() }.into());

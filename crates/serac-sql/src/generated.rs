@@ -1,22 +1,17 @@
 //! Generated columns, GENERATED ALWAYS AS (…) STORED: computed from the row's other columns wherever whole rows come to be (INSERT, MERGE, COPY, record
 //! batches) and wherever columns change that they are computed from, referential actions included. Nobody else may give them values.
 
-use crate::ddl::parse_expression;
 use crate::dml::nullable_schema;
 use crate::error::{Result, SqlError};
-use crate::expressions::{evaluate, logical, named_columns};
+use crate::expressions::{KeptExpression, named_columns};
 use crate::session::Session;
-use crate::visits::visit_expressions;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::DFSchema;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{Expr as Logical, Volatility};
-use datafusion::sql::sqlparser::ast::Expr;
+use serac_binder::Place;
 use serac_engine::Table;
 use serac_engine::definition::{ColumnDefinition, ReferentialAction, TableDefinition};
 use serac_storage::RowId;
-use serac_values::assignment::assign;
-use std::ops::ControlFlow;
 
 /// What is wrong with a value of the user's for a column that takes none.
 pub(crate) fn refused(column: &ColumnDefinition, message: &str) -> SqlError {
@@ -58,9 +53,7 @@ fn compute(
 ) -> Result<Vec<ArrayRef>> {
     let rows = rows.project(&parts(table).1)?;
     let value = |&at: &usize| {
-        let column = &table.columns[at];
-        let expression = column.generation.as_deref().expect("a generated column");
-        assign(&evaluate(state, expression, &rows, Some(table))?, column.sql_type, &column.name)
+        KeptExpression::generation(table, &table.columns[at]).expect("a generated column").assigned(state, &rows)
     };
     columns.iter().map(value).collect()
 }
@@ -136,7 +129,7 @@ impl Session {
     /// Refuses a generated column whose expression cannot be meant, or not to be stored: its value must depend on the row's other columns alone.
     pub(crate) fn check_generation(&self, table: &TableDefinition, at: usize) -> Result<()> {
         let column = &table.columns[at];
-        let Some(expression) = &column.generation else { return Ok(()) };
+        let Some(expression) = KeptExpression::generation(table, column) else { return Ok(()) };
         if column.default.is_some() {
             let what = format!("for column \"{}\" of table \"{}\"", column.name, table.name);
             return Err(SqlError::new("42601", format!("both default and generation expression specified {what}")));
@@ -151,70 +144,37 @@ impl Session {
                 return Err(SqlError::new("42601", message));
             }
         }
-        self.check_computed(table, expression, &Place::COLUMN)?;
+        self.check_computed(table, &expression)?;
         let rows = RecordBatch::new_empty(table.storage_schema().arrow());
         compute(&self.state(), table, &[at], &rows).map(drop)
     }
 
-    /// Refuses an expression whose value cannot be computed from a row's columns that are not computed themselves, once for all.
-    pub(crate) fn check_computed(&self, table: &TableDefinition, expression: &str, place: &Place) -> Result<()> {
-        let named = named_columns(table, expression)?;
+    /// Refuses an expression over a table whose value cannot be computed once for all from a row's
+    /// columns that are not computed themselves.
+    pub(crate) fn check_computed(&self, table: &TableDefinition, expression: &KeptExpression<'_>) -> Result<()> {
+        let place = expression.place;
+        let named = named_columns(table, expression.text)?;
         if let Some(&other) = named.iter().find(|&&named| table.columns[named].generation.is_some()) {
             let other = &table.columns[other].name;
-            let message = format!("cannot use generated column \"{other}\" in {}", place.name);
-            return Err(SqlError::new(place.not_of_computed, message));
+            let message = format!("cannot use generated column \"{other}\" in {}", place.name());
+            return Err(match place {
+                Place::Generation => {
+                    let detail = Some("A generated column cannot reference another generated column.".into());
+                    SqlError { detail, ..SqlError::new("42P17", message) }
+                }
+                _ => SqlError::new("0A000", message),
+            });
         }
-        let is_query = |expr: &Expr| match expr {
-            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        };
-        if visit_expressions(&parse_expression(expression)?, is_query).is_break() {
-            return Err(SqlError::new("0A000", format!("cannot use subquery in {}", place.name)));
+        let columns = DFSchema::try_from(table.storage_schema().arrow().project(&parts(table).1)?)?;
+        if expression.bound(&self.state(), &columns)?.is_immutable {
+            return Ok(());
         }
-        let columns = table.storage_schema().arrow().project(&parts(table).1)?;
-        check_logical(&logical(&self.state(), expression, &columns, Some(table))?, place)
+        Err(SqlError::new(
+            "42P17",
+            match place {
+                Place::Generation => "generation expression is not immutable".to_owned(),
+                _ => format!("functions in {} must be marked IMMUTABLE", place.name()),
+            },
+        ))
     }
-}
-
-/// Where an expression stands, for messages.
-pub(crate) struct Place {
-    name: &'static str,
-    not_immutable: &'static str,
-    /// SQLSTATE of a generated column in it.
-    not_of_computed: &'static str,
-}
-
-impl Place {
-    pub(crate) const COLUMN: Self = Self {
-        name: "column generation expression",
-        not_immutable: "generation expression is not immutable",
-        not_of_computed: "42P17",
-    };
-    pub(crate) const INDEX: Self = Self {
-        name: "index expression",
-        not_immutable: "functions in index expression must be marked IMMUTABLE",
-        not_of_computed: "0A000",
-    };
-    pub(crate) const PREDICATE: Self = Self {
-        name: "index predicate",
-        not_immutable: "functions in index predicate must be marked IMMUTABLE",
-        not_of_computed: "0A000",
-    };
-}
-
-fn check_logical(expr: &Logical, place: &Place) -> Result<()> {
-    let not_allowed = |what: &str| format!("{what} functions are not allowed in {}s", place.name);
-    let mut found = None;
-    expr.apply(|expr| {
-        found = found.take().or(match expr {
-            Logical::AggregateFunction(_) => Some(("42803", not_allowed("aggregate"))),
-            Logical::WindowFunction(_) => Some(("42P20", not_allowed("window"))),
-            Logical::ScalarFunction(function) if function.func.signature().volatility != Volatility::Immutable => {
-                Some(("42P17", place.not_immutable.to_owned()))
-            }
-            _ => None,
-        });
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    found.map_or(Ok(()), |(sqlstate, message)| Err(SqlError::new(sqlstate, message)))
 }

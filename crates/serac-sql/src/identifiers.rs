@@ -4,6 +4,7 @@
 use crate::error::{Result, SqlError};
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use serac_engine::DEFAULT_SCHEMA;
+use serac_parser::tree::Name;
 
 /// Name of the one catalog.
 pub(crate) const CATALOG: &str = "serac";
@@ -42,6 +43,11 @@ pub(crate) fn resolve(name: &ObjectName) -> Result<(String, String)> {
         [catalog, schema, name] if catalog == CATALOG => Ok((schema.clone(), name.clone())),
         _ => Err(SqlError::new("42601", format!("improper qualified name: {name}"))),
     }
+}
+
+/// A name of the parser's tree as one of sqlparser's.
+pub(crate) fn object_name(name: &Name) -> ObjectName {
+    ObjectName::from(name.parts.iter().map(|part| Ident::with_quote('"', &part.name)).collect::<Vec<_>>())
 }
 
 /// An identifier as the catalog has it: the letters A to Z folded to lower case unless it is quoted.

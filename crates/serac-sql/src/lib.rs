@@ -1,20 +1,18 @@
-//! SQL on SeracDB: DataFusion plans and runs queries over our scans; statements that change things are ours.
+//! SQL on SeracDB: the binder says what queries and changes mean, DataFusion optimizes and runs
+//! their plans over our scans; all other statements are ours.
 #![warn(missing_docs)]
 
 pub mod activity;
 mod advisory_locks;
-mod aggregate_orders;
 mod ast_types;
 mod backends;
 mod binding;
-mod calls;
 mod catalog;
 mod changes;
 mod channels;
-mod clause_limits;
 mod clauses;
 mod clock;
-mod conflict_targets;
+mod column_types;
 mod conflicts;
 mod copy;
 mod cursors;
@@ -24,22 +22,19 @@ mod dialect;
 mod dml;
 mod explain;
 mod expressions;
-mod fixed_numbers;
 mod generated;
 mod identifiers;
 mod identity;
 mod ingest;
-mod keys;
+mod kept_plans;
 mod limits;
 mod locate;
-mod long_chains;
 mod maintenance;
 mod marks;
 mod metrics;
 mod nesting;
 mod notices;
 mod parsed;
-mod parts;
 mod pg_catalog;
 mod pipeline;
 mod planner;
@@ -47,20 +42,17 @@ mod point;
 mod procedures;
 mod programs;
 mod query;
-mod recursion;
-mod result_names;
 mod roles;
 mod row_locks;
 mod row_stream;
-mod same_names;
 mod session;
 mod session_functions;
 mod session_state;
 mod setting_list;
 mod settings;
 mod snapshot_reading;
+mod statement_words;
 mod transactions;
-mod uuid_casts;
 mod visits;
 mod work_memory;
 
@@ -77,7 +69,6 @@ pub use marks::number_parameters;
 pub use metrics::{Metric, MetricKind, Sample, prometheus_text};
 pub use notices::{Notice, Notices, Severity};
 pub use parsed::Parsed;
-pub use parts::shows_changes;
 pub use point::{Blocked, CHANGED_PLAN, Prepared, Rows, Start, Started};
 pub use programs::{Job, Programs, check_job_input, read_job_output};
 pub use roles::MAX_ITERATIONS;

@@ -1,6 +1,7 @@
 //! Where in a script the thing stands that an error is about.
 //!
-//! The planner gives positions for queries that it gets as they were written. Everything else is found here, by name, once an error has happened.
+//! The binder gives positions in queries and changes. Everything else is found here, by name, once
+//! an error has happened.
 
 use crate::dialect::PostgreSql;
 use crate::error::SqlError;

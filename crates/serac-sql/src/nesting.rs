@@ -1,13 +1,11 @@
-//! How deep a statement is nested: what bounds it, and what makes it less.
+//! How deep a statement for sqlparser is nested: what bounds it, and what makes it less. Our own
+//! parser and the binder bound queries and changes.
 //!
 //! Before a text is parsed, its tokens say how deep the tree can become at the most ([`estimate`]):
 //! beyond [`MAX_ESTIMATE`] it is not parsed. Then chains of AND, of OR and of UNION, which the
 //! parser puts one into the other, become balanced trees ([`balance`]): the same operands in the
-//! same order, so that they are written as before, and give the same rows. In what order conditions
-//! are evaluated, and for which rows, SQL leaves open: DataFusion evaluates the right side of AND
-//! and OR only for rows that the left one leaves, if these are few, and in a balanced tree the left
-//! side is another one. What is still deeper than [`MAX_DEPTH`] is refused ([`check`]). Chains of `+` and `-`, and of `||`, may be long
-//! ([`MAX_LENGTH`]), because the planner takes each for one call ([`crate::long_chains`]).
+//! same order, so that they are written as before. What is still deeper than [`MAX_DEPTH`] is
+//! refused ([`check`]).
 
 use crate::error::{Result, SqlError};
 use crate::visits::{visit, visit_mut};
@@ -23,13 +21,12 @@ use std::ops::ControlFlow;
 /// Levels of a statement: expressions in expressions, queries in queries. A pair of parentheses is
 /// none.
 const MAX_DEPTH: usize = 200;
-/// Levels from which on a part of a statement is deep. The planner asks for its type at each level
-/// above it.
+/// Levels from which on a part of a statement is deep.
 const DEEP: usize = 32;
 /// Levels of all deep parts together.
 const MAX_DEEP: usize = 200_000;
-/// Operands of a chain, with all levels below.
-pub(crate) const MAX_LENGTH: usize = 12_000;
+/// Levels, and pairs of parentheses.
+const MAX_LENGTH: usize = 12_000;
 /// Levels that the tokens of a text may make.
 pub(crate) const MAX_ESTIMATE: usize = 40_000;
 /// Levels that any stack holds, in each phase.
@@ -209,7 +206,7 @@ fn tree<T>(operands: Vec<T>, join: &impl Fn(T, T) -> T) -> T {
 }
 
 /// What may be a link of a chain, whose left side may be the next.
-pub(crate) trait Linked: Sized {
+trait Linked: Sized {
     /// What joins two operands.
     type Operator;
     /// What stands where something has been taken from.
@@ -261,7 +258,7 @@ impl Linked for SetExpr {
 
 /// Takes the operands of a chain, and the operators between them, if there are at least `least`
 /// operands. A part of it that `goes_on` is a link.
-pub(crate) fn operands<T: Linked>(
+fn operands<T: Linked>(
     chain: &mut T,
     least: usize,
     goes_on: impl Fn(&T) -> bool,
@@ -329,91 +326,6 @@ fn balance_sets(body: &mut SetExpr) {
     });
 }
 
-/// Operators that the planner takes together, if there are many.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Chain {
-    Sum,
-    Concatenation,
-}
-
-impl Chain {
-    pub(crate) fn of(expr: &Expr) -> Option<Self> {
-        match expr {
-            Expr::BinaryOp { op: BinaryOperator::Plus | BinaryOperator::Minus, .. } => Some(Self::Sum),
-            Expr::BinaryOp { op: BinaryOperator::StringConcat, .. } => Some(Self::Concatenation),
-            _ => None,
-        }
-    }
-}
-
-/// Bounds of a statement, which it may reach.
-pub(crate) struct Bounds {
-    /// Of expressions, queries and tables in each other.
-    pub(crate) levels: usize,
-    /// Of expressions, queries and tables.
-    pub(crate) parts: usize,
-    pub(crate) queries: usize,
-}
-
-/// Whether a statement is known to need no more of a stack than any thread has. One that runs
-/// others, or keeps them, is not.
-pub(crate) fn is_flat(statement: &Statement) -> bool {
-    let is_simple =
-        matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_));
-    is_simple && is_within(statement, Bounds { levels: SHALLOW, parts: usize::MAX, queries: usize::MAX })
-}
-
-/// Whether a statement keeps to bounds.
-pub(crate) fn is_within(statement: &Statement, bounds: Bounds) -> bool {
-    /// What is left of the bounds, below what has been entered.
-    struct Left(Bounds);
-    impl Left {
-        fn enter(&mut self) -> ControlFlow<()> {
-            let (Some(levels), Some(parts)) = (self.0.levels.checked_sub(1), self.0.parts.checked_sub(1)) else {
-                return ControlFlow::Break(());
-            };
-            (self.0.levels, self.0.parts) = (levels, parts);
-            ControlFlow::Continue(())
-        }
-        fn leave(&mut self) -> ControlFlow<()> {
-            self.0.levels += 1;
-            ControlFlow::Continue(())
-        }
-    }
-    impl Visitor for Left {
-        type Break = ();
-
-        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-            let (mut sets, mut body) = (0, &*query.body);
-            while let SetExpr::SetOperation { left, .. } = body {
-                sets += 1;
-                body = left;
-            }
-            match self.0.queries.checked_sub(1).filter(|_| sets <= self.0.levels) {
-                Some(queries) => self.0.queries = queries,
-                None => return ControlFlow::Break(()),
-            }
-            self.enter()
-        }
-        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            self.leave()
-        }
-        fn pre_visit_table_factor(&mut self, _: &TableFactor) -> ControlFlow<()> {
-            self.enter()
-        }
-        fn post_visit_table_factor(&mut self, _: &TableFactor) -> ControlFlow<()> {
-            self.leave()
-        }
-        fn pre_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
-            self.enter()
-        }
-        fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
-            self.leave()
-        }
-    }
-    visit(statement, &mut Left(bounds)).is_continue()
-}
-
 /// Refuses a statement that is nested too deeply.
 ///
 /// # Errors
@@ -424,12 +336,12 @@ pub(crate) fn check(statement: &Statement) -> Result<()> {
         /// Of all deep parts so far.
         deep: usize,
         length: usize,
-        /// Of each node above, its chain and by how much it has made the level deeper.
-        above: Vec<(Option<Chain>, usize)>,
+        /// By how much each node above has made the level deeper.
+        above: Vec<usize>,
     }
     impl Depth {
-        fn enter(&mut self, chain: Option<Chain>, by: usize, length: usize) -> ControlFlow<()> {
-            self.above.push((chain, by));
+        fn enter(&mut self, by: usize, length: usize) -> ControlFlow<()> {
+            self.above.push(by);
             self.level += by;
             self.length += length;
             if by > 0 && self.level > DEEP {
@@ -441,7 +353,7 @@ pub(crate) fn check(statement: &Statement) -> Result<()> {
             }
         }
         fn leave(&mut self, length: usize) -> ControlFlow<()> {
-            let (_, by) = self.above.pop().expect("it was entered");
+            let by = self.above.pop().expect("it was entered");
             self.level -= by;
             self.length -= length;
             ControlFlow::Continue(())
@@ -459,29 +371,26 @@ pub(crate) fn check(statement: &Statement) -> Result<()> {
         type Break = ();
 
         fn pre_visit_statement(&mut self, _: &Statement) -> ControlFlow<()> {
-            self.enter(None, 1, 1)
+            self.enter(1, 1)
         }
         fn post_visit_statement(&mut self, _: &Statement) -> ControlFlow<()> {
             self.leave(1)
         }
         fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
             let sets = sets(query);
-            self.enter(None, sets, sets)
+            self.enter(sets, sets)
         }
         fn post_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
             self.leave(sets(query))
         }
         fn pre_visit_table_factor(&mut self, _: &TableFactor) -> ControlFlow<()> {
-            self.enter(None, 1, 1)
+            self.enter(1, 1)
         }
         fn post_visit_table_factor(&mut self, _: &TableFactor) -> ControlFlow<()> {
             self.leave(1)
         }
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            let chain = Chain::of(expr);
-            let goes_on = chain.is_some() && self.above.last().is_some_and(|(above, _)| *above == chain);
-            let is_level = !goes_on && !matches!(expr, Expr::Nested(_));
-            self.enter(chain, usize::from(is_level), 1)
+            self.enter(usize::from(!matches!(expr, Expr::Nested(_))), 1)
         }
         fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
             self.leave(1)

@@ -1,35 +1,32 @@
-//! Statements as they are run: the tree of sqlparser, and the place in the script that the binder's
-//! own tree is taken from, of statements that have a query.
+//! Statements as they are run: a query or a change by the place of its text, whose tree is bound;
+//! any other statement by sqlparser's tree, with the place of its text.
 
-use crate::ast_types::literal;
 use crate::error::{Result, SqlError};
-use crate::nesting;
-use crate::parts::{claims_in, has_changes, is_changing, only_shows};
-use crate::session::{parse_one, with_parameters};
-use datafusion::catalog::TableProvider;
+use crate::kept_plans::KeptPlans;
+use crate::point::constants_of;
+use crate::session::parse_one;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::TableSource as Rows;
-use datafusion::sql::sqlparser::ast::{CopySource, Query, Statement};
-use serac_parser::tree::{self, CopySubject, StatementKind, TableSource};
+use datafusion::sql::sqlparser::ast::Statement;
+use serac_parser::tree::{self, CopySubject, Span, StatementKind, TableSource};
 use serac_pg::TypeId;
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+/// Bytes of a statement that cannot have more levels than any stack holds: each takes two.
+const MOST_FLAT_BYTES: usize = 128;
+
 /// A statement.
 #[derive(Clone, Debug)]
-pub struct Parsed {
-    kind: Kind,
-    /// The place of its text, if it was parsed from a script and the binder is asked about it.
-    source: Option<Source>,
-}
+pub struct Parsed(Kind);
 
+/// How a statement is run.
 #[derive(Clone, Debug)]
-enum Kind {
-    /// A query that neither changes nor claims rows. It has a source, from which its tree for the
-    /// older way is made where that is needed.
-    Query,
-    Other(Box<Statement>),
+pub(crate) enum Kind {
+    /// A query or a change, which is bound from its tree.
+    Bound(Source),
+    /// Another statement, and the place of its text if it was parsed from a script.
+    Other(Box<Statement>, Option<Source>),
 }
 
 impl Parsed {
@@ -42,121 +39,134 @@ impl Parsed {
         (0..script.trees.len()).map(|number| Self::of(Source::new(&script, number))).collect()
     }
     fn of(source: Source) -> Result<Self> {
-        let whole = &source.script.trees[source.number];
-        if matches!(whole.kind, StatementKind::Query(_)) && !whole.acts {
-            return Ok(Self { kind: Kind::Query, source: Some(source) });
+        if is_bound(&source.whole().kind) {
+            return Ok(Self(Kind::Bound(source)));
         }
-        let statement = source.older_of(whole)?;
-        let has_changes = changes(&statement);
-        let source = has_text_of_use(&statement).then_some(Source { has_changes, ..source });
-        Ok(Self { kind: Kind::Other(Box::new(statement)), source })
+        Ok(Self(Kind::Other(Box::new(source.other_tree()?), Some(source))))
     }
-    /// A statement that says the same as the text at `source`.
-    pub(crate) fn with_source(statement: Statement, source: Option<Source>) -> Self {
+    /// A statement that is neither a query nor a change, without a text.
+    pub(crate) fn of_statement(statement: Statement) -> Self {
+        Self(Kind::Other(Box::new(statement), None))
+    }
+    /// The statement inside of the PREPARE or EXPLAIN at `source`. `statement` is its tree if it is
+    /// neither a query nor a change.
+    pub(crate) fn inside(statement: Statement, source: Option<Source>) -> Self {
         match source {
-            Some(source) if source.only_shows() => Self { kind: Kind::Query, source: Some(source) },
-            source => Self { kind: Kind::Other(Box::new(statement)), source },
+            Some(source) if is_bound(source.statement()) => Self(Kind::Bound(source)),
+            source => Self(Kind::Other(Box::new(statement), source)),
         }
     }
-    /// The same statement with these parameters.
+    /// The query or the change at `source`.
+    pub(crate) fn of_source(source: Source) -> Self {
+        Self(Kind::Bound(source))
+    }
+    /// The same statement whose own tree is another one.
+    pub(crate) fn with_tree(self, statement: Statement) -> Self {
+        match self.0 {
+            Kind::Bound(_) => self,
+            Kind::Other(_, source) => Self(Kind::Other(Box::new(statement), source)),
+        }
+    }
+    /// The same statement with these parameters. One that is given no values is prepared.
     pub(crate) fn with_arguments(self, arguments: Arguments) -> Self {
-        Self { source: self.source.map(|source| source.with(arguments)), ..self }
-    }
-    /// The query at `source`, which only shows.
-    pub(crate) fn of_query(source: Source) -> Self {
-        Self { kind: Kind::Query, source: Some(source) }
-    }
-    /// The statement; none for a query that neither changes nor claims rows.
-    pub fn other(&self) -> Option<&Statement> {
-        match &self.kind {
-            Kind::Query => None,
-            Kind::Other(statement) => Some(statement.as_ref()),
-        }
-    }
-    /// The statement, to be changed; none for a query that neither changes nor claims rows.
-    pub fn other_mut(&mut self) -> Option<&mut Statement> {
-        match &mut self.kind {
-            Kind::Query => None,
-            Kind::Other(statement) => Some(statement.as_mut()),
-        }
-    }
-    /// The tree for the older way.
-    ///
-    /// # Errors
-    /// 0A000 where that does not know the query.
-    pub(crate) fn older(&self) -> Result<Cow<'_, Statement>> {
-        match (&self.kind, &self.source) {
-            (Kind::Other(statement), _) => Ok(Cow::Borrowed(statement.as_ref())),
-            (Kind::Query, Some(source)) => source.older().map(Cow::Owned),
-            (Kind::Query, None) => unreachable!("a query has a source"),
-        }
-    }
-    /// The same, and where its text is.
-    ///
-    /// # Errors
-    /// As there.
-    pub(crate) fn into_older(self) -> Result<(Statement, Option<Source>)> {
-        let statement = match self.kind {
-            Kind::Other(statement) => *statement,
-            Kind::Query => self.source.as_ref().expect("a query has a source").older()?,
+        let prepares = arguments.values.is_none();
+        let of = |source: Source| match prepares && source.kept.is_none() {
+            true => source.prepared().with(arguments),
+            false => source.with(arguments),
         };
-        Ok((statement, self.source))
+        Self(match self.0 {
+            Kind::Bound(source) => Kind::Bound(of(source)),
+            Kind::Other(statement, source) => Kind::Other(statement, source.map(of)),
+        })
     }
-    /// Whether the statement is nested so deeply that its tree for the older way needs a large stack.
-    /// The tree of a query is made where there is one.
+    /// How many values of parameters it takes; none for one that is neither a query nor a change.
+    pub fn parameter_count(&self) -> Option<usize> {
+        self.query_or_change().map(|source| source.parameter_count().max(source.arguments.types.len()))
+    }
+    /// sqlparser's tree; none for a query or a change.
+    pub fn other(&self) -> Option<&Statement> {
+        match &self.0 {
+            Kind::Bound(_) => None,
+            Kind::Other(statement, _) => Some(statement.as_ref()),
+        }
+    }
+    /// The same, to be changed.
+    pub fn other_mut(&mut self) -> Option<&mut Statement> {
+        match &mut self.0 {
+            Kind::Bound(_) => None,
+            Kind::Other(statement, _) => Some(statement.as_mut()),
+        }
+    }
+    /// How the statement is run.
+    pub(crate) fn into_kind(self) -> Kind {
+        self.0
+    }
+    /// Whether the statement may be so deep that it needs a large stack. A query that only shows
+    /// rows is planned and run where there is one.
     pub(crate) fn is_deep(&self) -> bool {
-        self.other().is_some_and(|statement| !nesting::is_flat(statement))
+        let Kind::Bound(source) = &self.0 else { return true };
+        let is_of_constants = || match source.statement() {
+            StatementKind::Insert(insert) => constants_of(insert).is_some(),
+            _ => false,
+        };
+        source.acts() && source.len() > MOST_FLAT_BYTES && !is_of_constants()
     }
     /// Where its text is.
     pub(crate) fn source(&self) -> Option<&Source> {
-        self.source.as_ref()
+        match &self.0 {
+            Kind::Bound(source) => Some(source),
+            Kind::Other(_, source) => source.as_ref(),
+        }
     }
-    /// The same, of a query that changes nothing.
-    pub(crate) fn source_of_query(&self) -> Option<&Source> {
-        let is_query = matches!(self.other(), None | Some(Statement::Query(_)));
-        self.source().filter(|source| is_query && !source.has_changes)
+    /// Where the text of a query or a change is; none for other statements.
+    pub(crate) fn query_or_change(&self) -> Option<&Source> {
+        match &self.0 {
+            Kind::Bound(source) => Some(source),
+            Kind::Other(..) => None,
+        }
     }
-    /// The same, of a statement that changes rows: INSERT and its kin, and a query with such in its
-    /// WITH.
-    pub(crate) fn source_of_changes(&self) -> Option<&Source> {
-        self.source().filter(|source| source.has_changes && self.other().is_some_and(is_changing))
+    /// What a query or a change is; none for other statements.
+    pub(crate) fn tree(&self) -> Option<&StatementKind> {
+        self.query_or_change().map(Source::statement)
+    }
+    /// Whether it is a query that neither changes nor claims rows.
+    pub fn only_shows(&self) -> bool {
+        self.query_or_change().is_some_and(Source::only_shows)
+    }
+    /// Whether it is a query or a change that changes rows, by a part of it perhaps, and gives some:
+    /// who cannot show these must not have committed it.
+    pub fn shows_changes(&self) -> bool {
+        match self.tree() {
+            None => false,
+            Some(StatementKind::Query(query)) => {
+                query.with.iter().flat_map(|with| &with.tables).any(|table| is_change(&table.statement.kind))
+            }
+            Some(StatementKind::Insert(insert)) => !insert.returning.is_empty(),
+            Some(StatementKind::Update(update)) => !update.returning.is_empty(),
+            Some(StatementKind::Delete(delete)) => !delete.returning.is_empty(),
+            Some(_) => false,
+        }
+    }
+    /// Whether it claims rows: it is a SELECT … FOR UPDATE, or has one inside.
+    pub(crate) fn claims(&self) -> bool {
+        self.source().is_some_and(|source| source.whole().claims)
     }
 }
 
-/// Whether the binder is asked about a statement: about a change, about the query that it is or
-/// has, or about the arguments of EXECUTE.
-fn has_text_of_use(statement: &Statement) -> bool {
-    match statement {
-        Statement::Execute { parameters, .. } => !parameters.is_empty(),
-        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => true,
-        Statement::Prepare { statement, .. } | Statement::Explain { statement, .. } => has_text_of_use(statement),
-        Statement::Query(query) => only_shows(query) || has_changes(statement),
-        other => query_in(other).is_some_and(|query| !claims_in(query)),
-    }
+/// Whether a statement is a change.
+fn is_change(kind: &StatementKind) -> bool {
+    matches!(
+        kind,
+        StatementKind::Insert(_) | StatementKind::Update(_) | StatementKind::Delete(_) | StatementKind::Merge(_)
+    )
 }
 
-/// Whether a statement, or the one that it prepares or explains, changes rows.
-fn changes(statement: &Statement) -> bool {
-    match statement {
-        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => true,
-        Statement::Prepare { statement, .. } | Statement::Explain { statement, .. } => changes(statement),
-        Statement::Query(_) | Statement::CreateTable(_) | Statement::Copy { .. } => has_changes(statement),
-        _ => false,
-    }
+/// Whether a statement is a query or a change.
+fn is_bound(kind: &StatementKind) -> bool {
+    matches!(kind, StatementKind::Query(_)) || is_change(kind)
 }
 
 /// The query that a statement is, or takes its rows from.
-fn query_in(statement: &Statement) -> Option<&Query> {
-    match statement {
-        Statement::Query(query) | Statement::Copy { source: CopySource::Query(query), .. } => Some(query),
-        Statement::CreateTable(create) => create.query.as_deref(),
-        Statement::CreateView(view) => Some(&view.query),
-        Statement::Declare { stmts } => stmts.first()?.for_query.as_deref(),
-        _ => None,
-    }
-}
-
-/// The same of the binder's tree.
 fn query_of(kind: &StatementKind) -> Option<&tree::Query> {
     match kind {
         StatementKind::Query(query) => Some(query),
@@ -175,13 +185,20 @@ fn query_of(kind: &StatementKind) -> Option<&tree::Query> {
     }
 }
 
-/// A statement of which there is only this tree. What changes something is bound from a text, which
-/// is made of it then.
-impl From<Statement> for Parsed {
-    fn from(statement: Statement) -> Self {
-        let source = changes(&statement).then(|| Source::of_text(&statement.to_string())).flatten();
-        let source = source.map(|source| Source { has_changes: true, ..source });
-        Self { kind: Kind::Other(Box::new(statement)), source }
+/// Where the query or the change stands that a statement is, or has inside, but for the queries of
+/// views, whose texts are kept.
+fn held(statement: &tree::Statement) -> Option<Span> {
+    match &statement.kind {
+        StatementKind::Explain(explain) => held(&explain.statement),
+        StatementKind::Prepare(prepare) => held(&prepare.statement),
+        StatementKind::Copy(copy) => match &copy.subject {
+            CopySubject::Query(statement) => Some(statement.span),
+            CopySubject::Table { .. } => None,
+        },
+        StatementKind::CreateTableAs(_) | StatementKind::DeclareCursor(_) => {
+            query_of(&statement.kind).map(|query| query.span)
+        }
+        kind => is_bound(kind).then_some(statement.span),
     }
 }
 
@@ -224,11 +241,10 @@ pub(crate) struct Source {
     script: Arc<Script>,
     number: usize,
     arguments: Arguments,
-    has_changes: bool,
-    /// The rows of the changes of its WITH, of one that has been done so far.
+    /// The rows of its parts, of one whose parts have been done.
     parts: Option<Arc<[Arc<dyn Rows>]>>,
-    /// The rows of the source of a MERGE, of one that the binder does not know.
-    merge_source: Option<Arc<dyn TableProvider>>,
+    /// What the binder has made of a prepared statement.
+    kept: Option<Arc<KeptPlans>>,
 }
 
 /// What is known of a statement's parameters.
@@ -251,6 +267,14 @@ impl Source {
     pub(crate) fn with(self, arguments: Arguments) -> Self {
         Self { arguments, ..self }
     }
+    /// The same statement prepared, to be bound once for all executions.
+    pub(crate) fn prepared(self) -> Self {
+        Self { kept: Some(Arc::default()), ..self }
+    }
+    /// What the binder has made of it, as it is written, if it was prepared.
+    pub(crate) fn kept(&self) -> Option<&KeptPlans> {
+        self.kept.as_deref().filter(|_| self.parts.is_none())
+    }
     pub(crate) fn arguments(&self) -> &Arguments {
         &self.arguments
     }
@@ -263,20 +287,28 @@ impl Source {
         &self.script.text
     }
     fn new(script: &Arc<Script>, number: usize) -> Self {
-        let (script, arguments) = (script.clone(), Arguments::default());
-        Self { script, number, arguments, has_changes: false, parts: None, merge_source: None }
+        Self { script: script.clone(), number, arguments: Arguments::default(), parts: None, kept: None }
     }
-    /// The source of a statement that stands alone in a text; none where the parser refuses that.
-    pub(crate) fn of_text(text: &str) -> Option<Self> {
-        let script = Script::new(text).ok().filter(|script| script.trees.len() == 1)?;
-        Some(Self::new(&Arc::new(script), 0))
+    /// The source of a query that stands alone in a text.
+    ///
+    /// # Errors
+    /// Those of syntax; XX000 for another statement.
+    pub(crate) fn of_query(text: &str) -> Result<Self> {
+        let script = Script::new(text)?;
+        match &script.trees[..] {
+            [tree] if matches!(tree.kind, StatementKind::Query(_)) => Ok(Self::new(&Arc::new(script), 0)),
+            _ => Err(SqlError::new("XX000", format!("not a query: {text}"))),
+        }
     }
-    /// Whether the statement changes rows.
-    pub(crate) fn has_changes(&self) -> bool {
-        self.has_changes
+    /// The tree of the statement as a whole.
+    fn whole(&self) -> &tree::Statement {
+        &self.script.trees[self.number]
     }
-    /// The same statement whose changes in WITH, and the queries before them, have given these
-    /// rows.
+    /// Whether the statement, or a part of it, changes or claims rows.
+    pub(crate) fn acts(&self) -> bool {
+        self.whole().acts
+    }
+    /// The same statement whose parts have given these rows.
     pub(crate) fn with_parts(self, parts: Vec<Arc<dyn Rows>>) -> Self {
         Self { parts: Some(parts.into()), ..self }
     }
@@ -284,21 +316,16 @@ impl Source {
     pub(crate) fn parts(&self) -> &[Arc<dyn Rows>] {
         self.parts.as_deref().unwrap_or_default()
     }
-    /// The same MERGE whose source has these rows.
-    pub(crate) fn with_merge_source(self, rows: Arc<dyn TableProvider>) -> Self {
-        Self { merge_source: Some(rows), ..self }
-    }
-    /// The rows of the source of a MERGE that were computed before.
-    pub(crate) fn merge_source(&self) -> Option<&Arc<dyn TableProvider>> {
-        self.merge_source.as_ref()
-    }
     /// Whether the WITH of its query may have changes.
     pub(crate) fn may_change(&self) -> bool {
-        self.has_changes && matches!(self.statement(), StatementKind::CreateTableAs(_) | StatementKind::Copy(_))
+        let may_have = |kind: &StatementKind| {
+            matches!(kind, StatementKind::Query(_) | StatementKind::CreateTableAs(_) | StatementKind::Copy(_))
+        };
+        self.acts() && may_have(self.statement())
     }
     /// The statement's tree, of PREPARE and EXPLAIN that of the statement inside.
     fn tree(&self) -> &tree::Statement {
-        let mut tree = &self.script.trees[self.number];
+        let mut tree = self.whole();
         loop {
             tree = match &tree.kind {
                 StatementKind::Prepare(prepare) => &prepare.statement,
@@ -321,24 +348,36 @@ impl Source {
         let tree = self.tree();
         matches!(tree.kind, StatementKind::Query(_)) && !tree.acts
     }
-    /// The tree for the older way, with values in the place of parameters where these are known.
-    fn older(&self) -> Result<Statement> {
-        let statement = self.older_of(self.tree())?;
-        match &self.arguments.values {
-            Some(values) => with_parameters(&statement, &values.iter().map(literal).collect::<Result<Vec<_>>>()?),
-            None => Ok(statement),
+    /// sqlparser's tree of a statement that is neither a query nor a change. `SELECT 1` stands
+    /// there for what is bound from the other tree.
+    fn other_tree(&self) -> Result<Statement> {
+        let whole = self.whole();
+        let (start, end) = (whole.span.start as usize, whole.span.end as usize);
+        let (text, place) = (&self.script.text, self.script.starts[self.number]);
+        match held(whole) {
+            Some(held) => {
+                let (from, to) = (held.start as usize, held.end as usize);
+                parse_one(&format!("{}SELECT 1{}", &text[start..from], &text[to..end]), place)
+            }
+            None => parse_one(&text[start..end], place),
         }
-    }
-    /// The same of a statement of the script.
-    fn older_of(&self, tree: &tree::Statement) -> Result<Statement> {
-        let whole = self.script.trees[self.number].span.start as usize;
-        let (start, end) = (tree.span.start as usize, tree.span.end as usize);
-        let start_place = moved(self.script.starts[self.number], &self.script.text[whole..start]);
-        parse_one(&self.script.text[start..end], start_place)
     }
     /// The tree of the statement's query.
     pub(crate) fn query(&self) -> Option<&tree::Query> {
         query_of(self.statement())
+    }
+    /// The greatest number of a parameter in the query or the change that the statement is or
+    /// holds; 0 if there is none.
+    pub(crate) fn parameter_count(&self) -> usize {
+        match (self.statement(), self.query()) {
+            (StatementKind::Query(_), _) | (_, None) => serac_binder::parameter_count(self.statement()),
+            (_, Some(query)) => serac_binder::parameter_count(&StatementKind::Query(Box::new(query.clone()))),
+        }
+    }
+    /// The text of the statement's query.
+    pub(crate) fn text_of_query(&self) -> &str {
+        let span = self.query().map_or(self.tree().span, |query| query.span);
+        &self.script.text[span.start as usize..span.end as usize]
     }
     /// Whether the rows of the query are left out: WITH NO DATA.
     pub(crate) fn is_without_data(&self) -> bool {
@@ -364,42 +403,42 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr, Spanned};
 
     #[test]
     fn queries_know_their_trees() {
         let script = "SELECT 1; CREATE TABLE t (a INT);;\n SELECT ä, b FROM t";
         let parsed = Parsed::of_script(script).unwrap();
-        let sources: Vec<bool> = parsed.iter().map(|parsed| parsed.source().is_some()).collect();
-        assert_eq!(sources, [true, false, true]);
+        let bound: Vec<bool> = parsed.iter().map(|parsed| parsed.query_or_change().is_some()).collect();
+        assert_eq!(bound, [true, false, true]);
         let last = parsed[2].source().unwrap();
-        let span = last.query().unwrap().span;
-        assert_eq!(&script[span.start as usize..span.end as usize], "SELECT ä, b FROM t");
+        assert_eq!(last.text_of_query(), "SELECT ä, b FROM t");
         assert_eq!(last.line_and_column(script.find('b').unwrap()), (2, 12));
-    }
-
-    #[test]
-    fn trees_for_the_older_way_know_their_places() {
-        let script = "SELECT 1;\n  EXPLAIN SELECT ä,\n b; PREPARE p AS SELECT c";
-        let parsed = Parsed::of_script(script).unwrap();
-        assert!(parsed[0].other().is_none() && parsed[1].other().is_some() && parsed[2].other().is_some());
-        let names = |at: usize| {
-            let older = parsed[at].source().unwrap().older().unwrap();
-            let Statement::Query(query) = older else { panic!("{older}") };
-            let SetExpr::Select(select) = *query.body else { panic!("{}", query.body) };
-            let start = |item: &SelectItem| (item.span().start.line, item.span().start.column);
-            select.projection.iter().map(start).collect::<Vec<_>>()
-        };
-        assert_eq!((names(0), names(1), names(2)), (vec![(1, 8)], vec![(2, 18), (3, 2)], vec![(3, 25)]));
         assert_eq!(Parsed::of_script("SELECT 1;\nSELECT a FROM").unwrap_err().position, Some((2, 14)));
     }
 
     #[test]
-    fn claims_have_no_source() {
+    fn other_trees_have_no_query_but_a_views() {
+        for (sql, tree) in [
+            ("EXPLAIN VERBOSE DELETE FROM t RETURNING OLD.a", "EXPLAIN VERBOSE SELECT 1"),
+            ("PREPARE p (INT) AS TABLE t", "PREPARE p (INT) AS SELECT 1"),
+            ("COPY (WITH x AS (SELECT 2) TABLE x) TO STDOUT", "COPY (SELECT 1) TO STDOUT"),
+            ("CREATE TABLE t AS (VALUES (1)) UNION TABLE u WITH NO DATA", "CREATE TABLE t AS SELECT 1"),
+            ("CREATE VIEW v AS SELECT 2", "CREATE VIEW v AS SELECT 2"),
+        ] {
+            let parsed = Parsed::of_script(sql).unwrap().remove(0);
+            assert_eq!(parsed.other().unwrap().to_string(), tree, "{sql}");
+        }
+    }
+
+    #[test]
+    fn statements_know_what_they_do() {
         let script = "WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x; SELECT * FROM t FOR UPDATE; VALUES (1);
-            SELECT * FROM (SELECT * FROM t FOR UPDATE) AS x; SELECT (SELECT a FROM t LIMIT 1 FOR UPDATE)";
+            SELECT * FROM (SELECT * FROM t FOR UPDATE) AS x; INSERT INTO t VALUES (1);
+            PREPARE p AS SELECT (SELECT a FROM t LIMIT 1 FOR UPDATE)";
         let parsed = Parsed::of_script(script).unwrap();
-        let sources: Vec<bool> = parsed.iter().map(|parsed| parsed.source().is_some()).collect();
-        assert_eq!(sources, [true, false, true, false, false]);
+        let told = |tells: fn(&Parsed) -> bool| parsed.iter().map(tells).collect::<Vec<_>>();
+        assert_eq!(told(Parsed::claims), [false, true, false, true, false, true]);
+        assert_eq!(told(Parsed::only_shows), [false, false, true, false, false, false]);
+        assert_eq!(told(Parsed::shows_changes), [true, false, false, false, false, false]);
     }
 }

@@ -5,8 +5,6 @@
 use crate::error::{Result, SqlError};
 use crate::identifiers::fold;
 use crate::session::{Session, StatementResult};
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::Schema;
 use datafusion::sql::sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident};
 use serac_engine::procedure::{Parameter, Procedure};
 use serac_engine::roles::{Object, Privilege};
@@ -75,10 +73,8 @@ impl Session {
 
     pub(crate) fn call(&mut self, function: &Function) -> Result<StatementResult> {
         let (name, procedure, given) = self.called(function)?;
-        let options = RecordBatchOptions::new().with_row_count(Some(1));
-        let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options)?;
         let evaluate = |(parameter, expr): (&Parameter, &Expr)| {
-            let value = self.evaluate(&expr.to_string(), &row)?;
+            let value = self.argument(&expr.to_string())?;
             serac_values::assignment::assign(&value, parameter.column_type.into(), &parameter.name)
         };
         let values = procedure.parameters.iter().zip(given).map(evaluate).collect::<Result<Vec<_>>>()?;

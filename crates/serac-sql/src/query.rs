@@ -4,15 +4,12 @@
 //! short transactions do not queue behind it. A query over a handful of rows runs where it is: handing it over would take longer.
 
 use crate::binding::{self, Bound};
-use crate::clause_limits;
+use crate::column_types::RelationPlan;
 use crate::deep::{self, STACK};
 use crate::error::{Result, SqlError};
 use crate::explain::logical_text;
-use crate::parsed::{Arguments, Parsed, Source};
-use crate::planner;
-use crate::result_names;
-use crate::same_names;
-use crate::session::{Session, parse_one};
+use crate::parsed::{Arguments, Source};
+use crate::session::Session;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
@@ -32,14 +29,12 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
-use datafusion::sql::sqlparser::ast::{Query, Statement};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use serac_engine::{DecimalForm, Table};
 use serac_numeric_functions::wanted::IsWanted;
 use serac_pg::TypeId;
 use serac_query::scan::{SeracScanExec, SeracTable};
 use serac_query::wanted::{Wanted, while_wanted};
-use serac_values::free_numbers::has_free_numbers;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -165,44 +160,6 @@ impl Ready {
     }
 }
 
-/// A query's plan, neither analysed nor optimized.
-pub(crate) struct Planned {
-    pub(crate) plan: LogicalPlan,
-    /// The names of the columns of its result.
-    pub(crate) names: SchemaRef,
-    /// The pass that has made it.
-    pub(crate) pass: &'static str,
-}
-
-/// The plan of a query whose columns may have the same name, and the names of the columns of its
-/// result, PostgreSQL's where that is wanted.
-pub(crate) async fn plan_shown(state: &SessionState, statement: Parsed, postgresql_names: bool) -> Result<Planned> {
-    if let Some(Bound { plan, names, .. }) = binding::plan(state, statement.source_of_query(), postgresql_names).await?
-    {
-        return Ok(Planned { plan, names, pass: binding::BIND });
-    }
-    let statement = statement.into_older()?.0;
-    planner::functions(state).shared().ways.note(false);
-    let plan = match (plan(state, statement.clone()).await, &statement) {
-        // Also a name of its own beside one with a table, `SELECT a, l.a`, is ambiguous to the
-        // planner.
-        (Err(error), Statement::Query(query)) if matches!(error.sqlstate, "42701" | "42702") => {
-            let mut query = query.clone();
-            same_names::tell_apart(&mut query);
-            match plan(state, Statement::Query(query)).await {
-                Err(_) if error.sqlstate == "42702" => return Err(error),
-                plan => plan.map_err(repeated_names)?,
-            }
-        }
-        (plan, _) => plan?,
-    };
-    let mut schema = same_names::shown(plan.schema().as_arrow());
-    if postgresql_names {
-        schema = result_names::of_statement(schema, &statement);
-    }
-    Ok(Planned { plan, names: schema, pass: "planner" })
-}
-
 /// A plan that can run, and its logical plan in text where that `is_verbose`.
 async fn ready_to_explain(frame: DataFrame, is_verbose: bool) -> Result<(Ready, Option<String>)> {
     let logical = match is_verbose {
@@ -264,13 +221,6 @@ pub(crate) fn is_apart(plan: &LogicalPlan, table: &Table) -> Result<bool> {
     Ok(apart)
 }
 
-pub(crate) fn query_of(sql: &str) -> Result<Query> {
-    match parse_one(sql, (1, 1))? {
-        Statement::Query(query) => Ok(*query),
-        _ => Err(SqlError::new("XX000", format!("not a query: {sql}"))),
-    }
-}
-
 /// Rows under the names of `names`, and their columns.
 pub(crate) fn shown_rows(names: SchemaRef, rows: SendableRecordBatchStream) -> (SchemaRef, SendableRecordBatchStream) {
     let schema = with_types(&names, &rows.schema());
@@ -295,7 +245,9 @@ pub(crate) fn analyzed(state: &SessionState, plan: LogicalPlan, names: &Schema) 
 
 /// The batches of `stream` with the columns' names in `schema`.
 fn named(stream: SendableRecordBatchStream, schema: SchemaRef) -> SendableRecordBatchStream {
-    let is_said = |(given, said): (&FieldRef, &FieldRef)| given.name() == said.name() && given.is_nullable();
+    let is_said = |(given, said): (&FieldRef, &FieldRef)| {
+        given.name() == said.name() && given.is_nullable() && given.metadata() == said.metadata()
+    };
     if stream.schema().fields().iter().zip(schema.fields()).all(is_said) {
         return stream;
     }
@@ -319,48 +271,6 @@ pub(crate) fn in_planner(error: DataFusionError) -> SqlError {
         _ => told,
     }
 }
-/// The same for names that have to differ in a subquery here.
-fn repeated_names(error: SqlError) -> SqlError {
-    match error.sqlstate {
-        "42701" => SqlError::unsupported("a subquery with several columns of one name"),
-        _ => error,
-    }
-}
-
-/// The plan of a statement, neither analysed nor optimized.
-///
-/// # Errors
-/// What is wrong with the statement.
-pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan> {
-    clause_limits::check(&statement)?;
-    if let Statement::Query(query) = &mut statement
-        && crate::pg_catalog::needs_columns(query)
-    {
-        let tables = planner::columns_of_relations(state, query).await?;
-        crate::pg_catalog::write_out_merged(query, &tables)?;
-    }
-    crate::pg_catalog::rewrite(&mut statement);
-    crate::pg_catalog::check_counts(&statement)?;
-    let mut again = statement.clone();
-    let mut planned = planner::plan(state, statement).await;
-    if planned.as_ref().is_ok_and(same_names::groups_by_one_name) {
-        same_names::tell_casts_apart(&mut again);
-        planned = planner::plan(state, again.clone()).await;
-    }
-    // A name of the query around may have been taken for a column of the subquery.
-    let is_misread = planned.as_ref().map_or(true, crate::pg_catalog::has_misread_names);
-    if is_misread && crate::pg_catalog::has_subquery(&again) {
-        let mut qualified = again.clone();
-        if crate::pg_catalog::qualify_outer_names(&mut qualified)
-            && let Ok(plan) = planner::plan(state, qualified.clone()).await
-        {
-            (planned, again) = (Ok(plan), qualified);
-        }
-    }
-    let planned = planned?;
-    crate::pg_catalog::check_ambiguous_names(&again, &planned)?;
-    Ok(serac_functions::of_durations(planned)?)
-}
 
 impl Session {
     /// DataFusion's state for a statement.
@@ -375,15 +285,6 @@ impl Session {
         state.config_mut().options_mut().optimizer.enable_round_robin_repartition = false;
         state
     }
-    /// The plan of a statement, made on a thread that plans.
-    pub(crate) async fn plan(&self, statement: Statement) -> Result<LogicalPlan> {
-        let state = self.state();
-        self.planning(async move { plan(&state, statement).await }).await
-    }
-    /// The plan of a small statement, made here.
-    pub(crate) async fn plan_here(&self, statement: Statement) -> Result<LogicalPlan> {
-        plan(&self.state(), statement).await
-    }
     /// What a future gives that plans, on a thread that plans.
     pub(crate) fn planning<T: Send + 'static>(
         &self,
@@ -394,17 +295,13 @@ impl Session {
         deep::planned(self.query_runtime.handle(), self.work_memory.of_all(), future.boxed())
     }
     /// The rows of a query, whose columns may have the same name.
-    pub(crate) async fn rows(&self, statement: Parsed) -> Result<(SchemaRef, SendableRecordBatchStream)> {
-        self.rows_with(statement, DecimalForm::Decimal128).await
+    pub(crate) async fn rows(&self, query: Source) -> Result<(SchemaRef, SendableRecordBatchStream)> {
+        self.rows_with(query, DecimalForm::Decimal128).await
     }
-    async fn rows_with(
-        &self,
-        statement: Parsed,
-        decimals: DecimalForm,
-    ) -> Result<(SchemaRef, SendableRecordBatchStream)> {
+    async fn rows_with(&self, query: Source, decimals: DecimalForm) -> Result<(SchemaRef, SendableRecordBatchStream)> {
         let (state, postgresql_names) = (self.state(), self.postgresql_names);
         let planned = self.planning(async move {
-            let Planned { plan, names, .. } = plan_shown(&state, statement, postgresql_names).await?;
+            let Bound { plan, names, .. } = binding::plan(&state, &query, postgresql_names).await?;
             let frame = DataFrame::new(state, plan);
             let change = |plan| match decimals {
                 DecimalForm::Decimal64 => Ok(with_short_decimals(plan)?),
@@ -433,62 +330,45 @@ impl Session {
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
-    /// The columns of a query's result.
-    pub(crate) async fn shown_columns(&self, statement: Parsed) -> Result<SchemaRef> {
-        let (state, postgresql_names) = (self.state(), self.postgresql_names);
+    /// The columns of a query's result and the types of its parameters.
+    pub(crate) async fn bound_columns(&self, query: &Source) -> Result<(SchemaRef, Vec<TypeId>)> {
+        let (state, query, postgresql_names) = (self.state(), query.clone(), self.postgresql_names);
         let columns = async move {
-            let Planned { plan, names, .. } = plan_shown(&state, statement, postgresql_names).await?;
-            analyzed(&state, plan, &names)
+            let Bound { plan, names, parameters, .. } = binding::plan(&state, &query, postgresql_names).await?;
+            Ok((analyzed(&state, plan, &names)?, parameters))
         };
         self.planning(columns).await
     }
-    /// The columns of a query's result and the types of its parameters, as the binder finds them; none
-    /// where it does not know the query whole.
-    pub(crate) async fn bound_columns(&self, query: &Source) -> Result<Option<(SchemaRef, Vec<TypeId>)>> {
-        let (state, source, postgresql_names) = (self.state(), query.clone(), self.postgresql_names);
-        let columns = async move {
-            let Some(bound) = binding::plan(&state, Some(&source), postgresql_names).await? else { return Ok(None) };
-            let Bound { plan, names, parameters } = bound;
-            Ok(Some((analyzed(&state, plan, &names)?, parameters)))
-        };
-        self.planning(columns).await
-    }
-    /// The parameters of a prepared query as the EXECUTE at `text` gives them; none where the binder does
-    /// not know both whole.
-    pub(crate) async fn given(&self, query: &Source, text: &Source) -> Result<Option<Arguments>> {
-        let (state, query, text) = (self.state(), query.clone(), text.clone());
+    /// The parameters of a prepared statement as the EXECUTE at `text` gives them.
+    pub(crate) async fn given(&self, prepared: &Source, text: &Source) -> Result<Arguments> {
+        let (state, prepared, text) = (self.state(), prepared.clone(), text.clone());
         let found = async move {
-            let found = binding::arguments(&state, &query, &text).await?;
-            Ok(found.map(|(types, row)| (types, DataFrame::new(state, row))))
+            let (types, row) = binding::arguments(&state, &prepared, &text).await?;
+            Ok((types, DataFrame::new(state, row)))
         };
-        let Some((types, row)) = self.planning(found).await? else { return Ok(None) };
+        let (types, row) = self.planning(found).await?;
         let rows = self.collect(row).await?;
         let row = rows.iter().find(|rows| rows.num_rows() > 0).expect("it is a row");
         let values = row.columns().iter().map(|column| ScalarValue::try_from_array(column, 0));
         let values = values.collect::<std::result::Result<Arc<[ScalarValue]>, _>>()?;
-        Ok(Some(Arguments { types: types.iter().map(|id| id.0).collect(), values: Some(values) }))
+        Ok(Arguments { types: types.iter().map(|id| id.0).collect(), values: Some(values) })
     }
-    /// The data frame of a query whose columns become those of a relation, with their names.
-    pub(crate) async fn frame_of_relation(&self, query: Query, source: Option<&Source>) -> Result<DataFrame> {
-        let (state, source) = (self.state(), source.cloned());
-        let bound = self.planning(async move { binding::of_relation(&state, source.as_ref()).await }).await?;
-        // A column of a table has one scale. The older way tells one also for numbers with their own.
-        let bound = bound.filter(|plan| !has_free_numbers(plan.schema().as_arrow()));
-        match bound {
-            Some(plan) => Ok(DataFrame::new(self.storing_state(), plan)),
-            None => self.frame(query).await,
-        }
-    }
-    /// A query's data frame.
-    pub(crate) async fn frame(&self, query: Query) -> Result<DataFrame> {
-        let repeats = same_names::repeats(&query);
-        let plan = self.plan(Statement::Query(Box::new(query))).await;
-        let plan = plan.map_err(|error| if repeats { error } else { repeated_names(error) })?;
-        Ok(DataFrame::new(self.state(), plan))
+    /// The data frame of a query whose columns become those of a relation, and these with their names
+    /// and types.
+    pub(crate) async fn frame_of_relation(&self, query: &Source) -> Result<(DataFrame, SchemaRef)> {
+        let (state, query) = (self.state(), query.clone());
+        let bound = self.planning(async move { binding::of_relation(&state, &query).await });
+        let RelationPlan { plan, columns } = bound.await?;
+        Ok((DataFrame::new(self.storing_state(), plan), columns))
     }
     /// The data frame of a query that was put together as text.
     pub(crate) async fn frame_of(&self, sql: &str) -> Result<DataFrame> {
-        self.frame(query_of(sql)?).await.map_err(SqlError::unplaced)
+        let (state, query) = (self.state(), Source::of_query(sql)?);
+        let frame = async move {
+            let plan = binding::plan(&state, &query, false).await?.plan;
+            Ok(DataFrame::new(state, plan))
+        };
+        self.planning(frame).await.map_err(SqlError::unplaced)
     }
 
     /// The rows of a data frame, as they come.
@@ -521,10 +401,10 @@ impl Session {
         })
     }
     /// A query's plan to be shown, and its logical plan in text where that `is_verbose`.
-    pub(crate) async fn planned_to_explain(&self, query: Parsed, is_verbose: bool) -> Result<(Ready, Option<String>)> {
+    pub(crate) async fn planned_to_explain(&self, query: Source, is_verbose: bool) -> Result<(Ready, Option<String>)> {
         let (state, postgresql_names) = (self.state(), self.postgresql_names);
         let planned = async move {
-            let Planned { plan, .. } = plan_shown(&state, query, postgresql_names).await?;
+            let plan = binding::plan(&state, &query, postgresql_names).await?.plan;
             ready_to_explain(DataFrame::new(state, plan), is_verbose).await
         };
         self.planning(planned).await
@@ -536,15 +416,10 @@ impl Session {
     /// The columns of a statement's result and its plans, as the binder gives them.
     ///
     /// # Errors
-    /// What is wrong with the statement; 0A000 if the binder does not know all that it says.
-    pub(crate) async fn bound_lines(&self, source: Option<Source>) -> Result<Vec<String>> {
+    /// What is wrong with the statement.
+    pub(crate) async fn bound_lines(&self, source: Source) -> Result<Vec<String>> {
         let state = self.state();
-        let lines = async move {
-            let source = source.ok_or_else(|| SqlError::unsupported("EXPLAIN (BOUND) of this statement"))?;
-            let unknown = |what| SqlError::unsupported(format!("binding {what}"));
-            binding::lines(&state, &source).await?.map_err(unknown)
-        };
-        self.planning(lines).await
+        self.planning(async move { binding::lines(&state, &source).await }).await
     }
     /// All rows of a data frame.
     pub(crate) async fn collect(&self, frame: DataFrame) -> Result<Vec<RecordBatch>> {
@@ -557,9 +432,9 @@ impl Session {
         Ok((schema, rows.try_collect().await?))
     }
 
-    pub(crate) async fn query(&mut self, statement: Parsed) -> Result<Output> {
+    pub(crate) async fn query(&mut self, query: Source) -> Result<Output> {
         let decimals = std::mem::take(&mut self.next_decimals);
-        let (schema, stream) = self.rows_with(statement, decimals).await?;
+        let (schema, stream) = self.rows_with(query, decimals).await?;
         Ok(Output::Rows { schema, stream })
     }
 }
@@ -578,7 +453,6 @@ mod tests {
         assert_eq!(in_planner(lost).sqlstate, "XX000");
         let twice = || DataFusionError::Plan("Projections require unique expression names".into());
         assert_eq!(in_planner(twice()).sqlstate, "XX000");
-        assert_eq!(repeated_names(twice().into()).sqlstate, "0A000");
         // What a function says of its own stays.
         assert_eq!(in_planner(SqlError::new("42P01", "no such sequence").external()).sqlstate, "42P01");
     }

@@ -21,9 +21,7 @@ use crate::locate::located;
 use crate::maintenance::parse_statement;
 use crate::nesting;
 use crate::notices::Notices;
-use crate::parsed::{Parsed, Source};
-use crate::parts::{claims, is_changing, only_shows, with_inside};
-use crate::pg_catalog::write_out_assignments;
+use crate::parsed::{Kind, Parsed, Source};
 use crate::pipeline::{Resources, Rules, over_tokens};
 use crate::planner::Functions;
 use crate::point::{Outcome, PointState, Prepared};
@@ -37,14 +35,15 @@ use crate::visits::visit_expressions_mut;
 use crate::work_memory::WorkMemory;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::config::Dialect;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionStateBuilder, SessionStateDefaults};
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion::sql::sqlparser::ast::{CloseCursor, CopyTarget, DiscardObject, Expr, Reset, SetExpr, Statement, Value};
+use datafusion::sql::sqlparser::ast::{
+    CloseCursor, CopyTarget, DiscardObject, Expr, Reset, Statement, UnaryOperator, Value,
+};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use futures::TryStreamExt;
@@ -52,6 +51,7 @@ use serac_copy::Format;
 use serac_engine::roles::Login;
 use serac_engine::{Database, DecimalForm, Expressions};
 use serac_functions::{Arrays, IntervalArithmetic, JsonOperators, Quotients, UuidComparisons};
+use serac_parser::tree::StatementKind;
 use serac_query::scan::{Convoys, ScanSharing};
 use serac_storage::CommitTicket;
 use std::collections::HashMap;
@@ -190,27 +190,25 @@ impl StatementResult {
 
 /// The word of the tag of a statement that gives rows.
 pub fn row_tag(statement: &Parsed) -> &'static str {
-    statement.other().map_or("SELECT", tag_of)
+    match (statement.tree(), statement.other()) {
+        (Some(change), _) => tag_of(change),
+        (None, Some(Statement::ShowVariable { .. } | Statement::ShowTables { .. } | Statement::ShowColumns { .. })) => {
+            "SHOW"
+        }
+        (None, Some(Statement::Explain { .. } | Statement::ExplainTable { .. })) => "EXPLAIN",
+        (None, Some(Statement::Fetch { .. })) => "FETCH",
+        (None, Some(Statement::Call(_))) => "CALL",
+        _ => "SELECT",
+    }
 }
 
-/// The same of a statement's tree.
-pub(crate) fn tag_of(statement: &Statement) -> &'static str {
-    match statement {
-        // Its WITH has changes, too.
-        Statement::Query(query) => match query.body.as_ref() {
-            SetExpr::Insert(change) | SetExpr::Update(change) | SetExpr::Delete(change) | SetExpr::Merge(change) => {
-                tag_of(change)
-            }
-            _ => "SELECT",
-        },
-        Statement::Insert(_) => "INSERT 0",
-        Statement::Update(_) => "UPDATE",
-        Statement::Delete(_) => "DELETE",
-        Statement::Merge(_) => "MERGE",
-        Statement::ShowVariable { .. } | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => "SHOW",
-        Statement::Explain { .. } | Statement::ExplainTable { .. } => "EXPLAIN",
-        Statement::Fetch { .. } => "FETCH",
-        Statement::Call(_) => "CALL",
+/// The same of a query or a change.
+pub(crate) fn tag_of(tree: &StatementKind) -> &'static str {
+    match tree {
+        StatementKind::Insert(_) => "INSERT 0",
+        StatementKind::Update(_) => "UPDATE",
+        StatementKind::Delete(_) => "DELETE",
+        StatementKind::Merge(_) => "MERGE",
         _ => "SELECT",
     }
 }
@@ -300,13 +298,13 @@ pub(crate) fn copy_switches(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan
     tokens
 }
 
-/// Whether a text may have a power, or a sign of a sign; comments may stand between.
-fn may_have_signs_to_move(sql: &str) -> bool {
+/// Whether a text may have a sign of a sign; comments may stand between.
+fn may_have_two_signs(sql: &str) -> bool {
     let is_sign = |byte: u8| matches!(byte, b'-' | b'+');
     let mut last = b' ';
     sql.bytes().filter(|byte| !byte.is_ascii_whitespace()).any(|byte| {
         let (before, now) = (std::mem::replace(&mut last, byte), byte);
-        now == b'^' || is_sign(before) && is_sign(now) || before == b'/' && now == b'*'
+        is_sign(before) && is_sign(now) || before == b'/' && now == b'*'
     })
 }
 
@@ -316,7 +314,7 @@ fn may_have_signs_to_move(sql: &str) -> bool {
 /// SQLSTATE 42601, with the place.
 pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
     match transaction_word(sql) {
-        Some(statement) => Ok(vec![statement.clone().into()]),
+        Some(statement) => Ok(vec![Parsed::of_statement(statement.clone())]),
         None => Parsed::of_script(sql),
     }
 }
@@ -332,7 +330,7 @@ fn transaction_word(sql: &str) -> Option<&'static Statement> {
     WORDS.iter().find(|(known, _)| word.eq_ignore_ascii_case(known)).map(|(_, statement)| statement)
 }
 
-/// The tree for the older way of a single statement that begins at `place`.
+/// sqlparser's tree of a single statement that begins at `place`.
 ///
 /// # Errors
 /// 0A000 for what is right, and not known there.
@@ -372,15 +370,27 @@ fn unqualify_functions(statement: &mut Statement) {
     });
 }
 
+/// Puts a sign that has a sign before it in parentheses: written without, `- -2` would be the
+/// beginning of a comment.
+fn part_signs(statement: &mut Statement) {
+    let is_signed = |expr: &Expr| matches!(expr, Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, .. });
+    let _ = visit_expressions_mut(statement, |expr| {
+        if is_signed(expr)
+            && let Expr::UnaryOp { expr: operand, .. } = expr
+            && is_signed(operand)
+        {
+            let signed = std::mem::replace(operand, Box::new(Expr::value(Value::Null)));
+            **operand = Expr::Nested(signed);
+        }
+        ControlFlow::<()>::Continue(())
+    });
+}
+
 /// The statement that tokens are. `is_nested` where it may be nested so deeply that it matters.
 fn statement_of(sql: &str, tokens: Vec<TokenWithSpan>, is_nested: bool) -> Result<Statement> {
     let _steps = Steps::of(tokens.len());
     let parser = Parser::new(&PostgreSql).with_recursion_limit(nesting::PARSER_CALLS);
     let mut parser = parser.with_tokens_with_locations(over_tokens(tokens));
-    let qualified = sql.contains("pg_catalog.");
-    let says = |word: &str| sql.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
-    let (has_uuids, has_distinct) = (says("uuid"), says("distinct"));
-    let (has_orders, has_signs) = (says("order"), may_have_signs_to_move(sql));
     let start = parser.index();
     let parsed = parse_statement(&mut parser).and_then(|statement| match parser.peek_token_ref().token {
         Token::EOF => Ok(statement),
@@ -392,23 +402,12 @@ fn statement_of(sql: &str, tokens: Vec<TokenWithSpan>, is_nested: bool) -> Resul
         nesting::balance(&mut statement);
         nesting::check(&statement)?;
     }
-    statement = with_inside(statement);
     crate::clauses::check(&statement)?;
-    write_out_assignments(&mut statement);
-    if qualified {
+    if sql.contains("pg_catalog.") {
         unqualify_functions(&mut statement);
     }
-    if has_uuids {
-        crate::uuid_casts::read_casts(&mut statement);
-    }
-    if has_distinct {
-        crate::pg_catalog::put_operands_right(&mut statement);
-    }
-    if has_signs {
-        crate::pg_catalog::put_signs_first(&mut statement);
-    }
-    if has_orders {
-        crate::aggregate_orders::drop_orders(&mut statement);
+    if may_have_two_signs(sql) {
+        part_signs(&mut statement);
     }
     Ok(statement)
 }
@@ -452,9 +451,6 @@ impl Session {
         // What stands in the place of DataFusion's arithmetic may give NULL as far as its schema
         // says.
         options.execution.skip_physical_aggregate_schema_check = true;
-        options.sql_parser.dialect = Dialect::PostgreSQL;
-        options.sql_parser.parse_float_as_decimal = true;
-        options.sql_parser.collect_spans = true;
         options.execution.time_zone = Some("UTC".into());
         options.optimizer.prefer_existing_sort = false;
         // The rule hands a LIMIT down to an aggregation past windows, and finds the sort key by a name that a
@@ -469,11 +465,9 @@ impl Session {
             database: db.database.clone(),
             view: Default::default(),
             temporary_database: OnceLock::new(),
-            lent: Default::default(),
             state: OnceLock::new(),
             bitmap_indexes: true.into(),
             disabled_passes: Default::default(),
-            ways: Default::default(),
             scan_sharing: Arc::new(ScanSharing::new(db.convoys.clone())),
             identity: OnceLock::new(),
             roles: Default::default(),
@@ -571,10 +565,6 @@ impl Session {
     pub fn identify(&mut self, identity: Identity) {
         let _ = self.shared.identity.set(identity);
     }
-    /// How many of its queries the binder has planned, and how many have gone the other way.
-    pub fn planned_queries(&self) -> (u64, u64) {
-        self.shared.ways.counts()
-    }
     /// Whether a transaction is open.
     pub fn transaction_status(&self) -> TransactionStatus {
         match &self.running {
@@ -642,8 +632,7 @@ impl Session {
     ///
     /// # Errors
     /// What is wrong with it; it has then done nothing.
-    pub async fn execute_statement(&mut self, statement: impl Into<Parsed>) -> Result<StatementResult> {
-        let statement = statement.into();
+    pub async fn execute_statement(&mut self, statement: Parsed) -> Result<StatementResult> {
         let is_deep = statement.is_deep();
         self.execute_of_depth(statement, is_deep).await
     }
@@ -653,7 +642,7 @@ impl Session {
             if let Some(result) = self.control(other).await {
                 return result;
             }
-            if let Some(outcome) = self.execute_named(other).await? {
+            if let Some(outcome) = self.execute_named(&statement).await? {
                 return self.acknowledged(outcome).await;
             }
         }
@@ -699,26 +688,25 @@ impl Session {
     ///
     /// # Errors
     /// What is wrong with it; errors of a query may also come later, from the stream.
-    pub async fn stream_statement(&mut self, statement: impl Into<Parsed>) -> Result<StatementStream<'_>> {
-        let statement = statement.into();
+    pub async fn stream_statement(&mut self, statement: Parsed) -> Result<StatementStream<'_>> {
         let is_deep = statement.is_deep();
         self.stream_of_depth(statement, is_deep).await
     }
     /// The same where it is known whether the statement `is_deep`.
     pub(crate) async fn stream_of_depth(&mut self, statement: Parsed, is_deep: bool) -> Result<StatementStream<'_>> {
-        if let Some(other) = statement.other() {
-            if let Some(result) = self.control(other).await {
-                return result.map(|result| StatementStream::done(self, result));
-            }
-            if !self.only_shows(&statement) {
-                // As a whole, so that it can be begun again at a conflict.
-                let result = self.execute_of_depth(statement, is_deep).await?;
-                return Ok(StatementStream::done(self, result));
-            }
-            if let Some(outcome) = self.execute_named(other).await? {
-                let result = self.acknowledged(outcome).await?;
-                return Ok(StatementStream::done(self, result));
-            }
+        if let Some(other) = statement.other()
+            && let Some(result) = self.control(other).await
+        {
+            return result.map(|result| StatementStream::done(self, result));
+        }
+        if !self.only_shows(&statement) {
+            // As a whole, so that it can be begun again at a conflict.
+            let result = self.execute_of_depth(statement, is_deep).await?;
+            return Ok(StatementStream::done(self, result));
+        }
+        if let Some(outcome) = self.execute_named(&statement).await? {
+            let result = self.acknowledged(outcome).await?;
+            return Ok(StatementStream::done(self, result));
         }
         Roomy::new(is_deep, self.stream_other(statement)).await
     }
@@ -753,9 +741,8 @@ impl Session {
     /// Whether a statement changes and claims nothing, so that nobody can be in its way: its rows
     /// may be given as they come.
     fn only_shows(&self, statement: &Parsed) -> bool {
-        let Some(statement) = statement.other() else { return true };
-        match statement {
-            Statement::Query(query) => only_shows(query),
+        let Some(other) = statement.other() else { return statement.only_shows() };
+        match other {
             Statement::Execute { name: Some(name), .. } => {
                 let prepared = self.prepared.get(&prepared_name(name));
                 prepared.is_some_and(|prepared| self.only_shows(prepared.parsed()))
@@ -780,7 +767,6 @@ impl Session {
 
     /// Ends a statement: commits its own transaction and waits until that is durable, or undoes what a failed one has done.
     pub(crate) async fn finish_statement<T>(&mut self, result: Result<T>) -> Result<T> {
-        self.shared.lent.write().clear();
         let result = match result {
             Ok(result) => result,
             Err(error) => {
@@ -810,7 +796,6 @@ impl Session {
     }
     /// Ends a statement that has not done anything.
     pub(crate) fn abandon_statement(&mut self) {
-        self.shared.lent.write().clear();
         if self.transaction_status() == TransactionStatus::Idle {
             self.end();
         }
@@ -833,30 +818,25 @@ impl Session {
     // ---- statements
 
     pub(crate) async fn run(&mut self, statement: Parsed) -> Result<Output> {
-        if statement.source_of_query().is_some() {
-            return self.query(statement).await;
-        }
-        let (mut statement, mut source) = statement.into_older()?;
-        if let Statement::Insert(insert) = &statement
-            && let Some(result) = self.insert_constants(insert)?
-        {
-            self.running.as_mut().expect("it runs").check_statement_end()?;
-            return Ok(Output::Done(result));
-        }
-        self.run_parts(&mut statement).await?;
-        if let Some(text) = source.as_ref().filter(|source| source.has_changes()) {
-            if is_changing(&statement) {
-                // In a box: what it may have to keep need not be moved for other statements.
-                return Box::pin(self.run_changes(statement, text)).await;
-            }
-            if let Statement::CreateTable(_) | Statement::Copy { .. } = &statement {
-                source = Some(Box::pin(self.run_changes_of_query(text)).await?);
+        let (statement, mut source) = match statement.into_kind() {
+            Kind::Bound(source) => return self.run_bound(source).await,
+            Kind::Other(statement, source) => (*statement, source),
+        };
+        if let Some(text) = source.as_ref().filter(|source| source.acts()) {
+            match &statement {
+                Statement::CreateTable(_) | Statement::Copy { .. } => {
+                    source = Some(Box::pin(self.run_changes_of_query(text)).await?);
+                }
+                Statement::CreateView(_) => {
+                    return Err(SqlError::unsupported("a view whose query changes or claims rows"));
+                }
+                _ => {}
             }
         }
         match statement {
-            Statement::Query(query) if !query.locks.is_empty() => self.select_for_update(*query).await,
-            Statement::Query(_) | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => {
-                self.query(statement.into()).await
+            Statement::ShowTables { .. } | Statement::ShowColumns { .. } => {
+                let query = self.shown_relations(&statement).await?;
+                self.query(query).await
             }
             Statement::ExplainTable { table_name, .. } => self.describe_relation(&table_name).await,
             Statement::Explain { .. } => Box::pin(self.explain(statement, source)).await,
@@ -872,7 +852,10 @@ impl Session {
                     let batch = RecordBatch::try_new(schema.clone(), vec![column])?;
                     Ok(Output::Done(StatementResult::Rows { tag: "SHOW", schema, batches: vec![batch] }))
                 }
-                None => self.query(statement.into()).await,
+                None => {
+                    let query = self.shown_engine_setting(variable)?;
+                    self.query(query).await
+                }
             },
             Statement::Execute { name: Some(name), parameters, .. } => {
                 let statement = self.executed(&prepared_name(&name), &parameters, source.as_ref()).await?;
@@ -887,26 +870,37 @@ impl Session {
         }
     }
 
-    /// Runs a statement that is no query, and whose text is at `text`.
+    /// Runs a query or a change.
+    async fn run_bound(&mut self, source: Source) -> Result<Output> {
+        if !source.acts() {
+            return self.query(source).await;
+        }
+        if let StatementKind::Insert(insert) = source.statement()
+            && let Some(result) = self.insert_constants(insert)?
+        {
+            self.running.as_mut().expect("it runs").check_statement_end()?;
+            return Ok(Output::Done(result));
+        }
+        // Boxed: what a change may have to keep need not be moved for other statements.
+        Box::pin(self.run_changes(&source)).await
+    }
+
+    /// Runs a statement that is neither a query nor a change, and whose text is at `text`.
     pub(crate) async fn run_command(&mut self, statement: Statement, text: Option<Source>) -> Result<StatementResult> {
         match statement {
-            // One that a text says is run by what the binder makes of that.
-            Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => {
-                Err(SqlError::unsupported("a change without a text"))
-            }
             Statement::Copy { source, to, target, options, legacy_options, .. } => {
                 let options = crate::copy::all_options(options, &legacy_options)?;
                 self.copy(source, text, to, target, options).await
             }
             Statement::Prepare { name, statement, data_types } => {
-                check_preparable(&statement)?;
+                let parsed = Parsed::inside(*statement, text);
+                check_preparable(&parsed)?;
                 let name = fold(&name);
                 if self.prepared.contains_key(&name) {
                     return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
                 }
-                let parsed = Parsed::with_source(statement.as_ref().clone(), text);
                 let mut prepared = Prepared::new(parsed, data_types);
-                prepared.count_arguments(&statement);
+                prepared.count_arguments();
                 self.prepared.insert(name, prepared);
                 Ok(StatementResult::command("PREPARE"))
             }
@@ -959,27 +953,28 @@ impl Session {
     }
 
     /// EXECUTE of a statement of the point path; none for others.
-    async fn execute_named(&mut self, statement: &Statement) -> Result<Option<Outcome>> {
-        let Statement::Execute { name: Some(name), parameters, .. } = statement else { return Ok(None) };
+    async fn execute_named(&mut self, statement: &Parsed) -> Result<Option<Outcome>> {
+        let Some(Statement::Execute { name: Some(name), .. }) = statement.other() else { return Ok(None) };
+        let Some(text) = statement.source() else { return Ok(None) };
         let Some(prepared) = self.prepared.remove_entry(&prepared_name(name)) else {
             return Ok(None);
         };
         let mut executed = Executed { session: self, prepared: Some(prepared) };
         let Executed { session, prepared: Some((name, prepared)) } = &mut executed else { unreachable!("it is there") };
         // The error is one of the statement, which is run on the other path.
-        if prepared.check_arguments(name, parameters.len()).is_err() {
+        if prepared.check_arguments(name, text.given().unwrap_or_default().len()).is_err() {
             return Ok(None);
         }
-        session.execute_point(prepared, parameters).await.map_err(SqlError::unplaced)
+        session.execute_point(prepared, text).await.map_err(SqlError::unplaced)
     }
     /// Whether a statement claims rows.
     pub(crate) fn claims(&self, statement: &Parsed) -> bool {
         match statement.other() {
             Some(Statement::Execute { name: Some(name), .. }) => {
                 let prepared = self.prepared.get(&prepared_name(name));
-                prepared.and_then(|prepared| prepared.parsed().other()).is_some_and(claims)
+                prepared.is_some_and(|prepared| prepared.parsed().claims())
             }
-            other => other.is_some_and(claims),
+            _ => statement.claims(),
         }
     }
 
@@ -993,24 +988,14 @@ impl Session {
     /// The statement that the EXECUTE at `text` runs.
     async fn executed(&self, name: &str, arguments: &[Expr], text: Option<&Source>) -> Result<Parsed> {
         let prepared = self.prepared(name, arguments.len())?;
-        if let (Some(source), Some(text)) = (prepared.source().filter(|source| source.only_shows()), text)
-            && let Some(given) = self.given(source, text).await?
-        {
-            return Ok(Parsed::of_query(source.clone().with(given)));
-        }
-        let prepared = self.prepared(name, arguments.len())?;
-        let statement = prepared.with_expressions(arguments)?;
-        let Some(source) = prepared.source().filter(|source| source.has_changes()) else { return Ok(statement) };
-        let given = match text {
-            Some(text) => self.given(source, text).await?,
-            None => None,
-        };
-        let source = match given {
-            Some(given) => source.clone().with(given),
-            // Rows that the binder does not know are found with the arguments in their places.
-            None => source.clone(),
-        };
-        Ok(Parsed::with_source(statement.into_older()?.0, Some(source)))
+        let Some(source) = prepared.source().cloned() else { return prepared.with_expressions(arguments) };
+        Ok(Parsed::of_source(match text.filter(|_| !arguments.is_empty()) {
+            Some(text) => {
+                let given = self.given(&source, text).await?;
+                source.with(given)
+            }
+            None => source,
+        }))
     }
 }
 
@@ -1028,19 +1013,15 @@ impl Drop for Executed<'_> {
 
 /// PREPARE takes what gives or changes rows. EXECUTE is not among it, so no statement can execute
 /// itself.
-fn check_preparable(statement: &Statement) -> Result<()> {
-    match statement {
-        Statement::Query(_)
-        | Statement::Insert(_)
-        | Statement::Update(_)
-        | Statement::Delete(_)
-        | Statement::Merge(_)
-        | Statement::Call(_) => Ok(()),
+fn check_preparable(statement: &Parsed) -> Result<()> {
+    match statement.other() {
+        None | Some(Statement::Call(_)) => Ok(()),
         _ => Err(SqlError::new("42601", "PREPARE takes SELECT, INSERT, UPDATE, DELETE, MERGE, VALUES or CALL")),
     }
 }
 
-/// The statement with expressions in place of its parameters.
+/// A statement that is neither a query nor a change, with expressions in the place of its
+/// parameters.
 pub(crate) fn with_parameters(statement: &Statement, parameters: &[Expr]) -> Result<Statement> {
     let mut statement = statement.clone();
     let mut unbound = None;

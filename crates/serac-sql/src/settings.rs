@@ -5,13 +5,17 @@ use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::identifiers::{fold, quote, quote_ident};
 use crate::notices::Severity;
+use crate::parsed::Source;
 use crate::pipeline::DISABLED_PASSES;
 use crate::session::{Session, StatementResult, TransactionStatus};
 use crate::setting_list::{ListedSetting, SessionValues, all_settings};
 use crate::transactions::{Isolation, Running};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::sql::sqlparser::ast::{ContextModifier, Expr, Ident, Reset, Set, Statement, TransactionMode};
+use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement as PlanStatement};
+use datafusion::sql::sqlparser::ast::{
+    ContextModifier, Expr, Ident, Reset, Set, Statement, TransactionMode, UnaryOperator, Value,
+};
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use parking_lot::Mutex;
@@ -348,6 +352,47 @@ impl Session {
             self.setting(&name).map(|value| (name, value))
         })
     }
+    /// The query that gives a setting of the query engine's own, with its name.
+    ///
+    /// # Errors
+    /// 42704 if there is none of the name.
+    pub(crate) fn shown_engine_setting(&self, variable: &[Ident]) -> Result<Source> {
+        let name = variable.iter().map(|word| word.value.as_str()).collect::<Vec<_>>().join(".");
+        let is_known = name.starts_with("datafusion.runtime.")
+            || self.ctx.state_ref().read().config_options().entries().iter().any(|entry| entry.key == name);
+        if !is_known {
+            let message = format!("unrecognized configuration parameter \"{name}\"");
+            return Err(SqlError::new("42704", message).named(name));
+        }
+        let name = Value::SingleQuotedString(name);
+        Source::of_query(&format!("SELECT name, value FROM information_schema.df_settings WHERE name = {name}"))
+    }
+    /// The query that SHOW TABLES and SHOW COLUMNS stand for.
+    ///
+    /// # Errors
+    /// What is wrong with the relation.
+    pub(crate) async fn shown_relations(&self, statement: &Statement) -> Result<Source> {
+        let Statement::ShowColumns { extended, full, show_options } = statement else {
+            return Source::of_query(
+                "SELECT table_catalog, table_schema, table_name, table_type FROM information_schema.tables \
+                 WHERE table_schema NOT IN ('pg_catalog', 'information_schema')",
+            );
+        };
+        let relation = show_options.show_in.as_ref().and_then(|shown| shown.parent_name.as_ref());
+        let relation = relation.ok_or_else(|| SqlError::unsupported("SHOW COLUMNS of no relation"))?;
+        self.frame_of(&format!("SELECT * FROM {relation}")).await?;
+        let columns = match *extended || *full {
+            true => "*",
+            false => "table_catalog, table_schema, table_name, column_name, data_type, is_nullable",
+        };
+        let parts = ["table_name", "table_schema", "table_catalog"].into_iter().zip(relation.0.iter().rev());
+        let conditions = parts.filter_map(|(column, part)| {
+            let name = Value::SingleQuotedString(fold(part.as_ident()?));
+            Some(format!("{column} = {name}"))
+        });
+        let conditions = conditions.collect::<Vec<_>>().join(" AND ");
+        Source::of_query(&format!("SELECT {columns} FROM information_schema.columns WHERE {conditions}"))
+    }
     /// SHOW ALL.
     pub(crate) fn show_all(&self) -> Result<RecordBatch> {
         let all = all_settings(&self.shared, &self.setting_values());
@@ -544,8 +589,30 @@ impl Session {
         }
         self.shared.note_setting();
         self.has_engine_setting = true;
-        let plan = self.plan(Statement::Set(set)).await?;
-        self.ctx.execute_logical_plan(plan).await?;
+        self.ctx.execute_logical_plan(engine_setting(&set)?).await?;
         Ok(StatementResult::command("SET"))
     }
+}
+
+/// What sets a setting of the query engine's own.
+///
+/// # Errors
+/// 0A000 for other kinds of SET, and values that are no constants.
+fn engine_setting(set: &Set) -> Result<LogicalPlan> {
+    let Set::SingleAssignment { scope: None, variable, values, .. } = set else {
+        return Err(SqlError::unsupported("this kind of SET"));
+    };
+    let variable = variable.to_string().to_lowercase();
+    let value = match &values[..] {
+        [Expr::Identifier(word)] => Some(word.value.clone()),
+        [Expr::Value(value)] => match &value.value {
+            Value::SingleQuotedString(text) | Value::Number(text, _) => Some(text.clone()),
+            Value::Boolean(on) => Some(on.to_string()),
+            _ => None,
+        },
+        [signed @ Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, .. }] => Some(signed.to_string()),
+        _ => None,
+    };
+    let value = value.ok_or_else(|| SqlError::unsupported(format!("this value of the setting \"{variable}\"")))?;
+    Ok(LogicalPlan::Statement(PlanStatement::SetVariable(SetVariable { variable, value })))
 }

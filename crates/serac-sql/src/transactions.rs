@@ -289,7 +289,6 @@ impl DerefMut for OpenStatement<'_> {
 impl Drop for OpenStatement<'_> {
     fn drop(&mut self) {
         if let Some(session) = self.0.take() {
-            session.shared.lent.write().clear();
             session.fail_transaction();
         }
     }
@@ -337,7 +336,6 @@ impl Session {
     pub(crate) fn restart(&mut self) -> bool {
         let Some(running) = self.running.as_mut().filter(|running| !running.is_block()) else { return false };
         running.restart();
-        self.shared.lent.write().clear();
         self.refresh_view();
         true
     }
@@ -352,9 +350,21 @@ impl Session {
             let path = self.path(&catalog, &access);
             let (read_only, settings) = (running.modes.read_only, self.setting_values());
             let image = LazyImage::default();
-            View { catalog, snapshot, own, reads, image, temporary, access, read_only, path, settings }
+            let before = None;
+            View { catalog, snapshot, own, before, reads, image, temporary, access, read_only, path, settings }
         });
         *self.shared.view.write() = view;
+    }
+    /// Lets queries see what the transaction sees now, and not what the running statement writes from
+    /// now on.
+    pub(crate) fn read_before_writes(&mut self) -> Result<()> {
+        let running = self.running.as_mut().expect("it runs");
+        let temporary = running.temporary.as_mut().map(Transaction::snapshot_until_now).transpose()?;
+        let before = (running.txn.snapshot_until_now()?, temporary);
+        if let Some(view) = &mut *self.shared.view.write() {
+            view.before = Some(before);
+        }
+        Ok(())
     }
     /// Lets queries see the session's settings as they are now.
     pub(crate) fn refresh_setting_values(&self) {

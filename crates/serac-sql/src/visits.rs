@@ -134,35 +134,3 @@ fn keep_break<E>(broken: &mut Option<E>, flow: ControlFlow<E>) -> ControlFlow<()
         }
     }
 }
-
-/// Calls a function where an expression of the query itself begins.
-struct Own<F> {
-    /// Queries around the walk's place, below the node it began with.
-    depth: usize,
-    f: F,
-}
-
-impl<F: FnMut(&mut Expr)> VisitorMut for Own<F> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if self.depth == 0 {
-            (self.f)(expr);
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// Calls a function with each expression in `node`, before those in it, but for those in
-/// subqueries, whose names may be of their own columns.
-pub(crate) fn visit_own_expressions_mut(node: &mut impl VisitMut, f: &mut dyn FnMut(&mut Expr)) {
-    let _ = visit_mut(node, &mut Own { depth: 0, f });
-}

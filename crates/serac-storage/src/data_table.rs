@@ -1115,7 +1115,7 @@ pub(crate) unsafe fn apply_chain(
     // SAFETY: reachable records are not freed while the caller is pinned.
     while let Some(record) = unsafe { current.as_ref() } {
         let timestamp = record.timestamp();
-        if snapshot.sees(timestamp) {
+        if snapshot.sees_record(record, timestamp) {
             snapshot.note_read(timestamp);
             return present;
         }
@@ -1143,7 +1143,7 @@ pub(crate) unsafe fn sees_append(block: &HotBlock, snapshot: &Snapshot) -> bool 
         None => true,
         Some(record) => {
             let timestamp = record.timestamp();
-            let sees = snapshot.sees(timestamp);
+            let sees = snapshot.sees_record(record, timestamp);
             if sees {
                 snapshot.note_read(timestamp);
             }

@@ -118,10 +118,13 @@ impl TransactionManager {
             snapshot: Snapshot(Arc::new(SnapshotInner {
                 start: Timestamp(start),
                 own: Timestamp::uncommitted(txn_no),
+                until: u32::MAX,
+                whole: None,
                 newest_read: AtomicU64::new(0),
                 manager: self.clone(),
             })),
             txn_no,
+            stage: 0,
             undo: None,
             redo: RedoBuffer::new(self.log.is_some()),
             hooks: Vec::new(),
@@ -281,19 +284,26 @@ impl Drop for Hold<'_> {
 struct SnapshotInner {
     start: Timestamp,
     own: Timestamp,
+    /// Of the transaction's own writes, those of earlier stages are seen.
+    until: u32,
+    /// The transaction's snapshot, of one that sees not all of its writes. It holds what both see.
+    whole: Option<Snapshot>,
     newest_read: AtomicU64,
     manager: Arc<TransactionManager>,
 }
 
 impl Drop for SnapshotInner {
     fn drop(&mut self) {
-        self.manager.active.lock().leave(self.start.0);
+        if self.whole.is_none() {
+            self.manager.active.lock().leave(self.start.0);
+        }
     }
 }
 
 /// A consistent view of the database. Cheap to clone; while any clone lives, what it sees is kept.
 ///
-/// The snapshot of a transaction sees that transaction's own writes for as long as it runs.
+/// The snapshot of a transaction sees that transaction's own writes for as long as it runs. One that
+/// is [taken between these](Transaction::snapshot_until_now) sees the earlier ones alone.
 #[derive(Clone, Debug)]
 pub struct Snapshot(Arc<SnapshotInner>);
 
@@ -315,6 +325,11 @@ impl Snapshot {
     pub fn sees(&self, timestamp: Timestamp) -> bool {
         timestamp.visible_at(self.0.start) || timestamp == self.0.own
     }
+    /// Whether the version that a record has made, which has this timestamp, is seen.
+    #[inline]
+    pub(crate) fn sees_record(&self, record: &UndoRecord, timestamp: Timestamp) -> bool {
+        timestamp.visible_at(self.0.start) || timestamp == self.0.own && record.stage() < self.0.until
+    }
     /// Whether a version with this timestamp was made by the snapshot's own transaction.
     #[inline]
     pub fn owns(&self, timestamp: Timestamp) -> bool {
@@ -325,6 +340,9 @@ impl Snapshot {
     pub fn note_read(&self, timestamp: Timestamp) {
         if timestamp.is_committed() && timestamp.0 > self.0.newest_read.load(Ordering::Relaxed) {
             self.0.newest_read.fetch_max(timestamp.0, Ordering::Relaxed);
+            if let Some(whole) = &self.0.whole {
+                whole.note_read(timestamp);
+            }
         }
     }
     /// The promise that all that the snapshot sees is durable, for results that leave the process before their transaction ends.
@@ -359,6 +377,8 @@ pub struct Savepoint {
 pub struct Transaction {
     snapshot: Snapshot,
     txn_no: u64,
+    /// Counts the snapshots that see what was written before, and nothing later.
+    stage: u32,
     undo: Option<OwnedContext>,
     redo: RedoBuffer,
     hooks: Vec<Hook>,
@@ -398,8 +418,32 @@ impl Transaction {
             start
         };
         let newest_read = AtomicU64::new(old.newest_read.load(Ordering::Relaxed));
-        let inner = SnapshotInner { start: Timestamp(start), own: old.own, newest_read, manager };
+        let (start, until, whole) = (Timestamp(start), u32::MAX, None);
+        let inner = SnapshotInner { start, own: old.own, until, whole, newest_read, manager };
         self.snapshot = Snapshot(Arc::new(inner));
+    }
+    /// A snapshot that sees what the transaction sees now, and nothing of what it writes from now
+    /// on.
+    ///
+    /// # Errors
+    /// [`StorageError::Limit`] after four billion of them.
+    pub fn snapshot_until_now(&mut self) -> Result<Snapshot> {
+        // The snapshot of a transaction sees all stages below the greatest number.
+        let next = self.stage.checked_add(1).filter(|next| *next < u32::MAX);
+        self.stage =
+            next.ok_or_else(|| StorageError::Limit("a transaction can have at most 4294967294 such snapshots".into()))?;
+        // A block has one record for all that is appended to it.
+        self.forget_append_head();
+        let now = &self.snapshot.0;
+        let inner = SnapshotInner {
+            start: now.start,
+            own: now.own,
+            until: self.stage,
+            whole: Some(self.snapshot.clone()),
+            newest_read: AtomicU64::new(now.newest_read.load(Ordering::Relaxed)),
+            manager: now.manager.clone(),
+        };
+        Ok(Snapshot(Arc::new(inner)))
     }
     #[inline]
     pub(crate) fn undo(&mut self) -> &mut OwnedContext {
@@ -420,8 +464,9 @@ impl Transaction {
         next: *mut UndoRecord,
         before: impl ExactSizeIterator<Item = BeforeCell>,
     ) -> *mut UndoRecord {
+        let stage = self.stage;
         let (pool, undo) = self.pool_and_undo();
-        undo.push(pool, table, row, kind, next, before)
+        undo.push(pool, table, row, (kind, stage), next, before)
     }
     #[inline]
     pub(crate) fn redo(&mut self) -> &mut RedoBuffer {
@@ -669,6 +714,9 @@ impl CommitTicket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::{ColumnSchema, ColumnType, TableSchema};
+    use crate::{ColumnId, RowBuffer, Value};
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 
     #[test]
     fn a_version_counts_for_who_started_between_its_beginning_and_its_end_or_may_have_to_wait() {
@@ -680,5 +728,48 @@ mod tests {
         assert_eq!([may_see(10, 13), may_see(13, 13)], [true, false]);
         assert!(readers.may_see(Timestamp(10), Timestamp::uncommitted(7)));
         assert!(readers.may_see(Timestamp::uncommitted(7), Timestamp::uncommitted(7)));
+    }
+
+    #[test]
+    fn a_snapshot_until_now_sees_the_own_writes_before_it_alone() {
+        let column = ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: true };
+        let table = DataTable::new(TableId(1), "t", TableSchema { columns: vec![column] }).unwrap();
+        let manager = TransactionManager::new(Timestamp(0), None);
+        let a = [ColumnId(0)];
+        let append = |txn: &mut Transaction, value: i64| {
+            let array: ArrayRef = Arc::new(Int64Array::from(vec![value]));
+            let batch = RecordBatch::try_from_iter_with_nullable([("a", array, true)]).unwrap();
+            RowId::from_u64(table.append(txn, &batch).unwrap()[0].start)
+        };
+        let mut txn = manager.begin();
+        let [kept, changed, gone] = [1, 2, 3].map(|value| table.insert(&mut txn, &[Value::Int64(value)]).unwrap());
+        txn.commit().unwrap();
+        let mut txn = manager.begin();
+        table.update(&mut txn, changed, &a, &[Value::Int64(20)]).unwrap();
+        let [appended, inserted] = [append(&mut txn, 4), table.insert(&mut txn, &[Value::Int64(5)]).unwrap()];
+        let before = txn.snapshot_until_now().unwrap();
+        table.update(&mut txn, changed, &a, &[Value::Int64(200)]).unwrap();
+        table.update(&mut txn, appended, &a, &[Value::Int64(40)]).unwrap();
+        table.delete(&mut txn, gone).unwrap();
+        table.delete(&mut txn, inserted).unwrap();
+        let later = [append(&mut txn, 6), table.insert(&mut txn, &[Value::Int64(7)]).unwrap()];
+        let between = txn.snapshot_until_now().unwrap();
+        table.update(&mut txn, later[0], &a, &[Value::Int64(60)]).unwrap();
+        table.delete(&mut txn, kept).unwrap();
+        let seen = |snapshot: &Snapshot| {
+            let mut read = RowBuffer::default();
+            [kept, changed, gone, appended, inserted, later[0], later[1]].map(|row| {
+                let is_there = table.read(snapshot, row, &a, &mut read).unwrap();
+                is_there.then(|| read.value(0).integer().unwrap())
+            })
+        };
+        assert_eq!(seen(&before), [Some(1), Some(20), Some(3), Some(4), Some(5), None, None]);
+        assert_eq!(seen(&between), [Some(1), Some(200), None, Some(40), None, Some(6), Some(7)]);
+        assert_eq!(seen(txn.snapshot()), [None, Some(200), None, Some(40), None, Some(60), Some(7)]);
+        // It holds what it sees by the transaction's own snapshot.
+        assert_eq!(manager.active_count(), 1);
+        drop((before, between));
+        txn.commit().unwrap();
+        assert_eq!(manager.active_count(), 0);
     }
 }

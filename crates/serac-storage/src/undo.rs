@@ -96,6 +96,7 @@ pub struct UndoRecord {
     /// Whether the collector has taken the record off its chain. Touched under the row's pruning latch.
     unlinked: AtomicBool,
     column_count: u16,
+    stage: u32,
 }
 
 impl UndoRecord {
@@ -132,6 +133,12 @@ impl UndoRecord {
     #[inline]
     pub fn kind(&self) -> UndoKind {
         self.kind
+    }
+    /// The stage of its transaction in which it was made: see
+    /// [`snapshot_until_now`](crate::transaction::Transaction::snapshot_until_now).
+    #[inline]
+    pub(crate) fn stage(&self) -> u32 {
+        self.stage
     }
     /// The row it belongs to.
     pub fn row(&self) -> RowId {
@@ -441,7 +448,7 @@ impl OwnedContext {
         pool: &UndoPool,
         table: &Arc<DataTable>,
         row: RowId,
-        kind: UndoKind,
+        (kind, stage): (UndoKind, u32),
         next: *mut UndoRecord,
         before: impl ExactSizeIterator<Item = BeforeCell>,
     ) -> *mut UndoRecord {
@@ -470,6 +477,7 @@ impl OwnedContext {
                 kind,
                 unlinked: AtomicBool::new(false),
                 column_count: columns as u16,
+                stage,
             });
             let cells = record.add(1).cast::<BeforeCell>();
             for (i, cell) in before.enumerate() {
@@ -571,8 +579,8 @@ mod tests {
                 let row = RowId::new(BlockNo(0), Slot(slot));
                 // Records of several sizes, over many segments; some are taken back.
                 let before = |count| (0..count).map(|_| BeforeCell::new(ColumnId(0), crate::block::Cell::NULL));
-                undo.push(&pool, &table, row, UndoKind::Update, ptr::null_mut(), before(slot as usize % 7));
-                let taken_back = undo.push(&pool, &table, row, UndoKind::Update, ptr::null_mut(), before(40));
+                undo.push(&pool, &table, row, (UndoKind::Update, 0), ptr::null_mut(), before(slot as usize % 7));
+                let taken_back = undo.push(&pool, &table, row, (UndoKind::Update, 0), ptr::null_mut(), before(40));
                 undo.pop_last(taken_back);
             }
         };
@@ -614,7 +622,7 @@ mod tests {
         let mut undo = OwnedContext::new(&pool, 1);
         let push = |undo: &mut OwnedContext| {
             let row = RowId::new(BlockNo(0), Slot(0));
-            undo.push(&pool, &table, row, UndoKind::Delete, ptr::null_mut(), std::iter::empty())
+            undo.push(&pool, &table, row, (UndoKind::Delete, 0), ptr::null_mut(), std::iter::empty())
         };
         let head = AtomicPtr::new(push(&mut undo));
         std::thread::scope(|scope| {

@@ -52,7 +52,7 @@ fn shown_type(data_type: &DataType) -> Option<DataType> {
 }
 
 /// Whether a column has numbers with digits of their own.
-pub fn has_free_numbers(schema: &Schema) -> bool {
+fn has_free_numbers(schema: &Schema) -> bool {
     schema.fields().iter().any(|field| *field.data_type() == DataType::LargeBinary)
 }
 

@@ -152,9 +152,11 @@ pub fn of_text(text: &str) -> Option<u32> {
 /// The number and the modifier of a column's type.
 pub fn of_sql(sql_type: SqlType) -> (u32, i32) {
     match (sql_type.column_type, sql_type.length) {
-        (ColumnType::Utf8, Some(length)) => {
-            (if sql_type.fixed_length { 1042 } else { 1043 }, i32::try_from(length).unwrap_or(i32::MAX - 4) + 4)
+        (ColumnType::Utf8, length) if length.is_some() || sql_type.fixed_length || sql_type.without_modifier => {
+            let modifier = length.map_or(-1, |length| i32::try_from(length).unwrap_or(i32::MAX - 4) + 4);
+            (if sql_type.fixed_length { 1042 } else { 1043 }, modifier)
         }
+        (column_type, _) if sql_type.without_modifier => (wire::oid(column_type), -1),
         (column_type @ (ColumnType::Time | ColumnType::Timestamp { .. }), Some(digits)) => {
             (wire::oid(column_type), i32::try_from(digits).unwrap_or(-1))
         }
@@ -162,9 +164,11 @@ pub fn of_sql(sql_type: SqlType) -> (u32, i32) {
     }
 }
 
-/// A type as SQL writes it, with its modifier unless that is -1.
+/// A type as SQL writes it, with its modifier unless that is -1, which is that of a CHAR of any
+/// length, too: CHARACTER alone is one of the type as such.
 pub fn format(oid: u32, modifier: Option<i32>) -> String {
     let Some((found, is_array)) = find(oid) else { return if oid == 0 { "-".into() } else { "???".into() } };
+    let is_told = modifier.is_some();
     let modifier = modifier.filter(|modifier| *modifier >= 0);
     let digits = || modifier.map_or(String::new(), |digits| format!("({digits})"));
     let name = match found.name {
@@ -182,6 +186,7 @@ pub fn format(oid: u32, modifier: Option<i32>) -> String {
         },
         "bpchar" => match modifier {
             Some(modifier) => format!("character({})", modifier - 4),
+            None if is_told => "bpchar".into(),
             None => "character".into(),
         },
         "numeric" => match modifier {
@@ -253,11 +258,14 @@ mod tests {
             let (oid, modifier) = of_sql(sql_type);
             format(oid, Some(modifier))
         };
-        let text = |length, fixed_length| SqlType { column_type: ColumnType::Utf8, length, fixed_length };
+        let text = |length, fixed_length| SqlType { length, fixed_length, ..ColumnType::Utf8.into() };
         for sql_type in [
             text(None, false),
             text(Some(40), false),
             text(Some(3), true),
+            text(None, true),
+            SqlType { without_modifier: true, ..ColumnType::Utf8.into() },
+            SqlType { without_modifier: true, ..ColumnType::Decimal { precision: 38, scale: 10 }.into() },
             ColumnType::Int16.into(),
             ColumnType::Float64.into(),
             ColumnType::Decimal { precision: 12, scale: 2 }.into(),

@@ -4,7 +4,6 @@ use super::{SetColumn, Target};
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
 use crate::expression::Context;
-use crate::scope::Outer;
 use crate::subquery::subquery;
 use crate::{Binder, PARTS_OF_SUBQUERY, row};
 use datafusion::common::Column;
@@ -75,9 +74,9 @@ impl<'t> Assignments<'t> {
             target.generated(column, |name| format!("column \"{name}\" can only be updated to DEFAULT"))
         })
     }
-    /// The columns; their values stand behind `before` others.
-    pub(crate) fn set(&self, before: usize) -> Vec<SetColumn> {
-        let mut next = before..;
+    /// The columns.
+    pub(crate) fn set(&self) -> Vec<SetColumn> {
+        let mut next = 0..;
         let mut value = |value: &Value<'_>| if let Value::Default = value { None } else { next.next() };
         self.0.iter().map(|(column, given)| SetColumn { column: *column, value: value(given) }).collect()
     }
@@ -117,26 +116,26 @@ impl Binder<'_> {
         (at, of): (usize, usize),
         context: Context<'_>,
     ) -> Result<Bound> {
-        let outer = Outer { scope: context.scope, schema: context.schema, next: context.outer };
-        let selected = self.query(query, Some(&outer))?;
+        let selected = self.query(query, Some(&context.around()))?;
         if selected.columns.len() != of {
             return Err(BindError::new("42601", "number of columns does not match number of values", tree.span));
         }
         if of > 1 {
             self.makes(PARTS_OF_SUBQUERY)?;
             if crate::query::is_volatile(&selected.plan)? {
-                return Err(BindError::Unknown("a volatile query for several columns"));
+                return Err(BindError::unsupported("a volatile query for several columns", tree.span));
             }
         }
         if let Some((_, open)) = selected.open.iter().find(|(open, _)| *open == at)
             && open.parameter.is_some()
         {
-            return Err(BindError::Unknown("a parameter of no type in a query for several columns"));
+            let what = "a parameter whose type is not told in a query for several columns";
+            return Err(BindError::unsupported(what, tree.span));
         }
         let selected = selected.closed()?;
         let column = &selected.columns[at];
         let only = Expr::Column(Column::from(selected.plan.schema().qualified_field(at)));
         let plan = LogicalPlanBuilder::from(selected.plan.clone()).project(vec![only])?.build()?;
-        Ok(Bound::new(Expr::ScalarSubquery(subquery(plan)), column.id, tree.span))
+        Ok(Bound::of_type(Expr::ScalarSubquery(subquery(plan)), column.modified_type(), tree.span))
     }
 }

@@ -98,8 +98,10 @@ impl Binder<'_> {
                 let message = format!("operator class \"{class}\" does not exist for access method \"btree\"");
                 return Err(BindError::without_place("42704", message));
             }
-            Some(_) => return Err(BindError::Unknown("an operator class")),
-            None if part.collation.is_some() => return Err(BindError::Unknown("a collation")),
+            Some(_) => return Err(BindError::unsupported("an operator class in ON CONFLICT", part.span)),
+            None if part.collation.is_some() => {
+                return Err(BindError::unsupported("a collation in ON CONFLICT", part.span));
+            }
             None => {}
         }
         Ok(self.expression(&part.expr, context)?.expr)
@@ -137,7 +139,7 @@ impl Binder<'_> {
                 ..column.clone()
             })
             .collect();
-        self.item_names.borrow_mut().insert("excluded".into());
+        self.item_names.borrow_mut().push("excluded".into());
         let of_excluded = DFSchema::try_from_qualified_schema(qualifier, &Schema::new(target.fields()))?;
         let schema = own.plan.schema().join(&of_excluded)?;
         let scope = own.scope.clone().beside(excluded, conflict.span).map_err(BindError::unplaced)?;
@@ -155,11 +157,11 @@ impl Binder<'_> {
             fields.push(field.with_name(name));
         }
         fields.push(Field::new("#row", DataType::Int64, false));
-        let (_, rows) = to_come(self.environment, fields, target);
+        let rows = to_come(self.environment, fields, target);
         let name = TableReference::bare(self.qualifier("#conflicting"));
         let plan = LogicalPlanBuilder::scan(name, rows.clone(), None)?;
         let given: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
-        let number = given.last().cloned().ok_or(BindError::Unknown("no columns"))?;
+        let number = given[scope.columns.len()].clone();
         let mut renamed = Vec::with_capacity(given.len());
         for (given, column) in given.iter().zip(&scope.columns) {
             let column = column_of(&column.expr)?;
@@ -169,6 +171,6 @@ impl Binder<'_> {
         let plan = plan.project(renamed)?.build()?;
         let mut exprs = vec![Expr::Column(Column::new_unqualified("#row"))];
         exprs.extend(numbered("#value", values));
-        Ok(ConflictUpdate { rows, plan: projected(plan, filter, exprs)?, set: assignments.set(0) })
+        Ok(ConflictUpdate { rows, plan: projected(plan, filter, exprs)?, set: assignments.set() })
     }
 }

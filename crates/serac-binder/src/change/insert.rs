@@ -1,20 +1,24 @@
 //! INSERT: its columns, and the rows that it gives.
 
-use super::{BoundInsert, InsertSource, Target, unknown, unless_missing};
+use super::target::no_value;
+use super::{BoundInsert, InsertSource, Target};
 use crate::Binder;
 use crate::bound::Bound;
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::Context;
-use crate::query::is_body_alone;
+use crate::query::{is_body_alone, select_of};
 use crate::scope::Scope;
 use crate::select::has_part;
 use crate::subquery::of_expr;
 use crate::types::is_registered;
+use crate::visit;
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
-use serac_parser::tree::{Expr as Tree, ExprKind, Insert, Query, QueryBody, Span};
+use serac_parser::tree::{Call, Expr as Tree, ExprKind, Insert, Name, Query, QueryBody, Span};
 use serac_pg::TypeId;
+use serac_pg::functions::of_name;
+use std::borrow::Cow;
 
 /// Whether a value is DEFAULT.
 fn is_default(tree: &Tree) -> bool {
@@ -26,10 +30,8 @@ fn more_expressions(span: Span) -> BindError {
 }
 
 impl Binder<'_> {
-    pub(super) fn insert(&self, insert: &Insert, missing: Option<&'static str>) -> Result<BoundInsert> {
-        if insert.overriding_system.is_some() {
-            return Err(BindError::Unknown("OVERRIDING"));
-        }
+    pub(super) fn insert(&self, insert: &Insert) -> Result<BoundInsert> {
+        check_overriding(insert.overriding_system)?;
         let target = self.environment.target(&insert.table)?;
         let mut columns = target.places(&insert.columns)?;
         let mut defaults = Vec::new();
@@ -39,46 +41,29 @@ impl Binder<'_> {
                 InsertSource::Defaults(1)
             }
             Some(query) => match &query.body {
-                QueryBody::Values(rows) if is_body_alone(query) => {
+                // Functions of rows in a single row of values give several.
+                QueryBody::Values(rows) if is_body_alone(query) && !matches!(&rows[..], [row] if has_sets(row)) => {
                     self.check_values(rows, insert, columns.len())?;
                     columns.truncate(rows.first().map_or(0, Vec::len));
                     defaults = places_of_defaults(rows, &mut columns);
                     match columns.is_empty() {
                         true => InsertSource::Defaults(rows.len()),
-                        false => match self.unless(missing, || self.inserted_values(rows, &target, &columns))? {
-                            Ok(plan) => InsertSource::Plan(plan),
-                            Err(what) => InsertSource::Unknown(what),
-                        },
+                        false => InsertSource::Plan(self.inserted_values(rows, &target, &columns)?),
                     }
                 }
-                _ => match self.unless(missing, || self.inserted_query(query, insert, &target, &mut columns))? {
-                    Ok(plan) => InsertSource::Plan(plan),
-                    Err(what) => InsertSource::Unknown(what),
-                },
+                _ => InsertSource::Plan(self.inserted_query(&as_select(query), insert, &target, &mut columns)?),
             },
         };
-        let own = self.target_rows(&target, &insert.table, insert.alias.as_ref())?;
+        let own = self.target_rows(&target, &insert.table, insert.alias.as_ref(), &[])?;
         let conflict = match &insert.on_conflict {
-            Some(conflict) => Some(unless_missing(self.conflict(conflict, &target, &own), missing)?),
+            Some(conflict) => Some(self.conflict(conflict, &target, &own)?),
             None => None,
         };
         let schema = own.plan.schema().clone();
-        let returning = self.returning(&insert.returning, &target, &own.scope, &own.scope, &schema);
-        let (returning, _) = unless_missing(returning, missing)?;
-        // The number of columns of a query that is not known is found out where it is planned.
-        if !matches!(source, InsertSource::Unknown(_)) {
-            columns.iter().try_for_each(|column| target.insertable(*column))?;
-        }
+        let (returning, _) = self.returning(&insert.returning, &target, &own.scope, &own.scope, &schema)?;
+        columns.iter().try_for_each(|column| target.insertable(*column, insert.overriding_system))?;
         let are_named = !insert.columns.is_empty();
         Ok(BoundInsert { target, columns, are_named, source, defaults, conflict, returning })
-    }
-    /// The bound part, unless something is missing for it.
-    fn unless<T>(
-        &self,
-        missing: Option<&'static str>,
-        bind: impl FnOnce() -> Result<T>,
-    ) -> Result<Result<T, &'static str>> {
-        missing.map_or_else(|| unknown(bind()), |what| Ok(Err(what)))
     }
     /// That the rows of VALUES are of one length, and not longer or shorter than they may be.
     fn check_values(&self, rows: &[Vec<Tree>], insert: &Insert, wanted: usize) -> Result<()> {
@@ -109,16 +94,13 @@ impl Binder<'_> {
                     values.push(None);
                     continue;
                 }
-                if let ExprKind::Wildcard(_) = tree.kind {
-                    return Err(BindError::Unknown("a value of this kind"));
-                }
                 let bound = self.expression(tree, context)?;
                 values.push(Some(self.of_column(target, *column, bound, &schema)?));
             }
         }
         let mut all = Vec::with_capacity(kept.len());
         for (column, values) in columns.iter().zip(by_column) {
-            all.push(self.of_one_column(target.relation.types[*column], values, &schema)?);
+            all.push(self.of_one_column(target.type_of(*column), values, &schema)?);
         }
         // The caller, which puts the defaults in, finds the rows by their numbers.
         if kept.iter().any(|at| rows.iter().any(|row| is_default(&row[*at]))) {
@@ -161,8 +143,7 @@ impl Binder<'_> {
         target: &Target,
         columns: &mut Vec<usize>,
     ) -> Result<LogicalPlan> {
-        let ids: Vec<TypeId> =
-            columns.iter().map(|column| target.relation.types[*column].unwrap_or(TypeId::TEXT)).collect();
+        let ids: Vec<TypeId> = columns.iter().map(|column| target.type_of(*column).unwrap_or(TypeId::TEXT)).collect();
         let selected = self.query(query, None)?;
         let open: Vec<usize> = selected.open.iter().map(|(at, _)| *at).collect();
         let selected = selected.towards(self, &ids)?.closed()?;
@@ -176,17 +157,54 @@ impl Binder<'_> {
                 if open.contains(&at) {
                     continue;
                 }
-                return Err(BindError::Unknown("a value of a column of this type"));
+                return Err(no_value(target, columns[at], column.span));
             }
             if is_registered(column.id) {
-                return Err(BindError::Unknown("the name of a catalog object"));
+                let what = format!("a query that gives values of type {} to be inserted", column.id);
+                return Err(BindError::unsupported(what, column.span));
             }
-            let bound = Bound::new(Expr::Column(Column::from(field)), column.id, column.span);
+            let bound = Bound::of_type(Expr::Column(Column::from(field)), column.modified_type(), column.span);
             self.of_column(target, columns[at], bound, &schema)?;
         }
         fewer_expressions(insert, selected.columns.len())?;
         columns.truncate(selected.columns.len());
         Ok(selected.plan)
+    }
+}
+
+/// Whether a value calls a function of rows.
+fn has_sets(row: &[Tree]) -> bool {
+    #[derive(Default)]
+    struct Sets(bool);
+    impl visit::Found for Sets {
+        fn push(&mut self, _: Name) {}
+        fn call(&mut self, call: &Call) {
+            let name = call.name.parts.last().map_or("", |name| &name.name);
+            self.0 |= of_name(name).iter().any(|function| function.returns_set);
+        }
+    }
+    let mut found = Sets::default();
+    row.iter().for_each(|tree| visit::of_expr(tree, &mut found));
+    found.0
+}
+
+/// A query whose only row of VALUES is what a SELECT selects.
+fn as_select(query: &Query) -> Cow<'_, Query> {
+    match &query.body {
+        QueryBody::Values(rows) if is_body_alone(query) && rows.len() == 1 => {
+            let select = select_of(rows[0].clone(), query.span);
+            Cow::Owned(Query { body: QueryBody::Select(Box::new(select)), ..query.clone() })
+        }
+        _ => Cow::Borrowed(query),
+    }
+}
+
+/// Refuses OVERRIDING USER VALUE, which would give identity columns other values than those that
+/// are written.
+pub(super) fn check_overriding(system: Option<bool>) -> Result<()> {
+    match system {
+        Some(false) => Err(BindError::unsupported("OVERRIDING USER VALUE", NO_PLACE)),
+        Some(true) | None => Ok(()),
     }
 }
 
@@ -214,7 +232,7 @@ fn places_of_defaults(rows: &[Vec<Tree>], columns: &mut Vec<usize>) -> Vec<Vec<u
 }
 
 /// Columns of values as rows.
-fn values_plan(columns: Vec<Vec<Expr>>, rows: usize) -> Result<LogicalPlan> {
+pub(crate) fn values_plan(columns: Vec<Vec<Expr>>, rows: usize) -> Result<LogicalPlan> {
     let has_subquery = |expr: &Expr| has_part(expr, |part| of_expr(part).is_some());
     if !columns.iter().flatten().any(has_subquery) {
         let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();

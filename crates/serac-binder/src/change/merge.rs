@@ -5,24 +5,24 @@
 //! target ⟗ source → number of the WHEN → those that have one → row, number, values of all WHENs
 //! ```
 //!
-//! A value is computed for rows of its WHEN alone.
+//! A value is computed for rows of its WHEN alone. Those of a WHEN that has subqueries are a plan of
+//! their own, over the rows that it has taken: a subquery would be computed for others, too.
 
 use super::assignment::Assignments;
+use super::insert::check_overriding;
+use super::returning::named_beside;
 use super::update::numbered;
-use super::{BoundAction, BoundMerge, Target};
+use super::{ActionValues, BoundAction, BoundMerge, Target};
+use crate::Binder;
 use crate::error::{BindError, Result};
 use crate::expression::Context;
-use crate::from::Rows;
-use crate::query::Selected;
-use crate::scope::ScopeItem;
-use crate::types::or_no_type;
-use crate::{Binder, OutputColumn, Relation};
-use datafusion::arrow::datatypes::Field;
-use datafusion::common::{Column, JoinType, TableReference};
+use crate::select::has_part;
+use crate::subquery::of_expr;
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::{Column, DFSchema, ExprSchema, JoinType, TableReference};
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit};
-use serac_parser::tree::{ExprKind, Merge, MergeAction, MergeMatch, MergeWhen, TableExpr, TableKind};
-use serac_pg::TypeId;
+use serac_parser::tree::{ExprKind, Merge, MergeAction, MergeMatch, MergeWhen};
 use std::sync::Arc;
 
 fn case(whens: Vec<(Expr, Expr)>) -> Expr {
@@ -30,21 +30,28 @@ fn case(whens: Vec<(Expr, Expr)>) -> Expr {
     Expr::Case(Case::new(None, whens.collect(), None))
 }
 
-impl Binder<'_> {
-    pub(super) fn merge(&self, merge: &Merge) -> Result<BoundMerge> {
-        if merge.table.only {
-            return Err(BindError::Unknown("ONLY"));
+impl BoundAction {
+    /// The same whose values stand behind `before` others.
+    fn behind(mut self, before: usize) -> Self {
+        match &mut self {
+            Self::Nothing | Self::Delete => {}
+            Self::Update(set) => set.iter_mut().filter_map(|set| set.value.as_mut()).for_each(|at| *at += before),
+            Self::Insert(set) => set.iter_mut().for_each(|(_, at)| *at += before),
         }
-        if !merge.returning.is_empty() {
-            return Err(BindError::Unknown("RETURNING of MERGE"));
+        self
+    }
+}
+
+impl Binder<'_> {
+    /// A MERGE. ONLY says nothing: no table has others below it.
+    pub(super) fn merge(&self, merge: &Merge) -> Result<BoundMerge> {
+        if let Some(item) = merge.returning.first() {
+            return Err(BindError::unsupported("RETURNING of MERGE", item.expr.span));
         }
         let target = self.environment.target(&merge.table.name)?;
-        let own = self.target_rows(&target, &merge.table.name, merge.alias.as_ref())?;
+        let own = self.target_rows(&target, &merge.table.name, merge.alias.as_ref(), &[])?;
         let row = self.row_of(&own, &target);
-        let source = match self.environment.merge_source() {
-            Some(given) => self.given_source(&given, &merge.source)?,
-            None => self.from(std::slice::from_ref(&merge.source), None)?,
-        };
+        let source = self.from(std::slice::from_ref(&merge.source), None)?;
         if let Some(twice) = source.scope.items.iter().find(|item| item.name == own.scope.items[0].name) {
             let error = BindError::without_place("42712", format!("name \"{}\" specified more than once", twice.name));
             return Err(error.detailed("The name is used both as MERGE target table and data source.".into()));
@@ -79,7 +86,7 @@ impl Binder<'_> {
         let mut is_unreachable = [false; 3];
         let mut conditions: [Vec<(Expr, Expr)>; 3] = Default::default();
         let mut numbered_values = Vec::new();
-        let mut actions = Vec::new();
+        let (mut actions, mut own_values, mut carried) = (Vec::new(), Vec::new(), Vec::new());
         for (number, when) in (0i32..).zip(&merge.whens) {
             let kind = when.matched as usize;
             if std::mem::replace(&mut is_unreachable[kind], when.condition.is_none()) {
@@ -91,12 +98,19 @@ impl Binder<'_> {
                 None => lit(true),
             };
             conditions[kind].push((condition, lit(number)));
-            let before = numbered_values.len();
-            let (action, values) = self.merge_action(when, before, &target, context(when))?;
+            let (action, values) = self.merge_action(when, &target, context(when))?;
+            if values.iter().any(|value| has_part(value, |part| of_expr(part).is_some())) {
+                own_values.push(Some(self.values_of_action(values, &schema, &mut carried)?));
+                actions.push(action);
+                continue;
+            }
             let of_action = Expr::Column(Column::new_unqualified("#action")).eq(lit(number));
+            own_values.push(None);
+            actions.push(action.behind(numbered_values.len()));
             numbered_values.extend(values.into_iter().map(|value| case(vec![(of_action.clone(), value)])));
-            actions.push(action);
         }
+        let before = numbered_values.len();
+        own_values.iter_mut().flatten().flat_map(|own| &mut own.columns).for_each(|column| *column += before);
         let [matched, by_target, by_source] = conditions;
         let there = [
             (row.clone().is_not_null().and(has_source.clone().is_not_null()), matched),
@@ -111,35 +125,31 @@ impl Binder<'_> {
         let plan = LogicalPlanBuilder::from(plan).project(exprs)?.filter(number.clone().is_not_null())?;
         let mut exprs = vec![row, number];
         exprs.extend(self::numbered("#value", numbered_values));
-        Ok(BoundMerge { target, plan: plan.project(exprs)?.build()?, actions })
+        exprs.extend(self::numbered("#pair", carried.into_iter().map(Expr::Column)));
+        Ok(BoundMerge { target, plan: plan.project(exprs)?.build()?, actions, values: own_values })
     }
-    /// A source whose rows have been computed.
-    fn given_source(&self, given: &Relation, source: &TableExpr) -> Result<Rows> {
-        let name = match &source.kind {
-            TableKind::Relation { alias: Some(alias), .. } | TableKind::Query { alias: Some(alias), .. } => {
-                Some(&alias.name)
-            }
-            TableKind::Relation { relation, alias: None, .. } => relation.name.parts.last(),
-            _ => None,
-        };
-        let name = name.ok_or(BindError::Unknown("a source of this kind"))?;
-        let scan = LogicalPlanBuilder::scan(given.name.clone(), given.source.clone(), None)?.build()?;
-        let fields = scan.schema().fields().iter().zip(&given.types);
-        let column = |(field, id): (&Arc<Field>, &Option<TypeId>)| OutputColumn {
-            name: field.name().clone(),
-            id: or_no_type(*id),
-            span: name.span,
-            text: None,
-        };
-        let columns = fields.map(column).collect();
-        let item = ScopeItem::named(&name.name);
-        self.named(Selected::new(scan, columns), item, None)
+    /// The plan of values over `pairs` that have subqueries. The columns that they name are put to
+    /// those that are `carried`.
+    fn values_of_action(&self, values: Vec<Expr>, pairs: &DFSchema, carried: &mut Vec<Column>) -> Result<ActionValues> {
+        let named = named_beside(values.iter(), &[], pairs)?;
+        let (mut fields, mut columns) = (Vec::with_capacity(named.len() + 1), Vec::with_capacity(named.len()));
+        for (number, column) in named.iter().enumerate() {
+            let data_type = pairs.field_from_column(column)?.data_type().clone();
+            fields.push(Field::new(format!("#pair{number}"), data_type, true));
+            columns.push(carried.iter().position(|known| known == column).unwrap_or_else(|| {
+                carried.push(column.clone());
+                carried.len() - 1
+            }));
+        }
+        fields.push(Field::new("#row", DataType::Int64, false));
+        let rows = self.environment.rows_to_come(Arc::new(Schema::new(fields)), None);
+        let plan = self.over_rows(("#pairs", &rows), &named, true, numbered("#value", values).collect())?;
+        Ok(ActionValues { rows, columns, plan })
     }
-    /// The action of a WHEN, and the values that it computes, behind `before` others.
+    /// The action of a WHEN, and the values that it computes.
     fn merge_action(
         &self,
         when: &MergeWhen,
-        before: usize,
         target: &Target,
         context: Context<'_>,
     ) -> Result<(BoundAction, Vec<Expr>)> {
@@ -157,12 +167,12 @@ impl Binder<'_> {
                 let assignments = Assignments::of(assignments, target)?;
                 let values = self.assigned_values(&assignments, target, context.in_clause("UPDATE"))?;
                 assignments.check_generated(target)?;
-                Ok((BoundAction::Update(assignments.set(before)), values))
+                Ok((BoundAction::Update(assignments.set()), values))
             }
             MergeAction::Insert { .. } if !is_new => Err(wrong("INSERT")),
-            MergeAction::Insert { overriding_system: Some(_), .. } => Err(BindError::Unknown("OVERRIDING")),
             MergeAction::Insert { values: None, .. } => Ok((BoundAction::Insert(Vec::new()), Vec::new())),
-            MergeAction::Insert { columns, values: Some(given), .. } => {
+            MergeAction::Insert { columns, values: Some(given), overriding_system } => {
+                check_overriding(*overriding_system)?;
                 let places = target.places(columns)?;
                 if let Some(more) = given.get(places.len()) {
                     return Err(BindError::new("42601", "INSERT has more expressions than target columns", more.span));
@@ -178,9 +188,9 @@ impl Binder<'_> {
                     }
                     let bound = self.expression(tree, context.in_clause("VALUES"))?;
                     values.push(self.of_column(target, column, bound, context.schema)?.expr);
-                    set.push((column, before + values.len() - 1));
+                    set.push((column, values.len() - 1));
                 }
-                set.iter().try_for_each(|(column, _)| target.insertable(*column))?;
+                set.iter().try_for_each(|(column, _)| target.insertable(*column, *overriding_system))?;
                 Ok((BoundAction::Insert(set), values))
             }
         }

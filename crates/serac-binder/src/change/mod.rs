@@ -23,14 +23,15 @@ mod returning;
 mod target;
 mod update;
 
+pub(crate) use insert::values_plan;
 pub use target::{Generation, IndexPart, Target, UniqueIndex};
 
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
+use crate::lock::BoundClaim;
 use crate::query::Selected;
 use crate::{Binder, Environment, LEVELS_OF_QUERY, OutputColumn};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::TableReference;
-use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, TableSource};
 use serac_parser::tree::{StatementKind, With};
 use std::sync::Arc;
@@ -46,6 +47,7 @@ pub struct SetColumn {
 }
 
 /// A change of a table.
+#[derive(Clone)]
 pub enum BoundChange {
     /// INSERT.
     Insert(Box<BoundInsert>),
@@ -56,9 +58,12 @@ pub enum BoundChange {
 }
 
 /// RETURNING: its rows and its result.
+#[derive(Clone)]
 pub struct BoundReturning {
     /// The changed rows: the columns of the table, and behind them those of other tables.
     pub rows: Arc<dyn TableSource>,
+    /// Whether the rows have their numbers, INT8, in a last column: the result is in their order.
+    pub are_numbered: bool,
     /// The result, over these.
     pub plan: LogicalPlan,
     /// Its columns as the user sees them.
@@ -66,6 +71,7 @@ pub struct BoundReturning {
 }
 
 /// INSERT.
+#[derive(Clone)]
 pub struct BoundInsert {
     /// The table.
     pub target: Target,
@@ -85,16 +91,16 @@ pub struct BoundInsert {
 }
 
 /// The rows of INSERT.
+#[derive(Clone)]
 pub enum InsertSource {
     /// Rows of defaults alone, by their number.
     Defaults(usize),
     /// The rows of a plan. More columns than there are values are left.
     Plan(LogicalPlan),
-    /// The binder does not know this of the query that gives them.
-    Unknown(&'static str),
 }
 
 /// ON CONFLICT.
+#[derive(Clone)]
 pub struct BoundConflict {
     /// With which of the table's unique indexes, by its place among these; none for all.
     pub index: Option<usize>,
@@ -103,6 +109,7 @@ pub struct BoundConflict {
 }
 
 /// ON CONFLICT DO UPDATE.
+#[derive(Clone)]
 pub struct ConflictUpdate {
     /// The rows in conflict: the columns of the table as they are, those as they were to be
     /// inserted, and their numbers, INT8.
@@ -114,39 +121,49 @@ pub struct ConflictUpdate {
 }
 
 /// UPDATE and DELETE.
+#[derive(Clone)]
 pub struct BoundRows {
     /// The table.
     pub target: Target,
-    /// The rows that are changed.
-    pub rows: FoundRows,
+    /// The rows that are changed: of each the last column of its table, which says which one it is,
+    /// the values of SET, and the columns of other tables that RETURNING names. A row may come
+    /// several times if there are other tables.
+    pub plan: LogicalPlan,
     /// SET; none for DELETE.
     pub set: Option<Vec<SetColumn>>,
     /// RETURNING.
     pub returning: Option<BoundReturning>,
 }
 
-/// The rows that UPDATE or DELETE change.
-pub enum FoundRows {
-    /// The plan: of each row the last column of its table, which says which one it is, the values
-    /// of SET, and the columns of other tables that RETURNING names. A row may come several times
-    /// if there are other tables.
-    Plan(LogicalPlan),
-    /// The binder does not know this of FROM, WHERE or SET.
-    Unknown(&'static str),
-}
-
 /// MERGE.
+#[derive(Clone)]
 pub struct BoundMerge {
     /// The table.
     pub target: Target,
     /// The rows that something is done with: of each which row of the table it is, if it is one,
     /// the number of the action, and the values of all actions.
     pub plan: LogicalPlan,
-    /// The actions. The places of values count from the first behind the action's number.
+    /// The actions. The places of values count from the first behind the action's number, or are
+    /// those of the values of its own plan.
     pub actions: Vec<BoundAction>,
+    /// For each action, the plan of its values if these have subqueries: they are computed for rows
+    /// of the action alone.
+    pub values: Vec<Option<ActionValues>>,
+}
+
+/// The values of an action of MERGE that are not computed with the rows that it is about.
+#[derive(Clone)]
+pub struct ActionValues {
+    /// The action's rows: the columns that the values name, and their numbers, INT8.
+    pub rows: Arc<dyn TableSource>,
+    /// The places of these columns in the rows of the MERGE, behind the action's number.
+    pub columns: Vec<usize>,
+    /// The values, in the order of the rows.
+    pub plan: LogicalPlan,
 }
 
 /// The action of a WHEN of MERGE.
+#[derive(Clone)]
 pub enum BoundAction {
     /// DO NOTHING.
     Nothing,
@@ -158,7 +175,9 @@ pub enum BoundAction {
     Insert(Vec<(usize, usize)>),
 }
 
-/// Something that is done before the rest of a statement: a change in WITH, or a query before one.
+/// Something that is done before the rest of a statement: a query that claims rows, a change in
+/// WITH, or a query before one.
+#[derive(Clone)]
 pub struct BoundPart {
     /// The rows that it gives.
     pub rows: Arc<dyn TableSource>,
@@ -166,10 +185,24 @@ pub struct BoundPart {
     pub body: PartBody,
 }
 
+impl BoundPart {
+    /// The plans, in the order in which they run.
+    pub fn plans_mut(&mut self) -> Vec<&mut LogicalPlan> {
+        match &mut self.body {
+            PartBody::Query(plan) => vec![plan],
+            PartBody::Claim(claim) => vec![&mut claim.plan],
+            PartBody::Change(change) => change.plans_mut(),
+        }
+    }
+}
+
 /// A part of a statement that is done before the rest.
+#[derive(Clone)]
 pub enum PartBody {
     /// A query.
     Query(LogicalPlan),
+    /// A query that claims rows.
+    Claim(Box<BoundClaim>),
     /// A change.
     Change(BoundChange),
 }
@@ -181,6 +214,14 @@ impl BoundChange {
             Self::Insert(insert) => &insert.target,
             Self::Rows(rows) => &rows.target,
             Self::Merge(merge) => &merge.target,
+        }
+    }
+    /// The table, to be put in another way.
+    pub fn target_mut(&mut self) -> &mut Target {
+        match self {
+            Self::Insert(insert) => &mut insert.target,
+            Self::Rows(rows) => &mut rows.target,
+            Self::Merge(merge) => &mut merge.target,
         }
     }
     /// RETURNING.
@@ -198,19 +239,14 @@ impl BoundChange {
             Self::Merge(_) => None,
         }
     }
-    /// What the binder does not know of the rows that it is about.
-    pub fn unknown(&self) -> Option<&'static str> {
-        match self {
-            Self::Insert(insert) => match insert.source {
-                InsertSource::Unknown(what) => Some(what),
-                _ => None,
-            },
-            Self::Rows(rows) => match rows.rows {
-                FoundRows::Unknown(what) => Some(what),
-                FoundRows::Plan(_) => None,
-            },
-            Self::Merge(_) => None,
-        }
+    /// The plans that run when rows may have been written.
+    pub fn plans_behind_writes(&self) -> Vec<&LogicalPlan> {
+        let update = match self {
+            Self::Insert(insert) => insert.conflict.as_ref().and_then(|conflict| conflict.update.as_ref()),
+            _ => None,
+        };
+        let returning = self.returning().map(|returning| &returning.plan);
+        update.map(|update| &update.plan).into_iter().chain(returning).collect()
     }
     /// The plans, in the order in which they run.
     pub fn plans_mut(&mut self) -> Vec<&mut LogicalPlan> {
@@ -225,12 +261,13 @@ impl BoundChange {
                 plans.extend(insert.returning.as_mut().map(|returning| &mut returning.plan));
             }
             Self::Rows(rows) => {
-                if let FoundRows::Plan(plan) = &mut rows.rows {
-                    plans.push(plan);
-                }
+                plans.push(&mut rows.plan);
                 plans.extend(rows.returning.as_mut().map(|returning| &mut returning.plan));
             }
-            Self::Merge(merge) => plans.push(&mut merge.plan),
+            Self::Merge(merge) => {
+                plans.push(&mut merge.plan);
+                plans.extend(merge.values.iter_mut().flatten().map(|values| &mut values.plan));
+            }
         }
         plans
     }
@@ -267,28 +304,6 @@ pub(crate) fn has_returning(statement: &StatementKind) -> bool {
     !items.is_empty()
 }
 
-/// The part of a change that is not known, whose other parts may be; all other errors as they are.
-fn unknown<T>(result: Result<T>) -> Result<Result<T, &'static str>> {
-    match result {
-        Ok(value) => Ok(Ok(value)),
-        Err(BindError::Unknown(what)) => Ok(Err(what)),
-        Err(BindError::Plan(error)) if !matches!(error, DataFusionError::External(_)) => {
-            Ok(Err("what the planner refuses"))
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// The same where a relation that is not there may be one that is not known.
-fn unless_missing<T>(result: Result<T>, missing: Option<&'static str>) -> Result<T> {
-    match (result, missing) {
-        (Err(BindError::Statement(error)), Some(what)) if matches!(error.sqlstate, "42P01" | "42703") => {
-            Err(BindError::Unknown(what))
-        }
-        (result, _) => result,
-    }
-}
-
 /// The columns of a plan's rows, which may all be NULL.
 pub(crate) fn rows_of(plan: &LogicalPlan) -> SchemaRef {
     let fields = plan.schema().fields().iter();
@@ -298,34 +313,22 @@ pub(crate) fn rows_of(plan: &LogicalPlan) -> SchemaRef {
 impl Binder<'_> {
     /// A change. `is_top`: its WITH may have changes, too.
     pub(crate) fn change(&self, statement: &StatementKind, is_top: bool) -> Result<BoundChange> {
-        self.is_change.set(true);
         self.deeper(LEVELS_OF_QUERY, || {
             let before = self.tables.borrow().len();
-            let with = with_of(statement);
-            let bound = with.map_or(Ok(()), |with| self.with(with, None, is_top));
-            let has_changes = with.is_some_and(|with| with.tables.iter().any(|table| is_change(&table.statement.kind)));
-            let bound = match unknown(bound) {
-                Ok(Ok(())) => self.change_itself(statement, None),
-                // A change that does not read it may be known all the same.
-                Ok(Err(what)) if !has_changes => self.change_itself(statement, Some(what)),
-                Ok(Err(what)) => Err(BindError::Unknown(what)),
-                Err(error) => Err(error),
-            };
+            let with = with_of(statement).map_or(Ok(()), |with| self.with(with, None, is_top));
+            let bound = with.and_then(|()| self.change_itself(statement));
             self.tables.borrow_mut().truncate(before);
             bound
         })
     }
-    /// A change without its WITH. `missing` is what is not known of that.
-    fn change_itself(&self, statement: &StatementKind, missing: Option<&'static str>) -> Result<BoundChange> {
+    /// A change without its WITH.
+    fn change_itself(&self, statement: &StatementKind) -> Result<BoundChange> {
         Ok(match statement {
-            StatementKind::Insert(insert) => BoundChange::Insert(Box::new(self.insert(insert, missing)?)),
-            StatementKind::Update(update) => BoundChange::Rows(Box::new(self.update(update, missing)?)),
-            StatementKind::Delete(delete) => BoundChange::Rows(Box::new(self.delete(delete, missing)?)),
-            StatementKind::Merge(merge) => match missing {
-                Some(what) => return Err(BindError::Unknown(what)),
-                None => BoundChange::Merge(Box::new(self.merge(merge)?)),
-            },
-            _ => return Err(BindError::Unknown("this change")),
+            StatementKind::Insert(insert) => BoundChange::Insert(Box::new(self.insert(insert)?)),
+            StatementKind::Update(update) => BoundChange::Rows(Box::new(self.update(update)?)),
+            StatementKind::Delete(delete) => BoundChange::Rows(Box::new(self.delete(delete)?)),
+            StatementKind::Merge(merge) => BoundChange::Merge(Box::new(self.merge(merge)?)),
+            _ => return Err(BindError::unsupported("a change of this kind", NO_PLACE)),
         })
     }
     /// A part that is done before the rest of the statement, and the rows that it gives there.
@@ -340,11 +343,6 @@ impl Binder<'_> {
 }
 
 /// A relation of rows that are not there yet, made by the environment.
-pub(crate) fn to_come(
-    environment: &dyn Environment,
-    fields: Vec<Field>,
-    target: &Target,
-) -> (SchemaRef, Arc<dyn TableSource>) {
-    let schema = Arc::new(Schema::new(fields));
-    (schema.clone(), environment.rows_to_come(schema, Some(target)))
+pub(crate) fn to_come(environment: &dyn Environment, fields: Vec<Field>, target: &Target) -> Arc<dyn TableSource> {
+    environment.rows_to_come(Arc::new(Schema::new(fields)), Some(target))
 }

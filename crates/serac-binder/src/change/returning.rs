@@ -2,16 +2,17 @@
 
 use super::{BoundReturning, Target, to_come};
 use crate::Binder;
-use crate::error::{BindError, Result};
+use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::Context;
 use crate::scope::Scope;
-use crate::select::{selected_items, unique_projection};
+use crate::select::{has_part, selected_items, unique_projection};
 use crate::subquery::of_expr;
-use datafusion::arrow::datatypes::Field;
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ExprSchema, TableReference};
-use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableSource};
 use serac_parser::tree::SelectItem;
+use std::sync::Arc;
 
 impl Binder<'_> {
     /// RETURNING over the rows of `scope`, the first columns of which are the target's, those of
@@ -39,16 +40,43 @@ impl Binder<'_> {
             let data_type = schema.field_from_column(column)?.data_type().clone();
             fields.push(Field::new(format!("#other{number}"), data_type, true));
         }
-        let (schema, rows) = to_come(self.environment, fields, target);
-        let name = TableReference::bare(self.qualifier("#changed"));
-        let plan = LogicalPlanBuilder::scan(name.clone(), rows.clone(), None)?;
-        // The rows have the names under which the items know them.
-        let renamed = schema.fields().iter().zip(own.iter().chain(&others)).map(|(field, column)| {
-            let given = Expr::Column(Column::new(Some(name.clone()), field.name()));
-            given.alias_qualified(column.relation.clone(), &column.name)
-        });
-        let plan = plan.project(renamed.collect::<Vec<_>>())?.project(unique_projection(&items)?)?.build()?;
-        Ok((Some(BoundReturning { rows, plan, columns: selected_items(items) }), others))
+        // A plan with subqueries may give rows in another order than they have come in.
+        let are_numbered = items.iter().any(|item| has_part(&item.bound.expr, |part| of_expr(part).is_some()));
+        if are_numbered {
+            fields.push(Field::new(self.qualifier("#row"), DataType::Int64, false));
+        }
+        let rows = to_come(self.environment, fields, target);
+        let columns: Vec<Column> = own.into_iter().chain(others.iter().cloned()).collect();
+        let plan = self.over_rows(("#changed", &rows), &columns, are_numbered, unique_projection(&items)?)?;
+        Ok((Some(BoundReturning { rows, are_numbered, plan, columns: selected_items(items) }), others))
+    }
+    /// A projection over rows to come that have these columns, and their numbers behind them if they
+    /// `are_numbered`: it is in their order then.
+    pub(super) fn over_rows(
+        &self,
+        (name, rows): (&str, &Arc<dyn TableSource>),
+        columns: &[Column],
+        are_numbered: bool,
+        mut projection: Vec<Expr>,
+    ) -> Result<LogicalPlan> {
+        let name = TableReference::bare(self.qualifier(name));
+        let plan = LogicalPlanBuilder::scan(name, rows.clone(), None)?;
+        let given = plan.schema().columns().into_iter().map(Expr::Column);
+        // The rows have the names under which the expressions know them.
+        let renamed = given.zip(columns);
+        let renamed = renamed.map(|(given, column)| given.alias_qualified(column.relation.clone(), &column.name));
+        let mut renamed: Vec<Expr> = renamed.collect();
+        if !are_numbered {
+            return Ok(plan.project(renamed)?.project(projection)?.build()?);
+        }
+        let number = Column::new_unqualified(self.qualifier("#row"));
+        let own = Column::from(plan.schema().qualified_field(columns.len()));
+        renamed.push(Expr::Column(own).alias(&number.name));
+        projection.push(Expr::Column(number.clone()));
+        let plan = plan.project(renamed)?.project(projection)?.sort([Expr::Column(number).sort(true, false)])?;
+        let mut columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+        columns.pop();
+        Ok(plan.project(columns)?.build()?)
     }
 }
 
@@ -56,12 +84,16 @@ impl Binder<'_> {
 pub(super) fn column_of(expr: &Expr) -> Result<Column> {
     match expr {
         Expr::Column(column) => Ok(column.clone()),
-        _ => Err(BindError::Unknown("a column that is computed")),
+        _ => Err(BindError::unsupported("a column that is computed", NO_PLACE)),
     }
 }
 
 /// The columns of `schema` that expressions name, also in their subqueries, but for those of `own`.
-fn named_beside<'e>(exprs: impl Iterator<Item = &'e Expr>, own: &[Column], schema: &DFSchema) -> Result<Vec<Column>> {
+pub(super) fn named_beside<'e>(
+    exprs: impl Iterator<Item = &'e Expr>,
+    own: &[Column],
+    schema: &DFSchema,
+) -> Result<Vec<Column>> {
     let mut found: Vec<Column> = Vec::new();
     let mut add = |column: &Column| {
         if !own.contains(column) && !found.contains(column) && schema.has_column(column) {

@@ -2,15 +2,15 @@
 
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
-use crate::from::Rows;
+use crate::from::{Rows, last_part};
 use crate::query::Selected;
 use crate::scope::ScopeItem;
-use crate::types::{is_no_type, is_registered, or_no_type};
+use crate::types::{is_no_type, is_registered, known_type, or_no_type};
 use crate::{Binder, OutputColumn, Relation};
 use datafusion::arrow::datatypes::Field;
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlanBuilder};
-use serac_parser::tree::{Alias, Ident, Name, Postfix};
+use serac_parser::tree::{Alias, Ident, Name, Postfix, Span};
 use serac_pg::casts::cast;
 use serac_pg::{CastContext, TypeId};
 
@@ -65,6 +65,10 @@ impl Target {
     pub fn width(&self) -> usize {
         self.relation.types.len()
     }
+    /// The type of a column; none if the binder does not know it.
+    pub(crate) fn type_of(&self, at: usize) -> Option<TypeId> {
+        self.relation.types[at].map(|of| of.id)
+    }
     /// Its columns, which may all be NULL.
     pub(crate) fn fields(&self) -> Vec<Field> {
         let schema = self.relation.source.schema();
@@ -81,7 +85,10 @@ impl Target {
             let message = format!("column \"{}\" of relation \"{}\" does not exist", name.name, self.name);
             return Err(BindError::new("42703", message, name.span));
         };
-        if behind.is_empty() { Ok(at) } else { Err(BindError::Unknown("a part of a column")) }
+        match behind.is_empty() {
+            true => Ok(at),
+            false => Err(BindError::unsupported("a value for a part of a column", name.span)),
+        }
     }
     /// The places of the columns that an INSERT names; of all if it names none.
     pub(crate) fn places(&self, named: &[(Ident, Vec<Postfix>)]) -> Result<Vec<usize>> {
@@ -110,48 +117,60 @@ impl Target {
         };
         Err(BindError::without_place("428C9", message(&name)).detailed(detail))
     }
-    /// Refuses a value that INSERT gives to a column that takes none.
-    pub(crate) fn insertable(&self, at: usize) -> Result<()> {
+    /// Refuses a value that INSERT gives to a column that takes none. An identity takes one if the
+    /// statement says OVERRIDING SYSTEM VALUE.
+    pub(crate) fn insertable(&self, at: usize, overriding_system: Option<bool>) -> Result<()> {
+        if self.generations[at] == Generation::Identity && overriding_system == Some(true) {
+            return Ok(());
+        }
         self.generated(at, |name| format!("cannot insert a non-DEFAULT value into column \"{name}\""))
     }
 }
 
+/// That a column of a type that PostgreSQL does not have takes no such value.
+pub(super) fn no_value(target: &Target, at: usize, span: Span) -> BindError {
+    BindError::unsupported(format!("a value of this type for column \"{}\"", target.column_name(at)), span)
+}
+
 impl Binder<'_> {
-    /// The target's rows under its alias or its name.
-    pub(crate) fn target_rows(&self, target: &Target, name: &Name, alias: Option<&Ident>) -> Result<Rows> {
-        let Some(last) = name.parts.last() else { return Err(BindError::Unknown("an empty name")) };
+    /// The target's rows under its alias or its name, the first columns under other `names`.
+    pub(crate) fn target_rows(
+        &self,
+        target: &Target,
+        name: &Name,
+        alias: Option<&Ident>,
+        names: &[Ident],
+    ) -> Result<Rows> {
+        let last = last_part(name)?;
         let (shown, schema) = match (alias, &name.parts[..]) {
             (Some(alias), _) => (alias, None),
             (None, [.., schema, _]) => (last, Some(schema.name.clone())),
             (None, _) => (last, None),
         };
         self.reads(1)?;
-        self.item_names.borrow_mut().insert(last.name.clone());
+        self.item_names.borrow_mut().push(last.name.clone());
         let relation = &target.relation;
         let scan = LogicalPlanBuilder::scan(relation.name.clone(), relation.source.clone(), None)?.build()?;
         let fields = scan.schema().fields().iter().zip(&relation.types);
-        let column = |name: &str, id: TypeId| OutputColumn { name: name.to_owned(), id, span: last.span, text: None };
-        let columns = fields.map(|(field, id)| column(field.name(), or_no_type(*id))).collect();
-        let item = ScopeItem { schema, ..ScopeItem::named(&shown.name) };
-        let alias = Alias { name: shown.clone(), columns: Vec::new() };
+        let columns = fields.map(|(field, of)| OutputColumn::new(field.name(), or_no_type(*of), last.span)).collect();
+        let item = ScopeItem { schema, is_table: true, ..ScopeItem::named(&shown.name) };
+        let alias = Alias { name: shown.clone(), columns: names.to_vec() };
         self.named(Selected::new(scan, columns), item, Some(&alias))
     }
     /// A value that is assigned to a column. It becomes one of the column where it is written, with
     /// its length and digits, but for what has no type.
     pub(crate) fn of_column(&self, target: &Target, at: usize, bound: Bound, schema: &DFSchema) -> Result<Bound> {
         let given = bound.id;
-        let Some(wanted) = target.relation.types[at] else {
+        let Some(wanted) = target.type_of(at) else {
             let stored = target.relation.source.schema().field(at).data_type().clone();
             return match (given, &bound.parameter) {
                 (TypeId::UNKNOWN, None) => bound.into_text(),
                 // A column of the same type.
                 (given, _) if is_no_type(given) && bound.expr.get_type(schema)? == stored => Ok(bound),
-                _ => Err(BindError::Unknown("a value of a column of this type")),
+                _ => Err(no_value(target, at, bound.span)),
             };
         };
-        if is_no_type(given) {
-            return Err(BindError::Unknown("a value of this type"));
-        }
+        known_type(given, bound.span)?;
         if given == TypeId::UNKNOWN {
             return self.as_type(bound, wanted, CastContext::Assignment, schema);
         }

@@ -1,7 +1,7 @@
 //! UPDATE and DELETE: the rows that they change, and the values that these get.
 
 use super::assignment::Assignments;
-use super::{BoundRows, FoundRows, SetColumn, Target, unknown, unless_missing};
+use super::{BoundRows, SetColumn, Target};
 use crate::Binder;
 use crate::error::{BindError, Result};
 use crate::expression::Context;
@@ -22,7 +22,7 @@ struct Change<'t> {
 }
 
 impl Binder<'_> {
-    pub(super) fn update(&self, update: &Update, missing: Option<&'static str>) -> Result<BoundRows> {
+    pub(super) fn update(&self, update: &Update) -> Result<BoundRows> {
         let change = Change {
             table: &update.table,
             alias: update.alias.as_ref(),
@@ -31,9 +31,9 @@ impl Binder<'_> {
             filter: update.filter.as_ref(),
             returning: &update.returning,
         };
-        self.rows_changed(&change, missing)
+        self.rows_changed(&change)
     }
-    pub(super) fn delete(&self, delete: &Delete, missing: Option<&'static str>) -> Result<BoundRows> {
+    pub(super) fn delete(&self, delete: &Delete) -> Result<BoundRows> {
         let change = Change {
             table: &delete.table,
             alias: delete.alias.as_ref(),
@@ -42,55 +42,33 @@ impl Binder<'_> {
             filter: delete.filter.as_ref(),
             returning: &delete.returning,
         };
-        self.rows_changed(&change, missing)
+        self.rows_changed(&change)
     }
-    /// PostgreSQL's order: FROM, WHERE, RETURNING, SET.
-    fn rows_changed(&self, change: &Change<'_>, missing: Option<&'static str>) -> Result<BoundRows> {
-        if change.table.only {
-            return Err(BindError::Unknown("ONLY"));
-        }
+    /// PostgreSQL's order: FROM, WHERE, RETURNING, SET. ONLY says nothing: no table has others
+    /// below it.
+    fn rows_changed(&self, change: &Change<'_>) -> Result<BoundRows> {
         let target = self.environment.target(&change.table.name)?;
-        let own = self.target_rows(&target, &change.table.name, change.alias)?;
+        let own = self.target_rows(&target, &change.table.name, change.alias, &[])?;
         let row = self.row_of(&own, &target);
         let own_scope = own.scope.clone();
-        let found = match missing {
-            Some(what) => Err(what),
-            None => unknown(self.found_rows(&own, change))?,
-        };
-        // RETURNING may not tell of tables that are not known.
-        let (rows, filter, mut missing) = match found {
-            Ok((rows, filter)) => (rows, filter, None),
-            Err(what) => (own, None, Some(what)),
-        };
+        let (rows, filter) = self.found_rows(own, change)?;
         let schema = rows.plan.schema().clone();
-        let returning = self.returning(change.returning, &target, &own_scope, &rows.scope, &schema);
-        let (returning, others) = unless_missing(returning, missing)?;
+        let (returning, others) = self.returning(change.returning, &target, &own_scope, &rows.scope, &schema)?;
         let mut set: Option<Vec<SetColumn>> = None;
         let mut exprs = vec![row];
         if let Some(assignments) = change.assignments {
             let assignments = Assignments::of(assignments, &target)?;
             let context = Context::new(&rows.scope, &schema, None).in_clause("UPDATE");
-            if missing.is_none() {
-                match unknown(self.assigned_values(&assignments, &target, context))? {
-                    Ok(values) => exprs.extend(numbered("#value", values)),
-                    Err(what) => missing = Some(what),
-                }
-            }
+            exprs.extend(numbered("#value", self.assigned_values(&assignments, &target, context)?));
             assignments.check_generated(&target)?;
-            set = Some(assignments.set(0));
+            set = Some(assignments.set());
         }
-        let rows = match missing {
-            Some(what) => FoundRows::Unknown(what),
-            None => {
-                exprs.extend(numbered("#other", others.into_iter().map(Expr::Column)));
-                FoundRows::Plan(projected(rows.plan, filter, exprs)?)
-            }
-        };
-        Ok(BoundRows { target, rows, set, returning })
+        exprs.extend(numbered("#other", others.into_iter().map(Expr::Column)));
+        let plan = projected(rows.plan, filter, exprs)?;
+        Ok(BoundRows { target, plan, set, returning })
     }
     /// The rows of the target beside those of other tables, and WHERE.
-    fn found_rows(&self, own: &Rows, change: &Change<'_>) -> Result<(Rows, Option<Expr>)> {
-        let mut rows = Rows { plan: own.plan.clone(), scope: own.scope.clone() };
+    fn found_rows(&self, mut rows: Rows, change: &Change<'_>) -> Result<(Rows, Option<Expr>)> {
         if !change.from.is_empty() {
             let others = self.from(change.from, None)?;
             rows.plan = LogicalPlanBuilder::from(rows.plan).cross_join(others.plan)?.build()?;
@@ -101,7 +79,9 @@ impl Binder<'_> {
         let context = Context::new(&rows.scope, &schema, None).in_clause("WHERE");
         let filter = match change.filter {
             Some(Condition::Expr(filter)) => Some(self.condition("WHERE", filter, context)?),
-            Some(Condition::CurrentOf(_)) => return Err(BindError::Unknown("CURRENT OF")),
+            Some(Condition::CurrentOf(cursor)) => {
+                return Err(BindError::unsupported("WHERE CURRENT OF", cursor.span));
+            }
             None => None,
         };
         Ok((rows, filter))

@@ -8,8 +8,8 @@ mod write;
 
 use chrono::NaiveDateTime;
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, Date32Array, Decimal128Array, Float64Array, StringArray, StringViewArray,
-    TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, Date32Array, Decimal128Array, Float64Array, LargeBinaryArray, StringArray,
+    StringViewArray, TimestampMicrosecondArray,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
@@ -25,6 +25,7 @@ use numbers::{Number, NumberPattern};
 use pattern::{Piece, parse};
 use serac_numeric::Numeric;
 use serac_values::SqlError;
+use serac_values::intervals::{INTERVAL, Parts, intervals, is_interval};
 use serac_values::text_types::is_text_or_null;
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ enum Kind {
     Date,
     Timestamp,
     Number,
+    /// Each number has the digits of its own pattern.
+    FreeNumber,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -43,7 +46,7 @@ struct FormatFunction {
 }
 
 pub(super) fn functions() -> impl Iterator<Item = ScalarUDF> {
-    [Kind::Char, Kind::Date, Kind::Timestamp, Kind::Number].into_iter().map(|kind| {
+    [Kind::Char, Kind::Date, Kind::Timestamp, Kind::Number, Kind::FreeNumber].into_iter().map(|kind| {
         let signature = Signature::user_defined(Volatility::Immutable);
         ScalarUDF::from(FormatFunction { kind, signature })
     })
@@ -114,25 +117,37 @@ fn of_own_digits(stored: &[u8]) -> std::result::Result<Number, SqlError> {
     }
 }
 
-/// The numbers that texts say in the forms of patterns, as decimals of a type.
+/// The number that a text says in the form of a pattern, with so many digits behind the point.
+fn number_of(pattern: &NumberPattern, text: &str, scale: i8) -> std::result::Result<i128, SqlError> {
+    let overflow = || SqlError::new("22003", "numeric field overflow");
+    let (number, after) = numbers::read(pattern, text)?;
+    let after = i8::try_from(after).map_err(|_| overflow())?;
+    let unit = |digits: i8| 10i128.checked_pow(digits.unsigned_abs().into()).ok_or_else(overflow);
+    Ok(match scale - after {
+        more @ 0.. => number.checked_mul(unit(more)?).ok_or_else(overflow)?,
+        // Of more digits than the type has, the last are rounded.
+        fewer => {
+            let unit = unit(fewer)?;
+            number / unit + if (number % unit).abs() * 2 >= unit { number.signum() } else { 0 }
+        }
+    })
+}
+
+/// The numbers that texts say in the forms of patterns: decimals of a type, or those of which each has
+/// digits of its own.
 fn texts_as_numbers(given: &ArrayRef, patterns: &StringViewArray, wanted: &DataType) -> Result<ArrayRef> {
-    let DataType::Decimal128(precision, scale) = *wanted else {
-        return Err(SqlError::unsupported(format!("to_number as {wanted}")).external());
-    };
     let texts = given.as_string_view();
     let overflow = || SqlError::new("22003", "numeric field overflow");
-    let number = |pattern: &NumberPattern, row: usize| {
-        let (number, after) = numbers::read(pattern, texts.value(row))?;
-        let after = i8::try_from(after).map_err(|_| overflow())?;
-        let unit = |digits: i8| 10i128.checked_pow(digits.unsigned_abs().into()).ok_or_else(overflow);
-        let number = match scale - after {
-            more @ 0.. => number.checked_mul(unit(more)?).ok_or_else(overflow)?,
-            // Of more digits than the type has, the last are rounded.
-            fewer => {
-                let unit = unit(fewer)?;
-                number / unit + if (number % unit).abs() * 2 >= unit { number.signum() } else { 0 }
-            }
+    let DataType::Decimal128(precision, scale) = *wanted else {
+        let number = |pattern: &NumberPattern, row: usize| {
+            let scale = i8::try_from(pattern.scale()).map_err(|_| overflow())?;
+            Ok(Numeric::of_decimal(number_of(pattern, texts.value(row), scale)?, scale).to_stored())
         };
+        let numbers = each(given, patterns, NumberPattern::parse, number)?;
+        return Ok(Arc::new(numbers.into_iter().collect::<LargeBinaryArray>()));
+    };
+    let number = |pattern: &NumberPattern, row: usize| {
+        let number = number_of(pattern, texts.value(row), scale)?;
         let fits = Decimal128Type::is_valid_decimal_precision(number, precision);
         if fits { Ok(number) } else { Err(overflow()) }
     };
@@ -167,13 +182,19 @@ impl FormatFunction {
             None => return Ok(cast(&args[0], &with_zone())?),
         };
         let patterns = patterns.as_string_view();
-        if self.kind == Kind::Number {
+        if matches!(self.kind, Kind::Number | Kind::FreeNumber) {
             return texts_as_numbers(&cast(&args[0], &DataType::Utf8View)?, patterns, wanted);
         }
         if self.kind == Kind::Char
             && (args[0].data_type().is_numeric() || *args[0].data_type() == DataType::LargeBinary)
         {
             return numbers_as_texts(&args[0], patterns);
+        }
+        if self.kind == Kind::Char && is_interval(args[0].data_type()) {
+            let values = intervals(&args[0]);
+            let write = |parts: &Vec<Piece>, row| write::write_interval(parts, Parts::of(values.value(row)));
+            let texts = each(&args[0], patterns, pieces, write)?;
+            return Ok(Arc::new(texts.into_iter().collect::<StringArray>()));
         }
         if self.kind == Kind::Char {
             let utc = matches!(args[0].data_type(), DataType::Timestamp(_, Some(_)));
@@ -215,6 +236,7 @@ impl ScalarUDFImpl for FormatFunction {
             Kind::Date => "to_date",
             Kind::Timestamp => "to_timestamp",
             Kind::Number => "to_number",
+            Kind::FreeNumber => "to_number_free",
         }
     }
     fn signature(&self) -> &Signature {
@@ -231,6 +253,7 @@ impl ScalarUDFImpl for FormatFunction {
                     DataType::Timestamp(_, None) | DataType::Date32 | DataType::Null => TIMESTAMP,
                     DataType::Float16 | DataType::Float32 => DataType::Float32,
                     DataType::Float64 => DataType::Float64,
+                    interval if is_interval(interval) => INTERVAL,
                     DataType::LargeBinary => DataType::LargeBinary,
                     DataType::UInt64 => DataType::Decimal128(20, 0),
                     DataType::Decimal32(precision, scale)
@@ -241,7 +264,7 @@ impl ScalarUDFImpl for FormatFunction {
                 };
                 Ok(vec![time, DataType::Utf8View])
             }
-            (Kind::Date | Kind::Timestamp | Kind::Number, [text, pattern])
+            (Kind::Date | Kind::Timestamp | Kind::Number | Kind::FreeNumber, [text, pattern])
                 if is_text_or_null(text) && is_text_or_null(pattern) =>
             {
                 Ok(vec![DataType::Utf8View; 2])
@@ -258,6 +281,7 @@ impl ScalarUDFImpl for FormatFunction {
             Kind::Date => DataType::Date32,
             Kind::Timestamp => with_zone(),
             Kind::Number => number_type(None)?,
+            Kind::FreeNumber => DataType::LargeBinary,
         })
     }
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {

@@ -15,6 +15,7 @@ pub(super) enum Field {
     Month,
     MonthName,
     MonthAbbreviated,
+    RomanMonth,
     DayOfMonth,
     /// Of the ISO weeks' year, if so.
     DayOfYear {
@@ -73,7 +74,7 @@ pub(super) enum Piece {
 }
 
 /// Longer ones first where one begins with the other.
-const FIELDS: [(&str, Field); 52] = [
+const FIELDS: [(&str, Field); 53] = [
     ("Y,YYY", Field::YearWithComma),
     ("SSSSS", Field::SecondOfDay),
     ("SSSS", Field::SecondOfDay),
@@ -103,6 +104,7 @@ const FIELDS: [(&str, Field); 52] = [
     ("YY", Field::Year { digits: 2, iso: false }),
     ("IY", Field::Year { digits: 2, iso: true }),
     ("MM", Field::Month),
+    ("RM", Field::RomanMonth),
     ("DD", Field::DayOfMonth),
     ("HH", Field::Hour12),
     ("MI", Field::Minute),
@@ -141,25 +143,36 @@ fn case_of(word: &str) -> Case {
     }
 }
 
+/// What may stand before a field: it is bare (FM), it is a name in the words of the language, of which
+/// there is one (TM), and what is read has the pattern's blanks (FX).
+const PREFIXES: [&str; 3] = ["FM", "TM", "FX"];
+
 /// The parts of a pattern.
 pub(super) fn parse(pattern: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
-    let (mut rest, mut bare) = (pattern, false);
+    let mut rest = pattern;
     let literal = |pieces: &mut Vec<Piece>, text: &str| match pieces.last_mut() {
         Some(Piece::Text(last)) => last.push_str(text),
         _ => pieces.push(Piece::Text(text.into())),
     };
-    while let Some(first) = rest.chars().next() {
-        if begins_with(rest, "FM") {
-            (bare, rest) = (true, &rest[2..]);
-            continue;
-        }
+    while !rest.is_empty() {
+        let prefix = PREFIXES.into_iter().find(|prefix| begins_with(rest, prefix));
+        rest = &rest[prefix.map_or(0, str::len)..];
         if let Some(quoted) = rest.strip_prefix('"') {
-            let end = quoted.find('"').unwrap_or(quoted.len());
-            literal(&mut pieces, &quoted[..end]);
-            rest = quoted.get(end + 1..).unwrap_or_default();
+            let (mut letters, mut text) = (quoted.chars(), String::new());
+            while let Some(letter) = letters.next().filter(|letter| *letter != '"') {
+                text.extend(if letter == '\\' { letters.next() } else { Some(letter) });
+            }
+            literal(&mut pieces, &text);
+            rest = letters.as_str();
             continue;
         }
+        if let Some(after) = rest.strip_prefix("\\\"") {
+            literal(&mut pieces, "\"");
+            rest = after;
+            continue;
+        }
+        let Some(first) = rest.chars().next() else { break };
         let Some((word, field)) = FIELDS.iter().find(|(word, _)| begins_with(rest, word)) else {
             let (text, after) = rest.split_at(first.len_utf8());
             literal(&mut pieces, text);
@@ -170,8 +183,10 @@ pub(super) fn parse(pattern: &str) -> Vec<Piece> {
         rest = &rest[word.len()..];
         let ordinal = begins_with(rest, "TH").then(|| case_of(&rest[..2]));
         rest = if ordinal.is_some() { &rest[2..] } else { rest };
+        let is_name =
+            matches!(field, Field::MonthName | Field::MonthAbbreviated | Field::DayName | Field::DayAbbreviated);
+        let bare = prefix == Some("FM") || (prefix == Some("TM") && is_name);
         pieces.push(Piece::Field { field: *field, case, bare, ordinal });
-        bare = false;
     }
     pieces
 }
@@ -200,5 +215,7 @@ mod tests {
         let month = Piece::Field { field: Field::MonthName, case: Case::Title, bare: false, ordinal: None };
         assert_eq!(parse("Month"), [month]);
         assert_eq!(parse("\"open"), [text("open")]);
+        assert_eq!(parse(r#"a\"\b"c\"d""#), [text(r#"a"\bc"d"#)]);
+        assert_eq!(parse("TMMM|FXMM"), [field(Field::Month), text("|"), field(Field::Month)]);
     }
 }

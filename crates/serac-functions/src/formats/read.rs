@@ -1,7 +1,7 @@
 //! to_date and to_timestamp: from text to a time.
 
 use super::pattern::{Field, Piece};
-use super::write::{DAYS, JULIAN_DAYS_BEFORE, MONTHS};
+use super::write::{DAYS, JULIAN_DAYS_BEFORE, MONTHS, ROMAN_MONTHS};
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime, TimeDelta};
 use serac_values::{Result, SqlError};
 
@@ -101,6 +101,7 @@ impl<'t> Reader<'t> {
             Field::Month => parts.month = Some(self.number(2, "MM")?.0),
             Field::MonthName => parts.month = Some(self.word(&MONTHS, usize::MAX, "Month")? as u32 + 1),
             Field::MonthAbbreviated => parts.month = Some(self.word(&MONTHS, 3, "Mon")? as u32 + 1),
+            Field::RomanMonth => parts.month = Some(12 - self.word(&ROMAN_MONTHS, usize::MAX, "RM")? as u32),
             Field::DayOfMonth => parts.day = Some(self.number(2, "DD")?.0),
             Field::DayOfYear { iso: false } => parts.day_of_year = Some(self.number(3, "DDD")?.0),
             Field::JulianDay => parts.julian_day = Some(self.number(8, "J")?.0 as i32),

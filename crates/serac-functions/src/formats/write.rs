@@ -1,7 +1,9 @@
-//! to_char: from a time to text.
+//! to_char: from a time, or an interval, to text.
 
 use super::pattern::{Case, Field, Piece};
 use chrono::{Datelike, NaiveDateTime, Timelike};
+use serac_values::SqlError;
+use serac_values::intervals::Parts;
 
 pub(super) const MONTHS: [&str; 12] = [
     "January",
@@ -17,6 +19,10 @@ pub(super) const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
+/// The numbers of months as Romans write them, from the last on, so that none begins with one behind it.
+pub(super) const ROMAN_MONTHS: [&str; 12] = ["XII", "XI", "X", "IX", "VIII", "VII", "VI", "V", "IV", "III", "II", "I"];
+/// Width of the longest of these.
+const ROMAN_WIDTH: usize = 4;
 /// From Sunday on.
 pub(super) const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 /// Width of the longest of both.
@@ -81,6 +87,7 @@ fn write_field(
     let (number, width): (i64, usize) = match field {
         Field::MonthName => return name(MONTHS[time.month0() as usize], NAME_WIDTH),
         Field::MonthAbbreviated => return name(&MONTHS[time.month0() as usize][..3], 0),
+        Field::RomanMonth => return name(ROMAN_MONTHS[11 - time.month0() as usize], ROMAN_WIDTH),
         Field::DayName => return name(DAYS[time.weekday().num_days_from_sunday() as usize], NAME_WIDTH),
         Field::DayAbbreviated => return name(&DAYS[time.weekday().num_days_from_sunday() as usize][..3], 0),
         Field::HalfDay { dots } => return name(&dotted(if time.hour() < 12 { "AM" } else { "PM" }, dots), 0),
@@ -118,10 +125,130 @@ fn write_field(
         Field::Fraction(digits) => ((time.nanosecond() / 10u32.pow(9 - u32::from(digits))).into(), digits.into()),
         Field::SecondOfDay => (time.num_seconds_from_midnight().into(), 1),
     };
+    write_number(out, field, (number, width), bare, ordinal);
+}
+
+fn write_number(out: &mut String, field: Field, (number, width): (i64, usize), bare: bool, ordinal: Option<Case>) {
     // The digits of a fraction are not a number's: zeros at their front mean something.
     let width = if bare && !matches!(field, Field::Fraction(_)) { 0 } else { width };
     out.push_str(&format!("{number:0width$}"));
     if let Some(case) = ordinal {
         out.push_str(&in_case(ordinal_of(number), case));
+    }
+}
+
+/// The interval in the words of the pattern.
+///
+/// # Errors
+/// 22007 for a field that only times have.
+pub(super) fn write_interval(pieces: &[Piece], interval: Parts) -> Result<String, SqlError> {
+    let mut out = String::new();
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => out.push_str(text),
+            Piece::Field { field, case, bare, ordinal } => match field_of_interval(*field, interval)? {
+                OfInterval::Nothing => {}
+                OfInterval::Written(text) => out.push_str(&text),
+                OfInterval::Word(word, width) => {
+                    let word = in_case(word, *case);
+                    out.push_str(&if *bare { word } else { format!("{word:width$}") });
+                }
+                OfInterval::Number(number, width) => write_number(&mut out, *field, (number, width), *bare, *ordinal),
+            },
+        }
+    }
+    Ok(out)
+}
+
+/// What a field of an interval is.
+enum OfInterval {
+    Nothing,
+    Written(String),
+    /// With its width.
+    Word(&'static str, usize),
+    /// With its width.
+    Number(i64, usize),
+}
+
+fn field_of_interval(field: Field, interval: Parts) -> Result<OfInterval, SqlError> {
+    use OfInterval::{Nothing, Number, Word, Written};
+    let Parts { months, days, micros } = interval;
+    let (years, months, days) = (i64::from(months / 12), i64::from(months % 12), i64::from(days));
+    let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
+    let hours = seconds / 3_600;
+    let day_of_year = (years * 12 + months) * 30 + days;
+    // A sign is not among the digits.
+    let wide = |digits: usize, sign: i64| if sign < 0 { digits + 1 } else { digits };
+    Ok(match field {
+        Field::Hour => Number(hours, wide(2, hours)),
+        Field::Hour12 => Number(if hours % 12 == 0 { 12 } else { hours % 12 }, wide(2, hours)),
+        Field::Minute => Number(seconds / 60 % 60, wide(2, seconds / 60 % 60)),
+        Field::Second => Number(seconds % 60, wide(2, seconds % 60)),
+        Field::Fraction(digits) => Number(micros / 10i64.pow(6 - u32::from(digits)), digits.into()),
+        Field::SecondOfDay => Number(seconds, 1),
+        Field::HalfDay { dots } => Word(
+            match (hours % 24 >= 12, dots) {
+                (false, false) => "AM",
+                (false, true) => "A.M.",
+                (true, false) => "PM",
+                (true, true) => "P.M.",
+            },
+            0,
+        ),
+        Field::Month => Number(months, wide(2, months)),
+        Field::RomanMonth if months == 0 && years == 0 => Nothing,
+        Field::RomanMonth => {
+            let at = match months {
+                0 if years >= 0 => 0,
+                0 => 11,
+                ..0 => -(months + 1),
+                _ => 12 - months,
+            };
+            Word(ROMAN_MONTHS[at as usize], ROMAN_WIDTH)
+        }
+        Field::DayOfMonth => Number(days, 2),
+        Field::DayOfYear { iso: false } => Number(day_of_year, 3),
+        Field::WeekOfMonth => Number((days - 1) / 7 + 1, 1),
+        Field::WeekOfYear { iso: false } => Number((day_of_year - 1) / 7 + 1, 2),
+        Field::Quarter if months == 0 => Nothing,
+        Field::Quarter => Number((months - 1) / 3 + 1, 1),
+        Field::Century => Number(years / 100, wide(2, years / 100)),
+        Field::YearWithComma => Written(format!("{},{:03}", years / 1_000, years % 1_000)),
+        Field::Year { digits, iso: false } => {
+            let shown = if digits == 4 { years } else { years % 10i64.pow(digits.into()) };
+            Number(shown, wide(digits.into(), years))
+        }
+        Field::JulianDay
+        | Field::Year { iso: true, .. }
+        | Field::DayOfYear { iso: true }
+        | Field::WeekOfYear { iso: true } => {
+            return Err(SqlError::unsupported("to_char of an interval by weeks or Julian days"));
+        }
+        _ => {
+            return Err(SqlError::new("22007", "invalid format specification for an interval value")
+                .explained("Intervals are not tied to specific calendar dates."));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pattern::parse;
+    use super::*;
+
+    /// As PostgreSQL writes them.
+    #[test]
+    fn intervals_are_written() {
+        let write = |months, days, micros, pattern: &str| {
+            write_interval(&parse(pattern), Parts { months, days, micros }).unwrap()
+        };
+        let hour = 3_600_000_000;
+        assert_eq!(write(14, 3, 4 * hour + 306_700_000, "YYYY MM DD HH24:MI:SS.MS"), "0001 02 03 04:05:06.700");
+        assert_eq!(write(0, 0, 27 * hour, "HH24 HH12"), "27 03");
+        assert_eq!(write(0, 0, -5 * hour - 367_080_000, "HH24:MI:SS.US"), "-05:-06:-07.-80000");
+        assert_eq!(write(0, 1, -hour, "DD HH24"), "01 -01");
+        assert_eq!(write(3, 0, 0, "RM|FMrm|Q"), "III |iii|1");
+        assert_eq!(write(0, 400, 15 * hour, "DDD WW W Q CC Y,YYY YYY AM"), "400 58 58  00 0,000 000 PM");
+        assert!(write_interval(&parse("Month"), Parts { months: 1, days: 0, micros: 0 }).is_err());
     }
 }

@@ -12,7 +12,7 @@ use serac_values::wire::{column, write_text};
 use std::sync::Arc;
 
 /// Each row's text, as results have it.
-fn texts(array: &ArrayRef) -> Result<Vec<Option<String>>, SqlError> {
+pub(crate) fn texts(array: &ArrayRef) -> Result<Vec<Option<String>>, SqlError> {
     let (values, column_type) = column(array, false)?;
     let text = |row: usize| {
         let mut bytes = Vec::new();
@@ -60,6 +60,7 @@ fn values(array: &ArrayRef) -> Result<Vec<Json>, SqlError> {
                 let zone = if utc { text.replacen("+00", "+00:00", 1) } else { text };
                 Json::String(zone.replacen(' ', "T", 1))
             }
+            _ if *data_type == DataType::LargeBinary => Json::parse(&text).unwrap_or(Json::String(text)),
             _ => Json::String(text),
         })
     };

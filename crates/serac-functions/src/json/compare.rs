@@ -1,105 +1,112 @@
-//! jsonb_cmp (a, b): -1, 0 or 1, as PostgreSQL orders documents.
+//! jsonb_key (a): bytes in the order in which PostgreSQL has documents, equal for equal ones.
 //!
 //! Types come in the order null, string, number, truth value, array, object. Of arrays and of
 //! objects the shorter one is the lesser one; of those of one length, the first elements, or keys
 //! with their values, that differ decide. An array comes behind a document that is none, unless it
 //! is empty.
+//!
+//! | part | its bytes |
+//! |---|---|
+//! | any | its type's place in the order |
+//! | string | its own, a zero byte followed by 255, and two zero bytes at the end |
+//! | number | 0 below zero, 1 for zero, 2 above it; the count of whole digits, the digits, those of the fraction without zeros behind them, a zero byte; all but the first are inverted below zero |
+//! | truth value | 0 or 1 |
+//! | array, object | the count of parts, and these |
 
-use super::{JSON, document, documents, is_document};
+use super::{document, documents, of_document};
 use crate::definition::Definition;
-use datafusion::arrow::array::{ArrayRef, Int32Array};
+use datafusion::arrow::array::{ArrayRef, BinaryBuilder};
 use datafusion::arrow::datatypes::DataType;
 use serac_engine::json::Json;
-use serac_values::SqlError;
-use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Numbers as documents write them, without exponents.
-fn numbers(one: &str, other: &str) -> Ordering {
-    let parts = |number: &str| {
-        let (is_negative, digits) = match number.strip_prefix('-') {
-            Some(digits) => (true, digits.to_owned()),
-            None => (false, number.to_owned()),
-        };
-        let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
-        let (whole, fraction) = (whole.trim_start_matches('0').to_owned(), fraction.trim_end_matches('0').to_owned());
-        (is_negative && !(whole.is_empty() && fraction.is_empty()), whole, fraction)
-    };
-    let ((minus, whole, fraction), (other_minus, other_whole, other_fraction)) = (parts(one), parts(other));
-    let by_size = whole.len().cmp(&other_whole.len()).then(whole.cmp(&other_whole)).then(fraction.cmp(&other_fraction));
-    match (minus, other_minus) {
-        (false, false) => by_size,
-        (true, true) => by_size.reverse(),
-        (true, false) => Ordering::Less,
-        (false, true) => Ordering::Greater,
-    }
-}
-
-fn rank(json: &Json) -> u8 {
-    match json {
-        Json::Null => 0,
-        Json::String(_) => 1,
-        Json::Number(_) => 2,
-        Json::Bool(_) => 3,
-        Json::Array(_) => 4,
-        Json::Object(_) => 5,
-    }
-}
-
-/// Parts of documents.
-fn compare(one: &Json, other: &Json) -> Ordering {
-    fn first(orders: impl Iterator<Item = Ordering>) -> Ordering {
-        let mut orders = orders;
-        orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
-    }
-    match (one, other) {
-        (Json::String(one), Json::String(other)) => one.cmp(other),
-        (Json::Number(one), Json::Number(other)) => numbers(one, other),
-        (Json::Bool(one), Json::Bool(other)) => one.cmp(other),
-        (Json::Array(one), Json::Array(other)) => {
-            let length = one.len().cmp(&other.len());
-            length.then_with(|| first(one.iter().zip(other).map(|(one, other)| compare(one, other))))
+fn string_key(string: &str, key: &mut Vec<u8>) {
+    for byte in string.bytes() {
+        key.push(byte);
+        if byte == 0 {
+            key.push(u8::MAX);
         }
-        (Json::Object(one), Json::Object(other)) => {
-            let length = one.len().cmp(&other.len());
-            let pair = |((key, value), (other_key, other_value)): (&(String, Json), &(String, Json))| {
-                key.cmp(other_key).then_with(|| compare(value, other_value))
-            };
-            length.then_with(|| first(one.iter().zip(other).map(pair)))
-        }
-        (one, other) => rank(one).cmp(&rank(other)),
+    }
+    key.extend([0, 0]);
+}
+
+/// The key of a number by its digits, which have no exponent.
+fn number_key(number: &str, key: &mut Vec<u8>) {
+    let (is_negative, digits) = match number.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, number),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
+    if whole.is_empty() && fraction.is_empty() {
+        return key.push(1);
+    }
+    key.push(if is_negative { 0 } else { 2 });
+    let start = key.len();
+    count_key(whole.len(), key);
+    key.extend(whole.bytes().chain(fraction.bytes()));
+    key.push(0);
+    if is_negative {
+        key[start..].iter_mut().for_each(|byte| *byte = !*byte);
     }
 }
 
-/// Whole documents.
-fn order(one: &Json, other: &Json) -> Ordering {
-    // One that is neither an array nor an object counts as an array with one element.
-    let length = |json: &Json| match json {
-        Json::Array(elements) => elements.len(),
-        _ => 1,
-    };
-    match (one, other) {
-        (Json::Array(_), Json::Array(_)) | (Json::Object(_), _) | (_, Json::Object(_)) => compare(one, other),
-        (Json::Array(_), _) => length(one).cmp(&1).then(Ordering::Greater),
-        (_, Json::Array(_)) => 1.cmp(&length(other)).then(Ordering::Less),
-        _ => compare(one, other),
+fn count_key(count: usize, key: &mut Vec<u8>) {
+    key.extend((count as u64).to_be_bytes());
+}
+
+/// The key of a part of a document.
+fn part_key(part: &Json, key: &mut Vec<u8>) {
+    match part {
+        Json::Null => key.push(1),
+        Json::String(string) => {
+            key.push(2);
+            string_key(string, key);
+        }
+        Json::Number(number) => {
+            key.push(3);
+            number_key(number, key);
+        }
+        Json::Bool(truth) => key.extend([4, u8::from(*truth)]),
+        Json::Array(elements) => {
+            key.push(5);
+            count_key(elements.len(), key);
+            elements.iter().for_each(|element| part_key(element, key));
+        }
+        Json::Object(members) => {
+            key.push(6);
+            count_key(members.len(), key);
+            for (name, value) in members {
+                string_key(name, key);
+                part_key(value, key);
+            }
+        }
+    }
+}
+
+/// The key of a whole document.
+fn whole_key(document: &Json, key: &mut Vec<u8>) {
+    match document {
+        Json::Array(elements) if elements.is_empty() => key.push(0),
+        other => part_key(other, key),
     }
 }
 
 pub(super) static DEFINITIONS: &[Definition] = &[Definition {
-    name: "jsonb_cmp",
-    types: |given| match given {
-        [one, other] if is_document(one) && is_document(other) => Some((vec![JSON; 2], DataType::Int32)),
-        _ => None,
-    },
+    name: "jsonb_key",
+    types: |given| of_document(given, DataType::Binary),
     body: |args: &[ArrayRef]| {
-        let pairs = documents(&args[0]).iter().zip(documents(&args[1]));
-        let orders = pairs.map(|pair| match pair {
-            (Some(one), Some(other)) if one == other => Ok(Some(0)),
-            (Some(one), Some(other)) => Ok(Some(order(&document(one)?, &document(other)?) as i32)),
-            _ => Ok(None),
-        });
-        Ok(Arc::new(orders.collect::<Result<Int32Array, SqlError>>()?))
+        let (mut keys, mut key) = (BinaryBuilder::new(), Vec::new());
+        for text in documents(&args[0]).iter() {
+            let Some(text) = text else {
+                keys.append_null();
+                continue;
+            };
+            key.clear();
+            whole_key(&document(text)?, &mut key);
+            keys.append_value(&key);
+        }
+        Ok(Arc::new(keys.finish()))
     },
 }];
 
@@ -115,11 +122,17 @@ mod tests {
             "null",
             "\"\"",
             "\"a\"",
+            "\"ab\"",
             "\"b\"",
+            "-10",
             "-1.5",
+            "-1.25",
             "-1",
+            "-0.5",
             "0",
             "0.10",
+            "0.11",
+            "1.5",
             "2",
             "10",
             "false",
@@ -136,13 +149,18 @@ mod tests {
             "{\"c\": 0}",
             "{\"a\": 1, \"b\": 1}",
         ];
+        let key = |text: &str| {
+            let mut key = Vec::new();
+            whole_key(&document(text).unwrap(), &mut key);
+            key
+        };
         for (at, one) in sorted.iter().enumerate() {
             for (other_at, other) in sorted.iter().enumerate() {
-                let found = order(&document(one).unwrap(), &document(other).unwrap());
-                assert_eq!(found, at.cmp(&other_at), "{one} {other}");
+                assert_eq!(key(one).cmp(&key(other)), at.cmp(&other_at), "{one} {other}");
             }
         }
-        assert_eq!(order(&document("[1.0]").unwrap(), &document("[1.00]").unwrap()), Ordering::Equal);
-        assert_eq!(order(&document("-0").unwrap(), &document("0.0").unwrap()), Ordering::Equal);
+        assert_eq!(key("[1.0]"), key("[1.00]"));
+        assert_eq!(key("-0"), key("0.0"));
+        assert_eq!(key("[1.50, 10, {\"a\": -0.0}]"), key("[1.5, 10.0, {\"a\": 0}]"));
     }
 }

@@ -10,6 +10,8 @@ mod change;
 mod compare;
 mod rows;
 
+pub(super) use build::texts as value_texts;
+
 use super::definition::{Definition, Types};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeStringArray};
 use datafusion::arrow::compute::cast;

@@ -1,8 +1,8 @@
 //! The elements of arrays, and keys and values of objects, as arrays: functions that give rows in PostgreSQL are `unnest` of these.
 
-use super::{documents, of_document};
+use super::{documents, is_document, of_document};
 use crate::definition::Definition;
-use datafusion::arrow::array::{ArrayRef, LargeStringBuilder, ListBuilder, StringViewBuilder};
+use datafusion::arrow::array::{ArrayRef, AsArray, LargeStringBuilder, ListBuilder, StringViewBuilder};
 use datafusion::arrow::datatypes::{DataType, Field};
 use serac_engine::json::{as_text, elements, members};
 use serac_values::SqlError;
@@ -57,7 +57,53 @@ fn object<'d>(document: &'d str, function: &str) -> Result<&'d str, SqlError> {
     }
 }
 
+/// That a document is an object, which becomes a row.
+fn check_row(document: &str) -> Result<(), SqlError> {
+    object(document, "populate_composite").map(drop)
+}
+
+/// The elements of a document, which are objects.
+fn rows<'d>(document: &'d str, function: &str) -> Result<impl Iterator<Item = &'d str>, SqlError> {
+    let wrong = |what: &str| SqlError::new("22023", format!("cannot call {function} on {what}"));
+    match document.as_bytes().first() {
+        Some(b'[') => {}
+        _ if function.starts_with("jsonb") => return Err(wrong("a non-array")),
+        Some(b'{') => return Err(wrong("an object")),
+        _ => return Err(wrong("a scalar")),
+    }
+    if elements(document).any(|element| !element.starts_with('{')) {
+        return Err(SqlError::new("22023", format!("argument of {function} must be an array of objects")));
+    }
+    Ok(elements(document))
+}
+
 pub(super) static DEFINITIONS: &[Definition] = &[
+    Definition {
+        name: "jsonb_row",
+        types: |given| of_document(given, super::JSON),
+        body: |args| {
+            documents(&args[0]).iter().flatten().try_for_each(check_row)?;
+            Ok(args[0].clone())
+        },
+    },
+    // The second argument is the name of the function in the statement.
+    Definition {
+        name: "jsonb_rows",
+        types: |given| match given {
+            [document, name] if is_document(document) && is_document(name) => {
+                Some((vec![super::JSON, DataType::Utf8View], list_of(super::JSON)))
+            }
+            _ => None,
+        },
+        body: |args| {
+            let names = args[1].as_string_view();
+            let name = names.iter().flatten().next().unwrap_or("jsonb_to_recordset");
+            parts(&args[0], |document, give| {
+                rows(document, name)?.for_each(give);
+                Ok(())
+            })
+        },
+    },
     Definition {
         name: "jsonb_array_elements",
         types: |given| of_document(given, list_of(super::JSON)),

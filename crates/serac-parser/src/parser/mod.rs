@@ -69,6 +69,8 @@ pub(crate) struct Parser<'t> {
     in_schema: bool,
     /// Changes and claims of rows so far.
     acts: usize,
+    /// Claims of rows so far.
+    claims: usize,
 }
 
 /// Where a statement begins.
@@ -76,12 +78,13 @@ pub(crate) struct Parser<'t> {
 struct Start {
     span: Span,
     acts: usize,
+    claims: usize,
 }
 
 impl<'t> Parser<'t> {
     pub(crate) fn new(sql: &'t str) -> Result<Self> {
         let tokens = tokens(sql)?;
-        Ok(Self { sql, tokens, at: 0, depth: 0, item: None, substring: None, in_schema: false, acts: 0 })
+        Ok(Self { sql, tokens, at: 0, depth: 0, item: None, substring: None, in_schema: false, acts: 0, claims: 0 })
     }
     pub(crate) fn script(&mut self) -> Result<Vec<Statement>> {
         let mut statements = Vec::new();
@@ -98,11 +101,12 @@ impl<'t> Parser<'t> {
     }
     /// Where the statement begins that comes.
     fn start(&self) -> Start {
-        Start { span: self.span(), acts: self.acts }
+        Start { span: self.span(), acts: self.acts, claims: self.claims }
     }
     /// The statement that has been read since `start`.
     fn read_since(&self, start: Start, kind: StatementKind) -> Statement {
-        Statement { kind, span: start.span.to(self.last_span()), acts: self.acts > start.acts }
+        let span = start.span.to(self.last_span());
+        Statement { kind, span, acts: self.acts > start.acts, claims: self.claims > start.claims }
     }
     /// An expression, and nothing behind it.
     pub(crate) fn expression_alone(&mut self) -> Result<Expr> {

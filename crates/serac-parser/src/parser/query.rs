@@ -452,6 +452,7 @@ impl Parser<'_> {
         let start = self.span();
         self.at += 1;
         self.acts += 1;
+        self.claims += 1;
         let strength = if self.take_word("update") {
             LockStrength::Update
         } else if self.take_word("no") {

@@ -243,12 +243,15 @@ fn statements_that_change_or_claim_rows_act() {
     let cases = quiet.iter().map(|sql| (sql, false)).chain(acting.iter().map(|sql| (sql, true)));
     let cases: Vec<_> = cases.collect();
     for (sql, acts) in &cases {
-        assert_eq!(parse(sql).unwrap()[0].acts, *acts, "{sql}");
+        let statement = &parse(sql).unwrap()[0];
+        assert_eq!((statement.acts, statement.claims), (*acts, sql.contains(" FOR ") && *acts), "{sql}");
     }
     // Each statement of a script is told apart from the ones before it.
     let script: Vec<&str> = cases.iter().rev().map(|(sql, _)| **sql).collect();
-    let acts: Vec<bool> = parse(&script.join(";")).unwrap().iter().map(|statement| statement.acts).collect();
-    assert_eq!(acts, cases.iter().rev().map(|(_, acts)| *acts).collect::<Vec<_>>());
+    let told = |sql: &str| -> Vec<(bool, bool)> {
+        parse(sql).unwrap().iter().map(|statement| (statement.acts, statement.claims)).collect()
+    };
+    assert_eq!(told(&script.join(";")), script.iter().flat_map(|sql| told(sql)).collect::<Vec<_>>());
 }
 
 #[test]

@@ -134,7 +134,12 @@ impl Parser<'_> {
                     self.expect_word("char")?;
                 }
                 let is_varying = word == "varchar" || self.take_word("varying");
-                let modifiers = self.digits()?;
+                let mut modifiers = self.digits()?;
+                // CHAR is CHAR(1), but before a constant it is of any length.
+                if !is_varying && modifiers.is_empty() && has_fields {
+                    let kind = ExprKind::Literal(Literal::Integer("1".into()));
+                    modifiers.push(Expr { kind, span: start.to(self.last_span()) });
+                }
                 own(if is_varying { "varchar" } else { "bpchar" }, modifiers, self)
             }
             "time" | "timestamp" => {

@@ -377,6 +377,18 @@ pub enum LockStrength {
     KeyShare,
 }
 
+impl LockStrength {
+    /// Its clause.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Update => "FOR UPDATE",
+            Self::NoKeyUpdate => "FOR NO KEY UPDATE",
+            Self::Share => "FOR SHARE",
+            Self::KeyShare => "FOR KEY SHARE",
+        }
+    }
+}
+
 /// What about rows that others have locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockWait {

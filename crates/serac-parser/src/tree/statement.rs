@@ -21,6 +21,8 @@ pub struct Statement {
     pub span: Span,
     /// Whether it, or a part of it, changes rows or claims them (FOR UPDATE and its kin).
     pub acts: bool,
+    /// Whether it, or a part of it, claims rows.
+    pub claims: bool,
 }
 
 /// What a statement is.

@@ -24,7 +24,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// DataFusion's.
-pub fn independent(schema: &DFSchema) -> Result<DFSchemaRef> {
+fn independent(schema: &DFSchema) -> Result<DFSchemaRef> {
     schema.clone().with_functional_dependencies(FunctionalDependencies::empty()).map(Arc::new)
 }
 

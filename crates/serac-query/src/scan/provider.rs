@@ -104,6 +104,10 @@ impl SeracTable {
     pub fn allowing(self, columns: Columns) -> Self {
         Self { columns, ..self }
     }
+    /// The columns that scans may read.
+    pub fn allowed(&self) -> &Columns {
+        &self.columns
+    }
     /// The same, whose scans find rows by these expressions, too.
     pub fn knowing(self, expressions: Vec<IndexedExpression>) -> Self {
         Self { expressions, ..self }

@@ -106,8 +106,8 @@ pub(super) enum Flight {
 
 /// Whether a statement only gives rows, so that it can run when they are asked for.
 fn is_query(statement: &Parsed) -> bool {
-    let Some(statement) = statement.other() else { return true };
-    match statement {
+    let Some(other) = statement.other() else { return statement.only_shows() };
+    match other {
         Statement::Explain { analyze, .. } => !analyze,
         Statement::ShowVariable { .. }
         | Statement::ShowTables { .. }
@@ -395,7 +395,7 @@ impl FlightSql {
         let sql = numbered.map_err(|error| status_of(&error))?.into_owned();
         runnable(&mut session, &seat, &sql).await?;
         let prepare = async move {
-            let prepared = session.prepare_elsewhere(&sql).await?;
+            let prepared = session.prepare_elsewhere(&sql, &[]).await?;
             let mut prepared = prepared.ok_or_else(|| SqlError::new("42601", "there is no statement"))?;
             let description = session.describe(&mut prepared, &[]).await?;
             Ok((prepared, description))

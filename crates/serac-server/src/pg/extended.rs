@@ -30,7 +30,7 @@ use serac_sql::activity::{StatementKind, Wait};
 use serac_sql::wire::{Given, TEXT, oid, scalar, value};
 use serac_sql::{
     Blocked, Description, Parsed, Start, Started, StatementResult, StatementStream, TransactionStatus,
-    controls_transaction, ends_transaction, fold, runs_outside_of_blocks, shows_changes,
+    controls_transaction, ends_transaction, fold, runs_outside_of_blocks,
 };
 use serac_storage::{ColumnType, Value};
 use smallvec::SmallVec;
@@ -47,6 +47,8 @@ pub(super) struct Prepared {
     text: Arc<str>,
     /// The parameters' types that the client has named; 0 for none.
     oids: Vec<u32>,
+    /// How many values it takes; none where that is not known.
+    wanted: Option<usize>,
     description: Option<Arc<Description>>,
 }
 
@@ -160,14 +162,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Err(WireError::error("42P05", format!("prepared statement \"{name}\" already exists")));
         }
         let Self { wire, session, cancel, .. } = &mut *self;
-        let statement = wire.attend(cancel, session.prepare_elsewhere(sql)).await?;
+        let statement = wire.attend(cancel, session.prepare_elsewhere(sql, &oids)).await?;
         let parsed = statement.as_ref().map(serac_sql::Prepared::parsed);
         if !parsed.is_none_or(ends_transaction) {
             self.session.check_not_failed()?;
         }
         // What is about transactions can be described in one that has failed.
         let description = parsed.filter(|statement| controls_transaction(statement)).map(|_| Arc::default());
-        let prepared = Prepared { statement, text: sql.into(), oids, description };
+        let wanted = parsed.and_then(Parsed::parameter_count).map(|count| count.max(oids.len()));
+        let prepared = Prepared { statement, text: sql.into(), oids, wanted, description };
         self.statements.insert(name, Arc::new(Mutex::new(prepared)));
         bare(&mut self.wire.out, b'1');
         Ok(())
@@ -176,8 +179,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Bind: portal, statement, formats and values of parameters, formats of columns.
     pub(super) fn bind(&mut self, message: &Bytes) -> Result<(), WireError> {
         let mut body = Body(message);
-        let (name, statement) = (body.string()?, body.string()?);
-        let statement = self.statement(statement)?;
+        let (name, of) = (body.string()?, body.string()?);
+        let statement = self.statement(of)?;
         if !statement.lock().statement.as_ref().is_some_and(|prepared| ends_transaction(prepared.parsed())) {
             self.session.check_not_failed()?;
         }
@@ -186,6 +189,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if formats.binary.len() > 1 && formats.binary.len() != count {
             let given = formats.binary.len();
             return Err(protocol(format!("bind message has {given} parameter formats but {count} parameters")));
+        }
+        let wanted = statement.lock().wanted;
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != count) {
+            let message =
+                format!("bind message supplies {count} parameters, but prepared statement \"{of}\" requires {wanted}");
+            return Err(protocol(message));
         }
         if !name.is_empty() && self.portals.get(name).is_some() {
             return Err(WireError::error("42P03", format!("cursor \"{name}\" already exists")));
@@ -567,7 +576,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Ok(Begun::GoesOn);
             }
             Some(_) => {
-                let types = statement.column_types();
+                let types = (statement.column_types(), statement.column_widths());
                 (0..rows.len()).for_each(|row| put_point_row(&mut wire.out, rows, row, types, &portal.formats));
                 *row_count = rows.len() as u64;
                 wire.complete(&complete_tag(tag, *row_count));
@@ -633,7 +642,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.wire.complete("DEALLOCATE");
             return Ok(());
         }
-        if shows_changes(statement.parsed()) {
+        if statement.parsed().shows_changes() {
             self.session.begin_implicit();
         }
         let types = if self.portal(name)?.parameters.is_empty() {

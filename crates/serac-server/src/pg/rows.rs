@@ -5,7 +5,7 @@ use super::message::{message, put_i16, put_i32, put_string};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use serac_engine::values::value_at;
-use serac_sql::wire::{as_told, column, type_of, write_binary, write_text};
+use serac_sql::wire::{MOST_WIDTH, as_told, column, field_type, missing_blanks, width, write_binary, write_text};
 use serac_sql::{Rows, SqlError};
 use serac_storage::{ColumnType, Value};
 
@@ -33,7 +33,7 @@ pub(super) fn describe(out: &mut Vec<u8>, schema: &Schema, formats: &Formats) {
     message(out, b'T', |out| {
         put_i16(out, schema.fields().len() as i16);
         for (i, field) in schema.fields().iter().enumerate() {
-            let column = type_of(field.data_type());
+            let column = field_type(field);
             put_string(out, field.name());
             // No table, no number in it.
             put_i32(out, 0);
@@ -46,7 +46,8 @@ pub(super) fn describe(out: &mut Vec<u8>, schema: &Schema, formats: &Formats) {
     });
 }
 
-fn put_value(out: &mut Vec<u8>, value: Value<'_>, column_type: ColumnType, binary: bool) {
+/// Writes a value; one of a CHAR(n) with blanks up to `width` characters.
+fn put_value(out: &mut Vec<u8>, value: Value<'_>, column_type: ColumnType, width: Option<usize>, binary: bool) {
     if value.is_null() {
         return put_i32(out, -1);
     }
@@ -57,24 +58,32 @@ fn put_value(out: &mut Vec<u8>, value: Value<'_>, column_type: ColumnType, binar
     } else {
         write_text(out, value, column_type)
     };
+    if let (Some(width), Value::Bytes(text)) = (width, value) {
+        out.extend(std::iter::repeat_n(b' ', missing_blanks(text, width)));
+    }
     let length = (out.len() - start - 4) as i32;
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
 /// The columns of a batch as they are sent.
 pub(super) struct WireBatch {
-    columns: Vec<(ArrayRef, ColumnType)>,
+    columns: Vec<(ArrayRef, ColumnType, Option<usize>)>,
     rows: usize,
 }
 
 impl WireBatch {
     pub(super) fn new(batch: &RecordBatch, formats: &Formats) -> Result<Self, WireError> {
+        let schema = batch.schema();
         let sent = |(i, array): (usize, &ArrayRef)| {
             let told = formats.told.as_ref().and_then(|told| told.fields().get(i));
             let array = told.map_or_else(|| Ok(array.clone()), |told| as_told(array, told.data_type()))?;
-            Ok(column(&array, formats.is_binary(i)).map_err(SqlError::from)?)
+            let (array, column_type) = column(&array, formats.is_binary(i)).map_err(SqlError::from)?;
+            Ok((array, column_type, width(told.unwrap_or(&schema.fields()[i]))))
         };
-        let columns = batch.columns().iter().enumerate().map(sent).collect::<Result<_, WireError>>()?;
+        let columns = batch.columns().iter().enumerate().map(sent).collect::<Result<Vec<_>, WireError>>()?;
+        if columns.iter().filter_map(|(_, _, width)| *width).sum::<usize>() > MOST_WIDTH {
+            return Err(WireError::error("54000", format!("a row shows more than {MOST_WIDTH} characters of CHAR(n)")));
+        }
         Ok(Self { columns, rows: batch.num_rows() })
     }
     pub(super) fn rows(&self) -> usize {
@@ -84,19 +93,25 @@ impl WireBatch {
     pub(super) fn put(&self, out: &mut Vec<u8>, row: usize, formats: &Formats) {
         message(out, b'D', |out| {
             put_i16(out, self.columns.len() as i16);
-            for (i, (array, column_type)) in self.columns.iter().enumerate() {
-                put_value(out, value_at(array, row, *column_type), *column_type, formats.is_binary(i));
+            for (i, (array, column_type, width)) in self.columns.iter().enumerate() {
+                put_value(out, value_at(array, row, *column_type), *column_type, *width, formats.is_binary(i));
             }
         });
     }
 }
 
-/// Writes a row of the point path.
-pub(super) fn put_point_row(out: &mut Vec<u8>, rows: &Rows, row: usize, types: &[ColumnType], formats: &Formats) {
+/// Writes a row of the point path. `widths` are those of its columns ([`serac_sql::wire::widths`]).
+pub(super) fn put_point_row(
+    out: &mut Vec<u8>,
+    rows: &Rows,
+    row: usize,
+    (types, widths): (&[ColumnType], &[Option<usize>]),
+    formats: &Formats,
+) {
     message(out, b'D', |out| {
         put_i16(out, types.len() as i16);
         for (i, (value, column_type)) in rows.row(row).zip(types).enumerate() {
-            put_value(out, value, *column_type, formats.is_binary(i));
+            put_value(out, value, *column_type, widths.get(i).copied().flatten(), formats.is_binary(i));
         }
     });
 }

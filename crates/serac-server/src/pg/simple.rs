@@ -5,11 +5,8 @@ use super::connection::Connection;
 use super::message::bare;
 use super::rows::{Formats, WireBatch, describe};
 use super::wire::Wire;
-use datafusion::sql::sqlparser::ast::Statement;
 use serac_sql::activity::StatementKind;
-use serac_sql::{
-    CancelHandle, Parsed, RowStream, SqlError, StatementResult, StatementStream, TransactionStatus, shows_changes,
-};
+use serac_sql::{CancelHandle, Parsed, RowStream, SqlError, StatementResult, StatementStream, TransactionStatus};
 use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, error, info};
@@ -95,7 +92,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.deallocate(&statement) {
             return Ok("DEALLOCATE".into());
         }
-        if shows_changes(&statement) {
+        if statement.shows_changes() {
             self.session.begin_implicit();
         }
         let Self { wire, session, cancel, row_count, .. } = self;
@@ -188,10 +185,8 @@ pub(super) fn is_control(sql: &str) -> bool {
 
 /// Whether a statement changes rows. It is run as a whole, so that READ COMMITTED can begin it again at a conflict.
 pub(super) fn changes(statement: &Parsed) -> bool {
-    matches!(
-        statement.other(),
-        Some(Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_))
-    )
+    use StatementKind::{Delete, Insert, Merge, Update};
+    matches!(StatementKind::of(statement), Insert | Update | Delete | Merge)
 }
 
 /// The tag of a statement that has given rows.

@@ -77,6 +77,30 @@ async fn statements_whose_columns_ddl_has_changed_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_are_as_many_as_parameters() {
+    let served = postgresql_server(database(), PgOptions::default()).await;
+    let mut client = Client::open(served.address).await;
+    client.run("CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)").await;
+    let statements = [
+        ("SELECT 1", 0),
+        ("SELECT a FROM t WHERE id = $1", 1),
+        ("SELECT count(*) FROM t WHERE id < $1 OR a = $2", 2),
+        ("WITH x AS (DELETE FROM t WHERE id = $2 RETURNING id) SELECT id FROM x LIMIT $1", 2),
+        ("INSERT INTO t VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET a = $3", 3),
+    ];
+    for (sql, wanted) in statements {
+        for given in 0..4 {
+            let answer = client.exchange(&[parse("", sql), bind("", "", &vec!["1"; given]), sync()]).await;
+            let error = answer.iter().find(|message| message.0 == b'E').and_then(|(_, error)| field(error, b'M'));
+            let message =
+                format!("bind message supplies {given} parameters, but prepared statement \"\" requires {wanted}");
+            assert_eq!(error, (given != wanted).then_some(message), "{sql}");
+        }
+    }
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn portals_live_as_postgresql_has_them() {
     let served = postgresql_server(database(), PgOptions::default()).await;
     let mut client = Client::open(served.address).await;
@@ -344,5 +368,64 @@ async fn whoever_does_not_log_in_in_time_is_left() {
         let closed = tokio::time::timeout(std::time::Duration::from_secs(20), closed).await;
         assert!(closed.is_ok(), "a client that has said {said:?} is waited for");
     }
+    served.end().await;
+}
+
+/// The columns of the description among the messages: name, type, size and modifier.
+fn columns(messages: &[Message]) -> Vec<String> {
+    let (_, body) = messages.iter().find(|message| message.0 == b'T').expect("the columns are described");
+    let mut rest = &body[2..];
+    let mut columns = Vec::new();
+    while let Some(end) = rest.iter().position(|byte| *byte == 0) {
+        let (name, fields) = (String::from_utf8_lossy(&rest[..end]), &rest[end + 7..]);
+        let number = |at: usize| i32::from_be_bytes(fields[at..at + 4].try_into().unwrap());
+        let size = i16::from_be_bytes(fields[4..6].try_into().unwrap());
+        columns.push(format!("{name} {} {size} {}", number(0), number(6)));
+        rest = &fields[12..];
+    }
+    columns
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn columns_have_postgresqls_types_and_modifiers() {
+    let served = postgresql_server(database(), PgOptions::default()).await;
+    let mut client = Client::open(served.address).await;
+    let table = "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(5), w VARCHAR, c CHAR(3), n NUMERIC(10,2), m NUMERIC, s TIMESTAMP(3))";
+    client.run(table).await;
+    client.run("INSERT INTO t VALUES (1, 'ab', 'cd', 'a', 1.5, 4.25, '2020-01-01 10:00:00')").await;
+    client.run("CREATE VIEW of_t AS SELECT * FROM t").await;
+    let own =
+        ["id 23 4 -1", "v 1043 -1 9", "w 1043 -1 -1", "c 1042 -1 7", "n 1700 -1 655366", "m 1700 -1 -1", "s 1114 8 3"];
+    let computed =
+        "SELECT v || 'x' AS a, v::varchar(2) AS b, n + 1 AS d, coalesce(v, w) AS e, 1.5 AS f, current_user AS g FROM t";
+    let of_computed = ["a 25 -1 -1", "b 1043 -1 6", "d 1700 -1 -1", "e 1043 -1 -1", "f 1700 -1 -1", "g 19 64 -1"];
+    let statements = [
+        ("SELECT * FROM t", &own[..]),
+        ("SELECT * FROM t WHERE id = 1", &own[..]),
+        ("SELECT * FROM of_t", &own[..]),
+        ("UPDATE t SET id = 1 WHERE id = 1 RETURNING *", &own[..]),
+        ("SELECT * FROM t UNION ALL SELECT * FROM of_t", &own[..]),
+        (computed, &of_computed[..]),
+    ];
+    for (sql, expected) in statements {
+        assert_eq!(columns(&client.exchange(&[query(sql)]).await), expected, "{sql}");
+        let described = client.exchange(&[parse("", sql), describe(b'S', ""), sync()]).await;
+        assert_eq!(columns(&described), expected, "{sql}");
+    }
+    // A CHAR(n) has its blanks, on all ways to it.
+    assert_eq!(client.run("SELECT c, v FROM t WHERE id = 1").await, ["T", "a  |ab", "SELECT 1", "ZI"]);
+    let sent = [parse("", "SELECT v, c FROM t WHERE id = $1"), bind("", "", &["1"]), execute("", 0), sync()];
+    assert_eq!(client.told(&sent).await, ["1", "2", "ab|a  ", "SELECT 1", "ZI"]);
+    let answer = client.run("SELECT c, max(c) OVER () || '.', c || '.', octet_length(c) FROM t").await;
+    assert_eq!(answer, ["T", "a  |a.|a.|3", "SELECT 1", "ZI"]);
+    // Parameters have the types of the columns that they are assigned to.
+    let insert = "INSERT INTO t (id, v, c) VALUES ($1, $2, $3)";
+    let described = client.exchange(&[parse("i", insert), describe(b'S', "i"), sync()]).await;
+    let (_, body) = described.iter().find(|message| message.0 == b't').expect("parameters are described");
+    let types: Vec<i32> = body[2..].chunks(4).map(|oid| i32::from_be_bytes(oid.try_into().unwrap())).collect();
+    assert_eq!(types, [23, 1043, 1042]);
+    let answer = client.told(&[bind("", "i", &["2", "abcde  ", "x  "]), execute("", 0), sync()]).await;
+    assert_eq!(answer, ["2", "INSERT 0 1", "ZI"]);
+    assert_eq!(client.run("SELECT v || '.', c || '.' FROM t WHERE id = 2").await[1], "abcde.|x.");
     served.end().await;
 }

@@ -20,7 +20,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The unique index of a conflict.
-fn index_of(table: &Table, conflict: &BoundConflict) -> Option<Arc<TableIndex>> {
+pub(crate) fn index_of(table: &Table, conflict: &BoundConflict) -> Option<Arc<TableIndex>> {
     table.indexes.iter().filter(|index| index.definition.unique).nth(conflict.index?).cloned()
 }
 
@@ -83,7 +83,6 @@ impl Session {
         let mut places: Vec<(usize, (usize, usize))> = inserted.iter().map(|&i| (i, inserted_at(i))).collect();
         let mut now = rows.slice(0, 0);
         if let (Some(update), false) = (conflict.update, conflicting.is_empty()) {
-            self.refresh_view();
             let ids: Vec<RowId> = conflicting.iter().map(|(_, row)| *row).collect();
             let before = visible_rows(table, &self.rows_now(table, &ids)?)?;
             let at = UInt32Array::from_iter_values(conflicting.iter().map(|(i, _)| *i as u32));
@@ -96,6 +95,7 @@ impl Session {
             let fields: Vec<Field> = columns.iter().enumerate().map(number).collect();
             fill(&update.rows, vec![RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?])?;
             let (schema, found) = self.collect_with_schema(DataFrame::new(self.state(), update.plan)).await?;
+            fill(&update.rows, Vec::new())?;
             let found = concat_batches(&schema, &found)?;
             let numbers = found.column(0).as_primitive::<Int64Type>().values().to_vec();
             let (columns, values) = set_values(self, table, &update.set, &found.columns()[1..], numbers.len())?;

@@ -1,13 +1,11 @@
 //! INSERT.
 
-use super::older::{self, check_assignments};
-use super::{Done, nothing_of, table_of};
+use super::{Done, Written, nothing_of, table_of};
 use crate::deep;
 use crate::dml::{nullable_schema, visible_rows};
-use crate::error::{Result, SqlError};
-use crate::generated;
-use crate::identifiers::fold;
-use crate::point::constant_rows;
+use crate::error::Result;
+use crate::identifiers::object_name;
+use crate::point::{constant_rows, constants_of};
 use crate::query::is_apart;
 use crate::session::{Session, StatementResult};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
@@ -16,11 +14,11 @@ use datafusion::arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::sql::sqlparser::ast::{Insert, Statement};
 use futures::TryStreamExt;
 use serac_binder::{BoundInsert, InsertSource};
 use serac_engine::Table;
 use serac_engine::roles::Privilege;
+use serac_parser::tree::Insert;
 use serac_values::assignment::assign;
 use std::sync::Arc;
 
@@ -34,15 +32,11 @@ impl Session {
     /// to bind or to plan, which for thousands of constants takes longer than to store them. None
     /// where it is not one.
     pub(crate) fn insert_constants(&mut self, insert: &Insert) -> Result<Option<StatementResult>> {
-        let (None, None, Some(source)) = (&insert.on, &insert.returning, &insert.source) else { return Ok(None) };
-        if !crate::dml::are_constants(source) {
-            return Ok(None);
-        }
-        let table = self.table(crate::dml::target_of_insert(insert)?)?;
+        let Some(values) = constants_of(insert) else { return Ok(None) };
+        let table = self.table(&object_name(&insert.table))?;
         let mut targets = Vec::new();
-        for column in &insert.columns {
-            let name = column.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default();
-            match table.definition.column(&name).filter(|at| !targets.contains(at)) {
+        for (column, parts) in &insert.columns {
+            match table.definition.column(&column.name).filter(|at| parts.is_empty() && !targets.contains(at)) {
                 Some(at) => targets.push(at),
                 // The binder says what is wrong.
                 None => return Ok(None),
@@ -51,7 +45,7 @@ impl Session {
         if targets.is_empty() {
             targets = (0..table.definition.visible_columns().len()).collect();
         }
-        let Some(rows) = constant_rows(&table, &targets, source) else { return Ok(None) };
+        let Some(rows) = constant_rows(&table, &targets, values) else { return Ok(None) };
         if rows.num_columns() < targets.len() && !insert.columns.is_empty() {
             return Ok(None);
         }
@@ -72,10 +66,10 @@ impl Session {
     pub(super) async fn insert(
         &mut self,
         insert: BoundInsert,
-        older: Option<Statement>,
+        written: &Written,
         names: Option<SchemaRef>,
     ) -> Result<Done> {
-        let BoundInsert { target, mut columns, are_named, source, defaults, conflict, returning } = insert;
+        let BoundInsert { target, columns, are_named, source, defaults, conflict, returning } = insert;
         let table = table_of(&target)?;
         self.check_privilege(&table, Privilege::Insert, if are_named { &columns } else { &[] })?;
         let mut rows = match source {
@@ -87,32 +81,13 @@ impl Session {
                 let rows = self.stream(frame).await?;
                 if is_apart { rows } else { self.completed(rows).await? }
             }
-            InsertSource::Unknown(what) => {
-                let frame = self.older_source(older, (&table, &columns), what, &defaults, true).await?;
-                let (literals, is_apart) =
-                    deep::with_room(|| (older::literals(frame.logical_plan()), is_apart(frame.logical_plan(), &table)));
-                let rows = self.stream(frame).await?;
-                let schema = rows.schema();
-                check_assignments(&table, &columns, &literals, &schema, 0)?;
-                let given = schema.fields().len() - usize::from(has_numbers(&defaults));
-                if given > columns.len() {
-                    return Err(SqlError::new("42601", "INSERT has more expressions than target columns"));
-                }
-                if given < columns.len() && are_named {
-                    return Err(SqlError::new("42601", "INSERT has more target columns than expressions"));
-                }
-                columns.truncate(given);
-                match columns.iter().find(|&&column| table.definition.columns[column].is_generated()) {
-                    Some(&column) => return Err(generated::not_inserted(&table.definition.columns[column])),
-                    None if is_apart? => rows,
-                    None => self.completed(rows).await?,
-                }
-            }
         };
         self.check_privilege(&table, Privilege::Insert, &columns)?;
         if let Some(conflict) = &conflict {
             self.check_conflict(&table, conflict)?;
+            written.check(&table, None)?;
         }
+        let may_update = conflict.as_ref().is_some_and(|conflict| conflict.update.is_some());
         let all: Vec<usize> = (0..table.definition.columns.len()).collect();
         let (mut count, mut inserted, mut together) = (0, Vec::new(), Vec::new());
         let is_returned = returning.is_some();
@@ -150,7 +125,7 @@ impl Session {
             }
             None => None,
         };
-        Ok(Done { count, returned })
+        Ok(Done { count, rows: (!may_update).then(Vec::new), returned })
     }
 
     /// Rows of VALUES with the columns' defaults where these say DEFAULT. The last column numbers

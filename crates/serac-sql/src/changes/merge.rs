@@ -1,14 +1,15 @@
 //! MERGE: one query finds what each WHEN does, then the engine does it.
 
-use super::rows::set_values;
-use super::{Done, table_of};
+use super::returned::{fill, numbered};
+use super::rows::{beside, set_values};
+use super::{Done, Written, nothing_of, table_of};
 use crate::error::{Result, SqlError};
 use crate::session::Session;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, take};
 use datafusion::arrow::datatypes::{Field, Int32Type, Schema, UInt64Type};
 use datafusion::dataframe::DataFrame;
-use serac_binder::{BoundAction, BoundMerge, Target};
+use serac_binder::{ActionValues, BoundAction, BoundMerge, Target};
 use serac_engine::Table;
 use serac_engine::roles::Privilege;
 use serac_storage::RowId;
@@ -42,8 +43,23 @@ impl Session {
         Ok(())
     }
 
-    pub(super) async fn merge(&mut self, merge: BoundMerge) -> Result<Done> {
-        let BoundMerge { target, plan, actions } = merge;
+    /// The values of an action that are computed for the rows that it has taken.
+    async fn values_of_action(
+        &self,
+        values: ActionValues,
+        found: &RecordBatch,
+        places: &UInt32Array,
+    ) -> Result<RecordBatch> {
+        let columns = values.columns.iter().map(|column| take(found.column(2 + column), places, None));
+        let rows = beside(&nothing_of(places.len())?, &columns.collect::<Result<Vec<_>, _>>()?)?;
+        fill(&values.rows, numbered(vec![rows])?)?;
+        let (schema, computed) = self.collect_with_schema(DataFrame::new(self.state(), values.plan)).await?;
+        fill(&values.rows, Vec::new())?;
+        Ok(concat_batches(&schema, &computed)?)
+    }
+
+    pub(super) async fn merge(&mut self, merge: BoundMerge, written: &Written) -> Result<Done> {
+        let BoundMerge { target, plan, actions, values: own_values } = merge;
         let table = table_of(&target)?;
         self.check_merge(&table, &actions)?;
         let (schema, found) = self.collect_with_schema(DataFrame::new(self.state(), plan)).await?;
@@ -56,7 +72,10 @@ impl Session {
         for at in (0..found.num_rows()).filter(|&at| numbers.is_valid(at)) {
             of_action[numbers.value(at) as usize].push(at as u32);
         }
-        for (action, places) in actions.iter().zip(of_action) {
+        for ((action, own_values), places) in actions.iter().zip(own_values).zip(of_action) {
+            if places.is_empty() {
+                continue;
+            }
             let places = UInt32Array::from(places);
             let ids: Vec<RowId> = places.values().iter().map(|&at| RowId::from_u64(rows.value(at as usize))).collect();
             if let BoundAction::Delete | BoundAction::Update(_) = action
@@ -64,7 +83,14 @@ impl Session {
             {
                 return Err(SqlError::new("21000", "MERGE command cannot affect row a second time"));
             }
-            let value = |value: usize| take(found.column(2 + value), &places, None);
+            let own_values = match own_values {
+                Some(values) => Some(self.values_of_action(values, &found, &places).await?),
+                None => None,
+            };
+            let value = |value: usize| match &own_values {
+                Some(values) => Ok(values.column(value).clone()),
+                None => take(found.column(2 + value), &places, None),
+            };
             match action {
                 BoundAction::Nothing => {}
                 BoundAction::Delete => changes.deletes.extend(ids),
@@ -89,13 +115,13 @@ impl Session {
                     let fields: Vec<Field> = arrays.iter().enumerate().map(field).collect();
                     let options = RecordBatchOptions::new().with_row_count(Some(ids.len()));
                     let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?;
-                    if batch.num_rows() > 0 {
-                        changes.inserts.push(self.complete_rows(&table, &columns, &batch)?);
-                    }
+                    changes.inserts.push(self.complete_rows(&table, &columns, &batch)?);
                 }
             }
         }
-        let mut count = seen.len();
+        let changed: Vec<RowId> = seen.into_iter().collect();
+        written.check(&table, Some(&changed))?;
+        let mut count = changed.len();
         self.txn_of(&table)?.delete_batch(&table, &changes.deletes)?;
         for (columns, rows, batch) in &changes.updates {
             self.write_update(&table, rows, columns, batch)?;
@@ -105,6 +131,6 @@ impl Session {
             self.txn_of(&table)?.insert_batch(&table, batch)?;
             count += batch.num_rows();
         }
-        Ok(Done { count, returned: None })
+        Ok(Done { count, rows: Some(changed), returned: None })
     }
 }

@@ -1,5 +1,5 @@
-//! INSERT, UPDATE, DELETE, MERGE, and queries with such in their WITH: what the binder makes of
-//! them ([`serac_binder::BoundStatement`]) is run.
+//! INSERT, UPDATE, DELETE, MERGE, SELECT … FOR UPDATE, and queries with such in them: what the
+//! binder makes of them ([`serac_binder::BoundStatement`]) is run.
 //!
 //! | module | what |
 //! |---|---|
@@ -7,64 +7,65 @@
 //! | [`conflict`] | ON CONFLICT |
 //! | [`rows`] | UPDATE, DELETE |
 //! | [`merge`] | MERGE |
+//! | [`claims`] | SELECT … FOR UPDATE and its kin |
 //! | [`returned`] | RETURNING, and rows that plans read which are not there before the statement runs |
-//! | [`older`] | rows that the binder does not know |
+//! | [`written`] | what parts of the statement have written |
 //!
 //! The rows that a change is about are complete before the first is written, so a statement never
 //! meets its own changes (no Halloween problem). An INSERT whose query reads nothing of the table
 //! writes its rows as they come.
 //!
-//! Changes in WITH, and the queries before them there, are done first, in their order. In
-//! PostgreSQL they and the rest of the statement see one snapshot, so a table that one has changed
-//! cannot be read, or searched for rows to change, by what follows: that is an error here (0A000),
-//! not another answer.
+//! Queries that claim rows, changes in WITH, and the queries before them there, are done first, in
+//! their order. They and the rest of the statement see one snapshot, and so do subqueries in RETURNING
+//! and ON CONFLICT: where one of these reads a table that the statement writes to before, all queries
+//! of the statement read the [snapshot of its start](Session::read_before_writes). Of a row that two
+//! parts would change or claim, PostgreSQL lets one of them have its way; that is an error here
+//! (0A000).
 
+mod claims;
 mod conflict;
 mod insert;
 mod merge;
-mod older;
 mod returned;
 mod rows;
+mod written;
 
-pub(crate) use older::{find_query, is_default, set_list};
+pub(crate) use conflict::index_of;
 pub(crate) use returned::RowsToCome;
 
 use crate::binding::{self, BoundWithNames};
 use crate::error::{Result, SqlError};
 use crate::parsed::Source;
 use crate::query::Output;
-use crate::session::{Session, StatementResult};
+use crate::session::{Session, StatementResult, tag_of};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
-use datafusion::catalog::view::ViewTable;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
-use datafusion::sql::sqlparser::ast::Statement;
 use serac_binder::{
-    BoundBody, BoundChange, BoundInsert, BoundPart, BoundReturning, BoundRows, FoundRows, InsertSource, PartBody,
-    Target,
+    BoundBody, BoundChange, BoundPart, BoundQuery, BoundReturning, BoundRows, InsertSource, PartBody, Target,
 };
 use serac_engine::Table;
 use serac_engine::roles::Privilege;
 use serac_query::scan::SeracTable;
+use serac_storage::RowId;
 use std::collections::HashSet;
 use std::sync::Arc;
-
-/// A table by its schema and name.
-type TableName = (String, String);
+use written::{Written, tables_of};
 
 /// What a change has done.
 struct Done {
     /// How many rows it has changed.
     count: usize,
+    /// The rows that were there and that it has changed; none if these are not known.
+    rows: Option<Vec<RowId>>,
     /// Those of RETURNING.
     returned: Option<(SchemaRef, Vec<RecordBatch>)>,
 }
 
 /// The table of a target.
-fn table_of(target: &Target) -> Result<Arc<Table>> {
+pub(crate) fn table_of(target: &Target) -> Result<Arc<Table>> {
     let provider = source_as_provider(&target.relation.source)?;
     match provider.downcast_ref::<SeracTable>() {
         Some(table) => Ok(table.table().clone()),
@@ -79,30 +80,25 @@ fn nothing_of(rows: usize) -> Result<RecordBatch> {
 }
 
 impl Session {
-    /// Runs a change, or a query with changes in its WITH, whose text is at `source`. `statement`
-    /// says the same.
-    pub(crate) async fn run_changes(&mut self, statement: Statement, source: &Source) -> Result<Output> {
+    /// Runs a change, or a query that changes or claims rows, whose text is at `source`.
+    pub(crate) async fn run_changes(&mut self, source: &Source) -> Result<Output> {
         let mut bound = self.bound_statement(source).await?;
-        if let (Err(_), Statement::Merge(merge)) = (&bound, &statement)
-            && let Some(rows) = self.older_merge_source(&merge.source).await?
-        {
-            bound = self.bound_statement(&source.clone().with_merge_source(rows)).await?;
+        if self.reads_what_it_writes(&bound)? {
+            self.read_before_writes()?;
+            bound = self.bound_statement(source).await?;
         }
-        let BoundWithNames { parts, body, names, .. } =
-            bound.map_err(|what| SqlError::unsupported(format!("binding {what}")))?;
-        let changed = self.run_parts_of(parts).await?;
+        let BoundWithNames { parts, body, names, .. } = bound;
+        let written = self.run_parts_of(parts).await?;
         match body {
             BoundBody::Query(plan, _) => {
-                check_unchanged(&plan, &changed)?;
                 self.running.as_mut().expect("it runs").check_statement_end()?;
                 let rows = self.stream(DataFrame::new(self.state(), plan)).await?;
                 let (schema, stream) = crate::query::shown_rows(names, rows);
                 Ok(Output::Rows { schema, stream })
             }
             BoundBody::Change(change) => {
-                let word = word_of(&change, &statement);
-                let older = changed.is_empty().then_some(statement);
-                let done = self.run_change(change, &changed, older, Some(names)).await?;
+                let word = tag_of(source.statement());
+                let done = Box::pin(self.run_change(change, &written, Some(names))).await?;
                 self.running.as_mut().expect("it runs").check_statement_end()?;
                 Ok(Output::Done(match done.returned {
                     Some((schema, batches)) => StatementResult::Rows { tag: word, schema, batches },
@@ -112,61 +108,67 @@ impl Session {
         }
     }
 
-    /// Does the changes in the WITH of the query of another statement, and the queries before them;
-    /// the statement that knows their rows.
-    pub(crate) async fn run_changes_of_query(&mut self, source: &Source) -> Result<Source> {
-        let (state, text) = (self.state(), source.clone());
-        let bound = self.planning(async move { binding::query_with_changes(&state, &text).await }).await?;
-        let query = bound.map_err(|what| SqlError::unsupported(format!("binding {what}")))?;
-        let rows = query.parts.iter().map(|part| part.rows.clone()).collect();
-        let changed = self.run_parts_of(query.parts).await?;
-        check_unchanged(&query.plan, &changed)?;
-        Ok(source.clone().with_parts(rows))
+    /// Whether a part of a statement may read a table that another one has written to before.
+    fn reads_what_it_writes(&self, statement: &BoundWithNames) -> Result<bool> {
+        if has_changes(&statement.parts) {
+            return Ok(true);
+        }
+        let BoundBody::Change(change) = &statement.body else { return Ok(false) };
+        let mut read = HashSet::new();
+        for plan in change.plans_behind_writes() {
+            tables_of(plan, &mut read)?;
+        }
+        Ok(!read.is_empty() && !read.is_disjoint(&self.touched_by(&table_of(change.target())?)))
     }
 
-    /// Does what comes before the rest of a statement; the tables that it changes.
-    async fn run_parts_of(&mut self, parts: Vec<BoundPart>) -> Result<HashSet<TableName>> {
-        let mut changed = HashSet::new();
+    /// Does the parts of the query of another statement; the statement that knows their rows. What is
+    /// planned of it reads what was there before.
+    pub(crate) async fn run_changes_of_query(&mut self, source: &Source) -> Result<Source> {
+        let mut bound = self.bound_acting_query(source).await?;
+        if has_changes(&bound.parts) {
+            self.read_before_writes()?;
+            bound = self.bound_acting_query(source).await?;
+        }
+        let rows = bound.parts.iter().map(|part| part.rows.clone()).collect();
+        self.run_parts_of(bound.parts).await?;
+        Ok(source.clone().with_parts(rows))
+    }
+    async fn bound_acting_query(&self, source: &Source) -> Result<BoundQuery> {
+        let (state, text) = (self.state(), source.clone());
+        self.planning(async move { binding::acting_query(&state, &text).await }).await
+    }
+
+    /// Does what comes before the rest of a statement; what it writes.
+    async fn run_parts_of(&mut self, parts: Vec<BoundPart>) -> Result<Written> {
+        let mut written = Written::default();
         for BoundPart { rows, body } in parts {
             let batches = match body {
-                PartBody::Query(plan) => {
-                    check_unchanged(&plan, &changed)?;
-                    self.collect(DataFrame::new(self.state(), plan)).await?
+                PartBody::Query(plan) => self.collect(DataFrame::new(self.state(), plan)).await?,
+                PartBody::Claim(claim) => {
+                    for claimed in &claim.tables {
+                        let table = table_of(&claimed.target)?;
+                        written.check(&table, None)?;
+                    }
+                    Box::pin(self.claim(*claim)).await?
                 }
                 PartBody::Change(change) => {
                     let table = table_of(change.target())?;
-                    let done = self.run_change(change, &changed, None, None).await?;
-                    changed.extend(self.touched_with(&table));
-                    self.refresh_view();
+                    let done = Box::pin(self.run_change(change, &written, None)).await?;
+                    written.note(&table, done.rows, self.children_of(&table));
                     done.returned.map_or_else(Vec::new, |(_, batches)| batches)
                 }
             };
             returned::fill(&rows, batches)?;
         }
-        Ok(changed)
+        Ok(written)
     }
 
-    /// Does a change: `older` says the same, if it is the statement itself; `names` are those of
-    /// RETURNING's columns.
-    async fn run_change(
-        &mut self,
-        mut change: BoundChange,
-        changed: &HashSet<TableName>,
-        older: Option<Statement>,
-        names: Option<SchemaRef>,
-    ) -> Result<Done> {
-        if let (Some(what), None) = (change.unknown(), &older) {
-            return Err(SqlError::unsupported(format!("binding {what} of a change in WITH, or behind one")));
-        }
-        if !changed.is_empty() {
-            for plan in change.plans_mut() {
-                check_unchanged(plan, changed)?;
-            }
-        }
+    /// Does a change behind what is `written`; `names` are those of RETURNING's columns.
+    async fn run_change(&mut self, change: BoundChange, written: &Written, names: Option<SchemaRef>) -> Result<Done> {
         match change {
-            BoundChange::Insert(insert) => self.insert(*insert, older, names).await,
-            BoundChange::Rows(rows) => self.change_rows(*rows, older, names).await,
-            BoundChange::Merge(merge) => self.merge(*merge).await,
+            BoundChange::Insert(insert) => self.insert(*insert, written, names).await,
+            BoundChange::Rows(rows) => self.change_rows(*rows, written, names).await,
+            BoundChange::Merge(merge) => self.merge(*merge, written).await,
         }
     }
 
@@ -178,8 +180,11 @@ impl Session {
         rows: Vec<RecordBatch>,
         names: Option<SchemaRef>,
     ) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+        let rows = if returning.are_numbered { returned::numbered(rows)? } else { rows };
         returned::fill(&returning.rows, rows)?;
-        let (schema, batches) = self.collect_with_schema(DataFrame::new(self.state(), returning.plan)).await?;
+        let (schema, batches) = self.collect_with_schema(DataFrame::new(self.storing_state(), returning.plan)).await?;
+        // The relation may be that of a prepared statement.
+        returned::fill(&returning.rows, Vec::new())?;
         let Some(names) = names else { return Ok((schema, batches)) };
         let schema = crate::query::with_types(&names, &schema);
         let mut named = Vec::with_capacity(batches.len());
@@ -190,109 +195,39 @@ impl Session {
         Ok((schema, named))
     }
 
-    /// The names of a table and of all whose rows may change with it, as their foreign keys say.
-    fn touched_with(&self, table: &Arc<Table>) -> HashSet<TableName> {
-        let view = self.shared.view().expect("a statement is running");
-        let catalog = view.of(&table.definition.schema).0;
-        let (mut touched, mut left) = (HashSet::new(), vec![table]);
-        while let Some(table) = left.pop() {
-            if touched.insert((table.definition.schema.clone(), table.name().to_owned())) {
-                left.extend(catalog.children_of(&table.definition).map(|(child, _)| child));
-            }
-        }
-        touched
-    }
     /// The word of a change and the plan that finds its rows, to be shown.
-    pub(crate) async fn explained_change(
-        &self,
-        change: BoundChange,
-        older: Option<Statement>,
-    ) -> Result<(Option<&'static str>, LogicalPlan)> {
+    pub(crate) fn explained_change(&self, change: BoundChange) -> Result<(&'static str, LogicalPlan)> {
         let table = table_of(change.target())?;
         Ok(match change {
             BoundChange::Insert(insert) => {
-                let BoundInsert { source, columns, defaults, .. } = *insert;
                 self.check_privilege(&table, Privilege::Insert, &[])?;
-                let plan = match source {
+                let plan = match insert.source {
                     InsertSource::Plan(plan) => plan,
                     InsertSource::Defaults(_) => LogicalPlanBuilder::empty(true).build()?,
-                    InsertSource::Unknown(what) => self
-                        .older_source(older, (&table, &columns), what, &defaults, false)
-                        .await?
-                        .into_unoptimized_plan(),
                 };
-                (Some("INSERT"), plan)
+                ("INSERT", plan)
             }
             BoundChange::Rows(change) => {
-                let BoundRows { rows, set, .. } = *change;
-                match &set {
-                    Some(set) => self.check_privilege(&table, Privilege::Update, &Target::set_columns(set))?,
-                    None => self.check_privilege(&table, Privilege::Delete, &[])?,
-                }
-                let plan = match rows {
-                    FoundRows::Plan(plan) => plan,
-                    FoundRows::Unknown(what) => self.older_rows(older, &table, what).await?.into_unoptimized_plan(),
-                };
-                (Some(if set.is_some() { "UPDATE" } else { "DELETE" }), plan)
+                let BoundRows { plan, set, .. } = *change;
+                let (word, privilege) =
+                    if set.is_some() { ("UPDATE", Privilege::Update) } else { ("DELETE", Privilege::Delete) };
+                self.check_privilege(&table, privilege, &set.as_deref().map_or_else(Vec::new, Target::set_columns))?;
+                (word, plan)
             }
             BoundChange::Merge(merge) => {
                 self.check_merge(&table, &merge.actions)?;
-                (Some("MERGE"), merge.plan)
+                ("MERGE", merge.plan)
             }
         })
     }
-    /// A statement, as far as the binder knows it.
-    pub(crate) async fn bound_statement(&self, source: &Source) -> Result<Result<BoundWithNames, &'static str>> {
+    /// A change, or a query that changes or claims rows, bound.
+    pub(crate) async fn bound_statement(&self, source: &Source) -> Result<BoundWithNames> {
         let (state, source, postgresql_names) = (self.state(), source.clone(), self.postgresql_names);
         self.planning(async move { binding::statement(&state, &source, postgresql_names).await }).await
     }
 }
 
-/// The word of the tag.
-fn word_of(change: &BoundChange, statement: &Statement) -> &'static str {
-    match change {
-        BoundChange::Insert(_) => "INSERT 0",
-        BoundChange::Rows(rows) if rows.set.is_some() => "UPDATE",
-        BoundChange::Rows(_) => "DELETE",
-        BoundChange::Merge(_) => crate::session::tag_of(statement),
-    }
-}
-
-/// Refuses to read tables that parts of the statement have changed.
-fn check_unchanged(plan: &LogicalPlan, changed: &HashSet<TableName>) -> Result<()> {
-    if changed.is_empty() {
-        return Ok(());
-    }
-    let mut read = None;
-    find_changed(plan, changed, &mut read)?;
-    match read {
-        Some(name) => {
-            Err(SqlError::unsupported(format!("reading table \"{name}\" in a statement whose WITH changes it")))
-        }
-        None => Ok(()),
-    }
-}
-
-fn find_changed(plan: &LogicalPlan, changed: &HashSet<TableName>, found: &mut Option<String>) -> Result<()> {
-    let mut views = Vec::new();
-    plan.apply_with_subqueries(|plan| {
-        if let LogicalPlan::TableScan(scan) = plan {
-            let source = source_as_provider(&scan.source)?;
-            if let Some(table) = source.downcast_ref::<SeracTable>() {
-                let definition = &table.table().definition;
-                if changed.contains(&(definition.schema.clone(), definition.name.clone())) {
-                    *found = Some(definition.name.clone());
-                }
-            } else if let Some(view) = source.downcast_ref::<ViewTable>() {
-                views.push(view.logical_plan().clone());
-            }
-        }
-        Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    // Views know the views below them: their number is bounded as that of a plan's operators is.
-    for view in views {
-        crate::deep::check()?;
-        find_changed(&view, changed, found)?;
-    }
-    Ok(())
+/// Whether parts of a statement change something.
+fn has_changes(parts: &[BoundPart]) -> bool {
+    parts.iter().any(|part| matches!(part.body, PartBody::Change(_)))
 }

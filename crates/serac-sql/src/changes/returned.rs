@@ -1,8 +1,9 @@
 //! Relations whose rows are not there before their statement runs.
 
+use super::rows::beside;
 use crate::error::{Result, SqlError};
 use async_trait::async_trait;
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session as PlanningSession, TableProvider};
@@ -45,6 +46,19 @@ impl TableProvider for RowsToCome {
         let rows = self.rows.lock().clone();
         MemTable::try_new(self.schema.clone(), vec![rows])?.scan(state, projection, filters, limit).await
     }
+}
+
+/// Rows with their numbers behind their columns.
+pub(super) fn numbered(batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+    let mut next = 0i64;
+    let mut all = Vec::with_capacity(batches.len());
+    for batch in batches {
+        let end = next + batch.num_rows() as i64;
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(next..end));
+        all.push(beside(&batch, &[numbers])?);
+        next = end;
+    }
+    Ok(all)
 }
 
 /// Puts the rows that have come into their relation.

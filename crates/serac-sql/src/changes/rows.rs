@@ -1,7 +1,6 @@
 //! UPDATE and DELETE.
 
-use super::older::{check_assignments, literals};
-use super::{Done, table_of};
+use super::{Done, Written, table_of};
 use crate::dml::{check_constants, visible_rows};
 use crate::error::Result;
 use crate::planner;
@@ -11,9 +10,7 @@ use datafusion::arrow::compute::{concat_batches, take};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef, UInt64Type};
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::sql::sqlparser::ast::Statement;
-use futures::TryStreamExt;
-use serac_binder::{BoundRows, FoundRows, SetColumn, Target};
+use serac_binder::{BoundRows, SetColumn, Target};
 use serac_engine::Table;
 use serac_engine::roles::Privilege;
 use serac_storage::RowId;
@@ -81,10 +78,10 @@ impl Session {
     pub(super) async fn change_rows(
         &mut self,
         change: BoundRows,
-        older: Option<Statement>,
+        written: &Written,
         names: Option<SchemaRef>,
     ) -> Result<Done> {
-        let BoundRows { target, rows, set, returning } = change;
+        let BoundRows { target, plan, set, returning } = change;
         let table = table_of(&target)?;
         let columns = set.as_deref().map(Target::set_columns);
         match &columns {
@@ -92,23 +89,11 @@ impl Session {
             None => self.check_privilege(&table, Privilege::Delete, &[])?,
         }
         let set = set.unwrap_or_default();
-        let (frame, literals) = match rows {
-            FoundRows::Plan(plan) => (DataFrame::new(self.state(), plan), None),
-            FoundRows::Unknown(what) => {
-                let frame = self.older_rows(older, &table, what).await?;
-                let literals = literals(frame.logical_plan());
-                (frame, Some(literals))
-            }
-        };
+        let frame = DataFrame::new(self.state(), plan);
         let valued: Vec<usize> = set.iter().filter(|set| set.value.is_some()).map(|set| set.column).collect();
         let constants = self.constants(values_of(frame.logical_plan()).get(..valued.len()).unwrap_or_default());
-        let Found { rows, computed } = self
-            .found(frame, |schema| match &literals {
-                Some(literals) => check_assignments(&table, &valued, literals, schema, 1),
-                None => Ok(()),
-            })
-            .await?
-            .once()?;
+        let Found { rows, computed } = self.found(frame).await?.once()?;
+        written.check(&table, Some(&rows))?;
         if rows.is_empty() {
             check_constants(&table, &valued, &constants)?;
         }
@@ -132,7 +117,7 @@ impl Session {
             }
             _ => None,
         };
-        Ok(Done { count: rows.len(), returned })
+        Ok(Done { count: rows.len(), rows: Some(rows), returned })
     }
 
     /// The values that are the same for all rows: PostgreSQL looks at them when it plans.
@@ -146,26 +131,18 @@ impl Session {
         values.iter().map(constant).collect()
     }
 
-    /// The rows that a query finds, and what it computes for each, once `check` has seen its
-    /// columns.
-    pub(super) async fn found(&self, frame: DataFrame, check: impl FnOnce(&Schema) -> Result<()>) -> Result<Found> {
-        let rows = self.stream(frame).await?;
-        let schema = rows.schema();
-        check(&schema)?;
-        let found: Vec<RecordBatch> = rows.try_collect().await?;
+    /// The rows that a query finds, and what it computes for each.
+    pub(super) async fn found(&self, frame: DataFrame) -> Result<Found> {
+        let (schema, found) = self.collect_with_schema(frame).await?;
         let found = concat_batches(&schema, &found)?;
         let ids = found.column(0).as_primitive::<UInt64Type>().values();
         let rows = ids.iter().map(|&id| RowId::from_u64(id)).collect();
         Ok(Found { rows, computed: found.columns()[1..].to_vec() })
     }
-    /// The rows that a query finds, each once.
-    pub(crate) async fn rows_found(&self, frame: DataFrame) -> Result<Vec<RowId>> {
-        Ok(self.found(frame, |_| Ok(())).await?.once()?.rows)
-    }
 }
 
 /// Rows with further columns.
-fn beside(rows: &RecordBatch, others: &[ArrayRef]) -> Result<RecordBatch> {
+pub(super) fn beside(rows: &RecordBatch, others: &[ArrayRef]) -> Result<RecordBatch> {
     let mut fields: Vec<Field> = rows.schema().fields().iter().map(|field| field.as_ref().clone()).collect();
     let mut columns = rows.columns().to_vec();
     for (at, other) in others.iter().enumerate() {

@@ -9,8 +9,7 @@ use crate::conflicts::Conflicts;
 use crate::error::{Result, SqlError};
 use crate::generated;
 use crate::identifiers::{fold, quote};
-use crate::parsed::{self, Parsed};
-use crate::query::query_of;
+use crate::parsed::{Parsed, Source as Query};
 use crate::session::{Session, StatementResult};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::sql::sqlparser::ast::{CopyOption, CopySource, CopyTarget, Ident, ObjectName, Statement};
@@ -135,7 +134,7 @@ impl Session {
     pub(crate) async fn copy(
         &mut self,
         source: CopySource,
-        text: Option<parsed::Source>,
+        text: Option<Query>,
         to: bool,
         target: CopyTarget,
         given: Vec<CopyOption>,
@@ -160,21 +159,20 @@ impl Session {
             options.check_output()?;
             let is_of_table = matches!(source, CopySource::Table { .. });
             let query = match source {
-                CopySource::Query(query) => *query,
+                CopySource::Query(_) => text.ok_or_else(|| SqlError::unsupported("COPY of a query without a text"))?,
                 CopySource::Table { table_name, columns } if columns.is_empty() => match self.table(&table_name) {
-                    Ok(table) => query_of(&format!("SELECT {} FROM {table_name}", copied_names(&table)))?,
+                    Ok(table) => Query::of_query(&format!("SELECT {} FROM {table_name}", copied_names(&table)))?,
                     // A view.
-                    Err(_) => query_of(&format!("SELECT * FROM {table_name}"))?,
+                    Err(_) => Query::of_query(&format!("SELECT * FROM {table_name}"))?,
                 },
                 CopySource::Table { table_name, columns } => {
                     if let Some(column) = twice(columns.iter().map(fold)) {
                         return Err(specified_twice(&column));
                     }
                     let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
-                    query_of(&format!("SELECT {} FROM {table_name}", columns.join(", ")))?
+                    Query::of_query(&format!("SELECT {} FROM {table_name}", columns.join(", ")))?
                 }
             };
-            let query = Parsed::with_source(Statement::Query(Box::new(query)), text);
             let file = (!stream).then_some(name);
             let output = self.copy_streams.output.get_mut().take_if(|_| stream);
             if stream && output.is_none() {
@@ -319,7 +317,7 @@ impl Session {
 
     async fn copy_to(
         &mut self,
-        query: Parsed,
+        query: Query,
         file: Option<&str>,
         stream: Option<Box<dyn Write + Send>>,
         options: &Options,

@@ -3,19 +3,27 @@
 use super::builder::freeze_format;
 use super::indexes::hidden_values;
 use crate::ast_types::sql_type;
+use crate::dml::TARGET;
 use crate::error::{Result, SqlError};
-use crate::expressions::{evaluate, into_engine, named_columns, renamed};
+use crate::expressions::{KeptExpression, into_engine, named_columns, renamed};
 use crate::generated;
 use crate::identifiers::{fold, quote, resolve};
 use crate::session::Session;
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::Int64Type;
+use datafusion::common::DFSchema;
+use datafusion::dataframe::DataFrame;
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, ident, not};
 use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterTableOperation, ColumnDef, DropBehavior, Expr, RenameTableNameKind, TableConstraint,
+    AlterColumnOperation, AlterTableOperation, ColumnDef, DropBehavior, Expr as Ast, RenameTableNameKind,
+    TableConstraint,
 };
-use serac_engine::EngineError;
+use serac_binder::Place;
 use serac_engine::definition::{CheckDefinition, ColumnDefinition, KeyDefinition, SqlType, TableDefinition};
+use serac_engine::{EngineError, Table};
 use serac_values::assignment::assign;
+use std::sync::Arc;
 
 fn qualified(schema: &str, name: &str) -> String {
     format!("{}.{}", quote(schema), quote(name))
@@ -234,9 +242,19 @@ impl Session {
         Ok(())
     }
 
-    async fn has_rows(&self, table: &TableDefinition, condition: &str) -> Result<bool> {
-        let query = format!("SELECT 1 FROM {} WHERE {condition} LIMIT 1", qualified(&table.schema, &table.name));
-        let found = self.collect(self.frame_of(&query).await?).await?;
+    /// A table as the statement has made it so far.
+    fn table_now(&self, table: &TableDefinition) -> Result<Arc<Table>> {
+        let view = self.shared.view().expect("a statement is running");
+        Ok(view.of(&table.schema).0.table(&table.schema, &table.name)?.clone())
+    }
+    /// Whether a table has rows for which a condition over its columns is true.
+    async fn has_rows(&self, table: &Arc<Table>, condition: Expr) -> Result<bool> {
+        let rows = {
+            let view = self.shared.view().expect("a statement is running");
+            let source = provider_as_source(Arc::new(self.shared.provider(&view, table, false)));
+            LogicalPlanBuilder::scan(TARGET, source, None)?.filter(condition)?.limit(0, Some(1))?.build()?
+        };
+        let found = self.collect(DataFrame::new(self.state(), rows)).await?;
         Ok(found.iter().any(|b| b.num_rows() > 0))
     }
 
@@ -320,7 +338,7 @@ impl Session {
         table: &TableDefinition,
         at: usize,
         sql_type: SqlType,
-        using: Option<&Expr>,
+        using: Option<&Ast>,
     ) -> Result<()> {
         let (schema, name) = (&table.schema, &table.name);
         let column = &table.columns[at];
@@ -346,22 +364,24 @@ impl Session {
             let message = format!("default for column \"{}\" cannot be cast to type {sql_type}", column.name);
             SqlError::new("42804", message)
         })?;
-        let text = match (using, &column.generation) {
+        let (text, place) = match (using, &column.generation) {
             (Some(_), Some(_)) => return Err(SqlError::new("42611", "a generated column has no USING")),
-            (Some(using), None) => using.to_string(),
-            (None, Some(expression)) => expression.clone(),
-            (None, None) => quote(&column.name),
+            (Some(using), None) => (using.to_string(), Place::Transform),
+            (None, Some(expression)) => (expression.clone(), Place::Generation),
+            (None, None) => (quote(&column.name), Place::Transform),
         };
+        // The column itself may become what no value is assigned to.
+        let assigned = (using.is_some() || column.generation.is_some()).then_some(&changed);
+        let expression = KeptExpression { text: &text, place, table: Some(table), column: assigned };
         self.txn_for(schema)?.lock_table(schema, name)?;
         let state = self.state();
         let convert = |old: &RecordBatch| {
-            let values =
-                evaluate(&state, &text, old, Some(table)).and_then(|values| assign(&values, sql_type, &column.name));
-            values.map_err(into_engine)
+            let values = expression.values(&state, old);
+            values.and_then(|values| assign(&values, sql_type, &column.name)).map_err(into_engine)
         };
         // What cannot be meant is an error without rows, too.
         convert(&RecordBatch::new_empty(table.storage_schema().arrow()))?;
-        self.txn_for(schema)?.change_column(schema, name, &column.name, changed, convert)?;
+        self.txn_for(schema)?.change_column(schema, name, &column.name, changed.clone(), convert)?;
         self.checks_still_work(schema, name, &format!("alter type of column \"{}\"", column.name))?;
         self.refresh_view();
         for check in &table.checks {
@@ -373,7 +393,7 @@ impl Session {
     async fn set_not_null(&mut self, table: &TableDefinition, column: usize) -> Result<()> {
         let column = &table.columns[column].name;
         self.txn_for(&table.schema)?.lock_table(&table.schema, &table.name)?;
-        if self.has_rows(table, &format!("{} IS NULL", quote(column))).await? {
+        if self.has_rows(&self.table_now(table)?, ident(column).is_null()).await? {
             let message = format!("column \"{column}\" of relation \"{}\" contains null values", table.name);
             return Err(SqlError::new("23502", message));
         }
@@ -418,7 +438,11 @@ impl Session {
     }
 
     async fn holds_for_all(&self, table: &TableDefinition, check: &CheckDefinition) -> Result<()> {
-        if self.has_rows(table, &format!("NOT ({})", check.expression)).await? {
+        let now = self.table_now(table)?;
+        let schema = DFSchema::try_from(now.definition.storage_schema().arrow())?;
+        let kept = KeptExpression::over(&now.definition, &check.expression, Place::Check);
+        let expression = kept.bound(&self.state(), &schema)?.expr;
+        if self.has_rows(&now, not(expression)).await? {
             let (name, table) = (&check.name, &table.name);
             let message = format!("check constraint \"{name}\" of relation \"{table}\" is violated by some row");
             return Err(SqlError::new("23514", message));

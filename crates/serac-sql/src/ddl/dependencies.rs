@@ -12,17 +12,17 @@
 //! | a column's type changes | is in the way (0A000) |
 
 use crate::catalog::planned_for_owner;
+use crate::column_types::of_field;
 use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::identifiers::{TEMPORARY_SCHEMA, fold, quote};
 use crate::notices::Severity;
-use crate::query::query_of;
-use crate::session::Session;
-use crate::visits::{visit, visit_expressions, visit_mut};
+use crate::session::{Session, parse_one};
+use crate::visits::{visit, visit_mut};
 use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName,
-    ObjectNamePart, Query, Select, SelectItem, TableAlias, TableFactor, Visitor, VisitorMut,
+    ObjectNamePart, Query, Select, SelectItem, Statement, TableAlias, TableFactor, Visitor, VisitorMut,
 };
 use serac_engine::roles::Object;
 use serac_engine::{Catalog, DEFAULT_SCHEMA, EngineError};
@@ -215,6 +215,13 @@ fn last_name(name: &ObjectName) -> Option<String> {
     name.0.last().and_then(|part| part.as_ident()).map(fold)
 }
 
+fn query_of(sql: &str) -> Result<Query> {
+    match parse_one(sql, (1, 1))? {
+        Statement::Query(query) => Ok(*query),
+        _ => Err(SqlError::new("XX000", format!("not a query: {sql}"))),
+    }
+}
+
 /// The query with something else in the place of a relation; none if it does not read that.
 fn with_instead(query: &str, relation: &Name, mut instead: Instead) -> Result<Option<String>> {
     let mut query = query_of(query)?;
@@ -252,31 +259,27 @@ fn readers(catalog: &Catalog, relation: &Name) -> Vec<Reader> {
     all
 }
 
+/// Refuses a query for a view that reads the view itself, or views that do.
+///
+/// # Errors
+/// 42P17.
+pub(super) fn refuse_circle(catalog: &Catalog, view: &Name, query: &str) -> Result<()> {
+    let (mut known, mut left) = (HashSet::new(), vec![view.clone()]);
+    while let Some(relation) = left.pop() {
+        if with_instead(query, &relation, Instead::Nothing)?.is_some() {
+            let message = format!("infinite recursion detected in rules for relation \"{}\"", view.1);
+            return Err(SqlError::new("42P17", message).named(&view.1));
+        }
+        let views = readers(catalog, &relation).into_iter().filter(|reader| !reader.materialized);
+        left.extend(views.map(|reader| reader.name).filter(|name| known.insert(name.clone())));
+    }
+    Ok(())
+}
+
 /// The names of the sequences from which a default takes values.
 fn sequences_of(default: &str) -> Vec<ObjectName> {
-    let mut found = Vec::new();
-    let Ok(default) = super::parse_expression(default) else { return found };
-    let _ = visit_expressions(&default, |expr| {
-        if let Expr::Function(function) = expr
-            && function.name.0.last().and_then(|part| part.as_ident()).is_some_and(|name| fold(name) == "nextval")
-            && let FunctionArguments::List(list) = &function.args
-            && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] = &list.args[..]
-        {
-            let mut argument = argument;
-            while let Expr::Cast { expr, .. } | Expr::Nested(expr) = argument {
-                argument = expr;
-            }
-            if let Expr::Value(value) = argument
-                && let Some(text) = value.value.clone().into_string()
-                && let Ok(mut parser) = parser(&text)
-                && let Ok(name) = parser.parse_object_name(false)
-            {
-                found.push(name);
-            }
-        }
-        ControlFlow::<()>::Continue(())
-    });
-    found
+    let texts = serac_binder::sequences_of_definition(default).unwrap_or_default();
+    texts.iter().filter_map(|text| parser(text).ok()?.parse_object_name(false).ok()).collect()
 }
 
 fn in_the_way(what: String, dependent: String) -> SqlError {
@@ -359,7 +362,7 @@ impl Session {
 
     async fn planned(&self, reader: &Reader) -> Result<(String, SchemaRef)> {
         let (schema, name) = &reader.name;
-        let plan = planned_for_owner(&self.shared, &Object::relation(schema, name), &reader.query).await?;
+        let plan = planned_for_owner(&self.shared, &Object::relation(schema, name), &reader.query).await?.plan;
         Ok((plan.display_indent().to_string(), Arc::new(plan.schema().as_arrow().clone())))
     }
     /// The views that read a relation which is to be changed. Those that cannot be planned are left
@@ -456,9 +459,9 @@ impl Session {
         if after.fields().len() < before.fields().len() {
             return Err(SqlError::new("42P16", "cannot drop columns from view"));
         }
-        let type_name = |field: &datafusion::arrow::datatypes::Field| match super::stored_type(field.data_type()) {
-            Ok(sql_type) => sql_type.to_string(),
-            Err(_) => field.data_type().to_string(),
+        let type_name = |field: &datafusion::arrow::datatypes::Field| match of_field(field) {
+            Some(of) => of.to_string(),
+            None => field.data_type().to_string(),
         };
         for (old, new) in before.fields().iter().zip(after.fields()) {
             if old.name() != new.name() {

@@ -137,7 +137,7 @@ impl Session {
         let programs = programs.ok_or_else(|| SqlError::unsupported("functions that run programs, in this process"))?;
         let job = programs.job(&body)?;
         for (_, query) in job.inputs() {
-            crate::programs::input_statement(&query)?;
+            crate::programs::input_query(&query)?;
         }
         if language == FunctionLanguage::Wasm && job.runs_programs() {
             let message = "a function in the language wasm runs modules, and no programs of the machine";

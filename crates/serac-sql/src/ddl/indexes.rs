@@ -6,14 +6,15 @@
 use super::builder::columns_of;
 use super::{done, stored_type};
 use crate::error::{Result, SqlError};
-use crate::expressions::{evaluate, into_engine};
-use crate::generated::{Place, compute_one};
+use crate::expressions::{KeptExpression, into_engine};
+use crate::generated::compute_one;
 use crate::identifiers::{fold, quote, resolve};
 use crate::pg_catalog::index_column_name;
 use crate::session::{Session, StatementResult};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{CreateIndex, Expr, OrderByOptions};
+use serac_binder::Place;
 use serac_engine::EngineError;
 use serac_engine::definition::{BitmapDefinition, ColumnDefinition, ColumnOrder, KeyDefinition, TableDefinition};
 
@@ -159,7 +160,7 @@ impl Session {
         for i in 0..key.expressions.len() {
             let Some(values) = hidden_values(&key, i) else { continue };
             let expression = key.expressions[i].as_deref().expect("it has values");
-            self.check_computed(&table, expression, &Place::INDEX)?;
+            self.check_computed(&table, &KeptExpression::over(&table, expression, Place::Index))?;
             let column = self.hidden_column(&table, expression, values)?;
             let at = table.columns.len();
             key.columns[i] = at;
@@ -175,7 +176,8 @@ impl Session {
     /// The column that keeps an expression's values.
     fn hidden_column(&self, table: &TableDefinition, expression: &str, values: String) -> Result<ColumnDefinition> {
         let empty = RecordBatch::new_empty(table.storage_schema().arrow());
-        let data_type = evaluate(&self.state(), expression, &empty, Some(table))?.data_type().clone();
+        let computed = KeptExpression::over(table, expression, Place::Index).values(&self.state(), &empty)?;
+        let data_type = computed.data_type().clone();
         let sql_type = match data_type {
             DataType::LargeUtf8 => return Err(SqlError::unsupported("an index on documents")),
             other => stored_type(&other)?,
@@ -194,15 +196,7 @@ impl Session {
     /// Refuses a condition that cannot be meant.
     fn check_predicate(&self, table: &TableDefinition, predicate: Option<&str>) -> Result<()> {
         let Some(predicate) = predicate else { return Ok(()) };
-        self.check_computed(table, predicate, &Place::PREDICATE)?;
-        let empty = RecordBatch::new_empty(table.storage_schema().arrow());
-        match evaluate(&self.state(), predicate, &empty, Some(table))?.data_type() {
-            DataType::Boolean => Ok(()),
-            other => {
-                let sql_type = stored_type(other)?;
-                Err(SqlError::new("42804", format!("argument of WHERE must be type boolean, not type {sql_type}")))
-            }
-        }
+        self.check_computed(table, &KeptExpression::over(table, predicate, Place::Predicate))
     }
 }
 

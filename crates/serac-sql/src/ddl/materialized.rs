@@ -3,20 +3,20 @@
 //! CREATE runs the query once, as CREATE TABLE AS does. REFRESH runs it with the rights of the owner, in the statement's snapshot, and puts its rows in the
 //! place of the others, as TRUNCATE and INSERT in one transaction do: whoever reads meanwhile sees the old rows, so that CONCURRENTLY asks for nothing more.
 
-use super::{SchemaWriter, done};
+use super::{SchemaWriter, done, text_of};
 use crate::catalog::planned_for_owner;
 use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::identifiers::{TEMPORARY_SCHEMA, fold};
 use crate::maintenance::{arguments_of_call, call};
 use crate::parsed::Source;
-use crate::result_names::write_out_stored;
+use crate::query::with_types;
 use crate::session::{Session, StatementResult};
 use crate::visits::visit_mut;
 use crate::visits::visit_relations;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::prelude::DataFrame;
-use datafusion::sql::sqlparser::ast::{CreateTableOptions, CreateView, Query, Statement};
+use datafusion::sql::sqlparser::ast::{CreateTableOptions, CreateView, Statement};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use serac_engine::Table;
@@ -57,22 +57,11 @@ pub(crate) fn clause(parser: &mut Parser<'_>, statement: &mut Statement) -> std:
     match statement {
         // Another database's flag, which stands for NO DATA here.
         Statement::CreateView(view) if view.materialized => view.with_no_schema_binding = !with_data(parser)?,
-        Statement::CreateTable(create) if create.query.is_some() => {
-            if !with_data(parser)?
-                && let Some(query) = &create.query
-            {
-                create.query = Some(Box::new(without_rows(query)?));
-            }
-        }
+        // The binder's tree tells it of a table.
+        Statement::CreateTable(create) if create.query.is_some() => _ = with_data(parser)?,
         _ => {}
     }
     Ok(())
-}
-
-/// The query with its columns alone.
-fn without_rows(query: &Query) -> std::result::Result<Query, ParserError> {
-    let text = format!("SELECT * FROM ({query}) AS serac_rows LIMIT 0");
-    Ok(*parser(&text)?.parse_query()?)
 }
 
 impl Session {
@@ -87,16 +76,16 @@ impl Session {
             return done("CREATE MATERIALIZED VIEW");
         }
         self.refuse_temporary(&view, &schema)?;
-        write_out_stored(&mut view.query);
         let populated = !view.with_no_schema_binding;
-        let query = if populated { (*view.query).clone() } else { without_rows(&view.query)? };
-        let frame = self.frame_of_relation(query, source).await?;
+        let (frame, told) = self.frame_of_relation(text_of(source)?).await?;
         let (columns, rows) = self.collect_with_schema(frame).await?;
+        let columns = with_types(&told, &columns);
         let names: Vec<String> = view.columns.iter().map(|column| fold(&column.name)).collect();
         if names.len() > columns.fields().len() {
             return Err(SqlError::new("42601", "too many column names were specified"));
         }
-        let mut definition = TableDefinition::new(schema.clone(), name, super::columns_of_rows(&columns)?);
+        let mut definition =
+            TableDefinition::new(schema.clone(), name, super::columns_of_rows(&columns, &rows, false)?);
         for (column, name) in definition.columns.iter_mut().zip(names) {
             column.name = name;
         }
@@ -154,7 +143,7 @@ impl Session {
         if populated {
             let (shared, view) = (self.shared.clone(), Object::relation(&schema, &name));
             let query = materialized.query.clone();
-            let plan = self.planning(async move { planned_for_owner(&shared, &view, &query).await }).await?;
+            let plan = self.planning(async move { planned_for_owner(&shared, &view, &query).await }).await?.plan;
             let (found, wanted) = (plan.schema().fields().len(), definition.visible_columns().len());
             if found != wanted {
                 let message = format!("the query of materialized view \"{name}\" has {found} columns, not {wanted}");

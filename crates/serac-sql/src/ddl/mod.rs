@@ -19,28 +19,31 @@ pub(crate) use sequence::statement as sequence_statement;
 
 use crate::catalog::View;
 use crate::clauses::owner_of_schema;
+use crate::column_types::{columns_of, kept_types};
 use crate::error::{Result, SqlError};
-use crate::expressions::evaluate;
+use crate::expressions::KeptExpression;
 use crate::identifiers::{TEMPORARY_SCHEMA, fold, resolve};
 use crate::notices::Severity;
 use crate::parsed::Source;
-use crate::planner;
-use crate::query::query_of;
-use crate::result_names::write_out_stored;
+use crate::query::with_types;
 use crate::session::{Session, StatementResult};
 use crate::visits::visit_mut;
 use builder::{TableBuilder, freeze_format};
-use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::TableReference;
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::ExprSchemable;
 use datafusion::sql::sqlparser::ast::{
-    CascadeOption, ColumnDef, CreateTable, CreateTableOptions, CreateView, Expr, Ident, ObjectName, ObjectNamePart,
-    ObjectType, OnCommit, Query, SchemaName, Statement, Truncate, TruncateIdentityOption, Value, VisitorMut,
+    CascadeOption, ColumnDef, CreateTable, CreateTableOptions, CreateView, Ident, ObjectName, ObjectNamePart,
+    ObjectType, OnCommit, Query, SchemaName, Statement, Truncate, TruncateIdentityOption, VisitorMut,
 };
+use dependencies::refuse_circle;
 use like::Like;
+use serac_binder::Place;
 use serac_engine::DEFAULT_SCHEMA;
 use serac_engine::definition::{ColumnDefinition, SqlType, TableDefinition, ViewDefinition};
 use serac_engine::roles::{Object, Privilege};
+use serac_pg::TypeId;
 use serac_storage::ColumnType;
 use serac_values::assignment::check_assignment;
 use std::collections::HashSet;
@@ -277,12 +280,12 @@ impl Session {
         builder.resolve_parents(self.txn_for(&schema)?.catalog())?;
         let rows = match create.query {
             None => None,
-            Some(mut query) => {
-                write_out_stored(&mut query);
-                let frame = self.frame_of_relation(*query, source).await?;
+            Some(_) => {
+                let (frame, told) = self.frame_of_relation(text_of(source)?).await?;
                 let (columns, rows) = self.collect_with_schema(frame).await?;
                 let known = builder.definition.columns.len();
-                builder.definition.columns.extend(columns_of_rows(&columns)?.into_iter().skip(known));
+                let columns = columns_of_rows(&with_types(&told, &columns), &rows, true)?;
+                builder.definition.columns.extend(columns.into_iter().skip(known));
                 Some(rows)
             }
         };
@@ -336,25 +339,19 @@ impl Session {
 
     /// A default must be plannable. A constant is tried out; anything else is not computed, for it may have effects.
     fn check_default(&self, column: &ColumnDefinition) -> Result<()> {
-        if let Some(default) = &column.default {
-            let parsed = parse_expression(default)?;
-            let is_text = matches!(&parsed, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)));
-            if !is_text {
-                let given = self.evaluate(default, &RecordBatch::new_empty(Arc::new(Schema::empty())))?;
-                check_assignment(given.data_type(), column.sql_type, &column.name)?;
-            }
-            self.column_default(column, usize::from(matches!(parsed, Expr::Value(_))))?;
+        let Some(default) = KeptExpression::default_of(column) else { return Ok(()) };
+        let bound = default.bound(&self.state(), &DFSchema::empty())?;
+        if bound.id != TypeId::UNKNOWN {
+            check_assignment(&bound.expr.get_type(&DFSchema::empty())?, column.sql_type, &column.name)?;
         }
+        self.column_default(column, usize::from(bound.expr.as_literal().is_some()))?;
         Ok(())
     }
 
     /// A CHECK expression must be plannable and boolean.
     fn check_expression(&self, definition: &TableDefinition, expression: &str) -> Result<()> {
         let empty = RecordBatch::new_empty(definition.storage_schema().arrow());
-        if evaluate(&self.state(), expression, &empty, Some(definition))?.as_boolean_opt().is_none() {
-            return Err(SqlError::new("42804", "argument of CHECK must be type boolean"));
-        }
-        Ok(())
+        KeptExpression::over(definition, expression, Place::Check).values(&self.state(), &empty).map(drop)
     }
 
     async fn create_view(&mut self, mut view: CreateView, source: Option<&Source>) -> Result<StatementResult> {
@@ -367,11 +364,10 @@ impl Session {
             return done("CREATE VIEW");
         }
         self.refuse_temporary(&view, &schema)?;
-        write_out_stored(&mut view.query);
         // Planned once, so that a view that cannot work is refused.
-        let frame = self.frame_of_relation((*view.query).clone(), source).await?;
+        let (_, told) = self.frame_of_relation(text_of(source)?).await?;
         let columns: Vec<String> = view.columns.iter().map(|c| fold(&c.name)).collect();
-        if columns.len() > frame.schema().fields().len() {
+        if columns.len() > told.fields().len() {
             return Err(SqlError::new("42601", "CREATE VIEW specifies more column names than columns"));
         }
         let relation = (schema.clone(), name.clone());
@@ -381,7 +377,7 @@ impl Session {
         };
         let readers = match &before {
             Some(before) => {
-                let mut after: Vec<Field> = frame.schema().fields().iter().map(|f| f.as_ref().clone()).collect();
+                let mut after: Vec<Field> = told.fields().iter().map(|f| f.as_ref().clone()).collect();
                 after.iter_mut().zip(&columns).for_each(|(field, name)| field.set_name(name.clone()));
                 Self::same_view_columns(before, &Schema::new(after))?;
                 self.planned_readers(&relation).await?
@@ -391,10 +387,10 @@ impl Session {
         let seen = self.shared.view().expect("a statement is running");
         let mut writer = SchemaWriter { seen: &seen, expressions: HashSet::new() };
         let _ = visit_mut(&mut view.query, &mut writer);
-        if view.or_replace {
-            refuse_circle(&seen, &schema, &name, &view.query)?;
-        }
         let definition = ViewDefinition { name, query: view.query.to_string(), columns };
+        if view.or_replace {
+            refuse_circle(&seen.catalog, &relation, &definition.query)?;
+        }
         self.txn()?.create_view(&schema, definition, view.or_replace)?;
         if let Some(before) = before {
             let columns: Vec<_> = before.fields().iter().map(|f| (f.name().clone(), f.name().clone())).collect();
@@ -409,38 +405,13 @@ impl Session {
         let view = self.shared.view().expect("a statement is running");
         view.catalog.schema(schema).ok()?.views.get(name)?;
         let table = crate::catalog::table_of(&self.shared, schema, name).await.ok()??;
-        Some(table.schema())
+        Some(columns_of(&table))
     }
 }
 
-/// Refuses a query for a view that names the view itself, or views that do.
-///
-/// # Errors
-/// 42P17.
-fn refuse_circle(seen: &View, schema: &str, name: &str, query: &Query) -> Result<()> {
-    let mut known = HashSet::new();
-    let mut left = relations_of(query)?;
-    while let Some(relation) = left.pop() {
-        if relation.0 == schema && relation.1 == name {
-            let message = format!("infinite recursion detected in rules for relation \"{name}\"");
-            return Err(SqlError::new("42P17", message).named(name));
-        }
-        if let Ok(definition) = seen.catalog.schema(&relation.0)
-            && let Some(other) = definition.views.get(&relation.1)
-            && known.insert(relation)
-        {
-            left.extend(relations_of(&query_of(&other.query)?)?);
-        }
-    }
-    Ok(())
-}
-
-/// The relations that a view's query names, whose names have the schemas written out that are not
-/// the default one.
-fn relations_of(query: &Query) -> Result<Vec<(String, String)>> {
-    let of_default =
-        |name: TableReference| (name.schema().unwrap_or(DEFAULT_SCHEMA).to_owned(), name.table().to_owned());
-    Ok(planner::relations_of(query)?.into_iter().map(of_default).collect())
+/// The text of a statement that has a query.
+fn text_of(source: Option<&Source>) -> Result<&Source> {
+    source.ok_or_else(|| SqlError::new("XX000", "a query without a text"))
 }
 
 /// Puts the schemas into names that mean relations outside of the default schema now: under another `search_path` they would mean others.
@@ -478,25 +449,19 @@ fn refuse_forms(create: &CreateTable) -> Result<()> {
     }
 }
 
-/// The columns of a table that has a query's rows.
-fn columns_of_rows(rows: &Schema) -> Result<Vec<ColumnDefinition>> {
-    let column = |field: &Arc<Field>| {
-        let sql_type = match field.data_type() {
-            DataType::LargeUtf8 => ColumnType::Json.into(),
-            other => stored_type(other)?,
-        };
-        let name = field.name().clone();
-        Ok(ColumnDefinition {
-            name,
-            sql_type,
-            nullable: true,
-            default: None,
-            always_generated: false,
-            generation: None,
-            hidden: false,
-        })
+/// The columns of a table that has a query's rows. `may_grow` is as for [`kept_types`].
+fn columns_of_rows(columns: &Schema, rows: &[RecordBatch], may_grow: bool) -> Result<Vec<ColumnDefinition>> {
+    let types = kept_types(columns, rows, may_grow)?;
+    let column = |(field, sql_type): (&Arc<Field>, SqlType)| ColumnDefinition {
+        name: field.name().clone(),
+        sql_type,
+        nullable: true,
+        default: None,
+        always_generated: false,
+        generation: None,
+        hidden: false,
     };
-    rows.fields().iter().map(column).collect()
+    Ok(columns.fields().iter().zip(types).map(column).collect())
 }
 
 /// The column type in which values of an Arrow type are stored (CREATE TABLE AS, and record batches for a new table): of large texts, which only in

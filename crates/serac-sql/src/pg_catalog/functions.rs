@@ -5,7 +5,7 @@ use super::fixed::database_oid;
 use super::image::{Image, Object, PG_CLASS, PG_DATABASE, PG_NAMESPACE, Relation};
 use super::layout::list_of;
 use super::relations::size;
-use super::{Scope, apply, fixed};
+use super::{Scope, fixed};
 use crate::catalog::Shared;
 use crate::error::SqlError;
 use crate::identifiers::{quote_ident, split_name};
@@ -161,9 +161,29 @@ fn registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>, at: usize) -> Result
             "c" | "C" => Ok(950),
             _ => Err(missing("collation")),
         },
+        "regproc" => function_named(scope, &split_name(&written).1)
+            .ok_or_else(|| SqlError::new("42883", format!("function \"{written}\" does not exist")).named(&written)),
         _ => Err(missing("object")),
     };
     found.map(Some)
+}
+
+/// The names of functions, those of users first, and their numbers.
+fn numbered_functions(scope: &Scope<'_>) -> impl Iterator<Item = (String, u32)> {
+    let made = fixed::made_functions(scope).into_iter().map(|made| {
+        let number = fixed::made_function_oid(&made.name);
+        (made.name.clone(), number)
+    });
+    let own = fixed::all_functions(scope).into_iter().map(|(name, _)| name);
+    let all = own.chain(serac_pg::functions::names().map(str::to_owned));
+    made.chain(all.map(|name| {
+        let number = fixed::function_oid(&name);
+        (name, number)
+    }))
+}
+
+fn function_named(scope: &Scope<'_>, name: &str) -> Option<u32> {
+    numbered_functions(scope).find(|(own, _)| own == name).map(|(_, number)| number)
 }
 
 /// The name of an object, as the type whose value its number is writes it.
@@ -173,6 +193,7 @@ fn registered_name(scope: &Scope<'_>, kind: &str, oid: u32) -> String {
         "regtype" => type_names::find(oid).map(|_| type_names::format(oid, None)),
         "regnamespace" => scope.image.namespace(oid).map(|namespace| quote_ident(&namespace.name)),
         "regrole" => scope.role_name(oid).map(|name| quote_ident(&name)),
+        "regproc" => numbered_functions(scope).find(|(_, number)| *number == oid).map(|(name, _)| quote_ident(&name)),
         _ => None,
     };
     name.unwrap_or_else(|| if oid == 0 { "-".into() } else { oid.to_string() })
@@ -603,8 +624,7 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
         if row.is_vector(0) { numbers(0..length) } else { numbers(1..=length) }
     }),
     ("_pg_expandarray", Gives::Expanded, |_, row| expanded(row)),
-    // What `rewrite` puts in the place of PostgreSQL's casts and subscripts.
-    ("pg_positions", Gives::Numbers, |_, row| numbers(1..=row.list(0).map_or(0, |list| list.len() as i32))),
+    // What the binder calls for casts and subscripts.
     ("pg_array", Gives::First, |_, row| {
         // ARRAY(…) of no rows is an empty array.
         Ok(match row.0.first() {
@@ -622,41 +642,6 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
     ("pg_reg_text", Gives::Text, |scope, row| {
         let kind = row.text(0).unwrap_or_default();
         maybe(registered(scope, &kind, row, 1)?.map(|oid| registered_name(scope, &kind, oid)))
-    }),
-    ("pg_procedure_name", Gives::Text, |scope, row| {
-        let name = |oid| fixed::all_functions(scope).into_iter().map(|f| f.0).find(|f| fixed::function_oid(f) == oid);
-        maybe(match row.oid(0) {
-            Some(0) => Some("-".into()),
-            Some(oid) => Some(name(oid).unwrap_or_else(|| oid.to_string())),
-            None => row.text(0).map(|name| split_name(&name).1),
-        })
-    }),
-    ("pg_oid", Gives::Oid, |_, row| {
-        let oid = match (row.get(0), row.int(0)) {
-            (None, _) => None,
-            (_, Some(number)) => {
-                let out_of_range = || SqlError::new("22003", format!("OID out of range: {number}"));
-                // Negative numbers stand for the upper half.
-                let number = if number < 0 { number + (1 << 32) } else { number };
-                Some(u32::try_from(number).map_err(|_| out_of_range())?)
-            }
-            // The name of a function, of which columns of the type regproc have the text.
-            (_, None) => match row.text(0).unwrap_or_default().as_str() {
-                "-" => Some(0),
-                name if name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') => {
-                    Some(fixed::function_oid(name))
-                }
-                other => return Err(SqlError::new("22P02", format!("invalid input syntax for type oid: \"{other}\""))),
-            },
-        };
-        Ok(ScalarValue::UInt32(oid))
-    }),
-    ("pg_oids", Gives::Oids, |_, row| {
-        let Some(list) = row.list(0) else {
-            return Ok(ScalarValue::try_from(&list_of(DataType::UInt32))?);
-        };
-        let oids = datafusion::arrow::compute::cast(&list, &DataType::UInt32)?;
-        Ok(SingleRowListArrayBuilder::new(oids).build_list_scalar())
     }),
 ];
 
@@ -697,7 +682,7 @@ pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
         let signature = Signature::one_of(arguments, volatility);
         ScalarUDF::from(SystemFunction { name, gives: *gives, body: *body, signature, shared: shared.clone() })
     };
-    FUNCTIONS.iter().map(function).chain([apply::function(shared)]).collect()
+    FUNCTIONS.iter().map(function).collect()
 }
 
 impl ScalarUDFImpl for SystemFunction {

@@ -9,6 +9,7 @@ use super::definitions::index_column_name;
 use super::layout::{LAYOUTS, Layout};
 use crate::catalog::View;
 use crate::identifiers::{CATALOG_SCHEMA, INFORMATION_SCHEMA, TEMPORARY_SCHEMA};
+use crate::wire::{WireColumn, told_type, type_of};
 use serac_engine::catalog::Schema;
 use serac_engine::definition::{
     BitmapDefinition, KeyDefinition, Materialized, ReferentialAction, SqlType, ViewDefinition,
@@ -81,11 +82,12 @@ impl Attribute {
     }
     /// A column of a query's result.
     pub(super) fn of_field(field: &datafusion::arrow::datatypes::Field) -> Self {
-        Self::new(
-            field.name(),
-            crate::wire::type_of(field.data_type()).oid,
-            crate::wire::type_of(field.data_type()).modifier,
-        )
+        let own = || {
+            let WireColumn { oid, modifier, .. } = type_of(field.data_type());
+            (oid, modifier)
+        };
+        let (oid, modifier) = told_type(field).unwrap_or_else(own);
+        Self::new(field.name(), oid, modifier)
     }
     fn of_type(name: &str, sql_type: SqlType) -> Self {
         let (oid, modifier) = type_names::of_sql(sql_type);

@@ -2,47 +2,25 @@
 //!
 //! System tables are made when they are read, from the catalog of the running transaction, so that its own DDL shows: `image` numbers the objects,
 //! `relations`, `fixed` and `information_schema` turn them into the rows of the tables that `layout` describes. `functions` has the functions that
-//! go with them. What clients write that DataFusion's planner does not take is rewritten in `rewrite`, on the parsed statement; subqueries that it cannot
-//! take apart are functions of the outer row (`apply`).
+//! go with them.
 //!
 //! Types on the way: numbers of objects (`oid`) are 32-bit unsigned integers, `int2vector` and `oidvector` are large lists, and JSON is large text. Nothing else
 //! here has these types, so that the wire protocol knows which of PostgreSQL's types they are.
 
-mod ambiguous_names;
-mod apply;
 mod definitions;
-mod distinct_from;
 mod fixed;
 mod functions;
 mod image;
 mod information_schema;
-mod interval_forms;
-mod json_forms;
 mod layout;
-mod merged_columns;
-mod names;
-mod outer_names;
-mod query_forms;
 mod relations;
-mod rewrite;
-mod row_values;
-mod signs;
 mod type_rows;
-mod whole_rows;
-mod windows;
 
-pub(crate) use ambiguous_names::check_ambiguous_names;
 pub(crate) use definitions::index_column_name;
-pub(crate) use distinct_from::put_right as put_operands_right;
 pub(crate) use functions::{functions, table_functions};
-pub(crate) use merged_columns::{check_counts, needs_columns, write_out_merged};
-pub(crate) use outer_names::{has_misread_names, has_subquery, qualify_outer_names};
-pub(crate) use query_forms::{statement_words, table_queries};
-pub(crate) use rewrite::{numbers_rows, rewrite};
-pub(crate) use row_values::write_out_assignments;
-pub(crate) use signs::put_first as put_signs_first;
 
 use crate::catalog::{Shared, View};
+use crate::column_types::columns_of;
 use crate::ddl::parse_expression;
 use crate::identifiers::{INFORMATION_SCHEMA, TEMPORARY_SCHEMA};
 use crate::roles::readable;
@@ -101,7 +79,7 @@ impl<'s> Scope<'s> {
         let provider = crate::catalog::table_of(self.shared, &relation.schema, &relation.name);
         // All that planning waits for is in memory, so it does not wait.
         match provider.now_or_never() {
-            Some(Ok(Some(provider))) => provider.schema().fields().iter().map(|f| Attribute::of_field(f)).collect(),
+            Some(Ok(Some(provider))) => columns_of(&provider).fields().iter().map(|f| Attribute::of_field(f)).collect(),
             _ => Vec::new(),
         }
     }

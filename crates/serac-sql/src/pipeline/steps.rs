@@ -1,13 +1,13 @@
-//! `EXPLAIN (STEPS)`: a query's plan as it left the planner, and after each pass that changed it.
+//! `EXPLAIN (STEPS)`: a query's plan as the binder made it, and after each pass that changed it.
 //!
 //! A pass has changed a plan if it reads otherwise than before. The last row is the plan that runs.
 
 use super::Stage;
-use crate::binding::BIND;
+use crate::binding::{self, BIND};
 use crate::error::Result;
 use crate::explain::{logical_text, physical_text};
-use crate::parsed::Parsed;
-use crate::query::{Planned, in_planner, plan_shown};
+use crate::parsed::Source;
+use crate::query::in_planner;
 use crate::session::Session;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -50,11 +50,11 @@ impl Steps {
     }
 }
 
-/// Works through all passes from the planner's plan on, as
+/// Works through all passes from the binder's plan on, as
 /// [`SessionState::create_physical_plan`] does.
-async fn steps_of(state: &SessionState, plan: LogicalPlan, pass: &str) -> datafusion::error::Result<Steps> {
+async fn steps_of(state: &SessionState, plan: LogicalPlan) -> datafusion::error::Result<Steps> {
     let mut steps = Steps::default();
-    steps.note(Stage::Planner, pass, logical_text(&plan));
+    steps.note(Stage::Planner, BIND, logical_text(&plan));
     let analyzed = state.analyzer().execute_and_check(plan, state.config_options(), |plan, rule| {
         steps.note(Stage::Analyzer, rule.name(), logical_text(plan));
     })?;
@@ -74,18 +74,18 @@ async fn steps_of(state: &SessionState, plan: LogicalPlan, pass: &str) -> datafu
 
 impl Session {
     /// The steps of a query's planning.
-    pub(crate) async fn planning_steps(&self, query: Parsed) -> Result<RecordBatch> {
+    pub(crate) async fn planning_steps(&self, query: Source) -> Result<RecordBatch> {
         let (state, postgresql_names) = (self.state(), self.postgresql_names);
         let steps = async move {
-            let Planned { plan, pass, .. } = plan_shown(&state, query, postgresql_names).await?;
-            steps_of(&state, plan, pass).await.map_err(in_planner)?.into_batch()
+            let plan = binding::plan(&state, &query, postgresql_names).await?.plan;
+            steps_of(&state, plan).await.map_err(in_planner)?.into_batch()
         };
         self.planning(steps).await
     }
-    /// The same of a plan that the binder has made.
+    /// The same of a plan that is there.
     pub(crate) async fn steps_of_plan(&self, plan: LogicalPlan) -> Result<RecordBatch> {
         let state = self.state();
-        let steps = async move { steps_of(&state, plan, BIND).await.map_err(in_planner)?.into_batch() };
+        let steps = async move { steps_of(&state, plan).await.map_err(in_planner)?.into_batch() };
         self.planning(steps).await
     }
 }

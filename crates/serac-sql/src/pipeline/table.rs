@@ -3,17 +3,15 @@
 use super::Origin::{Around, DataFusion, Ours};
 use super::{Origin, Pass, Stage, Work};
 use crate::binding::BIND;
-use crate::conflict_targets::conflict_targets;
 use crate::ddl::likes_as_columns;
-use crate::pg_catalog::{statement_words, table_queries};
-use crate::row_locks::row_locks;
 use crate::session::copy_switches;
+use crate::statement_words::{statement_words, table_queries};
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use serac_functions::{Accounts, Casts, LongTexts, Patterns, SmallConstants, UuidTypes};
 use serac_query::optimizer::{
     Analyzing, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, EmptyBranches, Filters, FloatCases,
-    FloatZeros, GroupingSets, InLists, JoinOrder, LostOrders, NullSafe, Optimizing, Physical, RepeatedKeys,
-    SetOperations, TextPredicates, Unnest,
+    FloatZeros, GivenOrders, GroupingSets, InLists, JoinOrder, LostOrders, NullSafe, Optimizing, Physical,
+    RepeatedKeys, SetOperations, TextPredicates, Unnest,
 };
 use serac_query::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
 use std::sync::Arc;
@@ -49,36 +47,19 @@ const fn optional(pass: Pass) -> Pass {
 /// change the plan, `datafusion.optimizer.max_passes` times at the most.
 #[rustfmt::skip]
 pub(super) static PASSES: &[Pass] = &[
-    // A script's tokens, before they are parsed.
+    // The tokens of a statement that is neither a query nor a change, before sqlparser parses them.
     tokens("statement_words", statement_words, "Writes statements that the parser does not know as others that it knows: ABORT is ROLLBACK."),
     tokens("copy_switches", copy_switches, "Makes TRUE and FALSE of ON and OFF in COPY, of which the parser does not know."),
-    tokens("row_locks", row_locks, "Makes FOR UPDATE and FOR SHARE of the two strengths that the parser does not know."),
     tokens("table_queries", table_queries, "Makes SELECT * FROM t of TABLE t."),
     tokens("likes_as_columns", likes_as_columns, "Puts a column in the place of LIKE in CREATE TABLE."),
-    tokens("conflict_targets", conflict_targets, "Puts names in the place of the targets of ON CONFLICT that the parser does not take."),
 
-    // A statement's tree, once it is parsed (`session::parse`).
+    // sqlparser's tree of a statement that is neither a query nor a change (`session::parse_one`).
     tree("balance", "Makes balanced trees of long chains of AND, OR and UNION, so that no later pass nests deeply."),
-    tree("with_inside", "Brings the WITH in front of a change into the change."),
-    tree("write_out_assignments", "Gives each column of SET (a, b) = (SELECT ...) a subquery of its own."),
     tree("unqualify_functions", "Takes pg_catalog away from the names of functions, all of which are of that schema."),
-    tree("read_casts", "Makes calls of casts to UUID, a type that DataFusion does not have."),
-    tree("put_operands_right", "Gives IS DISTINCT FROM the operands that it has in PostgreSQL's grammar."),
-    tree("put_signs_first", "Binds signs more tightly than powers, as PostgreSQL's grammar does."),
-    tree("drop_orders", "Drops ORDER BY from aggregates to which the order of rows is nothing."),
-    // The same, before it is planned (`query::plan`).
-    tree("write_out_merged", "Writes joins with USING, and NATURAL joins, with ON."),
-    tree("rewrite", "Puts what PostgreSQL takes and the planner does not take, or takes for something else, in other words."),
-    tree("tell_apart", "Gives columns of the result that are called alike names of their own, if the planner refuses them otherwise."),
-    tree("tell_casts_apart", "Gives groups that the planner calls alike names of their own."),
-    tree("qualify_outer_names", "Qualifies names of the query around a subquery, if the planner misreads them otherwise."),
-    tree("gather", "Makes one call of a long chain of sums or of ||."),
-    tree("write_out_aliases", "Calls functions by their first names."),
+    tree("part_signs", "Puts a sign behind a sign in parentheses, so that both together are no comment when they are written."),
 
-    // From a tree to a logical plan.
-    optional(elsewhere(Stage::Planner, BIND, "Makes a logical plan of a query by PostgreSQL's rules, if it knows all that the query says. Then no pass over sqlparser's tree counts, nor the planner.")),
-    elsewhere(Stage::Planner, "planner", "Makes a logical plan of the tree, with the relations and functions that it names."),
-    elsewhere(Stage::Planner, "of_durations", "Makes intervals of the differences of times that a query gives."),
+    // From the parser's tree to a logical plan.
+    elsewhere(Stage::Planner, BIND, "Makes a logical plan of a query or a change by PostgreSQL's rules, or refuses it."),
 
     // Logical plans: what they mean.
     analyzer("uuid_types", Ours(|_| Arc::new(UuidTypes)), "Gives UUIDs in IN, BETWEEN and casts to text their type."),
@@ -87,6 +68,7 @@ pub(super) static PASSES: &[Pass] = &[
     analyzer("resolve_grouping_function", DataFusion, "Computes GROUPING() from the number of the grouping set."),
     analyzer("type_coercion", DataFusion, "Casts the operands and arguments whose types do not fit."),
     analyzer("set_operations", Ours(|_| Arc::new(SetOperations)), "Numbers the copies of rows for EXCEPT ALL and INTERSECT ALL."),
+    analyzer("given_orders", Ours(|_| Arc::new(GivenOrders::default())), "Gives aggregates and windows over a sorted subquery its order."),
     analyzer("repeated_keys", Ours(|_| Arc::new(RepeatedKeys)), "Drops sort keys of aggregates that stand twice, which accumulators would take for more."),
     analyzer("casts", Ours(|_| Arc::new(Casts)), "Makes functions of the casts that mean something else in DataFusion."),
     analyzer("patterns", Ours(|_| Arc::new(Patterns)), "Puts PostgreSQL's regular expressions in the words of those that are run."),
@@ -97,7 +79,9 @@ pub(super) static PASSES: &[Pass] = &[
     analyzer("checked_arithmetic", Ours(|_| Arc::new(CheckedArithmetic)), "Lets arithmetic fail where its result does not fit."),
     analyzer("accounts", Ours(|resources| Arc::new(Accounts(resources.work_memory.clone()))), "Counts the memory of functions whose results may be large."),
 
-    // Logical plans: how they are computed. `optimize_unions` of DataFusion's list is left out.
+    // Logical plans: how they are computed. `optimize_unions` of DataFusion's list is left out, and
+    // so are `extract_leaf_expressions` and `push_down_leaf_projections`: they read a field of a row
+    // below a projection that gives another column its name.
     logical("rewrite_set_comparison", DataFusion, "Makes EXISTS of ANY and ALL over subqueries."),
     optional(logical("unions_to_filter", DataFusion, "Makes one filter of a union of filters over one input.")),
     logical("simplify_expressions", Ours(|_| Arc::new(SmallConstants::default())), "Computes constants, now() among them, and simplifies expressions, some functions into others that can run."),
@@ -120,8 +104,6 @@ pub(super) static PASSES: &[Pass] = &[
     logical("single_distinct_aggregation_to_group_by", DataFusion, "Makes a second grouping of a DISTINCT in aggregates, in which 0 and -0 are one value."),
     optional(logical("eliminate_group_by_constant", DataFusion, "Drops constants from groups.")),
     optional(logical("common_sub_expression_eliminate", DataFusion, "Computes what stands twice in an operator once.")),
-    optional(logical("extract_leaf_expressions", DataFusion, "Makes projections of cheap parts of expressions, such as fields of structures.")),
-    optional(logical("push_down_leaf_projections", DataFusion, "Brings these projections down to the tables.")),
     optional(logical("text_predicates", Ours(|_| Arc::new(TextPredicates)), "Tests predicates on texts below joins that would carry the texts for nothing else.")),
     optional(logical("join_order", Ours(|_| Arc::new(JoinOrder)), "Puts inner joins in the order that estimates find cheapest, once filters have reached the tables.")),
     logical("optimize_projections", DataFusion, "Reads only the columns that are needed, which alone need privileges."),

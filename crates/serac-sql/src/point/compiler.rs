@@ -1,4 +1,4 @@
-//! From DataFusion's expressions, typed and coerced, to [`RowExpr`]s.
+//! From bound expressions, analysed as DataFusion's are, to [`RowExpr`]s.
 
 use super::expression::{Arithmetic, ArrowExpr, RowExpr, Typed, column_type_of, integer_bits, owned, scale_of};
 use crate::error::Result;
@@ -6,6 +6,7 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::execution::SessionState;
+use datafusion::functions::string::rtrim::RtrimFunc;
 use datafusion::logical_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, Volatility, cast};
 use datafusion::prelude::Column;
 use serac_query::optimizer::operator_of;
@@ -102,6 +103,12 @@ impl<'s> Compiler<'s> {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => self.binary(left, *op, right),
             Expr::ScalarFunction(call) => match &call.args[..] {
                 [left, right] => self.binary(left, operator_of(&call.func)?, right),
+                // CHAR(n) is compared without blanks at its end.
+                [text] if call.func.inner().downcast_ref::<RtrimFunc>().is_some() => {
+                    let Typed { expr, column_type } = self.compile(text)?;
+                    let is_text = column_type == ColumnType::Utf8;
+                    is_text.then(|| Typed { expr: RowExpr::WithoutBlanks(Box::new(expr)), column_type })
+                }
                 _ => None,
             },
             Expr::Between(between) => {

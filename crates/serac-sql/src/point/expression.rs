@@ -1,4 +1,5 @@
-//! Expressions over one row: what DataFusion has planned and coerced, as a tree over single values.
+//! Expressions over one row: what the binder has made of them, analysed, as a tree over single
+//! values.
 //!
 //! The common operators on the common types are evaluated here, with the results and errors of Arrow's kernels. Everything else is a
 //! [`RowExpr::Arrow`]: DataFusion's own physical expression over a batch of one row, so that a statement means the same on both paths.
@@ -156,6 +157,8 @@ pub(super) enum RowExpr {
     Or(Box<[RowExpr; 2]>),
     Not(Box<RowExpr>),
     IsNull(Box<RowExpr>),
+    /// A text without blanks at its end.
+    WithoutBlanks(Box<RowExpr>),
     /// The result behind the first condition that is true; otherwise the last, or NULL.
     Case {
         branches: Box<[[RowExpr; 2]]>,
@@ -369,6 +372,10 @@ impl RowExpr {
             },
             Self::Not(operand) => operand.truth(row)?.map_or(Value::Null, |truth| Value::Bool(!truth)),
             Self::IsNull(operand) => Value::Bool(operand.evaluate(row)?.is_null()),
+            Self::WithoutBlanks(operand) => match operand.evaluate(row)? {
+                Value::Bytes(text) => Value::Bytes(without_blanks(text)),
+                other => other,
+            },
             Self::Case { branches, otherwise } => {
                 let mut result = otherwise.as_deref();
                 for [condition, then] in branches {
@@ -416,13 +423,21 @@ impl RowExpr {
             | Self::Compare(_, operands)
             | Self::And(operands)
             | Self::Or(operands) => operands.iter().all(Self::is_constant),
-            Self::Not(operand) | Self::IsNull(operand) | Self::Convert { operand, .. } => operand.is_constant(),
+            Self::Not(operand)
+            | Self::IsNull(operand)
+            | Self::WithoutBlanks(operand)
+            | Self::Convert { operand, .. } => operand.is_constant(),
             Self::Case { branches, otherwise } => {
                 branches.as_flattened().iter().chain(otherwise.as_deref()).all(Self::is_constant)
             }
             Self::Arrow(expr) => !expr.is_volatile && expr.inputs.iter().all(|(input, _)| input.is_constant()),
         }
     }
+}
+
+fn without_blanks(text: &[u8]) -> &[u8] {
+    let last = text.iter().rposition(|byte| *byte != b' ');
+    &text[..last.map_or(0, |last| last + 1)]
 }
 
 /// Whether two values that compare so are as an operator says.
@@ -554,10 +569,6 @@ impl Assignment {
         Self { expr, source, converts, integers, sql_type: definition.sql_type, name: definition.name.clone() }
     }
 
-    /// Whether what is assigned has the type of what another assigns.
-    pub(super) fn has_type_of(&self, other: &Self) -> bool {
-        self.source == other.source
-    }
     /// The value, of the column's type.
     #[inline(always)]
     pub(super) fn evaluate<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {

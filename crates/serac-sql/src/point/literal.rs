@@ -2,16 +2,15 @@
 //! statement means what its text says.
 
 use super::expression::{number, of_number, scale_of};
-use crate::ast_types::sql_type;
 use crate::dml::nullable_schema;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::{
-    DataType as AstType, Expr as AstExpr, Query, SetExpr, TimezoneInfo, UnaryOperator, Value as AstValue, Values,
-};
+use serac_binder::{type_of_arrow, value_of_text};
 use serac_engine::Table;
 use serac_engine::json::normalized;
 use serac_engine::values::{OwnedValue, array_of, value_at};
+use serac_parser::tree::{Expr, ExprKind, Insert, Literal, Operator, Query, QueryBody, TypeName};
+use serac_pg::TypeId;
 use serac_storage::{ColumnType, Value};
 use std::sync::Arc;
 
@@ -28,63 +27,85 @@ pub(super) enum Constant<'t> {
 }
 
 /// The constant that an expression is.
-pub(super) fn constant(expr: &AstExpr) -> Option<Constant<'_>> {
-    match expr {
-        AstExpr::Nested(inner) => constant(inner),
-        AstExpr::UnaryOp { op: UnaryOperator::Minus, expr } => match constant(expr)? {
-            Constant::Number(text, false) => Some(Constant::Number(text, true)),
+pub(super) fn constant(expr: &Expr) -> Option<Constant<'_>> {
+    match &expr.kind {
+        ExprKind::Prefix(operators, operand) => match (&operators[..], constant(operand)?) {
+            ([Operator { schema: None, symbol, .. }], Constant::Number(text, false)) if symbol == "-" => {
+                Some(Constant::Number(text, true))
+            }
             _ => None,
         },
-        AstExpr::Value(value) => match &value.value {
-            AstValue::Null => Some(Constant::Null),
-            AstValue::Boolean(truth) => Some(Constant::Boolean(*truth)),
-            AstValue::Number(text, _) => Some(Constant::Number(text, false)),
-            AstValue::SingleQuotedString(text) => Some(Constant::Text(text)),
-            _ => None,
+        ExprKind::Literal(literal) => match literal {
+            Literal::Null => Some(Constant::Null),
+            Literal::Boolean(truth) => Some(Constant::Boolean(*truth)),
+            Literal::Integer(text) | Literal::Numeric(text) => Some(Constant::Number(text, false)),
+            Literal::String(text) => Some(Constant::Text(text)),
+            Literal::Bits(_) | Literal::HexBits(_) => None,
         },
-        AstExpr::TypedString(typed) => match (&typed.data_type, &typed.value.value) {
-            (
-                AstType::Date | AstType::Time(None, TimezoneInfo::None) | AstType::Timestamp(None, TimezoneInfo::None),
-                AstValue::SingleQuotedString(text),
-            ) => Some(Constant::Typed(text, sql_type(&typed.data_type).ok()?.column_type)),
+        ExprKind::Cast { operand, to } => match constant(operand)? {
+            Constant::Text(text) => Some(Constant::Typed(text, type_of_time(to)?)),
             _ => None,
         },
         _ => None,
     }
 }
 
-/// The VALUES that a query is, without anything else.
-pub(super) fn plain_values(query: &Query) -> Option<&Values> {
-    let Query { with: None, body, order_by: None, limit_clause: None, fetch: None, locks, .. } = query else {
+/// The type of dates or times, without a time zone and all with their microseconds, that is named.
+fn type_of_time(written: &TypeName) -> Option<ColumnType> {
+    let is_plain = written.modifiers.is_empty() && written.dimensions == 0 && !written.is_set && !written.of_column;
+    match &written.name.parts[..] {
+        [name] if is_plain => match name.name.as_str() {
+            "date" => Some(ColumnType::Date),
+            "time" => Some(ColumnType::Time),
+            "timestamp" => Some(ColumnType::Timestamp { utc: false }),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The rows of an INSERT that says nothing but constants.
+pub(crate) fn constants_of(insert: &Insert) -> Option<&[Vec<Expr>]> {
+    let Insert { with: None, overriding_system: None, source: Some(source), on_conflict: None, returning, .. } = insert
+    else {
         return None;
     };
-    match body.as_ref() {
-        SetExpr::Values(values) if locks.is_empty() => Some(values),
+    let Query { with: None, order_by_all: None, limit: None, offset: None, body, order_by, locks, .. } =
+        source.as_ref()
+    else {
+        return None;
+    };
+    match body {
+        QueryBody::Values(rows) if returning.is_empty() && order_by.is_empty() && locks.is_empty() => {
+            rows.iter().flatten().all(|value| constant(value).is_some()).then_some(rows)
+        }
         _ => None,
     }
 }
 
-/// The rows that INSERT INTO `table` (`targets`) says, if nothing stands there but constants that are exactly values of their columns: there is nothing to
-/// plan then, which for thousands of constants takes far longer than to store them.
-pub(crate) fn constant_rows(table: &Table, targets: &[usize], source: &Query) -> Option<RecordBatch> {
-    let values = plain_values(source)?;
-    let given = values.rows.first()?.content.len();
-    if given > targets.len() || values.rows.iter().any(|row| row.content.len() != given) {
+/// Rows of constants for `targets` of a table, if these are exactly values of their columns: there
+/// is nothing to plan then, which for thousands of constants takes far longer than to store them.
+pub(crate) fn constant_rows(table: &Table, targets: &[usize], values: &[Vec<Expr>]) -> Option<RecordBatch> {
+    let given = values.first()?.len();
+    if given > targets.len() || values.iter().any(|row| row.len() != given) {
         return None;
     }
     let column = |at: usize| -> Option<ArrayRef> {
         let column_type = table.definition.columns[targets[at]].sql_type.column_type;
-        let values = values.rows.iter().map(|row| constant(&row.content[at])?.value_of(column_type));
+        let values = values.iter().map(|row| constant(&row[at])?.value_of(column_type));
         Some(array_of(&values.collect::<Option<Vec<_>>>()?, column_type))
     };
     let columns = (0..given).map(column).collect::<Option<_>>()?;
     let schema = nullable_schema(table).project(&targets[..given]).ok()?;
-    let options = RecordBatchOptions::new().with_row_count(Some(values.rows.len()));
+    let options = RecordBatchOptions::new().with_row_count(Some(values.len()));
     RecordBatch::try_new_with_options(Arc::new(schema), columns, &options).ok()
 }
 
 /// Digits and, perhaps, a point: the unscaled number and its scale.
 fn parse_number(text: &str, negative: bool) -> Option<(i128, i8)> {
+    if !text.bytes().any(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
     let (mut all, mut scale, mut point) = (0i128, 0i8, false);
     for byte in text.bytes() {
         match byte {
@@ -107,9 +128,7 @@ impl Constant<'_> {
             (Self::Boolean(truth), ColumnType::Boolean) => Some(OwnedValue::Fixed(Value::Bool(*truth))),
             (Self::Text(text), ColumnType::Utf8) => Some(OwnedValue::Bytes(text.as_bytes().into())),
             (Self::Text(text), ColumnType::Json) => of_text(text),
-            (Self::Text(text), ColumnType::Date | ColumnType::Time | ColumnType::Timestamp { .. }) => {
-                of_scalar(&ScalarValue::Utf8(Some((*text).into())), column_type)
-            }
+            (Self::Text(text), _) => of_quoted(text, column_type),
             (Self::Typed(text, own), _) if *own == column_type => Constant::Text(text).value_of(column_type),
             (Self::Number(text, negative), _) => {
                 let (number, scale) = parse_number(text, *negative)?;
@@ -142,17 +161,28 @@ fn of_text(text: &str) -> Option<OwnedValue> {
     Some(OwnedValue::Bytes(normalized(text).ok()?.as_bytes().into()))
 }
 
+/// What a quoted constant means as a value of a type; none if it is none.
+fn of_quoted(text: &str, column_type: ColumnType) -> Option<OwnedValue> {
+    let id = type_of_arrow(&column_type.arrow()).filter(|id| *id != TypeId::NUMERIC)?;
+    let array = value_of_text(text, id).ok()??.to_array().ok()?;
+    let is_such = *array.data_type() == column_type.arrow();
+    is_such.then(|| OwnedValue::from(&value_at(&array, 0, column_type)))
+}
+
 /// A scalar as a value of a type; none if it is not exactly one.
 pub(super) fn of_scalar(scalar: &ScalarValue, column_type: ColumnType) -> Option<OwnedValue> {
     if scalar.is_null() {
         return Some(OwnedValue::Fixed(Value::Null));
     }
-    if let (Some(text), ColumnType::Json) = (scalar.try_as_str().flatten(), column_type) {
-        return of_text(text);
+    if let Some(text) = scalar.try_as_str().flatten() {
+        return match (column_type, text.strip_prefix('-')) {
+            (ColumnType::Decimal { .. }, Some(digits)) => Constant::Number(digits, true).value_of(column_type),
+            (ColumnType::Decimal { .. }, None) => Constant::Number(text, false).value_of(column_type),
+            _ => Constant::Text(text).value_of(column_type),
+        };
     }
     let cast = scalar.cast_to(&column_type.arrow()).ok()?;
-    let from_text = matches!(scalar, ScalarValue::Utf8(_) | ScalarValue::Utf8View(_) | ScalarValue::LargeUtf8(_));
-    let same = from_text || cast.cast_to(&scalar.data_type()).is_ok_and(|back| back == *scalar);
+    let same = cast.cast_to(&scalar.data_type()).is_ok_and(|back| back == *scalar);
     let array = cast.to_array().ok()?;
     (same && !cast.is_null()).then(|| OwnedValue::from(&value_at(&array, 0, column_type)))
 }

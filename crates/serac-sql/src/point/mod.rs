@@ -1,14 +1,14 @@
 //! The point path: statements on a few rows of one table, found by an ordered index, without planning per execution.
 //!
 //! ```text
-//! text ──parse, plan, coerce (DataFusion, once)──▶ Shape ──▶ Plan ──run──▶ index, DataTable, Transaction
-//!                                                    │ none: anything else
-//!                                                    ▼
-//!                                        the session's other path, each time
+//! text ──parse, bind, analyse (once)──▶ Shape ──▶ Plan ──run──▶ index, DataTable, Transaction
+//!                                         │ none: anything else
+//!                                         ▼
+//!                             the session's other path, each time
 //! ```
 //! A [`Plan`] is SELECT, INSERT … VALUES, UPDATE or DELETE on a table, whose filter is an equality, a list or a range on the first columns of an ordered
 //! index ([`access`]), with any other conditions, RETURNING, ON CONFLICT, ORDER BY, LIMIT, and aggregates over all rows. What expressions mean is
-//! DataFusion's to say, at the time of planning; [`expression`] says how they are evaluated. Rows are written by the engine as on the other path,
+//! the binder's to say, as on the other path; [`expression`] says how they are evaluated. Rows are written by the engine as on the other path,
 //! so constraints, indexes and errors are the same.
 //!
 //! A plan holds for the catalog, the privileges, the current user and the settings it was made under; under others it is made again.
@@ -28,21 +28,19 @@ mod rows;
 mod shape;
 mod texts;
 
-pub(crate) use literal::constant_rows;
+use compile::may_be_point;
+pub(crate) use literal::{constant_rows, constants_of};
 pub use rows::Rows;
 
 use crate::conflicts::Conflicts;
 use crate::deep;
-use crate::describe::Description;
+use crate::describe::{Description, placeholders};
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
-use crate::nesting::{self, Bounds};
 use crate::parsed::{Arguments, Parsed, Source};
-use crate::parts::claims;
-use crate::session::{Session, StatementResult};
+use crate::session::{Session, StatementResult, with_parameters};
 use crate::transactions::OpenStatement;
-use crate::visits::visit_expressions;
-use crate::wire::type_of;
+use crate::wire::field_type;
 use bumpalo::Bump;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, SchemaRef};
@@ -53,12 +51,11 @@ use literal::{constant, is_of, of_scalar};
 use plan::{Action, Plan};
 use serac_engine::values::OwnedValue;
 use serac_engine::{Catalog, LOCK_TIMEOUT};
+use serac_parser::tree::{Expr, ExprKind};
 use serac_pg::TypeId;
 use serac_storage::{ColumnType, CommitTicket, Value};
 use serac_values::type_names::of_text as type_number;
 use smallvec::SmallVec;
-use std::borrow::Cow;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 pub(crate) use texts::Texts;
@@ -128,8 +125,6 @@ struct Told {
 #[derive(Clone, Debug)]
 pub struct Prepared {
     statement: Arc<Parsed>,
-    /// What the point path compiles, of a query that neither changes nor claims rows.
-    query: Option<Arc<Statement>>,
     /// Whether it is of a kind for the point path.
     is_candidate: bool,
     is_deep: bool,
@@ -153,7 +148,7 @@ fn has_same_columns(first: Option<&SchemaRef>, second: Option<&SchemaRef>) -> bo
         (None, None) => true,
         (Some(first), Some(second)) => {
             let column = |(first, second): (&Arc<Field>, &Arc<Field>)| {
-                first.name() == second.name() && type_of(first.data_type()) == type_of(second.data_type())
+                first.name() == second.name() && field_type(first) == field_type(second)
             };
             Arc::ptr_eq(first, second)
                 || (first.fields().len() == second.fields().len()
@@ -164,43 +159,39 @@ fn has_same_columns(first: Option<&SchemaRef>, second: Option<&SchemaRef>) -> bo
 }
 
 impl Prepared {
+    /// One whose parameters PREPARE has declared.
     pub(crate) fn new(statement: Parsed, declared: Vec<AstType>) -> Self {
-        // A long one is not for the point path.
-        let is_short = statement.source().is_some_and(|source| source.len() <= SHORT_TEXT);
-        let query = match statement.other() {
-            None if is_short => statement.older().ok().map(Cow::into_owned),
-            _ => None,
-        };
-        Self::compiled_from(statement, query, declared)
-    }
-    /// A prepared statement for which the point path compiles `query`, if the statement is a query that
-    /// neither changes nor claims rows.
-    fn compiled_from(statement: Parsed, query: Option<Statement>, declared: Vec<AstType>) -> Self {
         let types = declared.iter().map(|declared| type_number(&declared.to_string()).unwrap_or(0)).collect();
+        Self { declared: declared.into(), ..Self::with_types(statement, types) }
+    }
+    /// One whose parameters have types of these numbers; 0 for those that are found out.
+    fn with_types(statement: Parsed, types: Arc<[u32]>) -> Self {
         let is_deep = statement.is_deep();
-        let statement = statement.with_arguments(Arguments { types, values: None });
-        let compiled = statement.other().or(query.as_ref());
-        let is_candidate = compiled.is_some_and(|compiled| {
-            let is_kind = matches!(
-                compiled,
-                Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
-            );
-            is_kind && is_small(compiled)
-        });
-        let (statement, query, declared) = (Arc::new(statement), query.map(Arc::new), declared.into());
-        let known = Known::Nothing;
-        Self { statement, query, is_candidate, is_deep, declared, arguments: 0, known, told: None }
+        let is_candidate = statement.query_or_change().is_some_and(may_be_point);
+        let statement = Arc::new(statement.with_arguments(Arguments { types, values: None }));
+        let (declared, known) = (Arc::default(), Known::Nothing);
+        Self { statement, is_candidate, is_deep, declared, arguments: 0, known, told: None }
+    }
+    /// Gives parameters the types that the client has named, where these are not 0.
+    fn name_types(&mut self, named: &[u32]) {
+        let Some(source) = self.statement.source() else { return };
+        let known = source.arguments().types.clone();
+        let type_of = |at: usize| {
+            let [named, known] = [named, &known[..]].map(|types| types.get(at).copied().unwrap_or(0));
+            if named == 0 { known } else { named }
+        };
+        let types: Arc<[u32]> = (0..named.len().max(known.len())).map(type_of).collect();
+        if types.iter().enumerate().all(|(at, oid)| known.get(at).copied().unwrap_or(0) == *oid) {
+            return;
+        }
+        let statement = deep::with_room_if(self.is_deep, || self.statement.as_ref().clone());
+        self.statement = Arc::new(statement.with_arguments(Arguments { types, values: None }));
+        self.known = Known::Nothing;
     }
     /// Finds out how many arguments EXECUTE must give.
-    pub(crate) fn count_arguments(&mut self, statement: &Statement) {
-        let mut most = self.declared.len();
-        let _ = visit_expressions(statement, |expr| {
-            if let Some(number) = parameters::bare_parameter(expr) {
-                most = most.max(number);
-            }
-            ControlFlow::<()>::Continue(())
-        });
-        self.arguments = most;
+    pub(crate) fn count_arguments(&mut self) {
+        let of_other = || self.statement.other().map_or(0, placeholders);
+        self.arguments = self.statement.parameter_count().unwrap_or_else(of_other).max(self.declared.len());
     }
     /// Refuses more or fewer arguments of EXECUTE than the statement `name` has parameters; one
     /// without any takes what it is given, as in PostgreSQL.
@@ -226,34 +217,36 @@ impl Prepared {
     }
     /// Where its text is, if it is a query or a change.
     pub(crate) fn source(&self) -> Option<&Source> {
-        self.statement.source_of_query().or_else(|| self.statement.source_of_changes())
+        self.statement.query_or_change()
     }
-    /// The statement with the arguments of EXECUTE in the place of its parameters.
+    /// The statement with the arguments of EXECUTE in the place of its parameters, if it is neither
+    /// a query nor a change.
     pub(crate) fn with_expressions(&self, arguments: &[AstExpr]) -> Result<Parsed> {
-        let statement = self.statement.older()?;
-        let source = self.statement.source().filter(|_| arguments.is_empty()).cloned();
-        let arguments = self.of_declared_types(arguments)?;
-        Ok(Parsed::with_source(crate::session::with_parameters(&statement, &arguments)?, source))
+        let statement = self.statement.as_ref().clone();
+        let Some(other) = statement.other() else { return Ok(statement) };
+        let other = with_parameters(other, &self.of_declared_types(arguments)?)?;
+        Ok(statement.with_tree(other))
     }
-    /// The statement with values in the place of its parameters. Their types are those that the
-    /// client has named, or, if it has not asked for the statement's, their own; texts may be of any.
+    /// The statement with values for its parameters. Their types are those that the client has
+    /// named, or, if it has not asked for the statement's, their own; texts may be of any.
     fn with_values(&self, values: &[ScalarValue]) -> Result<Parsed> {
         let own = |value: &ScalarValue| match serac_binder::type_of_arrow(&value.data_type()) {
             None | Some(TypeId::TEXT) => 0,
             Some(id) if matches!(id.element(), Some(TypeId::TEXT | TypeId::NUMERIC)) => 0,
             Some(id) => id.0,
         };
-        let arguments = || Arguments {
-            types: self.told.as_ref().map_or_else(|| values.iter().map(own).collect(), |told| told.named.clone()),
-            values: Some(values.into()),
+        let named = |at: usize| {
+            let source = self.statement.source()?;
+            source.arguments().types.get(at).copied().filter(|oid| *oid != 0)
         };
-        let Some(statement) = self.statement.other() else {
-            return Ok(self.statement.as_ref().clone().with_arguments(arguments()));
-        };
+        let known = || values.iter().enumerate().map(|(at, value)| named(at).unwrap_or_else(|| own(value))).collect();
+        let types = self.told.as_ref().map_or_else(known, |told| told.named.clone());
+        let arguments = Arguments { types, values: Some(values.into()) };
+        let statement = self.statement.as_ref().clone().with_arguments(arguments);
+        let Some(other) = statement.other().filter(|other| placeholders(other) > 0) else { return Ok(statement) };
         let literals = values.iter().map(crate::ast_types::literal).collect::<Result<Vec<AstExpr>>>()?;
-        let statement = crate::session::with_parameters(statement, &literals)?;
-        let source = self.statement.source().map(|source| source.clone().with(arguments()));
-        Ok(Parsed::with_source(statement, source))
+        let other = with_parameters(other, &literals)?;
+        Ok(statement.with_tree(other))
     }
     /// Notes what the client is told.
     fn tell(&mut self, description: &Arc<Description>, named: &[u32], under: Under) {
@@ -275,10 +268,6 @@ impl Prepared {
     pub fn parsed(&self) -> &Parsed {
         &self.statement
     }
-    /// What the point path compiles.
-    fn compiled(&self) -> Option<&Statement> {
-        self.statement.other().or(self.query.as_deref())
-    }
     fn plan(&self) -> Option<&Arc<Plan>> {
         match &self.known {
             Known::Point(plan, _) => Some(plan),
@@ -296,6 +285,10 @@ impl Prepared {
     /// The types of the columns of those rows in [`Rows`].
     pub fn column_types(&self) -> &[ColumnType] {
         self.plan().map_or(&[], |plan| &plan.types)
+    }
+    /// How many characters its columns of CHAR(n) show; empty if it has none.
+    pub fn column_widths(&self) -> &[Option<usize>] {
+        self.plan().map_or(&[], |plan| &plan.widths)
     }
     /// Rows that the statement has given, as a batch.
     ///
@@ -402,24 +395,25 @@ impl Session {
     /// As there.
     pub fn prepare_if_any(&mut self, sql: &str) -> Result<Option<Prepared>> {
         let statements = self.parse(sql)?;
-        self.prepare_parsed(statements)
+        self.prepare_parsed(statements, &[])
     }
     /// As [`prepare_if_any`](Self::prepare_if_any), with a long text parsed
-    /// [elsewhere](Self::parse_elsewhere).
+    /// [elsewhere](Self::parse_elsewhere). The parameters have types of the numbers `named`, as far
+    /// as these are not 0.
     ///
     /// # Errors
     /// As there.
-    pub async fn prepare_elsewhere(&mut self, sql: &str) -> Result<Option<Prepared>> {
+    pub async fn prepare_elsewhere(&mut self, sql: &str, named: &[u32]) -> Result<Option<Prepared>> {
         let statements = self.parse_elsewhere(sql).await?;
-        self.prepare_parsed(statements)
+        self.prepare_parsed(statements, named)
     }
-    fn prepare_parsed(&mut self, mut statements: Vec<Parsed>) -> Result<Option<Prepared>> {
+    fn prepare_parsed(&mut self, mut statements: Vec<Parsed>, named: &[u32]) -> Result<Option<Prepared>> {
         if statements.len() > 1 {
             self.fail_transaction();
             return Err(SqlError::new("42601", "cannot prepare anything but a single statement"));
         }
         let Some(statement) = statements.pop() else { return Ok(None) };
-        let mut prepared = Prepared::new(statement, Vec::new());
+        let mut prepared = Prepared::with_types(statement, named.into());
         let idle = self.running.is_none();
         if idle {
             self.begin_statement();
@@ -587,6 +581,7 @@ impl Session {
         {
             return Ok(told.description.clone());
         }
+        prepared.name_types(named);
         let (description, under) = self.looked_up(prepared, named).await?;
         if let Some(told) = &prepared.told {
             let known = told.description.clone();
@@ -604,8 +599,10 @@ impl Session {
         let is_deep = prepared.is_deep;
         let look = async |session: &mut Self| {
             let under = session.under();
+            // Only the binder tells a VARCHAR from a TEXT.
             if let Known::Point(plan, known) = &prepared.known
                 && known.is_same(&under)
+                && !plan.parameters.contains(&ColumnType::Utf8)
             {
                 let parameters = plan.parameters.iter().copied().map(Some).collect();
                 let description = Description { parameters, oids: Vec::new(), schema: plan.schema.clone() };
@@ -627,15 +624,17 @@ impl Session {
         self.failing(durable).map(|()| outcome.result)
     }
 
-    /// EXECUTE on the point path, if the statement and these arguments are for it.
-    pub(crate) async fn execute_point(
-        &mut self,
-        prepared: &mut Prepared,
-        arguments: &[AstExpr],
-    ) -> Result<Option<Outcome>> {
+    /// The EXECUTE at `text` on the point path, if the statement and these arguments are for it.
+    pub(crate) async fn execute_point(&mut self, prepared: &mut Prepared, text: &Source) -> Result<Option<Outcome>> {
+        let arguments = text.given().unwrap_or_default();
+        let values = text.arguments().values.as_deref().unwrap_or_default();
+        let value = |argument: &Expr, column_type: ColumnType| match &argument.kind {
+            ExprKind::Parameter(number) => of_scalar(values.get((*number as usize).checked_sub(1)?)?, column_type),
+            _ => constant(argument)?.value_of(column_type),
+        };
         let exact = |types: &[ColumnType]| -> Option<Vec<OwnedValue>> {
             (types.len() == arguments.len()).then_some(())?;
-            arguments.iter().zip(types).map(|(argument, t)| constant(argument)?.value_of(*t)).collect()
+            arguments.iter().zip(types).map(|(argument, column_type)| value(argument, *column_type)).collect()
         };
         self.try_point(prepared, &exact).await
     }
@@ -669,9 +668,7 @@ impl Session {
         }
         let under = Under { catalog: catalog.clone(), temporary: temporary.cloned(), security, settings };
         self.refresh_view();
-        let plan = prepared
-            .compiled()
-            .and_then(|statement| self.compile_point(statement, prepared.statement.source(), &prepared.declared));
+        let plan = prepared.statement.query_or_change().and_then(|source| self.compile_point(source));
         prepared.known = match plan {
             Some(plan) => Known::Point(Arc::new(plan), under),
             None => Known::Other(under),
@@ -714,7 +711,7 @@ impl Session {
         parameters: &Given<'_>,
         rows: &mut Rows,
     ) -> Result<Option<Started>> {
-        let claims = prepared.statement.other().is_some_and(claims);
+        let claims = prepared.statement.claims();
         let (mut conflicts, mut limits) = (Conflicts::default(), Limits::new(&self.cancel, self.statement_timeout));
         let mut open = OpenStatement::new(self);
         let result = loop {
@@ -847,21 +844,6 @@ impl Session {
         self.running.is_none()
             && known.is(&self.database().catalog(), self.temporary_catalog().as_ref(), security, settings)
     }
-}
-
-/// Parts of a statement that is planned where it has come from.
-const SMALL: usize = 2_000;
-/// Its levels.
-const FLAT: usize = 30;
-/// Bytes of its text.
-const SHORT_TEXT: usize = 8_192;
-
-/// Whether planning a statement takes next to no time, and no more of the stack than any thread
-/// has. A subquery is not for the point path anyway.
-fn is_small(statement: &Statement) -> bool {
-    // The rows of VALUES are constants, if they are for the point path, and are not planned.
-    let parts = if matches!(statement, Statement::Insert(_)) { usize::MAX } else { SMALL };
-    nesting::is_within(statement, Bounds { levels: FLAT, parts, queries: 1 })
 }
 
 /// The statement with values in the place of its parameters.

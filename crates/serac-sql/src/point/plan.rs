@@ -6,7 +6,6 @@ use crate::parsed::Source;
 use crate::row_locks::OnHeld;
 use crate::session::Session;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::sql::sqlparser::ast::Statement;
 use serac_engine::{ColumnUpdate, IndexAccess, Table, TableIndex};
 use serac_storage::ColumnType;
 use std::sync::Arc;
@@ -22,6 +21,8 @@ pub(crate) struct Plan {
     /// The columns of the result; none for a statement without rows.
     pub(super) schema: Option<SchemaRef>,
     pub(super) types: Vec<ColumnType>,
+    /// How many characters the columns of CHAR(n) show ([`crate::wire::widths`]).
+    pub(super) widths: Vec<Option<usize>>,
     pub(super) table: Arc<Table>,
     /// Whether sequence functions, also those in defaults that referential actions may call for, look at the session's view of the database.
     pub(super) needs_view: bool,
@@ -44,8 +45,8 @@ impl Plan {
 
 impl Session {
     /// How a statement runs once it is known; none if it is not for the point path, or finds no rows. The session's view of the database is set.
-    pub(crate) fn shown_point(&self, statement: &Statement, source: Option<&Source>) -> Option<String> {
-        if self.point.is_off { None } else { self.compile_point(statement, source, &[])?.shown() }
+    pub(crate) fn shown_point(&self, source: &Source) -> Option<String> {
+        if self.point.is_off { None } else { self.compile_point(source)?.shown() }
     }
 }
 

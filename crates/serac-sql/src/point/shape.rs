@@ -1,7 +1,8 @@
 //! What a planned query does, if it is of a kind that the point path runs: one table, filtered, perhaps aggregated as a whole, ordered and limited.
 //!
-//! DataFusion's plan (analysed, not optimised) is a chain of nodes over a scan. Going up the chain, every expression is rewritten to one over the
-//! columns of the scan (`c0`, `c1`, …) and the parameters (`$1`, `$2`, …), or, above an aggregate, over its results.
+//! The plan (bound and analysed, not optimised) is a chain of nodes over a scan. Going up the
+//! chain, every expression is rewritten to one over the columns of the scan (`c0`, `c1`, …) and the
+//! parameters (`$1`, `$2`, …), or, above an aggregate, over its results.
 
 use super::compiler::replace_columns;
 use datafusion::arrow::datatypes::DataType;
@@ -37,8 +38,13 @@ pub(super) fn leaf(at: usize) -> Expr {
     Expr::Column(Column::from_name(format!("c{at}")))
 }
 
+/// The place of a column that [`leaf`] has made; none of a parameter.
+pub(super) fn place_of(column: &Column) -> Option<usize> {
+    column.name.strip_prefix('c')?.parse().ok()
+}
+
 /// The expression with parameters as columns of their names.
-pub(super) fn parameters_as_columns(expr: Expr) -> Option<Expr> {
+fn parameters_as_columns(expr: Expr) -> Option<Expr> {
     let replaced = expr.transform_up(|part| match part {
         Expr::Placeholder(placeholder) => Ok(Transformed::yes(Expr::Column(Column::from_name(placeholder.id)))),
         other => Ok(Transformed::no(other)),

@@ -3,20 +3,20 @@
 //! The text is cut into what stands between its constants, which is the key, and the constants (numbers and quoted strings). A key that is seen for the
 //! second time is parsed. Constants that a column is compared with, assigned or inserted become parameters; all others belong to the plan: it holds
 //! for texts that have the same.
+//!
+//! Such a parameter has no type of its own, and so gets that of the column. A quoted constant has
+//! none, either. A number has one: but where it is exactly a value of the column's type, it is
+//! compared and assigned alike, and where it is not, the text takes the other path
+//! ([`Constant::value_of`]).
 
 use super::literal::Constant;
 use super::{Outcome, Prepared};
 use crate::error::Result;
-use crate::parsed::Parsed;
 use crate::session::{Session, parse};
-use crate::visits::visit_mut;
-use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, SetExpr, Statement, UnaryOperator, Value, ValueWithSpan, VisitorMut,
-};
-use datafusion::sql::sqlparser::tokenizer::{Location, Span};
 use serac_engine::values::OwnedValue;
+use serac_parser::tree::{Condition, Expr, ExprKind, Literal, Operator, QueryBody, Span, StatementKind};
 use std::collections::HashMap;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 /// Keys that a session keeps; when there are more it begins anew.
 const MOST_KEYS: usize = 1_024;
@@ -118,111 +118,127 @@ fn constant_of(text: &str, negative: bool) -> Option<Constant<'_>> {
     }
 }
 
-/// Replaces constants by parameters.
+/// Finds the constants that become parameters.
 struct Lift<'t> {
     sql: &'t str,
     constants: &'t [Range<usize>],
     roles: Vec<Role>,
-    parameters: usize,
+    /// Where they stand, with the minus before them.
+    lifted: Vec<Range<usize>>,
+}
+
+fn range_of(span: Span) -> Range<usize> {
+    span.start as usize..span.end as usize
 }
 
 impl Lift<'_> {
-    fn offset_of(&self, place: Location) -> Option<usize> {
-        // The tokenizer counts characters; only texts of one line in ASCII are lifted.
-        (place.line == 1).then(|| place.column as usize - 1)
-    }
-    fn lift(&mut self, expr: &mut Expr) {
-        let (span, negative): (Span, bool) = match expr {
-            Expr::Value(ValueWithSpan { value: Value::Number(..) | Value::SingleQuotedString(_), span }) => {
-                (*span, false)
-            }
-            Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {
-                Expr::Value(ValueWithSpan { value: Value::Number(..), span }) => (*span, true),
+    /// A constant that is compared, assigned or inserted.
+    fn lift(&mut self, expr: &Expr) {
+        let (minus, literal) = match &expr.kind {
+            ExprKind::Prefix(operators, operand) => match &operators[..] {
+                [Operator { schema: None, symbol, span }] if symbol == "-" => (Some(*span), operand.as_ref()),
                 _ => return,
             },
-            _ => return,
+            _ => (None, expr),
         };
-        let Some(start) = self.offset_of(span.start) else { return };
-        let Some(at) = self.constants.iter().position(|range| range.start == start) else { return };
-        if constant_of(&self.sql[self.constants[at].clone()], negative).is_none() {
+        let ExprKind::Literal(Literal::Integer(_) | Literal::Numeric(_) | Literal::String(_)) = literal.kind else {
+            return;
+        };
+        let place = range_of(literal.span);
+        let Some(at) = self.constants.iter().position(|range| *range == place) else { return };
+        if constant_of(&self.sql[place.clone()], minus.is_some()).is_none() {
             return;
         }
-        self.parameters += 1;
-        self.roles[at] = Role::Lifted { parameter: self.parameters - 1, negative };
-        *expr = Expr::Value(Value::Placeholder(format!("${}", self.parameters)).with_empty_span());
+        self.roles[at] = Role::Lifted { parameter: self.lifted.len(), negative: minus.is_some() };
+        self.lifted.push(minus.map_or(place.start, |minus| minus.start as usize)..place.end);
+    }
+    /// Those with which a condition compares columns.
+    fn compared(&mut self, condition: &Expr) {
+        match &condition.kind {
+            ExprKind::And(all) | ExprKind::Or(all) => all.iter().for_each(|one| self.compared(one)),
+            ExprKind::Not(operand) => self.compared(operand),
+            ExprKind::Operators(left, rest) => {
+                if let [(operator, right)] = &rest[..]
+                    && is_comparison(operator)
+                {
+                    match (is_column(left), is_column(right)) {
+                        (true, _) => self.lift(right),
+                        (false, true) => self.lift(left),
+                        (false, false) => {}
+                    }
+                }
+            }
+            ExprKind::Between { operand, low, high, .. } if is_column(operand) => {
+                self.lift(low);
+                self.lift(high);
+            }
+            ExprKind::InList { operand, list, .. } if is_column(operand) => {
+                list.iter().for_each(|value| self.lift(value));
+            }
+            _ => {}
+        }
+    }
+    fn statement(&mut self, statement: &StatementKind) -> Option<()> {
+        match statement {
+            StatementKind::Insert(insert) => {
+                if let Some(QueryBody::Values(rows)) = insert.source.as_ref().map(|source| &source.body) {
+                    rows.iter().flatten().for_each(|value| self.lift(value));
+                }
+            }
+            StatementKind::Update(update) => {
+                let single = update.assignments.iter().filter(|assignment| !assignment.in_parentheses);
+                single.for_each(|assignment| self.lift(&assignment.value));
+                self.condition(update.filter.as_ref());
+            }
+            StatementKind::Delete(delete) => self.condition(delete.filter.as_ref()),
+            StatementKind::Query(query) => {
+                if let QueryBody::Select(select) = &query.body {
+                    select.filter.iter().for_each(|filter| self.compared(filter));
+                }
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+    fn condition(&mut self, condition: Option<&Condition>) {
+        if let Some(Condition::Expr(condition)) = condition {
+            self.compared(condition);
+        }
+    }
+    /// The text with parameters in the places of constants.
+    fn text(&self) -> String {
+        let mut places: Vec<(&Range<usize>, usize)> = self.lifted.iter().zip(1..).collect();
+        places.sort_unstable_by_key(|(place, _)| place.start);
+        let (mut text, mut copied) = (String::with_capacity(self.sql.len()), 0);
+        for (place, number) in places {
+            text.push_str(&self.sql[copied..place.start]);
+            // A parameter may not follow a word as closely as a constant may.
+            text.push_str(&format!(" ${number} "));
+            copied = place.end;
+        }
+        text.push_str(&self.sql[copied..]);
+        text
     }
 }
 
 fn is_column(expr: &Expr) -> bool {
-    matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+    matches!(expr.kind, ExprKind::Name(_))
 }
 
-impl VisitorMut for Lift<'_> {
-    type Break = ();
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::BinaryOp { left, op, right } if is_comparison(op) => {
-                if is_column(left) {
-                    self.lift(right);
-                } else if is_column(right) {
-                    self.lift(left);
-                }
-            }
-            Expr::Between { expr, low, high, .. } if is_column(expr) => {
-                self.lift(low);
-                self.lift(high);
-            }
-            Expr::InList { expr, list, .. } if is_column(expr) => list.iter_mut().for_each(|value| self.lift(value)),
-            _ => {}
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-fn is_comparison(operator: &BinaryOperator) -> bool {
-    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq};
-    matches!(operator, Eq | Lt | LtEq | Gt | GtEq)
+fn is_comparison(operator: &Operator) -> bool {
+    operator.schema.is_none() && matches!(operator.symbol.as_str(), "=" | "<" | "<=" | ">" | ">=")
 }
 
 impl Entry {
     fn new(sql: &str, constants: &[Range<usize>]) -> Option<Self> {
-        let mut statements = parse(sql).ok()?;
-        let (parsed, None) = (statements.pop()?, statements.pop()) else { return None };
-        let mut statement = parsed.older().ok()?.into_owned();
+        let statements = parse(sql).ok()?;
+        let [parsed] = &statements[..] else { return None };
+        let source = parsed.query_or_change()?;
         let fixed = constants.iter().map(|range| Role::Fixed(sql[range.clone()].to_owned()));
-        let mut lift = Lift { sql, constants, roles: fixed.collect(), parameters: 0 };
-        if sql.is_ascii() && !sql.contains('\n') {
-            match &mut statement {
-                Statement::Insert(insert) => {
-                    if let Some(SetExpr::Values(values)) = insert.source.as_mut().map(|source| source.body.as_mut()) {
-                        values.rows.iter_mut().flat_map(|row| &mut row.content).for_each(|expr| lift.lift(expr));
-                    }
-                }
-                Statement::Update(update) => {
-                    update.assignments.iter_mut().for_each(|assignment| lift.lift(&mut assignment.value));
-                    let _ = visit_mut(&mut update.selection, &mut lift);
-                }
-                Statement::Delete(delete) => {
-                    let _ = visit_mut(&mut delete.selection, &mut lift);
-                }
-                Statement::Query(query) => {
-                    if let SetExpr::Select(select) = query.body.as_mut() {
-                        let _ = visit_mut(&mut select.selection, &mut lift);
-                    }
-                }
-                _ => return None,
-            }
-        }
-        let (roles, parameters) = (lift.roles, lift.parameters);
-        // A query's text has constants where the statement gets parameters: it tells the columns.
-        let prepared = match parsed.other() {
-            None => Prepared::compiled_from(parsed, Some(statement), Vec::new()),
-            Some(_) => {
-                let source = parsed.source().cloned();
-                Prepared::new(Parsed::with_source(statement, source), Vec::new())
-            }
-        };
-        Some(Self { prepared, constants: roles, parameters })
+        let mut lift = Lift { sql, constants, roles: fixed.collect(), lifted: Vec::new() };
+        lift.statement(source.statement())?;
+        let parsed = parse(&lift.text()).ok()?.pop()?;
+        Some(Self { prepared: Prepared::new(parsed, Vec::new()), parameters: lift.lifted.len(), constants: lift.roles })
     }
 
     fn fits(&self, sql: &str, constants: &[Range<usize>]) -> bool {

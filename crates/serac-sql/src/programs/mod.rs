@@ -29,7 +29,7 @@ pub(crate) use table::FunctionTable;
 use crate::ddl::stored_type;
 use crate::error::{Result, SqlError};
 use crate::identifiers::fold;
-use crate::parsed::Parsed;
+use crate::parsed::{Kind, Source};
 use crate::session::{Session, StatementResult, parse};
 use datafusion::arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::cast;
@@ -121,14 +121,14 @@ fn description_of(function: &Function) -> Result<&Expr> {
     }
 }
 
-/// The statement of an input, which is one query and changes nothing.
-pub(crate) fn input_statement(query: &str) -> Result<Parsed> {
+/// The query of an input, which changes nothing.
+pub(crate) fn input_query(query: &str) -> Result<Source> {
     let not_a_query = || SqlError::new("42601", "an input of a job is one query");
     let mut statements = parse(query)?;
     let statement = statements.pop().filter(|_| statements.is_empty()).ok_or_else(not_a_query)?;
-    match statement.other() {
-        None => Ok(statement),
-        Some(_) => Err(not_a_query()),
+    match statement.into_kind() {
+        Kind::Bound(source) if source.only_shows() => Ok(source),
+        _ => Err(not_a_query()),
     }
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn input_statement(query: &str) -> Result<Parsed> {
 /// # Errors
 /// 42601 for anything else.
 pub fn check_job_input(query: &str) -> Result<()> {
-    input_statement(query).map(|_| ())
+    input_query(query).map(|_| ())
 }
 
 /// Batches of a stream that comes from outside, whose columns are of types that tables have.
@@ -177,9 +177,7 @@ impl Session {
     /// CALL of a job.
     pub(crate) async fn call_job(&mut self, function: &Function) -> Result<StatementResult> {
         let description = description_of(function)?.to_string();
-        let options = RecordBatchOptions::new().with_row_count(Some(1));
-        let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options)?;
-        let text = cast(&self.evaluate(&description, &row)?, &DataType::Utf8)?;
+        let text = cast(&self.argument(&description)?, &DataType::Utf8)?;
         let text = text.as_string::<i32>().iter().next().flatten();
         let text = text.ok_or_else(|| SqlError::new("22004", "the description of a job is NULL"))?.to_owned();
         let (schema, batches) = self.run_job(&text).await?;
@@ -197,7 +195,7 @@ impl Session {
         }
         job.check_runnable()?;
         for (_, query) in job.inputs() {
-            input_statement(&query)?;
+            input_query(&query)?;
         }
         let pool: Arc<dyn MemoryPool> = self.work_memory.clone();
         job.charge_to(MemoryConsumer::new("a job").register(&pool));
@@ -225,8 +223,7 @@ impl Session {
 
     /// Gives a job the rows of a query.
     async fn write_job_input(&mut self, job: &mut dyn Job, query: &str) -> Result<()> {
-        let statement = input_statement(query)?;
-        let (schema, mut rows) = self.rows(statement).await?;
+        let (schema, mut rows) = self.rows(input_query(query)?).await?;
         job.begin_input(&schema)?;
         while let Some(batch) = rows.try_next().await? {
             job.write_input(&batch)?;

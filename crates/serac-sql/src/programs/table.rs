@@ -17,10 +17,12 @@
 //! **Values** are assigned to the types that the function says, as those of an INSERT are to its
 //! columns. What does not fit is an error.
 
-use super::{EndAtDrop, Programs, input_statement, read_rows};
+use super::{EndAtDrop, Programs, input_query, read_rows};
+use crate::binding::{self, Bound};
 use crate::catalog::{PlannedFor, Shared, owner_planned_for};
+use crate::column_types::of_column;
 use crate::error::SqlError;
-use crate::session::with_parameters;
+use crate::parsed::Arguments;
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -38,7 +40,6 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
 };
-use datafusion::sql::sqlparser::ast::{Expr as AstExpr, Value};
 use futures::TryStreamExt;
 use serac_engine::function::{FunctionColumn, FunctionDefinition};
 use serac_engine::roles::{Object, Privilege, RoleId};
@@ -118,6 +119,12 @@ impl FunctionTable {
         self.arguments.iter().map(text).collect()
     }
 
+    /// The arguments as the parameters of its inputs.
+    fn parameters(&self) -> Arguments {
+        let types = self.definition.parameters.iter().map(|parameter| of_column(parameter.sql_type).id.0).collect();
+        Arguments { types, values: Some(self.arguments.clone().into()) }
+    }
+
     async fn plan(&self, state: &SessionState, projection: Option<&Vec<usize>>) -> Result<FunctionExec, SqlError> {
         let name = &self.definition.name;
         let view = self.shared.view().ok_or_else(|| SqlError::new("XX000", "no statement is running"))?;
@@ -129,21 +136,13 @@ impl FunctionTable {
         let job = programs.job(&self.definition.body)?;
         job.check_runnable()?;
         let texts = self.texts()?;
-        let literal = |(text, parameter): (&Option<String>, &FunctionColumn)| {
-            let value = match text {
-                Some(text) => Value::SingleQuotedString(text.clone()),
-                None => Value::Null,
-            };
-            let constant = AstExpr::value(value).to_string();
-            crate::ddl::parse_expression(&format!("CAST({constant} AS {})", parameter.sql_type))
-        };
-        let literals = texts.iter().zip(&self.definition.parameters).map(literal);
-        let literals: Vec<AstExpr> = literals.collect::<Result<_, SqlError>>()?;
+        let arguments = self.parameters();
         let mut inputs: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
         for (input, query) in job.inputs() {
             let planned = async {
-                let statement = with_parameters(&*input_statement(&query)?.older()?, &literals)?;
-                let plan = Box::pin(crate::query::plan(state, statement)).await?;
+                let source = input_query(&query)?.with(arguments.clone());
+                let Bound { plan, names, .. } = Box::pin(binding::plan(state, &source, false)).await?;
+                let plan = binding::under_names(plan, &names)?;
                 state.create_physical_plan(&plan).await.map_err(crate::query::in_planner)
             };
             let plan: Arc<dyn ExecutionPlan> = planned.await.map_err(|error: SqlError| {

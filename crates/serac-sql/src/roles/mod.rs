@@ -22,10 +22,8 @@ pub use password::MAX_ITERATIONS;
 use crate::error::{Result, SqlError};
 use crate::identifiers::TEMPORARY_SCHEMA;
 use crate::session::Session;
-use datafusion::catalog::TableProvider;
 use serac_engine::Table;
 use serac_engine::roles::{Access, Columns, Login, Privilege, RoleId, Security};
-use serac_query::scan::Readable;
 use std::sync::Arc;
 
 /// Who a session is.
@@ -130,15 +128,6 @@ impl Session {
             || access.check_usage(&table.definition.schema).is_ok()
                 && privileges.iter().all(|p| access.columns(&table.definition, *p) == Columns::All)
     }
-    /// Rows of a table that a statement has in memory, of which expressions read what the current user may read.
-    pub(crate) fn readable_rows(&self, table: &Table, rows: Arc<dyn TableProvider>) -> Arc<dyn TableProvider> {
-        match readable(&self.access(), table) {
-            Columns::All => rows,
-            // Columns behind the table's own are the statement's.
-            columns => Arc::new(Readable { rows, columns: some_or_none(columns, table), table: table.name().into() }),
-        }
-    }
-
     /// An error without the values that it tells of, where they may be of rows that the current user must not read.
     pub(crate) fn without_secrets(&self, error: SqlError) -> SqlError {
         if error.detail.is_none() || !["23505", "23503"].contains(&error.sqlstate) {

@@ -186,9 +186,6 @@ async fn sums_beyond_64_bits_and_keys_beyond_the_sample() {
     assert!(found.contains("|        | 0        |        |"), "{found}");
     let found = text(&mut session, "SELECT sum(i) FROM t WHERE k = 0").await;
     assert!(found.contains("| 1844665183998918306624193 |"), "{found}");
-    session.execute("SET serac.disabled_passes = 'bind'").await.unwrap();
-    let error = session.execute("SELECT sum(i) FROM t WHERE k = 0").await.unwrap_err();
-    assert_eq!(error.sqlstate, "22003", "{error}");
 }
 
 #[tokio::test]

@@ -103,7 +103,7 @@ async fn errors_name_types_as_sql_does() {
         ("SELECT 'a'::int", "invalid input syntax for type integer: \"a\""),
         ("SELECT 'a'::date", "invalid input syntax for type date: \"a\""),
         ("SELECT '99999999999'::int", "value \"99999999999\" is out of range for type integer"),
-        ("SELECT abs(name, 2) FROM t", "function abs(text, bigint) does not exist"),
+        ("SELECT abs(name, 2) FROM t", "function abs(character varying, integer) does not exist"),
     ] {
         assert_eq!(session.execute(sql).await.unwrap_err().message, message, "{sql}");
     }

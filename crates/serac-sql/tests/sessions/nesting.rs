@@ -325,10 +325,18 @@ async fn what_is_long_means_what_it_means_in_short() {
             format!("SELECT count(*) FROM {} JOIN t x ON x.a = t0.a JOIN t y ON y.a = x.a", keys("LEFT JOIN", count));
         assert_eq!(ask(&above).await, "1", "{count}");
     }
-    // Texts of what Arrow writes in another way than PostgreSQL are refused.
-    for operand in ["2::float8", "'2020-01-01'::timestamp", "interval '1 day'", "'\\x41'::bytea"] {
-        assert_eq!(ask(&format!("SELECT 'x'{}", format!(" || {operand}").repeat(120))).await, "54001", "{operand}");
+    // Texts as PostgreSQL writes them: of `2`, `2020-01-01 00:00:00` and `1 day`.
+    for (operand, length) in [("2::float8", 1), ("'2020-01-01'::timestamp", 19), ("interval '1 day'", 5)] {
+        let long = format!("SELECT length('x'{})", format!(" || {operand}").repeat(120));
+        assert_eq!(ask(&long).await, (1 + 120 * length).to_string(), "{operand}");
     }
+    // Such are not joined.
+    for operators in [" || '\\x41'::bytea", " + 1.5"] {
+        assert_eq!(ask(&format!("SELECT '1'{}", operators.repeat(120))).await, "0A000", "{operators}");
+    }
+    assert_eq!(ask(&format!("SELECT 1::bigint{}", " + 2 - 1".repeat(1_000))).await, "1001");
+    assert_eq!(ask(&format!("SELECT 2147483646{}", " + 1 - 1".repeat(100))).await, "2147483646");
+    assert_eq!(ask(&format!("SELECT 2147483647{}", " + 1 - 1".repeat(100))).await, "22003");
     assert_eq!(ask(&format!("SELECT length('x'{})", " || 1 || 'ab'".repeat(120))).await, "361");
     // The circle behind a name that only a part of the query has.
     session.execute("CREATE VIEW v AS SELECT a FROM t").await.unwrap();

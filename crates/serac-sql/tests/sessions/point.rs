@@ -614,3 +614,183 @@ async fn light_statements_do_not_move_what_planning_keeps() {
     let size = size_of_val(&session.execute("BEGIN"));
     assert!(size < 16 << 10, "the future has {size} bytes");
 }
+
+/// Two databases with the same tables, and a session of each: the second one's has the point path
+/// switched off.
+async fn two_sessions(script: &str) -> ([SqlDatabase; 2], [Session; 2]) {
+    let databases = [database(), database()];
+    let mut sessions = databases.each_ref().map(Session::new);
+    for session in &mut sessions {
+        session.execute(script).await.unwrap();
+    }
+    sessions[1].execute("SET enable_point_path = off").await.unwrap();
+    (databases, sessions)
+}
+
+/// Columns of many types; what may be wrong with their values.
+const MANY_TYPES: &str = r#"CREATE TABLE t (id INTEGER PRIMARY KEY, s SMALLINT, b BIGINT NOT NULL DEFAULT 7,
+         n NUMERIC(8,2) CHECK (n < 1000), f REAL, c CHAR(4), v VARCHAR(5) UNIQUE, d DATE, j JSONB,
+         twice INTEGER GENERATED ALWAYS AS (s * 2) STORED, auto INTEGER GENERATED ALWAYS AS IDENTITY);
+     INSERT INTO t (id, s, b, n, f, c, v, d, j) VALUES
+         (1, 1, 10, 1.5, 0.1, 'ab', 'one', '2024-01-05', '{"a": 1}'),
+         (2, 32767, 9223372036854775807, 999.99, 2, 'b', 'two', '2024-02-05', '[1]'),
+         (3, NULL, 30, NULL, NULL, NULL, NULL, NULL, NULL)"#;
+
+#[tokio::test]
+async fn both_ways_have_the_same_rows_types_and_errors() {
+    // SQLSTATEs are PostgreSQL's; whether the point path runs the statement.
+    let statements = [
+        ("SELECT v, n + 1 AS more, b / 2, s * 2 FROM t WHERE id = 1", "", true),
+        ("SELECT id FROM t WHERE id = '2'", "", true),
+        ("SELECT id FROM t WHERE id = 'x'", "22P02", false),
+        ("SELECT id FROM t WHERE id = 2.0", "", true),
+        ("SELECT id FROM t WHERE id = 1.5", "", false),
+        ("SELECT id FROM t WHERE id = 3000000000", "", false),
+        ("SELECT id FROM t WHERE v = 1", "42883", false),
+        ("SELECT id FROM t WHERE id = true", "42883", false),
+        ("SELECT id FROM t WHERE v = 'one' AND c = 'ab  '", "", true),
+        ("SELECT id FROM t WHERE id = 1 AND f = 0.1", "", false),
+        ("SELECT id FROM t WHERE id = 1 AND n = 1.500", "", true),
+        ("SELECT id FROM t WHERE id=-1 OR id=+1", "", true),
+        ("SELECT id FROM t WHERE id IN(1,-2,3)AND id BETWEEN-1 AND '3'", "", true),
+        ("SELECT 1 / (id - 1) FROM t WHERE id = 1", "22012", false),
+        ("SELECT count(*), sum(s), max(n) FROM t WHERE id IN (1, 3)", "", true),
+        ("SELECT sum(b) FROM t WHERE id IN (1, 2)", "", true),
+        ("SELECT id, id FROM t WHERE id BETWEEN 1 AND 2 ORDER BY id DESC LIMIT 1", "", true),
+        ("SELECT id FROM t WHERE id = 1 LIMIT -1", "2201W", false),
+        ("SELECT c || '.', v || '.' FROM t WHERE id = 1", "", true),
+        ("SELECT nothing FROM t WHERE id = 1", "42703", false),
+        ("SELECT v FROM t WHERE id = 1 FOR UPDATE", "", true),
+        ("UPDATE t SET s = s + 1 WHERE id = 2", "22003", false),
+        ("UPDATE t SET b = b + 1 WHERE id = 2", "22003", false),
+        ("UPDATE t SET n = n + 1 WHERE id = 2", "23514", false),
+        ("UPDATE t SET n = n * 100000 WHERE id = 2", "22003", false),
+        ("UPDATE t SET n = 1.005 WHERE id = 1 RETURNING n, n * 2 AS twice, id + 1", "", false),
+        ("UPDATE t SET n = n + 0.25 WHERE id = 1 RETURNING n, n * 2 AS twice, id + 1", "", true),
+        ("UPDATE t SET b = NULL WHERE id = 1", "23502", false),
+        ("UPDATE t SET b = DEFAULT, v = DEFAULT WHERE id = 1 RETURNING b, v", "", true),
+        ("UPDATE t SET v = 'longer' WHERE id = 1", "22001", false),
+        ("UPDATE t SET v = 'abc   ' WHERE id = 1 RETURNING v || '.'", "", true),
+        ("UPDATE t SET c = 'abc   ' WHERE id = 1 RETURNING c || '.'", "", true),
+        ("UPDATE t SET d = 5 WHERE id = 1", "42804", false),
+        ("UPDATE t SET twice = 5 WHERE id = 1", "428C9", false),
+        ("UPDATE t SET auto = 5 WHERE id = 1", "428C9", false),
+        ("UPDATE t SET (b, v) = (2, 'x') WHERE id = 1 RETURNING b, v", "", true),
+        ("UPDATE t SET b = id, id = b WHERE id = 1 RETURNING *", "", true),
+        ("UPDATE t SET v = 'two' WHERE id = 1", "23505", false),
+        ("DELETE FROM t WHERE id = 2 RETURNING id, v || '!'", "", true),
+        ("DELETE FROM t WHERE id = 1 AND b / (id - 1) > 0", "22012", false),
+        ("INSERT INTO t (id, v) VALUES (4, 'four') RETURNING id, b, twice, v", "", true),
+        ("INSERT INTO t (id, b) VALUES (4, DEFAULT), (5, 6) RETURNING id, b, twice", "", true),
+        ("INSERT INTO t (id, n) VALUES (4, 1000)", "23514", false),
+        ("INSERT INTO t (id, s) VALUES (4, 40000)", "22003", false),
+        ("INSERT INTO t (id, auto) VALUES (4, 1)", "428C9", false),
+        ("INSERT INTO t (id, twice) VALUES (4, 1)", "428C9", false),
+        ("INSERT INTO t (id, nothing) VALUES (4, 1)", "42703", false),
+        ("INSERT INTO t (id, id) VALUES (4, 1)", "42701", false),
+        ("INSERT INTO t (id, v) VALUES (4)", "42601", false),
+        ("INSERT INTO t (id, d) VALUES (4, 5)", "42804", false),
+        (r#"INSERT INTO t (id, j) VALUES (4, '{"b" : 2}') RETURNING j"#, "", true),
+        ("INSERT INTO t (id, j) VALUES (4, '{')", "22P02", false),
+        ("INSERT INTO t (id) VALUES (1)", "23505", false),
+        (
+            "INSERT INTO t (id, b) VALUES (1, 5) ON CONFLICT (id) DO UPDATE SET b = t.b + excluded.b WHERE t.b < 20 RETURNING b",
+            "",
+            true,
+        ),
+        (
+            "INSERT INTO t (id, b) VALUES (1, 5) ON CONFLICT (id) DO UPDATE SET v = DEFAULT WHERE t.b < 20 RETURNING b, v",
+            "",
+            true,
+        ),
+        ("INSERT INTO t (id, v) VALUES (9, 'one') ON CONFLICT (v) DO UPDATE SET b = 8 RETURNING id, b", "", true),
+        ("INSERT INTO t (id, s) VALUES (1, 5) ON CONFLICT DO NOTHING RETURNING s", "", true),
+        ("INSERT INTO t (id, s) VALUES (1, 5) ON CONFLICT (s) DO NOTHING", "42P10", false),
+        ("INSERT INTO t (id, s) VALUES (1, 5) ON CONFLICT DO UPDATE SET s = 1", "42601", false),
+    ];
+    let (_databases, mut sessions) = two_sessions(MANY_TYPES).await;
+    for (sql, sqlstate, is_point) in statements {
+        let before = sessions[0].point_executions();
+        for round in 0..3 {
+            let mut results = Vec::new();
+            for session in &mut sessions {
+                session.execute("BEGIN").await.unwrap();
+                results.push(shown(session.execute(sql).await, false));
+                session.execute("ROLLBACK").await.unwrap();
+            }
+            assert_eq!(results[0], results[1], "round {round}: {sql}");
+            let expected = if sqlstate.is_empty() { String::new() } else { format!("ERROR {sqlstate}") };
+            let error = results[0].first().filter(|line| line.starts_with("ERROR")).cloned().unwrap_or_default();
+            assert_eq!(error, expected, "round {round}: {sql}");
+        }
+        assert_eq!(sessions[0].point_executions() > before, is_point, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn parameters_have_the_types_that_are_named_or_found_out() {
+    use datafusion::common::ScalarValue;
+    let [text_type, int8, numeric] = [25, 20, 1700];
+    let (text, id) = (|text: &str| ScalarValue::from(text), ScalarValue::Int32(Some(1)));
+    let number = |unscaled: i128, scale: i8| ScalarValue::Decimal128(Some(unscaled), 10, scale);
+    // The types that the client names, values, and what PostgreSQL gives. None: only the same both
+    // ways.
+    let statements = [
+        ("SELECT v FROM t WHERE id = $1", vec![text_type], vec![text("1")], Some("ERROR 42883"), false),
+        ("SELECT v FROM t WHERE id = $1", vec![int8], vec![ScalarValue::Int64(Some(1))], Some("one"), true),
+        ("SELECT v FROM t WHERE id = $1", vec![numeric], vec![number(10, 1)], Some("one"), false),
+        ("SELECT v FROM t WHERE id = $1", vec![], vec![text("1")], Some("one"), true),
+        ("SELECT id FROM t WHERE v = 'one' AND c = $1", vec![], vec![text("ab  ")], Some("1"), true),
+        ("SELECT id FROM t WHERE v = 'one' AND c = $1", vec![text_type], vec![text("ab  ")], None, true),
+        (
+            "UPDATE t SET n = n + $1 WHERE id = $2 RETURNING n",
+            vec![],
+            vec![number(25, 2), id.clone()],
+            Some("1.75"),
+            true,
+        ),
+        (
+            "UPDATE t SET n = n + $1 WHERE id = $2 RETURNING n",
+            vec![],
+            vec![number(5, 3), id.clone()],
+            Some("1.51"),
+            false,
+        ),
+        (
+            "UPDATE t SET n = n + $1 WHERE id = $2",
+            vec![],
+            vec![number(999_999, 0), id.clone()],
+            Some("ERROR 22003"),
+            false,
+        ),
+        (
+            "UPDATE t SET n = n * $1 WHERE id = 1 AND n > $2 RETURNING n",
+            vec![],
+            vec![number(15, 1), number(125, 2)],
+            Some("2.25"),
+            true,
+        ),
+        ("SELECT n + $1 FROM t WHERE id = $2", vec![], vec![number(250, 3), id.clone()], None, false),
+        ("SELECT v FROM t WHERE id = 1 AND $1::text = '1.50'", vec![numeric], vec![number(150, 2)], Some("one"), false),
+        ("INSERT INTO t (id, n) VALUES (7, $1) RETURNING n", vec![], vec![number(125, 2)], Some("1.25"), true),
+        ("INSERT INTO t (id, n) VALUES (7, $1) RETURNING n", vec![], vec![number(1005, 3)], Some("1.01"), false),
+        ("UPDATE t SET b = $1 WHERE id = 1", vec![text_type], vec![text("5")], Some("ERROR 42804"), false),
+    ];
+    let (_databases, mut sessions) = two_sessions(MANY_TYPES).await;
+    for (sql, named, parameters, expected, is_point) in statements {
+        let before = sessions[0].point_executions();
+        let mut results = Vec::new();
+        for session in &mut sessions {
+            session.execute("BEGIN").await.unwrap();
+            let mut prepared = session.prepare_elsewhere(sql, &named).await.unwrap().unwrap();
+            let result = session.execute_prepared(&mut prepared, &parameters).await;
+            results.push(shown(result.map(|result| vec![result]), false));
+            session.execute("ROLLBACK").await.unwrap();
+        }
+        assert_eq!(results[0], results[1], "{sql} {named:?}");
+        if let Some(expected) = expected {
+            assert_eq!(results[0].last().map(String::as_str), Some(expected), "{sql} {named:?}");
+        }
+        assert_eq!(sessions[0].point_executions() > before, is_point, "{sql} {named:?}");
+    }
+}

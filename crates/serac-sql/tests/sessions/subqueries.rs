@@ -205,6 +205,8 @@ async fn correlated_subqueries_give_what_they_give_row_by_row() {
                     assert!(sql.contains("o.b = 1"), "21000 is missing: {sql}");
                 }
             }
+            // An aggregate of outer columns alone is one of the query around.
+            Err(error) if error.sqlstate == "42803" => assert!(sql.contains("(o."), "{sql}: {error}"),
             Err(error) if values.iter().any(Result::is_err) => assert_eq!(error.sqlstate, "21000", "{sql}: {error}"),
             Err(error) => assert_eq!(error.sqlstate, "0A000", "{sql}: {error}"),
         }
@@ -226,6 +228,7 @@ async fn correlated_subqueries_give_what_they_give_row_by_row() {
                 found.sort();
                 assert_eq!(found, expected, "{sql}");
             }
+            Err(error) if error.sqlstate == "42803" => assert!(sql.contains("(o."), "{sql}: {error}"),
             Err(error) => assert_eq!(error.sqlstate, "0A000", "{sql}: {error}"),
         }
     }

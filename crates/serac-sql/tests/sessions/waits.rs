@@ -520,23 +520,91 @@ async fn the_rows_that_are_given_are_those_that_are_claimed() {
     let db =
         database("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT); INSERT INTO t VALUES (3, 1), (1, 2), (2, 3)").await;
     let off = "SET enable_point_path = off";
-    for (sql, given) in [
-        ("SELECT id FROM t ORDER BY 1 DESC LIMIT 1 FOR UPDATE", 3),
-        ("SELECT id FROM t ORDER BY 1 LIMIT 1 FOR UPDATE SKIP LOCKED", 1),
-        ("SELECT id FROM t AS x ORDER BY x.id OFFSET 1 LIMIT 1 FOR UPDATE", 2),
-        ("SELECT id, -id AS w FROM t ORDER BY w LIMIT 1 FOR UPDATE", 3),
-        ("SELECT id, -id AS w FROM t ORDER BY w LIMIT 1 FOR UPDATE SKIP LOCKED", 3),
-        ("SELECT * FROM t ORDER BY 2 DESC LIMIT 1 FOR UPDATE", 2),
-        ("SELECT t.* FROM t ORDER BY 2 DESC LIMIT 1 FOR UPDATE SKIP LOCKED", 2),
-        ("SELECT public.t.id, public.t.id FROM public.t WHERE public.t.v = 2 FOR UPDATE", 1),
+    for (sql, given, free) in [
+        ("SELECT id FROM t ORDER BY 1 DESC LIMIT 1 FOR UPDATE", 3, &[1, 2][..]),
+        ("SELECT id FROM t ORDER BY 1 LIMIT 1 FOR UPDATE SKIP LOCKED", 1, &[2, 3]),
+        // Rows that OFFSET skips are claimed, too, as in PostgreSQL.
+        ("SELECT id FROM t AS x ORDER BY x.id OFFSET 1 LIMIT 1 FOR UPDATE", 2, &[3]),
+        ("SELECT id FROM t AS x ORDER BY x.id OFFSET 1 LIMIT 1 FOR UPDATE SKIP LOCKED", 2, &[3]),
+        ("SELECT id, -id AS w FROM t ORDER BY w LIMIT 1 FOR UPDATE", 3, &[1, 2]),
+        ("SELECT id, -id AS w FROM t ORDER BY w LIMIT 1 FOR UPDATE SKIP LOCKED", 3, &[1, 2]),
+        ("SELECT * FROM t ORDER BY 2 DESC LIMIT 1 FOR UPDATE", 2, &[1, 3]),
+        ("SELECT t.* FROM t ORDER BY 2 DESC LIMIT 1 FOR UPDATE SKIP LOCKED", 2, &[1, 3]),
+        ("SELECT public.t.id, public.t.id FROM public.t WHERE public.t.v = 2 FOR UPDATE", 1, &[2, 3]),
+        ("SELECT a.id FROM t AS a JOIN t AS b ON a.id = b.id + 1 WHERE b.id = 1 FOR UPDATE OF b", 2, &[2, 3]),
+        ("SELECT a.id FROM t AS a JOIN t AS b ON a.id = b.id + 1 WHERE b.id = 1 FOR UPDATE", 2, &[3]),
+        ("WITH c AS (SELECT id FROM t WHERE v > 1 ORDER BY id LIMIT 1 FOR UPDATE) SELECT max(id) FROM c", 1, &[2, 3]),
     ] {
         let mut holder = session(&db, off, "BEGIN").await;
         assert_eq!(numbers(&mut holder, sql).await, [given], "{sql}");
         let mut other = session(&db, off, "BEGIN").await;
-        let free = numbers(&mut other, "SELECT id FROM t ORDER BY id FOR UPDATE SKIP LOCKED").await;
-        let expected: Vec<i64> = (1..=3).filter(|id| *id != given).collect();
-        assert_eq!(free, expected, "{sql}");
+        assert_eq!(numbers(&mut other, "SELECT id FROM t ORDER BY id FOR UPDATE SKIP LOCKED").await, free, "{sql}");
         ok(&mut holder, "ROLLBACK").await;
         ok(&mut other, "ROLLBACK").await;
+    }
+}
+
+/// A queue whose jobs are taken and changed by one statement: each is taken once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_are_taken_by_one_statement() {
+    let db = database(
+        "CREATE TABLE jobs (id BIGINT PRIMARY KEY, taken BIGINT NOT NULL); \
+         CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT); \
+         INSERT INTO jobs SELECT value, 0 FROM generate_series(1, 40) AS s (value)",
+    )
+    .await;
+    let take = "WITH c AS (SELECT id FROM jobs WHERE taken = 0 ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED), \
+         u AS (UPDATE jobs SET taken = taken + 1 FROM c WHERE jobs.id = c.id RETURNING jobs.id) SELECT id FROM u";
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        let mut session = session(&db, "", "SET default_transaction_isolation = 'read committed'").await;
+        tasks.push(tokio::spawn(async move {
+            let mut taken = Vec::new();
+            loop {
+                ok(&mut session, "BEGIN").await;
+                let job = numbers(&mut session, take).await;
+                ok(&mut session, "COMMIT").await;
+                match job.first() {
+                    Some(job) => taken.push(*job),
+                    None => break taken,
+                }
+            }
+        }));
+    }
+    let mut taken = Vec::new();
+    for task in tasks {
+        taken.extend(tokio::time::timeout(SOON, task).await.expect("the queue gets empty").unwrap());
+    }
+    taken.sort_unstable();
+    assert_eq!(taken, (1..=40).collect::<Vec<_>>());
+    assert_eq!(numbers(&mut Session::new(&db), "SELECT count(*) FROM jobs WHERE taken = 1").await, [40]);
+}
+
+/// Claims inside statements, and of joins, wait, and go on from what the holder has left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claims_in_statements_wait() {
+    let sum =
+        "SELECT sum(v)::bigint FROM (SELECT a.v FROM t AS a JOIN t AS b ON a.id = b.id WHERE b.id < 3 FOR UPDATE) AS s";
+    for (claim, left) in [
+        (sum.to_owned(), vec![35]),
+        ("SELECT a.v FROM t AS a JOIN t AS b ON a.id = b.id WHERE b.id = 1 FOR UPDATE OF b".to_owned(), vec![15]),
+        ("UPDATE t SET v = s.v * 2 FROM (SELECT id, v FROM t WHERE id = 1 FOR UPDATE) AS s WHERE t.id = s.id RETURNING t.v".to_owned(), vec![30]),
+    ] {
+        for nowait in [false, true] {
+            let db = database(ROWS).await;
+            let mut holder = session(&db, "", "BEGIN; UPDATE t SET v = v + 5 WHERE id = 1").await;
+            let mut other = session(&db, "SET default_transaction_isolation = 'read committed'", "BEGIN").await;
+            if nowait {
+                let at_once = claim.replace("FOR UPDATE", "FOR UPDATE NOWAIT").replace("NOWAIT OF b", "OF b NOWAIT");
+                assert_eq!(run(&mut other, &at_once).await.map(|_| ()), Err("55P03"), "{at_once}");
+                continue;
+            }
+            let sql = claim.clone();
+            let task = tokio::spawn(async move { numbers(&mut other, &sql).await });
+            tokio::time::sleep(MOMENT).await;
+            assert!(!task.is_finished(), "it waits: {claim}");
+            ok(&mut holder, "COMMIT").await;
+            assert_eq!(tokio::time::timeout(SOON, task).await.unwrap().unwrap(), left, "{claim}");
+        }
     }
 }

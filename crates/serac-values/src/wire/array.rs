@@ -1,6 +1,6 @@
 //! Arrays as the protocol writes and reads them: as text in braces, and in binary form with their dimensions and the number of the elements' type.
 
-use super::array_text::array_elements;
+use super::array_text::{read_array, several_dimensions};
 use super::columns::to_wire;
 use super::decode::{Given, decimals, scalar};
 use super::encode::{write_binary, write_text};
@@ -259,12 +259,6 @@ fn list(elements: &[Option<&[u8]>], binary: bool, element: u32) -> Result<Scalar
     Ok(SingleRowListArrayBuilder::new(elements).build_list_scalar())
 }
 
-/// Whether a text is that of an array of arrays, or of one that tells its bounds.
-fn has_dimensions(text: &str) -> bool {
-    let text = text.trim_start();
-    text.starts_with('[') || text.strip_prefix('{').is_some_and(|inner| inner.trim_start().starts_with('{'))
-}
-
 /// A parameter whose type is an array; none if it is another.
 ///
 /// # Errors
@@ -272,14 +266,8 @@ fn has_dimensions(text: &str) -> bool {
 pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
     let Some(element) = element_type(given.oid) else { return Ok(None) };
     let Some(bytes) = given.bytes else { return Ok(Some(ScalarValue::Null)) };
-    let several = || SqlError::unsupported("an array with several dimensions, or with bounds of its own");
     if !given.binary {
-        let text = String::from_utf8_lossy(bytes);
-        if has_dimensions(&text) {
-            return Err(several());
-        }
-        let malformed = || SqlError::new("22P02", format!("malformed array literal: \"{text}\""));
-        let texts = array_elements(&text).ok_or_else(malformed)?;
+        let texts = read_array(&String::from_utf8_lossy(bytes))?;
         let elements: Vec<Option<&[u8]>> = texts.iter().map(|text| text.as_deref().map(str::as_bytes)).collect();
         return list(&elements, false, element).map(Some);
     }
@@ -297,7 +285,7 @@ pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
             let (count, _) = (number(&mut rest)?, number(&mut rest)?);
             usize::try_from(count).ok().filter(|count| *count <= MOST_ELEMENTS).ok_or_else(malformed)?
         }
-        _ => return Err(several()),
+        _ => return Err(several_dimensions()),
     };
     let mut elements = Vec::new();
     for _ in 0..count {

@@ -1,5 +1,7 @@
 //! Arrays as texts: the elements between braces.
 
+use crate::error::{Result, SqlError};
+
 /// The elements of an array that is written as a text: `{a,"b c",NULL}`. None if it is no such text, or has arrays in it.
 pub fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
     let inner = written.trim().strip_prefix('{')?.strip_suffix('}')?;
@@ -9,32 +11,75 @@ pub fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
     }
     let (mut element, mut quoted, mut was_quoted) = (String::new(), false, false);
     let mut letters = inner.chars();
+    // None of an element that is nothing at all.
     let finish = |element: &mut String, was_quoted: bool| {
         let text = std::mem::take(element);
-        let trimmed = text.trim();
-        if was_quoted { Some(text) } else { (!trimmed.eq_ignore_ascii_case("null")).then(|| trimmed.to_owned()) }
+        match text.trim() {
+            _ if was_quoted => Some(Some(text)),
+            "" => None,
+            trimmed => Some((!trimmed.eq_ignore_ascii_case("null")).then(|| trimmed.to_owned())),
+        }
     };
     while let Some(letter) = letters.next() {
         match letter {
-            '\\' => element.push(letters.next()?),
+            ',' if !quoted => {
+                elements.push(finish(&mut element, was_quoted)?);
+                was_quoted = false;
+            }
+            // Blanks around an element in quotes are not its own, and nothing else stands there.
+            c if c.is_whitespace() && was_quoted && !quoted => {}
+            _ if was_quoted && !quoted => return None,
+            '"' if !quoted && !element.trim().is_empty() => return None,
             '"' => {
-                // Nor are those before it.
-                if !was_quoted && element.trim().is_empty() {
+                if !quoted {
                     element.clear();
                 }
                 quoted = !quoted;
                 was_quoted = true;
             }
-            ',' if !quoted => {
-                elements.push(finish(&mut element, was_quoted));
-                was_quoted = false;
-            }
+            '\\' => element.push(letters.next()?),
             '{' | '}' if !quoted => return None,
-            // Blanks around an element in quotes are not its own.
-            c if c.is_whitespace() && was_quoted && !quoted => {}
             other => element.push(other),
         }
     }
-    elements.push(finish(&mut element, was_quoted));
+    if quoted {
+        return None;
+    }
+    elements.push(finish(&mut element, was_quoted)?);
     Some(elements)
+}
+
+/// The same of a text that must be an array.
+///
+/// # Errors
+/// 22P02 if it is none, 0A000 if it is one of several dimensions, or tells its bounds.
+pub fn read_array(text: &str) -> Result<Vec<Option<String>>> {
+    let start = text.trim_start();
+    if start.starts_with('[') || start.strip_prefix('{').is_some_and(|inner| inner.trim_start().starts_with('{')) {
+        return Err(several_dimensions());
+    }
+    let malformed = || SqlError::new("22P02", format!("malformed array literal: \"{text}\""));
+    array_elements(text).ok_or_else(malformed)
+}
+
+pub(super) fn several_dimensions() -> SqlError {
+    SqlError::unsupported("an array with several dimensions, or with bounds of its own")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_stand_around_whole_elements() {
+        let read =
+            |text| array_elements(text).map(|all| all.into_iter().map(|one| one.unwrap_or("-".into())).collect());
+        let elements = |all: &[&str]| Some(all.iter().map(|one| one.to_string()).collect::<Vec<String>>());
+        assert_eq!(read("{a, \"b,\\\"c\" ,null,\"NULL\", x y }"), elements(&["a", "b,\"c", "-", "NULL", "x y"]));
+        assert_eq!(read(" {} "), elements(&[]));
+        for wrong in ["{a\"b\"c}", "{\"a\"b}", "{a,}", "{,a}", "{\"a}", "{{a}}", "a", "{a"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+        assert_eq!(read_array("{{1},{2}}").unwrap_err().sqlstate, "0A000");
+    }
 }

@@ -367,7 +367,7 @@ impl Unnest {
         }
         let columns: Vec<Expr> = outer.iter().cloned().map(Expr::Column).collect();
         let rows = LogicalPlanBuilder::from(rows.clone()).project(columns)?.distinct()?.build()?;
-        Ok(Domain { names: self, rows, outer })
+        Ok(Domain { names: self, rows, outer, runs: Vec::new() })
     }
 
     /// The join with a subquery that refers to its left side.

@@ -11,19 +11,23 @@
 //! | LIMIT, OFFSET | a filter on `row_number()` over d's rows in the order that was below |
 //! | join | where both sides have references, equality of d; else of the side that has |
 //! | UNION ALL, VALUES | each part for each d |
+//! | recursion | the same with d's columns, which the rows of the last run have, too |
 
 use super::super::null_safe;
 use super::Unnest;
 use super::outer::{Substitute, free, lateral, refers, substituted};
+use datafusion::arrow::datatypes::Schema;
+use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, ExprSchema, JoinType, NullEquality, Result, internal_err, not_impl_err};
+use datafusion::datasource::provider_as_source;
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::{Sort as SortExpr, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::{
-    Aggregate, Distinct, DistinctOn, FetchType, Filter, Join, JoinConstraint, Limit, Projection, SkipType, Sort,
-    SubqueryAlias, Union, Unnest as UnnestLists, Window,
+    Aggregate, Distinct, DistinctOn, FetchType, Filter, Join, JoinConstraint, Limit, Projection, RecursiveQuery,
+    SkipType, Sort, SubqueryAlias, TableScan, Union, Unnest as UnnestLists, Window,
 };
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, ExprFunctionExt, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit, when};
@@ -37,6 +41,17 @@ pub(super) struct Domain<'u> {
     pub(super) rows: LogicalPlan,
     /// What its columns are outside.
     pub(super) outer: Vec<Column>,
+    /// The rows of last runs that recursive terms around read.
+    pub(super) runs: Vec<LastRun>,
+}
+
+/// The rows that the last run of a recursive query has given, with the domain's columns before
+/// them.
+#[derive(Clone)]
+pub(super) struct LastRun {
+    /// The name under which the recursive term has read them before.
+    name: String,
+    plan: LogicalPlan,
 }
 
 /// A plan that gives rows for each row of the domain, and the columns that tell for which.
@@ -118,13 +133,21 @@ impl Domain<'_> {
         sorts.iter().map(one).collect()
     }
     fn is_correlated(&self, plan: &LogicalPlan) -> bool {
+        let reads_run = |plan: &LogicalPlan| Ok(self.last_run(plan).is_some());
         free(plan).iter().any(|column| self.outer.contains(column))
+            || !self.runs.is_empty() && plan.exists(reads_run).unwrap_or(true)
+    }
+    /// The last run that a scan reads; none if a plan is no such scan.
+    fn last_run<'a>(&'a self, plan: &'a LogicalPlan) -> Option<(&'a LastRun, &'a TableScan)> {
+        let LogicalPlan::TableScan(scan) = plan else { return None };
+        Some((self.runs.iter().find(|run| run.name == scan.table_name.table())?, scan))
     }
 
     /// The rows of `plan` for each row of the domain.
     ///
     /// # Errors
-    /// 0A000 for operators that cannot be told apart by outer rows: grouping sets, recursion, LIMIT that is not a number.
+    /// 0A000 for operators that cannot be told apart by outer rows: grouping sets, LIMIT that is
+    /// not a number.
     pub(super) fn push(&self, plan: &LogicalPlan) -> Result<Pushed> {
         if !self.is_correlated(plan) {
             let leaf = self.leaf()?;
@@ -135,7 +158,11 @@ impl Domain<'_> {
             let plan = LogicalPlanBuilder::from(leaf.plan).cross_join(plan.clone())?.build()?;
             return Ok(Pushed { plan, domain: leaf.domain });
         }
+        if let Some((run, scan)) = self.last_run(plan) {
+            return self.scan(run, scan);
+        }
         match plan {
+            LogicalPlan::RecursiveQuery(query) => self.recursion(query),
             LogicalPlan::Filter(filter) => {
                 let input = self.push(&filter.input)?;
                 let predicate = self.expr(filter.predicate.clone(), &input, filter.input.schema())?;
@@ -199,6 +226,52 @@ impl Domain<'_> {
             }
             other => not_impl_err!("a correlated subquery with {}", other.display()),
         }
+    }
+
+    /// The rows of a last run under the names that they had, and the domain's columns.
+    fn scan(&self, run: &LastRun, scan: &TableScan) -> Result<Pushed> {
+        if !scan.filters.is_empty() || scan.fetch.is_some() {
+            return not_impl_err!(
+                "a recursive query in a correlated subquery whose rows are filtered where they are read"
+            );
+        }
+        let columns = run.plan.schema().columns();
+        let (domain, own) = columns.split_at(self.outer.len());
+        let places = scan.projection.clone().unwrap_or_else(|| (0..own.len()).collect());
+        let own = places.into_iter().zip(scan.projected_schema.iter()).map(|(place, (qualifier, field))| {
+            Expr::Column(own[place].clone()).alias_qualified(qualifier.cloned(), field.name())
+        });
+        let exprs: Vec<Expr> = self::columns(domain).into_iter().chain(own).collect();
+        let plan = LogicalPlanBuilder::from(run.plan.clone()).project(exprs)?.build()?;
+        Ok(Pushed { plan, domain: domain.to_vec() })
+    }
+    /// A recursive query, all of whose rows have the domain's columns.
+    fn recursion(&self, query: &RecursiveQuery) -> Result<Pushed> {
+        let name = self.names.next("recursion");
+        let count = self.outer.len();
+        let column = |at: usize| Column::new_unqualified(format!("{name}_{at}"));
+        // The domain's columns, and behind them those of a term in their order.
+        let numbered = |term: &LogicalPlan, pushed: Pushed| {
+            let all = columns(&pushed.domain).into_iter().chain(all_columns(term)).enumerate();
+            let exprs: Vec<Expr> = all.map(|(at, expr)| expr.alias(column(at).name)).collect();
+            LogicalPlanBuilder::from(pushed.plan).project(exprs)?.build()
+        };
+        let first = numbered(&query.static_term, self.push(&query.static_term)?)?;
+        // Each run may give NULLs.
+        let fields = first.schema().fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
+        let rows = CteWorkTable::new(&name, Arc::new(Schema::new(fields.collect::<Vec<_>>())));
+        let plan = LogicalPlanBuilder::scan(name.as_str(), provider_as_source(Arc::new(rows)), None)?.build()?;
+        let run = LastRun { name: query.name.clone(), plan };
+        let runs = self.runs.iter().cloned().chain([run]).collect();
+        let within = Domain { rows: self.rows.clone(), outer: self.outer.clone(), runs, ..*self };
+        let term = numbered(&query.recursive_term, within.push(&query.recursive_term)?)?;
+        let builder = LogicalPlanBuilder::from(first).to_recursive_query(name.clone(), term, query.is_distinct)?;
+        let own = query.schema.iter().enumerate().map(|(at, (qualifier, field))| {
+            Expr::Column(column(count + at)).alias_qualified(qualifier.cloned(), field.name())
+        });
+        let domain: Vec<Column> = (0..count).map(column).collect();
+        let exprs: Vec<Expr> = columns(&domain).into_iter().chain(own).collect();
+        Ok(Pushed { plan: builder.project(exprs)?.build()?, domain })
     }
 
     /// Rows of these numbers among those of each row of the domain.

@@ -1,0 +1,94 @@
+//! What the parts of a statement have written, for those that come behind them.
+
+use crate::error::{Result, SqlError};
+use crate::session::Session;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::LogicalPlan;
+use serac_engine::Table;
+use serac_query::scan::SeracTable;
+use serac_storage::RowId;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// A table by its schema and name.
+pub(super) type TableName = (String, String);
+
+fn name_of(table: &Table) -> TableName {
+    (table.definition.schema.clone(), table.definition.name.clone())
+}
+
+/// The tables that parts of a statement have written to.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    /// Of each, the rows that were there and have been changed; none if these are not known.
+    tables: HashMap<TableName, Option<HashSet<RowId>>>,
+}
+
+impl Written {
+    /// Notes that rows of a table have been changed, and some of `others` with them.
+    pub(super) fn note(&mut self, table: &Table, rows: Option<Vec<RowId>>, others: HashSet<TableName>) {
+        let known = self.tables.entry(name_of(table)).or_insert_with(|| Some(HashSet::new()));
+        match (known, rows) {
+            (Some(known), Some(rows)) => known.extend(rows),
+            (known, _) => *known = None,
+        }
+        self.tables.extend(others.into_iter().map(|name| (name, None)));
+    }
+    /// Refuses to change rows again. Conflicts of an INSERT may be with any row: `rows` are none then.
+    pub(super) fn check(&self, table: &Table, rows: Option<&[RowId]>) -> Result<()> {
+        let is_again = match (self.tables.get(&name_of(table)), rows) {
+            (None, _) | (_, Some([])) => false,
+            (Some(Some(written)), Some(rows)) => rows.iter().any(|row| written.contains(row)),
+            (Some(_), _) => true,
+        };
+        if is_again {
+            let name = table.name();
+            let message = format!("changing rows of table \"{name}\" that the WITH of the statement may have changed");
+            return Err(SqlError::unsupported(message));
+        }
+        Ok(())
+    }
+}
+
+impl Session {
+    /// The tables whose rows may change with those of a table, as their foreign keys say.
+    pub(super) fn children_of(&self, table: &Table) -> HashSet<TableName> {
+        let view = self.shared.view().expect("a statement is running");
+        let catalog = view.of(&table.definition.schema).0;
+        let (mut found, mut left) = (HashSet::new(), vec![&table.definition]);
+        while let Some(parent) = left.pop() {
+            let children = catalog.children_of(parent).filter(|(child, _)| found.insert(name_of(child)));
+            left.extend(children.map(|(child, _)| &child.definition).collect::<Vec<_>>());
+        }
+        found
+    }
+    /// A table and those whose rows may change with its own.
+    pub(super) fn touched_by(&self, table: &Arc<Table>) -> HashSet<TableName> {
+        let mut touched = self.children_of(table);
+        touched.insert(name_of(table));
+        touched
+    }
+}
+
+/// Puts the tables that a plan reads to `read`.
+pub(super) fn tables_of(plan: &LogicalPlan, read: &mut HashSet<TableName>) -> Result<()> {
+    let mut views = Vec::new();
+    plan.apply_with_subqueries(|plan| {
+        if let LogicalPlan::TableScan(scan) = plan {
+            let source = source_as_provider(&scan.source)?;
+            if let Some(table) = source.downcast_ref::<SeracTable>() {
+                read.insert(name_of(table.table()));
+            } else if let Some(view) = source.get_logical_plan() {
+                views.push(view.into_owned());
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    // Views know the views below them: their number is bounded as that of a plan's operators is.
+    for view in views {
+        crate::deep::check()?;
+        tables_of(&view, read)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! PostgreSQL's types of the columns of relations and results, with their modifiers.
+//!
+//! Arrow knows no VARCHAR, no CHAR and no length. The types of a table's columns are in its
+//! definition, those of a query's are what the binder says, in the metadata of the fields
+//! ([`crate::wire::with_type`]), and those of a view are its query's: a view keeps no types, so that
+//! it has those that its tables have now.
+
+use crate::ddl::stored_type;
+use crate::error::{Result, SqlError};
+use crate::wire::{told_type, type_of, with_type};
+use async_trait::async_trait;
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
+use datafusion::catalog::view::ViewTable;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use serac_binder::{arrow_type, is_registered, type_of_arrow};
+use serac_engine::definition::{ColumnDefinition, SqlType};
+use serac_numeric::Numeric;
+use serac_pg::{ModifiedType, TypeId};
+use serac_storage::ColumnType;
+use serac_values::free_numbers::DEFAULT_NUMERIC;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The type of a table's column.
+pub(crate) fn of_column(sql_type: SqlType) -> ModifiedType {
+    let (oid, modifier) = serac_values::type_names::of_sql(sql_type);
+    ModifiedType { id: TypeId(oid), modifier }
+}
+
+/// The type of a column of a result or a view; none for one that the binder does not take.
+pub(crate) fn of_field(field: &Field) -> Option<ModifiedType> {
+    let of_arrow = || {
+        let id = type_of_arrow(field.data_type())?;
+        Some(ModifiedType { id, modifier: type_of(field.data_type()).modifier })
+    };
+    told_type(field).map_or_else(of_arrow, |(oid, modifier)| Some(ModifiedType { id: TypeId(oid), modifier }))
+}
+
+/// The type of a table's column, if its definition tells one that values of the field may have.
+pub(crate) fn of_stored(field: &Field, column: Option<&ColumnDefinition>) -> Option<ModifiedType> {
+    let own = of_field(field)?;
+    let is_same = |of: &ModifiedType| {
+        of.id == own.id || (own.id == TypeId::TEXT && matches!(of.id, TypeId::VARCHAR | TypeId::BPCHAR))
+    };
+    Some(column.map(|column| of_column(column.sql_type)).filter(is_same).unwrap_or(own))
+}
+
+/// A field of a result whose column the binder has found to be of a type. Where values are in
+/// another form than those of the type, as names of catalog objects are, they are what they are to
+/// Arrow.
+pub(crate) fn field_of(field: Field, of: ModifiedType) -> Field {
+    let is_number = of.id == TypeId::NUMERIC && type_of_arrow(field.data_type()) == Some(TypeId::NUMERIC);
+    let is_same = arrow_type(of.id).as_ref() == Some(field.data_type()) && of.id != TypeId::VOID;
+    match (is_number || is_same) && !is_registered(of.id) {
+        true => with_type(field, of.id.0, of.modifier),
+        false => field,
+    }
+}
+
+/// A query as a relation: its plan, whose columns have the relation's names, and these with their
+/// types.
+pub(crate) struct RelationPlan {
+    pub(crate) plan: LogicalPlan,
+    pub(crate) columns: SchemaRef,
+}
+
+/// A view: what it reads, and its columns with their types.
+#[derive(Debug)]
+pub(crate) struct QueryView {
+    table: ViewTable,
+    columns: SchemaRef,
+}
+
+impl QueryView {
+    pub(crate) fn new(RelationPlan { plan, columns }: RelationPlan, query: String) -> Self {
+        Self { table: ViewTable::new(plan, Some(query)), columns }
+    }
+}
+
+/// The columns of a relation, those of a view with their types.
+pub(crate) fn columns_of(relation: &Arc<dyn TableProvider>) -> SchemaRef {
+    match relation.downcast_ref::<QueryView>() {
+        Some(view) => view.columns.clone(),
+        None => relation.schema(),
+    }
+}
+
+#[async_trait]
+impl TableProvider for QueryView {
+    fn schema(&self) -> SchemaRef {
+        self.table.schema()
+    }
+    fn table_type(&self) -> TableType {
+        self.table.table_type()
+    }
+    fn get_table_definition(&self) -> Option<&str> {
+        self.table.get_table_definition()
+    }
+    fn get_logical_plan(&self) -> Option<Cow<'_, LogicalPlan>> {
+        self.table.get_logical_plan()
+    }
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>, DataFusionError> {
+        self.table.supports_filters_pushdown(filters)
+    }
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        self.table.scan(state, projection, filters, limit).await
+    }
+}
+
+/// The types in which a new table keeps the rows of a query: `columns` are the query's with their
+/// types, `rows` what it has given. `may_grow`: other rows may come later.
+///
+/// # Errors
+/// 0A000 for columns that no table has.
+pub(crate) fn kept_types(columns: &Schema, rows: &[RecordBatch], may_grow: bool) -> Result<Vec<SqlType>> {
+    let kept =
+        |(at, field): (usize, &Arc<Field>)| kept_type(field, rows.iter().map(|batch| batch.column(at)), may_grow);
+    columns.fields().iter().enumerate().map(kept).collect()
+}
+
+fn kept_type<'r>(field: &Field, values: impl Iterator<Item = &'r ArrayRef>, may_grow: bool) -> Result<SqlType> {
+    let told = told_type(field).map(|(oid, modifier)| ModifiedType { id: TypeId(oid), modifier });
+    match told {
+        Some(of) if matches!(of.id, TypeId::VARCHAR | TypeId::BPCHAR) => {
+            let (length, fixed_length) = (of.length(), of.id == TypeId::BPCHAR);
+            let without_modifier = length.is_none() && !fixed_length;
+            Ok(SqlType { length, fixed_length, without_modifier, ..ColumnType::Utf8.into() })
+        }
+        Some(of) if of.id == TypeId::NUMERIC => {
+            let told = of.digits().and_then(|(precision, scale)| {
+                let (precision, scale) = (u8::try_from(precision).ok()?, i8::try_from(scale).ok()?);
+                let is_kept = precision <= 38 && scale as u8 <= precision;
+                is_kept.then_some(ColumnType::Decimal { precision, scale })
+            });
+            match told {
+                Some(told) => Ok(told.into()),
+                None => numeric_of(field.data_type(), values, may_grow),
+            }
+        }
+        Some(of) if matches!(of.id, TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ) => {
+            let length = u32::try_from(of.modifier).ok().filter(|digits| *digits < 6);
+            Ok(SqlType { length, ..stored_type(field.data_type())? })
+        }
+        _ => match field.data_type() {
+            DataType::LargeUtf8 => Ok(ColumnType::Json.into()),
+            DataType::LargeBinary => numeric_of(field.data_type(), values, may_grow),
+            other => stored_type(other),
+        },
+    }
+}
+
+/// A column for numbers of which no digits are told. It has one scale, and all digits of the values:
+/// where others may come, no fewer than NUMERIC without digits has, if there is room.
+fn numeric_of<'r>(data_type: &DataType, values: impl Iterator<Item = &'r ArrayRef>, may_grow: bool) -> Result<SqlType> {
+    let ColumnType::Decimal { precision: most, scale: usual } = DEFAULT_NUMERIC else {
+        return Ok(DEFAULT_NUMERIC.into());
+    };
+    let (most, usual) = (u32::from(most), u32::from(usual.unsigned_abs()));
+    let (mut whole, mut behind) = (0, 0);
+    if let DataType::Decimal128(_, scale) = data_type {
+        behind = u32::from(scale.unsigned_abs());
+    }
+    let digits = |value: i128| value.unsigned_abs().checked_ilog10().map_or(0, |log| log + 1);
+    for array in values {
+        if let Some(decimals) = array.as_primitive_opt::<Decimal128Type>() {
+            let scale = u32::from(decimals.scale().unsigned_abs());
+            behind = behind.max(scale);
+            whole = decimals.iter().flatten().map(|value| digits(value).saturating_sub(scale)).fold(whole, u32::max);
+        } else if let Some(numbers) = array.as_binary_opt::<i64>() {
+            for stored in numbers.iter().flatten() {
+                let number = Numeric::of_stored(stored).map_err(SqlError::from)?;
+                // What is no number, the assignment refuses.
+                let Some(finite) = number.finite() else { continue };
+                let scale = finite.scale();
+                behind = behind.max(scale);
+                whole = whole.max(finite.unscaled().small().map_or(most + 1, digits).saturating_sub(scale));
+            }
+        }
+    }
+    let is_free = *data_type == DataType::LargeBinary;
+    let wanted = if may_grow || is_free { behind.max(usual) } else { behind };
+    let scale = if whole + wanted <= most { wanted } else { behind };
+    if whole + scale > most {
+        return Err(SqlError::unsupported(format!(
+            "a NUMERIC column whose values have more than {most} digits together"
+        )));
+    }
+    let column_type = ColumnType::Decimal { precision: most as u8, scale: scale as i8 };
+    Ok(SqlType { without_modifier: true, ..column_type.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::arrow::array::{Decimal128Array, LargeBinaryArray};
+
+    fn numeric(values: ArrayRef, may_grow: bool) -> Option<(u8, i8)> {
+        let field = with_type(Field::new("n", values.data_type().clone(), true), TypeId::NUMERIC.0, -1);
+        match kept_type(&field, [&values].into_iter(), may_grow).ok()? {
+            SqlType { column_type: ColumnType::Decimal { precision, scale }, without_modifier: true, .. } => {
+                Some((precision, scale))
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn numbers_keep_all_their_digits() {
+        let decimals = |value: i128, precision: u8, scale: i8| -> ArrayRef {
+            let values = Decimal128Array::from(vec![Some(value), None]);
+            Arc::new(values.with_precision_and_scale(precision, scale).unwrap())
+        };
+        assert_eq!(numeric(decimals(15, 2, 1), true), Some((38, 10)));
+        assert_eq!(numeric(decimals(15, 2, 1), false), Some((38, 1)));
+        assert_eq!(numeric(decimals(10i128.pow(35), 38, 1), true), Some((38, 1)));
+        let free = |text: &str| -> ArrayRef {
+            let number: Numeric = text.parse().unwrap();
+            Arc::new(LargeBinaryArray::from_iter_values([number.to_stored()]))
+        };
+        assert_eq!(numeric(free("0.33333333333333333333"), true), Some((38, 20)));
+        assert_eq!(numeric(free("1234567890123456789012345678901234.5"), true), Some((38, 1)));
+        assert_eq!(numeric(free("1234567890123456789012345678901234.56789"), true), None);
+    }
+
+    #[test]
+    fn fields_have_the_types_of_columns() {
+        let text = || Field::new("a", DataType::Utf8View, true);
+        let varchar = ModifiedType::of_length(TypeId::VARCHAR, 5);
+        assert_eq!(of_field(&field_of(text(), varchar)), Some(varchar));
+        assert_eq!(of_field(&field_of(text(), TypeId::REGCLASS.into())), Some(TypeId::TEXT.into()));
+        let kept = kept_type(&field_of(text(), varchar), [].into_iter(), true).unwrap();
+        assert_eq!((kept.length, kept.to_string()), (Some(5), "character varying(5)".into()));
+        assert_eq!(of_column(kept), varchar);
+    }
+}

@@ -1,0 +1,95 @@
+//! PostgreSQL's type of a result's column, where its Arrow type does not tell it: a VARCHAR and a
+//! CHAR are texts to Arrow, and only a NUMERIC has its modifier there. It stands in the metadata of
+//! the field.
+
+use super::array::{WireColumn, type_of};
+use super::types::TEXT;
+use datafusion::arrow::datatypes::{Field, Schema};
+
+/// The key of the metadata: the number of the type, a colon, and the modifier.
+const KEY: &str = "postgresql.type";
+/// NAME's number.
+const NAME: u32 = 19;
+/// CHAR's number.
+const BPCHAR: u32 = 1042;
+/// VARCHAR's number.
+const VARCHAR: u32 = 1043;
+
+/// Characters that the columns of CHAR(n) in a row may show together.
+pub const MOST_WIDTH: usize = 1 << 28;
+
+/// The field as one of a type with a modifier, -1 for none.
+pub fn with_type(field: Field, oid: u32, modifier: i32) -> Field {
+    let own = type_of(field.data_type());
+    if (own.oid, own.modifier) == (oid, modifier) {
+        return field;
+    }
+    let mut metadata = field.metadata().clone();
+    metadata.insert(KEY.into(), format!("{oid}:{modifier}"));
+    field.with_metadata(metadata)
+}
+
+/// The type and the modifier that a field has been given; none where its Arrow type tells them.
+pub fn told_type(field: &Field) -> Option<(u32, i32)> {
+    let (oid, modifier) = field.metadata().get(KEY)?.split_once(':')?;
+    Some((oid.parse().ok()?, modifier.parse().ok()?))
+}
+
+/// What a column is called on the wire. A type whose values would be written in another form than
+/// those of its Arrow type is not told.
+pub fn field_type(field: &Field) -> WireColumn {
+    let own = type_of(field.data_type());
+    match told_type(field) {
+        Some((oid, modifier)) if oid == own.oid => WireColumn { modifier, ..own },
+        Some((oid @ (BPCHAR | VARCHAR), modifier)) if own.oid == TEXT => WireColumn { oid, modifier, ..own },
+        Some((NAME, modifier)) if own.oid == TEXT => WireColumn { oid: NAME, size: 64, modifier },
+        _ => own,
+    }
+}
+
+/// How many characters a column of CHAR(n) shows: values are kept without the blanks that the
+/// length adds.
+pub fn width(field: &Field) -> Option<usize> {
+    let WireColumn { oid, modifier, .. } = field_type(field);
+    let length = usize::try_from(modifier.checked_sub(4)?).ok()?;
+    (oid == BPCHAR).then_some(length)
+}
+
+/// The [widths](width) of all columns; empty if none has one.
+pub fn widths(schema: &Schema) -> Vec<Option<usize>> {
+    let widths: Vec<_> = schema.fields().iter().map(|field| width(field)).collect();
+    if widths.iter().all(Option::is_none) { Vec::new() } else { widths }
+}
+
+/// The blanks that a text lacks to so many characters.
+pub fn missing_blanks(text: &[u8], width: usize) -> usize {
+    // Bytes that go on with a character begin with the bits 10.
+    let characters = text.iter().filter(|byte| **byte & 0xC0 != 0x80).count();
+    width.saturating_sub(characters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::arrow::datatypes::DataType;
+
+    #[test]
+    fn fields_keep_their_types() {
+        let text = || Field::new("a", DataType::Utf8View, true);
+        assert_eq!(told_type(&with_type(text(), TEXT, -1)), None);
+        let varchar = with_type(text(), VARCHAR, 9);
+        assert_eq!((told_type(&varchar), field_type(&varchar).oid, width(&varchar)), (Some((VARCHAR, 9)), 1043, None));
+        let numeric = with_type(Field::new("n", DataType::Decimal128(10, 2), true), 1700, -1);
+        assert_eq!((field_type(&numeric).oid, field_type(&numeric).modifier), (1700, -1));
+        // Numbers of objects are shown as names, which are no numbers on the wire.
+        assert_eq!(field_type(&with_type(text(), 2205, -1)).oid, TEXT);
+    }
+
+    #[test]
+    fn characters_are_shown_with_their_blanks() {
+        let of = with_type(Field::new("a", DataType::Utf8View, true), BPCHAR, 7);
+        assert_eq!(width(&of), Some(3));
+        let missing = ["a", "äöü", "", "abcd"].map(|text| missing_blanks(text.as_bytes(), 3));
+        assert_eq!(missing, [2, 0, 3, 0]);
+    }
+}
