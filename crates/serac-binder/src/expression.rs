@@ -1215,7 +1215,7 @@ const OTHER_NAMES: [(&str, TypeId); 4] =
 ///
 /// # Errors
 /// 42704 if there is none; 0A000 if it is one that is not here.
-pub(crate) fn type_of(to: &TypeName) -> Result<TypeId> {
+pub fn type_of(to: &TypeName) -> Result<TypeId> {
     let shown = || format!("{}{}", to.name, if to.dimensions > 0 { "[]" } else { "" });
     if to.is_set || to.of_column {
         return Err(BindError::unsupported("a type of this form", to.span));

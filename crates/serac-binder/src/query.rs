@@ -510,7 +510,7 @@ fn all_of(relation: &Relation) -> Select {
 }
 
 /// `SELECT a, b`.
-pub(crate) fn select_of(exprs: Vec<Tree>, span: Span) -> Select {
+pub fn select_of(exprs: Vec<Tree>, span: Span) -> Select {
     let item = |expr| SelectItem { expr, alias: None, exclude: Vec::new(), replace: Vec::new() };
     Select {
         distinct: Distinct::All,

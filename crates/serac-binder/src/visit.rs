@@ -51,7 +51,7 @@ pub(crate) fn relations_of_table(table: &TableExpr, found: &mut dyn Found) {
     of_table(table, found);
 }
 
-/// Those of a query or a change, but for its target.
+/// Those of a query or a change, but for its target, or of the arguments of CALL and EXECUTE.
 pub(crate) fn relations_of_statement(statement: &StatementKind, found: &mut dyn Found) {
     stacker::maybe_grow(STACK.0, STACK.1, || of_statement(statement, found));
 }
@@ -101,6 +101,8 @@ fn of_statement(statement: &StatementKind, found: &mut dyn Found) {
             }
             of_items(&merge.returning, found);
         }
+        StatementKind::Call(call) => of_call(call, found),
+        StatementKind::Execute(execute) => of_exprs(&execute.arguments, found),
         _ => {}
     }
 }

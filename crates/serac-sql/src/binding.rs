@@ -11,7 +11,7 @@ use crate::dml::TARGET;
 use crate::error::{Result, SqlError};
 use crate::explain::logical_text;
 use crate::expressions::KeptExpression;
-use crate::identifiers::{TEMPORARY_SCHEMA, object_name, quote};
+use crate::identifiers::{TEMPORARY_SCHEMA, quote};
 use crate::parsed::Source;
 use crate::planner::{Names, check_size, functions};
 use crate::query::in_planner;
@@ -39,7 +39,7 @@ use serac_engine::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;
 use serac_engine::roles::Columns;
 use serac_engine::{EngineError, Table};
-use serac_parser::tree::{Name, Query, StatementKind};
+use serac_parser::tree::{Expr as Tree, Name, Query, StatementKind, TypeName};
 use serac_pg::{Signature, TypeId};
 use serac_query::scan::{ROW_ID_COLUMN, Readable, SeracTable};
 use serac_values::free_numbers::of_parameter;
@@ -164,23 +164,38 @@ pub(crate) async fn of_relation(state: &SessionState, source: &Source) -> Result
     Ok(RelationPlan { plan, columns })
 }
 
-/// The types of a prepared statement's parameters, and the plan of a row with the arguments that
-/// the EXECUTE at `text` gives for them.
+/// The types of the parameters of a prepared query or change.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) async fn parameter_types(state: &SessionState, prepared: &Source) -> Result<Vec<TypeId>> {
+    let shared = functions(state).shared().clone();
+    Ok(bound_statement(state, &shared, prepared).await?.parameters)
+}
+
+/// The plan of a row with the arguments that the EXECUTE or CALL at `text` gives for what is of
+/// these types, with the values of the parameters in them.
 ///
 /// # Errors
 /// What is wrong with them.
-pub(crate) async fn arguments(
-    state: &SessionState,
-    prepared: &Source,
-    text: &Source,
-) -> Result<(Vec<TypeId>, LogicalPlan)> {
-    let shared = functions(state).shared().clone();
-    let parameters = bound_statement(state, &shared, prepared).await?.parameters;
+pub(crate) fn arguments(state: &SessionState, text: &Source, given: &[&Tree], types: &[TypeId]) -> Result<LogicalPlan> {
     // They have no subqueries.
-    let session = InSession::knowing(state, &shared, Vec::new()).await?;
-    let given = text.given().unwrap_or_default();
-    let plan = known(serac_binder::bind_arguments(&session, given, &parameters), text)?;
-    Ok((parameters, plan))
+    let session = InSession::over_nothing(state, functions(state).shared());
+    let (plan, parameters) =
+        known(serac_binder::bind_arguments(&session, given, types, &text.types()), text)?;
+    match text.arguments().values.as_ref().filter(|_| !parameters.is_empty()) {
+        Some(values) => with_values(state, plan, &parameters, values),
+        None if parameters.is_empty() => Ok(plan),
+        None => Err(SqlError::new("42P02", "there is no parameter $1")),
+    }
+}
+
+/// The type that the statement at `source` names.
+///
+/// # Errors
+/// 42704 if there is none; 0A000 if it is one that is not here.
+pub(crate) fn named_type(name: &TypeName, source: &Source) -> Result<TypeId> {
+    known(serac_binder::type_of(name), source)
 }
 
 /// A statement that changes or claims rows as it runs, or is described.
@@ -477,7 +492,7 @@ impl<'s> InSession<'s> {
     /// The table of a name.
     fn table(&self, name: &Name) -> Result<Arc<Table>> {
         let view = self.shared.view().expect("a statement is running");
-        let (schema, name) = view.locate(&object_name(name))?;
+        let (schema, name) = view.locate(name)?;
         if schema != TEMPORARY_SCHEMA {
             view.access.check_usage(&schema)?;
         }
