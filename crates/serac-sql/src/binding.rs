@@ -174,19 +174,30 @@ pub(crate) async fn parameter_types(state: &SessionState, prepared: &Source) -> 
 }
 
 /// The plan of a row with the arguments that the EXECUTE or CALL at `text` gives for what is of
-/// these types, with the values of the parameters in them.
+/// these types, and the types of the parameters in them.
 ///
 /// # Errors
 /// What is wrong with them.
-pub(crate) fn arguments(state: &SessionState, text: &Source, given: &[&Tree], types: &[TypeId]) -> Result<LogicalPlan> {
+pub(crate) fn bound_arguments(
+    state: &SessionState,
+    text: &Source,
+    given: &[&Tree],
+    types: &[TypeId],
+) -> Result<(LogicalPlan, Vec<TypeId>)> {
     // They have no subqueries.
     let session = InSession::over_nothing(state, functions(state).shared());
-    let (plan, parameters) =
-        known(serac_binder::bind_arguments(&session, given, types, &text.types()), text)?;
-    match text.arguments().values.as_ref().filter(|_| !parameters.is_empty()) {
-        Some(values) => with_values(state, plan, &parameters, values),
-        None if parameters.is_empty() => Ok(plan),
-        None => Err(SqlError::new("42P02", "there is no parameter $1")),
+    known(serac_binder::bind_arguments(&session, given, types, &text.types()), text)
+}
+
+/// The same plan with the values of the parameters.
+///
+/// # Errors
+/// As there; 42P02 for a parameter without a value.
+pub(crate) fn arguments(state: &SessionState, text: &Source, given: &[&Tree], types: &[TypeId]) -> Result<LogicalPlan> {
+    let (plan, parameters) = bound_arguments(state, text, given, types)?;
+    match parameters.is_empty() {
+        true => Ok(plan),
+        false => with_values(state, plan, &parameters, text.arguments().values.as_deref().unwrap_or_default()),
     }
 }
 

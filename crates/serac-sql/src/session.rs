@@ -836,7 +836,7 @@ impl Session {
         }
         let given = match source.kind() {
             StatementKind::Call(call) => {
-                let types = self.parameters_of_call(call, &source)?;
+                let types = self.parameters_of_call(call, &source).await?;
                 let values = self.arguments_of(text, arguments, &types).await?;
                 Arguments { types: types.iter().map(|id| id.0).collect(), values: Some(values.into()) }
             }
