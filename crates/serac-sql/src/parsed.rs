@@ -5,6 +5,7 @@ use crate::kept_plans::KeptPlans;
 use crate::point::constants_of;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::TableSource as Rows;
+use serac_parser::ParseError;
 use serac_parser::tree::{
     self, CopySubject, ExprKind, QueryBody, Select, Span, StatementKind, TableExpr, TableKind, TableSource, Text,
 };
@@ -141,19 +142,23 @@ struct Script {
 
 impl Script {
     fn new(text: &str) -> Result<Self> {
-        let trees = serac_parser::parse(text).map_err(|error| SqlError {
-            position: Some(error.line_and_column(text)),
-            ..SqlError::new(error.sqlstate, error.message)
-        })?;
+        let trees = serac_parser::parse(text).map_err(|error| syntax_error(error, text))?;
         Ok(Self { text: text.into(), trees })
     }
 }
 
-/// Line and column behind a text that begins at `place`.
-fn moved(place: (u64, u64), text: &str) -> (u64, u64) {
-    let lines = text.bytes().filter(|byte| *byte == b'\n').count() as u64;
-    let columns = text.rsplit('\n').next().unwrap_or_default().chars().count() as u64;
-    if lines == 0 { (place.0, place.1 + columns) } else { (place.0 + lines, columns + 1) }
+/// An error of the parser, with its place in the text.
+pub(crate) fn syntax_error(error: ParseError, text: &str) -> SqlError {
+    let position = Some(error.line_and_column(text));
+    SqlError { position, ..SqlError::new(error.sqlstate, error.message) }
+}
+
+/// Line and column, in characters from 1, of a byte of a text.
+pub(crate) fn line_and_column(text: &str, byte: usize) -> (u64, u64) {
+    let before = text.get(..byte).unwrap_or(text);
+    let lines = before.bytes().filter(|byte| *byte == b'\n').count() as u64;
+    let columns = before.rsplit('\n').next().unwrap_or_default().chars().count() as u64;
+    (lines + 1, columns + 1)
 }
 
 /// A statement of a script.
@@ -342,7 +347,7 @@ impl Source {
     }
     /// Line and column, in characters from 1, of a byte of the script.
     pub(crate) fn line_and_column(&self, byte: usize) -> (u64, u64) {
-        moved((1, 1), self.script.text.get(..byte).unwrap_or(&self.script.text))
+        line_and_column(&self.script.text, byte)
     }
 }
 
