@@ -69,8 +69,8 @@ pub use point::{Blocked, CHANGED_PLAN, Prepared, Rows, Start, Started};
 pub use programs::{Job, Programs, check_job_input, read_job_output};
 pub use roles::MAX_ITERATIONS;
 pub use row_stream::{RowStream, StatementStream};
-pub use serac_parser::tree;
 pub use serac_copy::{ArrowMessage, ArrowMessages, CopyProgress, file_schema};
+pub use serac_parser::tree;
 pub use serac_query::{CountingAllocator, scan};
 pub use serac_values::{Result, SqlError, free_numbers, wire};
 pub use session::{

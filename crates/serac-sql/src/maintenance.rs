@@ -57,9 +57,7 @@ pub fn runs_outside_of_blocks(statement: &Parsed) -> bool {
 /// here.
 fn check_options(command: &str, options: &[CommandOption], known: &[&str]) -> Result<()> {
     match options.iter().find(|option| !known.contains(&option.name.name.as_str())) {
-        Some(option) => {
-            Err(SqlError::new("42601", format!("unrecognized {command} option \"{}\"", option.name.name)))
-        }
+        Some(option) => Err(SqlError::new("42601", format!("unrecognized {command} option \"{}\"", option.name.name))),
         None => Ok(()),
     }
 }

@@ -19,7 +19,8 @@ pub fn number_parameters(sql: &str) -> Result<Cow<'_, str>> {
     for PlainToken { span, .. } in tokens.iter().filter(|token| token.kind == PlainKind::Operator) {
         let operator = &sql[span.start as usize..span.end as usize];
         // Operators have it, too: `@?`, `?|`, `?&`, `?-`, `?#`.
-        let is_mark = |at: &usize| !operator[..*at].ends_with('@') && !operator[at + 1..].starts_with(['|', '&', '-', '#']);
+        let is_mark =
+            |at: &usize| !operator[..*at].ends_with('@') && !operator[at + 1..].starts_with(['|', '&', '-', '#']);
         for at in operator.match_indices('?').map(|(at, _)| at).filter(is_mark) {
             let at = span.start as usize + at;
             number += 1;

@@ -364,7 +364,11 @@ impl Session {
         };
         let rows = self.collect(self.planning(frame).await?).await?;
         let row = rows.iter().find(|rows| rows.num_rows() > 0).expect("it is a row");
-        Ok(row.columns().iter().map(|column| ScalarValue::try_from_array(column, 0)).collect::<datafusion::error::Result<_>>()?)
+        Ok(row
+            .columns()
+            .iter()
+            .map(|column| ScalarValue::try_from_array(column, 0))
+            .collect::<datafusion::error::Result<_>>()?)
     }
     /// The data frame of a query whose columns become those of a relation, and these with their names
     /// and types.

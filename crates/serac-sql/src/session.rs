@@ -740,9 +740,7 @@ impl Session {
             StatementKind::Unlisten(channel) => self.unlisten(channel.as_ref()),
             StatementKind::Notify(channel, payload) => self.notify(&channel.name, payload.as_ref()),
             StatementKind::Transaction(Transaction::Prepare(_)) => Err(SqlError::unsupported("PREPARE TRANSACTION")),
-            StatementKind::Transaction(Transaction::CommitPrepared(_)) => {
-                Err(SqlError::unsupported("COMMIT PREPARED"))
-            }
+            StatementKind::Transaction(Transaction::CommitPrepared(_)) => Err(SqlError::unsupported("COMMIT PREPARED")),
             StatementKind::Transaction(Transaction::RollbackPrepared(_)) => {
                 Err(SqlError::unsupported("ROLLBACK PREPARED"))
             }

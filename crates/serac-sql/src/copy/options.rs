@@ -77,9 +77,7 @@ fn text_of(option: &CopyOption) -> Result<String> {
     match &option.value {
         Some(CopyValue::Word(Ident { name, span: _ })) => Ok(name.clone()),
         Some(CopyValue::Text(Text { text, span: _ })) => Ok(text.clone()),
-        Some(CopyValue::Number(number)) => {
-            Ok(format!("{}{}", if number.negative { "-" } else { "" }, number.digits))
-        }
+        Some(CopyValue::Number(number)) => Ok(format!("{}{}", if number.negative { "-" } else { "" }, number.digits)),
         Some(CopyValue::Star | CopyValue::List(_)) | None => {
             Err(SqlError::new("42601", format!("{} requires a parameter", option.name.name)))
         }
