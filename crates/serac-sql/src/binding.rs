@@ -24,12 +24,10 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue, TableReference};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::planner::{PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
-    AggregateUDF, BinaryExpr, Expr, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, TableSource, WindowUDF, cast,
+    AggregateUDF, Expr, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, TableSource, WindowUDF, cast,
     lit,
 };
-use datafusion::sql::sqlparser::ast::BinaryOperator;
 use futures::FutureExt;
 use serac_binder::{
     BindError, BoundBody, BoundPart, BoundQuery, BoundStatement, Definition, DefinitionText, Environment, Generation,
@@ -667,39 +665,6 @@ impl Environment for InSession<'_> {
         Some(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
     }
     fn operate(&self, operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr, BindError> {
-        let Some(op) = symbol(operator) else {
-            return Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right))));
-        };
-        let mut raw = RawBinaryExpr { op, left, right };
-        for planner in self.names.state().expr_planners() {
-            match planner.plan_binary_op(raw, schema)? {
-                PlannerResult::Planned(expr) => return Ok(expr),
-                PlannerResult::Original(same) => raw = same,
-            }
-        }
-        Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(raw.left), operator, Box::new(raw.right))))
+        Ok(serac_functions::operate(operator, left, right, schema)?)
     }
-}
-
-/// An operator as session's planners know it; none for one that they do not see.
-fn symbol(operator: Operator) -> Option<BinaryOperator> {
-    Some(match operator {
-        Operator::Plus => BinaryOperator::Plus,
-        Operator::Minus => BinaryOperator::Minus,
-        Operator::Multiply => BinaryOperator::Multiply,
-        Operator::Divide => BinaryOperator::Divide,
-        Operator::Modulo => BinaryOperator::Modulo,
-        Operator::Eq => BinaryOperator::Eq,
-        Operator::NotEq => BinaryOperator::NotEq,
-        Operator::Lt => BinaryOperator::Lt,
-        Operator::LtEq => BinaryOperator::LtEq,
-        Operator::Gt => BinaryOperator::Gt,
-        Operator::GtEq => BinaryOperator::GtEq,
-        Operator::StringConcat => BinaryOperator::StringConcat,
-        Operator::RegexMatch => BinaryOperator::PGRegexMatch,
-        Operator::RegexIMatch => BinaryOperator::PGRegexIMatch,
-        Operator::RegexNotMatch => BinaryOperator::PGRegexNotMatch,
-        Operator::RegexNotIMatch => BinaryOperator::PGRegexNotIMatch,
-        _ => return None,
-    })
 }

@@ -33,15 +33,13 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::execution::{SessionStateBuilder, SessionStateDefaults};
+use datafusion::execution::SessionStateBuilder;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
-use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::TryStreamExt;
 use serac_copy::Format;
 use serac_engine::roles::Login;
 use serac_engine::{Database, DecimalForm, Expressions};
-use serac_functions::{Arrays, IntervalArithmetic, JsonOperators, Quotients, UuidComparisons};
 use serac_parser::tree::{Discard, Execute, Prepare, Reset, Show, StatementKind, Transaction};
 use serac_query::scan::{Convoys, ScanSharing};
 use serac_storage::CommitTicket;
@@ -346,19 +344,9 @@ impl Session {
         let work_memory = Arc::new(WorkMemory::new(db.runtime.memory_pool.clone()));
         let runtime = RuntimeEnv { memory_pool: work_memory.clone(), ..db.runtime.as_ref().clone() };
         let resources = Resources { work_memory: work_memory.clone(), memory_limit: db.memory_limit };
-        // DataFusion's, of which one takes `d['key']` for a field of a structure, come behind ours.
-        let mut expr_planners: Vec<Arc<dyn ExprPlanner>> = vec![
-            Arc::new(Quotients),
-            Arc::new(IntervalArithmetic),
-            Arc::new(UuidComparisons),
-            Arc::new(JsonOperators),
-            Arc::new(Arrays),
-        ];
-        expr_planners.extend(SessionStateDefaults::default_expr_planners());
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::new(runtime))
-            .with_expr_planners(expr_planners)
             // A rule of the optimizer looks for it. All others are with `Functions`.
             .with_aggregate_functions(vec![first_value_udaf()]);
         let state = Rules::new(&resources, &[]).put_into(state).build();
