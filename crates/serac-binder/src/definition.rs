@@ -10,7 +10,7 @@ use crate::types::{is_no_type, or_no_type};
 use crate::{Binder, Environment, visit};
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::Expr;
-use serac_parser::tree::{Call, Expr as Tree, ExprKind, Literal, Name, Postfix};
+use serac_parser::tree::{Call, Expr as Tree, ExprKind, Literal, Name, Postfix, Query};
 use serac_pg::casts::cast;
 use serac_pg::{CastContext, ModifiedType, TypeId};
 
@@ -103,7 +103,7 @@ impl visit::Found for Names {
             self.sequences.extend(text_of(&argument.value).map(str::to_owned));
         }
     }
-    fn query(&mut self) {
+    fn query(&mut self, _: &Query) {
         self.has_query = true;
     }
 }

@@ -11,7 +11,7 @@ use crate::dml::TARGET;
 use crate::error::{Result, SqlError};
 use crate::explain::logical_text;
 use crate::expressions::KeptExpression;
-use crate::identifiers::{TEMPORARY_SCHEMA, object_name, quote};
+use crate::identifiers::{TEMPORARY_SCHEMA, quote};
 use crate::parsed::Source;
 use crate::planner::{Names, check_size, functions};
 use crate::query::in_planner;
@@ -477,7 +477,7 @@ impl<'s> InSession<'s> {
     /// The table of a name.
     fn table(&self, name: &Name) -> Result<Arc<Table>> {
         let view = self.shared.view().expect("a statement is running");
-        let (schema, name) = view.locate(&object_name(name))?;
+        let (schema, name) = view.locate(name)?;
         if schema != TEMPORARY_SCHEMA {
             view.access.check_usage(&schema)?;
         }
