@@ -33,13 +33,14 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use futures::FutureExt;
 use serac_binder::{
     BindError, BoundBody, BoundPart, BoundQuery, BoundStatement, Definition, DefinitionText, Environment, Generation,
-    IndexPart, OutputColumn, Relation, StatementError, Target, UniqueIndex, arrow_type, is_registered, type_of_arrow,
+    IndexPart, OutputColumn, Place, Relation, StatementError, Target, UniqueIndex, arrow_type, is_registered,
+    type_of_arrow,
 };
 use serac_engine::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;
 use serac_engine::roles::Columns;
 use serac_engine::{EngineError, Table};
-use serac_parser::tree::{Name, Query, StatementKind};
+use serac_parser::tree::{self, Name, Query, StatementKind};
 use serac_pg::{Signature, TypeId};
 use serac_query::scan::{ROW_ID_COLUMN, Readable, SeracTable};
 use serac_values::free_numbers::of_parameter;
@@ -179,8 +180,26 @@ pub(crate) async fn arguments(
     // They have no subqueries.
     let session = InSession::knowing(state, &shared, Vec::new()).await?;
     let given = text.given().unwrap_or_default();
-    let plan = known(serac_binder::bind_arguments(&session, given, &parameters), text)?;
-    Ok((parameters, plan))
+    let bound = serac_binder::bind_arguments(&session, given, &parameters, &[], "EXECUTE parameters");
+    Ok((parameters, known(bound, text)?.0))
+}
+
+/// The plan of a row with the arguments of the CALL at `source`, as values of these types.
+///
+/// # Errors
+/// What is wrong with them.
+pub(crate) async fn call_arguments(
+    state: &SessionState,
+    source: &Source,
+    arguments: &[tree::Expr],
+    types: &[TypeId],
+) -> Result<LogicalPlan> {
+    let shared = functions(state).shared().clone();
+    let session = InSession::knowing(state, &shared, Vec::new()).await?;
+    let clause = Place::Argument.clause();
+    let bound = serac_binder::bind_arguments(&session, arguments, types, &source.types(), clause);
+    let (plan, parameters) = known(bound, source)?;
+    with_values(state, plan, &parameters, source.arguments().values.as_deref().unwrap_or_default())
 }
 
 /// A statement that changes or claims rows as it runs, or is described.
