@@ -348,11 +348,7 @@ pub fn parameter_count(statement: &tree::StatementKind) -> usize {
     most.0 as usize
 }
 
-/// Binds the arguments of EXECUTE or CALL, as a row of values of the types of what is called. Those
-/// of CALL may have parameters themselves, whose types are `parameters` as far as they are known.
-/// `clause` is how messages call the arguments.
-///
-/// The row, and the types of all parameters in it.
+/// Binds the arguments of EXECUTE, as a row of values of the types of the statement's parameters.
 ///
 /// # Errors
 /// What is wrong with them.
@@ -360,12 +356,10 @@ pub fn bind_arguments(
     environment: &dyn Environment,
     arguments: &[tree::Expr],
     types: &[TypeId],
-    parameters: &[TypeId],
-    clause: &'static str,
-) -> Result<(LogicalPlan, Vec<TypeId>)> {
-    let binder = Binder::new(environment, parameters);
+) -> Result<LogicalPlan> {
+    let binder = Binder::new(environment, &[]);
     let (scope, schema) = (scope::Scope::default(), DFSchema::empty());
-    let context = expression::Context::new(&scope, &schema, None).in_clause(clause);
+    let context = expression::Context::new(&scope, &schema, None).in_clause("EXECUTE parameters");
     let mut values = Vec::with_capacity(types.len());
     for (number, (argument, id)) in (1..).zip(arguments.iter().zip(types)) {
         let bound = binder.expression(argument, context)?;
@@ -376,8 +370,9 @@ pub fn bind_arguments(
         }
         values.push(binder.assigned(bound, *id, &schema)?.expr.alias(format!("${number}")));
     }
-    let parameters = binder.parameters.decided()?;
-    Ok((LogicalPlanBuilder::empty(true).project(values)?.build()?, parameters))
+    // A parameter here has no value.
+    binder.parameters.decided()?;
+    Ok(LogicalPlanBuilder::empty(true).project(values)?.build()?)
 }
 
 /// A text as a value of a type, as a quoted constant is read; none where that depends on the session,

@@ -11,7 +11,7 @@ use crate::dml::TARGET;
 use crate::error::{Result, SqlError};
 use crate::explain::logical_text;
 use crate::expressions::KeptExpression;
-use crate::identifiers::{TEMPORARY_SCHEMA, quote};
+use crate::identifiers::{TEMPORARY_SCHEMA, object_name, quote};
 use crate::parsed::Source;
 use crate::planner::{Names, check_size, functions};
 use crate::query::in_planner;
@@ -33,14 +33,13 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use futures::FutureExt;
 use serac_binder::{
     BindError, BoundBody, BoundPart, BoundQuery, BoundStatement, Definition, DefinitionText, Environment, Generation,
-    IndexPart, OutputColumn, Place, Relation, StatementError, Target, UniqueIndex, arrow_type, is_registered,
-    type_of_arrow,
+    IndexPart, OutputColumn, Relation, StatementError, Target, UniqueIndex, arrow_type, is_registered, type_of_arrow,
 };
 use serac_engine::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;
 use serac_engine::roles::Columns;
 use serac_engine::{EngineError, Table};
-use serac_parser::tree::{self, Name, Query, StatementKind};
+use serac_parser::tree::{Name, Query, StatementKind};
 use serac_pg::{Signature, TypeId};
 use serac_query::scan::{ROW_ID_COLUMN, Readable, SeracTable};
 use serac_values::free_numbers::of_parameter;
@@ -180,26 +179,8 @@ pub(crate) async fn arguments(
     // They have no subqueries.
     let session = InSession::knowing(state, &shared, Vec::new()).await?;
     let given = text.given().unwrap_or_default();
-    let bound = serac_binder::bind_arguments(&session, given, &parameters, &[], "EXECUTE parameters");
-    Ok((parameters, known(bound, text)?.0))
-}
-
-/// The plan of a row with the arguments of the CALL at `source`, as values of these types.
-///
-/// # Errors
-/// What is wrong with them.
-pub(crate) async fn call_arguments(
-    state: &SessionState,
-    source: &Source,
-    arguments: &[tree::Expr],
-    types: &[TypeId],
-) -> Result<LogicalPlan> {
-    let shared = functions(state).shared().clone();
-    let session = InSession::knowing(state, &shared, Vec::new()).await?;
-    let clause = Place::Argument.clause();
-    let bound = serac_binder::bind_arguments(&session, arguments, types, &source.types(), clause);
-    let (plan, parameters) = known(bound, source)?;
-    with_values(state, plan, &parameters, source.arguments().values.as_deref().unwrap_or_default())
+    let plan = known(serac_binder::bind_arguments(&session, given, &parameters), text)?;
+    Ok((parameters, plan))
 }
 
 /// A statement that changes or claims rows as it runs, or is described.
@@ -496,7 +477,7 @@ impl<'s> InSession<'s> {
     /// The table of a name.
     fn table(&self, name: &Name) -> Result<Arc<Table>> {
         let view = self.shared.view().expect("a statement is running");
-        let (schema, name) = view.locate(name)?;
+        let (schema, name) = view.locate(&object_name(name))?;
         if schema != TEMPORARY_SCHEMA {
             view.access.check_usage(&schema)?;
         }

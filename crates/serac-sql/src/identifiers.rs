@@ -2,9 +2,9 @@
 //! always there.
 
 use crate::error::{Result, SqlError};
-use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use serac_engine::DEFAULT_SCHEMA;
-use serac_parser::tree::{Ident, Name, Span};
+use serac_parser::tree::Name;
 
 /// Name of the one catalog.
 pub(crate) const CATALOG: &str = "serac";
@@ -35,28 +35,28 @@ pub(crate) const RESERVED: &str = " all analyse analyze and any array as asc asy
     values varchar xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable ";
 
 /// A parsed name: schema and relation.
-pub(crate) fn resolve(name: &Name) -> Result<(String, String)> {
-    match &name.parts[..] {
-        [name] => Ok((DEFAULT_SCHEMA.into(), name.name.clone())),
-        [schema, name] => Ok((schema.name.clone(), name.name.clone())),
-        [catalog, schema, name] if catalog.name == CATALOG => Ok((schema.name.clone(), name.name.clone())),
+pub(crate) fn resolve(name: &ObjectName) -> Result<(String, String)> {
+    let parts: Vec<String> = name.0.iter().filter_map(|p| p.as_ident()).map(fold).collect();
+    match &parts[..] {
+        [name] => Ok((DEFAULT_SCHEMA.into(), name.clone())),
+        [schema, name] => Ok((schema.clone(), name.clone())),
+        [catalog, schema, name] if catalog == CATALOG => Ok((schema.clone(), name.clone())),
         _ => Err(SqlError::new("42601", format!("improper qualified name: {name}"))),
     }
 }
 
-/// The name of these parts, which stand in no statement.
-pub(crate) fn name_of(parts: impl IntoIterator<Item = String>) -> Name {
-    let span = Span::default();
-    Name { parts: parts.into_iter().map(|name| Ident { name, span }).collect(), span }
+/// A name of the parser's tree as one of sqlparser's.
+pub(crate) fn object_name(name: &Name) -> ObjectName {
+    ObjectName::from(name.parts.iter().map(|part| Ident::with_quote('"', &part.name)).collect::<Vec<_>>())
 }
 
 /// An identifier as the catalog has it: the letters A to Z folded to lower case unless it is quoted.
-pub fn fold(ident: &ast::Ident) -> String {
+pub fn fold(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
 }
 
 /// The name of a statement that EXECUTE names.
-pub(crate) fn prepared_name(name: &ast::ObjectName) -> String {
+pub(crate) fn prepared_name(name: &ObjectName) -> String {
     name.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default()
 }
 

@@ -160,7 +160,7 @@ impl Session {
 
     async fn define_text(&mut self, sql: &str) -> Result<()> {
         let parsed = Parsed::of_script(sql)?;
-        let source = parsed.first().and_then(Parsed::source).expect("it is a statement");
+        let source = parsed.first().map(Parsed::source).expect("it is a statement");
         self.define(source).await.map(|_| ()).map_err(SqlError::unplaced)
     }
 }

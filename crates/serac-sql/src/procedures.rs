@@ -3,13 +3,11 @@
 //! A procedure runs in the statement's transaction: one of its own, in which it is tried again after
 //! a conflict as DDL is, or the one that BEGIN opened.
 
-use crate::binding;
 use crate::column_types::of_column;
 use crate::error::{Result, SqlError};
 use crate::parsed::Source;
 use crate::session::{Session, StatementResult};
-use datafusion::arrow::array::ArrayRef;
-use datafusion::prelude::DataFrame;
+use datafusion::common::ScalarValue;
 use serac_engine::procedure::{Parameter, Procedure};
 use serac_engine::roles::{Object, Privilege};
 use serac_engine::values::value_at;
@@ -79,36 +77,19 @@ impl Session {
         Ok((name.name.clone(), procedure, given))
     }
 
-    /// The values of arguments of the CALL at `source`, each an array of one value of its type.
-    pub(crate) async fn call_arguments(
-        &self,
-        source: &Source,
-        arguments: Vec<Expr>,
-        types: Vec<TypeId>,
-    ) -> Result<Vec<ArrayRef>> {
-        if arguments.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (state, source) = (self.state(), source.clone());
-        let planned = async move {
-            let row = binding::call_arguments(&state, &source, &arguments, &types).await?;
-            Ok(DataFrame::new(state, row))
-        };
-        let rows = self.collect(self.planning(planned).await?).await?;
-        let row = rows.iter().find(|rows| rows.num_rows() > 0).expect("it is a row");
-        Ok(row.columns().to_vec())
-    }
-
     /// Runs the CALL at `source`.
     pub(crate) async fn call(&mut self, source: &Source, call: &Call) -> Result<StatementResult> {
         let (name, procedure, given) = self.called(call)?;
-        let given: Vec<Expr> = given.into_iter().cloned().collect();
-        let types = procedure.parameters.iter().map(|parameter| of_column(parameter.column_type.into()).id).collect();
-        let values = self.call_arguments(source, given, types).await?;
+        let parameters = &procedure.parameters;
+        let types: Vec<TypeId> = parameters.iter().map(|of| of_column(of.column_type.into()).id).collect();
+        let values = match given.is_empty() {
+            true => Vec::new(),
+            false => self.arguments_of(source, given, &types).await?,
+        };
         let assigned =
-            |(parameter, value): (&Parameter, &ArrayRef)| assign(value, parameter.column_type.into(), &parameter.name);
-        let values = procedure.parameters.iter().zip(&values).map(assigned).collect::<Result<Vec<_>>>()?;
-        let types = procedure.parameters.iter().map(|parameter| parameter.column_type);
+            |(of, value): (&Parameter, ScalarValue)| assign(&value.to_array()?, of.column_type.into(), &of.name);
+        let values = parameters.iter().zip(values).map(assigned).collect::<Result<Vec<_>>>()?;
+        let types = parameters.iter().map(|parameter| parameter.column_type);
         let values: Vec<Value<'_>> = values.iter().zip(types).map(|(array, of)| value_at(array, 0, of)).collect();
         let rows = procedure.run(&name, self.txn()?, &values)?;
         if procedure.returns.is_empty() {

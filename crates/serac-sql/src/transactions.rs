@@ -43,11 +43,10 @@ use crate::roles::SessionRoles;
 use crate::session::{Session, StatementResult, TransactionStatus};
 use crate::settings::SettingsMark;
 use datafusion::sql::sqlparser::ast::{
-    Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
+    ObjectName, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
 };
 use serac_engine::roles::{Object, Privilege};
 use serac_engine::{Catalog, Database, Savepoint, Table, Transaction};
-use serac_parser::tree::Name;
 use serac_storage::{CommitTicket, Snapshot};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -596,14 +595,14 @@ impl Session {
     }
 
     /// Schema and name of the relation that a name means: unqualified, a temporary table goes before others.
-    pub(crate) fn locate(&self, name: &Name) -> Result<(String, String)> {
+    pub(crate) fn locate(&self, name: &ObjectName) -> Result<(String, String)> {
         self.shared.view().expect("a statement is running").locate(name)
     }
     /// Schema and name of the relation that a statement is to make.
-    pub(crate) fn locate_new(&self, name: &Name) -> Result<(String, String)> {
+    pub(crate) fn locate_new(&self, name: &ObjectName) -> Result<(String, String)> {
         self.shared.view().expect("a statement is running").locate_new(name)
     }
-    pub(crate) fn table(&self, name: &Name) -> Result<Arc<Table>> {
+    pub(crate) fn table(&self, name: &ObjectName) -> Result<Arc<Table>> {
         let (schema, name) = self.locate(name)?;
         let view = self.shared.view().expect("a statement is running");
         if schema != TEMPORARY_SCHEMA {
