@@ -1241,20 +1241,6 @@ pub(crate) fn type_of(to: &TypeName) -> Result<TypeId> {
     }
 }
 
-/// The type that a definition names, and the modifiers behind it. Those of intervals are not
-/// checked.
-///
-/// # Errors
-/// As for a cast to the type.
-pub fn type_with_modifiers(to: &TypeName) -> Result<(TypeId, Vec<i32>)> {
-    let id = type_of(to)?;
-    let modifiers = to.modifiers.iter().map(modifier).collect::<Result<Vec<i32>>>()?;
-    if id != TypeId::INTERVAL {
-        check_modifiers(id, to, &modifiers)?;
-    }
-    Ok((id, modifiers))
-}
-
 /// Arrays, some of which may be arrays of arrays, where all have as many dimensions. NULL is one of any.
 fn arrays_of_one_dimension(mut arrays: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
     let is_null = |expr: &Expr| matches!(expr, Expr::Literal(value, _) if value.is_null());
@@ -1564,6 +1550,20 @@ fn modifier(tree: &Tree) -> Result<i32> {
         _ => number(tree, ""),
     };
     number.ok_or_else(|| BindError::unsupported("a type modifier that is no whole number", tree.span))
+}
+
+/// The type that a definition names, and the modifiers behind it. Those of intervals are not
+/// checked.
+///
+/// # Errors
+/// As for a cast to the type.
+pub fn type_with_modifiers(to: &TypeName) -> Result<(TypeId, Vec<i32>)> {
+    let id = type_of(to)?;
+    let modifiers = to.modifiers.iter().map(modifier).collect::<Result<Vec<i32>>>()?;
+    if id != TypeId::INTERVAL {
+        check_modifiers(id, to, &modifiers)?;
+    }
+    Ok((id, modifiers))
 }
 
 /// That a type has such modifiers.
