@@ -29,19 +29,16 @@ pub enum Place {
     Predicate,
     /// USING of ALTER COLUMN.
     Transform,
-    /// An argument of CALL.
-    Argument,
 }
 
 /// Each place as messages call one, and several.
-const NAMES: [(&str, &str); 7] = [
+const NAMES: [(&str, &str); 6] = [
     ("DEFAULT expression", "DEFAULT expressions"),
     ("check constraint", "check constraints"),
     ("column generation expression", "column generation expressions"),
     ("index expression", "index expressions"),
     ("index predicate", "index predicates"),
     ("transform expression", "transform expressions"),
-    ("CALL argument", "CALL arguments"),
 ];
 
 impl Place {
