@@ -23,16 +23,11 @@ impl ParseError {
     }
     /// Line and column of the error in its text, in characters from 1.
     pub fn line_and_column(&self, sql: &str) -> (u64, u64) {
-        line_and_column(sql, self.position as usize)
+        let before = sql.get(..self.position as usize).unwrap_or(sql);
+        let line = before.bytes().filter(|byte| *byte == b'\n').count() as u64 + 1;
+        let column = before.rsplit('\n').next().unwrap_or(before).chars().count() as u64 + 1;
+        (line, column)
     }
-}
-
-/// Line and column of a byte of a text, in characters from 1.
-pub fn line_and_column(sql: &str, byte: usize) -> (u64, u64) {
-    let before = sql.get(..byte).unwrap_or(sql);
-    let line = before.bytes().filter(|byte| *byte == b'\n').count() as u64 + 1;
-    let column = before.rsplit('\n').next().unwrap_or(before).chars().count() as u64 + 1;
-    (line, column)
 }
 
 impl fmt::Display for ParseError {

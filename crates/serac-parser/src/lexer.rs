@@ -78,42 +78,6 @@ pub(crate) fn tokens(sql: &str) -> Result<Vec<Token>> {
     }
 }
 
-/// What a token is to who looks for a place in a text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TokenKind {
-    /// A word without quotes, folded to lower case.
-    Word(String),
-    /// A quoted identifier.
-    Quoted(String),
-    /// An operator.
-    Operator(String),
-    /// One of `( ) [ ] , ; . :`.
-    Sign(u8),
-    /// Any other.
-    Other,
-}
-
-/// The tokens of a text with their places.
-///
-/// # Errors
-/// The first that is none (42601, 22025, 22021), or a text that is too long (54000).
-pub fn places_of_tokens(sql: &str) -> Result<Vec<(TokenKind, Span)>> {
-    let mut places = Vec::new();
-    for Token { kind, span, nesting: _ } in tokens(sql)? {
-        let kind = match kind {
-            Kind::End => break,
-            Kind::Wrong(error) => return Err(*error),
-            Kind::Word(word, _) => TokenKind::Word(word),
-            Kind::Quoted(name) => TokenKind::Quoted(name),
-            Kind::Operator(symbol) => TokenKind::Operator(symbol),
-            Kind::Sign(sign) => TokenKind::Sign(sign),
-            _ => TokenKind::Other,
-        };
-        places.push((kind, span));
-    }
-    Ok(places)
-}
-
 struct Lexer<'t> {
     sql: &'t str,
     bytes: &'t [u8],

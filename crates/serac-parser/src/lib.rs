@@ -12,8 +12,7 @@ mod lexer;
 mod parser;
 pub mod tree;
 
-pub use error::{ParseError, line_and_column};
-pub use lexer::{TokenKind, places_of_tokens};
+pub use error::ParseError;
 
 /// Levels of the grammar that a statement may have: a parenthesis takes two, a subquery three.
 pub const MAX_DEPTH: usize = 5_000;

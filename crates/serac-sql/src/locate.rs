@@ -3,8 +3,9 @@
 //! The binder gives positions in queries and changes. Everything else is found here, by name, once
 //! an error has happened.
 
+use crate::dialect::PostgreSql;
 use crate::error::SqlError;
-use serac_parser::{TokenKind as Token, line_and_column, places_of_tokens};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 /// SQLSTATEs of errors about a name that stands in the statement.
 const ABOUT_NAMES: [&str; 9] = ["42703", "42702", "42P01", "42883", "42704", "42701", "42P07", "42710", "3F000"];
@@ -14,7 +15,8 @@ const BEFORE_RELATIONS: [&str; 12] =
 
 fn is_word(token: &Token, name: &str) -> bool {
     match token {
-        Token::Word(word) | Token::Quoted(word) => word == name,
+        Token::Word(word) if word.quote_style.is_some() => word.value == name,
+        Token::Word(word) => word.value.to_lowercase() == name,
         _ => false,
     }
 }
@@ -30,35 +32,37 @@ fn find(error: &SqlError, script: &str, statement: usize) -> Option<(u64, u64)> 
     if !ABOUT_NAMES.contains(&error.sqlstate) {
         return None;
     }
-    let tokens = places_of_tokens(script).ok()?;
-    let mut statements = tokens.split(|(token, _)| *token == Token::Sign(b';')).filter(|tokens| !tokens.is_empty());
+    let tokens = Tokenizer::new(&PostgreSql, script).tokenize_with_location().ok()?;
+    let tokens: Vec<TokenWithSpan> = tokens.into_iter().filter(|t| !matches!(t.token, Token::Whitespace(_))).collect();
+    let mut statements = tokens.split(|t| t.token == Token::SemiColon).filter(|tokens| !tokens.is_empty());
     let tokens = statements.nth(statement)?;
     let parts: Vec<&str> = error.name.as_ref()?.split('.').collect();
     let last = parts.last()?;
-    let token = |at: usize| tokens.get(at).map(|(token, _)| token);
-    let matches: Vec<usize> = (0..tokens.len()).filter(|&at| is_word(&tokens[at].0, last)).collect();
+    let token = |at: usize| tokens.get(at).map(|t| &t.token);
+    let matches: Vec<usize> = (0..tokens.len()).filter(|&at| is_word(&tokens[at].token, last)).collect();
     let before = |at: usize| at.checked_sub(1).and_then(token);
     let likely = |at: &&usize| {
         let (before, after) = (before(**at), token(**at + 1));
-        let called = after == Some(&Token::Sign(b'('));
+        let called = after == Some(&Token::LParen);
         match error.sqlstate {
             "42883" => called,
             "42P01" | "42P07" | "3F000" => {
-                after == Some(&Token::Sign(b'.'))
+                after == Some(&Token::Period)
                     || before.is_some_and(|token| match token {
-                        Token::Sign(b',' | b'.') => true,
+                        Token::Comma | Token::Period => true,
                         _ => BEFORE_RELATIONS.iter().any(|word| is_word(token, word)),
                     })
             }
-            _ => !called && after != Some(&Token::Sign(b'.')) && !before.is_some_and(|token| is_word(token, "as")),
+            _ => !called && after != Some(&Token::Period) && !before.is_some_and(|token| is_word(token, "as")),
         }
     };
     let mut at = *matches.iter().find(likely).or(matches.first())?;
     // A qualified name begins with its qualifiers.
     for part in parts.iter().rev().skip(1) {
-        if before(at) == Some(&Token::Sign(b'.')) && at >= 2 && is_word(&tokens[at - 2].0, part) {
+        if before(at) == Some(&Token::Period) && at >= 2 && is_word(&tokens[at - 2].token, part) {
             at -= 2;
         }
     }
-    Some(line_and_column(script, tokens[at].1.start as usize))
+    let start = tokens[at].span.start;
+    Some((start.line, start.column))
 }
