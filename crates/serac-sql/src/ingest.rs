@@ -5,16 +5,15 @@
 
 use crate::ddl::stored_type;
 use crate::error::{Result, SqlError};
-use crate::identifiers::{CATALOG, TEMPORARY_SCHEMA, name_of, quote};
+use crate::identifiers::{CATALOG, TEMPORARY_SCHEMA, quote};
 use crate::limits::Limits;
-use crate::parsed::Parsed;
-use crate::session::Session;
+use crate::session::{Session, parse_one};
 use crate::transactions::OpenStatement;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use futures::{Stream, StreamExt};
 use serac_engine::roles::Privilege;
-use serac_parser::tree::Name;
 use serac_storage::ColumnType;
 use serac_values::free_numbers::given_batch;
 use std::pin::pin;
@@ -119,7 +118,7 @@ impl Session {
     }
 
     /// Makes sure of the table; its name.
-    async fn ingest_table(&mut self, target: &IngestTarget, columns: &Schema) -> Result<Name> {
+    async fn ingest_table(&mut self, target: &IngestTarget, columns: &Schema) -> Result<ObjectName> {
         let view = self.shared.view().expect("a statement is running");
         let schema = match target.schema()? {
             Some(schema) => schema,
@@ -155,12 +154,11 @@ impl Session {
             let temporary = if target.temporary { "TEMPORARY " } else { "" };
             self.define_text(&format!("CREATE {temporary}TABLE {name} ({columns})")).await?;
         }
-        Ok(name_of([schema.to_owned(), target.table.clone()]))
+        let ident = |name: &str| Ident::with_quote('"', name);
+        Ok(ObjectName::from(vec![ident(schema), ident(&target.table)]))
     }
 
     async fn define_text(&mut self, sql: &str) -> Result<()> {
-        let parsed = Parsed::of_script(sql)?;
-        let source = parsed.first().map(Parsed::source).expect("it is a statement");
-        self.define(source).await.map(|_| ()).map_err(SqlError::unplaced)
+        self.define(parse_one(sql, (1, 1))?, None).await.map(|_| ()).map_err(SqlError::unplaced)
     }
 }
