@@ -221,7 +221,7 @@ impl Session {
                 for tree::Privilege { name, columns } in roles {
                     if !columns.is_empty() {
                         let message = "column names cannot be included in GRANT/REVOKE ROLE";
-                        return Err(SqlError::new("42601", message));
+                        return Err(SqlError::new("0LP01", message));
                     }
                     self.change_members(*revoke, &name.name, members, *admin_option)?;
                 }
