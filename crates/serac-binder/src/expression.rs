@@ -1554,6 +1554,20 @@ fn modifier(tree: &Tree) -> Result<i32> {
     number.ok_or_else(|| BindError::unsupported("a type modifier that is no whole number", tree.span))
 }
 
+/// The type that a definition names, and the modifiers behind it. Those of intervals are not
+/// checked.
+///
+/// # Errors
+/// As for a cast to the type.
+pub fn type_with_modifiers(to: &TypeName) -> Result<(TypeId, Vec<i32>)> {
+    let id = type_of(to)?;
+    let modifiers = to.modifiers.iter().map(modifier).collect::<Result<Vec<i32>>>()?;
+    if id != TypeId::INTERVAL {
+        check_modifiers(id, to, &modifiers)?;
+    }
+    Ok((id, modifiers))
+}
+
 /// That a type has such modifiers.
 fn check_modifiers(id: TypeId, to: &TypeName, modifiers: &[i32]) -> Result<()> {
     /// Characters that a text may be limited to.

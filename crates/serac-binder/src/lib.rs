@@ -66,10 +66,11 @@ pub use definition::{
     Definition, DefinitionText, Place, bind_definition, columns_of_definition, sequences_of_definition,
 };
 pub use error::{BindError, Result, StatementError};
-pub use expression::type_of;
+pub use expression::{type_of, type_with_modifiers};
 pub use lock::{BoundClaim, ClaimedTable};
 pub use query::select_of;
 pub use types::{arrow_type, is_registered, type_of_arrow};
+pub use visit::{Found, relations_of};
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};

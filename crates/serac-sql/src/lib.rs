@@ -10,7 +10,6 @@ mod binding;
 mod catalog;
 mod changes;
 mod channels;
-mod clauses;
 mod clock;
 mod column_types;
 mod conflicts;
