@@ -120,8 +120,8 @@ impl Session {
         Ok(StatementResult::command("CHECKPOINT"))
     }
 
-    /// The named tables, which must be the current user's and have the columns; all of the user's if
-    /// none is named.
+    /// The named tables, which must be the current user's and have the columns; all of
+    /// the user's if none is named.
     fn own_tables(&self, named: &[(Name, Vec<Ident>)]) -> Result<Vec<Arc<Table>>> {
         let access = self.access_now();
         if named.is_empty() {

@@ -1,5 +1,6 @@
 //! Statements as they are run: each is a tree of the parser's, and the place of its text.
 
+use crate::deep;
 use crate::error::{Result, SqlError};
 use crate::kept_plans::KeptPlans;
 use crate::point::constants_of;
@@ -45,7 +46,8 @@ impl Parsed {
     #[must_use]
     pub fn with_copy_file(&self, file: &str) -> Self {
         let StatementKind::Copy(copy) = self.statement() else { return self.clone() };
-        let mut copy = copy.clone();
+        // Its query may be deep.
+        let mut copy = deep::with_room(|| copy.clone());
         copy.file = copy.file.map(|Text { span, .. }| Text { text: file.to_owned(), span });
         Self(self.0.changed(StatementKind::Copy(copy)))
     }

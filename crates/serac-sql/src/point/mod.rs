@@ -581,8 +581,8 @@ impl Session {
         self.failing(durable).map(|()| outcome.result)
     }
 
-    /// EXECUTE on the point path, if the statement and these arguments are for it. `values` are those
-    /// of parameters in the arguments.
+    /// EXECUTE on the point path, if the statement and these arguments are for it. `values` are
+    /// those of parameters in the arguments.
     pub(crate) async fn execute_point(
         &mut self,
         prepared: &mut Prepared,
