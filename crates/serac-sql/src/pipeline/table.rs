@@ -3,6 +3,7 @@
 use super::Origin::{Around, DataFusion, Ours};
 use super::{Origin, Pass, Stage, Work};
 use crate::binding::BIND;
+use crate::ddl::likes_as_columns;
 use crate::session::copy_switches;
 use crate::statement_words::{statement_words, table_queries};
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
@@ -50,6 +51,7 @@ pub(super) static PASSES: &[Pass] = &[
     tokens("statement_words", statement_words, "Writes statements that the parser does not know as others that it knows: ABORT is ROLLBACK."),
     tokens("copy_switches", copy_switches, "Makes TRUE and FALSE of ON and OFF in COPY, of which the parser does not know."),
     tokens("table_queries", table_queries, "Makes SELECT * FROM t of TABLE t."),
+    tokens("likes_as_columns", likes_as_columns, "Puts a column in the place of LIKE in CREATE TABLE."),
 
     // sqlparser's tree of a statement that is neither a query nor a change (`session::parse_one`).
     tree("balance", "Makes balanced trees of long chains of AND, OR and UNION, so that no later pass nests deeply."),
