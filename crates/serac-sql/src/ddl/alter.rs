@@ -224,8 +224,9 @@ impl Session {
         Ok(())
     }
 
-    /// Drops what of a table is said of a column that is to go: the CHECK constraints that name it, and the generated columns that are computed from it, which
-    /// are in the way unless `cascade` is on.
+    /// Drops what of a table is said of a column that is to go: the CHECK constraints that name it,
+    /// and the generated columns that are computed from it, which are in the way unless `cascade`
+    /// is on.
     fn drop_what_names(&mut self, schema: &str, name: &str, column: &str, cascade: bool) -> Result<()> {
         let definition = self.txn_for(schema)?.catalog().table(schema, name)?.definition.clone();
         let Some(at) = definition.column(column) else { return Ok(()) };
@@ -330,7 +331,8 @@ impl Session {
             self.refresh_view();
         }
         self.txn_for(schema)?.lock_table(schema, name)?;
-        // Values first, outside of the engine's borrow: one per row, because a default may differ from row to row.
+        // Values first, outside of the engine's borrow: one per row, because a default may differ
+        // from row to row.
         let count = self.frame_of(&format!("SELECT count(*) FROM {}", qualified(schema, name))).await?;
         let count = self.collect(count).await?[0].column(0).as_primitive::<Int64Type>().value(0);
         let column = builder.definition.columns.last().expect("one was added").clone();
@@ -404,7 +406,8 @@ impl Session {
         Ok(())
     }
 
-    /// Gives a column another type. Its values become what `using` says, or what they are when they are assigned to it.
+    /// Gives a column another type. Its values become what `using` says, or what they are when they
+    /// are assigned to it.
     async fn change_type(
         &mut self,
         table: &TableDefinition,

@@ -167,7 +167,8 @@ impl<'s> TableBuilder<'s> {
         Ok(())
     }
 
-    /// `base`, or `base` with the first number that makes it the name of a new constraint and of a new relation of the schema.
+    /// `base`, or `base` with the first number that makes it the name of a new constraint and of a
+    /// new relation of the schema.
     pub(super) fn free_name(&self, base: String) -> String {
         let definition = &self.definition;
         let checks = definition.checks.iter().map(|c| &c.name);

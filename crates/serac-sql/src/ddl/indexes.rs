@@ -1,7 +1,9 @@
 //! CREATE INDEX.
 //!
-//! An index on an expression has a hidden column of the table, which is computed like a generated one: whoever writes rows keeps it, and the index needs to
-//! know of columns alone. The first column of a partial index is one too: NULL for the rows that its condition leaves out, which so are in nobody's way.
+//! An index on an expression has a hidden column of the table, which is computed like a generated
+//! one: whoever writes rows keeps it, and the index needs to know of columns alone. The first
+//! column of a partial index is one too: NULL for the rows that its condition leaves out, which so
+//! are in nobody's way.
 
 use super::builder::columns_of;
 use super::clauses::{check_collation, check_index_storage, check_operator_class, refuse_any};
@@ -20,7 +22,8 @@ use serac_engine::EngineError;
 use serac_engine::definition::{BitmapDefinition, ColumnDefinition, ColumnOrder, KeyDefinition, TableDefinition};
 use serac_parser::tree::{CreateIndex, Expr, ExprKind, IndexElement};
 
-/// In which order an index has a column: as in PostgreSQL, NULLs are larger than all values unless it is said where they are.
+/// In which order an index has a column: as in PostgreSQL, NULLs are larger than all values unless
+/// it is said where they are.
 fn column_order(element: &IndexElement) -> ColumnOrder {
     let descending = element.descending == Some(true);
     ColumnOrder { descending, nulls_first: element.nulls_first.unwrap_or(descending) }
@@ -67,7 +70,8 @@ fn hidden_name(table: &TableDefinition) -> String {
     names.find(|name| !taken(name)).expect("some number is free")
 }
 
-/// The name of an index on columns and expressions of these names that is given none, if it is free.
+/// The name of an index on columns and expressions of these names that is given none, if it is
+/// free.
 pub(super) fn index_base_name(table: &str, parts: &[String]) -> String {
     format!("{table}_{}_idx", parts.join("_"))
 }

@@ -1,7 +1,9 @@
 //! Materialized views: tables that have the rows of a query, and get new ones by REFRESH alone.
 //!
-//! CREATE runs the query once, as CREATE TABLE AS does. REFRESH runs it with the rights of the owner, in the statement's snapshot, and puts its rows in the
-//! place of the others, as TRUNCATE and INSERT in one transaction do: whoever reads meanwhile sees the old rows, so that CONCURRENTLY asks for nothing more.
+//! CREATE runs the query once, as CREATE TABLE AS does. REFRESH runs it with the rights of the
+//! owner, in the statement's snapshot, and puts its rows in the place of the others, as TRUNCATE
+//! and INSERT in one transaction do: whoever reads meanwhile sees the old rows, so that
+//! CONCURRENTLY asks for nothing more.
 
 use super::builder::names;
 use super::clauses::freeze_format_of;
