@@ -156,7 +156,7 @@ impl Session {
             }
             StatementKind::Explain(explain) => Some(explain_schema(&explain.options)),
             StatementKind::Describe(_) => Some(describe_schema()),
-            StatementKind::Show(show) => match self.shown(show).await? {
+            StatementKind::Show(show) => match self.shown_by(show).await? {
                 Shown::Rows(rows) => Some(rows.schema()),
                 Shown::Query(query) => self.described(&query).await?.0,
             },

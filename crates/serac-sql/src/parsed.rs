@@ -234,20 +234,16 @@ impl Source {
     }
     /// The query that gives a relation, or these columns of it.
     pub(crate) fn of_relation(name: &tree::Name, columns: &[tree::Ident]) -> Self {
-        let relation = tree::Relation { name: name.clone(), only: false };
-        let body = match columns {
-            [] => QueryBody::Table(relation),
-            columns => {
-                let column = |column: &tree::Ident| {
-                    let name = tree::Name { parts: vec![column.clone()], span: column.span };
-                    tree::Expr { kind: ExprKind::Name(name), span: column.span }
-                };
-                let kind = TableKind::Relation { relation, alias: None, sample: None };
-                let from = vec![TableExpr { kind, span: name.span }];
-                let select = serac_binder::select_of(columns.iter().map(column).collect(), name.span);
-                QueryBody::Select(Box::new(Select { from, ..select }))
-            }
+        let column = |column: &tree::Ident| {
+            let name = tree::Name { parts: vec![column.clone()], span: column.span };
+            tree::Expr { kind: ExprKind::Name(name), span: column.span }
         };
+        let all = || vec![tree::Expr { kind: ExprKind::Wildcard(None), span: name.span }];
+        let items = if columns.is_empty() { all() } else { columns.iter().map(column).collect() };
+        let relation = tree::Relation { name: name.clone(), only: false };
+        let kind = TableKind::Relation { relation, alias: None, sample: None };
+        let from = vec![TableExpr { kind, span: name.span }];
+        let body = QueryBody::Select(Box::new(Select { from, ..serac_binder::select_of(items, name.span) }));
         Self::of_tree(StatementKind::Query(Box::new(tree::Query {
             with: None,
             body,

@@ -337,7 +337,7 @@ impl Session {
     }
     /// SHOW.
     pub(crate) async fn show(&mut self, show: &Show) -> Result<Output> {
-        match self.shown(show).await? {
+        match self.shown_by(show).await? {
             Shown::Rows(rows) => {
                 let (schema, batches) = (rows.schema(), vec![rows]);
                 Ok(Output::Done(StatementResult::Rows { tag: "SHOW", schema, batches }))
@@ -349,7 +349,7 @@ impl Session {
     ///
     /// # Errors
     /// 42704 if there is no such setting; what is wrong with the relation.
-    pub(crate) async fn shown(&self, show: &Show) -> Result<Shown> {
+    pub(crate) async fn shown_by(&self, show: &Show) -> Result<Shown> {
         let name = match show {
             Show::All => return self.show_all().map(Shown::Rows),
             Show::Columns(relation) => return self.shown_columns(relation).await.map(Shown::Query),

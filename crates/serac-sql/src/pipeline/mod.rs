@@ -63,8 +63,8 @@ struct Pass {
 
 /// What does the work of a pass.
 enum Work {
-    /// The binder, which other modules call.
-    Planner,
+    /// A function that other modules call at this place.
+    Elsewhere(Stage),
     /// A rule of the analyzer.
     Analyzer(Origin<Analyzing>),
     /// A rule of the optimizer for logical plans.
@@ -86,7 +86,7 @@ enum Origin<R> {
 impl Pass {
     fn stage(&self) -> Stage {
         match self.work {
-            Work::Planner => Stage::Planner,
+            Work::Elsewhere(stage) => stage,
             Work::Analyzer(_) => Stage::Analyzer,
             Work::Logical(_) => Stage::Logical,
             Work::Physical(_) => Stage::Physical,

@@ -1,7 +1,7 @@
 //! The table of all passes; see the module above.
 
 use super::Origin::{Around, DataFusion, Ours};
-use super::{Origin, Pass, Work};
+use super::{Origin, Pass, Stage, Work};
 use crate::binding::BIND;
 use serac_functions::{Accounts, Casts, LongTexts, Patterns, SmallConstants, UuidTypes};
 use serac_query::optimizer::{
@@ -12,8 +12,8 @@ use serac_query::optimizer::{
 use serac_query::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
 use std::sync::Arc;
 
-const fn planner(name: &'static str, description: &'static str) -> Pass {
-    Pass { name, is_optional: false, description, work: Work::Planner }
+const fn elsewhere(stage: Stage, name: &'static str, description: &'static str) -> Pass {
+    Pass { name, is_optional: false, description, work: Work::Elsewhere(stage) }
 }
 const fn analyzer(name: &'static str, origin: Origin<Analyzing>, description: &'static str) -> Pass {
     Pass { name, is_optional: false, description, work: Work::Analyzer(origin) }
@@ -34,7 +34,7 @@ const fn optional(pass: Pass) -> Pass {
 #[rustfmt::skip]
 pub(super) static PASSES: &[Pass] = &[
     // From the parser's tree to a logical plan.
-    planner(BIND, "Makes a logical plan of a query or a change by PostgreSQL's rules, or refuses it."),
+    elsewhere(Stage::Planner, BIND, "Makes a logical plan of a query or a change by PostgreSQL's rules, or refuses it."),
 
     // Logical plans: what they mean.
     analyzer("uuid_types", Ours(|_| Arc::new(UuidTypes)), "Gives UUIDs in IN, BETWEEN and casts to text their type."),
