@@ -24,8 +24,10 @@ mod predicates;
 mod push;
 mod shapes;
 
-use self::outer::{free, has_subquery, refers_below, subquery_of};
+pub(super) use self::outer::subquery_of;
+use self::outer::{free, has_subquery, refers_below};
 use self::push::{Domain, Pushed, join_on_domain};
+use super::volatile_columns::has_volatile;
 use crate::deep;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -81,7 +83,7 @@ impl AnalyzerRule for Unnest {
 fn bare(plan: &LogicalPlan) -> &LogicalPlan {
     match plan {
         LogicalPlan::Projection(projection) if !projection.expr.iter().any(has_subquery) => bare(&projection.input),
-        LogicalPlan::SubqueryAlias(alias) => bare(&alias.input),
+        LogicalPlan::SubqueryAlias(alias) if !has_volatile(&alias.input) => bare(&alias.input),
         LogicalPlan::Sort(sort) if sort.fetch.is_none() => bare(&sort.input),
         LogicalPlan::Distinct(Distinct::All(input)) => bare(input),
         LogicalPlan::Limit(limit) => match (limit.get_skip_type(), limit.get_fetch_type()) {
