@@ -23,6 +23,7 @@ mod outer;
 mod predicates;
 mod push;
 mod shapes;
+mod volatile;
 
 pub(super) use self::outer::subquery_of;
 use self::outer::{free, has_subquery, refers_below};
@@ -193,7 +194,12 @@ impl Unnest {
         if let LogicalPlan::Join(join) = &plan {
             let left = join.left.schema();
             let correlated = |plan: &LogicalPlan| free(plan).iter().any(|column| left.has_column(column));
+            let is_of_each_row = |plan: &LogicalPlan| correlated(plan) && volatile::is_of_each_row(plan);
             match outer::lateral(join) {
+                subquery if is_of_each_row(subquery.unwrap_or(&join.right)) => {
+                    let plan = self.lateral_of_each_row(join)?;
+                    return Ok(Transformed::yes(self.operator(plan)?.data));
+                }
                 Some(subquery) if correlated(subquery) && !shapes::is_simple_lateral(subquery) => {
                     return Ok(Transformed::yes(self.lateral(join)?));
                 }
@@ -225,7 +231,7 @@ impl Unnest {
         let takes_values = is_filter || matches!(plan, LogicalPlan::Projection(_));
         let takes_any = matches!(plan, LogicalPlan::Aggregate(_) | LogicalPlan::Sort(_) | LogicalPlan::Window(_));
         let plan = self.named(plan, |expr| {
-            let expr = optional_values(bare_exists(expr)?)?;
+            let expr = optional_values(volatile::in_place(bare_exists(expr)?, &schema)?)?;
             match is_filter {
                 true => predicates::in_filter(expr, &schema),
                 false if takes_values || takes_any => predicates::as_values(predicates::in_value(expr, &schema)?),
