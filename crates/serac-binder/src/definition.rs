@@ -10,7 +10,7 @@ use crate::types::{is_no_type, or_no_type};
 use crate::{Binder, Environment, visit};
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::Expr;
-use serac_parser::tree::{Call, Expr as Tree, ExprKind, Literal, Name, Postfix};
+use serac_parser::tree::{Call, Expr as Tree, ExprKind, Literal, Name, Postfix, Query};
 use serac_pg::casts::cast;
 use serac_pg::{CastContext, ModifiedType, TypeId};
 
@@ -29,19 +29,16 @@ pub enum Place {
     Predicate,
     /// USING of ALTER COLUMN.
     Transform,
-    /// An argument of CALL.
-    Argument,
 }
 
 /// Each place as messages call one, and several.
-const NAMES: [(&str, &str); 7] = [
+const NAMES: [(&str, &str); 6] = [
     ("DEFAULT expression", "DEFAULT expressions"),
     ("check constraint", "check constraints"),
     ("column generation expression", "column generation expressions"),
     ("index expression", "index expressions"),
     ("index predicate", "index predicates"),
     ("transform expression", "transform expressions"),
-    ("CALL argument", "CALL arguments"),
 ];
 
 impl Place {
@@ -103,7 +100,7 @@ impl visit::Found for Names {
             self.sequences.extend(text_of(&argument.value).map(str::to_owned));
         }
     }
-    fn query(&mut self) {
+    fn query(&mut self, _: &Query) {
         self.has_query = true;
     }
 }

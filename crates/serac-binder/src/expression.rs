@@ -1240,7 +1240,7 @@ const OTHER_NAMES: [(&str, TypeId); 4] =
 ///
 /// # Errors
 /// 42704 if there is none; 0A000 if it is one that is not here.
-pub(crate) fn type_of(to: &TypeName) -> Result<TypeId> {
+pub fn type_of(to: &TypeName) -> Result<TypeId> {
     let shown = || format!("{}{}", to.name, if to.dimensions > 0 { "[]" } else { "" });
     if to.is_set || to.of_column {
         return Err(BindError::unsupported("a type of this form", to.span));
@@ -1577,6 +1577,20 @@ fn modifier(tree: &Tree) -> Result<i32> {
         _ => number(tree, ""),
     };
     number.ok_or_else(|| BindError::unsupported("a type modifier that is no whole number", tree.span))
+}
+
+/// The type that a definition names, and the modifiers behind it. Those of intervals are not
+/// checked.
+///
+/// # Errors
+/// As for a cast to the type.
+pub fn type_with_modifiers(to: &TypeName) -> Result<(TypeId, Vec<i32>)> {
+    let id = type_of(to)?;
+    let modifiers = to.modifiers.iter().map(modifier).collect::<Result<Vec<i32>>>()?;
+    if id != TypeId::INTERVAL {
+        check_modifiers(id, to, &modifiers)?;
+    }
+    Ok((id, modifiers))
 }
 
 /// That a type has such modifiers.

@@ -66,9 +66,12 @@ pub use definition::{
     Definition, DefinitionText, Place, bind_definition, columns_of_definition, sequences_of_definition,
 };
 pub use error::{BindError, Result, StatementError};
+pub use expression::{type_of, type_with_modifiers};
 pub use lock::{BoundClaim, ClaimedTable};
 pub use parameters::arrays_of_numbers;
+pub use query::select_of;
 pub use types::{arrow_type, is_registered, type_of_arrow};
+pub use visit::{Found, relations_of};
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -333,7 +336,8 @@ pub fn relations_of_statement(statement: &tree::StatementKind) -> Vec<tree::Name
     found
 }
 
-/// The greatest number of a parameter in a query or a change; 0 if it has none.
+/// The greatest number of a parameter in a query or a change, or in the arguments of CALL or
+/// EXECUTE; 0 if there is none.
 pub fn parameter_count(statement: &tree::StatementKind) -> usize {
     struct Most(u32);
     impl visit::Found for Most {
@@ -347,20 +351,22 @@ pub fn parameter_count(statement: &tree::StatementKind) -> usize {
     most.0 as usize
 }
 
-/// Binds the arguments of EXECUTE, as a row of values of the types of the statement's parameters.
+/// Binds the arguments of EXECUTE or CALL, as a row of values of the types of what they are given
+/// for, and the types of the parameters that stand in them. `parameters` are as for [`bind_query`].
 ///
 /// # Errors
 /// What is wrong with them.
 pub fn bind_arguments(
     environment: &dyn Environment,
-    arguments: &[tree::Expr],
+    arguments: &[&tree::Expr],
     types: &[TypeId],
-) -> Result<LogicalPlan> {
-    let binder = Binder::new(environment, &[]);
+    parameters: &[TypeId],
+) -> Result<(LogicalPlan, Vec<TypeId>)> {
+    let binder = Binder::new(environment, parameters);
     let (scope, schema) = (scope::Scope::default(), DFSchema::empty());
     let context = expression::Context::new(&scope, &schema, None).in_clause("EXECUTE parameters");
     let mut values = Vec::with_capacity(types.len());
-    for (number, (argument, id)) in (1..).zip(arguments.iter().zip(types)) {
+    for (number, (&argument, id)) in (1..).zip(arguments.iter().zip(types)) {
         let bound = binder.expression(argument, context)?;
         let (given, span) = (bound.id, bound.span);
         if serac_pg::casts::cast(given, *id, CastContext::Assignment).is_none() && given != *id {
@@ -369,9 +375,7 @@ pub fn bind_arguments(
         }
         values.push(binder.assigned(bound, *id, &schema)?.expr.alias(format!("${number}")));
     }
-    // A parameter here has no value.
-    binder.parameters.decided()?;
-    Ok(LogicalPlanBuilder::empty(true).project(values)?.build()?)
+    Ok((LogicalPlanBuilder::empty(true).project(values)?.build()?, binder.parameters.decided()?))
 }
 
 /// A text as a value of a type, as a quoted constant is read; none where that depends on the

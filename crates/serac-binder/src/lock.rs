@@ -189,7 +189,7 @@ impl Binder<'_> {
         }
         let body = innermost(&query.body);
         match body {
-            QueryBody::Select(_) | QueryBody::Table(_) => {}
+            QueryBody::Select(_) | QueryBody::Table(..) => {}
             QueryBody::SetOperations(..) => return Err(not_with(first, "UNION/INTERSECT/EXCEPT")),
             QueryBody::Values(_) => {
                 let message = format!("{} cannot be applied to VALUES", first.strength.words());
@@ -208,7 +208,7 @@ impl Binder<'_> {
         let mut items = Vec::new();
         match body {
             QueryBody::Select(select) => select.from.iter().for_each(|table| add_items(table, false, &mut items)),
-            QueryBody::Table(relation) => items.extend(Item::of_relation(relation)),
+            QueryBody::Table(relation, _) => items.extend(Item::of_relation(relation)),
             _ => {}
         }
         self.check_items(locks, &items)?;

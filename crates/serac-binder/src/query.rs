@@ -240,7 +240,7 @@ impl Binder<'_> {
         let body = innermost(&query.body);
         let selected = match body {
             QueryBody::Select(select) => self.select(select, query, outer)?,
-            QueryBody::Table(relation) => self.select(&all_of(relation), query, outer)?,
+            QueryBody::Table(relation, _) => self.select(&all_of(relation), query, outer)?,
             QueryBody::Nested(inner) if with_clauses_of(inner, query)? => {
                 // What follows the parentheses belongs to the query in them.
                 let mut whole = query.clone();
@@ -353,7 +353,7 @@ impl Binder<'_> {
                 self.select(select, &query, outer)
             }
             QueryBody::Values(rows) => self.values(rows, outer),
-            QueryBody::Table(relation) => self.body(&QueryBody::Select(Box::new(all_of(relation))), outer),
+            QueryBody::Table(relation, _) => self.body(&QueryBody::Select(Box::new(all_of(relation))), outer),
             QueryBody::Nested(query) => self.query(query, outer),
             QueryBody::SetOperations(first, rest) => self.set_operations(first, rest, outer),
         }
@@ -510,7 +510,7 @@ fn all_of(relation: &Relation) -> Select {
 }
 
 /// `SELECT a, b`.
-pub(crate) fn select_of(exprs: Vec<Tree>, span: Span) -> Select {
+pub fn select_of(exprs: Vec<Tree>, span: Span) -> Select {
     let item = |expr| SelectItem { expr, alias: None, exclude: Vec::new(), replace: Vec::new() };
     Select {
         distinct: Distinct::All,

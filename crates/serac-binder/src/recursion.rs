@@ -102,10 +102,10 @@ impl Walk<'_> {
         match body {
             QueryBody::Select(select) => self.select(select, place),
             QueryBody::Nested(query) => self.query(query, place),
-            QueryBody::Table(relation) if named(std::slice::from_ref(&relation.name), self.name).is_some() => {
+            QueryBody::Table(relation, _) if named(std::slice::from_ref(&relation.name), self.name).is_some() => {
                 self.found(&relation.name, place)
             }
-            QueryBody::Table(_) => Ok(()),
+            QueryBody::Table(..) => Ok(()),
             QueryBody::Values(rows) => {
                 let mut found = Vec::new();
                 visit::relations_of_rows(rows, &mut found);

@@ -3,20 +3,28 @@
 use crate::STACK;
 use serac_parser::tree::{
     Assignment, Call, Condition, ConflictTarget, Distinct, Expr, ExprKind, FrameBound, GroupBy, GroupItem, IsTest,
-    JoinOn, MergeAction, Name, OrderItem, Over, Postfix, Quantity, Query, QueryBody, Select, SelectItem, Special,
-    StatementKind, TableExpr, TableKind, Window, With,
+    JoinOn, MergeAction, Name, OrderItem, Over, Postfix, Quantity, Query, QueryBody, Relation, Select, SelectItem,
+    Span, Special, StatementKind, TableExpr, TableKind, Window, With,
 };
 
 /// What a walk tells of: its relations, and what else may be of use.
-pub(crate) trait Found {
+pub trait Found {
     /// A relation.
     fn push(&mut self, relation: Name);
+    /// An item of FROM, before those in it.
+    fn table(&mut self, _: &TableExpr) {}
+    /// `TABLE t`, and where it stands.
+    fn table_alone(&mut self, _: &Relation, _: Span) {}
     /// A name in an expression.
     fn name(&mut self, _: &Name) {}
     /// A call, behind those in it.
     fn call(&mut self, _: &Call) {}
-    /// A query.
-    fn query(&mut self) {}
+    /// A query, before what is in it.
+    fn query(&mut self, _: &Query) {}
+    /// The end of the query that has begun last and not ended.
+    fn query_ends(&mut self) {}
+    /// `*` or `t.*`.
+    fn wildcard(&mut self) {}
     /// A parameter, by its number.
     fn parameter(&mut self, _: u32) {}
 }
@@ -27,12 +35,13 @@ impl Found for Vec<Name> {
     }
 }
 
-/// Those of a query and of all queries in it.
-pub(crate) fn relations_of(query: &Query, found: &mut dyn Found) {
-    found.query();
+/// Tells `found` of the relations of a query, and of all queries in it.
+pub fn relations_of(query: &Query, found: &mut dyn Found) {
+    found.query(query);
     of_with(query.with.as_ref(), found);
     stacker::maybe_grow(STACK.0, STACK.1, || of_body(&query.body, found));
     relations_of_clauses(query, found);
+    found.query_ends();
 }
 
 /// Those of a query's clauses behind its body.
@@ -51,7 +60,7 @@ pub(crate) fn relations_of_table(table: &TableExpr, found: &mut dyn Found) {
     of_table(table, found);
 }
 
-/// Those of a query or a change, but for its target.
+/// Those of a query or a change, but for its target, or of the arguments of CALL and EXECUTE.
 pub(crate) fn relations_of_statement(statement: &StatementKind, found: &mut dyn Found) {
     stacker::maybe_grow(STACK.0, STACK.1, || of_statement(statement, found));
 }
@@ -101,6 +110,8 @@ fn of_statement(statement: &StatementKind, found: &mut dyn Found) {
             }
             of_items(&merge.returning, found);
         }
+        StatementKind::Call(call) => of_call(call, found),
+        StatementKind::Execute(execute) => of_exprs(&execute.arguments, found),
         _ => {}
     }
 }
@@ -132,7 +143,10 @@ fn of_body(body: &QueryBody, found: &mut dyn Found) {
     match body {
         QueryBody::Select(select) => of_select(select, found),
         QueryBody::Values(rows) => relations_of_rows(rows, found),
-        QueryBody::Table(relation) => found.push(relation.name.clone()),
+        QueryBody::Table(relation, at) => {
+            found.table_alone(relation, *at);
+            found.push(relation.name.clone());
+        }
         QueryBody::Nested(query) => relations_of(query, found),
         QueryBody::SetOperations(first, rest) => {
             of_body(first, found);
@@ -181,6 +195,7 @@ fn of_window(window: &Window, found: &mut dyn Found) {
 }
 
 fn of_table(table: &TableExpr, found: &mut dyn Found) {
+    found.table(table);
     let walk = || match &table.kind {
         TableKind::Relation { relation, sample, .. } => {
             found.push(relation.name.clone());
@@ -221,7 +236,8 @@ pub(crate) fn of_expr(expr: &Expr, found: &mut dyn Found) {
 
 fn of_kind(kind: &ExprKind, found: &mut dyn Found) {
     match kind {
-        ExprKind::Literal(_) | ExprKind::Wildcard(_) | ExprKind::Default => {}
+        ExprKind::Literal(_) | ExprKind::Default => {}
+        ExprKind::Wildcard(_) => found.wildcard(),
         ExprKind::Parameter(number) => found.parameter(*number),
         ExprKind::Name(name) => found.name(name),
         ExprKind::Call(call) => {

@@ -3,16 +3,14 @@
 
 use super::accounted::coerced;
 use datafusion::arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::DFSchema;
 use datafusion::error::Result;
 use datafusion::functions::core;
 use datafusion::functions_nested::make_array::make_array_udf;
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// A function of DataFusion.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -25,22 +23,9 @@ fn chosen(inner: Arc<ScalarUDF>) -> ScalarUDF {
     ScalarUDF::from(Chosen { inner, signature: Signature::user_defined(Volatility::Immutable) })
 }
 
-static MAKE_ARRAY: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(chosen(make_array_udf())));
-
 /// The functions.
 pub(super) fn functions() -> [ScalarUDF; 4] {
-    let array = MAKE_ARRAY.as_ref().clone();
-    [chosen(core::coalesce()), chosen(core::greatest()), chosen(core::least()), array]
-}
-
-/// Plans `ARRAY[…]`.
-#[derive(Debug)]
-pub struct Arrays;
-
-impl ExprPlanner for Arrays {
-    fn plan_array_literal(&self, elements: Vec<Expr>, _: &DFSchema) -> Result<PlannerResult<Vec<Expr>>> {
-        Ok(PlannerResult::Planned(MAKE_ARRAY.call(elements)))
-    }
+    [core::coalesce(), core::greatest(), core::least(), make_array_udf()].map(chosen)
 }
 
 /// The type of values beside literals in quotes, which have the type of no column of texts.

@@ -7,13 +7,11 @@ use datafusion::arrow::datatypes::{
     DataType, DurationMicrosecondType, Field, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimeUnit,
 };
 use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::error::Result;
 use datafusion::logical_expr::expr::Placeholder;
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF, cast};
-use datafusion::sql::sqlparser::ast::BinaryOperator;
 use serac_values::intervals::{DAYS_PER_MONTH, INTERVAL, MICROS_PER_DAY, Parts, intervals, is_interval, out_of_range};
 use serac_values::{Result as Outcome, SqlError};
+use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 
 /// Applies `f` to intervals and numbers.
@@ -124,11 +122,6 @@ static LENGTH: Definition = Definition {
 };
 static LENGTH_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&LENGTH).into()));
 
-/// Plans `interval * number`, `number * interval`, `interval / number`, sums of dates and intervals, and comparisons of intervals, of which
-/// `36 hours` and `1 day 12 hours` are equal.
-#[derive(Debug)]
-pub struct IntervalArithmetic;
-
 /// What an operand is to an interval.
 enum Operand {
     Interval,
@@ -191,38 +184,43 @@ static OF_DURATION: Definition = Definition {
 };
 static OF_DURATION_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&OF_DURATION).into()));
 
-impl ExprPlanner for IntervalArithmetic {
-    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-        let RawBinaryExpr { op, left, right } = expr;
-        use BinaryOperator::{Divide, Eq, Gt, GtEq, Lt, LtEq, Minus, Multiply, NotEq, Plus};
-        if matches!(op, Plus | Minus) {
+/// What breaks is `interval * number`, `number * interval`, `interval / number`, sums of intervals
+/// and differences of times; what continues are the operands of others, in sums of dates and
+/// intervals and in comparisons of intervals, of which `36 hours` and `1 day 12 hours` are equal.
+pub(super) fn operate(
+    operator: Operator,
+    left: Expr,
+    right: Expr,
+    schema: &DFSchema,
+) -> ControlFlow<Expr, (Expr, Expr)> {
+    use ControlFlow::{Break, Continue};
+    use Operator::{Divide, Eq, Gt, GtEq, Lt, LtEq, Minus, Multiply, NotEq, Plus};
+    match operator {
+        Plus | Minus => {
             let is = |expr: &Expr, wanted: fn(&DataType) -> bool| expr.get_type(schema).is_ok_and(|t| wanted(&t));
             let is_date = |expr: &Expr| is(expr, |t| *t == DataType::Date32);
             let is_time = |expr: &Expr| is(expr, |t| matches!(t, DataType::Time64(_)));
             let is_sum = |expr: &Expr| is(expr, |t| matches!(t, DataType::Interval(_)));
             if is_sum(&left) && is_sum(&right) {
-                let function = if op == Plus { &PLUS_FUNCTION } else { &MINUS_FUNCTION };
-                return Ok(PlannerResult::Planned(function.call(vec![left, right])));
+                let function = if operator == Plus { &PLUS_FUNCTION } else { &MINUS_FUNCTION };
+                return Break(function.call(vec![left, right]));
             }
             let is_point = |expr: &Expr| is(expr, |t| matches!(t, DataType::Timestamp(..)));
-            if op == Minus && is_point(&left) && is_point(&right) {
-                let difference = BinaryExpr::new(Box::new(left), Operator::Minus, Box::new(right));
-                return Ok(PlannerResult::Planned(OF_DURATION_FUNCTION.call(vec![Expr::BinaryExpr(difference)])));
+            if operator == Minus && is_point(&left) && is_point(&right) {
+                let difference = BinaryExpr::new(Box::new(left), Minus, Box::new(right));
+                return Break(OF_DURATION_FUNCTION.call(vec![Expr::BinaryExpr(difference)]));
             }
             // A date and a time of day.
-            let (left, right) = match op {
+            let (left, right) = match operator {
                 Plus if is_date(&left) && is_time(&right) => (left, cast(right, INTERVAL)),
                 Plus if is_time(&left) && is_date(&right) => (cast(left, INTERVAL), right),
                 _ => (left, right),
             };
-            let (left, right) = (with_time(left, &right, schema), right);
-            let right = if op == Plus { with_time(right, &left, schema) } else { right };
-            return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
+            let left = with_time(left, &right, schema);
+            let right = if operator == Plus { with_time(right, &left, schema) } else { right };
+            Continue((left, right))
         }
-        if !matches!(op, Multiply | Divide | Eq | NotEq | Lt | LtEq | Gt | GtEq) {
-            return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
-        }
-        if !matches!(op, Multiply | Divide) {
+        Eq | NotEq | Lt | LtEq | Gt | GtEq => {
             let both = match (operand(&left, schema), operand(&right, schema)) {
                 (Operand::Interval, Operand::Interval) => true,
                 (Operand::Interval, _) => is_constant_text(&right),
@@ -233,15 +231,16 @@ impl ExprPlanner for IntervalArithmetic {
                 true => LENGTH_FUNCTION.call(vec![cast(expr, INTERVAL)]),
                 false => LENGTH_FUNCTION.call(vec![expr]),
             };
-            let (left, right) = if both { (length(left), length(right)) } else { (left, right) };
-            return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
+            Continue(if both { (length(left), length(right)) } else { (left, right) })
         }
-        let planned = match (&op, operand(&left, schema), operand(&right, schema)) {
-            (Multiply, Operand::Interval, Operand::Number) => TIMES_FUNCTION.call(vec![left, as_number(right)]),
-            (Multiply, Operand::Number, Operand::Interval) => TIMES_AFTER_FUNCTION.call(vec![as_number(left), right]),
-            (Divide, Operand::Interval, Operand::Number) => OVER_FUNCTION.call(vec![left, as_number(right)]),
-            _ => return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right })),
-        };
-        Ok(PlannerResult::Planned(planned))
+        Multiply | Divide => match (operator, operand(&left, schema), operand(&right, schema)) {
+            (Multiply, Operand::Interval, Operand::Number) => Break(TIMES_FUNCTION.call(vec![left, as_number(right)])),
+            (Multiply, Operand::Number, Operand::Interval) => {
+                Break(TIMES_AFTER_FUNCTION.call(vec![as_number(left), right]))
+            }
+            (Divide, Operand::Interval, Operand::Number) => Break(OVER_FUNCTION.call(vec![left, as_number(right)])),
+            _ => Continue((left, right)),
+        },
+        _ => Continue((left, right)),
     }
 }

@@ -2,20 +2,13 @@
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
-use datafusion::error::Result;
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, cast};
-use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 /// Digits behind the point that quotients have.
 const SCALE: i16 = 16;
 /// Those that Arrow adds to the dividend's.
 const ADDED_SCALE: i16 = 4;
 const MOST_DIGITS: i16 = 38;
-
-/// Gives the dividend so many more digits that the quotient has enough.
-#[derive(Debug)]
-pub struct Quotients;
 
 /// The digits of numbers, and those behind the point.
 fn digits(data_type: &DataType) -> Option<(i16, i16)> {
@@ -40,18 +33,11 @@ fn wider(dividend: &DataType, divisor: &DataType) -> Option<DataType> {
     (more > 0).then(|| DataType::Decimal128((precision + more) as u8, (scale + more) as i8))
 }
 
-impl ExprPlanner for Quotients {
-    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-        let RawBinaryExpr { op, left, right } = expr;
-        let of_type = |expr: &Expr| expr.get_type(schema).ok();
-        let wider = match op {
-            BinaryOperator::Divide => of_type(&left).zip(of_type(&right)).and_then(|(a, b)| wider(&a, &b)),
-            _ => None,
-        };
-        let left = match wider {
-            Some(wider) => cast(left, wider),
-            None => left,
-        };
-        Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+/// The dividend with so many more digits that the quotient has enough.
+pub(super) fn dividend(dividend: Expr, divisor: &Expr, schema: &DFSchema) -> Expr {
+    let of_type = |expr: &Expr| expr.get_type(schema).ok();
+    match of_type(&dividend).zip(of_type(divisor)).and_then(|(dividend, divisor)| wider(&dividend, &divisor)) {
+        Some(wider) => cast(dividend, wider),
+        None => dividend,
     }
 }

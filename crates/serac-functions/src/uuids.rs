@@ -12,9 +12,8 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Between, Cast, InList};
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     TypeSignature, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
@@ -127,24 +126,17 @@ fn is_uuid(expr: &Expr, schema: &DFSchema) -> bool {
     expr.get_type(schema).is_ok_and(|data_type| data_type == UUID)
 }
 
-/// Plans comparisons of UUIDs with texts.
-#[derive(Debug)]
-pub struct UuidComparisons;
-
-impl ExprPlanner for UuidComparisons {
-    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-        use datafusion::sql::sqlparser::ast::BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
-        let RawBinaryExpr { op, left, right } = expr;
-        if !matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq) {
-            return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
-        }
-        let (left, right) = match (is_uuid(&left, schema), is_uuid(&right, schema)) {
-            (true, false) => (left, as_uuid(right, schema)?),
-            (false, true) => (as_uuid(left, schema)?, right),
-            _ => (left, right),
-        };
-        Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+/// The operands of a comparison, of which a text beside a UUID is one.
+pub(super) fn compared(operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
+    use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    if !matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq) {
+        return Ok((left, right));
     }
+    Ok(match (is_uuid(&left, schema), is_uuid(&right, schema)) {
+        (true, false) => (left, as_uuid(right, schema)?),
+        (false, true) => (as_uuid(left, schema)?, right),
+        _ => (left, right),
+    })
 }
 
 /// Rewrites IN and BETWEEN over UUIDs, and casts of them to text. Comes before types are coerced.

@@ -53,6 +53,48 @@ pub(crate) enum Kind {
     End,
 }
 
+/// A token, for who needs no tree of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlainToken {
+    /// What it is.
+    pub kind: PlainKind,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// What a [`PlainToken`] is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlainKind {
+    /// A word, folded to lower case, or what stands in double quotes.
+    Name(String),
+    /// An operator.
+    Operator,
+    /// One of `( ) [ ] , ; . :`.
+    Sign(u8),
+    /// Any other.
+    Other,
+}
+
+/// The tokens of a text.
+///
+/// # Errors
+/// The first part that is no token.
+pub fn plain_tokens(sql: &str) -> Result<Vec<PlainToken>> {
+    let mut plain = Vec::new();
+    for Token { kind, span, nesting: _ } in tokens(sql)? {
+        let kind = match kind {
+            Kind::Word(name, _) | Kind::Quoted(name) => PlainKind::Name(name),
+            Kind::Operator(_) => PlainKind::Operator,
+            Kind::Sign(sign) => PlainKind::Sign(sign),
+            Kind::Wrong(error) => return Err(*error),
+            Kind::End => break,
+            _ => PlainKind::Other,
+        };
+        plain.push(PlainToken { kind, span });
+    }
+    Ok(plain)
+}
+
 /// The tokens of a text, the last one [`Kind::End`] or [`Kind::Wrong`].
 pub(crate) fn tokens(sql: &str) -> Result<Vec<Token>> {
     if u32::try_from(sql.len()).is_err() {

@@ -13,6 +13,7 @@ mod parser;
 pub mod tree;
 
 pub use error::ParseError;
+pub use lexer::{PlainKind, PlainToken, plain_tokens};
 
 /// Levels of the grammar that a statement may have: a parenthesis takes two, a subquery three.
 pub const MAX_DEPTH: usize = 5_000;

@@ -6,9 +6,8 @@
 use crate::limits::CancelHandle;
 use crate::parsed::Parsed;
 use crate::session::TransactionStatus;
-use datafusion::sql::sqlparser::ast::Statement;
 use parking_lot::Mutex;
-use serac_parser::tree::StatementKind as StatementTree;
+use serac_parser::tree::{StatementKind as StatementTree, Transaction};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -73,20 +72,16 @@ pub enum StatementKind {
 impl StatementKind {
     /// Of a statement.
     pub fn of(statement: &Parsed) -> Self {
-        match statement.tree() {
-            None => {}
-            Some(StatementTree::Insert(_)) => return Self::Insert,
-            Some(StatementTree::Update(_)) => return Self::Update,
-            Some(StatementTree::Delete(_)) => return Self::Delete,
-            Some(StatementTree::Merge(_)) => return Self::Merge,
-            Some(_) => return Self::Select,
-        }
-        let Some(statement) = statement.other() else { return Self::Other };
-        match statement {
-            Statement::Copy { .. } => Self::Copy,
-            Statement::StartTransaction { .. } => Self::Begin,
-            Statement::Commit { .. } => Self::Commit,
-            Statement::Rollback { .. } => Self::Rollback,
+        match statement.statement() {
+            StatementTree::Query(_) => Self::Select,
+            StatementTree::Insert(_) => Self::Insert,
+            StatementTree::Update(_) => Self::Update,
+            StatementTree::Delete(_) => Self::Delete,
+            StatementTree::Merge(_) => Self::Merge,
+            StatementTree::Copy(_) => Self::Copy,
+            StatementTree::Transaction(Transaction::Begin { .. }) => Self::Begin,
+            StatementTree::Transaction(Transaction::Commit { .. }) => Self::Commit,
+            StatementTree::Transaction(Transaction::Rollback { .. } | Transaction::RollbackTo(_)) => Self::Rollback,
             _ => Self::Other,
         }
     }

@@ -11,7 +11,7 @@ use crate::dml::TARGET;
 use crate::error::{Result, SqlError};
 use crate::explain::logical_text;
 use crate::expressions::KeptExpression;
-use crate::identifiers::{TEMPORARY_SCHEMA, object_name, quote};
+use crate::identifiers::{TEMPORARY_SCHEMA, quote};
 use crate::parsed::Source;
 use crate::planner::{Names, check_size, functions};
 use crate::query::in_planner;
@@ -24,12 +24,9 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue, TableReference};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::planner::{PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
-    AggregateUDF, BinaryExpr, Expr, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, TableSource, WindowUDF, cast,
-    lit,
+    AggregateUDF, Expr, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, TableSource, WindowUDF, cast, lit,
 };
-use datafusion::sql::sqlparser::ast::BinaryOperator;
 use futures::FutureExt;
 use serac_binder::{
     BindError, BoundBody, BoundPart, BoundQuery, BoundStatement, Definition, DefinitionText, Environment, Generation,
@@ -40,7 +37,7 @@ use serac_engine::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;
 use serac_engine::roles::Columns;
 use serac_engine::{EngineError, Table};
-use serac_parser::tree::{Name, Query, StatementKind};
+use serac_parser::tree::{Expr as Tree, Name, Query, StatementKind, TypeName};
 use serac_pg::{Signature, TypeId};
 use serac_query::scan::{ROW_ID_COLUMN, Readable, SeracTable};
 use serac_values::free_numbers::of_parameter;
@@ -173,23 +170,49 @@ pub(crate) async fn of_relation(state: &SessionState, source: &Source) -> Result
     Ok(RelationPlan { plan, columns })
 }
 
-/// The types of a prepared statement's parameters, and the plan of a row with the arguments that
-/// the EXECUTE at `text` gives for them.
+/// The types of the parameters of a prepared query or change.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) async fn parameter_types(state: &SessionState, prepared: &Source) -> Result<Vec<TypeId>> {
+    let shared = functions(state).shared().clone();
+    Ok(bound_statement(state, &shared, prepared).await?.parameters)
+}
+
+/// The plan of a row with the arguments that the EXECUTE or CALL at `text` gives for what is of
+/// these types, and the types of the parameters in them.
 ///
 /// # Errors
 /// What is wrong with them.
-pub(crate) async fn arguments(
+pub(crate) fn bound_arguments(
     state: &SessionState,
-    prepared: &Source,
     text: &Source,
-) -> Result<(Vec<TypeId>, LogicalPlan)> {
-    let shared = functions(state).shared().clone();
-    let parameters = bound_statement(state, &shared, prepared).await?.parameters;
+    given: &[&Tree],
+    types: &[TypeId],
+) -> Result<(LogicalPlan, Vec<TypeId>)> {
     // They have no subqueries.
-    let session = InSession::knowing(state, &shared, Vec::new()).await?;
-    let given = text.given().unwrap_or_default();
-    let plan = known(serac_binder::bind_arguments(&session, given, &parameters), text)?;
-    Ok((parameters, plan))
+    let session = InSession::over_nothing(state, functions(state).shared());
+    known(serac_binder::bind_arguments(&session, given, types, &text.types()), text)
+}
+
+/// The same plan with the values of the parameters.
+///
+/// # Errors
+/// As there; 42P02 for a parameter without a value.
+pub(crate) fn arguments(state: &SessionState, text: &Source, given: &[&Tree], types: &[TypeId]) -> Result<LogicalPlan> {
+    let (plan, parameters) = bound_arguments(state, text, given, types)?;
+    match parameters.is_empty() {
+        true => Ok(plan),
+        false => with_values(state, plan, &parameters, text.arguments().values.as_deref().unwrap_or_default()),
+    }
+}
+
+/// The type that the statement at `source` names.
+///
+/// # Errors
+/// 42704 if there is none; 0A000 if it is one that is not here.
+pub(crate) fn named_type(name: &TypeName, source: &Source) -> Result<TypeId> {
+    known(serac_binder::type_of(name), source)
 }
 
 /// A statement that changes or claims rows as it runs, or is described.
@@ -486,7 +509,7 @@ impl<'s> InSession<'s> {
     /// The table of a name.
     fn table(&self, name: &Name) -> Result<Arc<Table>> {
         let view = self.shared.view().expect("a statement is running");
-        let (schema, name) = view.locate(&object_name(name))?;
+        let (schema, name) = view.locate(name)?;
         if schema != TEMPORARY_SCHEMA {
             view.access.check_usage(&schema)?;
         }
@@ -650,39 +673,6 @@ impl Environment for InSession<'_> {
         Some(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
     }
     fn operate(&self, operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr, BindError> {
-        let Some(op) = symbol(operator) else {
-            return Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right))));
-        };
-        let mut raw = RawBinaryExpr { op, left, right };
-        for planner in self.names.state().expr_planners() {
-            match planner.plan_binary_op(raw, schema)? {
-                PlannerResult::Planned(expr) => return Ok(expr),
-                PlannerResult::Original(same) => raw = same,
-            }
-        }
-        Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(raw.left), operator, Box::new(raw.right))))
+        Ok(serac_functions::operate(operator, left, right, schema)?)
     }
-}
-
-/// An operator as session's planners know it; none for one that they do not see.
-fn symbol(operator: Operator) -> Option<BinaryOperator> {
-    Some(match operator {
-        Operator::Plus => BinaryOperator::Plus,
-        Operator::Minus => BinaryOperator::Minus,
-        Operator::Multiply => BinaryOperator::Multiply,
-        Operator::Divide => BinaryOperator::Divide,
-        Operator::Modulo => BinaryOperator::Modulo,
-        Operator::Eq => BinaryOperator::Eq,
-        Operator::NotEq => BinaryOperator::NotEq,
-        Operator::Lt => BinaryOperator::Lt,
-        Operator::LtEq => BinaryOperator::LtEq,
-        Operator::Gt => BinaryOperator::Gt,
-        Operator::GtEq => BinaryOperator::GtEq,
-        Operator::StringConcat => BinaryOperator::StringConcat,
-        Operator::RegexMatch => BinaryOperator::PGRegexMatch,
-        Operator::RegexIMatch => BinaryOperator::PGRegexIMatch,
-        Operator::RegexNotMatch => BinaryOperator::PGRegexNotMatch,
-        Operator::RegexNotIMatch => BinaryOperator::PGRegexNotIMatch,
-        _ => return None,
-    })
 }

@@ -25,13 +25,13 @@ use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlanBuilder, col};
-use datafusion::sql::sqlparser::ast::ObjectName;
 use futures::FutureExt;
 use parking_lot::{Mutex, RwLock};
 use serac_engine::bitmap::OwnChanges;
 use serac_engine::catalog::Schema;
 use serac_engine::roles::{Access, Columns, Object, Privilege, RoleId};
 use serac_engine::{Catalog, DEFAULT_SCHEMA, Database, ReadSet, Table};
+use serac_parser::tree::Name;
 use serac_query::scan::{ScanSharing, SeracTable, denied};
 use serac_storage::Snapshot;
 use std::cell::RefCell;
@@ -121,15 +121,15 @@ impl View {
         self.path.iter().find(has).map_or(first, String::as_str)
     }
     /// Schema and name of the relation that a name means.
-    pub(crate) fn locate(&self, name: &ObjectName) -> Result<(String, String), SqlError> {
+    pub(crate) fn locate(&self, name: &Name) -> Result<(String, String), SqlError> {
         let (schema, short) = resolve(name)?;
-        let schema = if name.0.len() == 1 { self.schema_of(&short).to_owned() } else { schema };
+        let schema = if name.parts.len() == 1 { self.schema_of(&short).to_owned() } else { schema };
         Ok((schema, short))
     }
     /// Schema and name of a relation that is to be made: unqualified, in the first schema of the path.
-    pub(crate) fn locate_new(&self, name: &ObjectName) -> Result<(String, String), SqlError> {
+    pub(crate) fn locate_new(&self, name: &Name) -> Result<(String, String), SqlError> {
         let (schema, short) = resolve(name)?;
-        match (name.0.len(), self.path.first()) {
+        match (name.parts.len(), self.path.first()) {
             (1, Some(first)) => Ok((first.clone(), short)),
             (1, None) => Err(SqlError::new("3F000", "no schema has been selected to create in")),
             _ => Ok((schema, short)),

@@ -5,7 +5,6 @@
 
 use crate::catalog::Shared;
 use crate::error::{Result, SqlError};
-use crate::identifiers::fold;
 use crate::session::{Session, StatementResult};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use datafusion::arrow::compute::cast;
@@ -14,8 +13,8 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, create_udf,
 };
-use datafusion::sql::sqlparser::ast::Ident;
 use parking_lot::Mutex;
+use serac_parser::tree::{Ident, Text};
 use serac_storage::CommitTicket;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -282,20 +281,19 @@ impl Session {
         Notifications(self.shared.listener.inbox.clone())
     }
 
-    pub(crate) fn listen(&self, channel: &Ident) -> Result<StatementResult> {
-        let channel = fold(channel);
-        check_name(&channel)?;
+    pub(crate) fn listen(&self, channel: &str) -> Result<StatementResult> {
+        check_name(channel)?;
         self.shared.listener.letters.push(Letter::Listen(channel.into()))?;
         Ok(StatementResult::command("LISTEN"))
     }
-    pub(crate) fn unlisten(&self, channel: &Ident) -> Result<StatementResult> {
-        let all = channel.value == "*" && channel.quote_style.is_none();
-        let channel = (!all).then(|| fold(channel).into());
+    /// UNLISTEN of a channel, or of all.
+    pub(crate) fn unlisten(&self, channel: Option<&Ident>) -> Result<StatementResult> {
+        let channel = channel.map(|channel| channel.name.as_str().into());
         self.shared.listener.letters.push(Letter::Unlisten(channel))?;
         Ok(StatementResult::command("UNLISTEN"))
     }
-    pub(crate) fn notify(&self, channel: &Ident, payload: Option<&str>) -> Result<StatementResult> {
-        self.shared.listener.say(&fold(channel), payload.unwrap_or_default())?;
+    pub(crate) fn notify(&self, channel: &str, payload: Option<&Text>) -> Result<StatementResult> {
+        self.shared.listener.say(channel, payload.map_or("", |payload| payload.text.as_str()))?;
         Ok(StatementResult::command("NOTIFY"))
     }
 }

@@ -10,8 +10,8 @@ use crate::limits::Limits;
 use crate::parsed::Parsed;
 use crate::session::Session;
 use crate::transactions::{Isolation, Mark};
-use datafusion::sql::sqlparser::ast::{CopyTarget, Statement};
 use serac_engine::EngineError;
+use serac_parser::tree::StatementKind;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -44,7 +44,7 @@ impl Conflicts {
 impl Session {
     /// Whether a statement may be begun again when it meets a conflict.
     pub(crate) fn may_wait(&self, statement: &Parsed) -> bool {
-        !statement.other().is_some_and(takes_stream)
+        !takes_stream(statement.statement())
             && (self.waits_at_any_level || self.is_read_committed() || self.claims(statement))
     }
     fn is_read_committed(&self) -> bool {
@@ -114,8 +114,8 @@ impl Session {
 
 /// Whether a statement takes what comes but once: it waits for who is in the way of a piece of that
 /// (`copy`), and is not begun again.
-fn takes_stream(statement: &Statement) -> bool {
-    matches!(statement, Statement::Copy { to: false, target: CopyTarget::Stdin, .. })
+fn takes_stream(statement: &StatementKind) -> bool {
+    matches!(statement, StatementKind::Copy(copy) if copy.from && copy.file.is_none())
 }
 
 /// Says at what the deadlock was met.

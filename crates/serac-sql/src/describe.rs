@@ -1,24 +1,22 @@
 //! What a prepared statement takes and gives, for clients that ask before they run it.
 
+use crate::binding;
+use crate::column_types::of_column;
 use crate::deep::Roomy;
 use crate::error::{Result, SqlError};
 use crate::explain::{describe_schema, explain_schema};
 use crate::generated;
-use crate::identifiers::prepared_name;
-use crate::parsed::{Arguments, Parsed, Source};
+use crate::parsed::{Arguments, Parsed, Source, is_bound};
+use crate::programs::is_run;
 use crate::query::analyzed;
 use crate::session::Session;
-use crate::settings::{all_settings_schema, is_all};
+use crate::settings::Shown;
 use crate::transactions::OpenStatement;
-use crate::visits::visit_expressions;
 use crate::wire::of_oid;
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::sql::sqlparser::ast::{CopySource, Expr, Statement, Value};
-use serac_engine::definition::TableDefinition;
+use datafusion::arrow::datatypes::SchemaRef;
+use serac_parser::tree::{Call, CopySubject, Expr, StatementKind};
 use serac_pg::TypeId;
 use serac_storage::ColumnType;
-use serac_values::type_names::element_type;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// What a statement takes and gives.
@@ -31,71 +29,6 @@ pub struct Description {
     pub oids: Vec<u32>,
     /// The columns of its rows; none if it gives none.
     pub schema: Option<SchemaRef>,
-}
-
-/// The number of a parameter, from 1.
-fn parameter(expr: &Expr) -> Option<usize> {
-    match expr {
-        Expr::Value(value) => match &value.value {
-            Value::Placeholder(id) => id.trim_start_matches('$').parse().ok().filter(|number| *number > 0),
-            _ => None,
-        },
-        Expr::Nested(inner) => parameter(inner),
-        _ => None,
-    }
-}
-
-/// The greatest number of a parameter in a statement that is neither a query nor a change; 0 if it
-/// has none.
-pub(crate) fn placeholders(statement: &Statement) -> usize {
-    let mut count = 0;
-    let _ = visit_expressions(statement, |expr| {
-        count = count.max(parameter(expr).unwrap_or(0));
-        ControlFlow::<()>::Continue(())
-    });
-    count
-}
-
-/// The types of the parameters of a statement that is neither a query nor a change, as far as they
-/// are known.
-struct Parameters {
-    types: Vec<Option<ColumnType>>,
-    /// The numbers of types that no column has; 0 for others.
-    oids: Vec<u32>,
-}
-
-impl Parameters {
-    /// Those of `count` parameters, of types that the client has named.
-    fn named(count: usize, named: &[u32]) -> Self {
-        let count = count.min(usize::from(u16::MAX));
-        let mut parameters = Self { types: vec![None; count], oids: vec![0; count] };
-        parameters.are_of(named.iter().copied());
-        parameters
-    }
-    /// An expression becomes a column's value.
-    fn assigned(&mut self, expr: &Expr, column_type: ColumnType) {
-        if let Some(number) = parameter(expr) {
-            self.learn(number, column_type);
-        }
-    }
-    fn has_type(&mut self, number: usize, oid: u32) {
-        match of_oid(oid) {
-            Some(column_type) => self.learn(number, column_type),
-            None if element_type(oid).is_some() => self.oids[number - 1] = oid,
-            None => {}
-        }
-    }
-    fn learn(&mut self, number: usize, column_type: ColumnType) {
-        if let (Some(known), Some(0)) = (self.types.get_mut(number - 1), self.oids.get(number - 1)) {
-            known.get_or_insert(column_type);
-        }
-    }
-    /// The first ones have these types.
-    fn are_of(&mut self, types: impl Iterator<Item = u32>) {
-        for (number, oid) in (1..).zip(types).take(self.types.len()) {
-            self.has_type(number, oid);
-        }
-    }
 }
 
 /// The numbers of those types of which the engine's types do not tell: arrays, and texts that are
@@ -122,18 +55,17 @@ impl Session {
     /// # Errors
     /// What is wrong with the statement.
     pub async fn copied_columns(&mut self, statement: &Parsed) -> Result<usize> {
-        let Some(Statement::Copy { source, .. }) = statement.other() else { return Ok(0) };
+        let StatementKind::Copy(copy) = statement.statement() else { return Ok(0) };
         self.check_not_failed()?;
-        match source.clone() {
-            CopySource::Table { columns, .. } if !columns.is_empty() => Ok(columns.len()),
-            CopySource::Table { table_name, .. } => {
-                let given = |table: &TableDefinition| generated::parts(table).1.len();
-                let columns = async |session: &mut Self| Ok(given(&session.table(&table_name)?.definition));
+        match &copy.subject {
+            CopySubject::Table { columns, .. } if !columns.is_empty() => Ok(columns.len()),
+            CopySubject::Table { name, .. } => {
+                let columns = async |session: &mut Self| Ok(generated::parts(&session.table(name)?.definition).1.len());
                 self.looking(columns).await
             }
-            CopySource::Query(_) => {
-                let Some(source) = statement.source().cloned() else { return Ok(0) };
-                let columns = async |session: &mut Self| Ok(session.bound_columns(&source).await?.0.fields().len());
+            CopySubject::Query(_) => {
+                let source = statement.source();
+                let columns = async |session: &mut Self| Ok(session.bound_columns(source).await?.0.fields().len());
                 self.looking(columns).await
             }
         }
@@ -159,21 +91,42 @@ impl Session {
 
     pub(crate) async fn description_of(&mut self, statement: Parsed, named: &[u32]) -> Result<Description> {
         let statement = statement.with_arguments(Arguments { types: named.into(), values: None });
-        let Some(other) = statement.other() else {
-            let source = statement.query_or_change().expect("it is a query or a change");
-            let (schema, types) = self.described(source).await?;
-            let parameters = types.iter().map(|id| of_oid(id.0)).collect();
-            return Ok(Description { parameters, oids: oids_told(&types), schema });
+        let source = statement.source();
+        let (schema, types) = match source.kind() {
+            kind if is_bound(kind) => self.described(source).await?,
+            kind => {
+                let types = match kind {
+                    StatementKind::Call(call) if !is_run(call) => self.parameters_of_call(call, source).await?,
+                    // Those of a query or a change inside.
+                    _ if is_bound(source.statement()) || source.query().is_some() => match source.parameter_count() {
+                        0 => Vec::new(),
+                        _ => self.described(source).await?.1,
+                    },
+                    _ => {
+                        let mut told = source.types();
+                        told.resize(source.parameter_count().min(usize::from(u16::MAX)), TypeId(0));
+                        told
+                    }
+                };
+                (self.columns_of(source).await?, types)
+            }
         };
-        // Those of a query or a change inside.
-        let held = match statement.source().filter(|source| source.parameter_count() > 0) {
-            Some(source) => self.described(source).await?.1,
-            None => Vec::new(),
+        let parameters = types.iter().map(|id| of_oid(id.0)).collect();
+        Ok(Description { parameters, oids: oids_told(&types), schema })
+    }
+
+    /// The types of the parameters in the CALL at `source`.
+    pub(crate) async fn parameters_of_call(&self, call: &Call, source: &Source) -> Result<Vec<TypeId>> {
+        let (_, procedure, given) = self.called(call)?;
+        let given: Vec<Expr> = given.into_iter().cloned().collect();
+        let types: Vec<TypeId> =
+            procedure.parameters.iter().map(|parameter| of_column(parameter.column_type.into()).id).collect();
+        let (state, source) = (self.state(), source.clone());
+        let types = async move {
+            let given: Vec<&Expr> = given.iter().collect();
+            Ok(binding::bound_arguments(&state, &source, &given, &types)?.1)
         };
-        let mut parameters = Parameters::named(placeholders(other).max(held.len()), named);
-        parameters.are_of(held.iter().map(|id| id.0));
-        let schema = self.columns_of(other, &mut parameters).await?;
-        Ok(Description { parameters: parameters.types, oids: parameters.oids, schema })
+        self.planning(types).await
     }
 
     /// The columns of the rows of a query or a change, none if it gives none, and the types of its
@@ -190,41 +143,30 @@ impl Session {
         Ok((Some(schema), bound.parameters))
     }
 
-    /// The columns of the rows of a statement that is neither a query nor a change; learns what it
-    /// says of the parameters.
-    async fn columns_of(&mut self, statement: &Statement, parameters: &mut Parameters) -> Result<Option<SchemaRef>> {
-        Ok(match statement {
-            Statement::Execute { name: Some(name), parameters: given, .. } => {
-                let prepared = self.prepared(&prepared_name(name), given.len())?;
-                match prepared.source().cloned() {
-                    Some(source) => self.described(&source).await?.0,
-                    None => {
-                        let called = prepared.with_expressions(given)?;
-                        Box::pin(self.description_of(called, &[])).await?.schema
-                    }
+    /// The columns of the rows of a statement that is neither a query nor a change.
+    async fn columns_of(&mut self, source: &Source) -> Result<Option<SchemaRef>> {
+        Ok(match source.kind() {
+            StatementKind::Execute(execute) => {
+                let prepared = self.prepared(&execute.name.name, execute.arguments.len())?;
+                let called = prepared.parsed().clone();
+                match called.query_or_change() {
+                    Some(source) => self.described(source).await?.0,
+                    None => Box::pin(self.columns_of(called.source())).await?,
                 }
             }
-            Statement::ShowTables { .. } | Statement::ShowColumns { .. } => {
-                let query = self.shown_relations(statement).await?;
-                self.described(&query).await?.0
-            }
-            Statement::Explain { options, .. } => Some(explain_schema(options.as_deref().unwrap_or_default())),
-            Statement::ExplainTable { .. } => Some(describe_schema()),
-            Statement::ShowVariable { variable } if is_all(variable) => Some(all_settings_schema()),
-            Statement::ShowVariable { variable } => match self.shown_setting(variable) {
-                Some((name, _)) => Some(Arc::new(Schema::new(vec![Field::new(&name, DataType::Utf8, true)]))),
-                None => self.described(&self.shown_engine_setting(variable)?).await?.0,
+            StatementKind::Explain(explain) => Some(explain_schema(&explain.options)),
+            StatementKind::Describe(_) => Some(describe_schema()),
+            StatementKind::Show(show) => match self.shown_by(show).await? {
+                Shown::Rows(rows) => Some(rows.schema()),
+                Shown::Query(query) => self.described(&query).await?.0,
             },
-            Statement::Fetch { .. } => self.fetched_schema(statement)?,
-            Statement::Call(function) if crate::programs::is_run(function) => {
+            StatementKind::Fetch(fetch) => self.fetched_schema(fetch)?,
+            StatementKind::Call(call) if is_run(call) => {
                 let message = "the columns that serac_run gives are not known before it has run";
                 return Err(SqlError::new("0A000", message).explained("A simple query takes them as they come."));
             }
-            Statement::Call(function) if !crate::maintenance::is_ours(function) => {
-                let (_, procedure, given) = self.called(function)?;
-                for (known, expr) in procedure.parameters.iter().zip(given) {
-                    parameters.assigned(expr, known.column_type);
-                }
+            StatementKind::Call(call) => {
+                let (_, procedure, _) = self.called(call)?;
                 (!procedure.returns.is_empty()).then(|| Arc::new(procedure.schema()))
             }
             _ => None,

@@ -2,13 +2,12 @@
 //! checked and read again.
 
 use crate::error::Result;
-use crate::expressions::{self, KeptExpression};
+use crate::expressions;
 use crate::generated;
 use crate::session::Session;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::common::ScalarValue;
-use serac_binder::Place;
 use serac_engine::Table;
 use serac_engine::definition::ColumnDefinition;
 use serac_query::scan::fetch_rows;
@@ -54,13 +53,6 @@ pub(crate) fn check_constants(table: &Table, columns: &[usize], constants: &[Opt
 }
 
 impl Session {
-    /// The value of an argument of CALL.
-    pub(crate) fn argument(&self, text: &str) -> Result<ArrayRef> {
-        let options = RecordBatchOptions::new().with_row_count(Some(1));
-        let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options)?;
-        let argument = KeptExpression { text, place: Place::Argument, table: None, column: None };
-        argument.values(&self.state(), &row)
-    }
     /// A column's default for `rows` rows.
     pub(crate) fn column_default(&self, definition: &ColumnDefinition, rows: usize) -> Result<ArrayRef> {
         expressions::column_default(&self.state(), definition, rows)

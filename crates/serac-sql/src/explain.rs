@@ -5,8 +5,7 @@
 //! its rows are counted and dropped, and below each operator stands what was measured there.
 
 use crate::error::{Result, SqlError};
-use crate::identifiers::{quote, resolve};
-use crate::parsed::{Kind, Parsed, Source};
+use crate::parsed::{Source, is_bound};
 use crate::pipeline::steps_schema;
 use crate::query::{Output, Ready};
 use crate::session::{Session, StatementResult, tag_of};
@@ -16,11 +15,9 @@ use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
 use datafusion::physical_plan::{ExecutionPlan, displayable};
-use datafusion::sql::sqlparser::ast::{
-    AnalyzeFormat, AnalyzeFormatKind, Expr, ObjectName, Statement, UtilityOption, Value,
-};
 use futures::StreamExt;
 use serac_binder::{BoundBody, PartBody};
+use serac_parser::tree::{Explain, Ident, Name};
 use serac_values::sql_terms::in_sql_terms;
 use serac_values::type_names::name_of as type_name;
 use std::sync::Arc;
@@ -44,16 +41,11 @@ struct Options {
 }
 
 impl Options {
-    fn read(analyze: bool, verbose: bool, format: Option<&AnalyzeFormatKind>, given: &[UtilityOption]) -> Result<Self> {
-        if let Some(AnalyzeFormatKind::Keyword(format) | AnalyzeFormatKind::Assignment(format)) = format
-            && *format != AnalyzeFormat::TEXT
-        {
-            return Err(SqlError::unsupported(format!("EXPLAIN's format {format}")));
-        }
-        let mut options = Self { analyze, verbose, timing: true, ..Self::default() };
+    fn read(given: &[ExplainOption]) -> Result<Self> {
+        let mut options = Self { timing: true, ..Self::default() };
         let mut summary = None;
         for option in given {
-            let name = option.name.value.to_lowercase();
+            let (Ident { name, span: _ }, value) = option;
             let switch = || is_on(option);
             match name.as_str() {
                 "analyze" => options.analyze = switch()?,
@@ -62,13 +54,12 @@ impl Options {
                 "steps" => options.steps = switch()?,
                 "bound" => options.bound = switch()?,
                 "summary" => summary = Some(switch()?),
-                "format" => match option.arg.as_ref().map(|arg| arg.to_string().to_lowercase()).as_deref() {
-                    Some("text" | "'text'") => {}
-                    other => {
-                        let format = other.unwrap_or("without a name");
+                "format" => {
+                    let format = value.as_deref().unwrap_or("without a name").to_lowercase();
+                    if format != "text" {
                         return Err(SqlError::unsupported(format!("EXPLAIN's format {format}")));
                     }
-                },
+                }
                 // Off is what we do.
                 "buffers" | "wal" | "settings" | "generic_plan" | "costs" => {
                     if switch()? {
@@ -95,32 +86,27 @@ impl Options {
     }
 }
 
+/// An option of EXPLAIN, and its value as it was written.
+type ExplainOption = (Ident, Option<String>);
+
 /// Whether a switch is on: it may be said alone.
-fn is_on(option: &UtilityOption) -> Result<bool> {
-    let wrong = || {
-        let name = option.name.value.to_lowercase();
-        SqlError::new("42601", format!("{name} requires a Boolean value"))
-    };
-    let text = match &option.arg {
-        None => return Ok(true),
-        Some(Expr::Value(value)) => match &value.value {
-            Value::Boolean(on) => return Ok(*on),
-            Value::Number(text, _) | Value::SingleQuotedString(text) => text.clone(),
-            _ => return Err(wrong()),
-        },
-        Some(Expr::Identifier(word)) => word.value.clone(),
-        Some(_) => return Err(wrong()),
-    };
-    match text.to_lowercase().as_str() {
-        "true" | "on" | "1" => Ok(true),
-        "false" | "off" | "0" => Ok(false),
-        _ => Err(wrong()),
+fn is_on((Ident { name, span: _ }, value): &ExplainOption) -> Result<bool> {
+    match value.as_deref().map(str::to_lowercase).as_deref() {
+        None | Some("true" | "on" | "1") => Ok(true),
+        Some("false" | "off" | "0") => Ok(false),
+        Some(_) => Err(SqlError::new("42601", format!("{name} requires a Boolean value"))),
     }
 }
 
+/// Whether EXPLAIN runs what it explains.
+pub fn runs_explained(explain: &Explain) -> bool {
+    let analyze = explain.options.iter().rfind(|(option, _)| option.name == "analyze");
+    analyze.is_some_and(|option| is_on(option).unwrap_or(true))
+}
+
 /// The columns of EXPLAIN's result, with these options.
-pub(crate) fn explain_schema(options: &[UtilityOption]) -> SchemaRef {
-    let of_steps = options.iter().rfind(|option| option.name.value.eq_ignore_ascii_case("steps"));
+pub(crate) fn explain_schema(options: &[ExplainOption]) -> SchemaRef {
+    let of_steps = options.iter().rfind(|(option, _)| option.name == "steps");
     match of_steps.is_some_and(|option| is_on(option).unwrap_or(false)) {
         true => steps_schema(),
         false => plan_schema(),
@@ -216,14 +202,13 @@ fn explained_lines(lines: Vec<String>) -> Result<Output> {
 }
 
 impl Session {
-    pub(crate) async fn explain(&mut self, statement: Statement, source: Option<Source>) -> Result<Output> {
-        let Statement::Explain { analyze, verbose, statement, format, options, .. } = statement else {
-            unreachable!("called for EXPLAIN");
-        };
-        let options = Options::read(analyze, verbose, format.as_ref(), options.as_deref().unwrap_or_default())?;
-        let Kind::Bound(query) = Parsed::inside(*statement, source).into_kind() else {
+    /// EXPLAIN of the statement at `query`.
+    pub(crate) async fn explain(&mut self, explain: &Explain, query: Source) -> Result<Output> {
+        let Explain { options, statement: _ } = explain;
+        let options = Options::read(options)?;
+        if !is_bound(query.kind()) {
             return Err(SqlError::unsupported("EXPLAIN of this statement"));
-        };
+        }
         let point = if options.analyze || options.steps || options.bound { None } else { self.shown_point(&query) };
         if options.bound {
             return explained_lines(self.bound_lines(query).await?);
@@ -329,7 +314,7 @@ impl Session {
     }
 
     /// DESCRIBE: a relation's columns with their types.
-    pub(crate) async fn describe_relation(&self, name: &ObjectName) -> Result<Output> {
+    pub(crate) async fn describe_relation(&self, name: &Name) -> Result<Output> {
         let mut columns: [Vec<Option<String>>; 4] = Default::default();
         let mut add = |row: [Option<String>; 4]| {
             for (column, value) in columns.iter_mut().zip(row) {
@@ -346,13 +331,7 @@ impl Session {
             }
             // A view, or a table of the system.
             Err(_) => {
-                let (schema, relation) = resolve(name)?;
-                let name = if name.0.len() > 1 {
-                    format!("{}.{}", quote(&schema), quote(&relation))
-                } else {
-                    quote(&relation)
-                };
-                let query = Source::of_query(&format!("SELECT * FROM {name}"))?;
+                let query = Source::of_relation(name, &[]);
                 let (schema, _) = self.bound_columns(&query).await.map_err(SqlError::unplaced)?;
                 for field in schema.fields() {
                     add([Some(field.name().clone()), Some(type_name(field.data_type())), yes(true), None]);

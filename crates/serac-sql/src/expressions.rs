@@ -122,21 +122,22 @@ pub(crate) fn named_columns(table: &TableDefinition, expression: &str) -> Result
     Ok(names.iter().filter_map(|name| table.column(&name.parts.last()?.name)).collect())
 }
 
+/// A text with others in the place of some of its parts, which do not overlap.
+pub(crate) fn replaced(text: &str, mut parts: Vec<(Span, String)>) -> String {
+    let mut text = text.to_owned();
+    // From behind, so that the places before stay.
+    parts.sort_unstable_by_key(|(at, _)| std::cmp::Reverse(at.start));
+    for (at, part) in parts {
+        text.replace_range(at.start as usize..at.end as usize, &part);
+    }
+    text
+}
+
 /// The expression with another name for a column.
 pub(crate) fn renamed(expression: &str, from: &str, to: &str) -> Result<String> {
-    let mut text = expression.to_owned();
-    let mut places: Vec<Span> = names_in(expression)?
-        .iter()
-        .filter_map(|name| name.parts.last())
-        .filter(|last| last.name == from)
-        .map(|last| last.span)
-        .collect();
-    // From behind, so that the places before stay.
-    places.sort_unstable_by_key(|place| std::cmp::Reverse(place.start));
-    for place in places {
-        text.replace_range(place.start as usize..place.end as usize, &quote(to));
-    }
-    Ok(text)
+    let names = names_in(expression)?;
+    let places = names.iter().filter_map(|name| name.parts.last()).filter(|last| last.name == from);
+    Ok(replaced(expression, places.map(|last| (last.span, quote(to))).collect()))
 }
 
 /// Bytes of an expression that cannot be deep.

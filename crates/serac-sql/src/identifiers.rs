@@ -2,9 +2,8 @@
 //! always there.
 
 use crate::error::{Result, SqlError};
-use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use serac_engine::DEFAULT_SCHEMA;
-use serac_parser::tree::Name;
+use serac_parser::tree::{Ident, Name, Span};
 
 /// Name of the one catalog.
 pub(crate) const CATALOG: &str = "serac";
@@ -35,29 +34,19 @@ pub(crate) const RESERVED: &str = " all analyse analyze and any array as asc asy
     values varchar xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable ";
 
 /// A parsed name: schema and relation.
-pub(crate) fn resolve(name: &ObjectName) -> Result<(String, String)> {
-    let parts: Vec<String> = name.0.iter().filter_map(|p| p.as_ident()).map(fold).collect();
-    match &parts[..] {
-        [name] => Ok((DEFAULT_SCHEMA.into(), name.clone())),
-        [schema, name] => Ok((schema.clone(), name.clone())),
-        [catalog, schema, name] if catalog == CATALOG => Ok((schema.clone(), name.clone())),
+pub(crate) fn resolve(name: &Name) -> Result<(String, String)> {
+    match &name.parts[..] {
+        [name] => Ok((DEFAULT_SCHEMA.into(), name.name.clone())),
+        [schema, name] => Ok((schema.name.clone(), name.name.clone())),
+        [catalog, schema, name] if catalog.name == CATALOG => Ok((schema.name.clone(), name.name.clone())),
         _ => Err(SqlError::new("42601", format!("improper qualified name: {name}"))),
     }
 }
 
-/// A name of the parser's tree as one of sqlparser's.
-pub(crate) fn object_name(name: &Name) -> ObjectName {
-    ObjectName::from(name.parts.iter().map(|part| Ident::with_quote('"', &part.name)).collect::<Vec<_>>())
-}
-
-/// An identifier as the catalog has it: the letters A to Z folded to lower case unless it is quoted.
-pub fn fold(ident: &Ident) -> String {
-    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
-}
-
-/// The name of a statement that EXECUTE names.
-pub(crate) fn prepared_name(name: &ObjectName) -> String {
-    name.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default()
+/// The name of these parts, which stand in no statement.
+pub(crate) fn name_of(parts: impl IntoIterator<Item = String>) -> Name {
+    let span = Span::default();
+    Name { parts: parts.into_iter().map(|name| Ident { name, span }).collect(), span }
 }
 
 /// A name as it must be written in SQL text.
@@ -91,4 +80,53 @@ pub(crate) fn split_name(text: &str) -> (Option<String>, String) {
         }
     }
     (parts.pop(), part)
+}
+
+/// The names of a list such as `"$user", public`; none where the text is no such list.
+pub(crate) fn split_list(text: &str) -> Option<Vec<String>> {
+    let (mut rest, mut names) = (text.trim(), Vec::new());
+    if rest.is_empty() {
+        return Some(names);
+    }
+    loop {
+        let (name, behind) = first_name(rest)?;
+        names.push(name);
+        rest = behind.trim_start();
+        if rest.is_empty() {
+            return Some(names);
+        }
+        rest = rest.strip_prefix(',')?.trim_start();
+    }
+}
+
+/// The name that a text begins with, and what follows it.
+fn first_name(text: &str) -> Option<(String, &str)> {
+    let Some(mut rest) = text.strip_prefix('"') else {
+        let end = text.find(|c: char| c == ',' || c == '"' || c.is_whitespace()).unwrap_or(text.len());
+        return (end > 0).then(|| (text[..end].to_ascii_lowercase(), &text[end..]));
+    };
+    let mut name = String::new();
+    loop {
+        let end = rest.find('"')?;
+        name.push_str(&rest[..end]);
+        rest = &rest[end + 1..];
+        let Some(more) = rest.strip_prefix('"') else { return Some((name, rest)) };
+        name.push('"');
+        rest = more;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_names_are_split() {
+        assert_eq!(split_list(r#" A , "B ""c""", $user"#).unwrap(), ["a", "B \"c\"", "$user"]);
+        assert_eq!(split_list("").unwrap(), [""; 0]);
+        assert_eq!(split_list("\"\"").unwrap(), [""]);
+        for wrong in ["a,", "a b", ",a", "a, \"", "a\"b\""] {
+            assert_eq!(split_list(wrong), None, "{wrong}");
+        }
+    }
 }

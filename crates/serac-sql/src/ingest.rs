@@ -3,17 +3,23 @@
 //! It is one statement: after an error nothing of it is there, the table included. Columns are matched by their names; those of the table that are
 //! not brought take their defaults.
 
+use crate::column_types::of_column;
 use crate::ddl::stored_type;
 use crate::error::{Result, SqlError};
-use crate::identifiers::{CATALOG, TEMPORARY_SCHEMA, quote};
+use crate::identifiers::{CATALOG, TEMPORARY_SCHEMA, name_of};
 use crate::limits::Limits;
-use crate::session::{Session, parse_one};
+use crate::parsed::Source;
+use crate::session::Session;
 use crate::transactions::OpenStatement;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::Schema;
-use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
+use datafusion::arrow::datatypes::{Field, Schema};
 use futures::{Stream, StreamExt};
+use serac_engine::definition::SqlType;
 use serac_engine::roles::Privilege;
+use serac_parser::tree::{
+    ColumnConstraint, ColumnConstraintKind, ColumnDefinition, CreateTable, Drop, Expr, ExprKind, Ident, Literal, Name,
+    ObjectKind, Persistence, Span, StatementKind, TableElement, TableForm, TableStorage, TypeName,
+};
 use serac_storage::ColumnType;
 use serac_values::free_numbers::given_batch;
 use std::pin::pin;
@@ -118,7 +124,7 @@ impl Session {
     }
 
     /// Makes sure of the table; its name.
-    async fn ingest_table(&mut self, target: &IngestTarget, columns: &Schema) -> Result<ObjectName> {
+    async fn ingest_table(&mut self, target: &IngestTarget, columns: &Schema) -> Result<Name> {
         let view = self.shared.view().expect("a statement is running");
         let schema = match target.schema()? {
             Some(schema) => schema,
@@ -129,7 +135,7 @@ impl Session {
             }
         };
         let is_there = view.of(schema).0.table(schema, &target.table).is_ok();
-        let name = format!("{}.{}", quote(schema), quote(&target.table));
+        let name = name_of([schema.to_owned(), target.table.clone()]);
         if is_there && target.if_exists == IfExists::Fail {
             let message = format!("relation \"{}\" already exists", target.table);
             return Err(SqlError::new("42P07", message).named(&target.table));
@@ -139,26 +145,58 @@ impl Session {
             return Err(SqlError::new("42P01", message).named(&target.table));
         }
         if is_there && target.if_exists == IfExists::Replace {
-            self.define_text(&format!("DROP TABLE {name}")).await?;
+            let names = vec![name.clone()];
+            let drop = Drop { kind: ObjectKind::Table, concurrently: false, if_exists: false, names, cascade: false };
+            self.define_tree(StatementKind::Drop(drop)).await?;
         }
         if !is_there || target.if_exists == IfExists::Replace {
-            let columns = columns.fields().iter().map(|field| {
-                let null = if field.is_nullable() { "" } else { " NOT NULL" };
-                let sql_type = match field.extension_type_name() {
-                    Some("arrow.json") => ColumnType::Json.into(),
-                    _ => stored_type(field.data_type())?,
-                };
-                Ok(format!("{} {sql_type}{null}", quote(field.name())))
-            });
-            let columns = columns.collect::<Result<Vec<_>>>()?.join(", ");
-            let temporary = if target.temporary { "TEMPORARY " } else { "" };
-            self.define_text(&format!("CREATE {temporary}TABLE {name} ({columns})")).await?;
+            let persistence = if target.temporary { Persistence::Temporary } else { Persistence::Permanent };
+            let create = CreateTable {
+                persistence,
+                if_not_exists: false,
+                name: name.clone(),
+                form: TableForm::Columns,
+                elements: columns.fields().iter().map(|field| column(field)).collect::<Result<_>>()?,
+                inherits: Vec::new(),
+                partition_by: None,
+                storage: TableStorage::default(),
+            };
+            self.define_tree(StatementKind::CreateTable(Box::new(create))).await?;
         }
-        let ident = |name: &str| Ident::with_quote('"', name);
-        Ok(ObjectName::from(vec![ident(schema), ident(&target.table)]))
+        Ok(name)
     }
 
-    async fn define_text(&mut self, sql: &str) -> Result<()> {
-        self.define(parse_one(sql, (1, 1))?, None).await.map(|_| ()).map_err(SqlError::unplaced)
+    async fn define_tree(&mut self, kind: StatementKind) -> Result<()> {
+        self.define(&Source::of_tree(kind)).await.map(|_| ()).map_err(SqlError::unplaced)
     }
+}
+
+/// The column of a new table in which the values of a column of batches are kept.
+fn column(field: &Field) -> Result<TableElement> {
+    let span = Span::default();
+    let sql_type = match field.extension_type_name() {
+        Some("arrow.json") => ColumnType::Json.into(),
+        _ => stored_type(field.data_type())?,
+    };
+    let not_null = ColumnConstraint { name: None, kind: ColumnConstraintKind::NotNull, span };
+    Ok(TableElement::Column(ColumnDefinition {
+        name: Ident { name: field.name().clone(), span },
+        type_name: Some(type_name(sql_type)),
+        compression: None,
+        foreign_options: Vec::new(),
+        constraints: if field.is_nullable() { Vec::new() } else { vec![not_null] },
+        span,
+    }))
+}
+
+/// The name of a type in a statement.
+fn type_name(of: SqlType) -> TypeName {
+    let span = Span::default();
+    let number = |number: i16| Expr { kind: ExprKind::Literal(Literal::Integer(number.to_string())), span };
+    let modifiers = match of.column_type {
+        ColumnType::Decimal { precision, scale } => vec![number(precision.into()), number(scale.into())],
+        _ => Vec::new(),
+    };
+    let name = name_of([of_column(of).id.name().to_owned()]);
+    TypeName { name, modifiers, fields: None, dimensions: 0, is_set: false, of_column: false, span }
 }

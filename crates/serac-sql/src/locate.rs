@@ -3,9 +3,9 @@
 //! The binder gives positions in queries and changes. Everything else is found here, by name, once
 //! an error has happened.
 
-use crate::dialect::PostgreSql;
 use crate::error::SqlError;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use crate::parsed::line_and_column;
+use serac_parser::{PlainKind, PlainToken, plain_tokens};
 
 /// SQLSTATEs of errors about a name that stands in the statement.
 const ABOUT_NAMES: [&str; 9] = ["42703", "42702", "42P01", "42883", "42704", "42701", "42P07", "42710", "3F000"];
@@ -13,12 +13,8 @@ const ABOUT_NAMES: [&str; 9] = ["42703", "42702", "42P01", "42883", "42704", "42
 const BEFORE_RELATIONS: [&str; 12] =
     ["from", "join", "into", "update", "table", "truncate", "copy", "using", "references", "view", "exists", "on"];
 
-fn is_word(token: &Token, name: &str) -> bool {
-    match token {
-        Token::Word(word) if word.quote_style.is_some() => word.value == name,
-        Token::Word(word) => word.value.to_lowercase() == name,
-        _ => false,
-    }
+fn is_word(kind: &PlainKind, name: &str) -> bool {
+    matches!(kind, PlainKind::Name(word) if word == name)
 }
 
 /// The error with the position of what it is about, as far as that can be told: it happened in the
@@ -32,37 +28,35 @@ fn find(error: &SqlError, script: &str, statement: usize) -> Option<(u64, u64)> 
     if !ABOUT_NAMES.contains(&error.sqlstate) {
         return None;
     }
-    let tokens = Tokenizer::new(&PostgreSql, script).tokenize_with_location().ok()?;
-    let tokens: Vec<TokenWithSpan> = tokens.into_iter().filter(|t| !matches!(t.token, Token::Whitespace(_))).collect();
-    let mut statements = tokens.split(|t| t.token == Token::SemiColon).filter(|tokens| !tokens.is_empty());
-    let tokens = statements.nth(statement)?;
+    let tokens = plain_tokens(script).ok()?;
+    let is_end = |token: &PlainToken| token.kind == PlainKind::Sign(b';');
+    let tokens = tokens.split(is_end).filter(|tokens| !tokens.is_empty()).nth(statement)?;
     let parts: Vec<&str> = error.name.as_ref()?.split('.').collect();
     let last = parts.last()?;
-    let token = |at: usize| tokens.get(at).map(|t| &t.token);
-    let matches: Vec<usize> = (0..tokens.len()).filter(|&at| is_word(&tokens[at].token, last)).collect();
+    let token = |at: usize| tokens.get(at).map(|token| &token.kind);
+    let matches: Vec<usize> = (0..tokens.len()).filter(|&at| is_word(&tokens[at].kind, last)).collect();
     let before = |at: usize| at.checked_sub(1).and_then(token);
     let likely = |at: &&usize| {
         let (before, after) = (before(**at), token(**at + 1));
-        let called = after == Some(&Token::LParen);
+        let called = after == Some(&PlainKind::Sign(b'('));
         match error.sqlstate {
             "42883" => called,
             "42P01" | "42P07" | "3F000" => {
-                after == Some(&Token::Period)
+                after == Some(&PlainKind::Sign(b'.'))
                     || before.is_some_and(|token| match token {
-                        Token::Comma | Token::Period => true,
+                        PlainKind::Sign(b',' | b'.') => true,
                         _ => BEFORE_RELATIONS.iter().any(|word| is_word(token, word)),
                     })
             }
-            _ => !called && after != Some(&Token::Period) && !before.is_some_and(|token| is_word(token, "as")),
+            _ => !called && after != Some(&PlainKind::Sign(b'.')) && !before.is_some_and(|token| is_word(token, "as")),
         }
     };
     let mut at = *matches.iter().find(likely).or(matches.first())?;
     // A qualified name begins with its qualifiers.
     for part in parts.iter().rev().skip(1) {
-        if before(at) == Some(&Token::Period) && at >= 2 && is_word(&tokens[at - 2].token, part) {
+        if before(at) == Some(&PlainKind::Sign(b'.')) && at >= 2 && is_word(&tokens[at - 2].kind, part) {
             at -= 2;
         }
     }
-    let start = tokens[at].span.start;
-    Some((start.line, start.column))
+    Some(line_and_column(script, tokens[at].span.start as usize))
 }

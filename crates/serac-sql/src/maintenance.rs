@@ -1,10 +1,8 @@
-//! `FREEZE TABLE t`, `CHECKPOINT`, `VACUUM`, `ANALYZE` and `SET CONSTRAINTS`, which the parser does
-//! not know, and the system views: `serac_blocks`, `serac_indexes`, `serac_passes`, and those of
-//! [`backends`].
+//! `FREEZE TABLE t`, `CHECKPOINT`, `VACUUM`, `ANALYZE` and `SET CONSTRAINTS`, and the system views:
+//! `serac_blocks`, `serac_indexes`, `serac_passes`, and those of [`backends`].
 
 use crate::backends;
 use crate::catalog::View;
-use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::identifiers::resolve;
 use crate::parsed::Parsed;
@@ -12,15 +10,10 @@ use crate::pipeline;
 use crate::session::{Session, SqlDatabase, StatementResult, TransactionStatus};
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::catalog::{MemTable, TableProvider};
-use datafusion::sql::sqlparser::ast::{
-    CopyTarget, DiscardObject, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Statement,
-};
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::Token;
 use serac_engine::roles::{Access, Object};
-use serac_engine::{Database, EngineError, Table};
+use serac_engine::{EngineError, Table};
 use serac_index::cubit::Statistics;
+use serac_parser::tree::{CommandOption, Discard, Ident, Name, SetConstraints, StatementKind, Vacuum};
 use serac_storage::block::Block;
 use serac_storage::{BlockNo, FreezeFormat};
 use std::sync::Arc;
@@ -33,47 +26,8 @@ pub(crate) const SYSTEM_VIEWS: [&str; 6] =
 /// How long FREEZE TABLE waits for transactions that are running.
 const FREEZE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Functions that the parser gives our statements as, by names that no user has.
-const FREEZE: &str = "serac freeze";
-const CHECKPOINT: &str = "serac checkpoint";
-const VACUUM: &str = "serac vacuum";
-const ANALYZE: &str = "serac analyze";
-const CONSTRAINTS: &str = "serac set constraints";
-
-/// A statement that the parser does not know, as CALL of a function that no user has, with texts as arguments.
-pub(crate) fn call(function: &str, arguments: &[&str]) -> std::result::Result<Statement, ParserError> {
-    let quoted = arguments.iter().map(|argument| format!("'{}'", argument.replace('\'', "''")));
-    let text = format!("CALL \"{function}\"({})", quoted.collect::<Vec<_>>().join(", "));
-    parser(&text)?.parse_statement()
-}
-
-/// The arguments, if a statement is such a CALL of the function.
-pub(crate) fn arguments_of_call(statement: &Statement, function: &str) -> Option<Vec<String>> {
-    let Statement::Call(called) = statement else { return None };
-    let FunctionArguments::List(arguments) = &called.args else { return None };
-    called.name.0.first().and_then(|part| part.as_ident()).filter(|ident| ident.value == function)?;
-    let text = |argument: &FunctionArg| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => value.clone().into_string(),
-        _ => None,
-    };
-    arguments.args.iter().map(text).collect()
-}
-
-/// Whether a CALL stands for a statement that the parser does not know.
-pub(crate) fn is_ours(function: &Function) -> bool {
-    function.name.0.first().and_then(|part| part.as_ident()).is_some_and(|ident| ident.value.starts_with("serac "))
-}
-
-/// Whether a statement cannot run in a transaction block.
-pub fn runs_outside_of_blocks(statement: &Parsed) -> bool {
-    let Some(statement) = statement.other() else { return false };
-    let is_all = |statement: &_| matches!(statement, Statement::Discard { object_type: DiscardObject::ALL });
-    is_all(statement)
-        || [FREEZE, CHECKPOINT, VACUUM].into_iter().any(|name| arguments_of_call(statement, name).is_some())
-}
-
-/// Options of VACUUM and ANALYZE.
-const OPTIONS: [&str; 10] = [
+/// Options of VACUUM.
+const VACUUM_OPTIONS: [&str; 10] = [
     "full",
     "freeze",
     "verbose",
@@ -85,195 +39,118 @@ const OPTIONS: [&str; 10] = [
     "truncate",
     "parallel",
 ];
+/// Options of ANALYZE.
+const ANALYZE_OPTIONS: [&str; 2] = ["verbose", "skip_locked"];
 
-/// One statement, ours included.
-pub(crate) fn parse_statement(parser: &mut Parser<'_>) -> std::result::Result<Statement, ParserError> {
-    let is = |parser: &Parser<'_>, word: &str| matches!(&parser.peek_token_ref().token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word));
-    if is(parser, "freeze") {
-        parser.next_token();
-        parser.expect_keyword(Keyword::TABLE)?;
-        let name = parser.parse_object_name(false)?;
-        return call(FREEZE, &[&name.to_string()]);
-    }
-    if is(parser, "checkpoint") {
-        parser.next_token();
-        return call(CHECKPOINT, &[""]);
-    }
-    let vacuum = is(parser, "vacuum");
-    if vacuum || is(parser, "analyze") || is(parser, "analyse") {
-        parser.next_token();
-        // What PostgreSQL's options ask for is done anyway, or has no meaning here.
-        let mut depth = 0;
-        while depth > 0
-            || parser.peek_token_ref().token == Token::LParen
-            || ["full", "freeze", "verbose", "analyze", "analyse"].iter().any(|word| is(parser, word))
-        {
-            match parser.next_token().token {
-                open @ (Token::LParen | Token::Comma) => {
-                    depth += i32::from(open == Token::LParen);
-                    if !OPTIONS.iter().any(|word| is(parser, word)) {
-                        let command = if vacuum { "VACUUM" } else { "ANALYZE" };
-                        let option = parser.peek_token_ref().token.to_string().to_lowercase();
-                        return Err(ParserError::ParserError(format!("unrecognized {command} option \"{option}\"")));
-                    }
-                }
-                Token::RParen => depth -= 1,
-                Token::EOF => return parser.expected("the end of the options", parser.peek_token()),
-                _ => {}
-            }
-        }
-        let tables = match parser.peek_token_ref().token {
-            Token::EOF | Token::SemiColon => Vec::new(),
-            _ => parser.parse_comma_separated(|parser| parser.parse_object_name(false))?,
-        };
-        let tables: Vec<String> = tables.iter().map(ToString::to_string).collect();
-        return call(if vacuum { VACUUM } else { ANALYZE }, &[&tables.join(", ")]);
-    }
-    if is(parser, "set")
-        && matches!(&parser.peek_nth_token_ref(1).token, Token::Word(w) if w.value.eq_ignore_ascii_case("constraints"))
-    {
-        parser.next_token();
-        parser.next_token();
-        let names = match is(parser, "all") {
-            true => {
-                parser.next_token();
-                Vec::new()
-            }
-            false => parser.parse_comma_separated(|parser| parser.parse_object_name(false))?,
-        };
-        parser.expect_one_of_keywords(&[Keyword::DEFERRED, Keyword::IMMEDIATE])?;
-        return call(CONSTRAINTS, &[&names.first().map(ToString::to_string).unwrap_or_default()]);
-    }
-    if let Some(statement) = crate::roles::statement(parser)? {
-        return Ok(statement);
-    }
-    if let Some(statement) = crate::cursors::statement(parser)? {
-        return Ok(statement);
-    }
-    if let Some(statement) = crate::ddl::sequence_statement(parser)? {
-        return Ok(statement);
-    }
-    if let Some(statement) = crate::ddl::cluster_statement(parser)? {
-        return Ok(statement);
-    }
-    if let Some(statement) = crate::ddl::refresh_statement(parser)? {
-        return Ok(statement);
-    }
-    let start = parser.index();
-    let mut statement = parser.parse_statement()?;
-    if let Statement::Copy { target: CopyTarget::File { .. }, .. } = statement {
-        check_file_name(parser, start)?;
-    }
-    crate::ddl::cluster_clause(parser, &mut statement)?;
-    crate::ddl::data_clause(parser, &mut statement)?;
-    Ok(statement)
+/// Whether a statement cannot run in a transaction block.
+pub fn runs_outside_of_blocks(statement: &Parsed) -> bool {
+    matches!(
+        statement.statement(),
+        StatementKind::Discard(Discard::All)
+            | StatementKind::FreezeTable(_)
+            | StatementKind::Checkpoint
+            | StatementKind::Vacuum(_)
+    )
 }
 
-/// That a COPY, which begins at the token `start`, has its file's name in quotes: the parser takes a word for one as well.
-fn check_file_name(parser: &Parser<'_>, start: usize) -> std::result::Result<(), ParserError> {
-    let tokens = (start..parser.index()).map(|at| parser.token_at(at));
-    let mut tokens = tokens.filter(|token| !matches!(token.token, Token::Whitespace(_)));
-    let mut depth = 0;
-    while let Some(token) = tokens.next() {
-        match &token.token {
-            Token::LParen => depth += 1,
-            Token::RParen => depth -= 1,
-            Token::Word(word) if depth == 0 && matches!(word.keyword, Keyword::TO | Keyword::FROM) => {
-                return match tokens.next() {
-                    Some(name) if matches!(name.token, Token::Word(_)) => {
-                        parser.expected("the name of a file in quotes, STDIN or STDOUT", name.clone())
-                    }
-                    _ => Ok(()),
-                };
-            }
-            _ => {}
-        }
+/// Refuses options that there are not. What the others ask for is done anyway, or has no meaning
+/// here.
+fn check_options(command: &str, options: &[CommandOption], known: &[&str]) -> Result<()> {
+    match options.iter().find(|option| !known.contains(&option.name.name.as_str())) {
+        Some(option) => Err(SqlError::new("42601", format!("unrecognized {command} option \"{}\"", option.name.name))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 impl Session {
     /// Runs a statement of this module; none if it is another.
-    pub(crate) async fn maintain(&mut self, statement: &Statement) -> Option<Result<StatementResult>> {
-        let ours = [FREEZE, CHECKPOINT, VACUUM, ANALYZE, CONSTRAINTS].into_iter();
-        let (name, argument) =
-            ours.filter_map(|name| Some((name, arguments_of_call(statement, name)?.pop()?))).next()?;
+    pub(crate) async fn maintain(&mut self, statement: &StatementKind) -> Option<Result<StatementResult>> {
         if self.transaction_status() == TransactionStatus::Failed {
             return None;
         }
-        if name == CONSTRAINTS {
-            // Which are all checked at the end of each statement.
-            return Some(match argument.as_str() {
-                "" => Ok(StatementResult::command("SET CONSTRAINTS")),
-                named => {
-                    let message = format!("constraint \"{named}\" is not deferrable");
-                    Err(SqlError::new("42809", message).named(named))
-                }
-            });
-        }
-        if name == ANALYZE {
-            // Statistics are sampled when a query is planned: nothing is out of date.
-            return Some(self.own_tables(&argument).map(|_| StatementResult::command("ANALYZE")));
-        }
-        if self.transaction_status() != TransactionStatus::Idle {
-            let statement = match name {
-                FREEZE => "FREEZE TABLE",
-                VACUUM => "VACUUM",
-                _ => "CHECKPOINT",
-            };
-            let message = format!("{statement} cannot run inside a transaction block");
-            return Some(Err(SqlError::new("25001", message)));
-        }
-        let database = self.database().clone();
-        if name == CHECKPOINT {
-            if let Err(error) = self.access_now().check_superuser("do CHECKPOINT") {
-                return Some(Err(error.into()));
-            }
-            return Some(
-                blocking(move || database.checkpoint().map_err(SqlError::from))
-                    .await
-                    .map(|_| StatementResult::command("CHECKPOINT")),
-            );
-        }
-        if name == VACUUM {
-            let tables = match self.own_tables(&argument) {
-                Ok(tables) => tables,
-                Err(error) => return Some(Err(error)),
-            };
-            let storage = database.storage().clone();
-            let work = move || {
-                storage.run_gc();
-                tables.iter().for_each(|table| storage.vacuum_table(&table.data));
-                Ok(StatementResult::command("VACUUM"))
-            };
-            return Some(blocking(work).await);
-        }
-        Some(self.freeze(database, &argument).await)
+        Some(match statement {
+            StatementKind::SetConstraints(constraints) => set_constraints(constraints),
+            StatementKind::Analyze(analyze) => self.analyze(analyze),
+            StatementKind::Vacuum(vacuum) => self.vacuum(vacuum).await,
+            StatementKind::Checkpoint => self.checkpoint().await,
+            StatementKind::FreezeTable(table) => self.freeze(table).await,
+            _ => return None,
+        })
     }
 
-    /// The tables with these names, which must be the current user's; all of the user's if there are none.
-    fn own_tables(&self, names: &str) -> Result<Vec<Arc<Table>>> {
-        let access = self.access_now();
-        let object = |table: &Table| Object::relation(&table.definition.schema, table.name());
-        if names.is_empty() {
-            let catalog = self.database().catalog();
-            return Ok(catalog.tables().filter(|table| access.owns(&object(table))).cloned().collect());
+    /// Refuses a statement in a transaction block.
+    fn check_no_block(&self, statement: &str) -> Result<()> {
+        match self.transaction_status() {
+            TransactionStatus::Idle => Ok(()),
+            _ => Err(SqlError::new("25001", format!("{statement} cannot run inside a transaction block"))),
         }
-        let mut parser = parser(names)?;
-        let names = parser.parse_comma_separated(|parser| parser.parse_object_name(false))?;
-        let table = |name| {
-            let table = self.find_table(name, &access)?;
-            access.check_usage(&table.definition.schema)?;
-            access.check_owner(&object(&table))?;
-            Ok(table)
+    }
+
+    /// ANALYZE: statistics are sampled when a query is planned, so nothing is out of date.
+    fn analyze(&self, analyze: &Vacuum) -> Result<StatementResult> {
+        let Vacuum { options, tables } = analyze;
+        check_options("ANALYZE", options, &ANALYZE_OPTIONS)?;
+        self.own_tables(tables).map(|_| StatementResult::command("ANALYZE"))
+    }
+
+    async fn vacuum(&mut self, vacuum: &Vacuum) -> Result<StatementResult> {
+        let Vacuum { options, tables } = vacuum;
+        check_options("VACUUM", options, &VACUUM_OPTIONS)?;
+        let analyzes = options.iter().any(|option| option.name.name == "analyze");
+        if !analyzes && tables.iter().any(|(_, columns)| !columns.is_empty()) {
+            let message = "ANALYZE option must be specified when a column list is provided";
+            return Err(SqlError::new("0A000", message));
+        }
+        self.check_no_block("VACUUM")?;
+        let tables = self.own_tables(tables)?;
+        let storage = self.database().storage().clone();
+        let work = move || {
+            storage.run_gc();
+            tables.iter().for_each(|table| storage.vacuum_table(&table.data));
+            Ok(StatementResult::command("VACUUM"))
         };
-        names.iter().map(table).collect()
+        blocking(work).await
     }
 
-    fn find_table(&self, name: &ObjectName, access: &Access) -> Result<Arc<Table>> {
+    async fn checkpoint(&mut self) -> Result<StatementResult> {
+        self.check_no_block("CHECKPOINT")?;
+        self.access_now().check_superuser("do CHECKPOINT")?;
+        let database = self.database().clone();
+        blocking(move || database.checkpoint().map_err(SqlError::from)).await?;
+        Ok(StatementResult::command("CHECKPOINT"))
+    }
+
+    /// The named tables, which must be the current user's and have the columns; all of
+    /// the user's if none is named.
+    fn own_tables(&self, named: &[(Name, Vec<Ident>)]) -> Result<Vec<Arc<Table>>> {
+        let access = self.access_now();
+        if named.is_empty() {
+            let owns = |table: &&Arc<Table>| access.owns(&Object::relation(&table.definition.schema, table.name()));
+            let catalog = self.database().catalog();
+            return Ok(catalog.tables().filter(owns).cloned().collect());
+        }
+        let table = |(name, columns): &(Name, Vec<Ident>)| {
+            let table = self.own_table(name, &access)?;
+            match columns.iter().find(|column| table.definition.column(&column.name).is_none()) {
+                Some(column) => Err(SqlError::no_column(&column.name, table.name())),
+                None => Ok(table),
+            }
+        };
+        named.iter().map(table).collect()
+    }
+
+    /// The table of a name, which must be the current user's.
+    fn own_table(&self, name: &Name, access: &Access) -> Result<Arc<Table>> {
+        let table = self.find_table(name, access)?;
+        access.check_usage(&table.definition.schema)?;
+        access.check_owner(&Object::relation(&table.definition.schema, table.name()))?;
+        Ok(table)
+    }
+
+    fn find_table(&self, name: &Name, access: &Access) -> Result<Arc<Table>> {
         let catalog = self.database().catalog();
         let (schema, table) = resolve(name)?;
-        if name.0.len() > 1 {
+        if name.parts.len() > 1 {
             return Ok(catalog.table(&schema, &table)?.clone());
         }
         let path = self.path(&catalog, access);
@@ -281,13 +158,14 @@ impl Session {
         found.cloned().ok_or_else(|| EngineError::Missing { kind: "relation", name: table }.into())
     }
 
-    async fn freeze(&mut self, database: Database, table: &str) -> Result<StatementResult> {
-        let table = self.own_tables(table)?.pop().expect("one is named");
+    async fn freeze(&mut self, name: &Name) -> Result<StatementResult> {
+        self.check_no_block("FREEZE TABLE")?;
+        let table = self.own_table(name, &self.access_now())?;
         if table.data.freeze_format() == FreezeFormat::Never {
             let message = format!("table \"{}\" does not freeze: its freeze_format is never", table.name());
             return Err(SqlError::new("55000", message));
         }
-        let storage = database.storage().clone();
+        let storage = self.database().storage().clone();
         let (frozen, blocks) = blocking(move || Ok(storage.freeze_table(&table.data, FREEZE_PATIENCE))).await?;
         let tag = if frozen == blocks {
             format!("FREEZE TABLE {blocks}")
@@ -295,6 +173,18 @@ impl Session {
             format!("FREEZE TABLE {frozen} of {blocks}")
         };
         Ok(StatementResult::Command { tag, rows: frozen.into() })
+    }
+}
+
+/// SET CONSTRAINTS: all are checked at the end of each statement.
+fn set_constraints(constraints: &SetConstraints) -> Result<StatementResult> {
+    let SetConstraints { names, deferred: _ } = constraints;
+    match names.first() {
+        None => Ok(StatementResult::command("SET CONSTRAINTS")),
+        Some(named) => {
+            let message = format!("constraint \"{named}\" is not deferrable");
+            Err(SqlError::new("42809", message).named(named.to_string()))
+        }
     }
 }
 

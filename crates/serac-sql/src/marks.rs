@@ -1,9 +1,8 @@
 //! Parameters that are written `?`, as ODBC, JDBC and ADBC have them.
 
-use crate::dialect::PostgreSql;
 use crate::error::Result;
-use datafusion::sql::sqlparser::parser::ParserError;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use crate::parsed::syntax_error;
+use serac_parser::{PlainKind, PlainToken, plain_tokens};
 use std::borrow::Cow;
 
 /// The text with `$1`, `$2`, … in the place of parameters that are written `?`; marks within strings, names and comments stay.
@@ -14,20 +13,23 @@ pub fn number_parameters(sql: &str) -> Result<Cow<'_, str>> {
     if !sql.contains('?') {
         return Ok(Cow::Borrowed(sql));
     }
-    let tokens = Tokenizer::new(&PostgreSql, sql).tokenize_with_location().map_err(ParserError::from)?;
-    let is_mark = |token: &Token| *token == Token::Question || *token == Token::Placeholder("?".into());
-    let mut marks = tokens.iter().filter(|token| is_mark(&token.token)).map(|token| token.span.start).peekable();
+    let tokens = plain_tokens(sql).map_err(|error| syntax_error(error, sql))?;
     let mut numbered = String::with_capacity(sql.len() + 8);
-    let (mut line, mut column, mut number) = (1, 1, 0);
-    for character in sql.chars() {
-        if marks.next_if(|place| (place.line, place.column) == (line, column)).is_some() {
+    let (mut copied, mut number) = (0, 0);
+    for PlainToken { span, .. } in tokens.iter().filter(|token| token.kind == PlainKind::Operator) {
+        let operator = &sql[span.start as usize..span.end as usize];
+        // Operators have it, too: `@?`, `?|`, `?&`, `?-`, `?#`.
+        let is_mark =
+            |at: &usize| !operator[..*at].ends_with('@') && !operator[at + 1..].starts_with(['|', '&', '-', '#']);
+        for at in operator.match_indices('?').map(|(at, _)| at).filter(is_mark) {
+            let at = span.start as usize + at;
             number += 1;
+            numbered.push_str(&sql[copied..at]);
             numbered.push_str(&format!("${number}"));
-        } else {
-            numbered.push(character);
+            copied = at + 1;
         }
-        (line, column) = if character == '\n' { (line + 1, 1) } else { (line, column + 1) };
     }
+    numbered.push_str(&sql[copied..]);
     Ok(Cow::Owned(numbered))
 }
 
@@ -48,6 +50,7 @@ mod tests {
         );
         assert_eq!(numbered("SELECT 'ü', ? -- ?\n, /* ? */ ?"), "SELECT 'ü', $1 -- ?\n, /* ? */ $2");
         assert_eq!(numbered("SELECT $1"), "SELECT $1");
+        assert_eq!(numbered("a=? AND b ?| ? AND c @? ?::text"), "a=$1 AND b ?| $2 AND c @? $3::text");
         assert!(number_parameters("SELECT ? 'open").is_err());
     }
 }

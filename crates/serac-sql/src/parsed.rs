@@ -1,14 +1,15 @@
-//! Statements as they are run: a query or a change by the place of its text, whose tree is bound;
-//! any other statement by sqlparser's tree, with the place of its text.
+//! Statements as they are run: each is a tree of the parser's, and the place of its text.
 
+use crate::deep;
 use crate::error::{Result, SqlError};
 use crate::kept_plans::KeptPlans;
 use crate::point::constants_of;
-use crate::session::parse_one;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::TableSource as Rows;
-use datafusion::sql::sqlparser::ast::Statement;
-use serac_parser::tree::{self, CopySubject, Span, StatementKind, TableSource};
+use serac_parser::ParseError;
+use serac_parser::tree::{
+    self, CopySubject, ExprKind, QueryBody, Select, Span, StatementKind, TableExpr, TableKind, TableSource, Text,
+};
 use serac_pg::TypeId;
 use std::fmt;
 use std::sync::Arc;
@@ -18,138 +19,88 @@ const MOST_FLAT_BYTES: usize = 128;
 
 /// A statement.
 #[derive(Clone, Debug)]
-pub struct Parsed(Kind);
-
-/// How a statement is run.
-#[derive(Clone, Debug)]
-pub(crate) enum Kind {
-    /// A query or a change, which is bound from its tree.
-    Bound(Source),
-    /// Another statement, and the place of its text if it was parsed from a script.
-    Other(Box<Statement>, Option<Source>),
-}
+pub struct Parsed(Source);
 
 impl Parsed {
     /// The statements of a script.
     ///
     /// # Errors
-    /// The first error of syntax, with its place; 0A000 for a statement that only the parser knows.
+    /// The first error of syntax, with its place.
     pub(crate) fn of_script(script: &str) -> Result<Vec<Self>> {
         let script = Arc::new(Script::new(script)?);
-        (0..script.trees.len()).map(|number| Self::of(Source::new(&script, number))).collect()
+        Ok((0..script.trees.len()).map(|number| Self(Source::new(&script, number))).collect())
     }
-    fn of(source: Source) -> Result<Self> {
-        if is_bound(&source.whole().kind) {
-            return Ok(Self(Kind::Bound(source)));
-        }
-        Ok(Self(Kind::Other(Box::new(source.other_tree()?), Some(source))))
-    }
-    /// A statement that is neither a query nor a change, without a text.
-    pub(crate) fn of_statement(statement: Statement) -> Self {
-        Self(Kind::Other(Box::new(statement), None))
-    }
-    /// The statement inside of the PREPARE or EXPLAIN at `source`. `statement` is its tree if it is
-    /// neither a query nor a change.
-    pub(crate) fn inside(statement: Statement, source: Option<Source>) -> Self {
-        match source {
-            Some(source) if is_bound(source.statement()) => Self(Kind::Bound(source)),
-            source => Self(Kind::Other(Box::new(statement), source)),
-        }
-    }
-    /// The query or the change at `source`.
+    /// The statement at `source`.
     pub(crate) fn of_source(source: Source) -> Self {
-        Self(Kind::Bound(source))
-    }
-    /// The same statement whose own tree is another one.
-    pub(crate) fn with_tree(self, statement: Statement) -> Self {
-        match self.0 {
-            Kind::Bound(_) => self,
-            Kind::Other(_, source) => Self(Kind::Other(Box::new(statement), source)),
-        }
+        Self(source)
     }
     /// The same statement with these parameters. One that is given no values is prepared.
     pub(crate) fn with_arguments(self, arguments: Arguments) -> Self {
-        let prepares = arguments.values.is_none();
-        let of = |source: Source| match prepares && source.kept.is_none() {
+        let Self(source) = self;
+        Self(match arguments.values.is_none() && source.kept.is_none() {
             true => source.prepared().with(arguments),
             false => source.with(arguments),
-        };
-        Self(match self.0 {
-            Kind::Bound(source) => Kind::Bound(of(source)),
-            Kind::Other(statement, source) => Kind::Other(statement, source.map(of)),
         })
+    }
+    /// The same COPY with another file; any other statement as it is.
+    #[must_use]
+    pub fn with_copy_file(&self, file: &str) -> Self {
+        let StatementKind::Copy(copy) = self.statement() else { return self.clone() };
+        // Its query may be deep.
+        let mut copy = deep::with_room(|| copy.clone());
+        copy.file = copy.file.map(|Text { span, .. }| Text { text: file.to_owned(), span });
+        Self(self.0.changed(StatementKind::Copy(copy)))
     }
     /// How many values of parameters it takes; none for one that is neither a query nor a change.
     pub fn parameter_count(&self) -> Option<usize> {
         self.query_or_change().map(|source| source.parameter_count().max(source.arguments.types.len()))
     }
-    /// sqlparser's tree; none for a query or a change.
-    pub fn other(&self) -> Option<&Statement> {
-        match &self.0 {
-            Kind::Bound(_) => None,
-            Kind::Other(statement, _) => Some(statement.as_ref()),
-        }
-    }
-    /// The same, to be changed.
-    pub fn other_mut(&mut self) -> Option<&mut Statement> {
-        match &mut self.0 {
-            Kind::Bound(_) => None,
-            Kind::Other(statement, _) => Some(statement.as_mut()),
-        }
-    }
-    /// How the statement is run.
-    pub(crate) fn into_kind(self) -> Kind {
-        self.0
+    /// What it is.
+    pub fn statement(&self) -> &StatementKind {
+        self.0.kind()
     }
     /// Whether the statement may be so deep that it needs a large stack. A query that only shows
     /// rows is planned and run where there is one.
     pub(crate) fn is_deep(&self) -> bool {
-        let Kind::Bound(source) = &self.0 else { return true };
-        let is_of_constants = || match source.statement() {
+        let Some(source) = self.query_or_change() else { return true };
+        let is_of_constants = || match source.kind() {
             StatementKind::Insert(insert) => constants_of(insert).is_some(),
             _ => false,
         };
         source.acts() && source.len() > MOST_FLAT_BYTES && !is_of_constants()
     }
     /// Where its text is.
-    pub(crate) fn source(&self) -> Option<&Source> {
-        match &self.0 {
-            Kind::Bound(source) => Some(source),
-            Kind::Other(_, source) => source.as_ref(),
-        }
+    pub(crate) fn source(&self) -> &Source {
+        &self.0
+    }
+    /// Where its text is, for who needs nothing else of it.
+    pub(crate) fn into_source(self) -> Source {
+        self.0
     }
     /// Where the text of a query or a change is; none for other statements.
     pub(crate) fn query_or_change(&self) -> Option<&Source> {
-        match &self.0 {
-            Kind::Bound(source) => Some(source),
-            Kind::Other(..) => None,
-        }
-    }
-    /// What a query or a change is; none for other statements.
-    pub(crate) fn tree(&self) -> Option<&StatementKind> {
-        self.query_or_change().map(Source::statement)
+        is_bound(self.statement()).then_some(&self.0)
     }
     /// Whether it is a query that neither changes nor claims rows.
     pub fn only_shows(&self) -> bool {
-        self.query_or_change().is_some_and(Source::only_shows)
+        matches!(self.statement(), StatementKind::Query(_)) && !self.0.acts()
     }
     /// Whether it is a query or a change that changes rows, by a part of it perhaps, and gives some:
     /// who cannot show these must not have committed it.
     pub fn shows_changes(&self) -> bool {
-        match self.tree() {
-            None => false,
-            Some(StatementKind::Query(query)) => {
+        match self.statement() {
+            StatementKind::Query(query) => {
                 query.with.iter().flat_map(|with| &with.tables).any(|table| is_change(&table.statement.kind))
             }
-            Some(StatementKind::Insert(insert)) => !insert.returning.is_empty(),
-            Some(StatementKind::Update(update)) => !update.returning.is_empty(),
-            Some(StatementKind::Delete(delete)) => !delete.returning.is_empty(),
-            Some(_) => false,
+            StatementKind::Insert(insert) => !insert.returning.is_empty(),
+            StatementKind::Update(update) => !update.returning.is_empty(),
+            StatementKind::Delete(delete) => !delete.returning.is_empty(),
+            _ => false,
         }
     }
     /// Whether it claims rows: it is a SELECT … FOR UPDATE, or has one inside.
     pub(crate) fn claims(&self) -> bool {
-        self.source().is_some_and(|source| source.whole().claims)
+        self.0.whole().claims
     }
 }
 
@@ -162,7 +113,7 @@ fn is_change(kind: &StatementKind) -> bool {
 }
 
 /// Whether a statement is a query or a change.
-fn is_bound(kind: &StatementKind) -> bool {
+pub(crate) fn is_bound(kind: &StatementKind) -> bool {
     matches!(kind, StatementKind::Query(_)) || is_change(kind)
 }
 
@@ -185,54 +136,31 @@ fn query_of(kind: &StatementKind) -> Option<&tree::Query> {
     }
 }
 
-/// Where the query or the change stands that a statement is, or has inside, but for the queries of
-/// views, whose texts are kept.
-fn held(statement: &tree::Statement) -> Option<Span> {
-    match &statement.kind {
-        StatementKind::Explain(explain) => held(&explain.statement),
-        StatementKind::Prepare(prepare) => held(&prepare.statement),
-        StatementKind::Copy(copy) => match &copy.subject {
-            CopySubject::Query(statement) => Some(statement.span),
-            CopySubject::Table { .. } => None,
-        },
-        StatementKind::CreateTableAs(_) | StatementKind::DeclareCursor(_) => {
-            query_of(&statement.kind).map(|query| query.span)
-        }
-        kind => is_bound(kind).then_some(statement.span),
-    }
-}
-
 /// A script and its trees.
 struct Script {
-    text: String,
+    text: Arc<str>,
     trees: Vec<tree::Statement>,
-    /// Line and column, from 1, at which each statement begins.
-    starts: Vec<(u64, u64)>,
 }
 
 impl Script {
     fn new(text: &str) -> Result<Self> {
-        let trees = serac_parser::parse(text).map_err(|error| SqlError {
-            position: Some(error.line_and_column(text)),
-            ..SqlError::new(error.sqlstate, error.message)
-        })?;
-        let (mut at, mut place) = (0, (1, 1));
-        let starts = trees.iter().map(|tree| {
-            let start = tree.span.start as usize;
-            place = moved(place, &text[at..start]);
-            at = start;
-            place
-        });
-        let starts = starts.collect();
-        Ok(Self { text: text.to_owned(), trees, starts })
+        let trees = serac_parser::parse(text).map_err(|error| syntax_error(error, text))?;
+        Ok(Self { text: text.into(), trees })
     }
 }
 
-/// Line and column behind a text that begins at `place`.
-fn moved(place: (u64, u64), text: &str) -> (u64, u64) {
-    let lines = text.bytes().filter(|byte| *byte == b'\n').count() as u64;
-    let columns = text.rsplit('\n').next().unwrap_or_default().chars().count() as u64;
-    if lines == 0 { (place.0, place.1 + columns) } else { (place.0 + lines, columns + 1) }
+/// An error of the parser, with its place in the text.
+pub(crate) fn syntax_error(error: ParseError, text: &str) -> SqlError {
+    let position = Some(error.line_and_column(text));
+    SqlError { position, ..SqlError::new(error.sqlstate, error.message) }
+}
+
+/// Line and column, in characters from 1, of a byte of a text.
+pub(crate) fn line_and_column(text: &str, byte: usize) -> (u64, u64) {
+    let before = text.get(..byte).unwrap_or(text);
+    let lines = before.bytes().filter(|byte| *byte == b'\n').count() as u64;
+    let columns = before.rsplit('\n').next().unwrap_or_default().chars().count() as u64;
+    (lines + 1, columns + 1)
 }
 
 /// A statement of a script.
@@ -240,6 +168,8 @@ fn moved(place: (u64, u64), text: &str) -> (u64, u64) {
 pub(crate) struct Source {
     script: Arc<Script>,
     number: usize,
+    /// Whether it is the statement inside of the PREPARE or EXPLAIN that the script has.
+    is_inside: bool,
     arguments: Arguments,
     /// The rows of its parts, of one whose parts have been done.
     parts: Option<Arc<[Arc<dyn Rows>]>>,
@@ -287,7 +217,44 @@ impl Source {
         &self.script.text
     }
     fn new(script: &Arc<Script>, number: usize) -> Self {
-        Self { script: script.clone(), number, arguments: Arguments::default(), parts: None, kept: None }
+        let (script, arguments) = (script.clone(), Arguments::default());
+        Self { script, number, is_inside: false, arguments, parts: None, kept: None }
+    }
+    /// A statement that stands in no text, and changes and claims no rows.
+    pub(crate) fn of_tree(kind: StatementKind) -> Self {
+        let tree = tree::Statement { kind, span: Span::default(), acts: false, claims: false };
+        Self::new(&Arc::new(Script { text: "".into(), trees: vec![tree] }), 0)
+    }
+    /// A statement of the same text that is another one in its place.
+    fn changed(&self, kind: StatementKind) -> Self {
+        let tree::Statement { span, acts, claims, .. } = *self.whole();
+        let trees = vec![tree::Statement { kind, span, acts, claims }];
+        let script = Arc::new(Script { text: self.script.text.clone(), trees });
+        Self { script, number: 0, ..self.clone() }
+    }
+    /// The query that gives a relation, or these columns of it.
+    pub(crate) fn of_relation(name: &tree::Name, columns: &[tree::Ident]) -> Self {
+        let column = |column: &tree::Ident| {
+            let name = tree::Name { parts: vec![column.clone()], span: column.span };
+            tree::Expr { kind: ExprKind::Name(name), span: column.span }
+        };
+        let all = || vec![tree::Expr { kind: ExprKind::Wildcard(None), span: name.span }];
+        let items = if columns.is_empty() { all() } else { columns.iter().map(column).collect() };
+        let relation = tree::Relation { name: name.clone(), only: false };
+        let kind = TableKind::Relation { relation, alias: None, sample: None };
+        let from = vec![TableExpr { kind, span: name.span }];
+        let body = QueryBody::Select(Box::new(Select { from, ..serac_binder::select_of(items, name.span) }));
+        Self::of_tree(StatementKind::Query(Box::new(tree::Query {
+            with: None,
+            body,
+            order_by: Vec::new(),
+            order_by_all: None,
+            limit: None,
+            with_ties: false,
+            offset: None,
+            locks: Vec::new(),
+            span: name.span,
+        })))
     }
     /// The source of a query that stands alone in a text.
     ///
@@ -299,6 +266,10 @@ impl Source {
             [tree] if matches!(tree.kind, StatementKind::Query(_)) => Ok(Self::new(&Arc::new(script), 0)),
             _ => Err(SqlError::new("XX000", format!("not a query: {text}"))),
         }
+    }
+    /// The statement inside of a PREPARE or EXPLAIN; itself if it is another.
+    pub(crate) fn inside(self) -> Self {
+        Self { is_inside: true, ..self }
     }
     /// The tree of the statement as a whole.
     fn whole(&self) -> &tree::Statement {
@@ -340,34 +311,19 @@ impl Source {
         (span.end - span.start) as usize
     }
     /// What the statement is.
+    pub(crate) fn kind(&self) -> &StatementKind {
+        if self.is_inside { self.statement() } else { &self.whole().kind }
+    }
+    /// What the statement is; of PREPARE and EXPLAIN, what the statement inside is.
     pub(crate) fn statement(&self) -> &StatementKind {
         &self.tree().kind
-    }
-    /// Whether it is a query that neither changes nor claims rows.
-    pub(crate) fn only_shows(&self) -> bool {
-        let tree = self.tree();
-        matches!(tree.kind, StatementKind::Query(_)) && !tree.acts
-    }
-    /// sqlparser's tree of a statement that is neither a query nor a change. `SELECT 1` stands
-    /// there for what is bound from the other tree.
-    fn other_tree(&self) -> Result<Statement> {
-        let whole = self.whole();
-        let (start, end) = (whole.span.start as usize, whole.span.end as usize);
-        let (text, place) = (&self.script.text, self.script.starts[self.number]);
-        match held(whole) {
-            Some(held) => {
-                let (from, to) = (held.start as usize, held.end as usize);
-                parse_one(&format!("{}SELECT 1{}", &text[start..from], &text[to..end]), place)
-            }
-            None => parse_one(&text[start..end], place),
-        }
     }
     /// The tree of the statement's query.
     pub(crate) fn query(&self) -> Option<&tree::Query> {
         query_of(self.statement())
     }
     /// The greatest number of a parameter in the query or the change that the statement is or
-    /// holds; 0 if there is none.
+    /// holds, or in the arguments of CALL and EXECUTE; 0 if there is none.
     pub(crate) fn parameter_count(&self) -> usize {
         match (self.statement(), self.query()) {
             (StatementKind::Query(_), _) | (_, None) => serac_binder::parameter_count(self.statement()),
@@ -387,16 +343,9 @@ impl Source {
             _ => false,
         }
     }
-    /// The trees of the arguments of EXECUTE.
-    pub(crate) fn given(&self) -> Option<&[tree::Expr]> {
-        match self.statement() {
-            StatementKind::Execute(execute) => Some(&execute.arguments),
-            _ => None,
-        }
-    }
     /// Line and column, in characters from 1, of a byte of the script.
     pub(crate) fn line_and_column(&self, byte: usize) -> (u64, u64) {
-        moved((1, 1), self.script.text.get(..byte).unwrap_or(&self.script.text))
+        line_and_column(&self.script.text, byte)
     }
 }
 
@@ -410,24 +359,25 @@ mod tests {
         let parsed = Parsed::of_script(script).unwrap();
         let bound: Vec<bool> = parsed.iter().map(|parsed| parsed.query_or_change().is_some()).collect();
         assert_eq!(bound, [true, false, true]);
-        let last = parsed[2].source().unwrap();
+        let last = parsed[2].source();
         assert_eq!(last.text_of_query(), "SELECT ä, b FROM t");
         assert_eq!(last.line_and_column(script.find('b').unwrap()), (2, 12));
         assert_eq!(Parsed::of_script("SELECT 1;\nSELECT a FROM").unwrap_err().position, Some((2, 14)));
     }
 
     #[test]
-    fn other_trees_have_no_query_but_a_views() {
-        for (sql, tree) in [
-            ("EXPLAIN VERBOSE DELETE FROM t RETURNING OLD.a", "EXPLAIN VERBOSE SELECT 1"),
-            ("PREPARE p (INT) AS TABLE t", "PREPARE p (INT) AS SELECT 1"),
-            ("COPY (WITH x AS (SELECT 2) TABLE x) TO STDOUT", "COPY (SELECT 1) TO STDOUT"),
-            ("CREATE TABLE t AS (VALUES (1)) UNION TABLE u WITH NO DATA", "CREATE TABLE t AS SELECT 1"),
-            ("CREATE VIEW v AS SELECT 2", "CREATE VIEW v AS SELECT 2"),
-        ] {
-            let parsed = Parsed::of_script(sql).unwrap().remove(0);
-            assert_eq!(parsed.other().unwrap().to_string(), tree, "{sql}");
-        }
+    fn statements_inside_of_others_are_themselves() {
+        let parsed = Parsed::of_script("EXPLAIN VERBOSE DELETE FROM t; PREPARE p AS TABLE t").unwrap();
+        let inside = |at: usize| Parsed::of_source(parsed[at].source().clone().inside());
+        assert!(matches!(inside(0).statement(), StatementKind::Delete(_)) && parsed[0].query_or_change().is_none());
+        assert!(inside(1).only_shows() && !parsed[1].only_shows());
+    }
+
+    #[test]
+    fn a_copy_may_get_another_file() {
+        let parsed = Parsed::of_script("COPY (SELECT a) TO 'f' (FORMAT csv)").unwrap().remove(0).with_copy_file("g");
+        let StatementKind::Copy(copy) = parsed.statement() else { panic!("{parsed:?}") };
+        assert_eq!((copy.file.as_ref().unwrap().text.as_str(), parsed.source().text_of_query()), ("g", "SELECT a"));
     }
 
     #[test]

@@ -32,6 +32,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use serac_engine::{DecimalForm, Table};
 use serac_numeric_functions::wanted::IsWanted;
+use serac_parser::tree::Expr;
 use serac_pg::TypeId;
 use serac_query::scan::{SeracScanExec, SeracTable};
 use serac_query::wanted::{Wanted, while_wanted};
@@ -339,19 +340,35 @@ impl Session {
         };
         self.planning(columns).await
     }
-    /// The parameters of a prepared statement as the EXECUTE at `text` gives them.
-    pub(crate) async fn given(&self, prepared: &Source, text: &Source) -> Result<Arguments> {
-        let (state, prepared, text) = (self.state(), prepared.clone(), text.clone());
-        let found = async move {
-            let (types, row) = binding::arguments(&state, &prepared, &text).await?;
-            Ok((types, DataFrame::new(state, row)))
+    /// The parameters of a prepared query or change as the EXECUTE at `text` gives them.
+    pub(crate) async fn given(&self, prepared: &Source, text: &Source, given: &[Expr]) -> Result<Arguments> {
+        let (state, prepared) = (self.state(), prepared.clone());
+        let types = self.planning(async move { binding::parameter_types(&state, &prepared).await }).await?;
+        let values = self.arguments_of(text, given, &types).await?;
+        Ok(Arguments { types: types.iter().map(|id| id.0).collect(), values: Some(values.into()) })
+    }
+    /// The values of the arguments that the EXECUTE or CALL at `text` gives for what is of these
+    /// types.
+    pub(crate) async fn arguments_of<'e>(
+        &self,
+        text: &Source,
+        given: impl IntoIterator<Item = &'e Expr>,
+        types: &[TypeId],
+    ) -> Result<Vec<ScalarValue>> {
+        let (state, text, types) = (self.state(), text.clone(), types.to_vec());
+        let given: Vec<Expr> = given.into_iter().cloned().collect();
+        let frame = async move {
+            let given: Vec<&Expr> = given.iter().collect();
+            let row = binding::arguments(&state, &text, &given, &types)?;
+            Ok(DataFrame::new(state, row))
         };
-        let (types, row) = self.planning(found).await?;
-        let rows = self.collect(row).await?;
+        let rows = self.collect(self.planning(frame).await?).await?;
         let row = rows.iter().find(|rows| rows.num_rows() > 0).expect("it is a row");
-        let values = row.columns().iter().map(|column| ScalarValue::try_from_array(column, 0));
-        let values = values.collect::<std::result::Result<Arc<[ScalarValue]>, _>>()?;
-        Ok(Arguments { types: types.iter().map(|id| id.0).collect(), values: Some(values) })
+        Ok(row
+            .columns()
+            .iter()
+            .map(|column| ScalarValue::try_from_array(column, 0))
+            .collect::<datafusion::error::Result<_>>()?)
     }
     /// The data frame of a query whose columns become those of a relation, and these with their names
     /// and types.

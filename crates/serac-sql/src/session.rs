@@ -6,56 +6,44 @@
 
 use crate::activity::Connections;
 use crate::advisory_locks::{AdvisoryLocks, SessionLocks};
+use crate::binding;
 use crate::catalog::{Shared, TransactionCatalog};
 use crate::channels::{Channels, Listener};
 use crate::conflicts::Conflicts;
 use crate::copy::CopyStreams;
 use crate::deep::{self, Roomy};
-use crate::dialect::{PostgreSql, Steps};
 use crate::error::{Result, SqlError};
 use crate::expressions::SessionExpressions;
-use crate::identifiers::{CATALOG, SEARCH_PATH, fold, prepared_name};
+use crate::identifiers::{CATALOG, SEARCH_PATH};
 use crate::identity::Identity;
 use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::locate::located;
-use crate::maintenance::parse_statement;
-use crate::nesting;
 use crate::notices::Notices;
-use crate::parsed::{Kind, Parsed, Source};
-use crate::pipeline::{Resources, Rules, over_tokens};
+use crate::parsed::{Arguments, Parsed, Source, is_bound};
+use crate::pipeline::{Resources, Rules};
 use crate::planner::Functions;
 use crate::point::{Outcome, PointState, Prepared};
 use crate::programs::{self, Programs};
 use crate::query::{Output, QueryRuntime};
 use crate::row_stream::{RowStream, StatementStream};
 use crate::session_state::Beginning;
-use crate::settings::is_all;
 use crate::transactions::{Isolation, Modes, OpenStatement, Running};
-use crate::visits::visit_expressions_mut;
 use crate::work_memory::WorkMemory;
-use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::execution::{SessionStateBuilder, SessionStateDefaults};
 use datafusion::functions_aggregate::first_last::first_value_udaf;
-use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion::sql::sqlparser::ast::{
-    CloseCursor, CopyTarget, DiscardObject, Expr, Reset, Statement, UnaryOperator, Value,
-};
-use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use futures::TryStreamExt;
 use serac_copy::Format;
 use serac_engine::roles::Login;
 use serac_engine::{Database, DecimalForm, Expressions};
-use serac_functions::{Arrays, IntervalArithmetic, JsonOperators, Quotients, UuidComparisons};
-use serac_parser::tree::StatementKind;
+use serac_parser::tree::{Discard, Execute, Prepare, Reset, StatementKind, Transaction};
 use serac_query::scan::{Convoys, ScanSharing};
 use serac_storage::CommitTicket;
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -190,25 +178,20 @@ impl StatementResult {
 
 /// The word of the tag of a statement that gives rows.
 pub fn row_tag(statement: &Parsed) -> &'static str {
-    match (statement.tree(), statement.other()) {
-        (Some(change), _) => tag_of(change),
-        (None, Some(Statement::ShowVariable { .. } | Statement::ShowTables { .. } | Statement::ShowColumns { .. })) => {
-            "SHOW"
-        }
-        (None, Some(Statement::Explain { .. } | Statement::ExplainTable { .. })) => "EXPLAIN",
-        (None, Some(Statement::Fetch { .. })) => "FETCH",
-        (None, Some(Statement::Call(_))) => "CALL",
-        _ => "SELECT",
-    }
+    tag_of(statement.statement())
 }
 
-/// The same of a query or a change.
+/// The same of its tree.
 pub(crate) fn tag_of(tree: &StatementKind) -> &'static str {
     match tree {
         StatementKind::Insert(_) => "INSERT 0",
         StatementKind::Update(_) => "UPDATE",
         StatementKind::Delete(_) => "DELETE",
         StatementKind::Merge(_) => "MERGE",
+        StatementKind::Show(_) => "SHOW",
+        StatementKind::Explain(_) | StatementKind::Describe(_) => "EXPLAIN",
+        StatementKind::Fetch(_) => "FETCH",
+        StatementKind::Call(_) => "CALL",
         _ => "SELECT",
     }
 }
@@ -273,56 +256,21 @@ impl std::fmt::Debug for Session {
     }
 }
 
-/// COPY's switches may be ON or OFF, of which the parser does not know.
-pub(crate) fn copy_switches(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let is = |token: &Token, words: &[&str]| match token {
-        Token::Word(word) => word.quote_style.is_none() && words.iter().any(|w| word.value.eq_ignore_ascii_case(w)),
-        _ => false,
-    };
-    let of_value = |token: &Token| !matches!(token, Token::Whitespace(_));
-    if !tokens.iter().map(|token| &token.token).find(|token| of_value(token)).is_some_and(|first| is(first, &["copy"]))
-    {
-        return tokens;
-    }
-    let mut before = Token::EOF;
-    for token in tokens.iter_mut().filter(|token| of_value(&token.token)) {
-        if is(&before, &["freeze", "header"]) {
-            if is(&token.token, &["on"]) {
-                token.token = Token::make_keyword("TRUE");
-            } else if is(&token.token, &["off"]) {
-                token.token = Token::make_keyword("FALSE");
-            }
-        }
-        before = token.token.clone();
-    }
-    tokens
-}
-
-/// Whether a text may have a sign of a sign; comments may stand between.
-fn may_have_two_signs(sql: &str) -> bool {
-    let is_sign = |byte: u8| matches!(byte, b'-' | b'+');
-    let mut last = b' ';
-    sql.bytes().filter(|byte| !byte.is_ascii_whitespace()).any(|byte| {
-        let (before, now) = (std::mem::replace(&mut last, byte), byte);
-        is_sign(before) && is_sign(now) || before == b'/' && now == b'*'
-    })
-}
-
 /// Parses a script.
 ///
 /// # Errors
 /// SQLSTATE 42601, with the place.
 pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
     match transaction_word(sql) {
-        Some(statement) => Ok(vec![Parsed::of_statement(statement.clone())]),
+        Some(statement) => Ok(vec![statement.clone()]),
         None => Parsed::of_script(sql),
     }
 }
 
 /// BEGIN, COMMIT, END, ROLLBACK and ABORT with nothing else, parsed once for all: many a transaction has as many of these as of other statements.
-fn transaction_word(sql: &str) -> Option<&'static Statement> {
-    static WORDS: LazyLock<Vec<(&str, Statement)>> = LazyLock::new(|| {
-        let parsed = |word| Some((word, parse_one(word, (1, 1)).ok()?));
+fn transaction_word(sql: &str) -> Option<&'static Parsed> {
+    static WORDS: LazyLock<Vec<(&str, Parsed)>> = LazyLock::new(|| {
+        let parsed = |word| Some((word, Parsed::of_script(word).ok()?.pop()?));
         ["BEGIN", "COMMIT", "END", "ROLLBACK", "ABORT"].into_iter().filter_map(parsed).collect()
     });
     let word = sql.trim();
@@ -330,113 +278,21 @@ fn transaction_word(sql: &str) -> Option<&'static Statement> {
     WORDS.iter().find(|(known, _)| word.eq_ignore_ascii_case(known)).map(|(_, statement)| statement)
 }
 
-/// sqlparser's tree of a single statement that begins at `place`.
-///
-/// # Errors
-/// 0A000 for what is right, and not known there.
-pub(crate) fn parse_one(sql: &str, place: (u64, u64)) -> Result<Statement> {
-    let mut tokens = Tokenizer::new(&PostgreSql, sql).tokenize_with_location().map_err(ParserError::from)?;
-    if place != (1, 1) {
-        let move_to = |at: &mut Location| {
-            at.column += if at.line == 1 { place.1 - 1 } else { 0 };
-            at.line += place.0 - 1;
-        };
-        tokens.iter_mut().for_each(|token| {
-            move_to(&mut token.span.start);
-            move_to(&mut token.span.end);
-        });
-    }
-    let levels = nesting::estimate(&tokens)?;
-    if levels > nesting::MAX_ESTIMATE {
-        return Err(SqlError::too_deep());
-    }
-    match levels > nesting::SHALLOW {
-        true => deep::with_room(|| statement_of(sql, tokens, true)),
-        false => statement_of(sql, tokens, false),
-    }
-}
-
-/// Takes `pg_catalog` away from the names of functions: all functions are of this schema, which some
-/// clients say.
-fn unqualify_functions(statement: &mut Statement) {
-    let _ = visit_expressions_mut(statement, |expr| {
-        if let Expr::Function(function) = expr
-            && function.name.0.len() == 2
-            && function.name.0[0].as_ident().is_some_and(|schema| fold(schema) == "pg_catalog")
-        {
-            function.name.0.remove(0);
-        }
-        ControlFlow::<()>::Continue(())
-    });
-}
-
-/// Puts a sign that has a sign before it in parentheses: written without, `- -2` would be the
-/// beginning of a comment.
-fn part_signs(statement: &mut Statement) {
-    let is_signed = |expr: &Expr| matches!(expr, Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, .. });
-    let _ = visit_expressions_mut(statement, |expr| {
-        if is_signed(expr)
-            && let Expr::UnaryOp { expr: operand, .. } = expr
-            && is_signed(operand)
-        {
-            let signed = std::mem::replace(operand, Box::new(Expr::value(Value::Null)));
-            **operand = Expr::Nested(signed);
-        }
-        ControlFlow::<()>::Continue(())
-    });
-}
-
-/// The statement that tokens are. `is_nested` where it may be nested so deeply that it matters.
-fn statement_of(sql: &str, tokens: Vec<TokenWithSpan>, is_nested: bool) -> Result<Statement> {
-    let _steps = Steps::of(tokens.len());
-    let parser = Parser::new(&PostgreSql).with_recursion_limit(nesting::PARSER_CALLS);
-    let mut parser = parser.with_tokens_with_locations(over_tokens(tokens));
-    let start = parser.index();
-    let parsed = parse_statement(&mut parser).and_then(|statement| match parser.peek_token_ref().token {
-        Token::EOF => Ok(statement),
-        _ => parser.expected("end of statement", parser.peek_token()),
-    });
-    let mut statement =
-        parsed.map_err(|error| crate::copy::wrong_character(&parser, start).unwrap_or_else(|| not_known(error)))?;
-    if is_nested {
-        nesting::balance(&mut statement);
-        nesting::check(&statement)?;
-    }
-    crate::clauses::check(&statement)?;
-    if sql.contains("pg_catalog.") {
-        unqualify_functions(&mut statement);
-    }
-    if may_have_two_signs(sql) {
-        part_signs(&mut statement);
-    }
-    Ok(statement)
-}
-
-/// The error of a text that is right by the grammar. Words that have no meaning are errors of
-/// syntax all the same.
-fn not_known(error: ParserError) -> SqlError {
-    let error = SqlError::from(error);
-    match error.message.strip_prefix("syntax error: Expected") {
-        Some(expected) => {
-            SqlError { sqlstate: "0A000", message: format!("this is not supported: expected{expected}"), ..error }
-        }
-        None => error,
-    }
-}
-
 /// Whether the script begins with COPY … FROM STDIN, after which a shell finds the data.
 pub fn reads_stdin(sql: &str) -> bool {
     // The word first: most statements do not have it, and need not be parsed for this.
     sql.as_bytes().windows(5).any(|word| word.eq_ignore_ascii_case(b"stdin"))
         && parse(sql).is_ok_and(|statements| {
-            let first = statements.first().and_then(Parsed::other);
-            matches!(first, Some(Statement::Copy { to: false, target: CopyTarget::Stdin, .. }))
+            statements.first().is_some_and(|first| match first.statement() {
+                StatementKind::Copy(copy) => copy.from && copy.file.is_none(),
+                _ => false,
+            })
         })
 }
 
 /// Whether a statement is COPY, whose progress can be shown ([`Session::copy_progress`]).
 pub fn is_copy(statement: &Parsed) -> bool {
-    matches!(statement.other(), Some(Statement::Copy { .. }))
+    matches!(statement.statement(), StatementKind::Copy(_))
 }
 
 impl Session {
@@ -488,19 +344,9 @@ impl Session {
         let work_memory = Arc::new(WorkMemory::new(db.runtime.memory_pool.clone()));
         let runtime = RuntimeEnv { memory_pool: work_memory.clone(), ..db.runtime.as_ref().clone() };
         let resources = Resources { work_memory: work_memory.clone(), memory_limit: db.memory_limit };
-        // DataFusion's, of which one takes `d['key']` for a field of a structure, come behind ours.
-        let mut expr_planners: Vec<Arc<dyn ExprPlanner>> = vec![
-            Arc::new(Quotients),
-            Arc::new(IntervalArithmetic),
-            Arc::new(UuidComparisons),
-            Arc::new(JsonOperators),
-            Arc::new(Arrays),
-        ];
-        expr_planners.extend(SessionStateDefaults::default_expr_planners());
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::new(runtime))
-            .with_expr_planners(expr_planners)
             // A rule of the optimizer looks for it. All others are with `Functions`.
             .with_aggregate_functions(vec![first_value_udaf()]);
         let state = Rules::new(&resources, &[]).put_into(state).build();
@@ -638,8 +484,8 @@ impl Session {
     }
     /// The same where it is known whether the statement `is_deep`.
     pub(crate) async fn execute_of_depth(&mut self, statement: Parsed, is_deep: bool) -> Result<StatementResult> {
-        if let Some(other) = statement.other() {
-            if let Some(result) = self.control(other).await {
+        if statement.query_or_change().is_none() {
+            if let Some(result) = self.control(&statement).await {
                 return result;
             }
             if let Some(outcome) = self.execute_named(&statement).await? {
@@ -694,8 +540,8 @@ impl Session {
     }
     /// The same where it is known whether the statement `is_deep`.
     pub(crate) async fn stream_of_depth(&mut self, statement: Parsed, is_deep: bool) -> Result<StatementStream<'_>> {
-        if let Some(other) = statement.other()
-            && let Some(result) = self.control(other).await
+        if statement.query_or_change().is_none()
+            && let Some(result) = self.control(&statement).await
         {
             return result.map(|result| StatementStream::done(self, result));
         }
@@ -741,18 +587,13 @@ impl Session {
     /// Whether a statement changes and claims nothing, so that nobody can be in its way: its rows
     /// may be given as they come.
     fn only_shows(&self, statement: &Parsed) -> bool {
-        let Some(other) = statement.other() else { return statement.only_shows() };
-        match other {
-            Statement::Execute { name: Some(name), .. } => {
-                let prepared = self.prepared.get(&prepared_name(name));
+        match statement.statement() {
+            StatementKind::Execute(execute) => {
+                let prepared = self.prepared.get(&execute.name.name);
                 prepared.is_some_and(|prepared| self.only_shows(prepared.parsed()))
             }
-            Statement::Explain { .. }
-            | Statement::ExplainTable { .. }
-            | Statement::ShowVariable { .. }
-            | Statement::ShowTables { .. }
-            | Statement::ShowColumns { .. } => true,
-            _ => false,
+            StatementKind::Explain(_) | StatementKind::Describe(_) | StatementKind::Show(_) => true,
+            _ => statement.only_shows(),
         }
     }
 
@@ -818,52 +659,19 @@ impl Session {
     // ---- statements
 
     pub(crate) async fn run(&mut self, statement: Parsed) -> Result<Output> {
-        let (statement, mut source) = match statement.into_kind() {
-            Kind::Bound(source) => return self.run_bound(source).await,
-            Kind::Other(statement, source) => (*statement, source),
-        };
-        if let Some(text) = source.as_ref().filter(|source| source.acts()) {
-            match &statement {
-                Statement::CreateTable(_) | Statement::Copy { .. } => {
-                    source = Some(Box::pin(self.run_changes_of_query(text)).await?);
-                }
-                Statement::CreateView(_) => {
-                    return Err(SqlError::unsupported("a view whose query changes or claims rows"));
-                }
-                _ => {}
-            }
-        }
-        match statement {
-            Statement::ShowTables { .. } | Statement::ShowColumns { .. } => {
-                let query = self.shown_relations(&statement).await?;
-                self.query(query).await
-            }
-            Statement::ExplainTable { table_name, .. } => self.describe_relation(&table_name).await,
-            Statement::Explain { .. } => Box::pin(self.explain(statement, source)).await,
-            Statement::ShowVariable { ref variable } if is_all(variable) => {
-                let batch = self.show_all()?;
-                let rows = StatementResult::Rows { tag: "SHOW", schema: batch.schema(), batches: vec![batch] };
-                Ok(Output::Done(rows))
-            }
-            Statement::ShowVariable { ref variable } => match self.shown_setting(variable) {
-                Some((name, value)) => {
-                    let schema = Arc::new(Schema::new(vec![Field::new(&name, DataType::Utf8, true)]));
-                    let column = Arc::new(StringArray::from(vec![value])) as ArrayRef;
-                    let batch = RecordBatch::try_new(schema.clone(), vec![column])?;
-                    Ok(Output::Done(StatementResult::Rows { tag: "SHOW", schema, batches: vec![batch] }))
-                }
-                None => {
-                    let query = self.shown_engine_setting(variable)?;
-                    self.query(query).await
-                }
-            },
-            Statement::Execute { name: Some(name), parameters, .. } => {
-                let statement = self.executed(&prepared_name(&name), &parameters, source.as_ref()).await?;
+        let source = statement.into_source();
+        match source.kind() {
+            kind if is_bound(kind) => self.run_bound(source).await,
+            StatementKind::Show(shown) => self.show(shown).await,
+            StatementKind::Describe(name) => self.describe_relation(name).await,
+            StatementKind::Explain(explain) => Box::pin(self.explain(explain, source.clone().inside())).await,
+            StatementKind::Execute(execute) => {
+                let statement = self.executed(execute, &source).await?;
                 // Its text is another statement's.
                 Box::pin(self.run(statement)).await.map_err(SqlError::unplaced)
             }
-            other => {
-                let result = self.run_command(other, source).await?;
+            _ => {
+                let result = self.run_command(source).await?;
                 self.running.as_mut().expect("it runs").check_statement_end()?;
                 Ok(Output::Done(result))
             }
@@ -871,7 +679,7 @@ impl Session {
     }
 
     /// Runs a query or a change.
-    async fn run_bound(&mut self, source: Source) -> Result<Output> {
+    pub(crate) async fn run_bound(&mut self, source: Source) -> Result<Output> {
         if !source.acts() {
             return self.query(source).await;
         }
@@ -885,94 +693,115 @@ impl Session {
         Box::pin(self.run_changes(&source)).await
     }
 
-    /// Runs a statement that is neither a query nor a change, and whose text is at `text`.
-    pub(crate) async fn run_command(&mut self, statement: Statement, text: Option<Source>) -> Result<StatementResult> {
-        match statement {
-            Statement::Copy { source, to, target, options, legacy_options, .. } => {
-                let options = crate::copy::all_options(options, &legacy_options)?;
-                self.copy(source, text, to, target, options).await
-            }
-            Statement::Prepare { name, statement, data_types } => {
-                let parsed = Parsed::inside(*statement, text);
-                check_preparable(&parsed)?;
-                let name = fold(&name);
-                if self.prepared.contains_key(&name) {
-                    return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
+    /// Runs a statement that gives no rows but those of FETCH, CALL and RETURNING.
+    async fn run_command(&mut self, mut source: Source) -> Result<StatementResult> {
+        if source.acts() {
+            match source.kind() {
+                StatementKind::CreateTableAs(_) | StatementKind::Copy(_) => {
+                    source = Box::pin(self.run_changes_of_query(&source)).await?;
                 }
-                let mut prepared = Prepared::new(parsed, data_types);
-                prepared.count_arguments();
-                self.prepared.insert(name, prepared);
-                Ok(StatementResult::command("PREPARE"))
-            }
-            Statement::Deallocate { name, .. } => {
-                let name = fold(&name);
-                if name == "all" {
-                    self.prepared.clear();
-                } else if self.prepared.remove(&name).is_none() {
-                    return Err(SqlError::new("26000", format!("prepared statement \"{name}\" does not exist")));
+                StatementKind::CreateView(_) | StatementKind::CreateMaterializedView(_) => {
+                    return Err(SqlError::unsupported("a view whose query changes or claims rows"));
                 }
-                Ok(StatementResult::command("DEALLOCATE"))
+                _ => {}
             }
-            Statement::Call(function) if programs::is_run(&function) => self.call_job(&function).await,
-            Statement::Set(set) => self.set(set).await,
-            Statement::Reset(reset) => self.reset(&reset.reset),
-            Statement::Declare { stmts } => self.declare(stmts, text).await,
-            Statement::Fetch { name, direction, into, .. } => self.fetch(&name, &direction, into.is_some()),
-            Statement::Close { cursor } => self.close_cursor(&cursor),
-            Statement::Discard { object_type } => self.discard(object_type),
-            Statement::LISTEN { channel } => self.listen(&channel),
-            Statement::UNLISTEN { channel } => self.unlisten(&channel),
-            Statement::NOTIFY { channel, payload } => self.notify(&channel, payload.as_deref()),
-            other => self.define(other, text.as_ref()).await,
+        }
+        match source.kind() {
+            StatementKind::Copy(copy) => self.copy(copy, &source).await,
+            StatementKind::Prepare(prepare) => self.prepare_named(prepare, &source),
+            StatementKind::Deallocate(None) => {
+                self.prepared.clear();
+                Ok(StatementResult::command("DEALLOCATE ALL"))
+            }
+            StatementKind::Deallocate(Some(name)) => match self.prepared.remove(&name.name) {
+                Some(_) => Ok(StatementResult::command("DEALLOCATE")),
+                None => Err(not_prepared(&name.name)),
+            },
+            StatementKind::Call(call) if programs::is_run(call) => self.call_job(call, &source).await,
+            StatementKind::Set(set) => self.set(set).await,
+            StatementKind::Reset(reset) => self.reset(reset),
+            StatementKind::DeclareCursor(cursor) => self.declare(cursor, &source).await,
+            StatementKind::Fetch(fetch) => self.fetch(fetch),
+            StatementKind::CloseCursor(name) => self.close_cursor(name.as_ref()),
+            StatementKind::Discard(what) => self.discard(*what),
+            StatementKind::Listen(channel) => self.listen(&channel.name),
+            StatementKind::Unlisten(channel) => self.unlisten(channel.as_ref()),
+            StatementKind::Notify(channel, payload) => self.notify(&channel.name, payload.as_ref()),
+            StatementKind::Transaction(Transaction::Prepare(_)) => Err(SqlError::unsupported("PREPARE TRANSACTION")),
+            StatementKind::Transaction(Transaction::CommitPrepared(_)) => Err(SqlError::unsupported("COMMIT PREPARED")),
+            StatementKind::Transaction(Transaction::RollbackPrepared(_)) => {
+                Err(SqlError::unsupported("ROLLBACK PREPARED"))
+            }
+            _ => self.define(&source).await,
         }
     }
 
+    /// PREPARE.
+    fn prepare_named(&mut self, prepare: &Prepare, source: &Source) -> Result<StatementResult> {
+        let Prepare { name, types, statement: _ } = prepare;
+        if self.prepared.contains_key(&name.name) {
+            let message = format!("prepared statement \"{}\" already exists", name.name);
+            return Err(SqlError::new("42P05", message));
+        }
+        let types = types.iter().map(|declared| binding::named_type(declared, source).map(|id| id.0));
+        let mut prepared = Prepared::new(Parsed::of_source(source.clone().inside()), types.collect::<Result<_>>()?);
+        prepared.count_arguments();
+        self.prepared.insert(name.name.clone(), prepared);
+        Ok(StatementResult::command("PREPARE"))
+    }
+
     /// DISCARD: lets go of what the session keeps. ALL of it is what a pool does before it gives a connection to somebody else.
-    fn discard(&mut self, what: DiscardObject) -> Result<StatementResult> {
-        let tag = StatementResult::command(format!("DISCARD {what}"));
-        match what {
+    fn discard(&mut self, what: Discard) -> Result<StatementResult> {
+        let word = match what {
             // Plans are made anew for other settings.
-            DiscardObject::PLANS => self.shared.note_setting(),
-            DiscardObject::SEQUENCES => *self.shared.sequence_values.write() = Default::default(),
-            DiscardObject::TEMP => self.drop_temporary_tables()?,
-            DiscardObject::ALL => {
+            Discard::Plans => {
+                self.shared.note_setting();
+                "PLANS"
+            }
+            Discard::Sequences => {
+                *self.shared.sequence_values.write() = Default::default();
+                "SEQUENCES"
+            }
+            Discard::Temporary => {
+                self.drop_temporary_tables()?;
+                "TEMP"
+            }
+            Discard::All => {
                 if self.transaction_status() != TransactionStatus::Idle {
                     return Err(SqlError::new("25001", "DISCARD ALL cannot run inside a transaction block"));
                 }
-                self.close_cursor(&CloseCursor::All)?;
+                self.close_cursor(None)?;
                 self.shared.listener.unlisten_all();
                 self.shared.advisory_locks.release_session();
                 self.prepared.clear();
                 *self.shared.sequence_values.write() = Default::default();
-                self.reset(&Reset::ALL)?;
+                self.reset(&Reset::All)?;
                 self.reset_roles()?;
                 self.drop_temporary_tables()?;
+                "ALL"
             }
-        }
-        Ok(tag)
+        };
+        Ok(StatementResult::command(format!("DISCARD {word}")))
     }
 
     /// EXECUTE of a statement of the point path; none for others.
     async fn execute_named(&mut self, statement: &Parsed) -> Result<Option<Outcome>> {
-        let Some(Statement::Execute { name: Some(name), .. }) = statement.other() else { return Ok(None) };
-        let Some(text) = statement.source() else { return Ok(None) };
-        let Some(prepared) = self.prepared.remove_entry(&prepared_name(name)) else {
-            return Ok(None);
-        };
+        let StatementKind::Execute(execute) = statement.statement() else { return Ok(None) };
+        let Some(prepared) = self.prepared.remove_entry(&execute.name.name) else { return Ok(None) };
         let mut executed = Executed { session: self, prepared: Some(prepared) };
         let Executed { session, prepared: Some((name, prepared)) } = &mut executed else { unreachable!("it is there") };
         // The error is one of the statement, which is run on the other path.
-        if prepared.check_arguments(name, text.given().unwrap_or_default().len()).is_err() {
+        if prepared.check_arguments(name, execute.arguments.len()).is_err() {
             return Ok(None);
         }
-        session.execute_point(prepared, text).await.map_err(SqlError::unplaced)
+        let values = statement.source().arguments().values.as_deref().unwrap_or_default();
+        session.execute_point(prepared, &execute.arguments, values).await.map_err(SqlError::unplaced)
     }
     /// Whether a statement claims rows.
     pub(crate) fn claims(&self, statement: &Parsed) -> bool {
-        match statement.other() {
-            Some(Statement::Execute { name: Some(name), .. }) => {
-                let prepared = self.prepared.get(&prepared_name(name));
-                prepared.is_some_and(|prepared| prepared.parsed().claims())
+        match statement.statement() {
+            StatementKind::Execute(execute) => {
+                self.prepared.get(&execute.name.name).is_some_and(|prepared| prepared.parsed().claims())
             }
             _ => statement.claims(),
         }
@@ -980,22 +809,26 @@ impl Session {
 
     /// A statement that PREPARE has made, for so many arguments.
     pub(crate) fn prepared(&self, name: &str, arguments: usize) -> Result<&Prepared> {
-        let missing = || SqlError::new("26000", format!("prepared statement \"{name}\" does not exist"));
-        let prepared = self.prepared.get(name).ok_or_else(missing)?;
+        let prepared = self.prepared.get(name).ok_or_else(|| not_prepared(name))?;
         prepared.check_arguments(name, arguments)?;
         Ok(prepared)
     }
     /// The statement that the EXECUTE at `text` runs.
-    async fn executed(&self, name: &str, arguments: &[Expr], text: Option<&Source>) -> Result<Parsed> {
-        let prepared = self.prepared(name, arguments.len())?;
-        let Some(source) = prepared.source().cloned() else { return prepared.with_expressions(arguments) };
-        Ok(Parsed::of_source(match text.filter(|_| !arguments.is_empty()) {
-            Some(text) => {
-                let given = self.given(&source, text).await?;
-                source.with(given)
+    async fn executed(&self, execute: &Execute, text: &Source) -> Result<Parsed> {
+        let Execute { name, arguments } = execute;
+        let source = self.prepared(&name.name, arguments.len())?.parsed().source().clone();
+        if arguments.is_empty() {
+            return Ok(Parsed::of_source(source));
+        }
+        let given = match source.kind() {
+            StatementKind::Call(call) => {
+                let types = self.parameters_of_call(call, &source).await?;
+                let values = self.arguments_of(text, arguments, &types).await?;
+                Arguments { types: types.iter().map(|id| id.0).collect(), values: Some(values.into()) }
             }
-            None => source,
-        }))
+            _ => self.given(&source, text, arguments).await?,
+        };
+        Ok(Parsed::of_source(source.with(given)))
     }
 }
 
@@ -1011,34 +844,6 @@ impl Drop for Executed<'_> {
     }
 }
 
-/// PREPARE takes what gives or changes rows. EXECUTE is not among it, so no statement can execute
-/// itself.
-fn check_preparable(statement: &Parsed) -> Result<()> {
-    match statement.other() {
-        None | Some(Statement::Call(_)) => Ok(()),
-        _ => Err(SqlError::new("42601", "PREPARE takes SELECT, INSERT, UPDATE, DELETE, MERGE, VALUES or CALL")),
-    }
-}
-
-/// A statement that is neither a query nor a change, with expressions in the place of its
-/// parameters.
-pub(crate) fn with_parameters(statement: &Statement, parameters: &[Expr]) -> Result<Statement> {
-    let mut statement = statement.clone();
-    let mut unbound = None;
-    let _ = visit_expressions_mut(&mut statement, |expr| {
-        if let Expr::Value(value) = expr
-            && let Value::Placeholder(placeholder) = &value.value
-        {
-            let number = placeholder.trim_start_matches('$').parse::<usize>().ok();
-            match number.and_then(|n| parameters.get(n.checked_sub(1)?)) {
-                Some(parameter) => *expr = Expr::Nested(Box::new(parameter.clone())),
-                None => unbound = Some(placeholder.clone()),
-            }
-        }
-        ControlFlow::<()>::Continue(())
-    });
-    match unbound {
-        Some(placeholder) => Err(SqlError::new("42P02", format!("there is no parameter {placeholder}"))),
-        None => Ok(statement),
-    }
+fn not_prepared(name: &str) -> SqlError {
+    SqlError::new("26000", format!("prepared statement \"{name}\" does not exist"))
 }

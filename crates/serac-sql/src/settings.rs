@@ -1,26 +1,25 @@
 //! SHOW and SET.
 
 use crate::catalog::Shared;
-use crate::dialect::parser;
 use crate::error::{Result, SqlError};
-use crate::identifiers::{fold, quote, quote_ident};
+use crate::identifiers::{quote, quote_ident, split_list};
 use crate::notices::Severity;
-use crate::parsed::Source;
+use crate::parsed::{Arguments, Source};
 use crate::pipeline::DISABLED_PASSES;
+use crate::query::Output;
 use crate::session::{Session, StatementResult, TransactionStatus};
 use crate::setting_list::{ListedSetting, SessionValues, all_settings};
 use crate::transactions::{Isolation, Running};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement as PlanStatement};
-use datafusion::sql::sqlparser::ast::{
-    ContextModifier, Expr, Ident, Reset, Set, Statement, TransactionMode, UnaryOperator, Value,
-};
-use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::Token;
 use parking_lot::Mutex;
 use serac_engine::roles::Access;
 use serac_engine::{Catalog, DEFAULT_SCHEMA};
+use serac_parser::tree::{
+    Name, Reset, Set, SetChange, SetScope, SetSetting, SetValue, Show, Text, TransactionMode, Value,
+};
 use serac_query::scan::SharedScans;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -107,13 +106,16 @@ const RESETTABLE: [&str; 12] = [
     "work_mem",
 ];
 
-/// Whether SHOW asks for all settings.
-pub(crate) fn is_all(variable: &[Ident]) -> bool {
-    matches!(variable, [word] if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("all"))
+/// What SHOW gives.
+pub(crate) enum Shown {
+    /// Rows.
+    Rows(RecordBatch),
+    /// What a query gives.
+    Query(Source),
 }
 
 /// What SHOW ALL gives.
-pub(crate) fn all_settings_schema() -> SchemaRef {
+fn all_settings_schema() -> SchemaRef {
     let fields = ["name", "setting", "description"].map(|name| Field::new(name, DataType::Utf8, false));
     Arc::new(Schema::new(fields.to_vec()))
 }
@@ -138,16 +140,6 @@ pub(crate) fn on_or_off(on: bool) -> String {
 /// The value of a setting of clients that has not been made.
 pub(crate) fn usual_setting(name: &str) -> Option<&'static str> {
     CLIENT_SETTINGS.iter().find(|setting| setting.name == name).map(|setting| setting.usual)
-}
-
-/// The names in a list of schemas, as it is written.
-fn schemas_of(written: &str) -> Option<Vec<String>> {
-    let mut parser = parser(written).ok()?;
-    if parser.peek_token_ref().token == Token::EOF {
-        return Some(Vec::new());
-    }
-    let names = parser.parse_comma_separated(Parser::parse_identifier).ok()?;
-    (parser.peek_token_ref().token == Token::EOF).then(|| names.iter().map(fold).collect())
 }
 
 /// A setting that a transaction has changed.
@@ -268,7 +260,7 @@ pub(crate) fn set_for_client(shared: &Shared, name: &str, value: &str) -> Option
     if is_default {
         shared.client_settings.write().remove(known.name);
     } else if is_path {
-        let Some(path) = schemas_of(value) else {
+        let Some(path) = split_list(value) else {
             return Some(Err(SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""))));
         };
         let shown = path.iter().map(|name| quote_ident(name)).collect::<Vec<_>>().join(", ");
@@ -287,7 +279,7 @@ impl Session {
     /// The schemas in which unqualified names are looked up.
     pub(crate) fn path(&self, catalog: &Catalog, access: &Access) -> Arc<[String]> {
         static USUAL: LazyLock<Arc<[String]>> = LazyLock::new(|| Arc::from([DEFAULT_SCHEMA.to_owned()]));
-        let set = self.shared.client_settings.read().get("search_path").and_then(|written| schemas_of(written));
+        let set = self.shared.client_settings.read().get("search_path").and_then(|written| split_list(written));
         let Some(path) = set else { return USUAL.clone() };
         let roles = self.shared.roles.read().clone();
         let named = |name: &String| match name.as_str() {
@@ -318,7 +310,7 @@ impl Session {
     /// SET SESSION CHARACTERISTICS AS TRANSACTION: the settings of the same meaning.
     pub(crate) fn set_default_modes(&mut self, modes: &[TransactionMode]) -> Result<()> {
         let mut wanted = self.default_modes;
-        wanted.set(modes);
+        wanted.set(modes)?;
         self.set_in_transaction("default_transaction_isolation", wanted.isolation.name(), false)?;
         self.set_in_transaction("default_transaction_read_only", &on_or_off(wanted.read_only), false)
     }
@@ -343,55 +335,60 @@ impl Session {
     pub(crate) fn setting(&self, name: &str) -> Option<String> {
         self.shared.setting(&self.setting_values(), name)
     }
-    /// The setting that SHOW names, with its value; `None` if it is none of ours.
-    pub(crate) fn shown_setting(&self, variable: &[Ident]) -> Option<(String, String)> {
-        let words: Vec<String> = variable.iter().map(|word| word.value.to_lowercase()).collect();
-        // `SHOW TRANSACTION ISOLATION LEVEL` means `transaction_isolation_level`.
-        ["_", "."].into_iter().find_map(|between| {
-            let name = words.join(between);
-            self.setting(&name).map(|value| (name, value))
-        })
+    /// SHOW.
+    pub(crate) async fn show(&mut self, show: &Show) -> Result<Output> {
+        match self.shown_by(show).await? {
+            Shown::Rows(rows) => {
+                let (schema, batches) = (rows.schema(), vec![rows]);
+                Ok(Output::Done(StatementResult::Rows { tag: "SHOW", schema, batches }))
+            }
+            Shown::Query(query) => self.query(query).await,
+        }
     }
-    /// The query that gives a setting of the query engine's own, with its name.
+    /// What SHOW gives.
     ///
     /// # Errors
-    /// 42704 if there is none of the name.
-    pub(crate) fn shown_engine_setting(&self, variable: &[Ident]) -> Result<Source> {
-        let name = variable.iter().map(|word| word.value.as_str()).collect::<Vec<_>>().join(".");
+    /// 42704 if there is no such setting; what is wrong with the relation.
+    pub(crate) async fn shown_by(&self, show: &Show) -> Result<Shown> {
+        let name = match show {
+            Show::All => return self.show_all().map(Shown::Rows),
+            Show::Columns(relation) => return self.shown_columns(relation).await.map(Shown::Query),
+            Show::Setting(name) => name.to_string(),
+        };
+        let shown = name.to_lowercase();
+        if let Some(value) = self.setting(&shown) {
+            let schema = Arc::new(Schema::new(vec![Field::new(&shown, DataType::Utf8, true)]));
+            let column = Arc::new(StringArray::from(vec![value])) as ArrayRef;
+            return Ok(Shown::Rows(RecordBatch::try_new(schema, vec![column])?));
+        }
+        if name == "tables" {
+            let tables = Source::of_query(
+                "SELECT table_catalog, table_schema, table_name, table_type FROM information_schema.tables \
+                 WHERE table_schema NOT IN ('pg_catalog', 'information_schema')",
+            );
+            return tables.map(Shown::Query);
+        }
         let is_known = name.starts_with("datafusion.runtime.")
             || self.ctx.state_ref().read().config_options().entries().iter().any(|entry| entry.key == name);
         if !is_known {
             let message = format!("unrecognized configuration parameter \"{name}\"");
             return Err(SqlError::new("42704", message).named(name));
         }
-        let name = Value::SingleQuotedString(name);
-        Source::of_query(&format!("SELECT name, value FROM information_schema.df_settings WHERE name = {name}"))
+        let of_engine = Source::of_query("SELECT name, value FROM information_schema.df_settings WHERE name = $1")?;
+        Ok(Shown::Query(of_engine.with(texts([name.as_str()]))))
     }
-    /// The query that SHOW TABLES and SHOW COLUMNS stand for.
-    ///
-    /// # Errors
-    /// What is wrong with the relation.
-    pub(crate) async fn shown_relations(&self, statement: &Statement) -> Result<Source> {
-        let Statement::ShowColumns { extended, full, show_options } = statement else {
-            return Source::of_query(
-                "SELECT table_catalog, table_schema, table_name, table_type FROM information_schema.tables \
-                 WHERE table_schema NOT IN ('pg_catalog', 'information_schema')",
-            );
-        };
-        let relation = show_options.show_in.as_ref().and_then(|shown| shown.parent_name.as_ref());
-        let relation = relation.ok_or_else(|| SqlError::unsupported("SHOW COLUMNS of no relation"))?;
-        self.frame_of(&format!("SELECT * FROM {relation}")).await?;
-        let columns = match *extended || *full {
-            true => "*",
-            false => "table_catalog, table_schema, table_name, column_name, data_type, is_nullable",
-        };
-        let parts = ["table_name", "table_schema", "table_catalog"].into_iter().zip(relation.0.iter().rev());
-        let conditions = parts.filter_map(|(column, part)| {
-            let name = Value::SingleQuotedString(fold(part.as_ident()?));
-            Some(format!("{column} = {name}"))
-        });
-        let conditions = conditions.collect::<Vec<_>>().join(" AND ");
-        Source::of_query(&format!("SELECT {columns} FROM information_schema.columns WHERE {conditions}"))
+    /// The query that SHOW COLUMNS stands for.
+    async fn shown_columns(&self, relation: &Name) -> Result<Source> {
+        let whole = Source::of_relation(relation, &[]);
+        self.bound_columns(&whole).await.map_err(SqlError::unplaced)?;
+        let parts = ["table_name", "table_schema", "table_catalog"].into_iter().take(relation.parts.len());
+        let conditions = (1..).zip(parts).map(|(number, column)| format!("{column} = ${number}"));
+        let query = format!(
+            "SELECT table_catalog, table_schema, table_name, column_name, data_type, is_nullable \
+             FROM information_schema.columns WHERE {}",
+            conditions.collect::<Vec<_>>().join(" AND "),
+        );
+        Ok(Source::of_query(&query)?.with(texts(relation.parts.iter().rev().map(|part| part.name.as_str()))))
     }
     /// SHOW ALL.
     pub(crate) fn show_all(&self) -> Result<RecordBatch> {
@@ -520,10 +517,8 @@ impl Session {
     /// RESET of a setting, or of all but the name that the client has given itself.
     pub(crate) fn reset(&mut self, reset: &Reset) -> Result<StatementResult> {
         match reset {
-            Reset::ConfigurationParameter(name) => {
-                self.set_in_transaction(&name.to_string().to_lowercase(), "default", false)?;
-            }
-            Reset::ALL => {
+            Reset::Setting(name) => self.set_in_transaction(&name.to_string().to_lowercase(), "default", false)?,
+            Reset::All => {
                 for name in RESETTABLE {
                     self.set_in_transaction(name, "default", false)?;
                 }
@@ -556,63 +551,63 @@ impl Session {
         Ok(())
     }
 
-    pub(crate) async fn set(&mut self, set: Set) -> Result<StatementResult> {
-        if let Set::SingleAssignment { scope, variable, values, .. } = &set {
-            let name = variable.to_string().to_lowercase();
-            if name.starts_with("datafusion.runtime.") {
-                self.access_now().check_superuser(&format!("set parameter \"{name}\""))?;
-            } else if !name.starts_with("datafusion.") {
-                let written = |value: &Expr| match value {
-                    // A text names one schema.
-                    Expr::Value(value) if name == "search_path" => {
-                        value.clone().into_string().map_or_else(|| value.to_string(), |text| quote(&text))
-                    }
-                    value => value.to_string().trim_matches('\'').to_owned(),
-                };
-                let values: Vec<String> = values.iter().map(written).collect();
-                self.set_in_transaction(&name, &values.join(", "), *scope == Some(ContextModifier::Local))?;
-                return Ok(StatementResult::command("SET"));
+    /// SET, but for what is about transactions and roles.
+    pub(crate) async fn set(&mut self, set: &Set) -> Result<StatementResult> {
+        let Set { scope, change } = set;
+        let SetSetting { name, value } = match change {
+            SetChange::Setting(setting) => setting,
+            SetChange::Snapshot(_) => return Err(SqlError::unsupported("SET TRANSACTION SNAPSHOT")),
+            SetChange::Transaction(_) | SetChange::Characteristics(_) => unreachable!("they are run outside"),
+        };
+        let (name, local) = (name.to_string().to_lowercase(), *scope == Some(SetScope::Local));
+        let of_engine = name.starts_with("datafusion.");
+        let value = match value {
+            SetValue::List(values) if name == "search_path" => joined(values, |value| quote(&written(value))),
+            SetValue::List(values) if of_engine && values.len() > 1 => {
+                return Err(SqlError::unsupported(format!("this value of the setting \"{name}\"")));
             }
-        }
-        if let Set::SetTimeZone { value, .. } = &set {
-            let value = value.to_string();
-            set_for_client(&self.shared, "timezone", value.trim_matches('\'')).expect("a known setting")?;
+            SetValue::List(values) => joined(values, written),
+            SetValue::Default => "default".to_owned(),
+            SetValue::Current if self.setting(&name).is_some() => return Ok(StatementResult::command("SET")),
+            SetValue::Current => {
+                let message = format!("unrecognized configuration parameter \"{name}\"");
+                return Err(SqlError::new("42704", message).named(name));
+            }
+            SetValue::Interval { .. } => return Err(SqlError::unsupported("a time zone that is an interval")),
+        };
+        if !of_engine {
+            self.set_in_transaction(&name, &value, local)?;
             return Ok(StatementResult::command("SET"));
         }
-        if let Set::SetNamesDefault {} = &set {
-            set_for_client(&self.shared, "client_encoding", "default").expect("a known setting")?;
-            return Ok(StatementResult::command("SET"));
+        if scope.is_some() {
+            return Err(SqlError::unsupported("SET LOCAL and SET SESSION of a setting of DataFusion"));
         }
-        if let Set::SetNames { charset_name, .. } = &set {
-            set_for_client(&self.shared, "client_encoding", &charset_name.value).expect("a known setting")?;
-            return Ok(StatementResult::command("SET"));
+        if name.starts_with("datafusion.runtime.") {
+            self.access_now().check_superuser(&format!("set parameter \"{name}\""))?;
         }
         self.shared.note_setting();
         self.has_engine_setting = true;
-        self.ctx.execute_logical_plan(engine_setting(&set)?).await?;
+        let set = PlanStatement::SetVariable(SetVariable { variable: name, value });
+        self.ctx.execute_logical_plan(LogicalPlan::Statement(set)).await?;
         Ok(StatementResult::command("SET"))
     }
 }
 
-/// What sets a setting of the query engine's own.
-///
-/// # Errors
-/// 0A000 for other kinds of SET, and values that are no constants.
-fn engine_setting(set: &Set) -> Result<LogicalPlan> {
-    let Set::SingleAssignment { scope: None, variable, values, .. } = set else {
-        return Err(SqlError::unsupported("this kind of SET"));
-    };
-    let variable = variable.to_string().to_lowercase();
-    let value = match &values[..] {
-        [Expr::Identifier(word)] => Some(word.value.clone()),
-        [Expr::Value(value)] => match &value.value {
-            Value::SingleQuotedString(text) | Value::Number(text, _) => Some(text.clone()),
-            Value::Boolean(on) => Some(on.to_string()),
-            _ => None,
-        },
-        [signed @ Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, .. }] => Some(signed.to_string()),
-        _ => None,
-    };
-    let value = value.ok_or_else(|| SqlError::unsupported(format!("this value of the setting \"{variable}\"")))?;
-    Ok(LogicalPlan::Statement(PlanStatement::SetVariable(SetVariable { variable, value })))
+/// Texts as values of a query's parameters.
+fn texts<'t>(texts: impl IntoIterator<Item = &'t str>) -> Arguments {
+    let values = texts.into_iter().map(|text| ScalarValue::Utf8(Some(text.to_owned())));
+    Arguments { values: Some(values.collect()), ..Arguments::default() }
+}
+
+/// What a setting is set to, without quotes.
+fn written(value: &Value) -> String {
+    match value {
+        Value::Word(word) => word.name.clone(),
+        Value::Text(Text { text, span: _ }) => text.clone(),
+        Value::Number(number) => format!("{}{}", if number.negative { "-" } else { "" }, number.digits),
+    }
+}
+
+fn joined(values: &[Value], shown: impl Fn(&Value) -> String) -> String {
+    values.iter().map(shown).collect::<Vec<_>>().join(", ")
 }

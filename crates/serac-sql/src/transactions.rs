@@ -33,7 +33,7 @@
 use crate::catalog::{NOT_ASKED, View};
 use crate::channels::Letters;
 use crate::error::{Result, SqlError};
-use crate::identifiers::{TEMPORARY_SCHEMA, fold};
+use crate::identifiers::TEMPORARY_SCHEMA;
 use crate::limits::CancelHandle;
 use crate::notices::Severity;
 use crate::parsed::Parsed;
@@ -42,11 +42,11 @@ use crate::point::Started;
 use crate::roles::SessionRoles;
 use crate::session::{Session, StatementResult, TransactionStatus};
 use crate::settings::SettingsMark;
-use datafusion::sql::sqlparser::ast::{
-    ObjectName, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
-};
 use serac_engine::roles::{Object, Privilege};
 use serac_engine::{Catalog, Database, Savepoint, Table, Transaction};
+use serac_parser::tree::{
+    IsolationLevel, Name, Set, SetChange, StatementKind, Transaction as Control, TransactionMode, TransactionModeKind,
+};
 use serac_storage::{CommitTicket, Snapshot};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -97,23 +97,27 @@ pub(crate) struct Modes {
 }
 
 impl Modes {
-    pub(crate) fn set(&mut self, modes: &[TransactionMode]) {
-        for mode in modes {
-            match mode {
-                TransactionMode::AccessMode(mode) => self.read_only = *mode == TransactionAccessMode::ReadOnly,
-                TransactionMode::IsolationLevel(level) => {
+    /// Sets what `modes` say.
+    ///
+    /// # Errors
+    /// 0A000 for a deferrable transaction.
+    pub(crate) fn set(&mut self, modes: &[TransactionMode]) -> Result<()> {
+        for TransactionMode { kind, span: _ } in modes {
+            match kind {
+                TransactionModeKind::ReadOnly(is_so) => self.read_only = *is_so,
+                TransactionModeKind::Isolation(level) => {
                     self.isolation = match level {
-                        TransactionIsolationLevel::ReadUncommitted | TransactionIsolationLevel::ReadCommitted => {
-                            Isolation::ReadCommitted
-                        }
-                        TransactionIsolationLevel::RepeatableRead | TransactionIsolationLevel::Snapshot => {
-                            Isolation::Snapshot
-                        }
-                        TransactionIsolationLevel::Serializable => Isolation::Serializable,
+                        IsolationLevel::ReadUncommitted | IsolationLevel::ReadCommitted => Isolation::ReadCommitted,
+                        IsolationLevel::RepeatableRead | IsolationLevel::Snapshot => Isolation::Snapshot,
+                        IsolationLevel::Serializable => Isolation::Serializable,
                     }
                 }
+                // No transaction waits for its snapshot.
+                TransactionModeKind::Deferrable(false) => {}
+                TransactionModeKind::Deferrable(true) => return Err(SqlError::unsupported("DEFERRABLE")),
             }
         }
+        Ok(())
     }
 }
 
@@ -233,6 +237,11 @@ impl Running {
             }
             None => self.restart(),
         }
+    }
+    /// Where the newest savepoint of a name is.
+    fn named_savepoint(&self, name: &str) -> Result<usize> {
+        let missing = || SqlError::new("3B001", format!("savepoint \"{name}\" does not exist"));
+        self.savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(missing)
     }
     pub(crate) fn savepoint_count(&self) -> usize {
         self.savepoints.len()
@@ -595,14 +604,14 @@ impl Session {
     }
 
     /// Schema and name of the relation that a name means: unqualified, a temporary table goes before others.
-    pub(crate) fn locate(&self, name: &ObjectName) -> Result<(String, String)> {
+    pub(crate) fn locate(&self, name: &Name) -> Result<(String, String)> {
         self.shared.view().expect("a statement is running").locate(name)
     }
     /// Schema and name of the relation that a statement is to make.
-    pub(crate) fn locate_new(&self, name: &ObjectName) -> Result<(String, String)> {
+    pub(crate) fn locate_new(&self, name: &Name) -> Result<(String, String)> {
         self.shared.view().expect("a statement is running").locate_new(name)
     }
-    pub(crate) fn table(&self, name: &ObjectName) -> Result<Arc<Table>> {
+    pub(crate) fn table(&self, name: &Name) -> Result<Arc<Table>> {
         let (schema, name) = self.locate(name)?;
         let view = self.shared.view().expect("a statement is running");
         if schema != TEMPORARY_SCHEMA {
@@ -631,11 +640,11 @@ impl Session {
     }
 
     /// Statements that run outside of any statement's own transaction.
-    pub(crate) async fn control(&mut self, statement: &Statement) -> Option<Result<StatementResult>> {
-        if let Some(result) = self.maintain(statement).await {
+    pub(crate) async fn control(&mut self, statement: &Parsed) -> Option<Result<StatementResult>> {
+        if let Some(result) = self.maintain(statement.statement()).await {
             return Some(self.failing(result));
         }
-        if let Some(result) = self.set_roles(statement) {
+        if let Some(result) = self.set_roles(statement.statement()) {
             return Some(self.failing(result));
         }
         Some(match self.start_control(statement)? {
@@ -649,17 +658,32 @@ impl Session {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn start_control(&mut self, statement: &Statement) -> Option<Result<(StatementResult, Started)>> {
-        if self.transaction_status() == TransactionStatus::Failed && !is_end(statement) {
+    pub fn start_control(&mut self, statement: &Parsed) -> Option<Result<(StatementResult, Started)>> {
+        if self.transaction_status() == TransactionStatus::Failed && !ends_transaction(statement) {
             return None;
         }
-        let result = match statement {
-            Statement::Commit { chain, .. } => self.end_block(true, *chain),
-            Statement::Rollback { chain, savepoint: None } => self.end_block(false, *chain),
-            _ => {
-                let done = |result| (result, Started { affected: 0, ticket: None });
-                self.control_now(statement)?.map(done)
-            }
+        let done = |tag: &str| (StatementResult::command(tag), Started { affected: 0, ticket: None });
+        let result = match statement.statement() {
+            StatementKind::Transaction(control) => match control {
+                Control::Commit { chain } => self.end_block(true, *chain),
+                Control::Rollback { chain } => self.end_block(false, *chain),
+                Control::Begin { start, modes } => {
+                    self.begin_block(modes).map(|()| done(if *start { "START TRANSACTION" } else { "BEGIN" }))
+                }
+                Control::Savepoint(name) => self.savepoint(&name.name).map(|()| done("SAVEPOINT")),
+                Control::Release(name) => self.release_savepoint(&name.name).map(|()| done("RELEASE")),
+                Control::RollbackTo(name) => self.rollback_to_savepoint(&name.name).map(|()| done("ROLLBACK")),
+                Control::Prepare(_) | Control::CommitPrepared(_) | Control::RollbackPrepared(_) => return None,
+            },
+            StatementKind::Set(Set { scope: _, change }) => match change {
+                SetChange::Characteristics(modes) => self.set_default_modes(modes).map(|()| done("SET")),
+                SetChange::Transaction(modes) => {
+                    let mut wanted = self.running.as_ref().map_or(self.default_modes, |running| running.modes);
+                    wanted.set(modes).and_then(|()| self.set_modes(wanted)).map(|()| done("SET"))
+                }
+                SetChange::Snapshot(_) | SetChange::Setting(_) => return None,
+            },
+            _ => return None,
         };
         Some(self.failing(result))
     }
@@ -691,107 +715,69 @@ impl Session {
         let tag = if commits { "COMMIT" } else { "ROLLBACK" };
         Ok((StatementResult::command(tag), Started { affected: 0, ticket }))
     }
-    /// What of that needs no log.
-    fn control_now(&mut self, statement: &Statement) -> Option<Result<StatementResult>> {
-        let done = |tag: &str| Ok(StatementResult::command(tag));
-        // Savepoints are for what BEGIN has opened.
-        let block = self.running.as_mut().filter(|running| running.scope == Scope::Explicit);
-        let no_block =
-            |what: &str| Some(Err(SqlError::new("25P01", format!("{what} can only be used in transaction blocks"))));
-        let no_savepoint = |name: &str| Err(SqlError::new("3B001", format!("savepoint \"{name}\" does not exist")));
-        Some(match statement {
-            Statement::StartTransaction { modes, .. } => match &mut self.running {
-                Some(running) => {
-                    let mut wanted = running.modes;
-                    wanted.set(modes);
-                    if running.scope == Scope::Explicit {
-                        self.say(Severity::Warning, "25001", "there is already a transaction in progress");
-                    }
-                    self.set_modes(wanted).map(|()| {
-                        self.running.as_mut().expect("it is open").scope = Scope::Explicit;
-                        StatementResult::command("BEGIN")
-                    })
-                }
-                None => {
-                    let mut wanted = self.default_modes;
-                    wanted.set(modes);
-                    self.begin(Scope::Explicit, wanted);
-                    done("BEGIN")
-                }
-            },
-            Statement::Set(Set::SetTransaction { modes, snapshot: None, session: true }) => {
-                self.set_default_modes(modes).map(|()| StatementResult::command("SET"))
-            }
-            Statement::Set(Set::SetTransaction { modes, snapshot: None, session: false }) => {
-                let mut wanted = self.running.as_ref().map_or(self.default_modes, |running| running.modes);
-                wanted.set(modes);
-                self.set_modes(wanted).map(|()| StatementResult::command("SET"))
-            }
-            Statement::Rollback { savepoint: Some(name), .. } => {
-                let Some(running) = block else { return no_block("ROLLBACK TO SAVEPOINT") };
-                let name = fold(name);
-                let Some(at) = running.savepoints.iter().rposition(|savepoint| savepoint.name == name) else {
-                    return Some(no_savepoint(&name));
-                };
-                running.savepoints.truncate(at + 1);
-                let savepoint = &running.savepoints[at];
-                let (mark, roles, settings) =
-                    (savepoint.mark.clone(), savepoint.roles.clone(), savepoint.settings.clone());
-                running.roles = savepoint.running_roles.clone();
-                running.rollback_to(&mark);
-                running.txn.set_role(roles.current);
-                running.failed = false;
-                self.shared.cursors.lock().roll_back(at);
-                // Plans are made anew for another role.
-                if *self.shared.roles.read() != roles {
-                    self.act_as(roles);
-                }
-                self.roll_settings_back(settings);
-                done("ROLLBACK")
-            }
-            Statement::Savepoint { name } => {
-                let Some(running) = block else { return no_block("SAVEPOINT") };
-                let savepoint = NamedSavepoint {
-                    name: fold(name),
-                    mark: running.mark(),
-                    roles: self.shared.roles.read().clone(),
-                    running_roles: running.roles.clone(),
-                    settings: self.shared.changed_settings.mark(),
-                };
-                running.savepoints.push(savepoint);
-                done("SAVEPOINT")
-            }
-            Statement::ReleaseSavepoint { name } => {
-                let Some(running) = block else { return no_block("RELEASE SAVEPOINT") };
-                let name = fold(name);
-                let Some(at) = running.savepoints.iter().rposition(|savepoint| savepoint.name == name) else {
-                    return Some(no_savepoint(&name));
-                };
-                running.savepoints.truncate(at);
-                self.shared.cursors.lock().release(at);
-                done("RELEASE")
-            }
-            _ => return None,
-        })
+    /// BEGIN.
+    fn begin_block(&mut self, modes: &[TransactionMode]) -> Result<()> {
+        let Some(running) = &self.running else {
+            let mut wanted = self.default_modes;
+            wanted.set(modes)?;
+            self.begin(Scope::Explicit, wanted);
+            return Ok(());
+        };
+        let (mut wanted, scope) = (running.modes, running.scope);
+        wanted.set(modes)?;
+        if scope == Scope::Explicit {
+            self.say(Severity::Warning, "25001", "there is already a transaction in progress");
+        }
+        self.set_modes(wanted)?;
+        self.running.as_mut().expect("it is open").scope = Scope::Explicit;
+        Ok(())
+    }
+    /// What BEGIN has opened, which alone has savepoints.
+    fn block(&mut self, statement: &str) -> Result<&mut Running> {
+        let no_block = || SqlError::new("25P01", format!("{statement} can only be used in transaction blocks"));
+        self.running.as_mut().filter(|running| running.scope == Scope::Explicit).ok_or_else(no_block)
+    }
+    fn savepoint(&mut self, name: &str) -> Result<()> {
+        let (roles, settings) = (self.shared.roles.read().clone(), self.shared.changed_settings.mark());
+        let running = self.block("SAVEPOINT")?;
+        let (name, mark, running_roles) = (name.to_owned(), running.mark(), running.roles.clone());
+        running.savepoints.push(NamedSavepoint { name, mark, roles, running_roles, settings });
+        Ok(())
+    }
+    fn release_savepoint(&mut self, name: &str) -> Result<()> {
+        let running = self.block("RELEASE SAVEPOINT")?;
+        let at = running.named_savepoint(name)?;
+        running.savepoints.truncate(at);
+        self.shared.cursors.lock().release(at);
+        Ok(())
+    }
+    fn rollback_to_savepoint(&mut self, name: &str) -> Result<()> {
+        let running = self.block("ROLLBACK TO SAVEPOINT")?;
+        let at = running.named_savepoint(name)?;
+        running.savepoints.truncate(at + 1);
+        let savepoint = &running.savepoints[at];
+        let (mark, roles, settings) = (savepoint.mark.clone(), savepoint.roles.clone(), savepoint.settings.clone());
+        running.roles = savepoint.running_roles.clone();
+        running.rollback_to(&mark);
+        running.txn.set_role(roles.current);
+        running.failed = false;
+        self.shared.cursors.lock().roll_back(at);
+        // Plans are made anew for another role.
+        if *self.shared.roles.read() != roles {
+            self.act_as(roles);
+        }
+        self.roll_settings_back(settings);
+        Ok(())
     }
 }
 
 /// Whether a statement ends a transaction, or leads back in it: such are accepted in one that has failed.
 pub fn ends_transaction(statement: &Parsed) -> bool {
-    statement.other().is_some_and(is_end)
-}
-
-fn is_end(statement: &Statement) -> bool {
-    matches!(statement, Statement::Commit { .. } | Statement::Rollback { .. })
+    use Control::{Commit, Rollback, RollbackTo};
+    matches!(statement.statement(), StatementKind::Transaction(Commit { .. } | Rollback { .. } | RollbackTo(_)))
 }
 
 /// Whether a statement is about transactions alone: it takes nothing and gives nothing.
 pub fn controls_transaction(statement: &Parsed) -> bool {
-    statement.other().is_some_and(|statement| {
-        let begins = matches!(
-            statement,
-            Statement::StartTransaction { .. } | Statement::Savepoint { .. } | Statement::ReleaseSavepoint { .. }
-        );
-        begins || is_end(statement)
-    })
+    matches!(statement.statement(), StatementKind::Transaction(_))
 }

@@ -5,7 +5,6 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::error::DataFusionError;
-use datafusion::sql::sqlparser::parser::ParserError;
 use serac_engine::EngineError;
 use serac_engine::definition::SqlType;
 use serac_numeric::NumericError;
@@ -181,26 +180,6 @@ fn unreadable(message: &str) -> Option<SqlError> {
     Some(SqlError::new("22P02", format!("invalid input syntax for type {name}: \"{value}\"")))
 }
 
-impl From<ParserError> for SqlError {
-    fn from(error: ParserError) -> Self {
-        let text = match error {
-            ParserError::TokenizerError(m) | ParserError::ParserError(m) => m,
-            ParserError::RecursionLimitExceeded => return Self::new("54001", "the statement is nested too deeply"),
-        };
-        // The parser puts the place at the end of its text.
-        let place = text.rsplit_once(" at Line: ").and_then(|(message, place)| {
-            let (line, column) = place.split_once(", Column: ")?;
-            Some((message.to_owned(), (line.trim().parse().ok()?, column.trim().parse().ok()?)))
-        });
-        match place {
-            Some((message, position)) => {
-                Self { position: Some(position), ..Self::new("42601", format!("syntax error: {message}")) }
-            }
-            None => Self::new("42601", format!("syntax error: {text}")),
-        }
-    }
-}
-
 fn from_external(error: &(dyn std::error::Error + Send + Sync + 'static)) -> SqlError {
     if let Some(error) = error.downcast_ref::<EngineError>() {
         error.into()
@@ -294,7 +273,6 @@ impl From<&DataFusionError> for SqlError {
     fn from(error: &DataFusionError) -> Self {
         match error {
             DataFusionError::ArrowError(inner, _) => Self::from(inner.as_ref()),
-            DataFusionError::SQL(inner, _) => (**inner).clone().into(),
             DataFusionError::External(inner) => from_external(inner.as_ref()),
             DataFusionError::Context(_, inner) => Self::from(inner.as_ref()),
             DataFusionError::Diagnostic(diagnostic, inner) => {

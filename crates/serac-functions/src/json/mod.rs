@@ -15,13 +15,8 @@ pub(super) use build::texts as value_texts;
 use super::definition::{Definition, Types};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeStringArray};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Field};
-use datafusion::common::DFSchema;
-use datafusion::error::Result;
-use datafusion::logical_expr::expr::Placeholder;
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, ScalarUDF, lit};
-use datafusion::sql::sqlparser::ast::BinaryOperator;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::logical_expr::ScalarUDF;
 use serac_engine::EngineError;
 use serac_engine::json::Json;
 use serac_values::SqlError;
@@ -113,76 +108,6 @@ fn elements_of(array: &ArrayRef, row: usize) -> Option<ArrayRef> {
         DataType::LargeList(_) => Some(array.as_list::<i64>().value(row)),
         DataType::FixedSizeList(..) => Some(array.as_fixed_size_list().value(row)),
         _ => None,
-    }
-}
-
-/// Plans JSON's operators.
-#[derive(Debug)]
-pub struct JsonOperators;
-
-fn call(name: &str, args: Vec<Expr>) -> Expr {
-    let definition = definitions().find(|definition| definition.name == name).expect("it is one of them");
-    ScalarUDF::from(definition).call(args)
-}
-
-/// A parameter of which nothing is known, as one of a type.
-fn of_type(expr: Expr, data_type: Option<DataType>) -> Expr {
-    match (expr, data_type) {
-        (Expr::Placeholder(Placeholder { id, field: None }), Some(data_type)) => {
-            Expr::Placeholder(Placeholder { id, field: Some(Arc::new(Field::new("", data_type, true))) })
-        }
-        (expr, _) => expr,
-    }
-}
-
-impl ExprPlanner for JsonOperators {
-    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-        use BinaryOperator::{Arrow, ArrowAt, AtArrow, HashArrow, HashLongArrow, HashMinus, LongArrow};
-        use BinaryOperator::{Minus, Question, QuestionAnd, QuestionPipe, StringConcat};
-        let RawBinaryExpr { op, left, right } = expr;
-        let of = |expr: &Expr| expr.get_type(schema).ok();
-        let are_texts = || [&left, &right].into_iter().all(|expr| of(expr).is_some_and(|t| is_document(&t)));
-        let is_json = |expr: &Expr| of(expr) == Some(JSON);
-        let is_constant = |expr: &Expr| matches!(expr, Expr::Literal(..) | Expr::Placeholder(_));
-        let name = match op {
-            Arrow => "jsonb_get",
-            LongArrow => "jsonb_get_text",
-            HashArrow => "jsonb_at_path",
-            HashLongArrow => "jsonb_at_path_text",
-            HashMinus => "jsonb_delete_path",
-            Question => "jsonb_exists",
-            QuestionPipe => "jsonb_exists_any",
-            QuestionAnd => "jsonb_exists_all",
-            AtArrow if are_texts() => "jsonb_contains",
-            ArrowAt if are_texts() => "jsonb_contained",
-            StringConcat if is_json(&left) && (is_json(&right) || is_constant(&right)) => "jsonb_concat",
-            StringConcat if is_json(&right) && is_constant(&left) => "jsonb_concat",
-            Minus if is_json(&left) => "jsonb_delete",
-            _ => return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right })),
-        };
-        let other = match op {
-            AtArrow | ArrowAt | StringConcat => Some(JSON),
-            Arrow | LongArrow | Question => Some(DataType::Utf8),
-            _ => None,
-        };
-        Ok(PlannerResult::Planned(call(name, vec![of_type(left, Some(JSON)), of_type(right, other)])))
-    }
-
-    /// `document['key']`, `document['key'][0]`.
-    fn plan_field_access(
-        &self,
-        access: RawFieldAccessExpr,
-        schema: &DFSchema,
-    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
-        if access.expr.get_type(schema).ok() != Some(JSON) {
-            return Ok(PlannerResult::Original(access));
-        }
-        let key = match &access.field_access {
-            GetFieldAccess::NamedStructField { name } => lit(name.clone()),
-            GetFieldAccess::ListIndex { key } => (**key).clone(),
-            GetFieldAccess::ListRange { .. } => return Ok(PlannerResult::Original(access)),
-        };
-        Ok(PlannerResult::Planned(call("jsonb_get", vec![access.expr, key])))
     }
 }
 

@@ -308,7 +308,7 @@ impl Parser<'_> {
                     return Ok(C::SetOptions(self.storage_options(true)?));
                 }
                 match self.one_of(&["default", "not", "statistics", "storage", "compression", "data"])?.name.as_str() {
-                    "default" => Ok(C::Default(Some(self.expr()?))),
+                    "default" => Ok(C::Default(Some(self.kept(Self::expr)?))),
                     "not" => {
                         self.expect_word("null")?;
                         Ok(C::NotNull(true))
@@ -352,7 +352,7 @@ impl Parser<'_> {
     fn new_type(&mut self) -> Result<ColumnChange> {
         let type_name = self.type_name()?;
         let collation = if self.take_word("collate") { Some(self.name()?) } else { None };
-        let using = if self.take_word("using") { Some(self.expr()?) } else { None };
+        let using = if self.take_word("using") { Some(self.kept(Self::expr)?) } else { None };
         Ok(ColumnChange::Type { type_name, collation, using })
     }
     fn is_identity_change(&self) -> bool {

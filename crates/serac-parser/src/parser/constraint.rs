@@ -2,7 +2,7 @@
 
 use super::Parser;
 use crate::error::{ParseError, Result};
-use crate::lexer::Kind;
+use crate::lexer::{Kind, Token};
 use crate::tree::{
     ColumnConstraint, ColumnConstraintKind, ConstraintAttributes, Exclusion, Expr, ExprKind, Ident, IndexElement,
     KeyAction, KeyStorage, Name, Operator, PartitionBounds, PartitionBy, References, Span, TableConstraint,
@@ -80,14 +80,14 @@ impl Parser<'_> {
                 K::PrimaryKey(self.key_storage()?)
             }
             "check" => {
-                let condition = self.in_parentheses(Self::expr)?;
+                let condition = self.in_parentheses(|parser| parser.kept(Self::expr))?;
                 let no_inherit = self.take_word("no");
                 if no_inherit {
                     self.expect_word("inherit")?;
                 }
                 K::Check { condition, no_inherit }
             }
-            "default" => K::Default(self.restricted_expr()?),
+            "default" => K::Default(self.kept(Self::restricted_expr)?),
             "references" => K::References(self.references()?),
             _ => {
                 let at = self.span();
@@ -97,7 +97,7 @@ impl Parser<'_> {
                     let options = self.sequence_options_in_parentheses()?;
                     K::Identity { always, options }
                 } else {
-                    let expr = self.in_parentheses(Self::expr)?;
+                    let expr = self.in_parentheses(|parser| parser.kept(Self::expr))?;
                     self.expect_word("stored")?;
                     if !always {
                         let message = "for a generated column, GENERATED ALWAYS must be specified";
@@ -204,7 +204,10 @@ impl Parser<'_> {
         let name = if self.take_word("constraint") { Some(self.ident()?) } else { None };
         let word = self.one_of(&["check", "unique", "primary", "foreign", "exclude"])?;
         let (kind, called) = match word.name.as_str() {
-            "check" => (TableConstraintKind::Check(self.in_parentheses(Self::expr)?), "CHECK"),
+            "check" => {
+                let condition = self.in_parentheses(|parser| parser.kept(Self::expr))?;
+                (TableConstraintKind::Check(condition), "CHECK")
+            }
             "unique" => (self.key(true)?, "UNIQUE"),
             "primary" => {
                 self.expect_word("key")?;
@@ -350,7 +353,7 @@ impl Parser<'_> {
     /// A column or an expression of an index.
     pub(super) fn index_element(&mut self) -> Result<IndexElement> {
         let start = self.span();
-        let expr = self.keyed()?;
+        let (expr, text) = self.keyed()?;
         let (collation, class) = self.collation_and_class()?;
         let has_options = class.is_some() && self.is_sign(b'(');
         let class_options = if has_options { self.storage_options(true)? } else { Vec::new() };
@@ -361,22 +364,42 @@ impl Parser<'_> {
             self.take_words(&["nulls", "last"]).then_some(false)
         };
         let span = start.to(self.last_span());
-        Ok(IndexElement { expr, collation, class, class_options, descending, nulls_first, span })
+        Ok(IndexElement { expr, text, collation, class, class_options, descending, nulls_first, span })
     }
-    /// A column's name, a call, or an expression in parentheses.
-    fn keyed(&mut self) -> Result<Expr> {
+    /// A column's name, a call, or an expression in parentheses; and its text.
+    fn keyed(&mut self) -> Result<(Expr, Span)> {
         let start = self.span();
         if self.is_sign(b'(') {
+            let first = self.at + 1;
             let inside = self.in_parentheses(Self::expr)?;
-            return Ok(Expr { kind: inside.kind, span: start.to(self.last_span()) });
+            let text = self.without_parentheses(first, self.at - 1, &inside);
+            return Ok((Expr { kind: inside.kind, span: start.to(self.last_span()) }, text));
         }
         let goes_on = matches!(self.kind_ahead(1), Kind::Sign(b'(' | b'.' | b'['));
         if self.is_column_name(0) && !goes_on {
             let name = self.take_ident();
             let name = Name { parts: vec![name], span: start };
-            return Ok(Expr { kind: ExprKind::Name(name), span: start });
+            return Ok((Expr { kind: ExprKind::Name(name), span: start }, start));
         }
-        self.function_in_from()
+        let call = self.function_in_from()?;
+        let text = call.span;
+        Ok((call, text))
+    }
+    /// The text of an expression that is the tokens from `first` up to `end`, without parentheses
+    /// around all of it, but for those that make it a row or a subquery.
+    fn without_parentheses(&self, first: usize, end: usize, expr: &Expr) -> Span {
+        let tokens = &self.tokens[first..end];
+        let is = |sign: u8| move |token: &&Token| token.kind == Kind::Sign(sign);
+        let opened = tokens.iter().take_while(is(b'(')).count();
+        let closed = tokens[opened..].iter().rev().take_while(is(b')')).count();
+        let between = &tokens[opened..tokens.len() - closed];
+        let outside = tokens.first().map_or(0, |token| token.nesting);
+        let around = between.iter().map(|token| token.nesting.saturating_sub(outside) as usize).min();
+        let around = around.unwrap_or_default().min(opened).min(closed);
+        let needs_one = matches!(expr.kind, ExprKind::Row { explicit: false, .. } | ExprKind::Subquery(_));
+        let outer = if needs_one { around.saturating_sub(1) } else { around };
+        let of = |at: usize| tokens.get(at).map_or(Span::default(), |token| token.span);
+        of(outer).to(of(tokens.len().saturating_sub(outer + 1)))
     }
     fn collation_and_class(&mut self) -> Result<(Option<Name>, Option<Name>)> {
         let collation = if self.take_word("collate") { Some(self.name()?) } else { None };
@@ -394,11 +417,11 @@ impl Parser<'_> {
         let elements = self.in_parentheses(|parser| {
             parser.list(|parser| {
                 let start = parser.span();
-                let expr = parser.keyed()?;
+                let (expr, text) = parser.keyed()?;
                 let (collation, class) = parser.collation_and_class()?;
                 let span = start.to(parser.last_span());
-                let (descending, nulls_first) = (None, None);
-                Ok(IndexElement { expr, collation, class, class_options: Vec::new(), descending, nulls_first, span })
+                let (class_options, descending, nulls_first) = (Vec::new(), None, None);
+                Ok(IndexElement { expr, text, collation, class, class_options, descending, nulls_first, span })
             })
         })?;
         Ok(Some(PartitionBy { strategy, elements, span: start.to(self.last_span()) }))

@@ -141,7 +141,7 @@ impl Parser<'_> {
         let nulls_distinct = self.nulls_distinct()?;
         let options = self.with_options(true)?;
         let tablespace = self.tablespace()?;
-        let filter = if self.take_word("where") { Some(self.expr()?) } else { None };
+        let filter = if self.take_word("where") { Some(self.kept(Self::expr)?) } else { None };
         Ok(StatementKind::CreateIndex(Box::new(CreateIndex {
             unique,
             concurrently,

@@ -50,7 +50,7 @@ use crate::MAX_DEPTH;
 use crate::error::{ParseError, Result};
 use crate::keyword::Category;
 use crate::lexer::{Kind, Token, tokens};
-use crate::tree::{Expr, Ident, Name, Span, Statement, StatementKind};
+use crate::tree::{Expr, Ident, KeptExpr, Name, Span, Statement, StatementKind};
 
 /// Bytes of stack that are left when a new one is taken, and of the new one.
 const STACK: (usize, usize) = (256 << 10, 4 << 20);
@@ -112,6 +112,12 @@ impl<'t> Parser<'t> {
     pub(crate) fn expression_alone(&mut self) -> Result<Expr> {
         let expr = self.expr()?;
         if self.is_end() { Ok(expr) } else { Err(self.unexpected()) }
+    }
+    /// An expression, as `read` reads it, with its text.
+    fn kept(&mut self, read: fn(&mut Self) -> Result<Expr>) -> Result<KeptExpr> {
+        let start = self.span();
+        let expr = read(self)?;
+        Ok(KeptExpr { expr, text: start.to(self.last_span()) })
     }
     // ---- tokens
 

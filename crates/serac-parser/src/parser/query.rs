@@ -148,7 +148,8 @@ impl Parser<'_> {
             }
             Some("table") => {
                 self.at += 1;
-                Ok(QueryBody::Table(self.relation()?))
+                let relation = self.relation()?;
+                Ok(QueryBody::Table(relation, start.to(self.last_span())))
             }
             Some("from") => {
                 self.at += 1;

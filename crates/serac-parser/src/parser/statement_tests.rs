@@ -181,6 +181,13 @@ fn indexes_views_and_sequences_are_created() {
     assert_eq!(at(sql, index.elements[1].span), "lower(b) COLLATE \"C\" text_ops (x = 1) ASC");
     assert!(one!(CreateIndex, "CREATE INDEX ON t (a)").name.is_none());
 
+    let sql = "CREATE INDEX ON t (((a + 1)), ((a) * (b)), ((((a)))), lower(b), ((SELECT 1)), (((a, b))), ((a)::text)) \
+               WHERE (a + b) * (c)";
+    let index = one!(CreateIndex, sql);
+    let texts: Vec<&str> = index.elements.iter().map(|element| at(sql, element.text)).collect();
+    assert_eq!(texts, ["a + 1", "(a) * (b)", "a", "lower(b)", "(SELECT 1)", "(a, b)", "(a)::text"]);
+    assert_eq!(at(sql, index.filter.unwrap().text), "(a + b) * (c)");
+
     let view = one!(
         CreateView,
         "CREATE OR REPLACE TEMP VIEW v (a) WITH (security_barrier) AS SELECT 1 WITH LOCAL CHECK OPTION"

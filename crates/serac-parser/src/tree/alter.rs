@@ -2,8 +2,8 @@
 
 use super::{
     ColumnConstraintKind, ColumnDefinition, ColumnType, ConstraintAttributes, DatabaseOption, Expr, ForeignOption,
-    FunctionName, FunctionOption, Ident, Name, Number, PartitionBounds, RoleName, RoutineKind, SequenceOption,
-    SettingChange, Span, StorageOption, TableConstraint, Text, TypeName,
+    FunctionName, FunctionOption, Ident, KeptExpr, Name, Number, PartitionBounds, RoleName, RoutineKind,
+    SequenceOption, SettingChange, Span, StorageOption, TableConstraint, Text, TypeName,
 };
 
 /// What ALTER of a relation says that it is.
@@ -156,7 +156,7 @@ pub enum AlterActionKind {
 #[derive(Clone, Debug)]
 pub enum ColumnChange {
     /// SET DEFAULT, or none for DROP DEFAULT.
-    Default(Option<Expr>),
+    Default(Option<KeptExpr>),
     /// SET NOT NULL, or false for DROP NOT NULL.
     NotNull(bool),
     /// DROP EXPRESSION, with IF EXISTS.
@@ -189,7 +189,7 @@ pub enum ColumnChange {
         /// COLLATE.
         collation: Option<Name>,
         /// USING.
-        using: Option<Expr>,
+        using: Option<KeptExpr>,
     },
     /// OPTIONS (…), of foreign tables.
     ForeignOptions(Vec<ForeignOption>),

@@ -1,7 +1,7 @@
 //! CREATE TABLE: columns, constraints, partitions.
 
 use super::{
-    Execute, Expr, ForeignOption, Ident, Name, Operator, Query, SequenceOption, Span, StorageOption, TypeName,
+    Execute, Expr, ForeignOption, Ident, KeptExpr, Name, Operator, Query, SequenceOption, Span, StorageOption, TypeName,
 };
 
 /// How long a relation lives, and what of it is logged.
@@ -160,12 +160,12 @@ pub enum ColumnConstraintKind {
     /// `CHECK (…)`.
     Check {
         /// The condition.
-        condition: Expr,
+        condition: KeptExpr,
         /// NO INHERIT.
         no_inherit: bool,
     },
     /// DEFAULT.
-    Default(Expr),
+    Default(KeptExpr),
     /// `GENERATED … AS IDENTITY (…)`.
     Identity {
         /// ALWAYS, not BY DEFAULT.
@@ -174,7 +174,7 @@ pub enum ColumnConstraintKind {
         options: Vec<SequenceOption>,
     },
     /// `GENERATED ALWAYS AS (…) STORED`.
-    Generated(Expr),
+    Generated(KeptExpr),
     /// REFERENCES.
     References(References),
     /// DEFERRABLE or NOT DEFERRABLE, of the constraint before.
@@ -241,7 +241,7 @@ pub struct TableConstraint {
 #[derive(Clone, Debug)]
 pub enum TableConstraintKind {
     /// `CHECK (…)`.
-    Check(Expr),
+    Check(KeptExpr),
     /// `UNIQUE (…)`.
     Unique {
         /// `NULLS [NOT] DISTINCT`, if said.
@@ -347,6 +347,8 @@ pub enum PartitionBounds {
 pub struct IndexElement {
     /// A column's name, a call, or what stands in parentheses.
     pub expr: Expr,
+    /// The text of the expression, without parentheses around all of it.
+    pub text: Span,
     /// COLLATE.
     pub collation: Option<Name>,
     /// The operator class.

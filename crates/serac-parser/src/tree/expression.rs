@@ -63,6 +63,16 @@ pub struct Expr {
     pub span: Span,
 }
 
+/// An expression that the catalog keeps as a text.
+#[derive(Clone, Debug)]
+pub struct KeptExpr {
+    /// The expression.
+    pub expr: Expr,
+    /// Its text. Parentheses around its first and its last operand are in here, and not in the
+    /// expression's own place.
+    pub text: Span,
+}
+
 /// What an expression is.
 #[derive(Clone, Debug)]
 pub enum ExprKind {

@@ -2,8 +2,8 @@
 //! COMMENT.
 
 use super::{
-    ColumnConstraint, ColumnType, Expr, FunctionName, Ident, IndexElement, Name, Number, Persistence, Query, RoleName,
-    SettingChange, Span, Statement, StorageOption, TableStorage, Text, TypeName, Value,
+    ColumnConstraint, ColumnType, Expr, FunctionName, Ident, IndexElement, KeptExpr, Name, Number, Persistence, Query,
+    RoleName, SettingChange, Span, Statement, StorageOption, TableStorage, Text, TypeName, Value,
 };
 
 /// CREATE INDEX.
@@ -34,7 +34,7 @@ pub struct CreateIndex {
     /// TABLESPACE.
     pub tablespace: Option<Ident>,
     /// WHERE.
-    pub filter: Option<Expr>,
+    pub filter: Option<KeptExpr>,
 }
 
 /// CREATE VIEW.

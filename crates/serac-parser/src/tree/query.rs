@@ -84,8 +84,8 @@ pub enum QueryBody {
     Select(Box<Select>),
     /// VALUES; all rows have as many values only once it is bound.
     Values(Vec<Vec<Expr>>),
-    /// `TABLE t`.
-    Table(Relation),
+    /// `TABLE t`, and where it stands.
+    Table(Relation, Span),
     /// A query in parentheses, which may have its own ORDER BY.
     Nested(Box<Query>),
     /// A body, and others joined to all before them. INTERSECT binds closer.

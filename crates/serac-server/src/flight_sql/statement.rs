@@ -15,13 +15,13 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::ipc::writer::IpcWriteOptions;
-use datafusion::sql::sqlparser::ast::Statement;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use prost::Message;
 use serac_engine::DecimalForm;
 use serac_export::flight::{Batches, Caller};
-use serac_sql::{Description, Parsed, Prepared, Session, SqlError, StatementResult, number_parameters};
+use serac_sql::tree::{Persistence, StatementKind, Transaction};
+use serac_sql::{Description, Parsed, Prepared, Session, SqlError, StatementResult, number_parameters, runs_explained};
 use serac_storage::ColumnType;
 use std::sync::Arc;
 use tokio::task::coop::consume_budget;
@@ -106,29 +106,28 @@ pub(super) enum Flight {
 
 /// Whether a statement only gives rows, so that it can run when they are asked for.
 fn is_query(statement: &Parsed) -> bool {
-    let Some(other) = statement.other() else { return statement.only_shows() };
-    match other {
-        Statement::Explain { analyze, .. } => !analyze,
-        Statement::ShowVariable { .. }
-        | Statement::ShowTables { .. }
-        | Statement::ShowColumns { .. }
-        | Statement::ExplainTable { .. } => true,
-        _ => false,
+    match statement.statement() {
+        StatementKind::Explain(explain) => !runs_explained(explain),
+        StatementKind::Show(_) | StatementKind::Describe(_) => true,
+        _ => statement.only_shows(),
     }
 }
 
 /// Refuses what a session by itself would forget at once.
-fn check_lone(statement: &Statement) -> Result<(), Status> {
+fn check_lone(statement: &StatementKind) -> Result<(), Status> {
+    use Transaction::{Begin, Commit, Release, Rollback, RollbackTo, Savepoint};
+    let is_temporary = |persistence: &Persistence| *persistence == Persistence::Temporary;
     let what = match statement {
-        Statement::StartTransaction { .. } | Statement::Commit { .. } | Statement::Rollback { .. } => {
+        StatementKind::Transaction(Begin { .. } | Commit { .. } | Rollback { .. } | RollbackTo(_)) => {
             "a transaction by statements"
         }
-        Statement::Savepoint { .. } | Statement::ReleaseSavepoint { .. } => "a savepoint by statements",
-        Statement::Set(_) => "a setting",
-        Statement::Prepare { .. } | Statement::Execute { .. } | Statement::Deallocate { .. } => {
+        StatementKind::Transaction(Savepoint(_) | Release(_)) => "a savepoint by statements",
+        StatementKind::Set(_) => "a setting",
+        StatementKind::Prepare(_) | StatementKind::Execute(_) | StatementKind::Deallocate(_) => {
             "a statement prepared by a statement"
         }
-        Statement::CreateTable(create) if create.temporary => "a temporary table",
+        StatementKind::CreateTable(create) if is_temporary(&create.persistence) => "a temporary table",
+        StatementKind::CreateTableAs(create) if is_temporary(&create.persistence) => "a temporary table",
         _ => return Ok(()),
     };
     let message = format!("{what} needs a session: let the client keep cookies, or begin a transaction");
@@ -136,20 +135,19 @@ fn check_lone(statement: &Statement) -> Result<(), Status> {
 }
 
 fn check(seat: &Seat, statement: &Parsed) -> Result<(), Status> {
-    let Some(statement) = statement.other() else { return Ok(()) };
+    let statement = statement.statement();
     if seat.is_lone() {
         check_lone(statement)?;
     }
-    if let Statement::LISTEN { .. } = statement {
-        return Err(error("0A000", "LISTEN is not supported here: notifications come by PostgreSQL's protocol"));
-    }
-    if let Statement::Copy { target, .. } = statement {
-        use datafusion::sql::sqlparser::ast::CopyTarget;
-        if matches!(target, CopyTarget::Stdin | CopyTarget::Stdout) {
-            return Err(error("0A000", "COPY through the connection is not supported here: ingest batches instead"));
+    match statement {
+        StatementKind::Listen(_) => {
+            Err(error("0A000", "LISTEN is not supported here: notifications come by PostgreSQL's protocol"))
         }
+        StatementKind::Copy(copy) if copy.file.is_none() => {
+            Err(error("0A000", "COPY through the connection is not supported here: ingest batches instead"))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The statement of a text, for a session. What is wrong with it is an error of the session's transaction.

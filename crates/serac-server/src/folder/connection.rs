@@ -20,7 +20,6 @@ use crate::pg::Account;
 use crate::port::Phase;
 use bytes::Bytes;
 use datafusion::arrow::buffer::Buffer;
-use datafusion::sql::sqlparser::ast::{CopyTarget, Statement};
 use serac_client::wire::{
     self, ClientFrame, Failure, FrameError, HolderFrame, MOST_DATA_BYTES, MOST_DESCRIPTORS, MOST_IMAGE_BYTES, Sender,
     Status, VERSION,
@@ -31,6 +30,7 @@ use serac_export::listen::Socket;
 use serac_export::shared_memory::Descriptors;
 use serac_sql::activity::{Client, StatementKind, Wait};
 use serac_sql::free_numbers::{shown, shown_schema};
+use serac_sql::tree::{StatementKind as StatementTree, Text};
 use serac_sql::{
     ArrowMessage, ArrowMessages, CopyProgress, Identity, IngestTarget, Notifications, Parsed, Session, SqlError,
     StatementResult, StatementStream, StreamedCopy, TransactionStatus,
@@ -652,17 +652,19 @@ impl Connection {
     }
 
     /// The statement, with the path of a COPY from the client's folder.
-    fn placed(&self, mut statement: Parsed) -> Result<Parsed, SqlError> {
-        if let Some(Statement::Copy { target: CopyTarget::File { filename }, .. }) = statement.other_mut()
-            && Path::new(filename.as_str()).is_relative()
-        {
-            let Some(folder) = &self.folder else {
-                let message = format!("\"{filename}\" is a relative path, and the client's folder is not known");
-                return Err(SqlError::new("58P01", message));
-            };
-            *filename = Path::new(folder).join(&*filename).to_string_lossy().into_owned();
-        }
-        Ok(statement)
+    fn placed(&self, statement: Parsed) -> Result<Parsed, SqlError> {
+        let file = match statement.statement() {
+            StatementTree::Copy(copy) if !copy.program => copy.file.as_ref(),
+            _ => None,
+        };
+        let Some(Text { text, .. }) = file.filter(|file| Path::new(&file.text).is_relative()) else {
+            return Ok(statement);
+        };
+        let Some(folder) = &self.folder else {
+            let message = format!("\"{text}\" is a relative path, and the client's folder is not known");
+            return Err(SqlError::new("58P01", message));
+        };
+        Ok(statement.with_copy_file(&Path::new(folder).join(text).to_string_lossy()))
     }
 
     async fn copy(&mut self, statement: Parsed, copy: StreamedCopy) -> Result<(String, u64), Stop> {

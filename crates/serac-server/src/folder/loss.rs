@@ -11,9 +11,9 @@
 //! of a transaction does not commit by itself. If a statement ran when the holder ended, that one
 //! is told with 08006.
 
-use datafusion::sql::sqlparser::ast::Statement;
 use serac_client::client::Client;
 use serac_client::wire::{Failure, Status};
+use serac_sql::tree::{StatementKind, Transaction};
 use serac_sql::{Parsed, parse};
 
 /// What a session had at a time.
@@ -33,7 +33,9 @@ impl Had {
     /// What it had when it ended while `text` ran.
     pub(super) fn within(self, text: &str) -> Self {
         let begins = || {
-            let begins = |statement: &Parsed| matches!(statement.other(), Some(Statement::StartTransaction { .. }));
+            let begins = |statement: &Parsed| {
+                matches!(statement.statement(), StatementKind::Transaction(Transaction::Begin { .. }))
+            };
             parse(text).is_ok_and(|statements| statements.iter().any(begins))
         };
         Self { transaction: !is_end(text) && (self.transaction || begins()), ..self }
@@ -45,8 +47,8 @@ fn is_end(text: &str) -> bool {
     let statements = parse(text);
     let Ok([end]) = statements.as_deref() else { return false };
     matches!(
-        end.other(),
-        Some(Statement::Commit { chain: false, .. } | Statement::Rollback { chain: false, savepoint: None })
+        end.statement(),
+        StatementKind::Transaction(Transaction::Commit { chain: false } | Transaction::Rollback { chain: false })
     )
 }
 

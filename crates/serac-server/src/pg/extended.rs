@@ -23,14 +23,14 @@ use super::simple::{changes, complete_tag, missing, send_rows};
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::{DiscardObject, Statement};
 use parking_lot::Mutex;
 use serac_engine::values::OwnedValue;
 use serac_sql::activity::{StatementKind, Wait};
+use serac_sql::tree::{Discard, StatementKind as Tree};
 use serac_sql::wire::{Given, TEXT, oid, scalar, value};
 use serac_sql::{
     Blocked, Description, Parsed, Start, Started, StatementResult, StatementStream, TransactionStatus,
-    controls_transaction, ends_transaction, fold, runs_outside_of_blocks,
+    controls_transaction, ends_transaction, runs_outside_of_blocks,
 };
 use serac_storage::{ColumnType, Value};
 use smallvec::SmallVec;
@@ -228,23 +228,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// DEALLOCATE of a statement that the client has prepared by the protocol; false if there is more to do.
     pub(super) fn deallocate(&mut self, statement: &Parsed) -> bool {
-        let Some(statement) = statement.other() else { return false };
-        if self.session.transaction_status() == TransactionStatus::Failed {
-            return false;
-        }
-        let all = match statement {
-            Statement::Deallocate { name, .. } => name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all"),
-            Statement::Discard { object_type: DiscardObject::ALL } => {
-                self.session.transaction_status() == TransactionStatus::Idle
+        let is_all = match statement.statement() {
+            Tree::Deallocate(Some(name)) if self.session.transaction_status() != TransactionStatus::Failed => {
+                return self.statements.remove(&name.name).is_some();
             }
-            _ => return false,
+            Tree::Deallocate(None) => self.session.transaction_status() != TransactionStatus::Failed,
+            Tree::Discard(Discard::All) => self.session.transaction_status() == TransactionStatus::Idle,
+            _ => false,
         };
-        if all {
+        if is_all {
             self.statements.retain_unnamed();
-            return false;
         }
-        let Statement::Deallocate { name, .. } = statement else { return false };
-        self.statements.remove(&fold(name)).is_some()
+        false
     }
 
     fn statement(&self, name: &str) -> Result<Arc<Mutex<Prepared>>, WireError> {
@@ -468,8 +463,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 let controlled = {
                     let prepared = prepared.lock();
-                    let statement = prepared.statement.as_ref().expect("it is not empty").parsed();
-                    statement.other().and_then(|statement| self.session.start_control(statement))
+                    self.session.start_control(prepared.statement.as_ref().expect("it is not empty").parsed())
                 };
                 let Some(controlled) = controlled else { return Ok(Begun::Other) };
                 let (result, started) = controlled?;

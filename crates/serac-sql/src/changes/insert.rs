@@ -4,7 +4,6 @@ use super::{Done, Written, nothing_of, table_of};
 use crate::deep;
 use crate::dml::{nullable_schema, visible_rows};
 use crate::error::Result;
-use crate::identifiers::object_name;
 use crate::point::{constant_rows, constants_of};
 use crate::query::is_apart;
 use crate::session::{Session, StatementResult};
@@ -33,7 +32,7 @@ impl Session {
     /// where it is not one.
     pub(crate) fn insert_constants(&mut self, insert: &Insert) -> Result<Option<StatementResult>> {
         let Some(values) = constants_of(insert) else { return Ok(None) };
-        let table = self.table(&object_name(&insert.table))?;
+        let table = self.table(&insert.table)?;
         let mut targets = Vec::new();
         for (column, parts) in &insert.columns {
             match table.definition.column(&column.name).filter(|at| parts.is_empty() && !targets.contains(at)) {

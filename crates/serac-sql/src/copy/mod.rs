@@ -8,19 +8,18 @@ mod options;
 use crate::conflicts::Conflicts;
 use crate::error::{Result, SqlError};
 use crate::generated;
-use crate::identifiers::{fold, quote};
+use crate::identifiers::name_of;
 use crate::parsed::{Parsed, Source as Query};
 use crate::session::{Session, StatementResult};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
-use datafusion::sql::sqlparser::ast::{CopyOption, CopySource, CopyTarget, Ident, ObjectName, Statement};
 use futures::StreamExt;
 use options::read_options;
-pub(crate) use options::{all_options, wrong_character};
 use parking_lot::Mutex;
 use serac_copy::{CopyProgress, FileSink, Format, Input, Options, Rows, Sink, Source};
 use serac_engine::definition::ColumnDefinition;
 use serac_engine::roles::Privilege;
 use serac_engine::{EngineError, Table};
+use serac_parser::tree::{Copy, CopySubject, Ident, Name, StatementKind};
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -77,14 +76,12 @@ impl Output {
     }
 }
 
-/// What of a table is copied where nothing is said: all but what is computed from the rest.
-fn copied_names(table: &Table) -> String {
+/// The columns of a table that are copied where nothing is said: all but those that are computed
+/// from the rest. Empty where none is computed.
+fn copied_columns(table: &Table) -> Vec<Ident> {
     match generated::parts(&table.definition) {
-        (computed, _) if computed.is_empty() => "*".to_owned(),
-        (_, given) => {
-            let names: Vec<String> = given.iter().map(|&at| quote(&table.definition.columns[at].name)).collect();
-            names.join(", ")
-        }
+        (computed, _) if computed.is_empty() => Vec::new(),
+        (_, given) => name_of(given.iter().map(|&at| table.definition.columns[at].name.clone())).parts,
     }
 }
 
@@ -112,16 +109,13 @@ impl Session {
     /// # Errors
     /// SQLSTATE of what is wrong with its options.
     pub fn streamed_copy(&self, statement: &Parsed) -> Result<Option<StreamedCopy>> {
-        let Some(Statement::Copy {
-            to, target: CopyTarget::Stdin | CopyTarget::Stdout, options, legacy_options, ..
-        }) = statement.other()
-        else {
-            return Ok(None);
+        let copy = match statement.statement() {
+            StatementKind::Copy(copy) if copy.file.is_none() => copy,
+            _ => return Ok(None),
         };
-        let options = all_options(options.clone(), legacy_options)?;
-        let options = read_options("", &options, self.copy_streams.format)?;
+        let options = read_options("", &copy.options, self.copy_streams.format)?;
         Ok(Some(StreamedCopy {
-            is_input: !to,
+            is_input: copy.from,
             is_binary: !matches!(options.format, Format::Csv | Format::Text),
             quote: (options.format == Format::Csv).then_some(options.quote),
         }))
@@ -131,21 +125,20 @@ impl Session {
         self.copy_streams.progress.clone()
     }
 
-    pub(crate) async fn copy(
-        &mut self,
-        source: CopySource,
-        text: Option<Query>,
-        to: bool,
-        target: CopyTarget,
-        given: Vec<CopyOption>,
-    ) -> Result<StatementResult> {
+    /// The COPY at `source`.
+    pub(crate) async fn copy(&mut self, copy: &Copy, source: &Query) -> Result<StatementResult> {
+        let Copy { subject, from, program, file, options, filter } = copy;
         self.copy_streams.progress.restart();
+        if *program {
+            return Err(SqlError::unsupported("COPY with a program"));
+        }
+        if filter.is_some() {
+            return Err(SqlError::unsupported("COPY … WHERE"));
+        }
         let missing = |what: &str| SqlError::new("08P01", format!("the session was given nothing as {what}"));
-        let (name, stream) = match &target {
-            CopyTarget::File { filename } => (filename.as_str(), false),
-            CopyTarget::Stdin => ("STDIN", true),
-            CopyTarget::Stdout => ("STDOUT", true),
-            CopyTarget::Program { .. } => return Err(SqlError::unsupported("COPY with a program")),
+        let (name, stream) = match file {
+            Some(file) => (file.text.as_str(), false),
+            None => (if *from { "STDIN" } else { "STDOUT" }, true),
         };
         if !stream && !self.access().is_superuser() {
             let detail =
@@ -154,49 +147,51 @@ impl Session {
             return Err(SqlError { detail: Some(detail.into()), ..error });
         }
         let otherwise = if stream { self.copy_streams.format } else { Format::Csv };
-        let options = read_options(name, &given, otherwise)?;
-        let rows = if to {
-            options.check_output()?;
-            let is_of_table = matches!(source, CopySource::Table { .. });
-            let query = match source {
-                CopySource::Query(_) => text.ok_or_else(|| SqlError::unsupported("COPY of a query without a text"))?,
-                CopySource::Table { table_name, columns } if columns.is_empty() => match self.table(&table_name) {
-                    Ok(table) => Query::of_query(&format!("SELECT {} FROM {table_name}", copied_names(&table)))?,
-                    // A view.
-                    Err(_) => Query::of_query(&format!("SELECT * FROM {table_name}"))?,
-                },
-                CopySource::Table { table_name, columns } => {
-                    if let Some(column) = twice(columns.iter().map(fold)) {
-                        return Err(specified_twice(&column));
-                    }
-                    let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
-                    Query::of_query(&format!("SELECT {} FROM {table_name}", columns.join(", ")))?
-                }
-            };
-            let file = (!stream).then_some(name);
-            let output = self.copy_streams.output.get_mut().take_if(|_| stream);
-            if stream && output.is_none() {
-                return Err(missing(name));
+        let options = read_options(name, options, otherwise)?;
+        let rows = match subject {
+            CopySubject::Table { name: table, columns } if *from => {
+                let input = if stream {
+                    Input::Stream(self.copy_streams.input.get_mut().take().ok_or_else(|| missing(name))?)
+                } else {
+                    Input::File(name.to_owned())
+                };
+                self.copy_from(table, columns, name, input, options).await?
             }
-            let copied = self.copy_to(query, file, output, &options).await;
-            copied.map_err(|error| if is_of_table { error.unplaced() } else { error })?
-        } else {
-            let CopySource::Table { table_name, columns } = source else {
-                return Err(SqlError::new("42601", "COPY FROM needs a table"));
-            };
-            let input = if stream {
-                Input::Stream(self.copy_streams.input.get_mut().take().ok_or_else(|| missing(name))?)
-            } else {
-                Input::File(name.to_owned())
-            };
-            self.copy_from(&table_name, &columns, name, input, options).await?
+            subject => {
+                options.check_output()?;
+                let query = match subject {
+                    CopySubject::Query(_) => source.clone(),
+                    CopySubject::Table { name, columns } => self.copied_rows(name, columns)?,
+                };
+                let file = (!stream).then_some(name);
+                let output = self.copy_streams.output.get_mut().take_if(|_| stream);
+                if stream && output.is_none() {
+                    return Err(missing(name));
+                }
+                let copied = self.copy_to(query, file, output, &options).await;
+                let is_of_table = matches!(subject, CopySubject::Table { .. });
+                copied.map_err(|error| if is_of_table { error.unplaced() } else { error })?
+            }
         };
         Ok(StatementResult::Command { tag: format!("COPY {rows}"), rows })
     }
 
+    /// The query of the rows of a table that COPY writes.
+    fn copied_rows(&self, table: &Name, columns: &[Ident]) -> Result<Query> {
+        if let Some(column) = twice(columns.iter().map(|column| column.name.clone())) {
+            return Err(specified_twice(&column));
+        }
+        if !columns.is_empty() {
+            return Ok(Query::of_relation(table, columns));
+        }
+        // What is no table is a view.
+        let all = self.table(table).map(|table| copied_columns(&table)).unwrap_or_default();
+        Ok(Query::of_relation(table, &all))
+    }
+
     async fn copy_from(
         &mut self,
-        table: &ObjectName,
+        table: &Name,
         columns: &[Ident],
         name: &str,
         input: Input,
@@ -204,12 +199,11 @@ impl Session {
     ) -> Result<u64> {
         let table = self.table(table)?;
         let mut targets = Vec::new();
-        for column in columns {
-            let column = fold(column);
-            let at = table.definition.column(&column);
-            let at = at.ok_or_else(|| SqlError::no_column(&column, table.name()))?;
+        for Ident { name: column, span: _ } in columns {
+            let at = table.definition.column(column);
+            let at = at.ok_or_else(|| SqlError::no_column(column, table.name()))?;
             if targets.contains(&at) {
-                return Err(specified_twice(&column));
+                return Err(specified_twice(column));
             }
             targets.push(at);
         }

@@ -1,12 +1,8 @@
 //! Options of COPY in a statement.
 
 use crate::error::{Result, SqlError};
-use crate::identifiers::fold;
-use datafusion::sql::sqlparser::ast::{CopyLegacyCsvOption, CopyLegacyOption, CopyOption, Ident};
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::Token;
 use serac_copy::{Format, Options};
+use serac_parser::tree::{CopyOption, CopyValue, Ident, Text};
 
 /// The options given, for a file of this name; `otherwise` is the format where neither says which.
 pub(super) fn read_options(path: &str, given: &[CopyOption], otherwise: Format) -> Result<Options> {
@@ -16,24 +12,30 @@ pub(super) fn read_options(path: &str, given: &[CopyOption], otherwise: Format) 
     };
     let mut options = Options::of_file(path, otherwise);
     let (mut delimiter, mut null, mut has_quote) = (None, None, false);
-    let byte = |what: &str, c: char| u8::try_from(c).ok().filter(u8::is_ascii).ok_or_else(|| not_one_byte(what));
     for (at, option) in given.iter().enumerate() {
-        let is_again = |earlier: &CopyOption| std::mem::discriminant(earlier) == std::mem::discriminant(option);
-        if given[..at].iter().any(is_again) {
+        let name = option.name.name.as_str();
+        if given[..at].iter().any(|earlier| earlier.name.name == name) {
             return Err(SqlError::new("42601", "conflicting or redundant options"));
         }
-        match option {
-            CopyOption::Format(name) => options.format = format_of(&fold(name).to_lowercase())?,
-            CopyOption::Header(header) => options.header = *header,
-            CopyOption::Delimiter(c) => delimiter = Some(byte("delimiter", *c)?),
-            CopyOption::Quote(c) => (options.quote, has_quote) = (byte("quote", *c)?, true),
-            CopyOption::Null(text) => null = Some(text.clone()),
-            CopyOption::ForceNull(names) => options.force_null.extend(names.iter().map(fold)),
-            CopyOption::ForceNotNull(names) => options.force_not_null.extend(names.iter().map(fold)),
+        match name {
+            "format" => options.format = format_of(&text_of(option)?.to_lowercase())?,
+            "header" => options.header = is_on(option)?,
+            "delimiter" => delimiter = Some(byte_of(option)?),
+            "quote" => (options.quote, has_quote) = (byte_of(option)?, true),
+            "null" => null = Some(text_of(option)?),
+            "force_null" => options.force_null = columns_of(option)?,
+            "force_not_null" => options.force_not_null = columns_of(option)?,
             // Rows are never visible to anybody before the commit, and then to all.
-            CopyOption::Freeze(_) => {}
-            CopyOption::Encoding(name) if name.to_lowercase().replace('-', "") == "utf8" => {}
-            other => return Err(SqlError::unsupported(format!("the COPY option {other}"))),
+            "freeze" => _ = is_on(option)?,
+            "encoding" if text_of(option)?.to_lowercase().replace('-', "") == "utf8" => {}
+            "escape" => {
+                byte_of(option)?;
+                return Err(SqlError::unsupported("the COPY option ESCAPE"));
+            }
+            "force_quote" | "encoding" => {
+                return Err(SqlError::unsupported(format!("the COPY option {}", name.to_uppercase())));
+            }
+            _ => return Err(SqlError::new("42601", format!("option \"{name}\" not recognized"))),
         }
     }
     let is_text = options.format == Format::Text;
@@ -70,56 +72,49 @@ pub(super) fn read_options(path: &str, given: &[CopyOption], otherwise: Format) 
     Err(SqlError::new(sqlstate, refused))
 }
 
-fn not_one_byte(what: &str) -> SqlError {
-    SqlError::new("0A000", format!("COPY {what} must be a single one-byte character"))
-}
-
-/// What is wrong with a COPY that begins at the token `start` and that the parser has refused, if
-/// it is a delimiter, a quote or an escape of another length.
-pub(crate) fn wrong_character(parser: &Parser<'_>, start: usize) -> Option<SqlError> {
-    let mut tokens = (start..)
-        .map(|at| &parser.token_at(at).token)
-        .take_while(|token| !matches!(token, Token::EOF | Token::SemiColon))
-        .filter(|token| !matches!(token, Token::Whitespace(_)));
-    let is_keyword = |token: &Token, wanted| matches!(token, Token::Word(word) if word.keyword == wanted);
-    if !is_keyword(tokens.next()?, Keyword::COPY) {
-        return None;
-    }
-    let options = [(Keyword::DELIMITER, "delimiter"), (Keyword::QUOTE, "quote"), (Keyword::ESCAPE, "escape")];
-    let mut option = None;
-    for token in tokens {
-        match (token, option) {
-            (Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text), Some(what)) if text.len() != 1 => {
-                return Some(not_one_byte(what));
-            }
-            // DELIMITER AS ','
-            (token, Some(_)) if is_keyword(token, Keyword::AS) => {}
-            _ => option = options.iter().find(|(keyword, _)| is_keyword(token, *keyword)).map(|(_, what)| *what),
+/// What an option is set to, as text.
+fn text_of(option: &CopyOption) -> Result<String> {
+    match &option.value {
+        Some(CopyValue::Word(Ident { name, span: _ })) => Ok(name.clone()),
+        Some(CopyValue::Text(Text { text, span: _ })) => Ok(text.clone()),
+        Some(CopyValue::Number(number)) => Ok(format!("{}{}", if number.negative { "-" } else { "" }, number.digits)),
+        Some(CopyValue::Star | CopyValue::List(_)) | None => {
+            Err(SqlError::new("42601", format!("{} requires a parameter", option.name.name)))
         }
     }
-    None
 }
 
-/// The options of a COPY, those of the syntax without parentheses included.
-pub(crate) fn all_options(mut options: Vec<CopyOption>, legacy: &[CopyLegacyOption]) -> Result<Vec<CopyOption>> {
-    for option in legacy {
-        match option {
-            CopyLegacyOption::Binary => options.push(CopyOption::Format(Ident::new("binary"))),
-            CopyLegacyOption::Delimiter(c) => options.push(CopyOption::Delimiter(*c)),
-            CopyLegacyOption::Null(text) => options.push(CopyOption::Null(text.clone())),
-            CopyLegacyOption::Csv(of_csv) => {
-                options.push(CopyOption::Format(Ident::new("csv")));
-                for option in of_csv {
-                    options.push(match option {
-                        CopyLegacyCsvOption::Header => CopyOption::Header(true),
-                        CopyLegacyCsvOption::Quote(c) => CopyOption::Quote(*c),
-                        CopyLegacyCsvOption::ForceNotNull(names) => CopyOption::ForceNotNull(names.clone()),
-                        other => return Err(SqlError::unsupported(format!("the COPY option {other}"))),
-                    });
-                }
-            }
-            other => return Err(SqlError::unsupported(format!("the COPY option {other}"))),
+/// Whether a switch is on: it may be said alone.
+fn is_on(option: &CopyOption) -> Result<bool> {
+    if option.value.is_none() {
+        return Ok(true);
+    }
+    match text_of(option)?.to_lowercase().as_str() {
+        "true" | "on" | "1" => Ok(true),
+        "false" | "off" | "0" => Ok(false),
+        "match" if option.name.name == "header" => Err(SqlError::unsupported("the COPY option HEADER MATCH")),
+        _ => Err(SqlError::new("42601", format!("{} requires a Boolean value", option.name.name))),
+    }
+}
+
+/// The one byte that an option is set to.
+fn byte_of(option: &CopyOption) -> Result<u8> {
+    match text_of(option)?.as_bytes() {
+        [byte] => Ok(*byte),
+        _ => {
+            let message = format!("COPY {} must be a single one-byte character", option.name.name);
+            Err(SqlError::new("0A000", message))
         }
     }
-    Ok(options)
+}
+
+/// The columns that an option names.
+fn columns_of(option: &CopyOption) -> Result<Vec<String>> {
+    match &option.value {
+        Some(CopyValue::List(names)) => Ok(names.iter().map(|name| name.name.clone()).collect()),
+        _ => {
+            let message = format!("argument to option \"{}\" must be a list of column names", option.name.name);
+            Err(SqlError::new("22023", message))
+        }
+    }
 }

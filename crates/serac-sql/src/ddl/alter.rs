@@ -1,27 +1,29 @@
 //! ALTER TABLE.
 
-use super::builder::freeze_format;
+use super::clauses::{check_collation, freeze_format};
 use super::indexes::hidden_values;
+use super::{done, text_at};
 use crate::ast_types::sql_type;
 use crate::dml::TARGET;
 use crate::error::{Result, SqlError};
 use crate::expressions::{KeptExpression, into_engine, named_columns, renamed};
 use crate::generated;
-use crate::identifiers::{fold, quote, resolve};
-use crate::session::Session;
+use crate::identifiers::quote;
+use crate::parsed::Source;
+use crate::session::{Session, StatementResult};
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::DFSchema;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, ident, not};
-use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterTableOperation, ColumnDef, DropBehavior, Expr as Ast, RenameTableNameKind,
-    TableConstraint,
-};
 use serac_binder::Place;
 use serac_engine::definition::{CheckDefinition, ColumnDefinition, KeyDefinition, SqlType, TableDefinition};
+use serac_engine::roles::{Object, ObjectKind};
 use serac_engine::{EngineError, Table};
+use serac_parser::tree::{
+    self, AlterAction, AlterActionKind, AlterRelation, ColumnChange, RelationKind, TableConstraint,
+};
 use serac_values::assignment::assign;
 use std::sync::Arc;
 
@@ -64,86 +66,108 @@ impl Constraints {
 }
 
 impl Session {
-    pub(super) async fn alter_table(
+    /// ALTER of a relation.
+    pub(super) async fn alter_relation(&mut self, source: &Source, alter: &AlterRelation) -> Result<StatementResult> {
+        // No table has others below it.
+        let AlterRelation { kind, if_exists, name, only: _, actions } = alter;
+        let (word, owned) = match kind {
+            RelationKind::Table => ("TABLE", ObjectKind::Table),
+            RelationKind::MaterializedView => ("MATERIALIZED VIEW", ObjectKind::Table),
+            RelationKind::View => ("VIEW", ObjectKind::View),
+            RelationKind::Sequence => ("SEQUENCE", ObjectKind::Sequence),
+            RelationKind::Index => return Err(SqlError::unsupported("ALTER INDEX")),
+        };
+        let tag = format!("ALTER {word}");
+        let is_table = owned == ObjectKind::Table;
+        let (schema, mut short) = self.locate(name)?;
+        let object = Object::relation(&schema, &short);
+        if *if_exists && self.txn_for(&schema)?.catalog().kind_of(&object).is_none() {
+            self.say_missing(&format!("relation \"{short}\""));
+            return done(&tag);
+        }
+        for AlterAction { kind: action, span } in actions {
+            match action {
+                AlterActionKind::OwnerTo(role) => self.change_owner(owned, name, role)?,
+                action if is_table => {
+                    let catalog = self.txn_for(&schema)?.catalog();
+                    let is_materialized = catalog.table(&schema, &short)?.definition.materialized.is_some();
+                    if *kind == RelationKind::MaterializedView && !is_materialized {
+                        let message = format!("\"{short}\" is not a materialized view");
+                        return Err(SqlError::new("42809", message).named(short));
+                    }
+                    self.alter_table(source, &schema, &mut short, action, text_at(source, *span)).await?;
+                }
+                _ => return Err(SqlError::unsupported(format!("{tag} … {}", text_at(source, *span)))),
+            }
+            self.refresh_view();
+        }
+        done(&tag)
+    }
+
+    /// Carries out a change of a table, which is written as `text`.
+    async fn alter_table(
         &mut self,
+        source: &Source,
         schema: &str,
         name: &mut String,
-        operation: &AlterTableOperation,
+        action: &AlterActionKind,
+        text: &str,
     ) -> Result<()> {
+        use AlterActionKind as K;
         let definition = self.txn_for(schema)?.catalog().table(schema, name)?.definition.clone();
-        let allowed = matches!(
-            operation,
-            AlterTableOperation::RenameTable { .. }
-                | AlterTableOperation::RenameColumn { .. }
-                | AlterTableOperation::SetOptionsParens { .. }
-        );
+        let allowed = matches!(action, K::RenameTo(_) | K::RenameColumn(..) | K::SetOptions(_));
         if definition.materialized.is_some() && !allowed {
             return Err(SqlError::new("42809", format!("\"{name}\" is not a table")).named(name.as_str()));
         }
         let relation = (schema.to_owned(), name.clone());
         let visible = || definition.visible_columns().iter().map(|column| (column.name.clone(), column.name.clone()));
-        match operation {
-            AlterTableOperation::AddColumn { if_not_exists, column_def, .. } => {
-                let column = fold(&column_def.name);
-                if *if_not_exists && definition.column(&column).is_some() {
-                    self.say_exists("42701", &format!("column \"{column}\" of relation \"{name}\""));
+        match action {
+            K::AddColumn { if_not_exists, column } => {
+                let added = &column.name.name;
+                if *if_not_exists && definition.column(added).is_some() {
+                    self.say_exists("42701", &format!("column \"{added}\" of relation \"{name}\""));
                     return Ok(());
                 }
                 let views = self.planned_readers(&relation).await?;
-                self.add_column(&definition, column_def).await?;
+                self.add_column(source, &definition, column).await?;
                 self.follow(&relation, name, &visible().collect::<Vec<_>>(), views).await
             }
-            AlterTableOperation::DropColumn { column_names, if_exists, drop_behavior, .. } => {
-                let cascade = matches!(drop_behavior, Some(DropBehavior::Cascade));
-                for column in column_names.iter().map(fold) {
-                    if *if_exists && definition.column(&column).is_none() {
-                        self.say_missing(&format!("column \"{column}\" of relation \"{name}\""));
-                        continue;
-                    }
-                    let views = self.planned_readers(&relation).await?;
-                    self.drop_what_names(schema, name, &column, cascade)?;
-                    self.txn_for(schema)?.drop_column(schema, name, &column, cascade)?;
-                    let what = format!("column \"{column}\" of table \"{name}\"");
-                    self.still_plannable(views, &what, cascade).await?;
+            K::DropColumn { if_exists, name: tree::Ident { name: column, .. }, cascade } => {
+                if *if_exists && definition.column(column).is_none() {
+                    self.say_missing(&format!("column \"{column}\" of relation \"{name}\""));
+                    return Ok(());
                 }
-                Ok(())
-            }
-            AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
                 let views = self.planned_readers(&relation).await?;
-                let (old, new) = (fold(old_column_name), fold(new_column_name));
-                self.rename_column(&definition, &old, &new)?;
-                let renamed = |(now, shown)| if now == old { (new.clone(), shown) } else { (now, shown) };
+                self.drop_what_names(schema, name, column, *cascade)?;
+                self.txn_for(schema)?.drop_column(schema, name, column, *cascade)?;
+                let what = format!("column \"{column}\" of table \"{name}\"");
+                self.still_plannable(views, &what, *cascade).await
+            }
+            K::RenameColumn(old, new) => {
+                let views = self.planned_readers(&relation).await?;
+                let (old, new) = (&old.name, &new.name);
+                self.rename_column(&definition, old, new)?;
+                let renamed = |(now, shown)| if now == *old { (new.clone(), shown) } else { (now, shown) };
                 self.follow(&relation, name, &visible().map(renamed).collect::<Vec<_>>(), views).await
             }
-            AlterTableOperation::RenameTable {
-                table_name: RenameTableNameKind::To(new) | RenameTableNameKind::As(new),
-            } => {
-                let new = resolve(new)?.1;
+            K::RenameTo(new) => {
                 let views = self.planned_readers(&relation).await?;
-                self.txn_for(schema)?.rename_table(schema, name, &new)?;
-                *name = new;
+                self.txn_for(schema)?.rename_table(schema, name, &new.name)?;
+                name.clone_from(&new.name);
                 self.follow(&relation, name, &[], views).await
             }
-            AlterTableOperation::AlterColumn { column_name, op } => {
-                let column = fold(column_name);
-                let views = match op {
-                    AlterColumnOperation::SetDataType { .. } => self.planned_readers(&relation).await?,
+            K::AlterColumn { name: column, change } => {
+                let views = match **change {
+                    ColumnChange::Type { .. } => self.planned_readers(&relation).await?,
                     _ => Vec::new(),
                 };
-                self.alter_column(&definition, &column, op).await?;
-                self.still_of_types(views, &column).await
+                self.alter_column(source, &definition, &column.name, change, text).await?;
+                self.still_of_types(views, &column.name).await
             }
-            AlterTableOperation::AddConstraint { constraint, not_valid } => {
-                if *not_valid {
-                    return Err(SqlError::unsupported("NOT VALID"));
-                }
-                self.add_constraint(definition, constraint).await
-            }
-            AlterTableOperation::DropConstraint { if_exists, name: constraint, drop_behavior } => {
-                let cascade = matches!(drop_behavior, Some(DropBehavior::Cascade));
-                let constraint = fold(constraint);
+            K::AddConstraint(constraint) => self.add_constraint(source, definition, constraint).await,
+            K::DropConstraint { if_exists, name: tree::Ident { name: constraint, .. }, cascade } => {
                 let views = self.planned_readers(&relation).await?;
-                let dropped = match self.txn_for(schema)?.drop_constraint(schema, name, &constraint, cascade) {
+                let dropped = match self.txn_for(schema)?.drop_constraint(schema, name, constraint, *cascade) {
                     Err(EngineError::Missing { kind: "constraint", .. }) if *if_exists => {
                         self.say_missing(&format!("constraint \"{constraint}\" of relation \"{name}\""));
                         return Ok(());
@@ -152,15 +176,39 @@ impl Session {
                 };
                 dropped?;
                 let what = format!("constraint \"{constraint}\" of table \"{name}\"");
-                self.still_plannable(views, &what, cascade).await
+                self.still_plannable(views, &what, *cascade).await
             }
-            AlterTableOperation::SetOptionsParens { options } => {
+            K::SetOptions(options) => {
                 if let Some(format) = freeze_format(options)? {
                     self.txn_for(schema)?.set_freeze_format(schema, name, format)?;
                 }
                 Ok(())
             }
-            other => Err(SqlError::unsupported(format!("ALTER TABLE … {other}"))),
+            K::AlterColumnNumber { .. }
+            | K::AlterConstraint(..)
+            | K::ValidateConstraint(_)
+            | K::RenameConstraint(..)
+            | K::SetSchema(_)
+            | K::OwnerTo(_)
+            | K::ResetOptions(_)
+            | K::SetWithoutOids
+            | K::ClusterOn(_)
+            | K::SetWithoutCluster
+            | K::SetLogged(_)
+            | K::SetAccessMethod(_)
+            | K::SetTablespace(_)
+            | K::Enable(_)
+            | K::Inherit(_)
+            | K::NoInherit(_)
+            | K::Of(_)
+            | K::NotOf
+            | K::ReplicaIdentity(_)
+            | K::RowSecurity(_)
+            | K::ForceRowSecurity(_)
+            | K::ForeignOptions(_)
+            | K::AttachPartition(..)
+            | K::DetachPartition { .. }
+            | K::DependsOnExtension(..) => Err(SqlError::unsupported(format!("ALTER TABLE … {text}"))),
         }
     }
 
@@ -176,8 +224,9 @@ impl Session {
         Ok(())
     }
 
-    /// Drops what of a table is said of a column that is to go: the CHECK constraints that name it, and the generated columns that are computed from it, which
-    /// are in the way unless `cascade` is on.
+    /// Drops what of a table is said of a column that is to go: the CHECK constraints that name it,
+    /// and the generated columns that are computed from it, which are in the way unless `cascade`
+    /// is on.
     fn drop_what_names(&mut self, schema: &str, name: &str, column: &str, cascade: bool) -> Result<()> {
         let definition = self.txn_for(schema)?.catalog().table(schema, name)?.definition.clone();
         let Some(at) = definition.column(column) else { return Ok(()) };
@@ -258,10 +307,15 @@ impl Session {
         Ok(found.iter().any(|b| b.num_rows() > 0))
     }
 
-    async fn add_column(&mut self, table: &TableDefinition, column: &ColumnDef) -> Result<()> {
+    async fn add_column(
+        &mut self,
+        source: &Source,
+        table: &TableDefinition,
+        column: &tree::ColumnDefinition,
+    ) -> Result<()> {
         let (schema, name) = (&table.schema, &table.name);
-        if table.column(&fold(&column.name)).is_some() {
-            return Err(EngineError::Exists { kind: "column", name: fold(&column.name) }.into());
+        if table.column(&column.name.name).is_some() {
+            return Err(EngineError::Exists { kind: "column", name: column.name.name.clone() }.into());
         }
         // Without the hidden columns, before which it comes.
         let mut visible = table.clone();
@@ -269,7 +323,7 @@ impl Session {
         visible.columns.truncate(table.visible_columns().len());
         let known = Constraints::of(&visible);
         let at = visible.columns.len();
-        let mut builder = self.builder(visible);
+        let mut builder = self.builder(visible, source);
         builder.column(column)?;
         builder.resolve_parents(self.txn_for(schema)?.catalog())?;
         for sequence in std::mem::take(&mut builder.sequences) {
@@ -277,7 +331,8 @@ impl Session {
             self.refresh_view();
         }
         self.txn_for(schema)?.lock_table(schema, name)?;
-        // Values first, outside of the engine's borrow: one per row, because a default may differ from row to row.
+        // Values first, outside of the engine's borrow: one per row, because a default may differ
+        // from row to row.
         let count = self.frame_of(&format!("SELECT count(*) FROM {}", qualified(schema, name))).await?;
         let count = self.collect(count).await?[0].column(0).as_primitive::<Int64Type>().value(0);
         let column = builder.definition.columns.last().expect("one was added").clone();
@@ -296,49 +351,69 @@ impl Session {
         self.add_constraints(builder.definition, &known).await
     }
 
-    async fn alter_column(&mut self, table: &TableDefinition, column: &str, op: &AlterColumnOperation) -> Result<()> {
+    /// Carries out a change of a column, which is written as `text`.
+    async fn alter_column(
+        &mut self,
+        source: &Source,
+        table: &TableDefinition,
+        column: &str,
+        change: &ColumnChange,
+        text: &str,
+    ) -> Result<()> {
         let (schema, name) = (&table.schema, &table.name);
         let Some(at) = table.column(column) else {
             return Err(SqlError::no_column(column, name));
         };
-        match op {
-            AlterColumnOperation::SetNotNull => self.set_not_null(table, at).await?,
-            AlterColumnOperation::DropNotNull => {
+        match change {
+            ColumnChange::NotNull(true) => self.set_not_null(table, at).await?,
+            ColumnChange::NotNull(false) => {
                 if table.primary_key().is_some_and(|key| key.columns.contains(&at)) {
                     return Err(SqlError::new("42P16", format!("column \"{column}\" is in a primary key")));
                 }
                 self.txn_for(schema)?.alter_column(schema, name, column, |c| c.nullable = true)?;
             }
-            AlterColumnOperation::SetDefault { .. } | AlterColumnOperation::DropDefault
-                if table.columns[at].generation.is_some() =>
-            {
+            ColumnChange::Default(_) if table.columns[at].generation.is_some() => {
                 let message = format!("column \"{column}\" of relation \"{name}\" is a generated column");
                 return Err(SqlError::new("42601", message));
             }
-            AlterColumnOperation::SetDefault { value } => {
+            ColumnChange::Default(Some(value)) => {
                 let mut definition = table.columns[at].clone();
-                definition.default = Some(value.to_string());
+                definition.default = Some(text_at(source, value.text).to_owned());
                 self.check_default(&definition)?;
                 self.txn_for(schema)?.alter_column(schema, name, column, |c| c.default = definition.default)?;
             }
-            AlterColumnOperation::DropDefault => {
+            ColumnChange::Default(None) => {
                 self.txn_for(schema)?.alter_column(schema, name, column, |c| c.default = None)?;
             }
-            AlterColumnOperation::SetDataType { data_type, using, .. } => {
-                self.change_type(table, at, sql_type(data_type)?, using.as_ref()).await?;
+            ColumnChange::Type { type_name, collation, using } => {
+                collation.as_ref().map_or(Ok(()), check_collation)?;
+                let using = using.as_ref().map(|using| text_at(source, using.text));
+                self.change_type(table, at, sql_type(type_name)?, using).await?;
             }
-            other => return Err(SqlError::unsupported(format!("ALTER COLUMN {other}"))),
+            ColumnChange::DropExpression(_)
+            | ColumnChange::Statistics(_)
+            | ColumnChange::SetOptions(_)
+            | ColumnChange::ResetOptions(_)
+            | ColumnChange::Storage(_)
+            | ColumnChange::Compression(_)
+            | ColumnChange::AddIdentity { .. }
+            | ColumnChange::Identity(_)
+            | ColumnChange::DropIdentity(_)
+            | ColumnChange::ForeignOptions(_) => {
+                return Err(SqlError::unsupported(format!("ALTER TABLE … {text}")));
+            }
         }
         Ok(())
     }
 
-    /// Gives a column another type. Its values become what `using` says, or what they are when they are assigned to it.
+    /// Gives a column another type. Its values become what `using` says, or what they are when they
+    /// are assigned to it.
     async fn change_type(
         &mut self,
         table: &TableDefinition,
         at: usize,
         sql_type: SqlType,
-        using: Option<&Ast>,
+        using: Option<&str>,
     ) -> Result<()> {
         let (schema, name) = (&table.schema, &table.name);
         let column = &table.columns[at];
@@ -366,7 +441,7 @@ impl Session {
         })?;
         let (text, place) = match (using, &column.generation) {
             (Some(_), Some(_)) => return Err(SqlError::new("42611", "a generated column has no USING")),
-            (Some(using), None) => (using.to_string(), Place::Transform),
+            (Some(using), None) => (using.to_owned(), Place::Transform),
             (None, Some(expression)) => (expression.clone(), Place::Generation),
             (None, None) => (quote(&column.name), Place::Transform),
         };
@@ -400,10 +475,15 @@ impl Session {
         Ok(self.txn_for(&table.schema)?.alter_column(&table.schema, &table.name, column, |c| c.nullable = false)?)
     }
 
-    async fn add_constraint(&mut self, table: TableDefinition, constraint: &TableConstraint) -> Result<()> {
+    async fn add_constraint(
+        &mut self,
+        source: &Source,
+        table: TableDefinition,
+        constraint: &TableConstraint,
+    ) -> Result<()> {
         let known = Constraints::of(&table);
         let schema = table.schema.clone();
-        let mut builder = self.builder(table);
+        let mut builder = self.builder(table, source);
         builder.constraint(constraint)?;
         builder.resolve_parents(self.txn_for(&schema)?.catalog())?;
         for at in 0..builder.definition.columns.len() {

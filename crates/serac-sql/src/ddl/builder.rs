@@ -1,34 +1,28 @@
 //! Table definitions from the parser's: columns, constraints, and the sequences that columns own.
 
+use super::clauses::{check_attributes, check_collation, check_key_storage, refuse_any};
+use super::sequence::Options;
+use super::text_at;
 use crate::ast_types::{serial_type, sql_type};
 use crate::catalog::View;
-use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::expressions::named_columns;
-use crate::identifiers::{TEMPORARY_SCHEMA, fold};
-use crate::nesting;
-use datafusion::sql::sqlparser::ast::{
-    ColumnDef, ColumnOption, ConstraintReferenceMatchKind, DataType, DeferrableInitial, Expr, ForeignKeyConstraint,
-    GeneratedAs, IndexColumn, NullsDistinctOption, ReferentialAction as ParsedAction, SequenceOptions, SqlOption,
-    TableConstraint,
-};
+use crate::identifiers::TEMPORARY_SCHEMA;
+use crate::parsed::Source;
 use serac_engine::Catalog;
 use serac_engine::definition::{
     CheckDefinition, ColumnDefinition, ForeignKeyDefinition, KeyDefinition, ReferentialAction, SequenceDefinition,
     TableDefinition,
 };
-use serac_storage::FreezeFormat;
+use serac_parser::tree::{
+    self, ColumnConstraint, ColumnConstraintKind, Ident, KeptExpr, KeyAction, References, SequenceOption,
+    TableConstraint, TableConstraintKind,
+};
+use serac_storage::ColumnType;
 use std::collections::{BTreeSet, HashSet};
 
-/// Parses an expression on its own.
-pub(crate) fn parse_expression(sql: &str) -> Result<Expr> {
-    let mut expr = parser(sql)?.parse_expr()?;
-    nesting::balance(&mut expr);
-    Ok(expr)
-}
-
 /// A table in the making, with the sequences that its columns own.
-pub(super) struct TableBuilder {
+pub(super) struct TableBuilder<'s> {
     pub(super) definition: TableDefinition,
     pub(super) sequences: Vec<SequenceDefinition>,
     /// Indexes with expressions, which are made when the table is there.
@@ -37,6 +31,8 @@ pub(super) struct TableBuilder {
     unresolved: Vec<(usize, Vec<String>)>,
     /// What the statement sees.
     view: View,
+    /// Where the texts of expressions are.
+    source: &'s Source,
 }
 
 pub(super) fn columns_of(definition: &TableDefinition, names: impl Iterator<Item = String>) -> Result<Vec<usize>> {
@@ -49,75 +45,52 @@ pub(super) fn columns_of(definition: &TableDefinition, names: impl Iterator<Item
         .collect()
 }
 
-fn index_columns(columns: &[IndexColumn]) -> Result<Vec<String>> {
-    columns
-        .iter()
-        .map(|column| match &column.column.expr {
-            Expr::Identifier(ident) => Ok(fold(ident)),
-            other => Err(SqlError::unsupported(format!("a key with the expression {other}"))),
-        })
-        .collect()
+/// The names of columns.
+pub(super) fn names(columns: &[Ident]) -> impl Iterator<Item = String> + '_ {
+    columns.iter().map(|column| column.name.clone())
 }
 
-pub(super) fn integer(expr: &Expr) -> Result<i64> {
-    expr.to_string().replace(' ', "").parse().map_err(|_| SqlError::new("22P02", format!("{expr} is not an integer")))
-}
-
-pub(super) fn sequence(
-    name: String,
-    options: &[SequenceOptions],
-    column_type: serac_storage::ColumnType,
-) -> Result<SequenceDefinition> {
-    let mut definition = SequenceDefinition { id: 0, name, start: 0, increment: 1, min: 1, max: i64::MAX, owner: None };
-    match column_type {
-        serac_storage::ColumnType::Int16 => definition.max = i16::MAX.into(),
-        serac_storage::ColumnType::Int32 => definition.max = i32::MAX.into(),
-        _ => {}
-    }
-    let (mut start, mut min, mut max) = (None, None, None);
-    for option in options {
-        match option {
-            SequenceOptions::IncrementBy(by, _) => definition.increment = integer(by)?,
-            SequenceOptions::StartWith(with, _) => start = Some(integer(with)?),
-            SequenceOptions::MinValue(Some(value)) => min = Some(integer(value)?),
-            SequenceOptions::MaxValue(Some(value)) => max = Some(integer(value)?),
-            SequenceOptions::MinValue(None) | SequenceOptions::MaxValue(None) | SequenceOptions::Cache(_) => {}
-            SequenceOptions::Cycle(no) => {
-                if !no {
-                    return Err(SqlError::unsupported("CYCLE"));
-                }
-            }
+fn action(action: Option<&KeyAction>) -> Result<ReferentialAction> {
+    Ok(match action {
+        None | Some(KeyAction::NoAction) => ReferentialAction::NoAction,
+        Some(KeyAction::Restrict) => ReferentialAction::Restrict,
+        Some(KeyAction::Cascade) => ReferentialAction::Cascade,
+        Some(KeyAction::SetNull(columns)) if columns.is_empty() => ReferentialAction::SetNull,
+        Some(KeyAction::SetDefault(columns)) if columns.is_empty() => ReferentialAction::SetDefault,
+        Some(KeyAction::SetNull(_) | KeyAction::SetDefault(_)) => {
+            return Err(SqlError::unsupported("an action of a foreign key on some of its columns"));
         }
-    }
-    if definition.increment < 0 {
-        (definition.min, definition.max) = (i64::MIN, -1);
-    }
-    definition.min = min.unwrap_or(definition.min);
-    definition.max = max.unwrap_or(definition.max);
-    definition.start = start.unwrap_or(if definition.increment < 0 { definition.max } else { definition.min });
-    Ok(definition)
+    })
 }
 
-fn action(parsed: Option<ParsedAction>) -> ReferentialAction {
-    match parsed {
-        None | Some(ParsedAction::NoAction) => ReferentialAction::NoAction,
-        Some(ParsedAction::Restrict) => ReferentialAction::Restrict,
-        Some(ParsedAction::Cascade) => ReferentialAction::Cascade,
-        Some(ParsedAction::SetNull) => ReferentialAction::SetNull,
-        Some(ParsedAction::SetDefault) => ReferentialAction::SetDefault,
+impl<'s> TableBuilder<'s> {
+    pub(super) fn new(definition: TableDefinition, view: View, source: &'s Source) -> Self {
+        Self { definition, sequences: Vec::new(), expression_keys: Vec::new(), unresolved: Vec::new(), view, source }
     }
-}
-
-impl TableBuilder {
-    pub(super) fn new(definition: TableDefinition, view: View) -> Self {
-        Self { definition, sequences: Vec::new(), expression_keys: Vec::new(), unresolved: Vec::new(), view }
+    /// The text of an expression as the user has written it.
+    fn text_of(&self, kept: &KeptExpr) -> String {
+        text_at(self.source, kept.text).to_owned()
     }
 
-    pub(super) fn own_sequence(&mut self, at: usize, options: &[SequenceOptions]) -> Result<()> {
+    pub(super) fn own_sequence(&mut self, at: usize, options: &[SequenceOption]) -> Result<()> {
+        let options = Options::of(options)?;
+        refuse_any(&[
+            ("AS of an identity column", options.column_type.is_some()),
+            ("OWNED BY of an identity column", options.owned_by.is_some()),
+            ("RESTART of a new column", options.restart.is_some()),
+        ])?;
         let table = &self.definition;
         let column = &table.columns[at];
+        let column_type = column.sql_type.column_type;
+        if !matches!(column_type, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64) {
+            return Err(SqlError::new("22023", "identity column type must be smallint, integer, or bigint"));
+        }
+        if column.default.is_some() {
+            let what = format!("for column \"{}\" of table \"{}\"", column.name, table.name);
+            return Err(SqlError::new("42601", format!("both default and identity specified {what}")));
+        }
         let name = format!("{}_{}_seq", table.name, column.name);
-        let mut sequence = sequence(name.clone(), options, column.sql_type.column_type)?;
+        let mut sequence = options.make(name.clone(), column_type);
         sequence.owner = Some((table.name.clone(), column.name.clone()));
         let default = format!("nextval('{}.{name}')", table.schema);
         let column = &mut self.definition.columns[at];
@@ -127,48 +100,75 @@ impl TableBuilder {
         Ok(())
     }
 
-    pub(super) fn column(&mut self, column: &ColumnDef) -> Result<()> {
+    pub(super) fn column(&mut self, column: &tree::ColumnDefinition) -> Result<()> {
+        let tree::ColumnDefinition { name, type_name, compression, foreign_options, constraints, span: _ } = column;
+        refuse_any(&[("COMPRESSION", compression.is_some()), ("OPTIONS of a column", !foreign_options.is_empty())])?;
+        let Some(type_name) = type_name else { return Err(SqlError::unsupported("a column without a type")) };
+        let serial = serial_type(type_name);
         let at = self.definition.columns.len();
         self.definition.columns.push(ColumnDefinition {
-            name: fold(&column.name),
-            sql_type: sql_type(&column.data_type)?,
+            name: name.name.clone(),
+            sql_type: serial.map_or_else(|| sql_type(type_name), |integer| Ok(integer.into()))?,
             nullable: true,
             default: None,
             always_generated: false,
             generation: None,
             hidden: false,
         });
-        if let DataType::Custom(custom, _) = &column.data_type
-            && serial_type(&custom.to_string().to_lowercase()).is_some()
-        {
+        if serial.is_some() {
             self.own_sequence(at, &[])?;
         }
-        for option in &column.options {
-            let constraint = option.name.as_ref().map(fold);
-            match &option.option {
-                // There is one collation.
-                ColumnOption::Null | ColumnOption::Collation(_) => {}
-                ColumnOption::NotNull => self.definition.columns[at].nullable = false,
-                ColumnOption::Default(expr) => self.definition.columns[at].default = Some(expr.to_string()),
-                ColumnOption::PrimaryKey(_) => self.key(constraint, vec![at], true),
-                ColumnOption::Unique(_) => self.key(constraint, vec![at], false),
-                ColumnOption::Check(check) => self.check(constraint, &check.expr)?,
-                ColumnOption::ForeignKey(key) => self.foreign_key(constraint, vec![at], key)?,
-                ColumnOption::Generated { generated_as, sequence_options, generation_expr: None, .. } => {
-                    self.own_sequence(at, sequence_options.as_deref().unwrap_or_default())?;
-                    self.definition.columns[at].always_generated = matches!(generated_as, GeneratedAs::Always);
+        for ColumnConstraint { name, kind, span: _ } in constraints {
+            let name = name.as_ref().map(|name| name.name.clone());
+            match kind {
+                ColumnConstraintKind::Null => {}
+                ColumnConstraintKind::NotNull => self.definition.columns[at].nullable = false,
+                ColumnConstraintKind::Collate(collation) => check_collation(collation)?,
+                ColumnConstraintKind::Default(value) => self.default(at, value)?,
+                ColumnConstraintKind::PrimaryKey(storage) => {
+                    check_key_storage(storage)?;
+                    self.key(name, vec![at], true);
                 }
-                ColumnOption::Generated { generation_expr: Some(expression), .. } => {
-                    self.definition.columns[at].generation = Some(expression.to_string());
+                ColumnConstraintKind::Unique { nulls_distinct, storage } => {
+                    check_key_storage(storage)?;
+                    refuse_any(&[("NULLS NOT DISTINCT", *nulls_distinct == Some(false))])?;
+                    self.key(name, vec![at], false);
                 }
-                ColumnOption::Comment(_) => {}
-                other => return Err(SqlError::unsupported(format!("the column option {other}"))),
+                ColumnConstraintKind::Check { condition, no_inherit } => {
+                    refuse_any(&[("NO INHERIT", *no_inherit)])?;
+                    self.check(name, condition)?;
+                }
+                ColumnConstraintKind::References(references) => self.foreign_key(name, vec![at], references)?,
+                ColumnConstraintKind::Identity { always, options } => {
+                    self.own_sequence(at, options)?;
+                    self.definition.columns[at].always_generated = *always;
+                }
+                ColumnConstraintKind::Generated(value) => {
+                    self.definition.columns[at].generation = Some(self.text_of(value));
+                }
+                ColumnConstraintKind::Deferrable(deferrable) => {
+                    refuse_any(&[("a constraint that is DEFERRABLE", *deferrable)])?;
+                }
+                ColumnConstraintKind::InitiallyDeferred(deferred) => {
+                    refuse_any(&[("a constraint that is INITIALLY DEFERRED", *deferred)])?;
+                }
             }
         }
         Ok(())
     }
+    fn default(&mut self, at: usize, value: &KeptExpr) -> Result<()> {
+        let (text, table) = (self.text_of(value), &self.definition.name);
+        let column = &self.definition.columns[at];
+        if column.default.is_some() {
+            let what = format!("for column \"{}\" of table \"{table}\"", column.name);
+            return Err(SqlError::new("42601", format!("multiple default values specified {what}")));
+        }
+        self.definition.columns[at].default = Some(text);
+        Ok(())
+    }
 
-    /// `base`, or `base` with the first number that makes it the name of a new constraint and of a new relation of the schema.
+    /// `base`, or `base` with the first number that makes it the name of a new constraint and of a
+    /// new relation of the schema.
     pub(super) fn free_name(&self, base: String) -> String {
         let definition = &self.definition;
         let checks = definition.checks.iter().map(|c| &c.name);
@@ -206,8 +206,8 @@ impl TableBuilder {
             ..Default::default()
         });
     }
-    fn check(&mut self, name: Option<String>, expr: &Expr) -> Result<()> {
-        let expression = expr.to_string();
+    fn check(&mut self, name: Option<String>, condition: &KeptExpr) -> Result<()> {
+        let expression = self.text_of(condition);
         let table = &self.definition.name;
         let named: BTreeSet<usize> = named_columns(&self.definition, &expression)?.into_iter().collect();
         let base = match named.first().filter(|_| named.len() == 1) {
@@ -218,25 +218,15 @@ impl TableBuilder {
         self.definition.checks.push(CheckDefinition { name, expression });
         Ok(())
     }
-    fn foreign_key(&mut self, name: Option<String>, columns: Vec<usize>, key: &ForeignKeyConstraint) -> Result<()> {
-        if let Some(characteristics) = key.characteristics.as_ref().filter(|c| {
-            c.deferrable == Some(true) || c.enforced == Some(false) || c.initially == Some(DeferrableInitial::Deferred)
-        }) {
-            return Err(SqlError::unsupported(format!("a foreign key that is {characteristics}")));
-        }
-        match key.match_kind {
-            Some(ConstraintReferenceMatchKind::Partial) => return Err(SqlError::unsupported("MATCH PARTIAL")),
-            Some(ConstraintReferenceMatchKind::Full) if columns.len() > 1 => {
-                return Err(SqlError::unsupported("MATCH FULL over several columns"));
-            }
-            _ => {}
-        }
+    fn foreign_key(&mut self, name: Option<String>, columns: Vec<usize>, references: &References) -> Result<()> {
+        let References { table, columns: referred, match_full, on_update, on_delete } = references;
+        refuse_any(&[("MATCH FULL over several columns", *match_full && columns.len() > 1)])?;
         let name = name.unwrap_or_else(|| {
             self.free_name(format!("{}_{}_fkey", self.definition.name, self.column_names(&columns)))
         });
-        let (mut parent_schema, parent_table) = self.view.locate(&key.foreign_table)?;
+        let (mut parent_schema, parent_table) = self.view.locate(table)?;
         let temporary = self.definition.schema == TEMPORARY_SCHEMA;
-        if temporary && key.foreign_table.0.len() == 1 {
+        if temporary && table.parts.len() == 1 {
             parent_schema = TEMPORARY_SCHEMA.into();
         }
         if temporary != (parent_schema == TEMPORARY_SCHEMA) {
@@ -244,15 +234,15 @@ impl TableBuilder {
             let message = format!("constraints on {kind} tables may reference only {kind} tables");
             return Err(SqlError::new("42P16", message));
         }
-        self.unresolved.push((self.definition.foreign_keys.len(), key.referred_columns.iter().map(fold).collect()));
+        self.unresolved.push((self.definition.foreign_keys.len(), names(referred).collect()));
         self.definition.foreign_keys.push(ForeignKeyDefinition {
             name,
             columns,
             parent_schema,
             parent_table,
             parent_columns: Vec::new(),
-            on_delete: action(key.on_delete),
-            on_update: action(key.on_update),
+            on_delete: action(on_delete.as_ref())?,
+            on_update: action(on_update.as_ref())?,
         });
         Ok(())
     }
@@ -282,60 +272,35 @@ impl TableBuilder {
     }
 
     pub(super) fn constraint(&mut self, constraint: &TableConstraint) -> Result<()> {
-        match constraint {
-            TableConstraint::PrimaryKey(key) => {
-                let columns = columns_of(&self.definition, index_columns(&key.columns)?.into_iter())?;
-                self.key(key.name.as_ref().map(fold), columns, true);
+        let TableConstraint { name, kind, attributes, span: _ } = constraint;
+        check_attributes(attributes)?;
+        let name = name.as_ref().map(|name| name.name.clone());
+        match kind {
+            TableConstraintKind::PrimaryKey { columns, include, storage } => {
+                check_key_storage(storage)?;
+                refuse_any(&[("INCLUDE of a primary key", !include.is_empty())])?;
+                let columns = columns_of(&self.definition, names(columns))?;
+                self.key(name, columns, true);
             }
-            TableConstraint::Unique(key) => {
-                if key.nulls_distinct == NullsDistinctOption::NotDistinct {
-                    return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
-                }
-                let columns = columns_of(&self.definition, index_columns(&key.columns)?.into_iter())?;
-                self.key(key.name.as_ref().map(fold), columns, false);
+            TableConstraintKind::Unique { nulls_distinct, columns, include, storage } => {
+                check_key_storage(storage)?;
+                refuse_any(&[
+                    ("NULLS NOT DISTINCT", *nulls_distinct == Some(false)),
+                    ("INCLUDE of a unique constraint", !include.is_empty()),
+                ])?;
+                let columns = columns_of(&self.definition, names(columns))?;
+                self.key(name, columns, false);
             }
-            TableConstraint::Check(check) => self.check(check.name.as_ref().map(fold), &check.expr)?,
-            TableConstraint::ForeignKey(key) => {
-                let columns = columns_of(&self.definition, key.columns.iter().map(fold))?;
-                self.foreign_key(key.name.as_ref().map(fold), columns, key)?;
+            TableConstraintKind::Check(condition) => self.check(name, condition)?,
+            TableConstraintKind::ForeignKey { columns, references } => {
+                let columns = columns_of(&self.definition, names(columns))?;
+                self.foreign_key(name, columns, references)?;
             }
-            other => return Err(SqlError::unsupported(format!("the constraint {other}"))),
+            TableConstraintKind::UniqueUsing(_) | TableConstraintKind::PrimaryKeyUsing(_) => {
+                return Err(SqlError::unsupported("a constraint USING INDEX"));
+            }
+            TableConstraintKind::Exclude(_) => return Err(SqlError::unsupported("EXCLUDE")),
         }
         Ok(())
     }
-}
-
-/// The target format that the storage parameters of a table name, if they do.
-pub(super) fn freeze_format(options: &[SqlOption]) -> Result<Option<FreezeFormat>> {
-    let mut format = None;
-    for option in options {
-        let (key, value) = match option {
-            SqlOption::KeyValue { key, value } => (fold(key), value),
-            other => return Err(SqlError::new("42601", format!("the storage parameter {other} has no value"))),
-        };
-        if key == "fillfactor" {
-            // How full PostgreSQL makes its pages; rows are changed in place here.
-            let percent = value.to_string().trim_matches('\'').parse().ok();
-            match percent {
-                Some(10..=100u8) => continue,
-                _ => {
-                    let message = format!("value {value} out of bounds for option \"fillfactor\": from 10 to 100");
-                    return Err(SqlError::new("22023", message));
-                }
-            }
-        }
-        if key != "freeze_format" {
-            return Err(SqlError::new("22023", format!("unrecognized parameter \"{key}\"")));
-        }
-        let name = match value {
-            Expr::Identifier(name) => fold(name),
-            Expr::Value(value) => value.value.clone().into_string().unwrap_or_else(|| value.to_string()),
-            other => other.to_string(),
-        };
-        let parsed = name.parse().map_err(|detail| {
-            SqlError::new("22023", format!("invalid value for parameter \"freeze_format\": {detail}"))
-        })?;
-        format = Some(parsed);
-    }
-    Ok(format)
 }

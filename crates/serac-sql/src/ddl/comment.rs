@@ -1,52 +1,68 @@
 //! COMMENT ON.
 
+use super::done;
 use crate::error::{Result, SqlError};
-use crate::identifiers::fold;
 use crate::session::{Session, StatementResult};
-use datafusion::sql::sqlparser::ast::{CommentObject, ObjectName};
-use serac_engine::roles::{Object, ObjectKind};
+use serac_engine::roles::{self, Object};
+use serac_parser::tree::{Comment, CommentTarget, Name, ObjectKind};
 
 impl Session {
-    pub(super) fn comment(
-        &mut self,
-        kind: CommentObject,
-        name: &ObjectName,
-        text: Option<String>,
-    ) -> Result<StatementResult> {
-        let wanted = match kind {
-            CommentObject::Table | CommentObject::Column | CommentObject::MaterializedView => ObjectKind::Table,
-            CommentObject::View => ObjectKind::View,
-            CommentObject::Sequence => ObjectKind::Sequence,
-            CommentObject::Schema => ObjectKind::Schema,
-            CommentObject::Database => ObjectKind::Database,
-            other => return Err(SqlError::unsupported(format!("COMMENT ON {other}"))),
-        };
-        let last = name.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default();
-        let (relation, column) = if kind == CommentObject::Column {
-            (ObjectName(name.0[..name.0.len() - 1].to_vec()), Some(last.as_str()))
-        } else {
-            (name.clone(), None)
-        };
-        let done = StatementResult::command("COMMENT");
-        match wanted {
-            ObjectKind::Schema => self.txn()?.comment(&Object::Schema(last), None, text)?,
-            ObjectKind::Database => self.txn()?.comment(&Object::Database, None, text)?,
-            _ => {
-                let (schema, short) = self.locate(&relation)?;
-                let object = Object::relation(&schema, &short);
-                let txn = self.txn_for(&schema)?;
-                let found = txn.catalog().kind_of(&object);
-                if found.is_some_and(|found| found != wanted) {
-                    return Err(SqlError::new("42809", format!("\"{short}\" is not a {wanted}")).named(short));
-                }
-                if let (Some(column), Some(_)) = (column, found)
-                    && txn.catalog().table(&schema, &short)?.definition.column(column).is_none()
-                {
-                    return Err(SqlError::no_column(column, &short));
-                }
-                txn.comment(&object, column, text)?;
+    pub(super) fn comment(&mut self, comment: &Comment) -> Result<StatementResult> {
+        let Comment { on, text } = comment;
+        let text = text.as_ref().map(|text| text.text.clone());
+        let (kind, name) = match on {
+            CommentTarget::Object(kind, name) => (*kind, name),
+            CommentTarget::Constraint { .. } | CommentTarget::DomainConstraint { .. } => {
+                return Err(SqlError::unsupported("COMMENT ON CONSTRAINT"));
             }
+            CommentTarget::Type { .. } => return Err(SqlError::unsupported("COMMENT ON TYPE")),
+            CommentTarget::Function(..) => return Err(SqlError::unsupported("COMMENT ON FUNCTION")),
+        };
+        let relation = |kind| (kind, name.clone(), None);
+        let (wanted, name, column) = match kind {
+            ObjectKind::Table | ObjectKind::MaterializedView => relation(roles::ObjectKind::Table),
+            ObjectKind::View => relation(roles::ObjectKind::View),
+            ObjectKind::Sequence => relation(roles::ObjectKind::Sequence),
+            ObjectKind::Column => {
+                let mut relation = name.clone();
+                let column = relation.parts.pop().filter(|_| !relation.parts.is_empty());
+                let missing = || SqlError::new("42601", "column name must be qualified");
+                (roles::ObjectKind::Table, relation, Some(column.ok_or_else(missing)?.name))
+            }
+            ObjectKind::Schema => {
+                self.txn()?.comment(&Object::Schema(name.to_string()), None, text)?;
+                return done("COMMENT");
+            }
+            ObjectKind::Database => {
+                self.txn()?.comment(&Object::Database, None, text)?;
+                return done("COMMENT");
+            }
+            ObjectKind::Index => return Err(SqlError::unsupported("COMMENT ON INDEX")),
+            ObjectKind::Role => return Err(SqlError::unsupported("COMMENT ON ROLE")),
+        };
+        self.comment_on_relation(wanted, &name, column.as_deref(), text)?;
+        done("COMMENT")
+    }
+
+    fn comment_on_relation(
+        &mut self,
+        wanted: roles::ObjectKind,
+        name: &Name,
+        column: Option<&str>,
+        text: Option<String>,
+    ) -> Result<()> {
+        let (schema, short) = self.locate(name)?;
+        let object = Object::relation(&schema, &short);
+        let txn = self.txn_for(&schema)?;
+        let found = txn.catalog().kind_of(&object);
+        if found.is_some_and(|found| found != wanted) {
+            return Err(SqlError::new("42809", format!("\"{short}\" is not a {wanted}")).named(short));
         }
-        Ok(done)
+        if let (Some(column), Some(_)) = (column, found)
+            && txn.catalog().table(&schema, &short)?.definition.column(column).is_none()
+        {
+            return Err(SqlError::no_column(column, &short));
+        }
+        Ok(txn.comment(&object, column, text)?)
     }
 }

@@ -11,23 +11,20 @@
 //! | a column or a constraint is dropped | is in the way (2BP01), or is dropped, too |
 //! | a column's type changes | is in the way (0A000) |
 
+use super::relations::{Mentions, NamedRelation};
 use crate::catalog::planned_for_owner;
 use crate::column_types::of_field;
-use crate::dialect::parser;
 use crate::error::{Result, SqlError};
-use crate::identifiers::{TEMPORARY_SCHEMA, fold, quote};
+use crate::expressions::replaced;
+use crate::identifiers::{TEMPORARY_SCHEMA, name_of, quote, split_name};
 use crate::notices::Severity;
-use crate::session::{Session, parse_one};
-use crate::visits::{visit, visit_mut};
+use crate::parsed::Source;
+use crate::session::Session;
 use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
-use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName,
-    ObjectNamePart, Query, Select, SelectItem, Statement, TableAlias, TableFactor, Visitor, VisitorMut,
-};
 use serac_engine::roles::Object;
 use serac_engine::{Catalog, DEFAULT_SCHEMA, EngineError};
+use serac_parser::tree::{self, Span};
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Schema and name.
@@ -67,175 +64,67 @@ enum Instead {
     Renamed(String),
 }
 
-/// Goes through the relations of a query that are not common table expressions.
-struct Factors<'r> {
-    relation: &'r Name,
-    instead: Instead,
-    found: bool,
-    /// The queries around, each with its common table expressions: their names, and their queries
-    /// unless they may name themselves.
-    scopes: Vec<(*const Query, Vec<(String, *const Query)>)>,
-}
-
-impl Factors<'_> {
-    fn is_common_table(&self, name: &str) -> bool {
-        (0..self.scopes.len()).rev().any(|at| {
-            let inner = self.scopes.get(at + 1).map(|(query, _)| *query);
-            self.scopes[at].1.iter().any(|(known, query)| known == name && Some(*query) != inner)
-        })
-    }
-    fn is_meant(&self, name: &ObjectName) -> bool {
-        let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident().map(fold)).collect();
-        match &parts[..] {
-            // A view's names mean the default schema; others are written out.
-            [name] => self.relation.0 == DEFAULT_SCHEMA && *name == self.relation.1 && !self.is_common_table(name),
-            [.., schema, name] => (schema, name) == (&self.relation.0, &self.relation.1),
-            [] => false,
-        }
+/// Whether a name in a view's query means a relation.
+fn is_meant(name: &tree::Name, relation: &Name) -> bool {
+    match &name.parts[..] {
+        // A view's names mean the default schema; others are written out.
+        [name] => relation.0 == DEFAULT_SCHEMA && name.name == relation.1,
+        [.., schema, name] => schema.name == relation.0 && name.name == relation.1,
+        [] => false,
     }
 }
 
-impl VisitorMut for Factors<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        let tables =
-            query.with.iter().flat_map(|with| with.cte_tables.iter().map(move |table| (with.recursive, table)));
-        let known = tables.map(|(recursive, table)| {
-            let body: *const Query = if recursive { std::ptr::null() } else { &*table.query };
-            (fold(&table.alias.name), body)
-        });
-        self.scopes.push((&*query, known.collect()));
-        ControlFlow::Continue(())
-    }
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.scopes.pop();
-        ControlFlow::Continue(())
-    }
-    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        let TableFactor::Table { name, alias, args: None, .. } = &mut *factor else { return ControlFlow::Continue(()) };
-        if !self.is_meant(name) {
-            return ControlFlow::Continue(());
+/// What stands at the place of a relation of the query `text` then.
+fn part_instead(text: &str, named: &NamedRelation, instead: &Instead) -> Vec<(Span, String)> {
+    let own = |at: Span| &text[at.start as usize..at.end as usize];
+    let (Some(last), name) = (named.name.parts.last(), own(named.name.span)) else { return Vec::new() };
+    let called = named.alias.as_ref().map_or(&last.name, |alias| &alias.name.name);
+    let whole = |from: String| match named.is_alone {
+        true => format!("SELECT * FROM {from}"),
+        false => from,
+    };
+    match instead {
+        Instead::Nothing => Vec::new(),
+        Instead::Renamed(new) if named.is_alone => {
+            let qualifiers = own(Span { start: named.name.span.start, end: last.span.start });
+            vec![(named.at, whole(format!("{qualifiers}{} AS {}", quote(new), quote(called))))]
         }
-        self.found = true;
-        let called = || Ident::with_quote('"', &self.relation.1);
-        let own_alias = || TableAlias { explicit: true, name: called(), columns: Vec::new(), at: None };
-        match &self.instead {
-            Instead::Nothing => {}
-            Instead::Renamed(new) => {
-                alias.get_or_insert_with(own_alias);
-                if let Some(last) = name.0.last_mut() {
-                    *last = ObjectNamePart::Identifier(Ident::with_quote('"', new));
-                }
+        Instead::Renamed(new) => {
+            let mut parts = vec![(last.span, quote(new))];
+            if named.alias.is_none() {
+                let behind = Span { start: named.at.end, end: named.at.end };
+                parts.push((behind, format!(" AS {}", quote(called))));
             }
-            Instead::Columns(columns) => {
-                let item = |(column, shown): &(String, String)| match column == shown {
-                    true => quote(column),
-                    false => format!("{} AS {}", quote(column), quote(shown)),
-                };
-                let items = columns.iter().map(item).collect::<Vec<_>>().join(", ");
-                if let Ok(query) = query_of(&format!("SELECT {items} FROM {name}")) {
-                    let alias = Some(alias.take().unwrap_or_else(own_alias));
-                    *factor = TableFactor::Derived { lateral: false, subquery: Box::new(query), alias, sample: None };
-                }
-            }
+            parts
         }
-        ControlFlow::Continue(())
-    }
-}
-
-/// Finds which columns a query may read, by the names in it.
-#[derive(Default)]
-struct Mentions {
-    /// Whether it may read any: there is a `*`, a NATURAL join, or a table with other names for
-    /// its columns.
-    all: bool,
-    /// Names that may be those of columns.
-    names: HashSet<String>,
-    /// Names of tables. One that stands for a column means a row of the table.
-    tables: HashSet<String>,
-}
-
-impl Mentions {
-    fn join(&mut self, operator: &JoinOperator) {
-        use JoinOperator::{CrossJoin, FullOuter, Inner, Join, Left, LeftOuter, Right, RightOuter};
-        match operator {
-            Join(on) | Inner(on) | Left(on) | LeftOuter(on) | Right(on) | RightOuter(on) | FullOuter(on)
-            | CrossJoin(on) => match on {
-                JoinConstraint::Using(names) => self.names.extend(names.iter().filter_map(last_name)),
-                JoinConstraint::Natural => self.all = true,
-                JoinConstraint::On(_) | JoinConstraint::None => {}
-            },
-            _ => self.all = true,
+        Instead::Columns(columns) => {
+            let item = |(column, shown): &(String, String)| match column == shown {
+                true => quote(column),
+                false => format!("{} AS {}", quote(column), quote(shown)),
+            };
+            let items = columns.iter().map(item).collect::<Vec<_>>().join(", ");
+            let columns = named.alias.iter().flat_map(|alias| &alias.columns);
+            let columns = columns.map(|column| quote(&column.name)).collect::<Vec<_>>().join(", ");
+            let columns = if columns.is_empty() { columns } else { format!(" ({columns})") };
+            vec![(named.at, whole(format!("(SELECT {items} FROM {name}) AS {}{columns}", quote(called))))]
         }
-    }
-}
-
-impl Visitor for Mentions {
-    type Break = ();
-
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
-        let is_wildcard = |i: &SelectItem| matches!(i, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
-        self.all |= select.projection.iter().any(is_wildcard);
-        select.from.iter().flat_map(|from| &from.joins).for_each(|join| self.join(&join.join_operator));
-        ControlFlow::Continue(())
-    }
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
-        match factor {
-            TableFactor::Table { name, alias, .. } => {
-                self.all |= alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
-                self.tables.extend(alias.as_ref().map(|alias| fold(&alias.name)).or_else(|| last_name(name)));
-            }
-            TableFactor::Derived { .. } => {}
-            TableFactor::NestedJoin { table_with_joins, .. } => {
-                table_with_joins.joins.iter().for_each(|join| self.join(&join.join_operator));
-            }
-            _ => self.all = true,
-        }
-        ControlFlow::Continue(())
-    }
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Identifier(name) => drop(self.names.insert(fold(name))),
-            Expr::CompoundIdentifier(names) => self.names.extend(names.last().map(fold)),
-            Expr::QualifiedWildcard(..) => self.all = true,
-            Expr::Function(Function { args: FunctionArguments::List(list), .. }) => {
-                let is_all = |argument: &FunctionArg| {
-                    matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(_)))
-                };
-                self.all |= list.args.iter().any(is_all);
-            }
-            _ => {}
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-fn last_name(name: &ObjectName) -> Option<String> {
-    name.0.last().and_then(|part| part.as_ident()).map(fold)
-}
-
-fn query_of(sql: &str) -> Result<Query> {
-    match parse_one(sql, (1, 1))? {
-        Statement::Query(query) => Ok(*query),
-        _ => Err(SqlError::new("XX000", format!("not a query: {sql}"))),
     }
 }
 
 /// The query with something else in the place of a relation; none if it does not read that.
 fn with_instead(query: &str, relation: &Name, mut instead: Instead) -> Result<Option<String>> {
-    let mut query = query_of(query)?;
-    if let Instead::Columns(columns) = &mut instead {
-        let mut mentions = Mentions::default();
-        let _ = visit(&query, &mut mentions);
-        // Others may be dropped later. Of a row as a value all columns are read.
-        if !mentions.all && mentions.tables.is_disjoint(&mentions.names) {
-            columns.retain(|(_, shown)| mentions.names.contains(shown));
-        }
+    let source = Source::of_query(query)?;
+    let mentions = source.query().map(Mentions::of).unwrap_or_default();
+    let named: Vec<_> = mentions.relations.iter().filter(|named| is_meant(&named.name, relation)).collect();
+    if named.is_empty() {
+        return Ok(None);
     }
-    let mut factors = Factors { relation, instead, found: false, scopes: Vec::new() };
-    let _ = visit_mut(&mut query, &mut factors);
-    Ok(factors.found.then(|| query.to_string()))
+    if let Instead::Columns(columns) = &mut instead {
+        // Others may be dropped later.
+        columns.retain(|(_, shown)| mentions.may_read(shown));
+    }
+    let parts = named.into_iter().flat_map(|named| part_instead(query, named, &instead)).collect();
+    Ok(Some(replaced(query, parts)))
 }
 
 /// The views that read a relation.
@@ -277,9 +166,13 @@ pub(super) fn refuse_circle(catalog: &Catalog, view: &Name, query: &str) -> Resu
 }
 
 /// The names of the sequences from which a default takes values.
-fn sequences_of(default: &str) -> Vec<ObjectName> {
+fn sequences_of(default: &str) -> Vec<tree::Name> {
     let texts = serac_binder::sequences_of_definition(default).unwrap_or_default();
-    texts.iter().filter_map(|text| parser(text).ok()?.parse_object_name(false).ok()).collect()
+    let name = |text: &String| {
+        let (schema, name) = split_name(text);
+        name_of(schema.into_iter().chain([name]))
+    };
+    texts.iter().map(name).collect()
 }
 
 fn in_the_way(what: String, dependent: String) -> SqlError {

@@ -2,13 +2,12 @@
 
 use crate::ast_types::sql_type;
 use crate::error::{Result, SqlError};
-use crate::identifiers::fold;
 use crate::session::{Session, StatementResult};
-use datafusion::sql::sqlparser::ast::{
-    ArgMode, CreateFunction, CreateFunctionBody, DataType, DropBehavior, DropFunction, Expr, FunctionReturnType,
-    ObjectName, OperateFunctionArg, Value,
-};
 use serac_engine::function::{FunctionColumn, FunctionDefinition, FunctionLanguage};
+use serac_parser::tree::{
+    ColumnType, CreateFunction, DropFunction, FunctionName, FunctionOption, FunctionOptionKind, Name, Parameter,
+    ParameterMode, Returns, RoutineKind,
+};
 
 /// Parameters of a function, and columns that it gives, each.
 const MAX_COLUMNS: usize = 1_600;
@@ -18,56 +17,68 @@ fn unsupported<T>(what: &str) -> Result<T> {
 }
 
 /// The name of a function, which is in no schema but stands in `public`, where it is said.
-fn name_of(name: &ObjectName) -> Result<String> {
-    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(fold).collect();
-    match &parts[..] {
-        [name] => Ok(name.clone()),
-        [schema, name] if schema == serac_engine::DEFAULT_SCHEMA => Ok(name.clone()),
+fn name_of(name: &Name) -> Result<String> {
+    match &name.parts[..] {
+        [name] => Ok(name.name.clone()),
+        [schema, name] if schema.name == serac_engine::DEFAULT_SCHEMA => Ok(name.name.clone()),
         _ => Err(SqlError::unsupported(format!("a function in another schema than public: {name}"))),
     }
 }
 
-fn parameter(given: &OperateFunctionArg) -> Result<FunctionColumn> {
-    let OperateFunctionArg { mode, name, data_type, default_expr } = given;
-    if !matches!(mode, None | Some(ArgMode::In)) {
-        return unsupported("OUT and INOUT parameters");
+fn parameter(parameter: &Parameter) -> Result<FunctionColumn> {
+    let Parameter { mode, name, type_name, default } = parameter;
+    if !matches!(mode, None | Some(ParameterMode::In)) {
+        return unsupported("OUT, INOUT and VARIADIC parameters");
     }
-    if default_expr.is_some() {
+    if default.is_some() {
         return unsupported("defaults of parameters");
     }
     let Some(name) = name else { return unsupported("parameters without names") };
-    Ok(FunctionColumn { name: fold(name), sql_type: sql_type(data_type)? })
+    Ok(FunctionColumn { name: name.name.clone(), sql_type: sql_type(type_name)? })
 }
 
 /// The columns of RETURNS TABLE.
-fn returned(given: Option<&FunctionReturnType>) -> Result<Vec<FunctionColumn>> {
-    let Some(FunctionReturnType::DataType(DataType::Table(Some(columns)))) = given else {
-        return unsupported("anything but RETURNS TABLE (…)");
-    };
-    let column = |column: &datafusion::sql::sqlparser::ast::ColumnDef| {
-        if !column.options.is_empty() {
-            return unsupported("constraints of the columns that it gives");
-        }
-        Ok(FunctionColumn { name: fold(&column.name), sql_type: sql_type(&column.data_type)? })
+fn returned(returns: Option<&Returns>) -> Result<Vec<FunctionColumn>> {
+    let Some(Returns::Table(columns)) = returns else { return unsupported("anything but RETURNS TABLE (…)") };
+    let column = |ColumnType { name, type_name, collation }: &ColumnType| match collation {
+        Some(_) => unsupported("collations of the columns that it gives"),
+        None => Ok(FunctionColumn { name: name.name.clone(), sql_type: sql_type(type_name)? }),
     };
     columns.iter().map(column).collect()
 }
 
-fn text_of(body: Option<&CreateFunctionBody>) -> Result<String> {
-    let text = |expr: &Expr| match expr {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => Some(text.clone()),
-            Value::DollarQuotedString(text) => Some(text.value.clone()),
-            _ => None,
-        },
-        _ => None,
+/// The language and the body that options of a function say.
+fn language_and_body(options: &[FunctionOption]) -> Result<(FunctionLanguage, String)> {
+    use FunctionOptionKind as K;
+    let (mut language, mut body) = (None, None);
+    for FunctionOption { kind, span: _ } in options {
+        let is_again = match kind {
+            K::Language(name) => language.replace(name.name.as_str()).is_some(),
+            K::As(text, None) => body.replace(text.text.clone()).is_some(),
+            K::As(_, Some(_)) => return unsupported("a file"),
+            // They let the planner do more, and it does no more.
+            K::Volatility(_) | K::Parallel(_) => false,
+            K::Strict(_) | K::SecurityDefiner(_) => return unsupported("STRICT or SECURITY"),
+            K::Setting(_) => return unsupported("settings"),
+            K::Leakproof(_) | K::Cost(_) | K::Rows(_) | K::Support(_) | K::Window | K::Transform(_) => {
+                return unsupported("this option");
+            }
+        };
+        if is_again {
+            return Err(SqlError::new("42601", "conflicting or redundant options"));
+        }
+    }
+    let language = match language {
+        Some("external") => FunctionLanguage::External,
+        Some("wasm") => FunctionLanguage::Wasm,
+        Some(other) => {
+            let message = format!("language \"{other}\" does not exist");
+            return Err(SqlError::new("42704", message).explained("There are external and wasm.").named(other));
+        }
+        None => return Err(SqlError::new("42P13", "no language specified")),
     };
-    let found = match body {
-        Some(CreateFunctionBody::AsBeforeOptions { body, link_symbol: None }) => text(body),
-        Some(CreateFunctionBody::AsAfterOptions(body)) => text(body),
-        _ => None,
-    };
-    found.ok_or_else(|| SqlError::new("42P13", "a function's body is the description of a job, as text"))
+    let missing = || SqlError::new("42P13", "a function's body is the description of a job, as text");
+    Ok((language, body.ok_or_else(missing)?))
 }
 
 fn check_names(columns: &[FunctionColumn]) -> Result<()> {
@@ -85,50 +96,20 @@ fn check_names(columns: &[FunctionColumn]) -> Result<()> {
 
 impl Session {
     /// CREATE FUNCTION.
-    pub(crate) fn create_function(&mut self, create: &CreateFunction) -> Result<StatementResult> {
-        let CreateFunction {
-            or_alter,
-            or_replace,
-            temporary,
-            if_not_exists,
-            name,
-            args,
-            return_type,
-            function_body,
-            behavior: _,
-            called_on_null,
-            parallel: _,
-            security,
-            set_params,
-            using,
-            language,
-            determinism_specifier,
-            options,
-            remote_connection,
-        } = create;
-        if *or_alter || *temporary || *if_not_exists || using.is_some() || determinism_specifier.is_some() {
-            return unsupported("this form");
+    pub(super) fn create_function(&mut self, create: &CreateFunction) -> Result<StatementResult> {
+        let CreateFunction { or_replace, is_procedure, name, parameters, returns, options, body } = create;
+        if *is_procedure {
+            return Err(SqlError::unsupported("CREATE PROCEDURE"));
         }
-        if options.is_some() || remote_connection.is_some() || !set_params.is_empty() {
-            return unsupported("settings");
+        if body.is_some() {
+            return unsupported("a body in SQL");
         }
-        if called_on_null.is_some() || security.is_some() {
-            return unsupported("STRICT or SECURITY");
-        }
-        let language = match language.as_ref().map(fold).as_deref() {
-            Some("external") => FunctionLanguage::External,
-            Some("wasm") => FunctionLanguage::Wasm,
-            Some(other) => {
-                let message = format!("language \"{other}\" does not exist");
-                return Err(SqlError::new("42704", message).explained("There are external and wasm.").named(other));
-            }
-            None => return Err(SqlError::new("42P13", "no language specified")),
-        };
-        let parameters = args.iter().flatten().map(parameter).collect::<Result<Vec<_>>>()?;
-        let returns = returned(return_type.as_ref())?;
+        let (language, body) = language_and_body(options)?;
+        let parameters = parameters.iter().map(parameter).collect::<Result<Vec<_>>>()?;
+        let returns = returned(returns.as_ref())?;
         check_names(&parameters)?;
         check_names(&returns)?;
-        let (name, body) = (name_of(name)?, text_of(function_body.as_ref())?);
+        let name = name_of(name)?;
         if crate::planner::is_table_function(&name) {
             let message = format!("function \"{name}\" already exists");
             return Err(SqlError::new("42723", message).named(name));
@@ -149,13 +130,16 @@ impl Session {
     }
 
     /// DROP FUNCTION. A name is one function, so what it takes need not be said and says nothing.
-    pub(crate) fn drop_functions(&mut self, drop: &DropFunction) -> Result<StatementResult> {
-        let DropFunction { if_exists, func_desc, drop_behavior } = drop;
-        if matches!(drop_behavior, Some(DropBehavior::Cascade)) {
+    pub(super) fn drop_functions(&mut self, drop: &DropFunction) -> Result<StatementResult> {
+        let DropFunction { kind, if_exists, functions, cascade } = drop;
+        if *kind != RoutineKind::Function {
+            return Err(SqlError::unsupported("DROP PROCEDURE or ROUTINE"));
+        }
+        if *cascade {
             return Err(SqlError::unsupported("DROP FUNCTION … CASCADE"));
         }
-        for function in func_desc {
-            let name = name_of(&function.name)?;
+        for FunctionName { name, parameters: _ } in functions {
+            let name = name_of(name)?;
             if *if_exists && !self.txn()?.catalog().functions.contains_key(&name) {
                 self.say_missing(&format!("function {name}"));
                 continue;

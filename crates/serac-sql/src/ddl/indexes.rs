@@ -1,27 +1,66 @@
 //! CREATE INDEX.
 //!
-//! An index on an expression has a hidden column of the table, which is computed like a generated one: whoever writes rows keeps it, and the index needs to
-//! know of columns alone. The first column of a partial index is one too: NULL for the rows that its condition leaves out, which so are in nobody's way.
+//! An index on an expression has a hidden column of the table, which is computed like a generated
+//! one: whoever writes rows keeps it, and the index needs to know of columns alone. The first
+//! column of a partial index is one too: NULL for the rows that its condition leaves out, which so
+//! are in nobody's way.
 
 use super::builder::columns_of;
-use super::{done, stored_type};
+use super::clauses::{check_collation, check_index_storage, check_operator_class, refuse_any};
+use super::{done, stored_type, text_at};
 use crate::error::{Result, SqlError};
 use crate::expressions::{KeptExpression, into_engine};
 use crate::generated::compute_one;
-use crate::identifiers::{fold, quote, resolve};
-use crate::pg_catalog::index_column_name;
+use crate::identifiers::quote;
+use crate::parsed::Source;
+use crate::pg_catalog::name_of_index_part;
 use crate::session::{Session, StatementResult};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::DataType;
-use datafusion::sql::sqlparser::ast::{CreateIndex, Expr, OrderByOptions};
 use serac_binder::Place;
 use serac_engine::EngineError;
 use serac_engine::definition::{BitmapDefinition, ColumnDefinition, ColumnOrder, KeyDefinition, TableDefinition};
+use serac_parser::tree::{CreateIndex, Expr, ExprKind, IndexElement};
 
-/// In which order an index has a column: as in PostgreSQL, NULLs are larger than all values unless it is said where they are.
-fn column_order(options: &OrderByOptions) -> ColumnOrder {
-    let descending = options.asc == Some(false);
-    ColumnOrder { descending, nulls_first: options.nulls_first.unwrap_or(descending) }
+/// In which order an index has a column: as in PostgreSQL, NULLs are larger than all values unless
+/// it is said where they are.
+fn column_order(element: &IndexElement) -> ColumnOrder {
+    let descending = element.descending == Some(true);
+    ColumnOrder { descending, nulls_first: element.nulls_first.unwrap_or(descending) }
+}
+
+/// The column that an expression is, if it is one.
+fn column_name(expr: &Expr) -> Option<&str> {
+    match &expr.kind {
+        ExprKind::Name(name) if name.parts.len() == 1 => Some(&name.parts[0].name),
+        _ => None,
+    }
+}
+
+/// Refuses what is said of a column or an expression of an index and is not carried out.
+fn check_element(element: &IndexElement) -> Result<()> {
+    let IndexElement { expr: _, text: _, collation, class, class_options, descending: _, nulls_first: _, span: _ } =
+        element;
+    refuse_any(&[("options of an operator class", !class_options.is_empty())])?;
+    collation.as_ref().map_or(Ok(()), check_collation)?;
+    class.as_ref().map_or(Ok(()), check_operator_class)
+}
+
+/// The name of a column of INCLUDE.
+fn included_column(element: &IndexElement) -> Result<String> {
+    let Some(name) = column_name(&element.expr) else {
+        return Err(SqlError::new("0A000", "expressions are not supported in included columns"));
+    };
+    let unfit = [
+        ("a collation", element.collation.is_some()),
+        ("an operator class", element.class.is_some()),
+        ("ASC/DESC options", element.descending.is_some()),
+        ("NULLS FIRST/LAST options", element.nulls_first.is_some()),
+    ];
+    match unfit.iter().find(|(_, is_said)| *is_said) {
+        Some((what, _)) => Err(SqlError::new("42P17", format!("including column does not support {what}"))),
+        None => Ok(name.to_owned()),
+    }
 }
 
 /// A name for a hidden column that no other column has.
@@ -31,9 +70,10 @@ fn hidden_name(table: &TableDefinition) -> String {
     names.find(|name| !taken(name)).expect("some number is free")
 }
 
-/// The name of an index on columns and expressions that is given none, if it is free.
-pub(super) fn index_base_name<'p>(table: &str, parts: impl Iterator<Item = &'p str>) -> String {
-    format!("{table}_{}_idx", parts.map(index_column_name).collect::<Vec<_>>().join("_"))
+/// The name of an index on columns and expressions of these names that is given none, if it is
+/// free.
+pub(super) fn index_base_name(table: &str, parts: &[String]) -> String {
+    format!("{table}_{}_idx", parts.join("_"))
 }
 
 /// What the hidden column for the `i`-th column of an index holds.
@@ -46,33 +86,42 @@ pub(super) fn hidden_values(key: &KeyDefinition, i: usize) -> Option<String> {
 }
 
 impl Session {
-    pub(super) fn create_index(&mut self, index: CreateIndex) -> Result<StatementResult> {
-        let (schema, table) = self.locate(&index.table_name)?;
-        let method = index.using.as_ref().map_or("btree".into(), |method| method.to_string().to_lowercase());
-        if !["btree", "bitmap"].contains(&method.as_str()) {
+    pub(super) fn create_index(&mut self, source: &Source, create: &CreateIndex) -> Result<StatementResult> {
+        let CreateIndex {
+            unique,
+            // Readers and writers are not kept away longer than by any other.
+            concurrently: _,
+            if_not_exists,
+            name,
+            table,
+            // No table has others below it.
+            only: _,
+            method,
+            elements,
+            include,
+            nulls_distinct,
+            options,
+            tablespace,
+            filter,
+        } = create;
+        let (schema, table) = self.locate(table)?;
+        let method = method.as_ref().map_or("btree", |method| method.name.as_str());
+        if !["btree", "bitmap"].contains(&method) {
             return Err(SqlError::new("42704", format!("access method \"{method}\" does not exist")).named(method));
         }
-        if index.nulls_distinct == Some(false) {
-            return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
-        }
+        refuse_any(&[("NULLS NOT DISTINCT", *nulls_distinct == Some(false))])?;
+        check_index_storage(options, tablespace.as_ref())?;
+        elements.iter().chain(include).try_for_each(check_element)?;
         let definition = self.txn_for(&schema)?.catalog().table(&schema, &table)?.definition.clone();
         // Columns that are expressions get their places when the table has them.
         let (mut columns, mut expressions) = (Vec::new(), Vec::new());
-        for (i, column) in index.columns.iter().enumerate() {
-            let mut expr = &column.column.expr;
-            while let Expr::Nested(inner) = expr {
-                expr = inner;
-            }
-            let (at, expression) = match expr {
-                Expr::Identifier(name) => {
-                    let at = columns_of(&definition, [fold(name)].into_iter())?[0];
-                    if i == 0 && index.predicate.is_some() {
-                        (usize::MAX, Some(quote(&fold(name))))
-                    } else {
-                        (at, None)
-                    }
+        for (i, element) in elements.iter().enumerate() {
+            let (at, expression) = match column_name(&element.expr) {
+                Some(name) => {
+                    let at = columns_of(&definition, [name.to_owned()].into_iter())?[0];
+                    if i == 0 && filter.is_some() { (usize::MAX, Some(quote(name))) } else { (at, None) }
                 }
-                other => (usize::MAX, Some(other.to_string())),
+                None => (usize::MAX, Some(text_at(source, element.text).to_owned())),
             };
             columns.push(at);
             expressions.push(expression);
@@ -80,36 +129,33 @@ impl Session {
         if expressions.iter().all(Option::is_none) {
             expressions.clear();
         }
-        let include = columns_of(&definition, index.include.iter().map(fold))?;
-        let name = match &index.name {
-            Some(name) => resolve(name)?.1,
+        let include = include.iter().map(included_column).collect::<Result<Vec<String>>>()?;
+        let include = columns_of(&definition, include.into_iter())?;
+        let name = match name {
+            Some(name) => name.name.clone(),
             None => {
-                let texts: Vec<String> = index.columns.iter().map(|column| column.column.expr.to_string()).collect();
-                let base = index_base_name(&table, texts.iter().map(String::as_str));
-                self.builder(definition.clone()).free_name(base)
+                let parts: Vec<String> = elements.iter().map(|element| name_of_index_part(&element.expr)).collect();
+                self.builder(definition.clone(), source).free_name(index_base_name(&table, &parts))
             }
         };
-        let created = match method.as_str() {
+        let created = match method {
             "btree" => {
-                let orders = index.columns.iter().map(|column| column_order(&column.column.options)).collect();
-                let predicate = index.predicate.as_ref().map(ToString::to_string);
-                let unique = index.unique;
                 let key = KeyDefinition {
                     name,
                     columns,
-                    unique,
-                    orders,
+                    unique: *unique,
+                    orders: elements.iter().map(column_order).collect(),
                     include,
                     expressions,
-                    predicate,
+                    predicate: filter.as_ref().map(|filter| text_at(source, filter.text).to_owned()),
                     ..Default::default()
                 };
                 self.create_key(&definition, key)
             }
-            _ => self.create_bitmap(&index, &definition, name, &columns, !expressions.is_empty(), &include),
+            _ => self.create_bitmap(create, &definition, name, &columns, !expressions.is_empty()),
         };
         match created {
-            Err(error) if error.sqlstate == "42P07" && index.if_not_exists => {
+            Err(error) if error.sqlstate == "42P07" && *if_not_exists => {
                 let name = error.name.clone().unwrap_or_default();
                 self.say_exists("42P07", &format!("relation \"{name}\""));
             }
@@ -120,23 +166,21 @@ impl Session {
 
     fn create_bitmap(
         &mut self,
-        index: &CreateIndex,
+        create: &CreateIndex,
         table: &TableDefinition,
         name: String,
         columns: &[usize],
         has_expressions: bool,
-        include: &[usize],
     ) -> Result<()> {
         let lacks =
             |what: &str| Err(SqlError::new("0A000", format!("access method \"bitmap\" does not support {what}")));
-        let has_order = |options: &OrderByOptions| options.asc.is_some() || options.nulls_first.is_some();
-        if index.columns.iter().any(|column| has_order(&column.column.options)) {
+        if create.elements.iter().any(|element| element.descending.is_some() || element.nulls_first.is_some()) {
             return lacks("ASC/DESC or NULLS FIRST/LAST options");
         }
-        if !include.is_empty() {
+        if !create.include.is_empty() {
             return lacks("included columns");
         }
-        if index.unique {
+        if create.unique {
             return lacks("unique indexes");
         }
         if has_expressions {
@@ -203,7 +247,7 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ddl::parse_expression;
+    use serac_parser::parse_expression;
 
     #[test]
     fn conditions_hide_the_first_column_alone() {

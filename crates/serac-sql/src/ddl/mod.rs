@@ -2,6 +2,7 @@
 
 mod alter;
 mod builder;
+mod clauses;
 mod cluster;
 mod comment;
 mod dependencies;
@@ -9,45 +10,36 @@ mod functions;
 mod indexes;
 mod like;
 mod materialized;
+mod relations;
 mod sequence;
 
-pub(crate) use builder::parse_expression;
-pub(crate) use cluster::{clause as cluster_clause, statement as cluster_statement};
-pub(crate) use like::likes_as_columns;
-pub(crate) use materialized::{clause as data_clause, statement as refresh_statement};
-pub(crate) use sequence::statement as sequence_statement;
-
-use crate::catalog::View;
-use crate::clauses::owner_of_schema;
 use crate::column_types::{columns_of, kept_types};
 use crate::error::{Result, SqlError};
-use crate::expressions::KeptExpression;
-use crate::identifiers::{TEMPORARY_SCHEMA, fold, resolve};
+use crate::expressions::{KeptExpression, replaced};
+use crate::identifiers::{TEMPORARY_SCHEMA, quote, resolve};
 use crate::notices::Severity;
 use crate::parsed::Source;
 use crate::query::with_types;
 use crate::session::{Session, StatementResult};
-use crate::visits::visit_mut;
-use builder::{TableBuilder, freeze_format};
+use builder::{TableBuilder, names};
+use clauses::{check_view_options, freeze_format_of, refuse_any};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::ExprSchemable;
-use datafusion::sql::sqlparser::ast::{
-    CascadeOption, ColumnDef, CreateTable, CreateTableOptions, CreateView, Ident, ObjectName, ObjectNamePart,
-    ObjectType, OnCommit, Query, SchemaName, Statement, Truncate, TruncateIdentityOption, VisitorMut,
-};
 use dependencies::refuse_circle;
-use like::Like;
+use relations::Mentions;
 use serac_binder::Place;
 use serac_engine::DEFAULT_SCHEMA;
 use serac_engine::definition::{ColumnDefinition, SqlType, TableDefinition, ViewDefinition};
 use serac_engine::roles::{Object, Privilege};
+use serac_parser::tree::{
+    CreateSchema, CreateTable, CreateTableAs, CreateView, Drop, Name, ObjectKind, Persistence, Query, Relation, Span,
+    StatementKind, TableConstraint, TableElement, TableForm, TableSource, Truncate,
+};
 use serac_pg::TypeId;
 use serac_storage::ColumnType;
 use serac_values::assignment::check_assignment;
-use std::collections::HashSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// How often a statement is tried. Each time it gets at least one lock further.
@@ -57,14 +49,35 @@ fn done(tag: &str) -> Result<StatementResult> {
     Ok(StatementResult::command(tag))
 }
 
+/// The part of a statement's script that stands at a place.
+fn text_at(source: &Source, at: Span) -> &str {
+    &source.text()[at.start as usize..at.end as usize]
+}
+
+/// The words for a kind of object.
+fn words(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::Table => "TABLE",
+        ObjectKind::Index => "INDEX",
+        ObjectKind::View => "VIEW",
+        ObjectKind::MaterializedView => "MATERIALIZED VIEW",
+        ObjectKind::Sequence => "SEQUENCE",
+        ObjectKind::Schema => "SCHEMA",
+        ObjectKind::Database => "DATABASE",
+        ObjectKind::Role => "ROLE",
+        ObjectKind::Column => "COLUMN",
+    }
+}
+
 impl Session {
-    /// DDL. In a transaction of its own it tries again when writers were faster: each attempt keeps the locks of those before, so that the next
-    /// snapshot has what they have written.
-    pub(crate) async fn define(&mut self, statement: Statement, source: Option<&Source>) -> Result<StatementResult> {
+    /// Runs a statement that changes the catalog. In a transaction of its own it tries again when
+    /// writers were faster: each attempt keeps the locks of those before, so that the next snapshot
+    /// has what they have written.
+    pub(crate) async fn define(&mut self, source: &Source) -> Result<StatementResult> {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            match self.define_now(statement.clone(), source).await {
+            match self.define_now(source).await {
                 Err(error) if error.sqlstate == "40001" && attempts < ATTEMPTS && self.restart() => {}
                 result => {
                     self.refresh_view();
@@ -74,94 +87,69 @@ impl Session {
         }
     }
 
-    async fn define_now(&mut self, statement: Statement, source: Option<&Source>) -> Result<StatementResult> {
-        if let Some(result) = self.define_roles(&statement)? {
-            return Ok(result);
-        }
-        if let Some(result) = self.cluster(&statement)? {
-            return Ok(result);
-        }
-        if let Some(result) = self.alter_sequence(&statement)? {
-            return Ok(result);
-        }
-        if let Some(result) = self.refresh(&statement).await? {
-            return Ok(result);
-        }
-        match statement {
-            Statement::CreateSchema { schema_name, if_not_exists, .. } => {
-                let name = match &schema_name {
-                    SchemaName::Simple(name) | SchemaName::NamedAuthorization(name, _) => resolve(name)?.1,
-                    SchemaName::UnnamedAuthorization(ident) => fold(ident),
-                };
-                if name.starts_with("pg_") {
-                    let message = format!("unacceptable schema name \"{name}\": the prefix \"pg_\" is reserved");
-                    return Err(SqlError::new("42939", message));
+    async fn define_now(&mut self, source: &Source) -> Result<StatementResult> {
+        use StatementKind as K;
+        match source.statement() {
+            K::CreateSchema(create) => self.create_schema(create),
+            K::CreateTable(create) => self.create_table(source, create),
+            K::CreateTableAs(create) => self.create_table_as(source, create).await,
+            K::CreateView(create) => self.create_view(source, create).await,
+            K::CreateMaterializedView(create) => self.create_materialized(source, create).await,
+            K::Refresh(refresh) => self.refresh(refresh).await,
+            K::CreateIndex(create) => self.create_index(source, create),
+            K::CreateSequence(create) => self.create_sequence(create),
+            K::AlterSequence(alter) => self.alter_sequence(alter),
+            K::AlterRelation(alter) => self.alter_relation(source, alter).await,
+            K::CreateFunction(create) => self.create_function(create),
+            K::DropFunction(drop) => self.drop_functions(drop),
+            K::Drop(drop) => self.drop_objects(drop),
+            K::Comment(comment) => self.comment(comment),
+            K::Truncate(truncate) => self.truncate(truncate),
+            K::Cluster(cluster) => self.cluster(cluster),
+            K::Call(call) => self.call(source, call).await,
+            statement => match self.define_roles(statement)? {
+                Some(result) => Ok(result),
+                None => {
+                    let first: Vec<_> = source.text_of_query().split_whitespace().take(2).collect();
+                    Err(SqlError::unsupported(first.join(" ").to_uppercase()))
                 }
-                let owner = owner_of_schema(&schema_name).map(|owner| self.role_of(owner)).transpose()?;
-                if if_not_exists && self.txn()?.catalog().schemas.contains_key(&name) {
-                    self.say_exists("42P06", &format!("schema \"{name}\""));
-                } else {
-                    self.txn()?.create_schema(&name)?;
-                    if let Some(owner) = owner {
-                        self.txn()?.set_owner(&Object::Schema(name), owner)?;
-                    }
-                }
-                done("CREATE SCHEMA")
-            }
-            Statement::CreateTable(create) => self.create_table(create, source).await,
-            Statement::CreateView(view) if view.materialized => self.create_materialized(view, source).await,
-            Statement::CreateView(view) => self.create_view(view, source).await,
-            Statement::CreateIndex(index) => self.create_index(index),
-            create @ Statement::CreateSequence { .. } => self.create_sequence(create),
-            Statement::Drop { object_type, if_exists, names, cascade, .. } => {
-                let all: Vec<_> = names.iter().filter_map(|name| self.locate(name).ok()).collect();
-                for name in &names {
-                    match self.drop_one(&object_type, name, cascade, &all) {
-                        Err(error) if if_exists && ["42P01", "3F000", "42704"].contains(&error.sqlstate) => {
-                            let (_, short) = resolve(name)?;
-                            self.say_missing(&format!("{} \"{short}\"", object_type.to_string().to_lowercase()));
-                        }
-                        result => result?,
-                    }
-                }
-                done(&format!("DROP {object_type}"))
-            }
-            Statement::Call(function) => self.call(&function),
-            Statement::CreateFunction(create) => self.create_function(&create),
-            Statement::DropFunction(drop) => self.drop_functions(&drop),
-            Statement::Comment { object_type, object_name, comment, if_exists: false } => {
-                self.comment(object_type, &object_name, comment)
-            }
-            Statement::Truncate(truncate) => self.truncate(&truncate),
-            Statement::AlterTable(alter) => {
-                let (schema, mut name) = self.locate(&alter.name)?;
-                if alter.if_exists && self.txn_for(&schema)?.catalog().table(&schema, &name).is_err() {
-                    self.say_missing(&format!("relation \"{name}\""));
-                    return done("ALTER TABLE");
-                }
-                for operation in &alter.operations {
-                    self.alter_table(&schema, &mut name, operation).await?;
-                    self.refresh_view();
-                }
-                done("ALTER TABLE")
-            }
-            other => {
-                let text = other.to_string();
-                let first: Vec<_> = text.split_whitespace().take(2).collect();
-                Err(SqlError::unsupported(first.join(" ")))
-            }
+            },
         }
     }
 
-    /// What makes a table's definition of what is said of it.
-    fn builder(&self, definition: TableDefinition) -> TableBuilder {
-        TableBuilder::new(definition, self.shared.view().expect("a statement is running"))
+    /// What makes a table's definition of what a statement says of it.
+    fn builder<'s>(&self, definition: TableDefinition, source: &'s Source) -> TableBuilder<'s> {
+        TableBuilder::new(definition, self.shared.view().expect("a statement is running"), source)
+    }
+
+    fn create_schema(&mut self, create: &CreateSchema) -> Result<StatementResult> {
+        let CreateSchema { if_not_exists, name, owner, elements } = create;
+        refuse_any(&[("elements of CREATE SCHEMA", !elements.is_empty())])?;
+        let owner = owner.as_ref().map(|owner| self.role_id(owner)).transpose()?;
+        let name = match (name, owner) {
+            (Some(name), _) => name.name.clone(),
+            (None, Some(owner)) => self.txn()?.catalog().security.name_of(owner).to_owned(),
+            (None, None) => return Err(SqlError::new("42601", "a schema has a name or an owner")),
+        };
+        if name.starts_with("pg_") {
+            let message = format!("unacceptable schema name \"{name}\": the prefix \"pg_\" is reserved");
+            return Err(SqlError::new("42939", message));
+        }
+        if *if_not_exists && self.txn()?.catalog().schemas.contains_key(&name) {
+            self.say_exists("42P06", &format!("schema \"{name}\""));
+        } else {
+            self.txn()?.create_schema(&name)?;
+            if let Some(owner) = owner {
+                self.txn()?.set_owner(&Object::Schema(name), owner)?;
+            }
+        }
+        done("CREATE SCHEMA")
     }
 
     fn truncate(&mut self, truncate: &Truncate) -> Result<StatementResult> {
-        let named = truncate.table_names.iter().map(|target| self.locate(&target.name)).collect::<Result<Vec<_>>>()?;
-        let cascade = matches!(truncate.cascade, Some(CascadeOption::Cascade));
-        let restart = matches!(truncate.identity, Some(TruncateIdentityOption::Restart));
+        let Truncate { tables, restart_identity, cascade } = truncate;
+        // No table has others below it.
+        let named = tables.iter().map(|Relation { name, only: _ }| self.locate(name)).collect::<Result<Vec<_>>>()?;
         let (temporary, others): (Vec<_>, Vec<_>) =
             named.into_iter().partition(|(schema, _)| schema == TEMPORARY_SCHEMA);
         for tables in [temporary, others] {
@@ -172,7 +160,7 @@ impl Session {
                     return Err(SqlError::new("42809", format!("\"{name}\" is not a table")).named(name));
                 }
             }
-            for table in self.txn_for(schema)?.truncate(&tables, cascade, restart)? {
+            for table in self.txn_for(schema)?.truncate(&tables, *cascade, *restart_identity)? {
                 self.say(Severity::Notice, "00000", format!("truncate cascades to table \"{table}\""));
             }
         }
@@ -180,16 +168,26 @@ impl Session {
         done("TRUNCATE TABLE")
     }
 
+    fn drop_objects(&mut self, drop: &Drop) -> Result<StatementResult> {
+        // Readers and writers of an index are not kept away longer than by any other.
+        let Drop { kind, concurrently: _, if_exists, names, cascade } = drop;
+        let all: Vec<_> = names.iter().filter_map(|name| self.locate(name).ok()).collect();
+        for name in names {
+            match self.drop_one(*kind, name, *cascade, &all) {
+                Err(error) if *if_exists && ["42P01", "3F000", "42704"].contains(&error.sqlstate) => {
+                    let (_, short) = resolve(name)?;
+                    self.say_missing(&format!("{} \"{short}\"", words(*kind).to_lowercase()));
+                }
+                result => result?,
+            }
+        }
+        done(&format!("DROP {}", words(*kind)))
+    }
+
     /// Drops one of the objects `all`.
-    fn drop_one(
-        &mut self,
-        kind: &ObjectType,
-        name: &ObjectName,
-        cascade: bool,
-        all: &[(String, String)],
-    ) -> Result<()> {
+    fn drop_one(&mut self, kind: ObjectKind, name: &Name, cascade: bool, all: &[(String, String)]) -> Result<()> {
         let (mut schema, short) = self.locate(name)?;
-        if *kind == ObjectType::Index && name.0.len() == 1 && self.has_temporary_index(&short) {
+        if kind == ObjectKind::Index && name.parts.len() == 1 && self.has_temporary_index(&short) {
             schema = TEMPORARY_SCHEMA.into();
         }
         let txn = self.txn_for(&schema)?;
@@ -198,37 +196,40 @@ impl Session {
         let table = relations.ok().and_then(|relations| relations.tables.get(&short));
         let is_materialized = table.map(|table| table.definition.materialized.is_some());
         let other = match kind {
-            ObjectType::Table => is_view || is_materialized == Some(true),
-            ObjectType::MaterializedView => is_view || is_materialized == Some(false),
-            ObjectType::View => is_materialized.is_some(),
+            ObjectKind::Table => is_view || is_materialized == Some(true),
+            ObjectKind::MaterializedView => is_view || is_materialized == Some(false),
+            ObjectKind::View => is_materialized.is_some(),
             _ => false,
         };
         if other {
-            let wanted = kind.to_string().to_lowercase();
+            let wanted = words(kind).to_lowercase();
             return Err(SqlError::new("42809", format!("\"{short}\" is not a {wanted}")).named(short));
         }
         let relation = (schema.clone(), short.clone());
         match kind {
-            ObjectType::Table | ObjectType::MaterializedView if is_materialized.is_some() => {
+            ObjectKind::Table | ObjectKind::MaterializedView if is_materialized.is_some() => {
                 self.drop_readers(&relation, &format!("table \"{short}\""), cascade, all)?;
             }
-            ObjectType::View if is_view => {
+            ObjectKind::View if is_view => {
                 self.drop_readers(&relation, &format!("view \"{short}\""), cascade, all)?;
             }
-            ObjectType::Sequence if self.txn_for(&schema)?.catalog().sequence(&schema, &short).is_ok() => {
+            ObjectKind::Sequence if self.txn_for(&schema)?.catalog().sequence(&schema, &short).is_ok() => {
                 self.drop_defaults_of(&relation, cascade)?;
             }
-            ObjectType::Schema if cascade => self.drop_readers_of_schema(&short)?,
+            ObjectKind::Schema if cascade => self.drop_readers_of_schema(&short)?,
             _ => {}
         }
         let txn = self.txn_for(&schema)?;
         match kind {
-            ObjectType::Table | ObjectType::MaterializedView => txn.drop_table(&schema, &short, cascade)?,
-            ObjectType::View => txn.drop_view(&schema, &short)?,
-            ObjectType::Index => txn.drop_index(&schema, &short)?,
-            ObjectType::Sequence => txn.drop_sequence(&schema, &short)?,
-            ObjectType::Schema => txn.drop_schema(&short, cascade)?,
-            other => return Err(SqlError::unsupported(format!("DROP {other}"))),
+            ObjectKind::Table | ObjectKind::MaterializedView => txn.drop_table(&schema, &short, cascade)?,
+            ObjectKind::View => txn.drop_view(&schema, &short)?,
+            ObjectKind::Index => txn.drop_index(&schema, &short)?,
+            ObjectKind::Sequence => txn.drop_sequence(&schema, &short)?,
+            ObjectKind::Schema => txn.drop_schema(&short, cascade)?,
+            // COMMENT alone is about these.
+            ObjectKind::Database | ObjectKind::Role | ObjectKind::Column => {
+                return Err(SqlError::unsupported(format!("DROP {}", words(kind))));
+            }
         }
         Ok(())
     }
@@ -256,42 +257,48 @@ impl Session {
         tables.any(|table| table.definition.index_names().any(|index| index == name))
     }
 
-    async fn create_table(&mut self, create: CreateTable, source: Option<&Source>) -> Result<StatementResult> {
-        refuse_forms(&create)?;
-        let (mut schema, name) = if create.temporary { resolve(&create.name)? } else { self.locate_new(&create.name)? };
-        if create.temporary {
-            if create.name.0.len() > 1 && schema != TEMPORARY_SCHEMA {
+    /// Schema and name of a new table; none, and a notice, if it is there and need not be made.
+    fn new_table(
+        &mut self,
+        name: &Name,
+        persistence: Persistence,
+        if_not_exists: bool,
+    ) -> Result<Option<(String, String)>> {
+        let is_temporary = persistence == Persistence::Temporary;
+        let (mut schema, short) = if is_temporary { resolve(name)? } else { self.locate_new(name)? };
+        if is_temporary {
+            if name.parts.len() > 1 && schema != TEMPORARY_SCHEMA {
                 return Err(SqlError::new("42P16", "cannot create temporary relation in non-temporary schema"));
             }
             schema = TEMPORARY_SCHEMA.into();
         }
-        if create.if_not_exists && self.txn_for(&schema)?.catalog().table(&schema, &name).is_ok() {
-            self.say_exists("42P07", &format!("relation \"{name}\""));
+        if if_not_exists && self.txn_for(&schema)?.catalog().table(&schema, &short).is_ok() {
+            self.say_exists("42P07", &format!("relation \"{short}\""));
+            return Ok(None);
+        }
+        Ok(Some((schema, short)))
+    }
+
+    fn create_table(&mut self, source: &Source, create: &CreateTable) -> Result<StatementResult> {
+        let CreateTable { persistence, if_not_exists, name, form, elements, inherits, partition_by, storage } = create;
+        match form {
+            TableForm::Columns => {}
+            TableForm::Of(_) => return Err(SqlError::unsupported("a table OF a type")),
+            TableForm::PartitionOf(..) => return Err(SqlError::unsupported("a partitioned table")),
+        }
+        refuse_any(&[("INHERITS", !inherits.is_empty()), ("a partitioned table", partition_by.is_some())])?;
+        let freeze_format = freeze_format_of(storage, *persistence)?;
+        let Some((schema, name)) = self.new_table(name, *persistence, *if_not_exists)? else {
             return done("CREATE TABLE");
-        }
-        let mut builder = self.builder(TableDefinition::new(schema.clone(), name, Vec::new()));
-        if let CreateTableOptions::With(options) = &create.table_options {
-            builder.definition.freeze_format = freeze_format(options)?.unwrap_or_default();
-        }
-        let comments = self.listed_columns(&create.columns, &mut builder)?;
-        for constraint in &create.constraints {
+        };
+        let mut builder = self.builder(TableDefinition::new(schema.clone(), name, Vec::new()), source);
+        builder.definition.freeze_format = freeze_format;
+        let (constraints, comments) = self.listed_columns(elements, &mut builder)?;
+        for constraint in constraints {
             builder.constraint(constraint)?;
         }
         builder.resolve_parents(self.txn_for(&schema)?.catalog())?;
-        let rows = match create.query {
-            None => None,
-            Some(_) => {
-                let (frame, told) = self.frame_of_relation(text_of(source)?).await?;
-                let (columns, rows) = self.collect_with_schema(frame).await?;
-                let known = builder.definition.columns.len();
-                let columns = columns_of_rows(&with_types(&told, &columns), &rows, true)?;
-                builder.definition.columns.extend(columns.into_iter().skip(known));
-                Some(rows)
-            }
-        };
-        if let Some(by) = &create.cluster_by {
-            builder.definition.cluster = cluster::cluster_key(&builder.definition, by)?;
-        }
+        builder.definition.cluster = cluster::cluster_key(&builder.definition, &storage.cluster_by)?;
         for sequence in builder.sequences {
             self.txn_for(&schema)?.create_sequence(&schema, sequence)?;
         }
@@ -310,31 +317,69 @@ impl Session {
         for (column, text) in comments {
             self.txn_for(&schema)?.comment(&Object::relation(&schema, table.name()), Some(&column), Some(text))?;
         }
-        let Some(batches) = rows else { return done("CREATE TABLE") };
-        let rows = self.fill(&table, &batches)?;
+        done("CREATE TABLE")
+    }
+
+    /// CREATE TABLE … AS.
+    async fn create_table_as(&mut self, source: &Source, create: &CreateTableAs) -> Result<StatementResult> {
+        // WITH NO DATA is what the query's plan says.
+        let CreateTableAs { persistence, if_not_exists, name, columns, storage, source: rows, with_data: _ } = create;
+        if let TableSource::Execute(_) = rows {
+            return Err(SqlError::unsupported("CREATE TABLE … AS EXECUTE"));
+        }
+        let freeze_format = freeze_format_of(storage, *persistence)?;
+        let Some((schema, name)) = self.new_table(name, *persistence, *if_not_exists)? else {
+            return done("CREATE TABLE AS");
+        };
+        let (frame, told) = self.frame_of_relation(source).await?;
+        let (found, rows) = self.collect_with_schema(frame).await?;
+        let mut definition =
+            TableDefinition::new(schema.clone(), name, columns_of_rows(&with_types(&told, &found), &rows, true)?);
+        if columns.len() > definition.columns.len() {
+            return Err(SqlError::new("42601", "too many column names were specified"));
+        }
+        for (column, name) in definition.columns.iter_mut().zip(names(columns)) {
+            column.name = name;
+        }
+        definition.freeze_format = freeze_format;
+        definition.cluster = cluster::cluster_key(&definition, &storage.cluster_by)?;
+        let table = self.txn_for(&schema)?.create_table(definition)?;
+        let rows = self.fill(&table, &rows)?;
         Ok(StatementResult::Command { tag: format!("SELECT {rows}"), rows })
     }
 
-    /// Adds the columns of a list, those of LIKE included. The comments that come with them, by column.
-    fn listed_columns(&mut self, list: &[ColumnDef], builder: &mut TableBuilder) -> Result<Vec<(String, String)>> {
-        let mut comments = Vec::new();
-        for column in list {
-            let Some(like) = Like::of(column)? else {
-                builder.column(column)?;
-                continue;
+    /// Adds the columns of a list, those of LIKE included. The constraints of the list, and the
+    /// comments that come with the columns, by column.
+    fn listed_columns<'e>(
+        &mut self,
+        list: &'e [TableElement],
+        builder: &mut TableBuilder<'_>,
+    ) -> Result<(Vec<&'e TableConstraint>, Vec<(String, String)>)> {
+        let (mut constraints, mut comments) = (Vec::new(), Vec::new());
+        for element in list {
+            let like = match element {
+                TableElement::Column(column) => {
+                    builder.column(column)?;
+                    continue;
+                }
+                TableElement::Constraint(constraint) => {
+                    constraints.push(constraint);
+                    continue;
+                }
+                TableElement::Like(like) => like,
             };
             let source = self.table(&like.table)?;
             let all: Vec<usize> = (0..source.definition.visible_columns().len()).collect();
             self.check_privilege(&source, Privilege::Select, &all)?;
-            builder.like(&like, &source.definition)?;
-            if like.has("comments") {
+            builder.like(like, &source.definition)?;
+            if like::takes(like, "comments") {
                 let schema = &source.definition.schema;
                 let object = Object::relation(schema, source.name());
                 let known = self.txn_for(schema)?.catalog().comments.iter().filter(|(about, ..)| **about == object);
                 comments.extend(known.filter_map(|(_, column, text)| Some((column?.to_owned(), text.to_owned()))));
             }
         }
-        Ok(comments)
+        Ok((constraints, comments))
     }
 
     /// A default must be plannable. A constant is tried out; anything else is not computed, for it may have effects.
@@ -354,24 +399,27 @@ impl Session {
         KeptExpression::over(definition, expression, Place::Check).values(&self.state(), &empty).map(drop)
     }
 
-    async fn create_view(&mut self, mut view: CreateView, source: Option<&Source>) -> Result<StatementResult> {
-        if view.temporary {
-            return Err(SqlError::unsupported("a temporary view"));
+    async fn create_view(&mut self, source: &Source, create: &CreateView) -> Result<StatementResult> {
+        let CreateView { or_replace, persistence, recursive, name, columns, options, query, check } = create;
+        refuse_any(&[
+            ("a temporary view", *persistence == Persistence::Temporary),
+            ("a recursive view", *recursive),
+            ("WITH CHECK OPTION", check.is_some()),
+        ])?;
+        if *persistence == Persistence::Unlogged {
+            return Err(SqlError::new("42601", "views cannot be unlogged because they do not have storage"));
         }
-        let (schema, name) = self.locate_new(&view.name)?;
-        if view.if_not_exists && self.txn()?.catalog().schema(&schema)?.views.contains_key(&name) {
-            self.say_exists("42P07", &format!("relation \"{name}\""));
-            return done("CREATE VIEW");
-        }
-        self.refuse_temporary(&view, &schema)?;
+        check_view_options(options)?;
+        let (schema, name) = self.locate_new(name)?;
+        let query = self.view_text(source, query, &schema)?;
         // Planned once, so that a view that cannot work is refused.
-        let (_, told) = self.frame_of_relation(text_of(source)?).await?;
-        let columns: Vec<String> = view.columns.iter().map(|c| fold(&c.name)).collect();
+        let (_, told) = self.frame_of_relation(source).await?;
+        let columns: Vec<String> = names(columns).collect();
         if columns.len() > told.fields().len() {
             return Err(SqlError::new("42601", "CREATE VIEW specifies more column names than columns"));
         }
         let relation = (schema.clone(), name.clone());
-        let before = match view.or_replace {
+        let before = match or_replace {
             true => self.view_columns(&relation).await,
             false => None,
         };
@@ -384,14 +432,11 @@ impl Session {
             }
             None => Vec::new(),
         };
-        let seen = self.shared.view().expect("a statement is running");
-        let mut writer = SchemaWriter { seen: &seen, expressions: HashSet::new() };
-        let _ = visit_mut(&mut view.query, &mut writer);
-        let definition = ViewDefinition { name, query: view.query.to_string(), columns };
-        if view.or_replace {
-            refuse_circle(&seen.catalog, &relation, &definition.query)?;
+        let definition = ViewDefinition { name, query, columns };
+        if *or_replace {
+            refuse_circle(self.txn()?.catalog(), &relation, &definition.query)?;
         }
-        self.txn()?.create_view(&schema, definition, view.or_replace)?;
+        self.txn()?.create_view(&schema, definition, *or_replace)?;
         if let Some(before) = before {
             let columns: Vec<_> = before.fields().iter().map(|f| (f.name().clone(), f.name().clone())).collect();
             let name = relation.1.clone();
@@ -400,52 +445,35 @@ impl Session {
         done("CREATE VIEW")
     }
 
+    /// The text of the query of a view in `schema`, as the user has written it. Names that mean
+    /// relations outside of the default schema now get their schemas: under another `search_path`
+    /// they would mean others.
+    ///
+    /// # Errors
+    /// 0A000 for a query that changes or claims rows, and where relations are temporary.
+    fn view_text(&self, source: &Source, query: &Query, schema: &str) -> Result<String> {
+        refuse_any(&[("a view whose query changes or claims rows", source.acts())])?;
+        let seen = self.shared.view().expect("a statement is running");
+        let mut schemas = Vec::new();
+        for named in Mentions::of(query).relations {
+            let (means, short) = seen.locate(&named.name)?;
+            let is_there = seen.catalog.kind_of(&Object::relation(&means, &short)).is_some();
+            refuse_any(&[("a view of temporary tables", means == TEMPORARY_SCHEMA)])?;
+            if named.name.parts.len() == 1 && means != DEFAULT_SCHEMA && is_there {
+                let start = named.name.span.start - query.span.start;
+                schemas.push((Span { start, end: start }, format!("{}.", quote(&means))));
+            }
+        }
+        refuse_any(&[("a view of temporary tables", schema == TEMPORARY_SCHEMA)])?;
+        Ok(replaced(text_at(source, query.span), schemas))
+    }
+
     /// The columns of a view, if there is one of the name.
     async fn view_columns(&self, (schema, name): &(String, String)) -> Option<SchemaRef> {
         let view = self.shared.view().expect("a statement is running");
         view.catalog.schema(schema).ok()?.views.get(name)?;
         let table = crate::catalog::table_of(&self.shared, schema, name).await.ok()??;
         Some(columns_of(&table))
-    }
-}
-
-/// The text of a statement that has a query.
-fn text_of(source: Option<&Source>) -> Result<&Source> {
-    source.ok_or_else(|| SqlError::new("XX000", "a query without a text"))
-}
-
-/// Puts the schemas into names that mean relations outside of the default schema now: under another `search_path` they would mean others.
-struct SchemaWriter<'v> {
-    seen: &'v View,
-    /// Names of common table expressions.
-    expressions: HashSet<String>,
-}
-
-impl VisitorMut for SchemaWriter<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        let tables = query.with.iter().flat_map(|with| &with.cte_tables);
-        self.expressions.extend(tables.map(|table| fold(&table.alias.name)));
-        ControlFlow::Continue(())
-    }
-    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<()> {
-        let [ObjectNamePart::Identifier(name)] = &relation.0[..] else { return ControlFlow::Continue(()) };
-        let name = fold(name);
-        let schema = self.seen.schema_of(&name);
-        let is_there = self.seen.catalog.kind_of(&Object::relation(schema, &name)).is_some();
-        if schema != DEFAULT_SCHEMA && is_there && !self.expressions.contains(&name) {
-            relation.0.insert(0, ObjectNamePart::Identifier(Ident::with_quote('"', schema)));
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// Refuses what of CREATE TABLE means something that there is not, but for what [`crate::clauses`] has refused.
-fn refuse_forms(create: &CreateTable) -> Result<()> {
-    match &create.on_commit {
-        None | Some(OnCommit::PreserveRows) => Ok(()),
-        Some(_) => Err(SqlError::unsupported("ON COMMIT DROP or DELETE ROWS")),
     }
 }
 

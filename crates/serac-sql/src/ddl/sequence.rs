@@ -1,138 +1,118 @@
-//! CREATE SEQUENCE with its options in any order, and ALTER SEQUENCE, of which the parser does not know.
+//! CREATE SEQUENCE and ALTER SEQUENCE, and the sequences of columns.
 
-use super::builder::{integer, sequence};
+use super::clauses::refuse_any;
 use super::done;
 use crate::ast_types::sql_type;
-use crate::dialect::parser;
 use crate::error::{Result, SqlError};
-use crate::identifiers::fold;
-use crate::maintenance::{arguments_of_call, call};
 use crate::session::{Session, StatementResult};
-use datafusion::sql::sqlparser::ast::{DataType, Expr, Ident, ObjectName, SequenceOptions, Statement, Value};
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use serac_engine::definition::SequenceDefinition;
+use serac_parser::tree::{
+    AlterSequence, CreateSequence, Ident, Name, Number, Persistence, SequenceOption, SequenceOptionKind,
+};
 use serac_storage::ColumnType;
 
-/// What the parser gives ALTER SEQUENCE as: a function that no user has, of the sequence's name and the text of the options.
-const ALTER: &str = "serac alter sequence";
-
-type Parsed<T> = std::result::Result<T, ParserError>;
-
-/// The options of CREATE and ALTER SEQUENCE.
+/// What the options of a sequence say.
 #[derive(Default)]
-struct Options {
-    data_type: Option<DataType>,
-    options: Vec<SequenceOptions>,
-    owned_by: Option<ObjectName>,
-    /// RESTART, perhaps with a value.
-    restart: Option<Option<Expr>>,
+pub(super) struct Options<'o> {
+    pub(super) column_type: Option<ColumnType>,
+    increment: Option<i64>,
+    start: Option<i64>,
+    /// None inside: the usual one.
+    min: Option<Option<i64>>,
+    max: Option<Option<i64>>,
+    pub(super) owned_by: Option<&'o Name>,
+    /// None inside: from its start.
+    pub(super) restart: Option<Option<i64>>,
 }
 
-fn options(parser: &mut Parser<'_>) -> Parsed<Options> {
-    use Keyword::{AS, BY, CACHE, CYCLE, INCREMENT, MAXVALUE, MINVALUE, NO, NONE, OWNED, RESTART, START, WITH};
-    let mut read = Options::default();
-    let is_number =
-        |parser: &Parser<'_>| parser.peek_token_ref().to_string().starts_with(|c: char| c == '-' || c.is_ascii_digit());
-    while let Some(word) =
-        parser.parse_one_of_keywords(&[AS, CACHE, CYCLE, INCREMENT, MAXVALUE, MINVALUE, NO, OWNED, RESTART, START])
-    {
-        let option = match word {
-            AS => {
-                read.data_type = Some(parser.parse_data_type()?);
-                continue;
-            }
-            OWNED => {
-                parser.expect_keyword(BY)?;
-                let none = parser.parse_keyword(NONE);
-                read.owned_by = Some(match none {
-                    true => ObjectName::from(vec![Ident::new("NONE")]),
-                    false => parser.parse_object_name(false)?,
-                });
-                continue;
-            }
-            RESTART => {
-                let with = parser.parse_keyword(WITH) || is_number(parser);
-                read.restart = Some(with.then(|| parser.parse_number()).transpose()?);
-                continue;
-            }
-            CACHE => SequenceOptions::Cache(parser.parse_number()?),
-            CYCLE => SequenceOptions::Cycle(false),
-            INCREMENT => {
-                let by = parser.parse_keyword(BY);
-                SequenceOptions::IncrementBy(parser.parse_number()?, by)
-            }
-            START => {
-                let with = parser.parse_keyword(WITH);
-                SequenceOptions::StartWith(parser.parse_number()?, with)
-            }
-            MINVALUE => SequenceOptions::MinValue(Some(parser.parse_number()?)),
-            MAXVALUE => SequenceOptions::MaxValue(Some(parser.parse_number()?)),
-            _ => match parser.expect_one_of_keywords(&[MINVALUE, MAXVALUE, CYCLE])? {
-                MINVALUE => SequenceOptions::MinValue(None),
-                MAXVALUE => SequenceOptions::MaxValue(None),
-                _ => SequenceOptions::Cycle(true),
-            },
-        };
-        read.options.push(option);
+fn integer(number: &Number) -> Result<i64> {
+    let shown = || format!("{}{}", if number.negative { "-" } else { "" }, number.digits);
+    number.as_i64().ok_or_else(|| match number.is_whole {
+        true => SqlError::new("22003", format!("value \"{}\" is out of range for type bigint", shown())),
+        false => SqlError::new("22P02", format!("invalid input syntax for type bigint: \"{}\"", shown())),
+    })
+}
+
+/// Notes what an option says, which no other may have said.
+fn once<T>(place: &mut Option<T>, value: T) -> Result<()> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(SqlError::new("42601", "conflicting or redundant options")),
     }
-    Ok(read)
 }
 
-/// A statement about a sequence, if one comes next.
-pub(crate) fn statement(parser: &mut Parser<'_>) -> Parsed<Option<Statement>> {
-    let temporary = [
-        &[Keyword::CREATE, Keyword::TEMPORARY, Keyword::SEQUENCE],
-        &[Keyword::CREATE, Keyword::TEMP, Keyword::SEQUENCE],
-    ];
-    let temporary = temporary.iter().any(|words| parser.parse_keywords(&words[..]));
-    if temporary || parser.parse_keywords(&[Keyword::CREATE, Keyword::SEQUENCE]) {
-        let if_not_exists = parser.parse_keywords(&[Keyword::IF, Keyword::NOT, Keyword::EXISTS]);
-        let name = parser.parse_object_name(false)?;
-        let Options { data_type, options: sequence_options, owned_by, restart } = options(parser)?;
-        if restart.is_some() {
-            return Err(ParserError::ParserError("RESTART is an option of ALTER SEQUENCE".into()));
+impl<'o> Options<'o> {
+    pub(super) fn of(options: &'o [SequenceOption]) -> Result<Self> {
+        use SequenceOptionKind as K;
+        let mut said = Self::default();
+        for SequenceOption { kind, span: _ } in options {
+            match kind {
+                K::Type(of) => once(&mut said.column_type, sql_type(of)?.column_type)?,
+                K::Increment(by) => once(&mut said.increment, integer(by)?)?,
+                K::Start(with) => once(&mut said.start, integer(with)?)?,
+                K::Min(value) => once(&mut said.min, value.as_ref().map(integer).transpose()?)?,
+                K::Max(value) => once(&mut said.max, value.as_ref().map(integer).transpose()?)?,
+                K::OwnedBy(column) => once(&mut said.owned_by, column)?,
+                K::Restart(with) => once(&mut said.restart, with.as_ref().map(integer).transpose()?)?,
+                K::Cycle(cycles) => refuse_any(&[("CYCLE", *cycles)])?,
+                // How many values are taken at once shows in no result.
+                K::Cache(_) => {}
+                K::Logged(_) => return Err(SqlError::unsupported("LOGGED or UNLOGGED of a sequence")),
+                K::Name(_) => return Err(SqlError::unsupported("SEQUENCE NAME")),
+            }
         }
-        let create =
-            Statement::CreateSequence { temporary, if_not_exists, name, data_type, sequence_options, owned_by };
-        return Ok(Some(create));
+        Ok(said)
     }
-    if !parser.parse_keywords(&[Keyword::ALTER, Keyword::SEQUENCE]) {
-        return Ok(None);
+    /// A new sequence. Its usual bounds are those of the type and of its direction.
+    pub(super) fn make(&self, name: String, column_type: ColumnType) -> SequenceDefinition {
+        let increment = self.increment.unwrap_or(1);
+        let (least, most) = bounds(increment, self.column_type.unwrap_or(column_type));
+        let (min, max) = (self.min.flatten().unwrap_or(least), self.max.flatten().unwrap_or(most));
+        let start = self.start.unwrap_or(if increment < 0 { max } else { min });
+        SequenceDefinition { id: 0, name, start, increment, min, max, owner: None }
     }
-    let if_exists = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
-    let name = parser.parse_object_name(false)?;
-    let start = parser.index();
-    options(parser)?;
-    let said = (start..parser.index()).map(|at| parser.token_at(at).to_string()).collect::<Vec<_>>().join(" ");
-    if said.trim().is_empty() {
-        return parser.expected("an option of ALTER SEQUENCE", parser.peek_token());
+    /// The definition with what is said anew; the rest stays.
+    fn change(&self, known: SequenceDefinition) -> SequenceDefinition {
+        let increment = self.increment.unwrap_or(known.increment);
+        let (least, most) = bounds(increment, self.column_type.unwrap_or(ColumnType::Int64));
+        let max = if self.column_type.is_some() { most } else { known.max };
+        SequenceDefinition {
+            increment,
+            start: self.start.unwrap_or(known.start),
+            min: self.min.map_or(known.min, |min| min.unwrap_or(least)),
+            max: self.max.map_or(max, |max| max.unwrap_or(most)),
+            ..known
+        }
     }
-    call(ALTER, &[&name.to_string(), &said, &if_exists.to_string()]).map(Some)
+}
+
+/// The usual bounds of a sequence.
+fn bounds(increment: i64, column_type: ColumnType) -> (i64, i64) {
+    match column_type {
+        _ if increment < 0 => (i64::MIN, -1),
+        ColumnType::Int16 => (1, i16::MAX.into()),
+        ColumnType::Int32 => (1, i32::MAX.into()),
+        _ => (1, i64::MAX),
+    }
 }
 
 impl Session {
     /// CREATE SEQUENCE.
-    pub(super) fn create_sequence(&mut self, create: Statement) -> Result<StatementResult> {
-        let Statement::CreateSequence { temporary, name, if_not_exists, data_type, sequence_options, owned_by } =
-            create
-        else {
-            return Err(SqlError::unsupported("another statement"));
-        };
-        if temporary {
-            return Err(SqlError::unsupported("a temporary sequence"));
+    pub(super) fn create_sequence(&mut self, create: &CreateSequence) -> Result<StatementResult> {
+        // All sequences are logged.
+        let CreateSequence { persistence, if_not_exists, name, options } = create;
+        refuse_any(&[("a temporary sequence", *persistence == Persistence::Temporary)])?;
+        let options = Options::of(options)?;
+        if options.restart.is_some() {
+            return Err(SqlError::new("42601", "RESTART is an option of ALTER SEQUENCE"));
         }
-        let (schema, name) = self.locate_new(&name)?;
-        if if_not_exists && self.txn()?.catalog().sequence(&schema, &name).is_ok() {
+        let (schema, name) = self.locate_new(name)?;
+        if *if_not_exists && self.txn()?.catalog().sequence(&schema, &name).is_ok() {
             self.say_exists("42P07", &format!("relation \"{name}\""));
             return done("CREATE SEQUENCE");
         }
-        let column_type = match data_type {
-            Some(data_type) => sql_type(&data_type)?.column_type,
-            None => ColumnType::Int64,
-        };
-        let mut definition = sequence(name, &sequence_options, column_type)?;
-        definition.owner = self.sequence_owner(owned_by, &schema, None)?;
+        let mut definition = options.make(name, ColumnType::Int64);
+        definition.owner = self.sequence_owner(options.owned_by, &schema, None)?;
         self.txn()?.create_sequence(&schema, definition)?;
         done("CREATE SEQUENCE")
     }
@@ -140,69 +120,46 @@ impl Session {
     /// The table and column of OWNED BY; where that is not said, those of before.
     fn sequence_owner(
         &self,
-        owned_by: Option<ObjectName>,
+        owned_by: Option<&Name>,
         schema: &str,
         before: Option<(String, String)>,
     ) -> Result<Option<(String, String)>> {
-        let Some(mut name) = owned_by else { return Ok(before) };
-        let Some(column) = name.0.pop().filter(|_| !name.0.is_empty()) else { return Ok(None) };
-        let column = column.as_ident().map(fold).unwrap_or_default();
-        let table = self.table(&name)?;
+        let Some(owned_by) = owned_by else { return Ok(before) };
+        let Some((Ident { name: column, .. }, table)) = owned_by.parts.split_last() else { return Ok(None) };
+        if table.is_empty() && column == "none" {
+            return Ok(None);
+        }
+        if table.is_empty() {
+            let error = SqlError::new("42601", "invalid OWNED BY option");
+            return Err(error.explained("Specify OWNED BY table.column or OWNED BY NONE."));
+        }
+        let table = self.table(&Name { parts: table.to_vec(), span: owned_by.span })?;
         if table.definition.schema != schema {
             return Err(SqlError::new("55000", "sequence must be in same schema as table it is linked to"));
         }
-        match table.definition.column(&column) {
-            Some(_) => Ok(Some((table.name().to_owned(), column))),
-            None => Err(SqlError::no_column(&column, table.name())),
+        match table.definition.column(column) {
+            Some(_) => Ok(Some((table.name().to_owned(), column.clone()))),
+            None => Err(SqlError::no_column(column, table.name())),
         }
     }
 
-    /// Runs ALTER SEQUENCE; none if the statement is another.
-    pub(super) fn alter_sequence(&mut self, statement: &Statement) -> Result<Option<StatementResult>> {
-        let Some(arguments) = arguments_of_call(statement, ALTER) else { return Ok(None) };
-        let [name, said, if_exists] = &arguments[..] else { return Ok(None) };
-        let (schema, name) = self.locate(&parser(name)?.parse_object_name(false)?)?;
-        let tag = done("ALTER SEQUENCE").map(Some);
+    /// ALTER SEQUENCE with options.
+    pub(super) fn alter_sequence(&mut self, alter: &AlterSequence) -> Result<StatementResult> {
+        let AlterSequence { if_exists, name, options } = alter;
+        let options = Options::of(options)?;
+        let (schema, name) = self.locate(name)?;
         let known = match self.txn()?.catalog().sequence(&schema, &name) {
             Ok(known) => known.definition.clone(),
-            Err(_) if if_exists == "true" => {
+            Err(_) if *if_exists => {
                 self.say_missing(&format!("relation \"{name}\""));
-                return tag;
+                return done("ALTER SEQUENCE");
             }
             Err(error) => return Err(error.into()),
         };
-        let said = options(&mut parser(said)?)?;
-        let owner = self.sequence_owner(said.owned_by, &schema, known.owner.clone())?;
-        let definition = changed(known, &said.options, said.data_type)?;
-        let restart = match &said.restart {
-            None => None,
-            Some(None) => Some(definition.start),
-            Some(Some(value)) => Some(integer(value)?),
-        };
+        let owner = self.sequence_owner(options.owned_by, &schema, known.owner.clone())?;
+        let definition = options.change(known);
+        let restart = options.restart.map(|with| with.unwrap_or(definition.start));
         self.txn()?.alter_sequence(&schema, SequenceDefinition { owner, ..definition }, restart)?;
-        tag
+        done("ALTER SEQUENCE")
     }
-}
-
-/// The definition with what is said anew; the rest stays.
-fn changed(
-    known: SequenceDefinition,
-    options: &[SequenceOptions],
-    data_type: Option<DataType>,
-) -> Result<SequenceDefinition> {
-    let column_type = data_type.map(|data_type| sql_type(&data_type)).transpose()?.map(|t| t.column_type);
-    // As if it were made with these alone, but in its direction: what they say is taken from there.
-    let direction = Expr::value(Value::Number(known.increment.to_string(), false));
-    let all: Vec<SequenceOptions> =
-        [SequenceOptions::IncrementBy(direction, true)].into_iter().chain(options.iter().cloned()).collect();
-    let made = sequence(known.name.clone(), &all, column_type.unwrap_or(ColumnType::Int64))?;
-    let says = |of: fn(&SequenceOptions) -> bool| options.iter().any(of);
-    let pick = |said: bool, new: i64, old: i64| if said { new } else { old };
-    Ok(SequenceDefinition {
-        increment: pick(says(|o| matches!(o, SequenceOptions::IncrementBy(..))), made.increment, known.increment),
-        start: pick(says(|o| matches!(o, SequenceOptions::StartWith(..))), made.start, known.start),
-        min: pick(says(|o| matches!(o, SequenceOptions::MinValue(_))), made.min, known.min),
-        max: pick(column_type.is_some() || says(|o| matches!(o, SequenceOptions::MaxValue(_))), made.max, known.max),
-        ..known
-    })
 }

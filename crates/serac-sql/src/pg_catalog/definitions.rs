@@ -1,10 +1,10 @@
 //! The texts of definitions: what `pg_get_indexdef`, `pg_get_constraintdef` and `pg_get_viewdef` give, as PostgreSQL writes them.
 
 use super::image::{Constraint, ConstraintKind, Image, Object, Relation};
-use crate::ddl::parse_expression;
-use crate::identifiers::{fold, quote_ident, split_name};
-use datafusion::sql::sqlparser::ast::Expr;
+use crate::identifiers::{quote_ident, split_name};
 use serac_engine::definition::{KeyDefinition, ReferentialAction, TableDefinition};
+use serac_parser::parse_expression;
+use serac_parser::tree::{Expr, ExprKind, Postfix, Special};
 
 /// A relation's name, with its schema where the search path does not lead to it.
 pub(super) fn relation_name(image: &Image, relation: &Relation) -> String {
@@ -25,25 +25,39 @@ fn names<'a>(relation: &Relation, columns: impl IntoIterator<Item = &'a usize>) 
 pub(super) fn plain_column(key: &KeyDefinition, i: usize, table: &TableDefinition) -> Option<usize> {
     match key.expressions.get(i) {
         Some(Some(text)) => match parse_expression(text) {
-            Ok(Expr::Identifier(name)) => table.column(&fold(&name)),
+            Ok(Expr { kind: ExprKind::Name(name), .. }) if name.parts.len() == 1 => table.column(&name.parts[0].name),
             _ => None,
         },
         _ => Some(key.columns[i]),
     }
 }
 
-/// The name that a column of an index has which is an expression: its function's.
+/// The name of a column of an index, which is an expression's text: its function's.
 pub(crate) fn index_column_name(expression: &str) -> String {
-    match parse_expression(expression) {
-        Ok(Expr::Identifier(name)) => fold(&name),
-        Ok(Expr::Function(function)) => {
-            function.name.0.last().and_then(|part| part.as_ident()).map_or_else(|| "expr".into(), fold)
+    parse_expression(expression).map_or_else(|_| "expr".into(), |expr| name_of_index_part(&expr))
+}
+
+/// The same of an expression.
+pub(crate) fn name_of_index_part(expr: &Expr) -> String {
+    let named = |name: &str| name.to_owned();
+    match &expr.kind {
+        ExprKind::Name(name) => name.parts.last().map_or_else(String::new, |part| part.name.clone()),
+        ExprKind::Call(call) => call.name.parts.last().map_or_else(String::new, |part| part.name.clone()),
+        ExprKind::Cast { operand, .. } => name_of_index_part(operand),
+        ExprKind::Postfix(operand, rest) if rest.iter().all(|postfix| matches!(postfix, Postfix::Cast(..))) => {
+            name_of_index_part(operand)
         }
-        Ok(Expr::Cast { expr, .. } | Expr::Nested(expr)) => index_column_name(&expr.to_string()),
-        Ok(Expr::Substring { .. }) => "substring".into(),
-        Ok(Expr::Extract { .. }) => "extract".into(),
-        Ok(Expr::Case { .. }) => "case".into(),
-        _ => "expr".into(),
+        ExprKind::Case { .. } => named("case"),
+        ExprKind::Special(special) => named(match &**special {
+            Special::Substring { .. } => "substring",
+            Special::Extract(..) => "extract",
+            Special::Coalesce(_) => "coalesce",
+            Special::NullIf(..) => "nullif",
+            Special::Greatest(_) => "greatest",
+            Special::Least(_) => "least",
+            _ => "expr",
+        }),
+        _ => named("expr"),
     }
 }
 
@@ -54,7 +68,8 @@ fn index_part(table: &Relation, key: &KeyDefinition, i: usize) -> String {
         Some(column) => quote_ident(&table.definition.columns[column].name),
         None => {
             let text = key.shown(i, &table.definition);
-            let is_call = matches!(parse_expression(text), Ok(Expr::Function(_)));
+            let is_call = |expr: Expr| matches!(expr.kind, ExprKind::Call(_) | ExprKind::Special(_));
+            let is_call = parse_expression(text).is_ok_and(is_call);
             if is_call { text.to_owned() } else { format!("({text})") }
         }
     }

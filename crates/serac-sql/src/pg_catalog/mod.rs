@@ -16,15 +16,13 @@ mod layout;
 mod relations;
 mod type_rows;
 
-pub(crate) use definitions::index_column_name;
+pub(crate) use definitions::{index_column_name, name_of_index_part};
 pub(crate) use functions::{functions, table_functions};
 
 use crate::catalog::{Shared, View};
 use crate::column_types::columns_of;
-use crate::ddl::parse_expression;
 use crate::identifiers::{INFORMATION_SCHEMA, TEMPORARY_SCHEMA};
 use crate::roles::readable;
-use crate::visits::visit_expressions;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::information_schema::InformationSchemaProvider;
@@ -34,13 +32,11 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::sql::sqlparser::ast::Expr as SqlExpr;
 use futures::FutureExt;
 use image::{Attribute, Image, Object, Relation};
 use layout::{Layout, Rows};
 use serac_engine::roles::{self, Access, Columns, RoleId};
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// The number of the role that owns everything.
@@ -142,18 +138,8 @@ impl<'s> Scope<'s> {
 
 /// The columns that an expression's text names.
 fn names_in(expression: &str) -> HashSet<String> {
-    let mut names = HashSet::new();
-    if let Ok(parsed) = parse_expression(expression) {
-        let _ = visit_expressions(&parsed, |expr| {
-            match expr {
-                SqlExpr::Identifier(ident) => drop(names.insert(crate::identifiers::fold(ident))),
-                SqlExpr::CompoundIdentifier(parts) => names.extend(parts.last().map(crate::identifiers::fold)),
-                _ => {}
-            }
-            ControlFlow::<()>::Continue(())
-        });
-    }
-    names
+    let names = serac_binder::columns_of_definition(expression).unwrap_or_default();
+    names.into_iter().filter_map(|mut name| name.parts.pop()).map(|last| last.name).collect()
 }
 
 /// Names of the tables of a system schema.

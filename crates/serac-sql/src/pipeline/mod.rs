@@ -1,12 +1,11 @@
 //! The pipeline: all passes over a statement from its text to the plan that runs, in order.
 //!
 //! ```text
-//! text ──▶ bind ──▶ analyzer ──▶ logical ──▶ physical ──▶ rows     queries and changes
-//! text ──▶ tokens ──▶ tree ──▶ what runs the statement              other statements
+//! text ──▶ tree ──▶ bind ──▶ analyzer ──▶ logical ──▶ physical ──▶ rows     queries and changes
+//! text ──▶ tree ──▶ what runs the statement                                 other statements
 //! ```
 //! [`PASSES`] is the one table of them. The rules of a session's DataFusion are made from it
-//! ([`Rules`]), and the passes over tokens are called from it ([`over_tokens`]). The passes over
-//! the tree are named in it and called by [`crate::session`], the binder by [`crate::binding`].
+//! ([`Rules`]). The binder is named in it and called by [`crate::binding`].
 //!
 //! Optional passes only make a plan faster. A session can disable them (`switches`). The others
 //! give PostgreSQL's results, check privileges, or make a plan that can run. `EXPLAIN (STEPS)`
@@ -26,7 +25,6 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::optimizer::{Analyzer, Optimizer};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
-use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use serac_query::optimizer::{Analyzing, AskingAnalyzer, AskingPhysical, AskingRule, Optimizing, Physical, TrueKeys};
 use std::sync::Arc;
 use table::PASSES;
@@ -34,10 +32,6 @@ use table::PASSES;
 /// What a pass works on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Stage {
-    /// The tokens of a text, before sqlparser parses them.
-    Tokens,
-    /// sqlparser's tree.
-    Tree,
     /// The parser's tree, of which a logical plan is made.
     Planner,
     /// The logical plan, until its types are PostgreSQL's.
@@ -51,8 +45,6 @@ enum Stage {
 impl Stage {
     fn name(self) -> &'static str {
         match self {
-            Self::Tokens => "tokens",
-            Self::Tree => "tree",
             Self::Planner => "planner",
             Self::Analyzer => "analyzer",
             Self::Logical => "logical",
@@ -71,8 +63,6 @@ struct Pass {
 
 /// What does the work of a pass.
 enum Work {
-    /// A function that is called from the table.
-    Tokens(fn(Vec<TokenWithSpan>) -> Vec<TokenWithSpan>),
     /// A function that other modules call at this place.
     Elsewhere(Stage),
     /// A rule of the analyzer.
@@ -96,7 +86,6 @@ enum Origin<R> {
 impl Pass {
     fn stage(&self) -> Stage {
         match self.work {
-            Work::Tokens(_) => Stage::Tokens,
             Work::Elsewhere(stage) => stage,
             Work::Analyzer(_) => Stage::Analyzer,
             Work::Logical(_) => Stage::Logical,
@@ -111,15 +100,6 @@ pub(crate) struct Resources {
     pub(crate) work_memory: Arc<WorkMemory>,
     /// Bytes that all queries may use; `None` for no limit.
     pub(crate) memory_limit: Option<usize>,
-}
-
-/// Passes the tokens of a script through all passes over tokens.
-pub(crate) fn over_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let passes = PASSES.iter().map_while(|pass| match pass.work {
-        Work::Tokens(work) => Some(work),
-        _ => None,
-    });
-    passes.fold(tokens, |tokens, work| work(tokens))
 }
 
 /// The rules of a session.
@@ -247,7 +227,6 @@ mod tests {
         let mut known = HashMap::new();
         for pass in PASSES {
             assert_eq!(*known.entry(pass.name).or_insert(pass.is_optional), pass.is_optional, "{}", pass.name);
-            assert!(!pass.is_optional || pass.stage() >= Stage::Planner, "{}", pass.name);
         }
     }
 }

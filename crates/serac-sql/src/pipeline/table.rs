@@ -3,10 +3,6 @@
 use super::Origin::{Around, DataFusion, Ours};
 use super::{Origin, Pass, Stage, Work};
 use crate::binding::BIND;
-use crate::ddl::likes_as_columns;
-use crate::session::copy_switches;
-use crate::statement_words::{statement_words, table_queries};
-use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use serac_functions::{Accounts, Casts, LongTexts, Patterns, SmallConstants, UuidTypes};
 use serac_query::optimizer::{
     Analyzing, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, EmptyBranches, Filters, FloatCases,
@@ -16,18 +12,8 @@ use serac_query::optimizer::{
 use serac_query::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
 use std::sync::Arc;
 
-const fn tokens(
-    name: &'static str,
-    work: fn(Vec<TokenWithSpan>) -> Vec<TokenWithSpan>,
-    description: &'static str,
-) -> Pass {
-    Pass { name, is_optional: false, description, work: Work::Tokens(work) }
-}
 const fn elsewhere(stage: Stage, name: &'static str, description: &'static str) -> Pass {
     Pass { name, is_optional: false, description, work: Work::Elsewhere(stage) }
-}
-const fn tree(name: &'static str, description: &'static str) -> Pass {
-    elsewhere(Stage::Tree, name, description)
 }
 const fn analyzer(name: &'static str, origin: Origin<Analyzing>, description: &'static str) -> Pass {
     Pass { name, is_optional: false, description, work: Work::Analyzer(origin) }
@@ -47,17 +33,6 @@ const fn optional(pass: Pass) -> Pass {
 /// change the plan, `datafusion.optimizer.max_passes` times at the most.
 #[rustfmt::skip]
 pub(super) static PASSES: &[Pass] = &[
-    // The tokens of a statement that is neither a query nor a change, before sqlparser parses them.
-    tokens("statement_words", statement_words, "Writes statements that the parser does not know as others that it knows: ABORT is ROLLBACK."),
-    tokens("copy_switches", copy_switches, "Makes TRUE and FALSE of ON and OFF in COPY, of which the parser does not know."),
-    tokens("table_queries", table_queries, "Makes SELECT * FROM t of TABLE t."),
-    tokens("likes_as_columns", likes_as_columns, "Puts a column in the place of LIKE in CREATE TABLE."),
-
-    // sqlparser's tree of a statement that is neither a query nor a change (`session::parse_one`).
-    tree("balance", "Makes balanced trees of long chains of AND, OR and UNION, so that no later pass nests deeply."),
-    tree("unqualify_functions", "Takes pg_catalog away from the names of functions, all of which are of that schema."),
-    tree("part_signs", "Puts a sign behind a sign in parentheses, so that both together are no comment when they are written."),
-
     // From the parser's tree to a logical plan.
     elsewhere(Stage::Planner, BIND, "Makes a logical plan of a query or a change by PostgreSQL's rules, or refuses it."),
 

@@ -34,27 +34,25 @@ pub use rows::Rows;
 
 use crate::conflicts::Conflicts;
 use crate::deep;
-use crate::describe::{Description, placeholders};
+use crate::describe::Description;
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
-use crate::parsed::{Arguments, Parsed, Source};
-use crate::session::{Session, StatementResult, with_parameters};
+use crate::parsed::{Arguments, Parsed};
+use crate::session::{Session, StatementResult};
 use crate::transactions::OpenStatement;
 use crate::wire::field_type;
 use bumpalo::Bump;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::{DataType as AstType, Expr as AstExpr, Statement};
 use expression::Constants;
 use literal::{constant, is_of, of_scalar};
 use plan::{Action, Plan};
 use serac_engine::values::OwnedValue;
 use serac_engine::{Catalog, LOCK_TIMEOUT};
-use serac_parser::tree::{Expr, ExprKind};
+use serac_parser::tree::{Expr, ExprKind, StatementKind};
 use serac_pg::TypeId;
 use serac_storage::{ColumnType, CommitTicket, Value};
-use serac_values::type_names::of_text as type_number;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,7 +126,6 @@ pub struct Prepared {
     /// Whether it is of a kind for the point path.
     is_candidate: bool,
     is_deep: bool,
-    declared: Arc<[AstType]>,
     /// How many arguments EXECUTE must give, of a statement that PREPARE has made.
     arguments: usize,
     known: Known,
@@ -159,23 +156,16 @@ fn has_same_columns(first: Option<&SchemaRef>, second: Option<&SchemaRef>) -> bo
 }
 
 impl Prepared {
-    /// One whose parameters PREPARE has declared.
-    pub(crate) fn new(statement: Parsed, declared: Vec<AstType>) -> Self {
-        let types = declared.iter().map(|declared| type_number(&declared.to_string()).unwrap_or(0)).collect();
-        Self { declared: declared.into(), ..Self::with_types(statement, types) }
-    }
     /// One whose parameters have types of these numbers; 0 for those that are found out.
-    fn with_types(statement: Parsed, types: Arc<[u32]>) -> Self {
+    pub(crate) fn new(statement: Parsed, types: Arc<[u32]>) -> Self {
         let is_deep = statement.is_deep();
         let is_candidate = statement.query_or_change().is_some_and(may_be_point);
         let statement = Arc::new(statement.with_arguments(Arguments { types, values: None }));
-        let (declared, known) = (Arc::default(), Known::Nothing);
-        Self { statement, is_candidate, is_deep, declared, arguments: 0, known, told: None }
+        Self { statement, is_candidate, is_deep, arguments: 0, known: Known::Nothing, told: None }
     }
     /// Gives parameters the types that the client has named, where these are not 0.
     fn name_types(&mut self, named: &[u32]) {
-        let Some(source) = self.statement.source() else { return };
-        let known = source.arguments().types.clone();
+        let known = self.statement.source().arguments().types.clone();
         let type_of = |at: usize| {
             let [named, known] = [named, &known[..]].map(|types| types.get(at).copied().unwrap_or(0));
             if named == 0 { known } else { named }
@@ -184,14 +174,14 @@ impl Prepared {
         if types.iter().enumerate().all(|(at, oid)| known.get(at).copied().unwrap_or(0) == *oid) {
             return;
         }
-        let statement = deep::with_room_if(self.is_deep, || self.statement.as_ref().clone());
+        let statement = self.statement.as_ref().clone();
         self.statement = Arc::new(statement.with_arguments(Arguments { types, values: None }));
         self.known = Known::Nothing;
     }
     /// Finds out how many arguments EXECUTE must give.
     pub(crate) fn count_arguments(&mut self) {
-        let of_other = || self.statement.other().map_or(0, placeholders);
-        self.arguments = self.statement.parameter_count().unwrap_or_else(of_other).max(self.declared.len());
+        let source = self.statement.source();
+        self.arguments = source.parameter_count().max(source.arguments().types.len());
     }
     /// Refuses more or fewer arguments of EXECUTE than the statement `name` has parameters; one
     /// without any takes what it is given, as in PostgreSQL.
@@ -203,50 +193,19 @@ impl Prepared {
         let detail = Some(format!("Expected {} parameters but got {given}.", self.arguments));
         Err(SqlError { detail, ..SqlError::new("42601", message) })
     }
-    /// The arguments as values of the types that PREPARE has declared, but for texts, which are of
-    /// those types anyway.
-    fn of_declared_types(&self, arguments: &[AstExpr]) -> Result<Vec<AstExpr>> {
-        let of_type = |(at, argument): (usize, &AstExpr)| {
-            let declared = self.declared.get(at).and_then(|declared| crate::ast_types::sql_type(declared).ok());
-            match declared.map(|declared| declared.column_type) {
-                None | Some(ColumnType::Utf8 | ColumnType::Decimal { .. } | ColumnType::Uuid) => Ok(argument.clone()),
-                Some(_) => crate::ddl::parse_expression(&format!("CAST({argument} AS {})", self.declared[at])),
-            }
-        };
-        arguments.iter().enumerate().map(of_type).collect()
-    }
-    /// Where its text is, if it is a query or a change.
-    pub(crate) fn source(&self) -> Option<&Source> {
-        self.statement.query_or_change()
-    }
-    /// The statement with the arguments of EXECUTE in the place of its parameters, if it is neither
-    /// a query nor a change.
-    pub(crate) fn with_expressions(&self, arguments: &[AstExpr]) -> Result<Parsed> {
-        let statement = self.statement.as_ref().clone();
-        let Some(other) = statement.other() else { return Ok(statement) };
-        let other = with_parameters(other, &self.of_declared_types(arguments)?)?;
-        Ok(statement.with_tree(other))
-    }
     /// The statement with values for its parameters. Their types are those that the client has
     /// named, or, if it has not asked for the statement's, their own; texts may be of any.
-    fn with_values(&self, values: &[ScalarValue]) -> Result<Parsed> {
+    fn with_values(&self, values: &[ScalarValue]) -> Parsed {
         let own = |value: &ScalarValue| match serac_binder::type_of_arrow(&value.data_type()) {
             None | Some(TypeId::TEXT) => 0,
             Some(id) if matches!(id.element(), Some(TypeId::TEXT | TypeId::NUMERIC)) => 0,
             Some(id) => id.0,
         };
-        let named = |at: usize| {
-            let source = self.statement.source()?;
-            source.arguments().types.get(at).copied().filter(|oid| *oid != 0)
-        };
+        let named = |at: usize| self.statement.source().arguments().types.get(at).copied().filter(|oid| *oid != 0);
         let known = || values.iter().enumerate().map(|(at, value)| named(at).unwrap_or_else(|| own(value))).collect();
         let types = self.told.as_ref().map_or_else(known, |told| told.named.clone());
         let arguments = Arguments { types, values: Some(values.into()) };
-        let statement = self.statement.as_ref().clone().with_arguments(arguments);
-        let Some(other) = statement.other().filter(|other| placeholders(other) > 0) else { return Ok(statement) };
-        let literals = values.iter().map(crate::ast_types::literal).collect::<Result<Vec<AstExpr>>>()?;
-        let other = with_parameters(other, &literals)?;
-        Ok(statement.with_tree(other))
+        self.statement.as_ref().clone().with_arguments(arguments)
     }
     /// Notes what the client is told.
     fn tell(&mut self, description: &Arc<Description>, named: &[u32], under: Under) {
@@ -413,7 +372,7 @@ impl Session {
             return Err(SqlError::new("42601", "cannot prepare anything but a single statement"));
         }
         let Some(statement) = statements.pop() else { return Ok(None) };
-        let mut prepared = Prepared::with_types(statement, named.into());
+        let mut prepared = Prepared::new(statement, named.into());
         let idle = self.running.is_none();
         if idle {
             self.begin_statement();
@@ -516,8 +475,7 @@ impl Session {
         parameters: &[ScalarValue],
     ) -> Result<crate::StatementStream<'_>> {
         self.revalidate(prepared).await?;
-        let statement = bound(prepared, parameters);
-        let statement = self.failing(statement)?;
+        let statement = prepared.with_values(parameters);
         Box::pin(self.stream_of_depth(statement, prepared.is_deep)).await.map_err(SqlError::unplaced)
     }
 
@@ -538,8 +496,7 @@ impl Session {
             return self.acknowledged(outcome).await;
         }
         self.revalidate(prepared).await?;
-        let statement = bound(prepared, parameters);
-        let statement = self.failing(statement)?;
+        let statement = prepared.with_values(parameters);
         Box::pin(self.execute_of_depth(statement, prepared.is_deep)).await.map_err(SqlError::unplaced)
     }
 
@@ -556,7 +513,7 @@ impl Session {
     /// Whether what the client was told of a statement, if it was told anything, holds without a new look.
     pub fn is_as_told(&self, prepared: &Prepared) -> bool {
         // What these give hangs on cursors and statements, which change without the catalog.
-        let of_others = matches!(prepared.statement.other(), Some(Statement::Fetch { .. } | Statement::Execute { .. }));
+        let of_others = matches!(prepared.statement.statement(), StatementKind::Fetch(_) | StatementKind::Execute(_));
         prepared.told.as_ref().is_none_or(|told| !of_others && told.under.is_same(&self.under()))
     }
     /// Looks again at what the client was told of a statement, if something has changed since.
@@ -608,7 +565,7 @@ impl Session {
                 let description = Description { parameters, oids: Vec::new(), schema: plan.schema.clone() };
                 return Ok((description, under));
             }
-            let statement = deep::with_room_if(prepared.is_deep, || prepared.statement.as_ref().clone());
+            let statement = prepared.statement.as_ref().clone();
             let description = session.description_of(statement, named).await?;
             Ok((description, under))
         };
@@ -624,10 +581,14 @@ impl Session {
         self.failing(durable).map(|()| outcome.result)
     }
 
-    /// The EXECUTE at `text` on the point path, if the statement and these arguments are for it.
-    pub(crate) async fn execute_point(&mut self, prepared: &mut Prepared, text: &Source) -> Result<Option<Outcome>> {
-        let arguments = text.given().unwrap_or_default();
-        let values = text.arguments().values.as_deref().unwrap_or_default();
+    /// EXECUTE on the point path, if the statement and these arguments are for it. `values` are
+    /// those of parameters in the arguments.
+    pub(crate) async fn execute_point(
+        &mut self,
+        prepared: &mut Prepared,
+        arguments: &[Expr],
+        values: &[ScalarValue],
+    ) -> Result<Option<Outcome>> {
         let value = |argument: &Expr, column_type: ColumnType| match &argument.kind {
             ExprKind::Parameter(number) => of_scalar(values.get((*number as usize).checked_sub(1)?)?, column_type),
             _ => constant(argument)?.value_of(column_type),
@@ -844,9 +805,4 @@ impl Session {
         self.running.is_none()
             && known.is(&self.database().catalog(), self.temporary_catalog().as_ref(), security, settings)
     }
-}
-
-/// The statement with values in the place of its parameters.
-fn bound(prepared: &Prepared, parameters: &[ScalarValue]) -> Result<Parsed> {
-    deep::with_room_if(prepared.is_deep, || prepared.with_values(parameters))
 }

@@ -238,7 +238,7 @@ impl Entry {
         let mut lift = Lift { sql, constants, roles: fixed.collect(), lifted: Vec::new() };
         lift.statement(source.statement())?;
         let parsed = parse(&lift.text()).ok()?.pop()?;
-        Some(Self { prepared: Prepared::new(parsed, Vec::new()), parameters: lift.lifted.len(), constants: lift.roles })
+        Some(Self { prepared: Prepared::new(parsed, [].into()), parameters: lift.lifted.len(), constants: lift.roles })
     }
 
     fn fits(&self, sql: &str, constants: &[Range<usize>]) -> bool {

@@ -28,16 +28,15 @@ pub(crate) use table::FunctionTable;
 
 use crate::ddl::stored_type;
 use crate::error::{Result, SqlError};
-use crate::identifiers::fold;
-use crate::parsed::{Kind, Source};
+use crate::parsed::Source;
 use crate::session::{Session, StatementResult, parse};
-use datafusion::arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
-use datafusion::sql::sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments};
 use futures::TryStreamExt;
 use serac_copy::ArrowStream;
+use serac_parser::tree::{Argument, Call, Expr};
+use serac_pg::TypeId;
 use serac_storage::ColumnType;
 use serac_values::assignment::assign;
 use serac_values::free_numbers::given_batch;
@@ -103,21 +102,25 @@ impl Drop for EndAtDrop {
 }
 
 /// Whether a CALL is that of a job.
-pub(crate) fn is_run(function: &Function) -> bool {
-    matches!(&function.name.0[..], [name] if name.as_ident().is_some_and(|name| fold(name) == RUN))
+pub(crate) fn is_run(call: &Call) -> bool {
+    matches!(&call.name.parts[..], [name] if name.name == RUN)
 }
 
 /// The argument of such a CALL.
-fn description_of(function: &Function) -> Result<&Expr> {
-    let wrong = || SqlError::new("42883", format!("{RUN} takes the description of a job, as text")).named(RUN);
-    match &function.args {
-        FunctionArguments::List(list) if list.duplicate_treatment.is_none() && list.clauses.is_empty() => {
-            match &list.args[..] {
-                [FunctionArg::Unnamed(FunctionArgExpr::Expr(text))] => Ok(text),
-                _ => Err(wrong()),
-            }
-        }
-        _ => Err(wrong()),
+fn description_of(call: &Call) -> Result<&Expr> {
+    let Call { name: _, arguments, star, distinct, variadic, order_by, within_group, filter, ignores_nulls, over } =
+        call;
+    let has_clauses = *star
+        || *distinct
+        || *variadic
+        || !order_by.is_empty()
+        || !within_group.is_empty()
+        || filter.is_some()
+        || ignores_nulls.is_some()
+        || over.is_some();
+    match &arguments[..] {
+        [Argument { name: None, value }] if !has_clauses => Ok(value),
+        _ => Err(SqlError::new("42883", format!("{RUN} takes the description of a job, as text")).named(RUN)),
     }
 }
 
@@ -126,9 +129,9 @@ pub(crate) fn input_query(query: &str) -> Result<Source> {
     let not_a_query = || SqlError::new("42601", "an input of a job is one query");
     let mut statements = parse(query)?;
     let statement = statements.pop().filter(|_| statements.is_empty()).ok_or_else(not_a_query)?;
-    match statement.into_kind() {
-        Kind::Bound(source) if source.only_shows() => Ok(source),
-        _ => Err(not_a_query()),
+    match statement.only_shows() {
+        true => Ok(statement.into_source()),
+        false => Err(not_a_query()),
     }
 }
 
@@ -174,13 +177,12 @@ pub(crate) fn read_rows(
 }
 
 impl Session {
-    /// CALL of a job.
-    pub(crate) async fn call_job(&mut self, function: &Function) -> Result<StatementResult> {
-        let description = description_of(function)?.to_string();
-        let text = cast(&self.argument(&description)?, &DataType::Utf8)?;
-        let text = text.as_string::<i32>().iter().next().flatten();
-        let text = text.ok_or_else(|| SqlError::new("22004", "the description of a job is NULL"))?.to_owned();
-        let (schema, batches) = self.run_job(&text).await?;
+    /// The CALL of a job at `source`.
+    pub(crate) async fn call_job(&mut self, call: &Call, source: &Source) -> Result<StatementResult> {
+        let text = self.arguments_of(source, [description_of(call)?], &[TypeId::TEXT]).await?.remove(0);
+        let text = text.try_as_str().flatten();
+        let text = text.ok_or_else(|| SqlError::new("22004", "the description of a job is NULL"))?;
+        let (schema, batches) = self.run_job(text).await?;
         Ok(StatementResult::Rows { tag: "CALL", schema, batches })
     }
 

@@ -12,11 +12,9 @@
 //! | sequences | when they are asked (`session_functions/sequences`) |
 //! | DDL, GRANT | in the engine (`serac_engine::roles`) |
 
-mod parse;
 mod password;
 mod run;
 
-pub(crate) use parse::statement;
 pub use password::MAX_ITERATIONS;
 
 use crate::error::{Result, SqlError};

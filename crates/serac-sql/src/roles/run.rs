@@ -1,20 +1,22 @@
 //! Statements about roles.
 
 use super::SessionRoles;
-use super::parse::{Granting, On, RoleClause, RoleName, RoleStatement, of_statement};
 use super::password;
 use crate::error::{Result, SqlError};
-use crate::identifiers::{TEMPORARY_SCHEMA, fold, resolve};
+use crate::identifiers::TEMPORARY_SCHEMA;
 use crate::notices::Severity;
 use crate::session::{Session, StatementResult, TransactionStatus};
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Statement};
 use serac_engine::EngineError;
-use serac_engine::roles::{DefaultGrant, Object, ObjectKind, PasswordVerifier, Privileges, RoleId, RoleOptions, Terms};
-
-fn done(tag: &str) -> Result<StatementResult> {
-    Ok(StatementResult::command(tag))
-}
+use serac_engine::roles::{
+    DefaultGrant, Object, ObjectKind, PasswordVerifier, Privilege, Privileges, RoleId, RoleOptions, Terms,
+};
+use serac_parser::tree::{
+    self, AlterGroup, AlterRole, AlterRoleSetting, AlterSchema, CreateRole, DatabaseChange, DefaultPrivileges,
+    DropRole, FunctionName, Grant, GrantKind, GrantRole, GrantTarget, Ident, Name, ObjectChange, Reset, RoleKind,
+    RoleName, RoleOption, RoleOptionKind, RoleWord, Set, SetChange, SetScope, SetSetting, SetValue, StatementKind,
+    Value,
+};
 
 fn check_name(name: &str) -> Result<()> {
     if name == "public" || name == "none" || name.starts_with("pg_") || name.is_empty() {
@@ -38,32 +40,50 @@ fn instant(text: &str) -> Result<Option<i64>> {
 }
 
 impl Session {
-    /// Runs SET ROLE and SET SESSION AUTHORIZATION, which no transaction is needed for; none if the statement is another.
-    pub(crate) fn set_roles(&mut self, statement: &Statement) -> Option<Result<StatementResult>> {
-        let (local, role, of_session) = match of_statement(statement) {
-            Ok(Some(RoleStatement::SetRole { local, role })) => (local, role, false),
-            Ok(Some(RoleStatement::SetSession { role })) => (false, role, true),
-            Ok(_) => return None,
-            Err(error) => return Some(Err(error)),
+    /// Runs SET ROLE, SET SESSION AUTHORIZATION and RESET of these, which no transaction is needed
+    /// for; none if the statement is another.
+    pub(crate) fn set_roles(&mut self, statement: &StatementKind) -> Option<Result<StatementResult>> {
+        let (tag, is_local, name, role) = match statement {
+            StatementKind::Set(Set { scope, change: SetChange::Setting(SetSetting { name, value }) }) => {
+                let role = match value {
+                    SetValue::List(values) => match &values[..] {
+                        [Value::Word(Ident { name, .. }) | Value::Text(tree::Text { text: name, .. })] => {
+                            Some(name.as_str())
+                        }
+                        _ => return None,
+                    },
+                    SetValue::Default => None,
+                    SetValue::Current | SetValue::Interval { .. } => return None,
+                };
+                ("SET", *scope == Some(SetScope::Local), name, role)
+            }
+            StatementKind::Reset(Reset::Setting(name)) => ("RESET", false, name, None),
+            _ => return None,
+        };
+        let of_session = match &name.parts[..] {
+            [name] if name.name == "role" => false,
+            [name] if name.name == "session_authorization" => true,
+            _ => return None,
         };
         if self.transaction_status() == TransactionStatus::Failed {
             return None;
         }
-        Some(self.change_roles(local, role, of_session).map(|()| StatementResult::command("SET")))
+        let role = role.filter(|role| of_session || *role != "none");
+        Some(self.change_roles(is_local, role, of_session).map(|()| StatementResult::command(tag)))
     }
 
     /// Acts as the role that has connected again.
     pub(crate) fn reset_roles(&mut self) -> Result<()> {
         self.change_roles(false, None, true)
     }
-    fn change_roles(&mut self, local: bool, role: Option<RoleName>, of_session: bool) -> Result<()> {
+    fn change_roles(&mut self, local: bool, role: Option<&str>, of_session: bool) -> Result<()> {
         let mut roles = self.shared.roles.read().clone();
         let security = match &self.running {
             Some(running) => running.txn.catalog().security.clone(),
             None => self.database().catalog().security.clone(),
         };
         let wanted = match role {
-            Some(role) => Some(self.role_id(&role)?),
+            Some(role) => Some(security.role_named(role)?.id),
             None => None,
         };
         let name = |id| security.name_of(id).to_owned();
@@ -100,27 +120,18 @@ impl Session {
     }
 
     /// A role that a statement names.
-    fn role_id(&self, role: &RoleName) -> Result<RoleId> {
+    pub(crate) fn role_id(&self, role: &RoleName) -> Result<RoleId> {
         let catalog = match &self.running {
             Some(running) => running.txn.catalog().clone(),
             None => self.database().catalog(),
         };
-        Ok(match role {
-            RoleName::Named(name) => catalog.security.role_named(name)?.id,
-            RoleName::Current => self.shared.roles.read().current,
-            RoleName::Session => self.shared.roles.read().session,
-            RoleName::Public => {
+        Ok(match &role.kind {
+            RoleKind::Named(name) => catalog.security.role_named(name)?.id,
+            RoleKind::CurrentUser | RoleKind::CurrentRole => self.shared.roles.read().current,
+            RoleKind::SessionUser => self.shared.roles.read().session,
+            RoleKind::Public => {
                 return Err(SqlError::new("42704", "role \"public\" does not exist").named("public"));
             }
-        })
-    }
-    /// The role that an identifier names: CURRENT_USER and its kin, unless they are quoted, are those that the session is.
-    pub(crate) fn role_of(&self, ident: &Ident) -> Result<RoleId> {
-        let name = fold(ident);
-        self.role_id(&match name.as_str() {
-            "current_user" | "current_role" if ident.quote_style.is_none() => RoleName::Current,
-            "session_user" if ident.quote_style.is_none() => RoleName::Session,
-            _ => RoleName::Named(name),
         })
     }
     fn role_name(&self, role: &RoleName) -> Result<String> {
@@ -129,137 +140,177 @@ impl Session {
         Ok(running.txn.catalog().security.name_of(id).to_owned())
     }
     fn grantees(&self, roles: &[RoleName]) -> Result<Vec<RoleId>> {
-        let id = |role: &RoleName| match role {
-            RoleName::Public => Ok(RoleId::PUBLIC),
-            role => self.role_id(role),
+        let id = |role: &RoleName| match role.kind {
+            RoleKind::Public => Ok(RoleId::PUBLIC),
+            _ => self.role_id(role),
         };
         roles.iter().map(id).collect()
     }
-
-    /// Runs a statement about roles; none if it is another.
-    pub(crate) fn define_roles(&mut self, statement: &Statement) -> Result<Option<StatementResult>> {
-        Ok(match of_statement(statement)? {
-            Some(statement) => Some(self.run_role_statement(statement)?),
-            None => None,
-        })
+    /// Refuses GRANTED BY another role than the current user.
+    fn check_grantor(&self, grantor: Option<&RoleName>) -> Result<()> {
+        let Some(grantor) = grantor else { return Ok(()) };
+        match self.role_id(grantor)? == self.shared.roles.read().current {
+            true => Ok(()),
+            false => Err(SqlError::new("0A000", "grantor must be current user")),
+        }
     }
 
-    fn run_role_statement(&mut self, statement: RoleStatement) -> Result<StatementResult> {
-        match statement {
-            RoleStatement::Create { name, clauses } => {
-                check_name(&name)?;
-                let options = options(&clauses)?;
-                self.txn()?.create_role(&name, &options)?;
-                for clause in clauses {
-                    match clause {
-                        RoleClause::InRole(roles) => {
-                            for role in roles {
-                                let role = self.role_name(&role)?;
-                                self.txn()?.grant_role(&role, &name, false)?;
-                            }
-                        }
-                        RoleClause::Members(members, admin) => {
-                            for member in members {
-                                let member = self.role_name(&member)?;
-                                self.txn()?.grant_role(&name, &member, admin)?;
-                            }
-                        }
-                        _ => {}
-                    }
-                }
-                done("CREATE ROLE")
-            }
-            RoleStatement::Alter { role, clauses } => {
-                let name = self.role_name(&role)?;
-                let members = |clause: &RoleClause| match clause {
-                    RoleClause::InRole(_) => true,
-                    RoleClause::Members(members, _) => !members.is_empty(),
-                    _ => false,
+    /// Runs a statement about roles, privileges and owners; none if it is another.
+    pub(crate) fn define_roles(&mut self, statement: &StatementKind) -> Result<Option<StatementResult>> {
+        use StatementKind as K;
+        let tag = match statement {
+            K::CreateRole(create) => self.create_role(create)?,
+            K::AlterRole(AlterRole { role, options: said }) => {
+                let name = self.role_name(role)?;
+                let joins = |option: &RoleOption| {
+                    matches!(
+                        option.kind,
+                        RoleOptionKind::InRoles(_) | RoleOptionKind::Members(_) | RoleOptionKind::Admins(_)
+                    )
                 };
-                if clauses.iter().any(members) {
+                if said.iter().any(joins) {
                     return Err(SqlError::new("42601", "ALTER ROLE changes no memberships; write GRANT"));
                 }
-                let options = options(&clauses)?;
-                self.txn()?.alter_role(&name, &options)?;
-                done("ALTER ROLE")
+                self.txn()?.alter_role(&name, &options(said)?)?;
+                "ALTER ROLE"
             }
-            RoleStatement::Rename { name, to } => {
-                check_name(&to)?;
-                self.txn()?.rename_role(&name, &to)?;
-                done("ALTER ROLE")
+            K::AlterRoleSetting(AlterRoleSetting { role: _, database: _, change: _ }) => {
+                return Err(SqlError::unsupported("ALTER ROLE … SET or RESET"));
             }
-            RoleStatement::Drop { names, if_exists } => {
-                for role in names {
-                    match self.role_name(&role) {
-                        Err(error) if if_exists && error.sqlstate == "42704" => {
+            K::AlterGroup(AlterGroup { group, add, members }) => {
+                let group = self.role_name(group)?;
+                self.change_members(!add, &group, members, false)?;
+                "ALTER ROLE"
+            }
+            K::RenameRole(name, to) => {
+                let (name, to) = (self.role_name(name)?, named(to)?);
+                check_name(to)?;
+                self.txn()?.rename_role(&name, to)?;
+                "ALTER ROLE"
+            }
+            K::DropRole(DropRole { if_exists, roles }) => {
+                for role in roles {
+                    match self.role_name(role) {
+                        Err(error) if *if_exists && error.sqlstate == "42704" => {
                             self.say(Severity::Notice, "00000", format!("{}, skipping", error.message));
                         }
                         name => self.drop_role(&name?)?,
                     }
                 }
-                done("DROP ROLE")
+                "DROP ROLE"
             }
-            RoleStatement::Grant { granting, on } => {
-                for object in self.objects(&on)? {
+            K::Grant(grant) => {
+                let Grant { revoke, grant_option, privileges, on, grantees, granted_by, cascade } = &**grant;
+                self.check_grantor(granted_by.as_ref())?;
+                let granting = Granting {
+                    revoke: *revoke,
+                    wanted: Wanted::of(privileges)?,
+                    grantees: self.grantees(grantees)?,
+                    option: *grant_option,
+                    cascade: *cascade,
+                };
+                for object in self.objects(on)? {
                     self.grant_on(&granting, &object)?;
                 }
-                done(if granting.revoke { "REVOKE" } else { "GRANT" })
+                if *revoke { "REVOKE" } else { "GRANT" }
             }
-            RoleStatement::GrantRoles { revoke, roles, members, admin } => {
-                for role in &roles {
-                    for member in &members {
-                        let member = self.role_name(member)?;
-                        if revoke {
-                            self.txn()?.revoke_role(role, &member, admin)?;
-                        } else {
-                            self.txn()?.grant_role(role, &member, admin)?;
-                        }
+            K::GrantRole(grant) => {
+                // No membership depends on another one.
+                let GrantRole { revoke, admin_option, roles, members, granted_by, cascade: _ } = &**grant;
+                self.check_grantor(granted_by.as_ref())?;
+                for tree::Privilege { name, columns } in roles {
+                    if !columns.is_empty() {
+                        let message = "column names cannot be included in GRANT/REVOKE ROLE";
+                        return Err(SqlError::new("0LP01", message));
                     }
+                    self.change_members(*revoke, &name.name, members, *admin_option)?;
                 }
-                done(if revoke { "REVOKE ROLE" } else { "GRANT ROLE" })
+                if *revoke { "REVOKE ROLE" } else { "GRANT ROLE" }
             }
-            RoleStatement::Defaults { owners, schemas, granting, kind } => {
-                self.alter_defaults(&owners, schemas, &granting, kind)?;
-                done("ALTER DEFAULT PRIVILEGES")
+            K::DefaultPrivileges(defaults) => {
+                self.alter_defaults(defaults)?;
+                "ALTER DEFAULT PRIVILEGES"
             }
-            RoleStatement::Owner { kind, name, if_exists, to } => {
-                let owner = self.role_id(&to)?;
-                match self.owned_object(kind, &name) {
-                    Err(error) if if_exists && ["42P01", "3F000"].contains(&error.sqlstate) => {
-                        self.say(Severity::Notice, "00000", format!("{}, skipping", error.message));
-                    }
-                    object => self.txn()?.set_owner(&object?, owner)?,
-                }
-                done(&format!("ALTER {}", kind.to_string().to_uppercase()))
+            K::AlterSchema(AlterSchema { name, change: ObjectChange::OwnerTo(to) }) => {
+                let name = Name { parts: vec![name.clone()], span: name.span };
+                self.change_owner(ObjectKind::Schema, &name, to)?;
+                "ALTER SCHEMA"
             }
-            RoleStatement::Reassign { from, to } => {
-                let to = self.role_id(&to)?;
+            K::AlterDatabase(alter) => {
+                let DatabaseChange::Object(ObjectChange::OwnerTo(to)) = &alter.change else { return Ok(None) };
+                self.check_database(&alter.name)?;
+                let owner = self.role_id(to)?;
+                self.txn()?.set_owner(&Object::Database, owner)?;
+                "ALTER DATABASE"
+            }
+            K::ReassignOwned(from, to) => {
+                let to = self.role_id(to)?;
                 for role in from {
-                    let role = self.role_id(&role)?;
+                    let role = self.role_id(role)?;
                     self.check_owned_by(role)?;
                     for object in self.owned(role)? {
                         self.txn()?.set_owner(&object, to)?;
                     }
                 }
-                done("REASSIGN OWNED")
+                "REASSIGN OWNED"
             }
-            RoleStatement::DropOwned { roles, cascade } => {
+            K::DropOwned(roles, cascade) => {
                 for role in roles {
-                    let role = self.role_id(&role)?;
+                    let role = self.role_id(role)?;
                     self.check_owned_by(role)?;
                     let owned = self.owned(role)?;
                     for object in &owned {
-                        self.drop_owned(object, cascade, &owned)?;
+                        self.drop_owned(object, *cascade, &owned)?;
                     }
                     self.txn()?.drop_privileges_of(role)?;
                 }
-                done("DROP OWNED")
+                "DROP OWNED"
             }
-            RoleStatement::SetRole { .. } | RoleStatement::SetSession { .. } => {
-                let message = "current transaction is aborted, commands ignored until end of transaction block";
-                Err(SqlError::new("25P02", message))
+            _ => return Ok(None),
+        };
+        Ok(Some(StatementResult::command(tag)))
+    }
+
+    fn create_role(&mut self, create: &CreateRole) -> Result<&'static str> {
+        let CreateRole { word, name, options: said } = create;
+        let name = named(name)?;
+        check_name(name)?;
+        let mut options = options(said)?;
+        options.login.get_or_insert(*word == RoleWord::User);
+        self.txn()?.create_role(name, &options)?;
+        for RoleOption { kind, span: _ } in said {
+            match kind {
+                RoleOptionKind::InRoles(roles) => {
+                    for role in roles {
+                        let role = self.role_name(role)?;
+                        self.txn()?.grant_role(&role, name, false)?;
+                    }
+                }
+                RoleOptionKind::Members(members) => self.change_members(false, name, members, false)?,
+                RoleOptionKind::Admins(members) => self.change_members(false, name, members, true)?,
+                _ => {}
             }
         }
+        Ok("CREATE ROLE")
+    }
+
+    /// Makes roles members of another one, or no members any more.
+    fn change_members(&mut self, revoke: bool, role: &str, members: &[RoleName], admin: bool) -> Result<()> {
+        for member in members {
+            let member = self.role_name(member)?;
+            match revoke {
+                true => self.txn()?.revoke_role(role, &member, admin)?,
+                false => self.txn()?.grant_role(role, &member, admin)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// ALTER … OWNER TO.
+    pub(crate) fn change_owner(&mut self, kind: ObjectKind, name: &Name, to: &RoleName) -> Result<()> {
+        let owner = self.role_id(to)?;
+        let object = self.owned_object(kind, name)?;
+        Ok(self.txn()?.set_owner(&object, owner)?)
     }
 
     fn drop_role(&mut self, name: &str) -> Result<()> {
@@ -329,17 +380,16 @@ impl Session {
         Ok(())
     }
 
-    fn relation(&mut self, name: &ObjectName) -> Result<Object> {
+    fn relation(&mut self, name: &Name) -> Result<Object> {
         let (schema, name) = self.locate(name)?;
         if schema == TEMPORARY_SCHEMA {
             return Err(SqlError::unsupported("privileges on temporary tables"));
         }
         Ok(Object::Relation(schema, name))
     }
-    fn owned_object(&mut self, kind: ObjectKind, name: &ObjectName) -> Result<Object> {
+    fn owned_object(&mut self, kind: ObjectKind, name: &Name) -> Result<Object> {
         let object = match kind {
-            ObjectKind::Schema => Object::Schema(resolve(name)?.1),
-            ObjectKind::Database => Object::Database,
+            ObjectKind::Schema => Object::Schema(name.to_string()),
             _ => self.relation(name)?,
         };
         let found = self.txn()?.catalog().kind_of(&object);
@@ -354,64 +404,79 @@ impl Session {
         }
     }
 
-    fn objects(&mut self, on: &On) -> Result<Vec<Object>> {
+    /// Refuses the name of another database.
+    fn check_database(&self, Ident { name, .. }: &Ident) -> Result<()> {
+        let own = self.shared.identity.get().cloned().unwrap_or_default().database;
+        match *name == own || name == Object::Database.name() {
+            true => Ok(()),
+            false => Err(SqlError::new("3D000", format!("database \"{name}\" does not exist")).named(name)),
+        }
+    }
+
+    fn objects(&mut self, on: &GrantTarget) -> Result<Vec<Object>> {
+        use GrantTarget as T;
+        let unsupported = |what: &str| Err(SqlError::unsupported(format!("GRANT and REVOKE on {what}")));
         Ok(match on {
-            On::Database(names) => {
-                let own = self.shared.identity.get().cloned().unwrap_or_default().database;
-                let known = |name: &&String| **name == own || name.as_str() == Object::Database.name();
-                match names.iter().find(|name| !known(name)) {
-                    Some(name) => {
-                        let message = format!("database \"{name}\" does not exist");
-                        return Err(SqlError::new("3D000", message).named(name));
-                    }
-                    None => vec![Object::Database],
-                }
+            T::Databases(names) => {
+                names.iter().try_for_each(|name| self.check_database(name))?;
+                vec![Object::Database]
             }
-            On::Schemas(names) => names.iter().cloned().map(Object::Schema).collect(),
-            On::Procedures(names) => {
+            T::Schemas(names) => names.iter().map(|name| Object::Schema(name.name.clone())).collect(),
+            T::Functions(_, names) => {
                 let functions = self.txn()?.catalog().functions.clone();
-                let object = |name: &String| match functions.contains_key(name) {
-                    true => Ok(Object::Function(name.clone())),
-                    false => self.database().procedure(name).map(|_| Object::Procedure(name.clone())),
+                // What it takes says nothing: a name is one procedure.
+                let object = |FunctionName { name, parameters: _ }: &FunctionName| match &name.parts[..] {
+                    [Ident { name, .. }] if functions.contains_key(name) => Ok(Object::Function(name.clone())),
+                    [Ident { name, .. }] => {
+                        Ok(self.database().procedure(name).map(|_| Object::Procedure(name.clone()))?)
+                    }
+                    _ => Err(SqlError::new("42883", format!("procedure {name} does not exist"))),
                 };
-                names.iter().map(object).collect::<std::result::Result<_, _>>()?
+                names.iter().map(object).collect::<Result<_>>()?
             }
-            On::Relations(kind, names) => {
+            T::Tables(names) => names.iter().map(|name| self.relation(name)).collect::<Result<_>>()?,
+            T::Sequences(names) => {
                 let mut objects = Vec::new();
                 for name in names {
                     let object = self.relation(name)?;
                     let found = self.txn()?.catalog().kind_of(&object);
-                    if *kind == ObjectKind::Sequence && found.is_some_and(|found| found != ObjectKind::Sequence) {
+                    if found.is_some_and(|found| found != ObjectKind::Sequence) {
                         return Err(SqlError::new("42809", format!("\"{}\" is not a sequence", object.name())));
                     }
                     objects.push(object);
                 }
                 objects
             }
-            On::AllIn(kind, schemas) => {
+            T::AllInSchemas(kind, schemas) => {
                 let catalog = self.txn()?.catalog().clone();
                 let mut objects = Vec::new();
-                for schema in schemas {
+                for Ident { name: schema, .. } in schemas {
                     let entry = catalog.schema(schema)?;
                     let names: Vec<&String> = match kind {
-                        ObjectKind::Sequence => entry.sequences.keys().collect(),
-                        _ => entry.tables.keys().chain(entry.views.keys()).collect(),
+                        GrantKind::Tables => entry.tables.keys().chain(entry.views.keys()).collect(),
+                        GrantKind::Sequences => entry.sequences.keys().collect(),
+                        _ => return unsupported("all objects of another kind than tables and sequences"),
                     };
                     objects.extend(names.into_iter().map(|name| Object::relation(schema, name)));
                 }
                 objects
             }
+            T::Domains(_) | T::Types(_) => return unsupported("types"),
+            T::Languages(_) => return unsupported("languages"),
+            T::LargeObjects(_) => return unsupported("large objects"),
+            T::Parameters(_) => return unsupported("parameters"),
+            T::Tablespaces(_) => return unsupported("tablespaces"),
+            T::ForeignDataWrappers(_) | T::ForeignServers(_) => return unsupported("foreign data"),
         })
     }
 
-    fn grant_on(&mut self, granting: &Granting, object: &Object) -> Result<()> {
-        let grantees = self.grantees(&granting.roles)?;
+    fn grant_on(&mut self, granting: &Granting<'_>, object: &Object) -> Result<()> {
         let kind = self.txn()?.catalog().kind_of(object);
         // What is not there is the engine's to refuse.
         let kind =
             kind.unwrap_or(if matches!(object, Object::Schema(_)) { ObjectKind::Schema } else { ObjectKind::Table });
-        for (privileges, column) in granting.on_kind(kind)? {
-            let terms = Terms { object, column: column.as_deref(), privileges, grantees: &grantees };
+        for (privileges, column) in granting.wanted.on_kind(kind)? {
+            let terms = Terms { object, column: column.as_deref(), privileges, grantees: &granting.grantees };
             let txn = self.txn()?;
             if granting.revoke {
                 txn.revoke(&terms, granting.option, granting.cascade)?;
@@ -422,19 +487,24 @@ impl Session {
         Ok(())
     }
 
-    fn alter_defaults(
-        &mut self,
-        owners: &[RoleName],
-        schemas: Vec<String>,
-        granting: &Granting,
-        kind: ObjectKind,
-    ) -> Result<()> {
-        let owners = match owners {
+    fn alter_defaults(&mut self, defaults: &DefaultPrivileges) -> Result<()> {
+        // No grant depends on a default one.
+        let DefaultPrivileges { owners, schemas, revoke, grant_option, privileges, on, grantees, cascade: _ } =
+            defaults;
+        let kind = match on {
+            GrantKind::Tables => ObjectKind::Table,
+            GrantKind::Sequences => ObjectKind::Sequence,
+            GrantKind::Schemas => ObjectKind::Schema,
+            GrantKind::Functions | GrantKind::Procedures | GrantKind::Routines | GrantKind::Types => {
+                return Err(SqlError::unsupported("default privileges on functions and types"));
+            }
+        };
+        let owners = match &owners[..] {
             [] => vec![self.shared.roles.read().current],
             owners => owners.iter().map(|owner| self.role_id(owner)).collect::<Result<_>>()?,
         };
-        let grantees = self.grantees(&granting.roles)?;
-        if granting.option && !granting.revoke && grantees.contains(&RoleId::PUBLIC) {
+        let grantees = self.grantees(grantees)?;
+        if *grant_option && !revoke && grantees.contains(&RoleId::PUBLIC) {
             return Err(SqlError::new("0LP01", "grant options can only be granted to roles"));
         }
         if kind == ObjectKind::Schema && !schemas.is_empty() {
@@ -442,19 +512,19 @@ impl Session {
         }
         let schemas: Vec<Option<String>> = match schemas.is_empty() {
             true => vec![None],
-            false => schemas.into_iter().map(Some).collect(),
+            false => schemas.iter().map(|schema| Some(schema.name.clone())).collect(),
         };
-        for (privileges, column) in granting.on_kind(kind)? {
+        for (privileges, column) in Wanted::of(privileges)?.on_kind(kind)? {
             if column.is_some() {
                 return Err(SqlError::new("0LP01", "default privileges cannot be set for columns"));
             }
             for &owner in &owners {
                 for schema in &schemas {
                     for &grantee in &grantees {
-                        let grantable = if granting.option { privileges } else { Privileges::NONE };
+                        let grantable = if *grant_option { privileges } else { Privileges::NONE };
                         let schema = schema.clone();
                         let default = DefaultGrant { owner, schema, kind, grantee, privileges, grantable };
-                        self.txn()?.alter_default_privileges(default, granting.revoke)?;
+                        self.txn()?.alter_default_privileges(default, *revoke)?;
                     }
                 }
             }
@@ -463,24 +533,110 @@ impl Session {
     }
 }
 
-fn options(clauses: &[RoleClause]) -> Result<RoleOptions> {
-    let mut options = RoleOptions::default();
-    for clause in clauses {
-        match clause {
-            RoleClause::Superuser(on) => options.superuser = Some(*on),
-            RoleClause::Inherit(on) => options.inherit = Some(*on),
-            RoleClause::CreateRole(on) => options.create_role = Some(*on),
-            RoleClause::CreateDb(on) => options.create_db = Some(*on),
-            RoleClause::Login(on) => options.login = Some(*on),
-            RoleClause::ConnectionLimit(limit) => options.connection_limit = Some(*limit),
-            RoleClause::Password(None) => options.verifier = Some(None),
-            RoleClause::Password(Some(text)) if text.is_empty() => options.verifier = Some(None),
-            RoleClause::Password(Some(text)) => {
-                options.verifier = Some(Some(PasswordVerifier(password::verifier(text)?)));
+/// The name of a role that is named itself: the parser takes no other where this is asked.
+fn named(role: &RoleName) -> Result<&str> {
+    match &role.kind {
+        RoleKind::Named(name) => Ok(name.as_str()),
+        _ => Err(SqlError::new("42939", "CURRENT_USER and its kin cannot be used as a role name here")),
+    }
+}
+
+/// GRANT or REVOKE of privileges.
+struct Granting<'g> {
+    revoke: bool,
+    wanted: Wanted<'g>,
+    grantees: Vec<RoleId>,
+    /// WITH GRANT OPTION, or GRANT OPTION FOR.
+    option: bool,
+    cascade: bool,
+}
+
+/// Privileges in GRANT and REVOKE, with the columns that they are on.
+enum Wanted<'g> {
+    All(&'g [Ident]),
+    Some(Vec<(Privilege, &'g [Ident])>),
+}
+
+impl<'g> Wanted<'g> {
+    fn of(privileges: &'g tree::Privileges) -> Result<Self> {
+        let of_name = |privilege: &'g tree::Privilege| {
+            let tree::Privilege { name: Ident { name, .. }, columns } = privilege;
+            if let Some(known) = Privilege::of_name(name) {
+                return Ok((known, &columns[..]));
             }
-            RoleClause::ValidUntil(text) => options.valid_until = Some(instant(text)?),
-            RoleClause::InRole(_) | RoleClause::Members(..) => {}
+            Err(match name.as_str() {
+                "trigger" | "set" | "alter system" => SqlError::unsupported(format!("the privilege {name}")),
+                _ => SqlError::new("42601", format!("unrecognized privilege type \"{name}\"")),
+            })
+        };
+        match privileges {
+            tree::Privileges::All(columns) => Ok(Self::All(columns)),
+            tree::Privileges::Some(some) => some.iter().map(of_name).collect::<Result<_>>().map(Self::Some),
+        }
+    }
+    /// The privileges with the columns that they are on; those of the kind where all are wanted.
+    fn on_kind(&self, kind: ObjectKind) -> Result<Vec<(Privileges, Option<String>)>> {
+        let wanted: Vec<(Privileges, &[Ident])> = match self {
+            Self::All([]) => vec![(kind.privileges(), &[])],
+            Self::All(columns) => vec![(kind.column_privileges(), *columns)],
+            Self::Some(some) => some.iter().map(|(one, columns)| (Privileges::of(&[*one]), *columns)).collect(),
+        };
+        let (mut whole, mut all) = (Privileges::NONE, Vec::new());
+        for (privileges, columns) in wanted {
+            let allowed = if columns.is_empty() { kind.privileges() } else { kind.column_privileges() };
+            if let Some(other) = privileges.without(allowed).iter().next() {
+                let what = if columns.is_empty() { kind.to_string() } else { "column".into() };
+                return Err(SqlError::new("0LP01", format!("invalid privilege type {} for {what}", other.name())));
+            }
+            if columns.is_empty() {
+                whole = whole.or(privileges);
+            }
+            all.extend(columns.iter().map(|column| (privileges, Some(column.name.clone()))));
+        }
+        if !whole.is_empty() {
+            all.push((whole, None));
+        }
+        Ok(all)
+    }
+}
+
+fn options(said: &[RoleOption]) -> Result<RoleOptions> {
+    use RoleOptionKind as K;
+    let mut options = RoleOptions::default();
+    for RoleOption { kind, span: _ } in said {
+        match kind {
+            K::Superuser(on) => options.superuser = Some(*on),
+            K::Inherit(on) => options.inherit = Some(*on),
+            K::CreateRole(on) => options.create_role = Some(*on),
+            K::CreateDatabase(on) => options.create_db = Some(*on),
+            K::Login(on) => options.login = Some(*on),
+            // There is nothing to replicate from, and no row security to be above.
+            K::Replication(false) | K::BypassRowSecurity(false) => {}
+            K::Replication(true) => return Err(SqlError::unsupported("REPLICATION")),
+            K::BypassRowSecurity(true) => return Err(SqlError::unsupported("BYPASSRLS")),
+            K::ConnectionLimit(limit) => options.connection_limit = Some(connection_limit(limit)?),
+            K::Password(text) => {
+                let text = text.as_ref().map(|text| text.text.as_str()).filter(|text| !text.is_empty());
+                options.verifier = Some(text.map(password::verifier).transpose()?.map(PasswordVerifier));
+            }
+            K::ValidUntil(text) => options.valid_until = Some(instant(&text.text)?),
+            // Who makes the role sees to these.
+            K::InRoles(_) | K::Members(_) | K::Admins(_) => {}
+            // It means nothing in PostgreSQL either.
+            K::Sysid(_) => {}
         }
     }
     Ok(options)
+}
+
+/// How often a role may be connected; none for any number.
+fn connection_limit(limit: &tree::Number) -> Result<Option<u32>> {
+    match limit.as_i64() {
+        Some(-1) => Ok(None),
+        Some(limit @ 0..) => Ok(Some(u32::try_from(limit).unwrap_or(u32::MAX))),
+        _ => {
+            let shown = format!("{}{}", if limit.negative { "-" } else { "" }, limit.digits);
+            Err(SqlError::new("22023", format!("invalid connection limit: {shown}")))
+        }
+    }
 }
