@@ -72,7 +72,7 @@ pub use sliding::{SUMS, sliding};
 pub use times::with_zone;
 pub use typed::{has_part, rewrite_typed};
 pub use uuids::UuidTypes;
-pub use zeros::{has_one_zero, one_zero};
+pub use zeros::{has_one_zero, one_zero, with_one_nan};
 
 use datafusion::logical_expr::ScalarUDF;
 

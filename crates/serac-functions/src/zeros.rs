@@ -1,7 +1,9 @@
-//! one_zero (x): a float, but 0 for -0. They are equal, which what compares floats by their bits does not know.
+//! one_zero (x): a float, but 0 for -0, and NaN for NaN with a sign. Both pairs are equal, which what
+//! compares floats by their bits does not know.
 
-use datafusion::arrow::array::AsArray;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type};
+use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -16,7 +18,7 @@ static ONE_ZERO: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
     Arc::new(ScalarUDF::from(OneZero(Signature::uniform(1, types, Volatility::Immutable))))
 });
 
-/// The value with one zero.
+/// The value with one zero and one NaN.
 pub fn one_zero(value: Expr) -> Expr {
     ONE_ZERO.call(vec![value])
 }
@@ -40,18 +42,40 @@ impl ScalarUDFImpl for OneZero {
         let of_scalar = matches!(args.args[0], ColumnarValue::Scalar(_));
         let array = args.args[0].to_array(if of_scalar { 1 } else { args.number_rows })?;
         // -0 + 0 is 0.
+        let single32 = |x: f32| if x.is_nan() { f32::NAN } else { x + 0.0 };
+        let single64 = |x: f64| if x.is_nan() { f64::NAN } else { x + 0.0 };
         let array = match array.data_type() {
-            DataType::Float32 => {
-                Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(|x| x + 0.0)) as _
-            }
-            DataType::Float64 => {
-                Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(|x| x + 0.0)) as _
-            }
+            DataType::Float32 => Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(single32)) as _,
+            DataType::Float64 => Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(single64)) as _,
             other => return Err(DataFusionError::Internal(format!("one_zero of {other}"))),
         };
         Ok(match of_scalar {
-            true => ColumnarValue::Scalar(datafusion::common::ScalarValue::try_from_array(&array, 0)?),
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?),
             false => ColumnarValue::Array(array),
         })
     }
+}
+
+/// Floats with one NaN.
+///
+/// # Errors
+/// When a scalar cannot be made of the array.
+pub fn with_one_nan(floats: ColumnarValue) -> Result<ColumnarValue> {
+    let of_scalar = matches!(floats, ColumnarValue::Scalar(_));
+    let array = floats.to_array(1)?;
+    let single: ArrayRef = match array.data_type() {
+        DataType::Float32 if array.as_primitive::<Float32Type>().values().iter().any(|x| x.is_nan()) => {
+            let single = |x: f32| if x.is_nan() { f32::NAN } else { x };
+            Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(single))
+        }
+        DataType::Float64 if array.as_primitive::<Float64Type>().values().iter().any(|x| x.is_nan()) => {
+            let single = |x: f64| if x.is_nan() { f64::NAN } else { x };
+            Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(single))
+        }
+        _ => return Ok(floats),
+    };
+    Ok(match of_scalar {
+        true => ColumnarValue::Scalar(ScalarValue::try_from_array(&single, 0)?),
+        false => ColumnarValue::Array(single),
+    })
 }

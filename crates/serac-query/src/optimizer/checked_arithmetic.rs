@@ -3,8 +3,11 @@
 //! infinity or 0 of floats that are too large or too small.
 //!
 //! Sums, differences and products of integers and floats, and quotients of floats, become functions
-//! under the names that the operators have in results; so does the exclusive or, of which
-//! DataFusion takes `a # a` for 0, also where a is NULL.
+//! under the names that the operators have in results. So does the exclusive or, of which DataFusion
+//! takes `a # a` for 0, also where a is NULL.
+//!
+//! A NaN that they give has no sign: Arrow compares floats by their bits, for which `Infinity -
+//! Infinity` would be less than all numbers, and another value than `'NaN'`.
 
 use datafusion::arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, Datum, PrimitiveArray, downcast_integer, new_null_array,
@@ -23,7 +26,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_expr_common::datum::apply;
-use serac_functions::{check_floats, rewrite_typed};
+use serac_functions::{check_floats, rewrite_typed, with_one_nan};
 use serac_values::SqlError;
 use serac_values::wire::wire_type;
 use std::ops::BitXor;
@@ -72,7 +75,7 @@ impl ScalarUDFImpl for Checked {
         if args.return_type().is_floating() {
             let result = result?;
             check_floats(self.operator, &args.args, &result)?;
-            return Ok(result);
+            return with_one_nan(result);
         }
         result.map_err(|_| SqlError::out_of_range(wire_type(args.return_type())).external())
     }
@@ -150,6 +153,11 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         Expr::Negative(operand) => match type_of(&operand, schema)? {
             data_type if data_type.is_integer() => (lit(ScalarValue::new_zero(&data_type)?), Operator::Minus, *operand),
+            // The product has the sign of 0 and of NaN that it must have.
+            data_type if data_type.is_floating() => {
+                let minus_one = ScalarValue::new_negative_one(&data_type)?;
+                (lit(minus_one), Operator::Multiply, *operand)
+            }
             _ => return Ok(Transformed::no(Expr::Negative(operand))),
         },
         other => return Ok(Transformed::no(other)),

@@ -23,6 +23,7 @@ mod set_operations;
 mod text_predicates;
 mod true_keys;
 mod unnest;
+mod volatile_columns;
 
 pub use asking::{Analyzing, AskingAnalyzer, AskingPhysical, AskingRule, Optimizing, Physical};
 pub use checked_arithmetic::{CheckedArithmetic, checked, operator_of};
@@ -44,3 +45,4 @@ pub use set_operations::SetOperations;
 pub use text_predicates::TextPredicates;
 pub use true_keys::TrueKeys;
 pub use unnest::Unnest;
+pub use volatile_columns::{Planner, VolatileColumns};

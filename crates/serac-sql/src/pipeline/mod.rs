@@ -25,7 +25,9 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::optimizer::{Analyzer, Optimizer};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
-use serac_query::optimizer::{Analyzing, AskingAnalyzer, AskingPhysical, AskingRule, Optimizing, Physical, TrueKeys};
+use serac_query::optimizer::{
+    Analyzing, AskingAnalyzer, AskingPhysical, AskingRule, Optimizing, Physical, Planner, TrueKeys,
+};
 use std::sync::Arc;
 use table::PASSES;
 
@@ -134,9 +136,10 @@ impl Rules {
             physical: physical.into_iter().map(AskingPhysical::of).collect(),
         }
     }
-    /// A state with these rules and no others.
+    /// A state with these rules and no others, and the planner that knows their operators.
     pub(crate) fn put_into(self, state: SessionStateBuilder) -> SessionStateBuilder {
         state
+            .with_query_planner(Arc::new(Planner))
             .with_analyzer_rules(self.analyzer)
             .with_optimizer_rules(self.logical)
             .with_physical_optimizer_rules(self.physical)

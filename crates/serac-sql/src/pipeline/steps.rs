@@ -14,7 +14,7 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_planner::DefaultPhysicalPlanner;
+use serac_query::optimizer::Planner;
 use std::sync::Arc;
 
 /// The columns of the result.
@@ -66,7 +66,7 @@ async fn steps_of(state: &SessionState, plan: LogicalPlan) -> datafusion::error:
     let bare = bare.build();
     let planned = bare.query_planner().create_physical_plan(&optimized, &bare).await?;
     steps.note(Stage::Physical, "physical_planner", physical_text(planned.as_ref()));
-    DefaultPhysicalPlanner::default().optimize_physical_plan(planned, state, |plan: &dyn ExecutionPlan, rule| {
+    Planner::of_physical_plans().optimize_physical_plan(planned, state, |plan: &dyn ExecutionPlan, rule| {
         steps.note(Stage::Physical, rule.name(), physical_text(plan));
     })?;
     Ok(steps)

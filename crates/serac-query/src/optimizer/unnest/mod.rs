@@ -23,9 +23,12 @@ mod outer;
 mod predicates;
 mod push;
 mod shapes;
+mod volatile;
 
-use self::outer::{free, has_subquery, refers_below, subquery_of};
+pub(super) use self::outer::subquery_of;
+use self::outer::{free, has_subquery, refers_below};
 use self::push::{Domain, Pushed, join_on_domain};
+use super::volatile_columns::has_volatile;
 use crate::deep;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -81,7 +84,7 @@ impl AnalyzerRule for Unnest {
 fn bare(plan: &LogicalPlan) -> &LogicalPlan {
     match plan {
         LogicalPlan::Projection(projection) if !projection.expr.iter().any(has_subquery) => bare(&projection.input),
-        LogicalPlan::SubqueryAlias(alias) => bare(&alias.input),
+        LogicalPlan::SubqueryAlias(alias) if !has_volatile(&alias.input) => bare(&alias.input),
         LogicalPlan::Sort(sort) if sort.fetch.is_none() => bare(&sort.input),
         LogicalPlan::Distinct(Distinct::All(input)) => bare(input),
         LogicalPlan::Limit(limit) => match (limit.get_skip_type(), limit.get_fetch_type()) {
@@ -191,7 +194,12 @@ impl Unnest {
         if let LogicalPlan::Join(join) = &plan {
             let left = join.left.schema();
             let correlated = |plan: &LogicalPlan| free(plan).iter().any(|column| left.has_column(column));
+            let is_of_each_row = |plan: &LogicalPlan| correlated(plan) && volatile::is_of_each_row(plan);
             match outer::lateral(join) {
+                subquery if is_of_each_row(subquery.unwrap_or(&join.right)) => {
+                    let plan = self.lateral_of_each_row(join)?;
+                    return Ok(Transformed::yes(self.operator(plan)?.data));
+                }
                 Some(subquery) if correlated(subquery) && !shapes::is_simple_lateral(subquery) => {
                     return Ok(Transformed::yes(self.lateral(join)?));
                 }
@@ -223,7 +231,7 @@ impl Unnest {
         let takes_values = is_filter || matches!(plan, LogicalPlan::Projection(_));
         let takes_any = matches!(plan, LogicalPlan::Aggregate(_) | LogicalPlan::Sort(_) | LogicalPlan::Window(_));
         let plan = self.named(plan, |expr| {
-            let expr = optional_values(bare_exists(expr)?)?;
+            let expr = optional_values(volatile::in_place(bare_exists(expr)?, &schema)?)?;
             match is_filter {
                 true => predicates::in_filter(expr, &schema),
                 false if takes_values || takes_any => predicates::as_values(predicates::in_value(expr, &schema)?),

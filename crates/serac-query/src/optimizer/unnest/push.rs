@@ -163,26 +163,9 @@ impl Domain<'_> {
         }
         match plan {
             LogicalPlan::RecursiveQuery(query) => self.recursion(query),
-            LogicalPlan::Filter(filter) => {
-                let input = self.push(&filter.input)?;
-                let predicate = self.expr(filter.predicate.clone(), &input, filter.input.schema())?;
-                let plan = LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(input.plan))?);
-                Ok(Pushed { plan, domain: input.domain })
-            }
-            LogicalPlan::Projection(projection) => {
-                let input = self.push(&projection.input)?;
-                let mut exprs = columns(&input.domain);
-                exprs.extend(self.named(&projection.expr, &input, projection.input.schema())?);
-                let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input.plan))?);
-                Ok(Pushed { plan, domain: input.domain })
-            }
-            LogicalPlan::SubqueryAlias(alias) => {
-                let input = self.push(&alias.input)?;
-                let qualified = |column: &Column| Column::new(Some(alias.alias.clone()), column.name.clone());
-                let domain = input.domain.iter().map(qualified).collect();
-                let plan = SubqueryAlias::try_new(Arc::new(input.plan), alias.alias.clone())?;
-                Ok(Pushed { plan: LogicalPlan::SubqueryAlias(plan), domain })
-            }
+            LogicalPlan::Filter(filter) => self.above(plan, self.push(&filter.input)?),
+            LogicalPlan::Projection(projection) => self.above(plan, self.push(&projection.input)?),
+            LogicalPlan::SubqueryAlias(alias) => self.above(plan, self.push(&alias.input)?),
             LogicalPlan::Subquery(subquery) => self.push(&subquery.subquery),
             LogicalPlan::Sort(sort) => {
                 let input = self.push(&sort.input)?;
@@ -225,6 +208,46 @@ impl Domain<'_> {
                 self.all_of(rows.collect::<Result<Vec<_>>>()?, &values.schema)
             }
             other => not_impl_err!("a correlated subquery with {}", other.display()),
+        }
+    }
+
+    /// The row of a plan without FROM for each row of the domain, whose rows may be equal here; none
+    /// if it is no such plan.
+    pub(super) fn beside_each(&self, plan: &LogicalPlan) -> Result<Option<Pushed>> {
+        let input = match plan {
+            LogicalPlan::EmptyRelation(empty) if empty.produce_one_row && plan.schema().fields().is_empty() => {
+                return self.leaf().map(Some);
+            }
+            LogicalPlan::Subquery(subquery) => return self.beside_each(&subquery.subquery),
+            LogicalPlan::Filter(filter) => &filter.input,
+            LogicalPlan::Projection(projection) => &projection.input,
+            LogicalPlan::SubqueryAlias(alias) => &alias.input,
+            _ => return Ok(None),
+        };
+        let Some(input) = self.beside_each(input)? else { return Ok(None) };
+        self.above(plan, input).map(Some)
+    }
+    /// A filter, a projection or an alias over an input with the domain's columns.
+    fn above(&self, plan: &LogicalPlan, input: Pushed) -> Result<Pushed> {
+        match plan {
+            LogicalPlan::Filter(filter) => {
+                let predicate = self.expr(filter.predicate.clone(), &input, filter.input.schema())?;
+                let plan = LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(input.plan))?);
+                Ok(Pushed { plan, domain: input.domain })
+            }
+            LogicalPlan::Projection(projection) => {
+                let mut exprs = columns(&input.domain);
+                exprs.extend(self.named(&projection.expr, &input, projection.input.schema())?);
+                let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input.plan))?);
+                Ok(Pushed { plan, domain: input.domain })
+            }
+            LogicalPlan::SubqueryAlias(alias) => {
+                let qualified = |column: &Column| Column::new(Some(alias.alias.clone()), column.name.clone());
+                let domain = input.domain.iter().map(qualified).collect();
+                let plan = SubqueryAlias::try_new(Arc::new(input.plan), alias.alias.clone())?;
+                Ok(Pushed { plan: LogicalPlan::SubqueryAlias(plan), domain })
+            }
+            other => internal_err!("{} is no filter, projection or alias", other.display()),
         }
     }
 
