@@ -229,12 +229,10 @@ impl AggregateUDFImpl for Sliding {
         self.0.is_nullable()
     }
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        let variance = Variance::of_name(self.name()).filter(|_| !args.is_distinct);
-        let inner = self.0.accumulator(args)?;
-        Ok(match variance {
-            Some(variance) => Box::new(variances::One(inner, variance)),
-            None => inner,
-        })
+        match Variance::of_name(self.name()) {
+            Some(variance) if !args.is_distinct => Ok(Box::new(variances::One::new(variance))),
+            _ => self.0.accumulator(args),
+        }
     }
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         self.0.inner().state_fields(args)
@@ -243,12 +241,10 @@ impl AggregateUDFImpl for Sliding {
         self.0.inner().groups_accumulator_supported(args)
     }
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        let variance = Variance::of_name(self.name()).filter(|_| !args.is_distinct);
-        let inner = self.0.inner().create_groups_accumulator(args)?;
-        Ok(match variance {
-            Some(variance) => Box::new(variances::Groups(inner, variance)),
-            None => inner,
-        })
+        match Variance::of_name(self.name()) {
+            Some(variance) if !args.is_distinct => Ok(Box::new(variances::Groups::new(variance))),
+            _ => self.0.inner().create_groups_accumulator(args),
+        }
     }
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         self.0.inner().order_sensitivity()
