@@ -507,10 +507,6 @@ impl Binder<'_> {
         }
         let is_other = OTHERWISE.contains(&name) || signature.result == TypeId::NUMERIC;
         let function = match is_other {
-            // A pattern that is no constant tells the digits of each number.
-            true if name == "to_number" && !matches!(arguments[1], Expr::Literal(..)) => {
-                self.environment.scalar("to_number_free")
-            }
             true => self.environment.scalar_of(name, &signature),
             false => self.environment.scalar(function_for(name, &signature)),
         };
@@ -793,8 +789,8 @@ impl Binder<'_> {
                 return Err(unsupported(name, &given, NO_PLACE));
             }
             let function = self.known_aggregate("array_agg")?;
-            let order_by = order_by.into_iter().map(|(sort, _)| sort).collect();
             let exprs = found.arguments(name, self, arguments, context.schema)?;
+            let order_by = order_of_values(call, order_by, &exprs, context.schema)?;
             // A document of all values, or of all keys and values.
             let finish = if exprs.len() == 1 { "to_jsonb" } else { "jsonb_object_of_arrays" };
             let finish = Some(self.known_scalar(finish)?);
@@ -838,11 +834,11 @@ impl Binder<'_> {
         if call.star {
             exprs.push(Expr::Literal(ScalarValue::Int64(Some(1)), None));
         }
-        let (parts, finish) = self.parts(name, exprs, signature.result, call.distinct, context.schema)?;
         let order_by = match ORDERED.contains(&name) {
-            true => order_by.into_iter().map(|(sort, _)| sort).collect(),
+            true => order_of_values(call, order_by, &exprs, context.schema)?,
             false => Vec::new(),
         };
+        let (parts, finish) = self.parts(name, exprs, signature.result, call.distinct, context.schema)?;
         Ok(AggregateCall { parts, filter, finish, order_by, result: signature.result })
     }
     /// The aggregates of a plan that compute this one of `exprs`, and the function that finishes it.
@@ -1011,6 +1007,22 @@ fn of_own_type(call: Expr, result: &DataType, span: Span) -> Result<Bound> {
         None if result.is_integer() => Ok(Bound::new(cast(call, DataType::Int64), TypeId::INT8, span)),
         None => Err(BindError::unsupported(format!("a function that gives {result}"), span)),
     }
+}
+
+/// The order in which an aggregate takes its values. Different ones that have no other order come in
+/// their own, since PostgreSQL sorts values to find equal ones.
+fn order_of_values(
+    call: &Call,
+    order_by: Vec<(SortExpr, Bound)>,
+    exprs: &[Expr],
+    schema: &DFSchema,
+) -> Result<Vec<SortExpr>> {
+    if let ([], Some(value), true) = (&order_by[..], exprs.first(), call.distinct)
+        && !value.get_type(schema)?.is_nested()
+    {
+        return Ok(vec![value.clone().sort(true, false)]);
+    }
+    Ok(order_by.into_iter().map(|(sort, _)| sort).collect())
 }
 
 /// That values of which equal ones are left out would be told apart by their bytes.

@@ -241,8 +241,15 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     },
     Definition {
         name: "extract_epoch",
-        types: |given| types(given, EPOCH),
-        body: |args| Ok(decimals(epoch(args)?, &EPOCH)),
+        types: |given| types(given, if *given == [DataType::Date32] { DataType::Int64 } else { EPOCH }),
+        body: |args| {
+            let numbers = decimals(epoch(args)?, &EPOCH);
+            Ok(match args[0].data_type() {
+                // Days have whole seconds.
+                DataType::Date32 => cast(&numbers, &DataType::Int64)?,
+                _ => numbers,
+            })
+        },
     },
     Definition {
         name: "extract_julian",

@@ -4,9 +4,11 @@ use crate::integer::Integer;
 use crate::{Finite, LEAST_SIGNIFICANT, MOST_DISPLAY_SCALE, MOST_SCALE, Numeric, NumericError, Result};
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
+use std::ops::RangeInclusive;
 
-/// Digits behind the point to which, and before the point from which, numbers are rounded at most.
-const MOST_ROUNDED: i32 = 2000;
+/// Places that numbers are rounded to: behind the point as many as they may have, before it all that
+/// they may have, and two more, where none is left.
+const ROUNDED: RangeInclusive<i32> = -131_073..=16_383;
 
 impl Finite {
     /// Both without a point, with as many digits behind where it was.
@@ -212,7 +214,7 @@ impl Numeric {
     /// 22003 if rounding up makes it too long.
     pub fn rounded(&self, places: i32) -> Result<Self> {
         match self {
-            Self::Finite(finite) => finite.rounded(i64::from(places.clamp(-MOST_ROUNDED, MOST_ROUNDED))).checked(),
+            Self::Finite(finite) => finite.rounded(i64::from(places.clamp(*ROUNDED.start(), *ROUNDED.end()))).checked(),
             _ => Ok(self.clone()),
         }
     }
@@ -221,7 +223,7 @@ impl Numeric {
     pub fn truncated(&self, places: i32) -> Self {
         match self {
             Self::Finite(finite) => {
-                Self::Finite(finite.truncated(i64::from(places.clamp(-MOST_ROUNDED, MOST_ROUNDED))))
+                Self::Finite(finite.truncated(i64::from(places.clamp(*ROUNDED.start(), *ROUNDED.end()))))
             }
             _ => self.clone(),
         }

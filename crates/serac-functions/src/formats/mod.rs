@@ -8,19 +8,16 @@ mod write;
 
 use chrono::NaiveDateTime;
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, Date32Array, Decimal128Array, Float64Array, LargeBinaryArray, StringArray,
-    StringViewArray, TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, Date32Array, Float64Array, LargeBinaryArray, StringArray, StringViewArray,
+    TimestampMicrosecondArray,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, DecimalType, Field, FieldRef, Float32Type, Float64Type, Int64Type, TimeUnit,
-    TimestampMicrosecondType,
+    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int64Type, TimeUnit, TimestampMicrosecondType,
 };
 use datafusion::error::Result;
 use datafusion::functions::utils::make_scalar_function;
-use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use numbers::{Number, NumberPattern};
 use pattern::{Piece, parse};
 use serac_numeric::Numeric;
@@ -35,8 +32,6 @@ enum Kind {
     Date,
     Timestamp,
     Number,
-    /// Each number has the digits of its own pattern.
-    FreeNumber,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -46,7 +41,7 @@ struct FormatFunction {
 }
 
 pub(super) fn functions() -> impl Iterator<Item = ScalarUDF> {
-    [Kind::Char, Kind::Date, Kind::Timestamp, Kind::Number, Kind::FreeNumber].into_iter().map(|kind| {
+    [Kind::Char, Kind::Date, Kind::Timestamp, Kind::Number].into_iter().map(|kind| {
         let signature = Signature::user_defined(Volatility::Immutable);
         ScalarUDF::from(FormatFunction { kind, signature })
     })
@@ -117,53 +112,27 @@ fn of_own_digits(stored: &[u8]) -> std::result::Result<Number, SqlError> {
     }
 }
 
-/// The number that a text says in the form of a pattern, with so many digits behind the point.
-fn number_of(pattern: &NumberPattern, text: &str, scale: i8) -> std::result::Result<i128, SqlError> {
+/// Digits behind the point of what is divided by a power of ten (`V`).
+const DIVIDED: i32 = 16;
+
+/// The number that a text says in the form of a pattern, with as many digits behind the point as the
+/// text has.
+fn number_of(pattern: &NumberPattern, text: &str) -> std::result::Result<Numeric, SqlError> {
     let overflow = || SqlError::new("22003", "numeric field overflow");
     let (number, after) = numbers::read(pattern, text)?;
-    let after = i8::try_from(after).map_err(|_| overflow())?;
-    let unit = |digits: i8| 10i128.checked_pow(digits.unsigned_abs().into()).ok_or_else(overflow);
-    Ok(match scale - after {
-        more @ 0.. => number.checked_mul(unit(more)?).ok_or_else(overflow)?,
-        // Of more digits than the type has, the last are rounded.
-        fewer => {
-            let unit = unit(fewer)?;
-            number / unit + if (number % unit).abs() * 2 >= unit { number.signum() } else { 0 }
-        }
-    })
+    let number = Numeric::of_decimal(number, i8::try_from(after).map_err(|_| overflow())?);
+    match i32::try_from(pattern.shift()) {
+        Ok(0) => Ok(number),
+        _ => Ok(number.rounded(DIVIDED.max(i32::try_from(after).map_err(|_| overflow())?))?),
+    }
 }
 
-/// The numbers that texts say in the forms of patterns: decimals of a type, or those of which each has
-/// digits of its own.
-fn texts_as_numbers(given: &ArrayRef, patterns: &StringViewArray, wanted: &DataType) -> Result<ArrayRef> {
+/// The numbers that texts say in the forms of patterns.
+fn texts_as_numbers(given: &ArrayRef, patterns: &StringViewArray) -> Result<ArrayRef> {
     let texts = given.as_string_view();
-    let overflow = || SqlError::new("22003", "numeric field overflow");
-    let DataType::Decimal128(precision, scale) = *wanted else {
-        let number = |pattern: &NumberPattern, row: usize| {
-            let scale = i8::try_from(pattern.scale()).map_err(|_| overflow())?;
-            Ok(Numeric::of_decimal(number_of(pattern, texts.value(row), scale)?, scale).to_stored())
-        };
-        let numbers = each(given, patterns, NumberPattern::parse, number)?;
-        return Ok(Arc::new(numbers.into_iter().collect::<LargeBinaryArray>()));
-    };
-    let number = |pattern: &NumberPattern, row: usize| {
-        let number = number_of(pattern, texts.value(row), scale)?;
-        let fits = Decimal128Type::is_valid_decimal_precision(number, precision);
-        if fits { Ok(number) } else { Err(overflow()) }
-    };
+    let number = |pattern: &NumberPattern, row: usize| Ok(number_of(pattern, texts.value(row))?.to_stored());
     let numbers = each(given, patterns, NumberPattern::parse, number)?;
-    Ok(Arc::new(numbers.into_iter().collect::<Decimal128Array>().with_data_type(wanted.clone())))
-}
-
-/// The type of what to_number gives: as many digits behind the point as a constant pattern has, or those of NUMERIC.
-fn number_type(pattern: Option<&str>) -> Result<DataType> {
-    let usual = DataType::Decimal128(38, 10);
-    let Some(pattern) = pattern else { return Ok(usual) };
-    let parsed = NumberPattern::parse(pattern).map_err(SqlError::external)?;
-    Ok(i8::try_from(parsed.scale())
-        .ok()
-        .filter(|scale| *scale <= 38)
-        .map_or(usual, |scale| DataType::Decimal128(38, scale)))
+    Ok(Arc::new(numbers.into_iter().collect::<LargeBinaryArray>()))
 }
 
 fn time_at(times: &TimestampMicrosecondArray, row: usize) -> std::result::Result<NaiveDateTime, SqlError> {
@@ -171,7 +140,7 @@ fn time_at(times: &TimestampMicrosecondArray, row: usize) -> std::result::Result
 }
 
 impl FormatFunction {
-    fn apply(&self, args: &[ArrayRef], wanted: &DataType) -> Result<ArrayRef> {
+    fn apply(&self, args: &[ArrayRef]) -> Result<ArrayRef> {
         let patterns = match args.get(1) {
             Some(patterns) => cast(patterns, &DataType::Utf8View)?,
             // to_timestamp (seconds since 1970)
@@ -182,8 +151,8 @@ impl FormatFunction {
             None => return Ok(cast(&args[0], &with_zone())?),
         };
         let patterns = patterns.as_string_view();
-        if matches!(self.kind, Kind::Number | Kind::FreeNumber) {
-            return texts_as_numbers(&cast(&args[0], &DataType::Utf8View)?, patterns, wanted);
+        if self.kind == Kind::Number {
+            return texts_as_numbers(&cast(&args[0], &DataType::Utf8View)?, patterns);
         }
         if self.kind == Kind::Char
             && (args[0].data_type().is_numeric() || *args[0].data_type() == DataType::LargeBinary)
@@ -209,11 +178,11 @@ impl FormatFunction {
         let times = each(&given, patterns, pieces, |parts, row| read::read(parts, texts.value(row)))?;
         Ok(match self.kind {
             Kind::Date => {
-                let days = times.into_iter().map(|time| time.map(|time| Date32Type::from_naive_date(time.date())));
+                let days = times.into_iter().map(|time| time.map(|read| Date32Type::from_naive_date(read.time.date())));
                 Arc::new(days.collect::<Date32Array>())
             }
             _ => {
-                let micros = times.into_iter().map(|time| time.map(|time| time.and_utc().timestamp_micros()));
+                let micros = times.into_iter().map(|time| time.map(|read| read.micros()));
                 Arc::new(micros.collect::<TimestampMicrosecondArray>().with_timezone("UTC"))
             }
         })
@@ -236,7 +205,6 @@ impl ScalarUDFImpl for FormatFunction {
             Kind::Date => "to_date",
             Kind::Timestamp => "to_timestamp",
             Kind::Number => "to_number",
-            Kind::FreeNumber => "to_number_free",
         }
     }
     fn signature(&self) -> &Signature {
@@ -264,7 +232,7 @@ impl ScalarUDFImpl for FormatFunction {
                 };
                 Ok(vec![time, DataType::Utf8View])
             }
-            (Kind::Date | Kind::Timestamp | Kind::Number | Kind::FreeNumber, [text, pattern])
+            (Kind::Date | Kind::Timestamp | Kind::Number, [text, pattern])
                 if is_text_or_null(text) && is_text_or_null(pattern) =>
             {
                 Ok(vec![DataType::Utf8View; 2])
@@ -280,22 +248,10 @@ impl ScalarUDFImpl for FormatFunction {
             Kind::Char => DataType::Utf8,
             Kind::Date => DataType::Date32,
             Kind::Timestamp => with_zone(),
-            Kind::Number => number_type(None)?,
-            Kind::FreeNumber => DataType::LargeBinary,
+            Kind::Number => DataType::LargeBinary,
         })
     }
-    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        let types: Vec<_> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
-        let pattern =
-            args.scalar_arguments.get(1).copied().flatten().and_then(|pattern| pattern.try_as_str()).flatten();
-        let data_type = match self.kind {
-            Kind::Number => number_type(pattern)?,
-            _ => self.return_type(&types)?,
-        };
-        Ok(Arc::new(Field::new(self.name(), data_type, true)))
-    }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let wanted = args.return_field.data_type();
-        make_scalar_function(|arrays| self.apply(arrays, wanted), Vec::new())(&args.args)
+        make_scalar_function(|arrays| self.apply(arrays), Vec::new())(&args.args)
     }
 }

@@ -62,9 +62,16 @@ pub(super) enum Case {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Piece {
+    /// Letters that are no field, and what stands in quotes.
     Text(String),
+    /// Blanks and punctuation outside of quotes.
+    Separator(String),
+    /// What is read has the pattern's blanks (FX) from here on.
+    Exact,
     Field {
         field: Field,
+        /// As the pattern has it.
+        word: String,
         case: Case,
         /// Without blanks and zeros (FM).
         bare: bool,
@@ -143,9 +150,14 @@ fn case_of(word: &str) -> Case {
     }
 }
 
-/// What may stand before a field: it is bare (FM), it is a name in the words of the language, of which
-/// there is one (TM), and what is read has the pattern's blanks (FX).
-const PREFIXES: [&str; 3] = ["FM", "TM", "FX"];
+/// What may stand before a field: it is bare (FM), or a name in the words of the language, of which
+/// there is one (TM).
+const PREFIXES: [&str; 2] = ["FM", "TM"];
+
+/// Punctuation, which separates fields.
+pub(super) fn is_separator(letter: char) -> bool {
+    letter.is_ascii_punctuation()
+}
 
 /// The parts of a pattern.
 pub(super) fn parse(pattern: &str) -> Vec<Piece> {
@@ -155,7 +167,16 @@ pub(super) fn parse(pattern: &str) -> Vec<Piece> {
         Some(Piece::Text(last)) => last.push_str(text),
         _ => pieces.push(Piece::Text(text.into())),
     };
+    let separator = |pieces: &mut Vec<Piece>, letter: char| match pieces.last_mut() {
+        Some(Piece::Separator(last)) => last.push(letter),
+        _ => pieces.push(Piece::Separator(letter.into())),
+    };
     while !rest.is_empty() {
+        if begins_with(rest, "FX") {
+            pieces.push(Piece::Exact);
+            rest = &rest[2..];
+            continue;
+        }
         let prefix = PREFIXES.into_iter().find(|prefix| begins_with(rest, prefix));
         rest = &rest[prefix.map_or(0, str::len)..];
         if let Some(quoted) = rest.strip_prefix('"') {
@@ -175,18 +196,22 @@ pub(super) fn parse(pattern: &str) -> Vec<Piece> {
         let Some(first) = rest.chars().next() else { break };
         let Some((word, field)) = FIELDS.iter().find(|(word, _)| begins_with(rest, word)) else {
             let (text, after) = rest.split_at(first.len_utf8());
-            literal(&mut pieces, text);
+            match is_separator(first) || first.is_ascii_whitespace() {
+                true => separator(&mut pieces, first),
+                false => literal(&mut pieces, text),
+            }
             rest = after;
             continue;
         };
         let case = case_of(&rest[..word.len()]);
+        let word = rest[..word.len()].to_owned();
         rest = &rest[word.len()..];
         let ordinal = begins_with(rest, "TH").then(|| case_of(&rest[..2]));
         rest = if ordinal.is_some() { &rest[2..] } else { rest };
         let is_name =
             matches!(field, Field::MonthName | Field::MonthAbbreviated | Field::DayName | Field::DayAbbreviated);
         let bare = prefix == Some("FM") || (prefix == Some("TM") && is_name);
-        pieces.push(Piece::Field { field: *field, case, bare, ordinal });
+        pieces.push(Piece::Field { field: *field, word, case, bare, ordinal });
     }
     pieces
 }
@@ -205,17 +230,28 @@ mod tests {
 
     #[test]
     fn patterns_are_cut_into_words() {
-        let field = |field| Piece::Field { field, case: Case::Upper, bare: false, ordinal: None };
+        let field =
+            |field, word: &str, case| Piece::Field { field, word: word.into(), case, bare: false, ordinal: None };
         let text = |text: &str| Piece::Text(text.into());
-        let year = field(Field::Year { digits: 4, iso: false });
-        assert_eq!(parse("YYYY-MM"), [year, text("-"), field(Field::Month)]);
-        assert_eq!(parse("HH24\"YYYY\":é"), [field(Field::Hour), text("YYYY:é")]);
-        let day = Piece::Field { field: Field::DayOfMonth, case: Case::Lower, bare: true, ordinal: Some(Case::Lower) };
+        let separator = |text: &str| Piece::Separator(text.into());
+        let year = field(Field::Year { digits: 4, iso: false }, "YYYY", Case::Upper);
+        let month = || field(Field::Month, "MM", Case::Upper);
+        assert_eq!(parse("YYYY-MM"), [year, separator("-"), month()]);
+        assert_eq!(
+            parse("HH24\"YYYY\": é"),
+            [field(Field::Hour, "HH24", Case::Upper), text("YYYY"), separator(": "), text("é")]
+        );
+        let day = Piece::Field {
+            field: Field::DayOfMonth,
+            word: "dd".into(),
+            case: Case::Lower,
+            bare: true,
+            ordinal: Some(Case::Lower),
+        };
         assert_eq!(parse("FMddth"), [day]);
-        let month = Piece::Field { field: Field::MonthName, case: Case::Title, bare: false, ordinal: None };
-        assert_eq!(parse("Month"), [month]);
+        assert_eq!(parse("Month"), [field(Field::MonthName, "Month", Case::Title)]);
         assert_eq!(parse("\"open"), [text("open")]);
-        assert_eq!(parse(r#"a\"\b"c\"d""#), [text(r#"a"\bc"d"#)]);
-        assert_eq!(parse("TMMM|FXMM"), [field(Field::Month), text("|"), field(Field::Month)]);
+        assert_eq!(parse(r#"a\"\b"c\"d""#), [text("a\""), separator("\\"), text(r#"bc"d"#)]);
+        assert_eq!(parse("TMMM|FXMM"), [month(), separator("|"), Piece::Exact, month()]);
     }
 }

@@ -58,8 +58,9 @@ pub(super) fn write(pieces: &[Piece], time: NaiveDateTime, utc: bool) -> String 
     let mut out = String::new();
     for piece in pieces {
         match piece {
-            Piece::Text(text) => out.push_str(text),
-            Piece::Field { field, case, bare, ordinal } => {
+            Piece::Text(text) | Piece::Separator(text) => out.push_str(text),
+            Piece::Exact => {}
+            Piece::Field { field, case, bare, ordinal, word: _ } => {
                 write_field(&mut out, *field, *case, *bare, *ordinal, time, utc)
             }
         }
@@ -145,8 +146,9 @@ pub(super) fn write_interval(pieces: &[Piece], interval: Parts) -> Result<String
     let mut out = String::new();
     for piece in pieces {
         match piece {
-            Piece::Text(text) => out.push_str(text),
-            Piece::Field { field, case, bare, ordinal } => match field_of_interval(*field, interval)? {
+            Piece::Text(text) | Piece::Separator(text) => out.push_str(text),
+            Piece::Exact => {}
+            Piece::Field { field, case, bare, ordinal, word: _ } => match field_of_interval(*field, interval)? {
                 OfInterval::Nothing => {}
                 OfInterval::Written(text) => out.push_str(&text),
                 OfInterval::Word(word, width) => {

@@ -146,8 +146,7 @@ impl Session {
             let error = SqlError::new("42501", "permission denied to COPY to or from a file");
             return Err(SqlError { detail: Some(detail.into()), ..error });
         }
-        let otherwise = if stream { self.copy_streams.format } else { Format::Csv };
-        let options = read_options(name, options, otherwise)?;
+        let options = read_options(name, options, self.copy_streams.format)?;
         let rows = match subject {
             CopySubject::Table { name: table, columns } if *from => {
                 let input = if stream {

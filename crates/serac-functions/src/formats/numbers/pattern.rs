@@ -272,9 +272,9 @@ impl NumberPattern {
         Ok(())
     }
 
-    /// Digits behind the point that a number read by the pattern may have.
-    pub fn scale(&self) -> usize {
-        self.after + self.shift
+    /// By how many digits a number is shifted (`V`).
+    pub fn shift(&self) -> usize {
+        self.shift
     }
 }
 
