@@ -16,6 +16,7 @@ use serac_parser::tree::{Expr as Tree, Operator as Symbol};
 use serac_parser::tree::{
     ExprKind, Ident, IntervalFields, IsTest, LikeKind, Literal, Postfix, Quantity, Span, Special, TypeName, Window,
 };
+use serac_pg::operators::is_left_out;
 use serac_pg::resolve::{self, Resolved};
 use serac_pg::types::Category;
 use serac_pg::{CastContext, ModifiedType, NO_MODIFIER, Signature, TypeId};
@@ -1135,6 +1136,9 @@ pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<Si
     let (sqlstate, what, hint) = match resolve::operator(symbol, operands) {
         Resolved::One(signature) => {
             return Ok(resolve::polymorphic(signature, operands).unwrap_or_else(|| signature.clone()));
+        }
+        Resolved::None if is_left_out(symbol, operands) => {
+            return Err(BindError::unsupported(format!("operator {}", shown(symbol, operands)), at));
         }
         Resolved::None => (
             "42883",

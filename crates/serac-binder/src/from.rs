@@ -352,7 +352,7 @@ impl Binder<'_> {
         let condition = (!conditions.is_empty()).then(|| joined(conditions, Operator::And));
         let plan = match (kind, condition) {
             (JoinType::Inner, None) => builder.cross_join(right.plan)?.build()?,
-            (_, condition) => builder.join_on(right.plan, kind, condition)?.build()?,
+            (_, condition) => builder.join_on(right.plan, kind, [condition.unwrap_or_else(|| lit(true))])?.build()?,
         };
         Ok(Rows { plan, scope })
     }

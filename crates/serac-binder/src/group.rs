@@ -18,7 +18,7 @@ use crate::types::comparable_values;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Case, GroupingSet};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use serac_parser::tree::{Expr as Tree, ExprKind, GroupBy, GroupItem, Span};
 use serac_pg::TypeId;
 use std::collections::HashSet;
@@ -321,7 +321,11 @@ impl Binder<'_> {
         let of_groups: Vec<Expr> = keys.iter().map(&mut distinct).collect();
         let of_aggregates = aggregates.iter().map(by_keys).chain(firsts).collect::<Vec<_>>();
         let named = below_them.into_iter().map(|(name, aggregate)| aggregate.alias(name));
-        let of_aggregates: Vec<Expr> = of_aggregates.iter().map(&mut distinct).chain(named).collect();
+        let mut of_aggregates: Vec<Expr> = of_aggregates.iter().map(&mut distinct).chain(named).collect();
+        // A group of all rows of which nothing is asked.
+        if of_groups.is_empty() && of_aggregates.is_empty() {
+            of_aggregates.push(self.known_aggregate("count")?.call(vec![lit(1_i64)]));
+        }
         let has_sets = groups.sets.len() > 1;
         let keys = match has_sets {
             true => {

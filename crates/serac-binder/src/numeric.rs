@@ -380,6 +380,10 @@ impl Binder<'_> {
     pub(crate) fn distinct(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let schema = plan.schema().clone();
         let columns: Vec<Column> = schema.columns();
+        // Rows without columns are all equal.
+        if columns.is_empty() {
+            return Ok(LogicalPlanBuilder::from(plan).limit(0, Some(1))?.build()?);
+        }
         let keys = columns.iter().map(|column| self.key(Expr::Column(column.clone()), &schema));
         let keys: Vec<Expr> = keys.collect::<Result<_>>()?;
         let is_keyed = |(key, column): (&Expr, &Column)| *key != Expr::Column(column.clone());

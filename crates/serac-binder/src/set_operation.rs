@@ -25,7 +25,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, JoinType, NullEquality, TableReference};
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::logical_plan::Union;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition, lit};
 use serac_parser::tree::{QueryBody, SetKind, SetOperator};
 use serac_pg::{ModifiedType, TypeId};
 use std::sync::Arc;
@@ -128,7 +128,10 @@ impl Binder<'_> {
         }
         let join = if kind == SetKind::Intersect { JoinType::LeftSemi } else { JoinType::LeftAnti };
         let equal = NullEquality::NullEqualsNull;
-        let joined = LogicalPlanBuilder::from(left).join_detailed(right, join, (left_keys, right_keys), None, equal)?;
+        // Rows without columns are all equal.
+        let always = left_keys.is_empty().then(|| lit(true));
+        let keys = (left_keys, right_keys);
+        let joined = LogicalPlanBuilder::from(left).join_detailed(right, join, keys, always, equal)?;
         Ok(if is_wider { joined.project(shown)?.build()? } else { joined.build()? })
     }
     /// The rows with the number that each has among those of the same keys.
