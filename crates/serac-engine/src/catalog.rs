@@ -106,19 +106,29 @@ impl Catalog {
     pub(crate) fn schema_mut(&mut self, name: &str) -> Result<&mut Schema> {
         self.schemas.get_mut(name).map_or_else(|| missing("schema", name), Ok)
     }
+    /// The error of a relation that is not there, or is of another kind than is wanted.
+    fn no_relation<T>(&self, schema: &str, name: &str, wanted: &'static str) -> Result<T> {
+        let kind = match self.kind_of(&Object::Relation(schema.to_owned(), name.to_owned())) {
+            Some(ObjectKind::View) => "view",
+            Some(ObjectKind::Sequence) => "sequence",
+            Some(_) => "table",
+            None => return missing("relation", name),
+        };
+        Err(EngineError::OtherKind { wanted, name: name.to_owned(), kind })
+    }
     /// A table.
     ///
     /// # Errors
-    /// [`EngineError::Missing`].
+    /// [`EngineError::Missing`], [`EngineError::OtherKind`].
     pub fn table(&self, schema: &str, name: &str) -> Result<&Arc<Table>> {
-        self.schema(schema)?.tables.get(name).map_or_else(|| missing("relation", name), Ok)
+        self.schema(schema)?.tables.get(name).map_or_else(|| self.no_relation(schema, name, "table"), Ok)
     }
     /// A sequence.
     ///
     /// # Errors
-    /// [`EngineError::Missing`].
+    /// [`EngineError::Missing`], [`EngineError::OtherKind`].
     pub fn sequence(&self, schema: &str, name: &str) -> Result<&Arc<Sequence>> {
-        self.schema(schema)?.sequences.get(name).map_or_else(|| missing("relation", name), Ok)
+        self.schema(schema)?.sequences.get(name).map_or_else(|| self.no_relation(schema, name, "sequence"), Ok)
     }
     /// All sequences.
     pub fn sequences(&self) -> impl Iterator<Item = &Arc<Sequence>> {

@@ -27,6 +27,16 @@ pub enum EngineError {
         /// Its name.
         name: String,
     },
+    /// A relation is of another kind than is asked for.
+    #[error("\"{name}\" is not a {wanted}")]
+    OtherKind {
+        /// "table", "sequence"
+        wanted: &'static str,
+        /// The relation's name.
+        name: String,
+        /// Of which kind it is: "view", …
+        kind: &'static str,
+    },
     /// A named thing exists already.
     #[error("{kind} \"{name}\" already exists")]
     Exists {
@@ -203,6 +213,7 @@ impl EngineError {
                 "procedure" | "function" => "42883",
                 _ => "42P01",
             },
+            Self::OtherKind { .. } => "42809",
             Self::Exists { kind, .. } => match *kind {
                 "column" => "42701",
                 "schema" => "42P06",
@@ -252,7 +263,10 @@ impl EngineError {
     /// The column, relation or constraint that the error is about.
     pub fn name(&self) -> Option<&str> {
         match self {
-            Self::Missing { name, .. } | Self::Exists { name, .. } | Self::SequenceExhausted(name) => Some(name),
+            Self::Missing { name, .. }
+            | Self::OtherKind { name, .. }
+            | Self::Exists { name, .. }
+            | Self::SequenceExhausted(name) => Some(name),
             Self::NotNull { column, .. } => Some(column),
             Self::Unique { constraint, .. } | Self::ForeignKey { constraint, .. } | Self::Check { constraint, .. } => {
                 Some(constraint)

@@ -506,14 +506,19 @@ impl<'s> InSession<'s> {
         let function = self.names.scalar(function)?;
         Some(function.call(vec![lit(kind.name()), object.clone()]))
     }
-    /// The table of a name.
+    /// The table of a name, whose rows are to be changed.
     fn table(&self, name: &Name) -> Result<Arc<Table>> {
         let view = self.shared.view().expect("a statement is running");
         let (schema, name) = view.locate(name)?;
         if schema != TEMPORARY_SCHEMA {
             view.access.check_usage(&schema)?;
         }
-        Ok(view.of(&schema).0.table(&schema, &name)?.clone())
+        match view.of(&schema).0.table(&schema, &name) {
+            Err(EngineError::OtherKind { kind: "view", .. }) => {
+                Err(SqlError::unsupported(format!("a change of view \"{name}\"")))
+            }
+            table => Ok(table?.clone()),
+        }
     }
     /// Looks a relation up. One that is not found is not known to the binder.
     async fn find(&mut self, name: &Name) {

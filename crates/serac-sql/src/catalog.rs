@@ -32,10 +32,11 @@ use serac_engine::catalog::Schema;
 use serac_engine::roles::{Access, Columns, Object, Privilege, RoleId};
 use serac_engine::{Catalog, DEFAULT_SCHEMA, Database, ReadSet, Table};
 use serac_parser::tree::Name;
+use serac_pg::TypeId;
 use serac_query::scan::{ScanSharing, SeracTable, denied};
 use serac_storage::Snapshot;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -140,6 +141,15 @@ impl View {
 /// Of [`Shared::statement_time`]: few statements are asked when they began.
 pub(crate) const NOT_ASKED: i64 = i64::MIN;
 
+/// A statement that PREPARE has made, as others see it.
+#[derive(Debug)]
+pub(crate) struct PreparedStatement {
+    /// The text of PREPARE.
+    pub(crate) statement: String,
+    pub(crate) made: SystemTime,
+    pub(crate) parameters: Vec<TypeId>,
+}
+
 /// The parts of a session that DataFusion reaches back to.
 pub(crate) struct Shared {
     pub(crate) database: Database,
@@ -175,6 +185,8 @@ pub(crate) struct Shared {
     pub(crate) statement_time: AtomicI64,
     /// The session's cursors.
     pub(crate) cursors: Mutex<Cursors>,
+    /// What `pg_prepared_statements` shows of the statements that PREPARE has made, by name.
+    pub(crate) prepared_statements: Mutex<BTreeMap<String, PreparedStatement>>,
     /// Its advisory locks.
     pub(crate) advisory_locks: Arc<SessionLocks>,
     /// To what the session listens.

@@ -158,7 +158,7 @@ impl Session {
         if self.shared.cursors.lock().get(&name).is_ok() {
             return Err(SqlError::new("42P03", format!("cursor \"{name}\" already exists")));
         }
-        let text = source.text_of_query().to_owned();
+        let text = source.text_of_statement().to_owned();
         let pool: Arc<dyn MemoryPool> = self.work_memory.clone();
         let memory = MemoryConsumer::new(format!("cursor {name}")).register(&pool);
         let (schema, batches) = match Box::pin(self.run_bound(source.clone())).await? {

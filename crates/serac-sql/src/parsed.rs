@@ -330,6 +330,11 @@ impl Source {
             (_, Some(query)) => serac_binder::parameter_count(&StatementKind::Query(Box::new(query.clone()))),
         }
     }
+    /// The text of the statement.
+    pub(crate) fn text_of_statement(&self) -> &str {
+        let span = self.whole().span;
+        &self.script.text[span.start as usize..span.end as usize]
+    }
     /// The text of the statement's query.
     pub(crate) fn text_of_query(&self) -> &str {
         let span = self.query().map_or(self.tree().span, |query| query.span);

@@ -340,10 +340,14 @@ impl Session {
         };
         self.planning(columns).await
     }
+    /// The types of the parameters of a prepared query or change.
+    pub(crate) async fn parameter_types(&self, prepared: &Source) -> Result<Vec<TypeId>> {
+        let (state, prepared) = (self.state(), prepared.clone());
+        self.planning(async move { binding::parameter_types(&state, &prepared).await }).await
+    }
     /// The parameters of a prepared query or change as the EXECUTE at `text` gives them.
     pub(crate) async fn given(&self, prepared: &Source, text: &Source, given: &[Expr]) -> Result<Arguments> {
-        let (state, prepared) = (self.state(), prepared.clone());
-        let types = self.planning(async move { binding::parameter_types(&state, &prepared).await }).await?;
+        let types = self.parameter_types(prepared).await?;
         let values = self.arguments_of(text, given, &types).await?;
         Ok(Arguments { types: types.iter().map(|id| id.0).collect(), values: Some(values.into()) })
     }

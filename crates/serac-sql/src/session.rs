@@ -7,7 +7,7 @@
 use crate::activity::Connections;
 use crate::advisory_locks::{AdvisoryLocks, SessionLocks};
 use crate::binding;
-use crate::catalog::{Shared, TransactionCatalog};
+use crate::catalog::{PreparedStatement, Shared, TransactionCatalog};
 use crate::channels::{Channels, Listener};
 use crate::conflicts::Conflicts;
 use crate::copy::CopyStreams;
@@ -336,6 +336,7 @@ impl Session {
             time: Default::default(),
             statement_time: Default::default(),
             cursors: Default::default(),
+            prepared_statements: Default::default(),
             advisory_locks: Arc::new(SessionLocks::new(&db.advisory_locks)),
             listener: Listener::new(&db.channels),
         });
@@ -391,7 +392,7 @@ impl Session {
         &self.shared.database
     }
     /// Makes usual what clients of PostgreSQL rely on where they do not say: READ COMMITTED, waiting for transactions in the way at every level, its text format in
-    /// COPY … FROM STDIN and TO STDOUT, and its names of the columns of results.
+    /// COPY, and its names of the columns of results.
     pub fn as_for_postgresql(&mut self) {
         self.copy_streams.format = Format::Text;
         self.default_modes.isolation = Isolation::ReadCommitted;
@@ -708,13 +709,16 @@ impl Session {
         }
         match source.kind() {
             StatementKind::Copy(copy) => self.copy(copy, &source).await,
-            StatementKind::Prepare(prepare) => self.prepare_named(prepare, &source),
+            StatementKind::Prepare(prepare) => self.prepare_named(prepare, &source).await,
             StatementKind::Deallocate(None) => {
-                self.prepared.clear();
+                self.forget_prepared();
                 Ok(StatementResult::command("DEALLOCATE ALL"))
             }
             StatementKind::Deallocate(Some(name)) => match self.prepared.remove(&name.name) {
-                Some(_) => Ok(StatementResult::command("DEALLOCATE")),
+                Some(_) => {
+                    self.shared.prepared_statements.lock().remove(&name.name);
+                    Ok(StatementResult::command("DEALLOCATE"))
+                }
                 None => Err(not_prepared(&name.name)),
             },
             StatementKind::Call(call) if programs::is_run(call) => self.call_job(call, &source).await,
@@ -737,7 +741,10 @@ impl Session {
     }
 
     /// PREPARE.
-    fn prepare_named(&mut self, prepare: &Prepare, source: &Source) -> Result<StatementResult> {
+    ///
+    /// # Errors
+    /// 42P05, and what is wrong with the statement.
+    async fn prepare_named(&mut self, prepare: &Prepare, source: &Source) -> Result<StatementResult> {
         let Prepare { name, types, statement: _ } = prepare;
         if self.prepared.contains_key(&name.name) {
             let message = format!("prepared statement \"{}\" already exists", name.name);
@@ -746,8 +753,20 @@ impl Session {
         let types = types.iter().map(|declared| binding::named_type(declared, source).map(|id| id.0));
         let mut prepared = Prepared::new(Parsed::of_source(source.clone().inside()), types.collect::<Result<_>>()?);
         prepared.count_arguments();
+        let parameters = match prepared.parsed().query_or_change() {
+            Some(bound) => self.parameter_types(bound).await?,
+            None => prepared.parsed().source().types(),
+        };
+        let (statement, made) = (source.text_of_statement().to_owned(), SystemTime::now());
+        let shown = PreparedStatement { statement, made, parameters };
+        self.shared.prepared_statements.lock().insert(name.name.clone(), shown);
         self.prepared.insert(name.name.clone(), prepared);
         Ok(StatementResult::command("PREPARE"))
+    }
+    /// Forgets all statements that PREPARE has made.
+    fn forget_prepared(&mut self) {
+        self.prepared.clear();
+        self.shared.prepared_statements.lock().clear();
     }
 
     /// DISCARD: lets go of what the session keeps. ALL of it is what a pool does before it gives a connection to somebody else.
@@ -773,7 +792,7 @@ impl Session {
                 self.close_cursor(None)?;
                 self.shared.listener.unlisten_all();
                 self.shared.advisory_locks.release_session();
-                self.prepared.clear();
+                self.forget_prepared();
                 *self.shared.sequence_values.write() = Default::default();
                 self.reset(&Reset::All)?;
                 self.reset_roles()?;

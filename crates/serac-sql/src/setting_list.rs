@@ -141,7 +141,7 @@ pub(crate) struct SessionValues {
 impl SessionValues {
     /// What holds after RESET ALL.
     fn usual(self, defaults: &SessionDefaults) -> Self {
-        let default_modes = Modes { isolation: self.usual_isolation, read_only: false };
+        let default_modes = Modes { isolation: self.usual_isolation, ..Modes::default() };
         Self {
             modes: self.modes,
             default_modes,
@@ -168,6 +168,7 @@ impl SessionValues {
         Some(match name {
             "transaction_isolation" | "transaction_isolation_level" => self.modes.isolation.name().into(),
             "transaction_read_only" => on_or_off(self.modes.read_only),
+            "transaction_deferrable" => on_or_off(self.modes.deferrable),
             "default_transaction_isolation" => self.default_modes.isolation.name().into(),
             "default_transaction_read_only" => on_or_off(self.default_modes.read_only),
             "enable_point_path" => on_or_off(self.has_point_path),
@@ -189,7 +190,6 @@ fn preset_value(name: &str) -> Option<&'static str> {
         "server_encoding" => "UTF8",
         "server_version" => concat!("15.0 (SeracDB ", env!("CARGO_PKG_VERSION"), ")"),
         "server_version_num" => "150000",
-        "transaction_deferrable" => "off",
         _ => return None,
     })
 }

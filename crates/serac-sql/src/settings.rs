@@ -310,7 +310,10 @@ impl Session {
     /// SET SESSION CHARACTERISTICS AS TRANSACTION: the settings of the same meaning.
     pub(crate) fn set_default_modes(&mut self, modes: &[TransactionMode]) -> Result<()> {
         let mut wanted = self.default_modes;
-        wanted.set(modes)?;
+        wanted.set(modes);
+        if wanted.deferrable {
+            return Err(SqlError::unsupported("DEFERRABLE for all transactions of a session"));
+        }
         self.set_in_transaction("default_transaction_isolation", wanted.isolation.name(), false)?;
         self.set_in_transaction("default_transaction_read_only", &on_or_off(wanted.read_only), false)
     }

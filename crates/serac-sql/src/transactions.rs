@@ -89,19 +89,19 @@ impl Isolation {
     }
 }
 
-/// The modes of transactions: ISOLATION LEVEL, READ ONLY and READ WRITE.
+/// The modes of transactions: ISOLATION LEVEL, READ ONLY and READ WRITE, DEFERRABLE.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Modes {
     pub(crate) isolation: Isolation,
     pub(crate) read_only: bool,
+    /// Nothing follows from it: a serializable transaction that only reads never fails, and none
+    /// waits for its snapshot.
+    pub(crate) deferrable: bool,
 }
 
 impl Modes {
     /// Sets what `modes` say.
-    ///
-    /// # Errors
-    /// 0A000 for a deferrable transaction.
-    pub(crate) fn set(&mut self, modes: &[TransactionMode]) -> Result<()> {
+    pub(crate) fn set(&mut self, modes: &[TransactionMode]) {
         for TransactionMode { kind, span: _ } in modes {
             match kind {
                 TransactionModeKind::ReadOnly(is_so) => self.read_only = *is_so,
@@ -112,12 +112,9 @@ impl Modes {
                         IsolationLevel::Serializable => Isolation::Serializable,
                     }
                 }
-                // No transaction waits for its snapshot.
-                TransactionModeKind::Deferrable(false) => {}
-                TransactionModeKind::Deferrable(true) => return Err(SqlError::unsupported("DEFERRABLE")),
+                TransactionModeKind::Deferrable(is_so) => self.deferrable = *is_so,
             }
         }
-        Ok(())
     }
 }
 
@@ -165,6 +162,9 @@ pub(crate) struct RunningRoles {
 struct NamedSavepoint {
     name: String,
     mark: Mark,
+    /// Whether the transaction was READ ONLY: what SET TRANSACTION says behind a savepoint holds up to
+    /// its end.
+    read_only: bool,
     /// Who the session was.
     roles: SessionRoles,
     running_roles: RunningRoles,
@@ -679,7 +679,8 @@ impl Session {
                 SetChange::Characteristics(modes) => self.set_default_modes(modes).map(|()| done("SET")),
                 SetChange::Transaction(modes) => {
                     let mut wanted = self.running.as_ref().map_or(self.default_modes, |running| running.modes);
-                    wanted.set(modes).and_then(|()| self.set_modes(wanted)).map(|()| done("SET"))
+                    wanted.set(modes);
+                    self.set_modes(wanted).map(|()| done("SET"))
                 }
                 SetChange::Snapshot(_) | SetChange::Setting(_) => return None,
             },
@@ -719,12 +720,12 @@ impl Session {
     fn begin_block(&mut self, modes: &[TransactionMode]) -> Result<()> {
         let Some(running) = &self.running else {
             let mut wanted = self.default_modes;
-            wanted.set(modes)?;
+            wanted.set(modes);
             self.begin(Scope::Explicit, wanted);
             return Ok(());
         };
         let (mut wanted, scope) = (running.modes, running.scope);
-        wanted.set(modes)?;
+        wanted.set(modes);
         if scope == Scope::Explicit {
             self.say(Severity::Warning, "25001", "there is already a transaction in progress");
         }
@@ -741,12 +742,14 @@ impl Session {
         let (roles, settings) = (self.shared.roles.read().clone(), self.shared.changed_settings.mark());
         let running = self.block("SAVEPOINT")?;
         let (name, mark, running_roles) = (name.to_owned(), running.mark(), running.roles.clone());
-        running.savepoints.push(NamedSavepoint { name, mark, roles, running_roles, settings });
+        let read_only = running.modes.read_only;
+        running.savepoints.push(NamedSavepoint { name, mark, read_only, roles, running_roles, settings });
         Ok(())
     }
     fn release_savepoint(&mut self, name: &str) -> Result<()> {
         let running = self.block("RELEASE SAVEPOINT")?;
         let at = running.named_savepoint(name)?;
+        running.modes.read_only = running.savepoints[at].read_only;
         running.savepoints.truncate(at);
         self.shared.cursors.lock().release(at);
         Ok(())
@@ -758,6 +761,7 @@ impl Session {
         let savepoint = &running.savepoints[at];
         let (mark, roles, settings) = (savepoint.mark.clone(), savepoint.roles.clone(), savepoint.settings.clone());
         running.roles = savepoint.running_roles.clone();
+        running.modes.read_only = savepoint.read_only;
         running.rollback_to(&mark);
         running.txn.set_role(roles.current);
         running.failed = false;

@@ -60,6 +60,7 @@ pub(super) fn fill(scope: &Scope<'_>, table: &str, rows: &mut Rows) {
             advisory_locks(scope, rows);
         }
         "pg_cursors" => cursors(scope, rows),
+        "pg_prepared_statements" => prepared_statements(scope, rows),
         "pg_settings" => settings(scope, rows),
         "pg_description" | "pg_shdescription" => descriptions(scope, table == "pg_shdescription", rows),
         "pg_timezone_names" => rows.add([("name", "UTC".into()), ("abbrev", "UTC".into()), ("is_dst", false.into())]),
@@ -92,6 +93,19 @@ fn cursors(scope: &Scope<'_>, rows: &mut Rows) {
             ("is_binary", false.into()),
             ("is_scrollable", cursor.scrolls.into()),
             ("creation_time", micros(cursor.created).into()),
+        ]);
+    }
+}
+
+/// How often a plan has been made is not counted.
+fn prepared_statements(scope: &Scope<'_>, rows: &mut Rows) {
+    for (name, prepared) in scope.shared.prepared_statements.lock().iter() {
+        rows.add([
+            ("name", name.clone().into()),
+            ("statement", prepared.statement.clone().into()),
+            ("prepare_time", micros(prepared.made).into()),
+            ("parameter_types", prepared.parameters.iter().map(|id| id.0).collect::<Vec<u32>>().into()),
+            ("from_sql", true.into()),
         ]);
     }
 }

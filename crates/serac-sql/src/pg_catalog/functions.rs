@@ -21,6 +21,7 @@ use datafusion::logical_expr::{
 use serac_engine::function::{FunctionColumn, FunctionDefinition};
 use serac_engine::json;
 use serac_engine::roles::{self, Privilege, RoleId};
+use serac_numeric::Numeric;
 use serac_values::type_names;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -58,6 +59,14 @@ impl Row<'_> {
                 _ => None,
             }),
         }
+    }
+    /// A whole number, or one with digits of its own or of a column.
+    fn numeric(&self, i: usize) -> Result<Option<Numeric>, SqlError> {
+        Ok(match self.get(i) {
+            Some(ScalarValue::LargeBinary(Some(stored))) => Some(Numeric::of_stored(stored)?),
+            Some(ScalarValue::Decimal128(Some(unscaled), _, scale)) => Some(Numeric::of_decimal(*unscaled, *scale)),
+            _ => self.int(i).map(Numeric::from_integer),
+        })
     }
     fn oid(&self, i: usize) -> Option<u32> {
         self.int(i).and_then(|oid| u32::try_from(oid).ok())
@@ -275,18 +284,20 @@ fn index_bytes(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
 }
 
 /// Bytes in the largest unit in which they are ten thousand at the most, as PostgreSQL rounds them.
-fn pretty(bytes: i64) -> String {
+fn pretty(bytes: &Numeric) -> Result<String, SqlError> {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
-    if bytes.unsigned_abs() < 10_240 {
-        return format!("{bytes} bytes");
+    let is_below = |size: &Numeric, limit: i64| size.absolute() < Numeric::from_integer(limit);
+    if is_below(bytes, 10_240) {
+        return Ok(format!("{bytes} bytes"));
     }
     // With one more binary digit, by which it is rounded.
-    let mut halves = bytes >> 9;
+    let mut halves = bytes.divided_whole(&Numeric::from_integer(512))?;
     for unit in UNITS {
-        if halves.unsigned_abs() < 20_480 - 1 || unit == "PB" {
-            return format!("{} {unit}", (halves + halves.signum()) / 2);
+        if is_below(&halves, 20_480 - 1) || unit == "PB" {
+            let rounded = halves.plus(&halves.sign())?.divided_whole(&Numeric::from_integer(2))?;
+            return Ok(format!("{rounded} {unit}"));
         }
-        halves >>= 10;
+        halves = halves.divided_whole(&Numeric::from_integer(1_024))?;
     }
     unreachable!("the last unit takes all")
 }
@@ -590,7 +601,7 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
         let bytes = scope.image.relations.iter().map(|relation| size(relation).1 as i64).sum();
         Ok(ScalarValue::Int64(Some(bytes)))
     }),
-    ("pg_size_pretty", Gives::Text, |_, row| maybe(row.int(0).map(pretty))),
+    ("pg_size_pretty", Gives::Text, |_, row| maybe(row.numeric(0)?.as_ref().map(pretty).transpose()?)),
     ("pg_tablespace_location", Gives::Text, |_, row| maybe(row.get(0).map(|_| String::new()))),
     ("quote_ident", Gives::Text, |_, row| maybe(row.text(0).map(|name| quote_ident(&name)))),
     ("quote_literal", Gives::Text, |_, row| maybe(quoted(row)?)),
@@ -780,10 +791,18 @@ mod tests {
 
     #[test]
     fn sizes_are_rounded_as_postgresql_does() {
-        for (bytes, pretty_text) in
-            [(0, "0 bytes"), (10_239, "10239 bytes"), (10_240, "10 kB"), (10_752, "11 kB"), (20_000_000, "19 MB")]
-        {
-            assert_eq!(pretty(bytes), pretty_text);
+        let cases = [
+            (0_i64, "0 bytes"),
+            (10_239, "10239 bytes"),
+            (10_240, "10 kB"),
+            (10_752, "11 kB"),
+            (20_000_000, "19 MB"),
+            (-10_485_247, "-10239 kB"),
+            (-1_000_000_000_000, "-931 GB"),
+        ];
+        for (bytes, pretty_text) in cases {
+            assert_eq!(pretty(&Numeric::from_integer(bytes)).unwrap(), pretty_text);
         }
+        assert_eq!(pretty(&"10.5".parse().unwrap()).unwrap(), "10.5 bytes");
     }
 }
