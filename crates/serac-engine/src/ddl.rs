@@ -591,10 +591,8 @@ impl Transaction {
                 put(&mut emptied, child);
             }
             if let Some(child) = emptied.get(named).filter(|_| !cascade) {
-                return Err(EngineError::Dependent {
-                    what: format!("rows of table \"{}\"", table.name()),
-                    dependent: format!("a foreign key of table \"{}\"", child.name()),
-                });
+                let detail = format!("Table \"{}\" references \"{}\".", child.name(), table.name());
+                return Err(EngineError::TruncatesReferenced { detail });
             }
             at += 1;
         }

@@ -429,12 +429,21 @@ pub struct SequenceDefinition {
 
 impl SequenceDefinition {
     /// # Errors
-    /// [`EngineError::InvalidDefinition`] if there are no values.
+    /// [`EngineError::InvalidParameter`] if there are no values.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.increment == 0 || self.start < self.min || self.start > self.max {
-            return Err(EngineError::InvalidDefinition(format!("sequence \"{}\" has no values", self.name)));
-        }
-        Ok(())
+        let Self { start, increment, min, max, .. } = *self;
+        let wrong = if increment == 0 {
+            "INCREMENT must not be zero".to_owned()
+        } else if min >= max {
+            format!("MINVALUE ({min}) must be less than MAXVALUE ({max})")
+        } else if start < min {
+            format!("START value ({start}) cannot be less than MINVALUE ({min})")
+        } else if start > max {
+            format!("START value ({start}) cannot be greater than MAXVALUE ({max})")
+        } else {
+            return Ok(());
+        };
+        Err(EngineError::InvalidParameter(wrong))
     }
     /// # Errors
     /// [`EngineError::OutOfBounds`] for a value that the sequence does not have.

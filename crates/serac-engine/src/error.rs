@@ -45,6 +45,15 @@ pub enum EngineError {
         /// Its name.
         name: String,
     },
+    /// A table cannot be truncated, as others refer to it.
+    #[error("cannot truncate a table referenced in a foreign key constraint")]
+    TruncatesReferenced {
+        /// Which table refers to which.
+        detail: String,
+    },
+    /// A parameter has a value that it cannot have.
+    #[error("{0}")]
+    InvalidParameter(String),
     /// Something else depends on what is to be dropped.
     #[error("cannot drop {what} because {dependent} depends on it")]
     Dependent {
@@ -214,6 +223,8 @@ impl EngineError {
                 _ => "42P01",
             },
             Self::OtherKind { .. } => "42809",
+            Self::TruncatesReferenced { .. } => "0A000",
+            Self::InvalidParameter(_) => "22023",
             Self::Exists { kind, .. } => match *kind {
                 "column" => "42701",
                 "schema" => "42P06",
@@ -280,9 +291,10 @@ impl EngineError {
     /// More about the error, for a second line.
     pub fn detail(&self) -> Option<&str> {
         match self {
-            Self::Unique { detail, .. } | Self::ForeignKey { detail, .. } | Self::ForeignKeyTypes { detail, .. } => {
-                Some(detail)
-            }
+            Self::Unique { detail, .. }
+            | Self::ForeignKey { detail, .. }
+            | Self::ForeignKeyTypes { detail, .. }
+            | Self::TruncatesReferenced { detail } => Some(detail),
             _ => None,
         }
     }
