@@ -65,7 +65,7 @@ impl Session {
             let values: Vec<_> = rows.columns().iter().zip(&types).map(|(c, t)| value_at(c, i, *t)).collect();
             match self.txn_of(table)?.find_conflict(table, index.as_deref(), &values)? {
                 None => {
-                    own.insert(self.txn_of(table)?.insert_row(table, &values)?);
+                    own.insert(self.txn_of(table)?.insert_free_row(table, index.as_deref(), &values)?);
                     inserted.push(i);
                 }
                 Some(row) => {

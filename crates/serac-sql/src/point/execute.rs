@@ -243,12 +243,20 @@ impl Insert {
         let mut affected = 0;
         for values in (0..self.rows.len()).map(fitting) {
             let conflict = match &self.on_conflict {
-                None => None,
-                Some(on) => txn.find_conflict(table, on.index.as_deref(), values)?.map(|row| (row, on)),
+                None => {
+                    txn.insert_row(table, values)?;
+                    None
+                }
+                Some(on) => match txn.find_conflict(table, on.index.as_deref(), values)? {
+                    None => {
+                        txn.insert_free_row(table, on.index.as_deref(), values)?;
+                        None
+                    }
+                    Some(row) => Some((row, on)),
+                },
             };
             match conflict {
                 None => {
-                    txn.insert_row(table, values)?;
                     self.after.give(&constants.with_values(values), rows)?;
                     affected += 1;
                 }

@@ -256,6 +256,34 @@ async fn many_change_one_row_and_none_fails_nor_is_lost() {
     }
 }
 
+/// A key that comes and goes is never a duplicate to INSERT … ON CONFLICT.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_insert_and_delete_one_key_and_none_meets_a_duplicate() {
+    const SESSIONS: i64 = 8;
+    const TIMES: i64 = 60;
+    for way in WAYS {
+        for action in ["(id) DO UPDATE SET v = t.v + 1", "(id) DO NOTHING", "DO NOTHING"] {
+            let db = database(ROWS).await;
+            let mut tasks = Vec::new();
+            for number in 0..SESSIONS {
+                let mut session = session(&db, way, "SET default_transaction_isolation = 'read committed'").await;
+                let insert = format!("INSERT INTO t VALUES (1, 0) ON CONFLICT {action}");
+                tasks.push(tokio::spawn(async move {
+                    for time in 0..TIMES {
+                        let sql = if (number + time) % 3 == 0 { "DELETE FROM t WHERE id = 1" } else { &insert };
+                        ok(&mut session, sql).await;
+                    }
+                }));
+            }
+            for task in tasks {
+                tokio::time::timeout(SOON, task).await.expect("nobody waits for ever").unwrap();
+            }
+            let left = numbers(&mut Session::new(&db), "SELECT count(*) FROM t WHERE id = 1").await;
+            assert!(left[0] <= 1, "{way}, {action}: {left:?}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transfers_in_any_order_deadlock_or_succeed_and_keep_the_sum() {
     let db = database(
