@@ -102,6 +102,18 @@ pub fn push(key: &mut Vec<u8>, value: &Value<'_>, encoding: Encoding) -> bool {
     true
 }
 
+/// Bits of a floating-point number that order as the numbers do. Both zeros are one, and so are all
+/// NaNs, which are above all numbers.
+pub fn ordered32(v: f32) -> u32 {
+    let bits = if v.is_nan() { f32::NAN } else { v + 0.0 }.to_bits();
+    if bits >> 31 == 1 { !bits } else { bits ^ 1 << 31 }
+}
+/// As [`ordered32`].
+pub fn ordered64(v: f64) -> u64 {
+    let bits = if v.is_nan() { f64::NAN } else { v + 0.0 }.to_bits();
+    if bits >> 63 == 1 { !bits } else { bits ^ 1 << 63 }
+}
+
 fn push_other(key: &mut Vec<u8>, value: &Value<'_>, encoding: Encoding) {
     match value {
         Value::Null | Value::Int32(_) | Value::Int64(_) => unreachable!("encoded by the caller"),
@@ -115,15 +127,8 @@ fn push_other(key: &mut Vec<u8>, value: &Value<'_>, encoding: Encoding) {
             };
             key.extend_from_slice(&(number as u128 ^ 1 << 127).to_be_bytes());
         }
-        Value::Float32(v) => {
-            // All NaNs are one, above all numbers.
-            let bits = if v.is_nan() { f32::NAN } else { *v + 0.0 }.to_bits();
-            key.extend_from_slice(&(if bits >> 31 == 1 { !bits } else { bits ^ 1 << 31 }).to_be_bytes());
-        }
-        Value::Float64(v) => {
-            let bits = if v.is_nan() { f64::NAN } else { *v + 0.0 }.to_bits();
-            key.extend_from_slice(&(if bits >> 63 == 1 { !bits } else { bits ^ 1 << 63 }).to_be_bytes());
-        }
+        Value::Float32(v) => key.extend_from_slice(&ordered32(*v).to_be_bytes()),
+        Value::Float64(v) => key.extend_from_slice(&ordered64(*v).to_be_bytes()),
         Value::Bytes(v) => {
             for &byte in *v {
                 key.push(byte);
@@ -201,5 +206,13 @@ mod tests {
         assert_eq!(interval((-1, 29, 24 * HOUR)), interval((0, 0, 0)));
         assert!(interval((i32::MIN, i32::MIN, i64::MIN)) < interval((0, 0, -1)));
         assert!(interval((0, 0, 1)) < interval((i32::MAX, i32::MAX, i64::MAX)));
+    }
+
+    #[test]
+    fn zeros_are_one_key_and_not_a_number_is_another() {
+        let key = |value: f64| [encode(&[Value::Float64(value)]).0, encode(&[Value::Float32(value as f32)]).0];
+        assert_eq!(key(0.0), key(-0.0));
+        assert_eq!(key(f64::NAN), key(-f64::NAN));
+        assert!(key(f64::NAN) > key(f64::INFINITY));
     }
 }
