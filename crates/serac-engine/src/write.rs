@@ -19,7 +19,7 @@ use arrow_schema::{DataType, TimeUnit};
 use serac_index::cubit::Builder;
 use serac_index::ordered::{Limit, Neighbours};
 use serac_storage::transaction::Readers;
-use serac_storage::{ColumnId, ColumnType, DataTable, RowBuffer, RowId, Value, pin};
+use serac_storage::{ColumnId, ColumnType, DataTable, LatestState, RowBuffer, RowId, Value, pin};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -521,6 +521,25 @@ impl Transaction {
             }
         }
         Ok(None)
+    }
+
+    /// That nobody else has changed a row since the snapshot, which sees it: INSERT … ON CONFLICT DO
+    /// NOTHING, which looks at its newest state, then decides on what the transaction sees.
+    ///
+    /// # Errors
+    /// A conflict if somebody has, and when the row lies in a damaged file.
+    pub fn check_newest(&self, table: &Table, row: RowId) -> Result<()> {
+        // True also of what was only claimed, moved or rolled back.
+        if !table.data.is_changed_since(self.snapshot(), row) {
+            return Ok(());
+        }
+        let (all, mut seen, mut newest) = (all_columns(table), RowBuffer::default(), RowBuffer::default());
+        let is_there = table.data.read(self.snapshot(), row, &all, &mut seen)?;
+        let state = table.data.read_latest(self.snapshot(), row, &all, &mut newest)?;
+        if is_there && matches!(state, LatestState::Present) && seen.values() == newest.values() {
+            return Ok(());
+        }
+        Err(EngineError::Conflict(format!("a concurrent transaction has changed a row of \"{}\"", table.name())))
     }
 
     /// The visible rows with this key.

@@ -260,12 +260,17 @@ impl Insert {
                     self.after.give(&constants.with_values(values), rows)?;
                     affected += 1;
                 }
-                Some((_, OnConflict { update: None, .. })) => {}
+                // At READ COMMITTED, the statement is begun again with a new snapshot.
+                Some((row, OnConflict { update: None, .. })) => txn.check_newest(table, row)?,
                 Some((row, OnConflict { update: Some(update), .. })) => {
                     if update.collect(table, txn.snapshot(), row, values, constants, scratch)? {
                         update.change.write(table, txn, &update.update, scratch)?;
                         update.change.follow(table, &self.after, constants, scratch, rows)?;
                         affected += 1;
+                    } else {
+                        // Claimed all the same, as in PostgreSQL: the filter has seen its newest
+                        // state.
+                        txn.lock_row(table, row)?;
                     }
                 }
             }

@@ -520,6 +520,61 @@ async fn a_statement_that_is_streamed_waits() {
     }
 }
 
+/// INSERT … ON CONFLICT decides on the newest state of a row. A transaction that keeps its snapshot
+/// fails where it does not see that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_has_changed_since_the_snapshot_is_no_conflict_to_decide_on() {
+    const FAILS: Result<(), &str> = Err("40001");
+    for way in WAYS {
+        for (change, nothing, update) in [
+            ("UPDATE t SET v = 11 WHERE id = 1", FAILS, FAILS),
+            ("INSERT INTO t VALUES (4, 40)", FAILS, FAILS),
+            ("UPDATE t SET v = 21 WHERE id = 2", Ok(()), Ok(())),
+            ("BEGIN; UPDATE t SET v = 12 WHERE id = 1; ROLLBACK", Ok(()), Ok(())),
+        ] {
+            let id = if change.starts_with("INSERT") { 4 } else { 1 };
+            for (action, expected) in [
+                ("DO NOTHING", nothing),
+                ("(id) DO NOTHING", nothing),
+                ("(id) DO UPDATE SET v = 0 WHERE t.v < 0", update),
+                ("(id) DO UPDATE SET v = 0", update),
+            ] {
+                let db = database(ROWS).await;
+                let mut session = session(&db, way, "").await;
+                let insert = |id| format!("INSERT INTO t VALUES ({id}, 0) ON CONFLICT {action}");
+                for begin in ["REPEATABLE READ", "READ COMMITTED"] {
+                    ok(&mut session, &format!("BEGIN ISOLATION LEVEL {begin}")).await;
+                    for _ in 0..2 {
+                        ok(&mut session, &insert(3)).await;
+                    }
+                    ok(&mut Session::new(&db), change).await;
+                    let result = run(&mut session, &insert(id)).await.map(|_| ());
+                    let expected = if begin == "READ COMMITTED" { Ok(()) } else { expected };
+                    assert_eq!(result, expected, "{way}, {begin}, {change}, {action}");
+                    ok(&mut session, "ROLLBACK").await;
+                    ok(&mut Session::new(&db), "DELETE FROM t WHERE id = 4").await;
+                }
+            }
+        }
+    }
+}
+
+/// A row that the filter of DO UPDATE leaves alone is claimed all the same, as in PostgreSQL.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_conflicts_are_claimed() {
+    for way in WAYS {
+        let db = database(ROWS).await;
+        let mut holder = session(&db, way, "BEGIN").await;
+        for id in [2, 1] {
+            let upsert = format!("INSERT INTO t VALUES ({id}, 0) ON CONFLICT (id) DO UPDATE SET v = 0 WHERE t.v < 0");
+            ok(&mut holder, &upsert).await;
+        }
+        let mut other = session(&db, way, "").await;
+        let free = numbers(&mut other, "SELECT v FROM t ORDER BY id FOR UPDATE SKIP LOCKED").await;
+        assert_eq!(free, [30], "{way}");
+    }
+}
+
 /// A COPY cannot be begun again: its rows come but once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_waits() {
