@@ -366,11 +366,17 @@ impl Binder<'_> {
         for expr in &exprs {
             is_keyed |= self.own_key(expr, schema)?.is_some();
         }
-        let is_number = |expr: &Expr| is_free(expr, schema);
+        let types = exprs.iter().map(|expr| Ok(expr.get_type(schema)?)).collect::<Result<Vec<_>>>()?;
         let function = match (name, is_keyed) {
             (name, false) => self.known_scalar(name)?,
-            (name, true) if !exprs.iter().map(is_number).collect::<Result<Vec<_>>>()?.contains(&false) => {
+            (name, true) if types.iter().all(|own| *own == FREE) => {
                 function_of_numbers(if name == "greatest" { "numeric_greatest" } else { "numeric_least" })?
+            }
+            (name, true) if types.iter().all(|own| *own == DataType::Interval(IntervalUnit::MonthDayNano)) => {
+                return Ok(match name {
+                    "greatest" => keys::longest_interval(exprs),
+                    _ => keys::shortest_interval(exprs),
+                });
             }
             _ => return Err(BindError::unsupported("the greatest of values with keys of their own", NO_PLACE)),
         };

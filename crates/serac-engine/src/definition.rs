@@ -33,6 +33,29 @@ impl SqlType {
     pub(crate) fn limit(&self) -> Option<u32> {
         self.length.or(self.fixed_length.then_some(u32::MAX))
     }
+    /// The number and the modifier (-1 for none) of PostgreSQL's type, where the column's Arrow type
+    /// tells another.
+    pub fn told(&self) -> Option<(u32, i32)> {
+        // Of PostgreSQL's pg_type.
+        let (bpchar, varchar, numeric, time, timestamp, timestamptz) = (1042, 1043, 1700, 1083, 1114, 1184);
+        match (self.column_type, self.length) {
+            (ColumnType::Utf8, length) if self.limit().is_some() || self.without_modifier => {
+                let modifier = length.map_or(-1, |length| i32::try_from(length).unwrap_or(i32::MAX - 4) + 4);
+                Some((if self.fixed_length { bpchar } else { varchar }, modifier))
+            }
+            (ColumnType::Decimal { .. }, _) if self.without_modifier => Some((numeric, -1)),
+            (column_type, Some(digits)) => {
+                let oid = match column_type {
+                    ColumnType::Time => time,
+                    ColumnType::Timestamp { utc: false } => timestamp,
+                    ColumnType::Timestamp { utc: true } => timestamptz,
+                    _ => return None,
+                };
+                Some((oid, i32::try_from(digits).unwrap_or(-1)))
+            }
+            _ => None,
+        }
+    }
     /// The part of a text that a column of this type keeps: that without a CHAR's trailing blanks, and
     /// without blanks that a VARCHAR has no room for.
     ///

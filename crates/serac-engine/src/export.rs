@@ -81,7 +81,13 @@ impl Transaction {
             return Err(EngineError::InvalidDefinition(message));
         }
         let stored = &table.data.schema().columns;
-        let field = |&c: &usize| marked(Field::new(&all[c].name, stored[c].column_type.arrow(), all[c].nullable));
+        let field = |&c: &usize| {
+            let field = marked(Field::new(&all[c].name, stored[c].column_type.arrow(), all[c].nullable));
+            match all[c].sql_type.told() {
+                Some((oid, modifier)) => with_type(field, oid, modifier),
+                None => field,
+            }
+        };
         Ok(ArrowScan {
             table: table.clone(),
             snapshot: self.snapshot().clone(),
@@ -92,6 +98,17 @@ impl Transaction {
             blocks: 0..table.data.block_count(),
         })
     }
+}
+
+/// The key of the metadata in which a field tells PostgreSQL's type: its number, a colon, and the
+/// modifier.
+pub const TYPE_KEY: &str = "postgresql.type";
+
+/// The field, which tells that it is of one of PostgreSQL's types with a modifier, -1 for none.
+pub fn with_type(field: Field, oid: u32, modifier: i32) -> Field {
+    let mut metadata = field.metadata().clone();
+    metadata.insert(TYPE_KEY.into(), format!("{oid}:{modifier}"));
+    field.with_metadata(metadata)
 }
 
 /// What a scan reads of a table, for who asks again later whether a role may read it.

@@ -44,7 +44,7 @@ pub use cluster::{SortedRows, sorted};
 pub use column_filter::ColumnFilter;
 pub use database::Database;
 pub use error::{EngineError, Result};
-pub use export::{ArrowScan, ColumnsRead, DecimalForm, VarlenForm, into_form};
+pub use export::{ArrowScan, ColumnsRead, DecimalForm, TYPE_KEY, VarlenForm, into_form, with_type};
 pub use expressions::Expressions;
 pub use lock::LOCK_TIMEOUT;
 pub use procedure::{Procedure, Resolved, RetryPolicy};

@@ -10,12 +10,10 @@ use crate::statistics::{StatisticsCache, TableStatistics};
 use crate::watch::{Watch, go_on};
 use crate::write::remove_if_unused;
 use serac_index::cubit::Predicate;
-use serac_index::ordered::key::{self, Encoding};
+use serac_index::ordered::key::{self, Encoding, Wide};
 use serac_index::ordered::{Entries, OrderedIndex};
 use serac_storage::transaction::TransactionManager;
-use serac_storage::{
-    BlockNo, Blocker, ColumnId, ColumnType, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value,
-};
+use serac_storage::{BlockNo, Blocker, ColumnId, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value};
 use serac_sync::atomic::{AtomicBool, Ordering, fence};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
@@ -49,7 +47,7 @@ impl TableIndex {
             Encoding {
                 descending: order.descending,
                 nulls_first: order.nulls_first,
-                number_is_bytes: table.columns[column].sql_type.column_type == ColumnType::Uuid,
+                wide: Wide::of(table.columns[column].sql_type.column_type),
             }
         };
         let encodings = definition.columns.iter().enumerate().map(encoding).collect();
@@ -442,7 +440,7 @@ mod tests {
     use super::*;
     use crate::Database;
     use crate::definition::ColumnDefinition;
-    use serac_storage::StorageOptions;
+    use serac_storage::{ColumnType, StorageOptions};
     use serac_sync::time::Duration;
     use std::cell::RefCell;
 

@@ -19,7 +19,7 @@ use arrow_schema::{DataType, TimeUnit};
 use serac_index::cubit::Builder;
 use serac_index::ordered::{Limit, Neighbours};
 use serac_storage::transaction::Readers;
-use serac_storage::{ColumnId, ColumnType, DataTable, RowBuffer, RowId, Value, pin};
+use serac_storage::{ColumnId, ColumnType, DataTable, LatestState, RowBuffer, RowId, Value, pin};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -118,10 +118,34 @@ impl Transaction {
     /// # Errors
     /// Violated constraints and conflicts.
     pub fn insert_row(&mut self, table: &Arc<Table>, row: &[Value<'_>]) -> Result<RowId> {
+        self.insert_row_unless(table, row, |_| false)
+    }
+
+    /// As [`insert_row`](Self::insert_row), of INSERT … ON CONFLICT, once
+    /// [`find_conflict`](Self::find_conflict) with the same `only` has found nobody. Whoever has come
+    /// to such a key since is a conflict, not a duplicate: begun again, the statement finds it.
+    ///
+    /// # Errors
+    /// Violated constraints and conflicts.
+    pub fn insert_free_row(
+        &mut self,
+        table: &Arc<Table>,
+        only: Option<&TableIndex>,
+        row: &[Value<'_>],
+    ) -> Result<RowId> {
+        self.insert_row_unless(table, row, |index| index.is_arbiter(only))
+    }
+
+    fn insert_row_unless(
+        &mut self,
+        table: &Arc<Table>,
+        row: &[Value<'_>],
+        is_arbiter: impl Fn(&TableIndex) -> bool,
+    ) -> Result<RowId> {
         self.lock_for_write(table)?;
         let (id, check) = self.insert_unchecked(table, row)?;
         if check {
-            self.check_keys(table, id, row)?;
+            self.check_keys_unless(table, id, row, is_arbiter)?;
         }
         Ok(id)
     }
@@ -410,13 +434,27 @@ impl Transaction {
 
     /// Checks the unique keys of a row that was just written.
     pub(crate) fn check_keys(&mut self, table: &Arc<Table>, row: RowId, values: &[Value<'_>]) -> Result<()> {
+        self.check_keys_unless(table, row, values, |_| false)
+    }
+    /// As [`check_keys`](Self::check_keys); a key that another row has is a conflict if the index
+    /// `is_arbiter`.
+    fn check_keys_unless(
+        &mut self,
+        table: &Arc<Table>,
+        row: RowId,
+        values: &[Value<'_>],
+        is_arbiter: impl Fn(&TableIndex) -> bool,
+    ) -> Result<()> {
         for index in table.indexes.iter().filter(|index| index.definition.unique) {
             let (wanted, has_null) = index.key_of(values);
             if has_null {
                 continue;
             }
             if self.find_holder(table, index, &wanted, Some(row))?.is_some() {
-                return Err(self.duplicate(table, index, values));
+                return Err(match is_arbiter(index) {
+                    true => index.written_by_other(),
+                    false => self.duplicate(table, index, values),
+                });
             }
         }
         Ok(())
@@ -453,11 +491,7 @@ impl Transaction {
             }
             NewestHolder::Nobody { .. } => Ok(None),
             NewestHolder::Row(row) => Ok(Some(row)),
-            NewestHolder::Open(blocker) => {
-                let name = &index.definition.name;
-                let message = format!("a concurrent transaction has written the same key of \"{name}\"");
-                Err(EngineError::Blocked(message, blocker))
-            }
+            NewestHolder::Open(blocker) => Err(EngineError::Blocked(index.message_of_same_key(), blocker)),
         }
     }
 
@@ -471,8 +505,7 @@ impl Transaction {
         only: Option<&TableIndex>,
         values: &[Value<'_>],
     ) -> Result<Option<RowId>> {
-        let unique = table.indexes.iter().filter(|index| index.definition.unique);
-        for index in unique.filter(|index| only.is_none_or(|only| only.definition.name == index.definition.name)) {
+        for index in table.indexes.iter().filter(|index| index.is_arbiter(only)) {
             let (wanted, has_null) = index.key_of(values);
             if has_null {
                 continue;
@@ -482,15 +515,31 @@ impl Transaction {
             }
             if let Some(row) = self.find_holder(table, index, &wanted, None)? {
                 if !table.data.read(self.snapshot(), row, &[], &mut RowBuffer::default())? {
-                    return Err(EngineError::Conflict(format!(
-                        "a concurrent transaction has written the same key of \"{}\"",
-                        index.definition.name
-                    )));
+                    return Err(index.written_by_other());
                 }
                 return Ok(Some(row));
             }
         }
         Ok(None)
+    }
+
+    /// That nobody else has changed a row since the snapshot, which sees it: INSERT … ON CONFLICT DO
+    /// NOTHING, which looks at its newest state, then decides on what the transaction sees.
+    ///
+    /// # Errors
+    /// A conflict if somebody has, and when the row lies in a damaged file.
+    pub fn check_newest(&self, table: &Table, row: RowId) -> Result<()> {
+        // True also of what was only claimed, moved or rolled back.
+        if !table.data.is_changed_since(self.snapshot(), row) {
+            return Ok(());
+        }
+        let (all, mut seen, mut newest) = (all_columns(table), RowBuffer::default(), RowBuffer::default());
+        let is_there = table.data.read(self.snapshot(), row, &all, &mut seen)?;
+        let state = table.data.read_latest(self.snapshot(), row, &all, &mut newest)?;
+        if is_there && matches!(state, LatestState::Present) && seen.values() == newest.values() {
+            return Ok(());
+        }
+        Err(EngineError::Conflict(format!("a concurrent transaction has changed a row of \"{}\"", table.name())))
     }
 
     /// The visible rows with this key.
@@ -508,6 +557,20 @@ impl Transaction {
     pub fn read_row(&self, table: &Table, row: RowId, out: &mut RowBuffer) -> Result<bool> {
         let all = all_columns(table);
         Ok(table.data.read(self.snapshot(), row, &all, out)?)
+    }
+}
+
+impl TableIndex {
+    /// Whether it finds the conflicts of INSERT … ON CONFLICT: it is the unique index that is named,
+    /// or any where none is.
+    fn is_arbiter(&self, only: Option<&Self>) -> bool {
+        self.definition.unique && only.is_none_or(|only| only.definition.name == self.definition.name)
+    }
+    fn message_of_same_key(&self) -> String {
+        format!("a concurrent transaction has written the same key of \"{}\"", self.definition.name)
+    }
+    fn written_by_other(&self) -> EngineError {
+        EngineError::Conflict(self.message_of_same_key())
     }
 }
 

@@ -97,6 +97,32 @@ fn assert_conflict<T: std::fmt::Debug>(result: Result<T, EngineError>) {
     assert_eq!(result.expect_err("another transaction is in the way").sqlstate(), "40001");
 }
 
+// ---- INSERT … ON CONFLICT
+
+#[test]
+fn a_key_that_has_come_since_it_was_looked_for_is_no_duplicate_to_its_arbiter() {
+    let db = open();
+    let mut definition = keyed("t");
+    definition.keys.push(key("t_parent", &[1]));
+    create(&db, [definition]);
+    let mut txn = db.begin();
+    let t = table(&txn, "t");
+    let (first, second) = (&*t.indexes[0], &*t.indexes[1]);
+    let row = [Value::Int64(1), Value::Int64(2), Value::Null];
+    assert_eq!(txn.find_conflict(&t, None, &row).unwrap(), None);
+    let mut other = db.begin();
+    insert(&mut other, "t", [Some(1), Some(3), None]).unwrap();
+    other.commit().unwrap();
+    // Only the index that the statement names, or any if it names none.
+    for (arbiter, sqlstate) in [(None, "40001"), (Some(first), "40001"), (Some(second), "23505")] {
+        let before = txn.savepoint();
+        let inserted = txn.insert_free_row(&t, arbiter, &row);
+        assert_eq!(inserted.expect_err("the other has come first").sqlstate(), sqlstate);
+        txn.rollback_to(&before);
+    }
+    assert_eq!(txn.insert_row(&t, &row).expect_err("it is there").sqlstate(), "23505");
+}
+
 // ---- pins of parents
 
 #[test]

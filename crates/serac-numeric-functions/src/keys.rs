@@ -8,7 +8,7 @@
 use crate::as_type;
 use crate::scalar::by_row;
 use datafusion::arrow::array::{Array, ArrayRef, BinaryBuilder, Decimal128Array, IntervalMonthDayNanoArray};
-use datafusion::arrow::datatypes::{DataType, IntervalMonthDayNano};
+use datafusion::arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::{
@@ -44,6 +44,69 @@ pub fn of_numeric(expr: Expr) -> Expr {
 /// The key of intervals.
 pub fn of_interval(expr: Expr) -> Expr {
     INTERVAL.call(vec![expr])
+}
+
+/// The longest of intervals; of equally long ones the first. NULL if all are.
+pub fn longest_interval(exprs: Vec<Expr>) -> Expr {
+    LONGEST.call(exprs)
+}
+
+/// The shortest of intervals, as [`longest_interval`].
+pub fn shortest_interval(exprs: Vec<Expr>) -> Expr {
+    SHORTEST.call(exprs)
+}
+
+fn extreme(is_longest: bool) -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(Extreme { is_longest, signature: Signature::variadic_any(Volatility::Immutable) }))
+}
+
+static LONGEST: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| extreme(true));
+static SHORTEST: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| extreme(false));
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Extreme {
+    is_longest: bool,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Extreme {
+    fn name(&self) -> &str {
+        match self.is_longest {
+            true => "interval_greatest",
+            false => "interval_least",
+        }
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Interval(IntervalUnit::MonthDayNano))
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let are_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if are_constant { 1 } else { args.number_rows };
+        let mut best: Vec<Option<IntervalMonthDayNano>> = vec![None; rows];
+        for arg in &args.args {
+            let array = arg.to_array(rows)?;
+            if *array.data_type() == DataType::Null {
+                continue;
+            }
+            for (best, new) in best.iter_mut().zip(as_type::<IntervalMonthDayNanoArray>(array.as_ref())?) {
+                let is_better = |old, new| match self.is_longest {
+                    true => length(new) > length(old),
+                    false => length(new) < length(old),
+                };
+                if new.is_some_and(|new| best.is_none_or(|old| is_better(old, new))) {
+                    *best = new;
+                }
+            }
+        }
+        let best: ArrayRef = Arc::new(IntervalMonthDayNanoArray::from(best));
+        Ok(match are_constant {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&best, 0)?),
+            false => ColumnarValue::Array(best),
+        })
+    }
 }
 
 /// Nanoseconds of an interval.

@@ -3,7 +3,7 @@
 //! What the binder does not know is refused here, as not supported (0A000). No other way leads to a
 //! plan.
 
-use crate::catalog::Shared;
+use crate::catalog::{Shared, View};
 use crate::changes::RowsToCome;
 use crate::column_types::{RelationPlan, columns_of, field_of, of_column, of_stored};
 use crate::deep;
@@ -12,6 +12,7 @@ use crate::error::{Result, SqlError};
 use crate::explain::logical_text;
 use crate::expressions::KeptExpression;
 use crate::identifiers::{TEMPORARY_SCHEMA, quote};
+use crate::limits::cancelled;
 use crate::parsed::Source;
 use crate::planner::{Names, check_size, functions};
 use crate::query::in_planner;
@@ -506,9 +507,20 @@ impl<'s> InSession<'s> {
         let function = self.names.scalar(function)?;
         Some(function.call(vec![lit(kind.name()), object.clone()]))
     }
+<<<<<<< HEAD
     /// The table of a name, whose rows are to be changed.
+=======
+    /// What the statement sees.
+    ///
+    /// # Errors
+    /// 57014 if it has ended: it was cancelled, and nobody waits for what is bound here.
+    fn view(&self) -> Result<View> {
+        self.shared.view().ok_or_else(cancelled)
+    }
+    /// The table of a name.
+>>>>>>> b58aabf950400a1880e8d2fee91110ce3843900f
     fn table(&self, name: &Name) -> Result<Arc<Table>> {
-        let view = self.shared.view().expect("a statement is running");
+        let view = self.view()?;
         let (schema, name) = view.locate(name)?;
         if schema != TEMPORARY_SCHEMA {
             view.access.check_usage(&schema)?;
@@ -568,7 +580,7 @@ impl Environment for InSession<'_> {
             "42P01" => BindError::new("42P01", error.message, name.span),
             _ => BindError::Plan(error.external()),
         })?;
-        let view = self.shared.view().expect("a statement is running");
+        let view = self.view().map_err(|error| BindError::Plan(error.external()))?;
         let relation = relation(Arc::new(self.shared.provider(&view, &table, true)), TableReference::bare(TARGET));
         let definition = &table.definition;
         let generation = |column: &ColumnDefinition| match column {
@@ -679,5 +691,25 @@ impl Environment for InSession<'_> {
     }
     fn operate(&self, operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr, BindError> {
         Ok(serac_functions::operate(operator, left, right, schema)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Session, SqlDatabase, SqlOptions};
+    use serac_engine::Database;
+
+    /// A statement that was cancelled has ended while it is still bound on another thread.
+    #[tokio::test]
+    async fn what_is_bound_for_a_statement_that_has_ended_is_cancelled() {
+        let db = SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions::default()).unwrap();
+        let mut session = Session::new(&db);
+        session.execute("CREATE TABLE t (a INT)").await.unwrap();
+        for sql in ["INSERT INTO t VALUES (1)", "UPDATE t SET a = 1", "DELETE FROM t"] {
+            let parsed = crate::parse(sql).unwrap().remove(0);
+            let bound = statement(&session.state(), parsed.source(), false).await;
+            assert_eq!(bound.err().map(|error| error.sqlstate), Some("57014"), "{sql}");
+        }
     }
 }

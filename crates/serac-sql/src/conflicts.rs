@@ -47,7 +47,7 @@ impl Session {
         !takes_stream(statement.statement())
             && (self.waits_at_any_level || self.is_read_committed() || self.claims(statement))
     }
-    fn is_read_committed(&self) -> bool {
+    pub(crate) fn is_read_committed(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.modes.isolation == Isolation::ReadCommitted)
     }
 

@@ -53,7 +53,7 @@ impl CancelHandle {
     }
 }
 
-fn cancelled() -> SqlError {
+pub(crate) fn cancelled() -> SqlError {
     SqlError::new("57014", "canceling statement due to user request")
 }
 fn timed_out() -> SqlError {

@@ -5,7 +5,6 @@
 use crate::wire;
 use datafusion::arrow::datatypes::DataType;
 use serac_engine::definition::SqlType;
-use serac_storage::ColumnType;
 use std::sync::LazyLock;
 
 /// A type.
@@ -151,17 +150,8 @@ pub fn of_text(text: &str) -> Option<u32> {
 
 /// The number and the modifier of a column's type.
 pub fn of_sql(sql_type: SqlType) -> (u32, i32) {
-    match (sql_type.column_type, sql_type.length) {
-        (ColumnType::Utf8, length) if length.is_some() || sql_type.fixed_length || sql_type.without_modifier => {
-            let modifier = length.map_or(-1, |length| i32::try_from(length).unwrap_or(i32::MAX - 4) + 4);
-            (if sql_type.fixed_length { 1042 } else { 1043 }, modifier)
-        }
-        (column_type, _) if sql_type.without_modifier => (wire::oid(column_type), -1),
-        (column_type @ (ColumnType::Time | ColumnType::Timestamp { .. }), Some(digits)) => {
-            (wire::oid(column_type), i32::try_from(digits).unwrap_or(-1))
-        }
-        (column_type, _) => (wire::oid(column_type), wire::modifier(column_type)),
-    }
+    let column_type = sql_type.column_type;
+    sql_type.told().unwrap_or_else(|| (wire::oid(column_type), wire::modifier(column_type)))
 }
 
 /// A type as SQL writes it, with its modifier unless that is -1, which is that of a CHAR of any
@@ -231,6 +221,7 @@ pub fn short_name(oid: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serac_storage::ColumnType;
 
     #[test]
     fn types_are_found_in_all_spellings() {

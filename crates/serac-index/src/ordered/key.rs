@@ -1,7 +1,8 @@
 //! Memory-comparable keys: byte strings that compare as the column values do, and none a prefix of another.
 //!
 //! Per column: a tag, and the value. A value has tag 1; NULL has tag 2, or 0 where NULLs come first. Integers are big-endian with the sign bit flipped; floats likewise after
-//! folding the negative half; byte strings escape zero as `00 FF` and end with `00 00`; UUIDs are their bytes. Of a descending column, the value's bytes are inverted.
+//! folding the negative half; byte strings escape zero as `00 FF` and end with `00 00`; UUIDs are their bytes;
+//! intervals are their lengths. Of a descending column, the value's bytes are inverted.
 
 use serac_storage::types::PhysicalType;
 use serac_storage::{ColumnType, Value};
@@ -16,8 +17,40 @@ pub struct Encoding {
     pub descending: bool,
     /// NULLs come before all values, whatever the order of these.
     pub nulls_first: bool,
-    /// A 128-bit number is 16 bytes, the lowest first (UUID), not a number.
-    pub number_is_bytes: bool,
+    /// What 128 bits are.
+    pub wide: Wide,
+}
+
+/// What a value of 128 bits is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Wide {
+    /// A number.
+    #[default]
+    Number,
+    /// 16 bytes, the lowest first (UUID).
+    Bytes,
+    /// Months, days and nanoseconds from the lowest bit on (INTERVAL). Of equal length they are
+    /// equal: a month has 30 days, a day 24 hours.
+    Interval,
+}
+
+impl Wide {
+    /// In a column of this type.
+    pub fn of(column_type: ColumnType) -> Self {
+        match column_type {
+            ColumnType::Uuid => Self::Bytes,
+            ColumnType::Interval => Self::Interval,
+            _ => Self::Number,
+        }
+    }
+}
+
+const NANOS_PER_DAY: i128 = 86_400_000_000_000;
+
+/// How long an interval is, in nanoseconds.
+fn interval_length(bits: i128) -> i128 {
+    let (months, days, nanos) = (bits as i32, (bits >> 32) as i32, (bits >> 64) as i64);
+    (i128::from(months) * 30 + i128::from(days)) * NANOS_PER_DAY + i128::from(nanos)
 }
 
 /// The key of `values` in ascending order with NULLs last, and whether any of them is NULL (such a key never violates uniqueness).
@@ -69,22 +102,33 @@ pub fn push(key: &mut Vec<u8>, value: &Value<'_>, encoding: Encoding) -> bool {
     true
 }
 
+/// Bits of a floating-point number that order as the numbers do. Both zeros are one, and so are all
+/// NaNs, which are above all numbers.
+pub fn ordered32(v: f32) -> u32 {
+    let bits = if v.is_nan() { f32::NAN } else { v + 0.0 }.to_bits();
+    if bits >> 31 == 1 { !bits } else { bits ^ 1 << 31 }
+}
+/// As [`ordered32`].
+pub fn ordered64(v: f64) -> u64 {
+    let bits = if v.is_nan() { f64::NAN } else { v + 0.0 }.to_bits();
+    if bits >> 63 == 1 { !bits } else { bits ^ 1 << 63 }
+}
+
 fn push_other(key: &mut Vec<u8>, value: &Value<'_>, encoding: Encoding) {
     match value {
         Value::Null | Value::Int32(_) | Value::Int64(_) => unreachable!("encoded by the caller"),
         Value::Bool(v) => key.push(u8::from(*v)),
         Value::Int16(v) => key.extend_from_slice(&(*v as u16 ^ 1 << 15).to_be_bytes()),
-        Value::Int128(v) if encoding.number_is_bytes => key.extend_from_slice(&v.to_le_bytes()),
-        Value::Int128(v) => key.extend_from_slice(&(*v as u128 ^ 1 << 127).to_be_bytes()),
-        Value::Float32(v) => {
-            // All NaNs are one, above all numbers.
-            let bits = if v.is_nan() { f32::NAN } else { *v + 0.0 }.to_bits();
-            key.extend_from_slice(&(if bits >> 31 == 1 { !bits } else { bits ^ 1 << 31 }).to_be_bytes());
+        Value::Int128(v) => {
+            let number = match encoding.wide {
+                Wide::Bytes => return key.extend_from_slice(&v.to_le_bytes()),
+                Wide::Number => *v,
+                Wide::Interval => interval_length(*v),
+            };
+            key.extend_from_slice(&(number as u128 ^ 1 << 127).to_be_bytes());
         }
-        Value::Float64(v) => {
-            let bits = if v.is_nan() { f64::NAN } else { *v + 0.0 }.to_bits();
-            key.extend_from_slice(&(if bits >> 63 == 1 { !bits } else { bits ^ 1 << 63 }).to_be_bytes());
-        }
+        Value::Float32(v) => key.extend_from_slice(&ordered32(*v).to_be_bytes()),
+        Value::Float64(v) => key.extend_from_slice(&ordered64(*v).to_be_bytes()),
         Value::Bytes(v) => {
             for &byte in *v {
                 key.push(byte);
@@ -138,5 +182,37 @@ mod tests {
             prop_assert_eq!(key(a).cmp(&key(b)), a.partial_cmp(&b).unwrap());
             prop_assert_eq!(key(0.0), key(-0.0));
         }
+        #[test]
+        fn intervals_compare_as_their_lengths(a: (i32, i32, i64), b: (i32, i32, i64)) {
+            let length = |(months, days, nanos): (i32, i32, i64)| {
+                (i128::from(months) * 30 + i128::from(days)) * 86_400_000_000_000 + i128::from(nanos)
+            };
+            prop_assert_eq!(interval(a).cmp(&interval(b)), length(a).cmp(&length(b)));
+        }
+    }
+
+    fn interval((months, days, nanos): (i32, i32, i64)) -> Vec<u8> {
+        let bits = u128::from(nanos as u64) << 64 | u128::from(days as u32) << 32 | u128::from(months as u32);
+        let mut key = Vec::new();
+        push(&mut key, &Value::Int128(bits as i128), Encoding { wide: Wide::Interval, ..Default::default() });
+        key
+    }
+
+    #[test]
+    fn intervals_of_one_length_are_one_key() {
+        const HOUR: i64 = 3_600_000_000_000;
+        assert_eq!(interval((0, 1, 0)), interval((0, 0, 24 * HOUR)));
+        assert_eq!(interval((1, 0, 0)), interval((0, 30, 0)));
+        assert_eq!(interval((-1, 29, 24 * HOUR)), interval((0, 0, 0)));
+        assert!(interval((i32::MIN, i32::MIN, i64::MIN)) < interval((0, 0, -1)));
+        assert!(interval((0, 0, 1)) < interval((i32::MAX, i32::MAX, i64::MAX)));
+    }
+
+    #[test]
+    fn zeros_are_one_key_and_not_a_number_is_another() {
+        let key = |value: f64| [encode(&[Value::Float64(value)]).0, encode(&[Value::Float32(value as f32)]).0];
+        assert_eq!(key(0.0), key(-0.0));
+        assert_eq!(key(f64::NAN), key(-f64::NAN));
+        assert!(key(f64::NAN) > key(f64::INFINITY));
     }
 }

@@ -36,6 +36,12 @@ fn told_columns(table: &TableDefinition, key: &KeyDefinition) -> Result<Vec<usiz
     Ok(told)
 }
 
+fn second_time() -> SqlError {
+    let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
+    let hint = "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.";
+    SqlError { detail: Some(hint.to_owned()), ..SqlError::new("21000", message) }
+}
+
 impl Session {
     /// Checks that all that ON CONFLICT may do is allowed, whether or not there is a conflict.
     pub(super) fn check_conflict(&self, table: &Table, conflict: &BoundConflict) -> Result<()> {
@@ -60,20 +66,22 @@ impl Session {
         let updates = conflict.update.is_some();
         let types: Vec<_> = table.definition.columns.iter().map(|c| c.sql_type.column_type).collect();
         let (mut inserted, mut conflicting) = (Vec::new(), Vec::new());
-        let (mut met, mut own) = (HashSet::new(), HashSet::new());
+        // Rows that this statement has inserted or is to update.
+        let mut own = HashSet::new();
+        let checks_newest = !updates && !self.is_read_committed();
         for i in 0..rows.num_rows() {
             let values: Vec<_> = rows.columns().iter().zip(&types).map(|(c, t)| value_at(c, i, *t)).collect();
             match self.txn_of(table)?.find_conflict(table, index.as_deref(), &values)? {
                 None => {
-                    own.insert(self.txn_of(table)?.insert_row(table, &values)?);
+                    own.insert(self.txn_of(table)?.insert_free_row(table, index.as_deref(), &values)?);
                     inserted.push(i);
                 }
                 Some(row) => {
-                    if updates && (own.contains(&row) || !met.insert(row)) {
-                        return Err(SqlError::new(
-                            "21000",
-                            "ON CONFLICT DO UPDATE command cannot affect row a second time",
-                        ));
+                    if updates && own.contains(&row) {
+                        return Err(second_time());
+                    }
+                    if checks_newest {
+                        self.txn_of(table)?.check_newest(table, row)?;
                     }
                     conflicting.push((i, row));
                 }
@@ -99,6 +107,18 @@ impl Session {
             let found = concat_batches(&schema, &found)?;
             let numbers = found.column(0).as_primitive::<Int64Type>().values().to_vec();
             let (columns, values) = set_values(self, table, &update.set, &found.columns()[1..], numbers.len())?;
+            let mut passes = vec![false; ids.len()];
+            numbers.iter().for_each(|&n| passes[n as usize] = true);
+            for (&row, passes) in ids.iter().zip(passes) {
+                if own.contains(&row) {
+                    return Err(second_time());
+                }
+                match passes {
+                    true => _ = own.insert(row),
+                    // Claimed all the same, as in PostgreSQL: the filter has seen its newest state.
+                    false => self.txn_of(table)?.lock_row(table, row)?,
+                }
+            }
             let changed: Vec<RowId> = numbers.iter().map(|&n| ids[n as usize]).collect();
             self.write_update(table, &changed, &columns, &values)?;
             now = self.rows_now(table, &changed)?.with_schema(nullable_schema(table))?;

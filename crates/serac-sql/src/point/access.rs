@@ -71,8 +71,6 @@ struct Compared {
     value: KeyValue,
     /// Which conjunct it is part of.
     conjunct: usize,
-    /// Whether the range of keys says all that it says.
-    is_exact: bool,
 }
 
 /// A conjunct that says which constants a column may be equal to.
@@ -136,17 +134,11 @@ fn key_value(compiler: &mut Compiler<'_>, column: &Expr, value: &Expr) -> Option
     (is_cast || source == target).then_some((at, KeyValue { expr, source, target }))
 }
 
-/// Floats have two zeros, which are one key.
-fn has_exact_keys(target: ColumnType) -> bool {
-    !matches!(target, ColumnType::Float32 | ColumnType::Float64)
-}
-
 fn bounds(compiler: &mut Compiler<'_>, conjuncts: &[Expr]) -> Vec<Compared> {
     let mut bounds = Vec::new();
     let mut add = |compiler: &mut Compiler<'_>, conjunct: usize, column: &Expr, operator: Operator, value: &Expr| {
         let (column, value) = key_value(compiler, column, value)?;
-        let is_exact = has_exact_keys(value.target);
-        bounds.push(Compared { column, operator, value, conjunct, is_exact });
+        bounds.push(Compared { column, operator, value, conjunct });
         Some(())
     };
     for (i, conjunct) in conjuncts.iter().enumerate() {
@@ -200,9 +192,7 @@ fn list(compiler: &mut Compiler<'_>, expr: &Expr) -> Option<(usize, Vec<KeyValue
 fn lists(compiler: &mut Compiler<'_>, conjuncts: &[Expr]) -> Vec<Listed> {
     let all = conjuncts.iter().enumerate().filter_map(|(conjunct, expr)| {
         let (column, values) = list(compiler, expr)?;
-        // Two values that are one key would give its rows twice.
-        let exact = values.iter().all(|value| has_exact_keys(value.target));
-        (exact && values.len() > 1).then_some(Listed { column, values, conjunct })
+        (values.len() > 1).then_some(Listed { column, values, conjunct })
     });
     all.collect()
 }
@@ -281,47 +271,43 @@ pub(super) fn find(
         })
         .max_by_key(|(score, ..)| *score)?;
     let reverse = reverse_for(&index, equal, list);
-    let mut exact = vec![true; conjuncts.len()];
     let mut take = |column: usize, operators: &[Operator]| {
         let at = all.iter().position(|b| b.column == column && operators.contains(&b.operator))?;
         Some(all.swap_remove(at))
     };
-    let mut used = Vec::new();
+    let mut used: Vec<usize> = Vec::new();
     let mut equal_values = Vec::new();
     let list = list.map(|at| {
         let column = index.definition.columns[at];
         let listed = lists.iter().position(|listed| listed.column == column).expect("just seen");
         let Listed { values, conjunct, .. } = lists.swap_remove(listed);
-        used.push((conjunct, true));
+        used.push(conjunct);
         (at, values)
     });
     let listed = list.as_ref().map(|(at, _)| *at);
     for (_, &column) in index.definition.columns[..equal].iter().enumerate().filter(|(at, _)| Some(*at) != listed) {
         let bound = take(column, &[Operator::Eq]).expect("just seen");
-        used.push((bound.conjunct, bound.is_exact));
+        used.push(bound.conjunct);
         equal_values.push(bound.value);
     }
     let (mut low, mut high) = (None, None);
     if let Some(&next) = index.definition.columns.get(equal) {
         if let Some(bound) = take(next, &[Operator::Gt, Operator::GtEq]) {
-            used.push((bound.conjunct, bound.is_exact));
-            low = Some((bound.value, bound.operator == Operator::GtEq || !bound.is_exact));
+            used.push(bound.conjunct);
+            low = Some((bound.value, bound.operator == Operator::GtEq));
         }
         if let Some(bound) = take(next, &[Operator::Lt, Operator::LtEq]) {
-            used.push((bound.conjunct, bound.is_exact));
-            high = Some((bound.value, bound.operator == Operator::LtEq || !bound.is_exact));
+            used.push(bound.conjunct);
+            high = Some((bound.value, bound.operator == Operator::LtEq));
         }
     }
     // Tested again: what was not used, or not wholly.
     let mut taken = vec![0; conjuncts.len()];
-    for (conjunct, is_exact) in used {
-        taken[conjunct] += 1;
-        exact[conjunct] &= is_exact;
-    }
+    used.into_iter().for_each(|conjunct| taken[conjunct] += 1);
     let parts = |conjunct: &Expr| if matches!(conjunct, Expr::Between(_)) { 2 } else { 1 };
-    let rest = conjuncts.into_iter().zip(taken).zip(exact);
-    let rest = rest.filter(|((conjunct, taken), exact)| *taken < parts(conjunct) || !exact);
-    let rest = rest.map(|((conjunct, _), _)| conjunct).collect();
+    let rest = conjuncts.into_iter().zip(taken);
+    let rest = rest.filter(|(conjunct, taken)| *taken < parts(conjunct));
+    let rest = rest.map(|(conjunct, _)| conjunct).collect();
     let access = Access { index, equal: equal_values, list, low, high, reverse: reverse.unwrap_or(false) };
     Some((access, rest, reverse.is_some()))
 }

@@ -286,7 +286,8 @@ impl Compilation<'_> {
         let (mut shape, result) = self.shape(plan)?;
         let table = shape.table.clone()?;
         let may_claim = || shape.aggregates.is_none() && self.session.may_with_all(&table, &[Privilege::Update]);
-        if lock.is_some() && !may_claim() {
+        // Rows that OFFSET skips are claimed, too: the other path does that.
+        if lock.is_some() && (shape.skip.is_some() || !may_claim()) {
             return None;
         }
         let mut compiler = self.compiler(shape.columns.iter().cloned(), false)?;

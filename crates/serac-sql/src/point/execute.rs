@@ -243,21 +243,34 @@ impl Insert {
         let mut affected = 0;
         for values in (0..self.rows.len()).map(fitting) {
             let conflict = match &self.on_conflict {
-                None => None,
-                Some(on) => txn.find_conflict(table, on.index.as_deref(), values)?.map(|row| (row, on)),
+                None => {
+                    txn.insert_row(table, values)?;
+                    None
+                }
+                Some(on) => match txn.find_conflict(table, on.index.as_deref(), values)? {
+                    None => {
+                        txn.insert_free_row(table, on.index.as_deref(), values)?;
+                        None
+                    }
+                    Some(row) => Some((row, on)),
+                },
             };
             match conflict {
                 None => {
-                    txn.insert_row(table, values)?;
                     self.after.give(&constants.with_values(values), rows)?;
                     affected += 1;
                 }
-                Some((_, OnConflict { update: None, .. })) => {}
+                // At READ COMMITTED, the statement is begun again with a new snapshot.
+                Some((row, OnConflict { update: None, .. })) => txn.check_newest(table, row)?,
                 Some((row, OnConflict { update: Some(update), .. })) => {
                     if update.collect(table, txn.snapshot(), row, values, constants, scratch)? {
                         update.change.write(table, txn, &update.update, scratch)?;
                         update.change.follow(table, &self.after, constants, scratch, rows)?;
                         affected += 1;
+                    } else {
+                        // Claimed all the same, as in PostgreSQL: the filter has seen its newest
+                        // state.
+                        txn.lock_row(table, row)?;
                     }
                 }
             }

@@ -266,17 +266,21 @@ fn overflow() -> SqlError {
     SqlError::new("22003", "numeric field overflow")
 }
 
-/// How two values of one type compare, floats in Arrow's total order.
+/// How two values of one type compare: as their keys in an ordered index. Of floats, both zeros are
+/// equal, and all NaNs, which are above all numbers.
 pub(super) fn compare(a: Value<'_>, b: Value<'_>) -> Ordering {
     match (a, b) {
         (Value::Bool(a), Value::Bool(b)) => a.cmp(&b),
         (Value::Int32(a), Value::Int32(b)) => a.cmp(&b),
         (Value::Int64(a), Value::Int64(b)) => a.cmp(&b),
-        (Value::Float32(a), Value::Float32(b)) => a.total_cmp(&b),
-        (Value::Float64(a), Value::Float64(b)) => a.total_cmp(&b),
+        (Value::Float32(a), Value::Float32(b)) => compare_floats(a.into(), b.into()),
+        (Value::Float64(a), Value::Float64(b)) => compare_floats(a, b),
         (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
         (a, b) => number(a).cmp(&number(b)),
     }
+}
+fn compare_floats(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
 impl RowExpr {

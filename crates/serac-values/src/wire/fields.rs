@@ -5,9 +5,8 @@
 use super::array::{WireColumn, type_of};
 use super::types::TEXT;
 use datafusion::arrow::datatypes::{Field, Schema};
+use serac_engine::TYPE_KEY;
 
-/// The key of the metadata: the number of the type, a colon, and the modifier.
-const KEY: &str = "postgresql.type";
 /// NAME's number.
 const NAME: u32 = 19;
 /// CHAR's number.
@@ -24,14 +23,12 @@ pub fn with_type(field: Field, oid: u32, modifier: i32) -> Field {
     if (own.oid, own.modifier) == (oid, modifier) {
         return field;
     }
-    let mut metadata = field.metadata().clone();
-    metadata.insert(KEY.into(), format!("{oid}:{modifier}"));
-    field.with_metadata(metadata)
+    serac_engine::with_type(field, oid, modifier)
 }
 
 /// The type and the modifier that a field has been given; none where its Arrow type tells them.
 pub fn told_type(field: &Field) -> Option<(u32, i32)> {
-    let (oid, modifier) = field.metadata().get(KEY)?.split_once(':')?;
+    let (oid, modifier) = field.metadata().get(TYPE_KEY)?.split_once(':')?;
     Some((oid.parse().ok()?, modifier.parse().ok()?))
 }
 
