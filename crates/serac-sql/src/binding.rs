@@ -507,9 +507,6 @@ impl<'s> InSession<'s> {
         let function = self.names.scalar(function)?;
         Some(function.call(vec![lit(kind.name()), object.clone()]))
     }
-<<<<<<< HEAD
-    /// The table of a name, whose rows are to be changed.
-=======
     /// What the statement sees.
     ///
     /// # Errors
@@ -517,8 +514,7 @@ impl<'s> InSession<'s> {
     fn view(&self) -> Result<View> {
         self.shared.view().ok_or_else(cancelled)
     }
-    /// The table of a name.
->>>>>>> b58aabf950400a1880e8d2fee91110ce3843900f
+    /// The table of a name, whose rows are to be changed.
     fn table(&self, name: &Name) -> Result<Arc<Table>> {
         let view = self.view()?;
         let (schema, name) = view.locate(name)?;
