@@ -1,9 +1,8 @@
 //! Whether two subqueries are the same: `(SELECT max(x) FROM u)` twice in a statement. Their plans
 //! differ in the qualifiers that their columns have.
 
-use crate::STACK;
-use crate::select::has_part;
-use crate::subquery::of_expr;
+use crate::limits::STACK;
+use crate::plan_parts::{has_part, of_expr};
 use datafusion::common::Column;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};

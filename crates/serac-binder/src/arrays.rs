@@ -1,16 +1,17 @@
-//! Arrays: `ARRAY[a, b]`, `'{1,2}'`, subscripts, and comparisons with their elements.
+//! Arrays: `ARRAY[a, b]`, subscripts, and comparisons with their elements.
 //!
 //! Arrow has a list of lists for an array of two dimensions, which in PostgreSQL has the type of
 //! its elements' array.
 
-use crate::Binder;
+use crate::array_texts::{Item, MOST_DIMENSIONS, constant, empty, items_of};
+use crate::binder::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
-use crate::expression::{Context, checked, comparable, joined, resolved, symbol};
-use crate::subquery::subquery;
-use crate::types::{arrow_type, dimensions};
+use crate::operators::{checked, comparable, resolved, symbol};
+use crate::plan_parts::{joined, subquery};
+use crate::scope::Context;
+use crate::types::dimensions;
 use datafusion::arrow::array::Array;
-use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::logical_plan::{Limit, Projection};
@@ -19,203 +20,7 @@ use serac_parser::tree::{Expr as Tree, ExprKind, Operator as Symbol, Postfix, Qu
 use serac_pg::{CastContext, TypeId};
 use std::sync::Arc;
 
-/// Dimensions that an array may have, as in PostgreSQL.
-const MOST_DIMENSIONS: usize = 6;
 const NO_BOOLEAN: &str = "op ANY/ALL (array) requires operator to yield boolean";
-
-/// An element of an array that is written as a text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Item {
-    Null,
-    Text(String),
-    Array(Vec<Item>),
-}
-
-/// The items of `{a,"b c",NULL,{d}}`; none if it is no such text.
-fn items(text: &str) -> Option<Vec<Item>> {
-    let text = text.trim_matches(|c: char| c.is_ascii_whitespace());
-    let mut letters = text.strip_prefix('{')?.chars().peekable();
-    let found = items_behind(&mut letters, 1)?;
-    letters.next().is_none().then_some(found)
-}
-
-/// Those up to the brace that ends them.
-fn items_behind(letters: &mut std::iter::Peekable<std::str::Chars<'_>>, level: usize) -> Option<Vec<Item>> {
-    let mut found = Vec::new();
-    let is_blank = |c: &char| c.is_ascii_whitespace();
-    loop {
-        while letters.next_if(is_blank).is_some() {}
-        match letters.peek()? {
-            '}' if found.is_empty() => {
-                letters.next();
-                return Some(found);
-            }
-            '{' => {
-                letters.next();
-                if level == MOST_DIMENSIONS {
-                    return None;
-                }
-                found.push(Item::Array(items_behind(letters, level + 1)?));
-            }
-            '"' => {
-                letters.next();
-                let mut text = String::new();
-                loop {
-                    match letters.next()? {
-                        '"' => break,
-                        '\\' => text.push(letters.next()?),
-                        letter => text.push(letter),
-                    }
-                }
-                found.push(Item::Text(text));
-            }
-            _ => {
-                let (mut text, mut kept) = (String::new(), 0);
-                while let Some(letter) = letters.next_if(|c| !matches!(c, ',' | '}' | '{' | '"')) {
-                    match letter {
-                        '\\' => {
-                            text.push(letters.next()?);
-                            kept = text.len();
-                        }
-                        letter => {
-                            text.push(letter);
-                            kept = if is_blank(&letter) { kept } else { text.len() };
-                        }
-                    }
-                }
-                text.truncate(kept);
-                match text.as_str() {
-                    "" => return None,
-                    word if word.eq_ignore_ascii_case("null") => found.push(Item::Null),
-                    _ => found.push(Item::Text(text)),
-                }
-            }
-        }
-        while letters.next_if(is_blank).is_some() {}
-        match letters.next()? {
-            ',' => {}
-            '}' => return Some(found),
-            _ => return None,
-        }
-    }
-}
-
-/// The first and the last subscript of each dimension, as they may stand before the items, and what
-/// stands behind them; none if they are not well formed.
-fn subscripts(text: &str) -> Option<(Vec<(i64, i64)>, &str)> {
-    let mut rest = text.trim_start();
-    let mut found = Vec::new();
-    while let Some(behind) = rest.strip_prefix('[') {
-        let (numbers, behind) = behind.split_once(']')?;
-        let (first, last) = numbers.split_once(':').unwrap_or(("1", numbers));
-        let number = |text: &str| text.trim().parse::<i32>().ok().map(i64::from);
-        found.push((number(first)?, number(last)?));
-        rest = behind.trim_start();
-    }
-    match found.is_empty() {
-        true => Some((found, rest)),
-        false => Some((found, rest.strip_prefix('=')?)),
-    }
-}
-
-/// The lengths of the dimensions of an array of such items; none if the arrays in it are not of one
-/// length.
-fn lengths(items: &[Item]) -> Option<Vec<i64>> {
-    let of_item = |item: &Item| match item {
-        Item::Array(inner) if inner.is_empty() => None,
-        Item::Array(inner) => lengths(inner),
-        Item::Null | Item::Text(_) => Some(Vec::new()),
-    };
-    let mut all = items.iter().map(of_item);
-    let first = all.next().unwrap_or_else(|| Some(Vec::new()))?;
-    let is_same = all.all(|other| other.as_ref() == Some(&first));
-    is_same.then(|| std::iter::once(items.len() as i64).chain(first).collect())
-}
-
-/// The items of an array of a type that is written as a text.
-fn items_of(text: &str, to: TypeId, span: Span) -> Result<Vec<Item>> {
-    let malformed = || BindError::new("22P02", format!("malformed array literal: \"{text}\""), span);
-    if to.is_vector() {
-        return Err(BindError::unsupported(format!("a constant of type {to}"), span));
-    }
-    let (subscripts, rest) = subscripts(text).ok_or_else(malformed)?;
-    let found = items(rest).ok_or_else(malformed)?;
-    let lengths = lengths(&found).ok_or_else(malformed)?;
-    if !subscripts.is_empty() && !subscripts.iter().map(|(first, last)| last - first + 1).eq(lengths) {
-        return Err(malformed());
-    }
-    if subscripts.iter().any(|(first, _)| *first != 1) {
-        return Err(BindError::unsupported("an array whose subscripts do not begin with 1", span));
-    }
-    Ok(found)
-}
-
-/// Values that have one type in Arrow: numbers get the most digits of all before the point. None if
-/// the values have several types.
-fn of_one_arrow_type(values: Vec<ScalarValue>) -> Option<(Vec<ScalarValue>, DataType)> {
-    let digits = values.iter().filter_map(|value| match value {
-        ScalarValue::Decimal128(Some(_), precision, scale) => Some((*precision, *scale)),
-        _ => None,
-    });
-    let most = digits.max();
-    let widened = |value| match (value, most) {
-        (ScalarValue::Decimal128(None, ..), Some((precision, scale))) => {
-            ScalarValue::Decimal128(None, precision, scale)
-        }
-        (ScalarValue::Decimal128(number, _, own), Some((precision, scale))) if own == scale => {
-            ScalarValue::Decimal128(number, precision, scale)
-        }
-        (other, _) => other,
-    };
-    let values: Vec<ScalarValue> = values.into_iter().map(widened).collect();
-    let first = values.first()?.data_type();
-    let is_one = first != DataType::LargeBinary && values.iter().all(|other| other.data_type() == first);
-    is_one.then_some((values, first))
-}
-
-/// An array of such items as a constant; `value` reads an element. None if one is not read here, or
-/// if numbers have different digits.
-fn constant(
-    items: Vec<Item>,
-    to: TypeId,
-    value: &mut dyn FnMut(Option<String>) -> Result<Option<ScalarValue>>,
-) -> Result<Option<ScalarValue>> {
-    if items.is_empty() {
-        return Ok(empty(to));
-    }
-    let mut values = Vec::with_capacity(items.len());
-    for item in items {
-        let read = match item {
-            Item::Null => value(None)?,
-            Item::Text(text) => value(Some(text))?,
-            Item::Array(inner) => constant(inner, to, value)?,
-        };
-        let Some(read) = read else { return Ok(None) };
-        values.push(read);
-    }
-    let list = of_one_arrow_type(values);
-    Ok(list.map(|(values, element)| ScalarValue::List(ScalarValue::new_list(&values, &element, true))))
-}
-
-/// An array without elements; none of a type that Arrow does not store.
-fn empty(to: TypeId) -> Option<ScalarValue> {
-    let element = match to.element()? {
-        TypeId::NUMERIC => DataType::Decimal128(1, 0),
-        element => arrow_type(element)?,
-    };
-    Some(ScalarValue::List(ScalarValue::new_list(&[], &element, true)))
-}
-
-/// `{1,2}` as an array of a type; none if an element is not read here.
-pub(crate) fn read(text: &str, element: TypeId, to: TypeId, span: Span) -> Result<Option<ScalarValue>> {
-    constant(items_of(text, to, span)?, to, &mut |text| {
-        Ok(match (text, element) {
-            (None, _) => arrow_type(element).map(|stored| ScalarValue::try_from(&stored)).transpose()?,
-            (Some(text), TypeId::TEXT | TypeId::VARCHAR | TypeId::NAME) => Some(ScalarValue::Utf8View(Some(text))),
-            (Some(text), _) => crate::constants::read(&text, element, span)?,
-        })
-    })
-}
 
 impl Binder<'_> {
     /// `ARRAY[a, b]`.
@@ -300,7 +105,7 @@ impl Binder<'_> {
         let unsupported = || BindError::unsupported(format!("an array of type {id}"), span);
         let array = if id.element().is_some() { Some(id) } else { id.array() };
         let values = match id.element().unwrap_or(id) {
-            TypeId::NUMERIC => crate::numeric::arrays_of_one_form(values, true, schema)?,
+            TypeId::NUMERIC => crate::number_forms::arrays_of_one_form(values, true, schema)?,
             _ => values,
         };
         let function = self.known_scalar("make_array")?;
@@ -498,7 +303,7 @@ impl Binder<'_> {
         let to = if signature.arguments == [TypeId::NUMERIC; 2] { TypeId::NUMERIC } else { comparable(&signature)? };
         if to == TypeId::NUMERIC {
             let left = self.implicitly(left, TypeId::NUMERIC, context.schema)?.expr;
-            let operands = crate::numeric::beside_elements(left, right.expr, at, context.schema)?;
+            let operands = crate::number_forms::beside_elements(left, right.expr, at, context.schema)?;
             let function = self.known_scalar(if is_all { "compare_all" } else { "compare_any" })?;
             let expr = function.call(operands.into_iter().chain([lit(symbol)]).collect());
             return checked(expr, TypeId::BOOL, start, context.schema);
@@ -537,7 +342,7 @@ impl Binder<'_> {
         let function = self.known_scalar(name)?;
         let operands = operands.into_iter().zip(&signature.arguments);
         let operands = operands.map(|(operand, to)| Ok(self.implicitly(operand, *to, schema)?.expr));
-        let operands = crate::numeric::arrays_of_one_form(operands.collect::<Result<_>>()?, true, schema)?;
+        let operands = crate::number_forms::arrays_of_one_form(operands.collect::<Result<_>>()?, true, schema)?;
         Ok(function.call(operands))
     }
 }
@@ -559,37 +364,6 @@ fn in_order(plan: LogicalPlan) -> (LogicalPlan, Expr, Vec<SortExpr>) {
             let value = Expr::Column(Column::from(plan.schema().qualified_field(0)));
             let order = if let LogicalPlan::Sort(sort) = &plan { sort.expr.clone() } else { Vec::new() };
             (plan, value, order)
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arrays_are_read_from_texts() {
-        let text = |text: &str| Item::Text(text.into());
-        assert_eq!(items("{}"), Some(Vec::new()));
-        assert_eq!(items(" {a, b ,NULL} "), Some(vec![text("a"), text("b"), Item::Null]));
-        assert_eq!(items(r#"{"x,y","q\"","null", " z "}"#), Some(["x,y", "q\"", "null", " z "].map(text).into()));
-        let nested = |word: &str| Item::Array(vec![text(word)]);
-        assert_eq!(items("{{1},{2}}"), Some(vec![nested("1"), nested("2")]));
-        for wrong in ["a,b", "{a", "{a}}", "{a,}", "{,a}", "{a\"b\"}", "{{{{{{{1}}}}}}}", "{\"a\"b}", ""] {
-            assert_eq!(items(wrong), None, "{wrong}");
-        }
-    }
-
-    #[test]
-    fn arrays_are_rectangular() {
-        let read = |text: &str| read(text, TypeId::INT4, TypeId::INT4.array().unwrap(), Span::default());
-        for right in ["{1,NULL}", "{{1,2},{3,4}}", "[1:2]={1,2}", " [1:1][2] = {{1,2}}", "{}"] {
-            assert!(matches!(read(right), Ok(Some(ScalarValue::List(_)))), "{right}");
-        }
-        let wrong =
-            ["{{1},{2,3}}", "{1,{2}}", "{x}", "{{}}", "[1:3]={1,2}", "[1:2]{1,2}", "[1]={{1}}", "[1:9999999999]={1}"];
-        for wrong in wrong {
-            assert!(matches!(read(wrong), Err(BindError::Statement(error)) if error.sqlstate == "22P02"), "{wrong}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Bound expressions, and how one becomes one of another type.
 
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::numeric::function_of_numbers;
+use crate::number_forms::function_of_numbers;
 use crate::parameters::OpenParameter;
 use crate::types::{arrow_type, integer_digits, is_registered, stored_as};
 use datafusion::arrow::datatypes::DataType;

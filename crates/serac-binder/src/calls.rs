@@ -1,20 +1,18 @@
 //! Functions and aggregates: which one a call means, and what computes it.
 
-use crate::Binder;
+use crate::binder::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result, StatementError};
-use crate::expression::{Context, checked, taken};
-use crate::numeric::{arrays_of_one_form, free, function_of_numbers};
-use crate::query::sorted;
+use crate::number_forms::{arrays_of_one_form, free, function_of_numbers};
+use crate::operators::{checked, taken, types_of};
+use crate::plan_parts::{has_part, levels_of, of_expr, sorted};
 use crate::row::presence_of;
-use crate::scope::Outer;
-use crate::select::has_part;
-use crate::subquery::{levels_of, of_expr};
-use crate::types::type_of_arrow;
-use crate::types::{arrow_type, comparable_values, dimensions, element_type, is_registered, stored_as};
+use crate::scope::{Context, Outer};
+use crate::types::{arrow_type, comparable_values, dimensions, element_type, is_registered, stored_as, type_of_arrow};
 use datafusion::arrow::array::Array;
 use datafusion::arrow::datatypes::{DataType, Field};
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::TransformedResult;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr::{AggregateFunction, Unnest};
@@ -103,10 +101,6 @@ fn no_function(call: &str, is_ordered: bool, span: Span) -> BindError {
 /// That a function is computed neither here nor in another way.
 fn unsupported(name: &str, given: &[TypeId], span: Span) -> BindError {
     BindError::unsupported(format!("function {}", shown(name, given)), span)
-}
-
-pub(crate) fn types_of(arguments: &[Bound]) -> Vec<TypeId> {
-    arguments.iter().map(|argument| argument.id).collect()
 }
 
 /// A function that is meant.

@@ -53,7 +53,7 @@ pub(crate) fn read(text: &str, to: TypeId, span: Span) -> Result<Option<ScalarVa
         TypeId::UUID => uuid(word).map(|bytes| ScalarValue::FixedSizeBinary(16, Some(bytes))),
         TypeId::BYTEA => Some(ScalarValue::BinaryView(Some(bytes(text, span)?))),
         _ => match to.element() {
-            Some(element) => crate::arrays::read(text, element, to, span)?,
+            Some(element) => crate::array_texts::read(text, element, to, span)?,
             None => None,
         },
     })

@@ -1,13 +1,14 @@
 //! Expressions that stand in no query: what tables keep (defaults, checks, generated columns,
 //! indexes and their conditions), and what is computed beside queries.
 
+use crate::binder::Binder;
 use crate::bound::Bound;
+use crate::environment::Environment;
 use crate::error::{BindError, Result};
-use crate::expression::Context;
-use crate::scope::{Scope, ScopeColumn, ScopeItem};
-use crate::select::has_part;
+use crate::plan_parts::has_part;
+use crate::scope::{Context, Scope, ScopeColumn, ScopeItem};
 use crate::types::{is_no_type, or_no_type};
-use crate::{Binder, Environment, visit};
+use crate::visit;
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::Expr;
 use serac_parser::tree::{Call, Expr as Tree, ExprKind, Literal, Name, Postfix, Query};

@@ -1,105 +1,26 @@
 //! Expressions: which operator, type and cast each part means.
 
+use crate::binder::Binder;
 use crate::bound::{Bound, is_alike, no_cast, number_constant};
-use crate::calls::types_of;
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::scope::{AggregatesBelow, Outer, Scope};
-use crate::subquery::{Comparison, levels_of, repeatable};
-use crate::types::{arrow_type, comparable_values, dimensions, integer_digits};
-use crate::{Binder, row, types};
+use crate::limits::{LEVELS_OF_COPIES, MOST_IN_A_ROW};
+use crate::operators::{checked, comparable, comparison, resolved, shown, symbol, taken, types_of};
+use crate::plan_parts::{joined, levels_of, repeatable, with_elements};
+use crate::row;
+use crate::scope::Context;
+use crate::subquery::Comparison;
+use crate::types::{self, arrow_type, comparable_values, dimensions, integer_digits};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{Case, InList, Like};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast as cast_to, lit};
 use serac_numeric::{Numeric, NumericError};
-use serac_parser::tree::{Expr as Tree, Operator as Symbol};
 use serac_parser::tree::{
-    ExprKind, Ident, IntervalFields, IsTest, LikeKind, Literal, Postfix, Quantity, Span, Special, TypeName, Window,
+    Expr as Tree, ExprKind, IntervalFields, IsTest, LikeKind, Literal, Operator as Symbol, Postfix, Quantity, Span,
+    Special, TypeName,
 };
-use serac_pg::operators::is_left_out;
-use serac_pg::resolve::{self, Resolved};
 use serac_pg::types::Category;
-use serac_pg::{CastContext, ModifiedType, NO_MODIFIER, Signature, TypeId};
-
-/// Operators one behind the other, up to which a plan is a tower of them.
-pub(crate) const MOST_IN_A_ROW: usize = 100;
-/// What an operand counts as that stands in the plan more than once: such operands in each other
-/// would make it grow with each level twofold.
-pub(crate) const LEVELS_OF_COPIES: usize = 80;
-
-/// Where an expression stands.
-#[derive(Clone, Copy)]
-pub(crate) struct Context<'c> {
-    /// The columns that it may name.
-    pub(crate) scope: &'c Scope,
-    /// Those of the plan below.
-    pub(crate) schema: &'c DFSchema,
-    /// What is around the query.
-    pub(crate) outer: Option<&'c Outer<'c>>,
-    /// The windows that have names.
-    pub(crate) named_windows: &'c [(Ident, Window)],
-    /// The clause, if aggregates are not allowed in it: `WHERE`.
-    pub(crate) without_aggregates: Option<&'static str>,
-    /// The same for window functions.
-    pub(crate) without_windows: Option<&'static str>,
-    /// Columns of types that are not known may be selected as they are.
-    pub(crate) passes_any: bool,
-    /// Functions that give rows may be in it.
-    pub(crate) may_have_sets: bool,
-    /// Where the query's aggregates go that stand in its subqueries.
-    pub(crate) aggregates: Option<&'c AggregatesBelow>,
-}
-
-impl<'c> Context<'c> {
-    /// An expression over these columns, where all functions may stand.
-    pub(crate) fn new(scope: &'c Scope, schema: &'c DFSchema, outer: Option<&'c Outer<'c>>) -> Self {
-        Self {
-            scope,
-            schema,
-            outer,
-            named_windows: &[],
-            without_aggregates: None,
-            without_windows: None,
-            passes_any: false,
-            may_have_sets: false,
-            aggregates: None,
-        }
-    }
-    /// What is around a subquery that stands here.
-    pub(crate) fn around(&self) -> Outer<'_> {
-        Outer {
-            scope: self.scope,
-            schema: self.schema,
-            aggregates: self.aggregates,
-            without_aggregates: self.without_aggregates,
-            next: self.outer,
-        }
-    }
-    /// The same, where neither aggregates nor window functions may stand.
-    pub(crate) fn in_clause(self, clause: &'static str) -> Self {
-        Self { without_aggregates: Some(clause), without_windows: Some(clause), may_have_sets: false, ..self }
-    }
-    /// The same, where no window function may stand.
-    pub(crate) fn without_windows(self, clause: &'static str) -> Self {
-        Self { without_windows: Some(clause), may_have_sets: false, ..self }
-    }
-}
-
-/// `a AND b AND c`, or `a OR b OR c`, as a tree that is as flat as can be. None of them is true, or false.
-pub(crate) fn joined(mut exprs: Vec<Expr>, operator: Operator) -> Expr {
-    while exprs.len() > 1 {
-        let mut halves = Vec::with_capacity(exprs.len().div_ceil(2));
-        let mut rest = exprs.into_iter();
-        while let Some(left) = rest.next() {
-            halves.push(match rest.next() {
-                Some(right) => Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right))),
-                None => left,
-            });
-        }
-        exprs = halves;
-    }
-    exprs.pop().unwrap_or_else(|| lit(operator == Operator::And))
-}
+use serac_pg::{CastContext, ModifiedType, NO_MODIFIER, Signature, TypeId, resolve};
 
 impl Binder<'_> {
     /// An expression.
@@ -1003,31 +924,6 @@ fn first_place(tree: &Tree) -> Span {
     }
 }
 
-/// The operands of an operator, or the arguments of a function, that takes so many.
-pub(crate) fn taken<const N: usize>(operands: Vec<Bound>) -> Result<[Bound; N]> {
-    let count = operands.len();
-    operands.try_into().map_err(|_| BindError::unsupported(format!("a call with {count} arguments"), NO_PLACE))
-}
-
-/// The symbol of an operator. All are in one schema.
-pub(crate) fn symbol(operator: &Symbol) -> Result<&str> {
-    match operator.schema.as_ref().map(|schema| schema.name.as_str()) {
-        None | Some("pg_catalog") => Ok(&operator.symbol),
-        Some(schema) => Err(BindError::unsupported(format!("operator {schema}.{}", operator.symbol), operator.span)),
-    }
-}
-
-pub(crate) fn comparison(symbol: &str) -> Operator {
-    match symbol {
-        "=" => Operator::Eq,
-        "<>" => Operator::NotEq,
-        "<" => Operator::Lt,
-        "<=" => Operator::LtEq,
-        ">" => Operator::Gt,
-        _ => Operator::GtEq,
-    }
-}
-
 fn is_backslash(escape: &Tree) -> bool {
     matches!(&escape.kind, ExprKind::Literal(Literal::String(text)) if text == "\\")
 }
@@ -1131,72 +1027,6 @@ fn negative(operand: &Bound) -> Option<Bound> {
     Some(Bound::new(Expr::Literal(value, None), operand.id, operand.span))
 }
 
-/// The operator that is meant, its polymorphic types in place.
-pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<Signature> {
-    let (sqlstate, what, hint) = match resolve::operator(symbol, operands) {
-        Resolved::One(signature) => {
-            return Ok(resolve::polymorphic(signature, operands).unwrap_or_else(|| signature.clone()));
-        }
-        Resolved::None if is_left_out(symbol, operands) => {
-            return Err(BindError::unsupported(format!("operator {}", shown(symbol, operands)), at));
-        }
-        Resolved::None => (
-            "42883",
-            "operator does not exist",
-            match operands {
-                [_] => {
-                    "No operator matches the given name and argument type. You might need to add an explicit type cast."
-                }
-                _ => {
-                    "No operator matches the given name and argument types. You might need to add explicit type casts."
-                }
-            },
-        ),
-        Resolved::Several => (
-            "42725",
-            "operator is not unique",
-            "Could not choose a best candidate operator. You might need to add explicit type casts.",
-        ),
-    };
-    Err(BindError::new(sqlstate, format!("{what}: {}", shown(symbol, operands)), at).hinted(hint))
-}
-
-/// An operator with its operands' types, as PostgreSQL writes it.
-fn shown(symbol: &str, operands: &[TypeId]) -> String {
-    match operands {
-        [left, right] => format!("{left} {symbol} {right}"),
-        _ => format!("{symbol} {}", operands.first().copied().unwrap_or(TypeId::UNKNOWN)),
-    }
-}
-
-/// The type in which operands of a comparison are compared.
-pub(crate) fn comparable(signature: &Signature) -> Result<TypeId> {
-    use TypeId as T;
-    let unsupported =
-        || BindError::unsupported(format!("a comparison of {}", types::listed(&signature.arguments)), NO_PLACE);
-    let [left, right] = signature.arguments[..] else { return Err(unsupported()) };
-    comparable_values(left)?;
-    comparable_values(right)?;
-    let is_ordered = !matches!(left.element().unwrap_or(left), T::FLOAT4 | T::FLOAT8 | T::NUMERIC);
-    if left.element().is_some() && !is_ordered {
-        return Err(unsupported());
-    }
-    let rank = |id: TypeId| match id {
-        T::INT2 | T::FLOAT4 | T::DATE => Some(0),
-        T::INT4 | T::FLOAT8 | T::TIMESTAMP => Some(1),
-        T::INT8 | T::TIMESTAMPTZ => Some(2),
-        _ => None,
-    };
-    match (left, right) {
-        (left, right) if left == right => Ok(left),
-        (left, right) if types::stored_as(left) == T::TEXT && types::stored_as(right) == T::TEXT => Ok(T::TEXT),
-        (left, right) => match (rank(left), rank(right)) {
-            (Some(a), Some(b)) => Ok(if a < b { right } else { left }),
-            _ => Err(unsupported()),
-        },
-    }
-}
-
 /// The words of an interval's fields.
 fn words(fields: IntervalFields) -> &'static str {
     match fields {
@@ -1291,31 +1121,6 @@ fn arrays_of_one_dimension(mut arrays: Vec<Expr>, schema: &DFSchema) -> Result<V
     Ok(arrays)
 }
 
-/// An expression of which it is known what it gives; refused if DataFusion gives something else.
-pub(crate) fn checked(expr: Expr, id: TypeId, span: Span, schema: &DFSchema) -> Result<Bound> {
-    let given = expr.get_type(schema)?;
-    if types::type_of_arrow(&given) == Some(id) || arrow_type(id).as_ref() == Some(&given) {
-        return Ok(Bound::new(expr, id, span));
-    }
-    if id.element().is_some() && types::type_of_arrow(&given).map(types::stored_as) == Some(types::stored_as(id)) {
-        return Ok(Bound::new(expr, id, span));
-    }
-    let integers = |list: &DataType| types::element_type(list).is_some_and(DataType::is_integer);
-    // Functions of DataFusion count in other integers than PostgreSQL's, and give other texts.
-    match (arrow_type(id), given) {
-        (Some(wanted), given) if integers(&wanted) && integers(&given) => {
-            Ok(Bound::new(cast_to(expr, wanted), id, span))
-        }
-        (Some(wanted), given) if wanted.is_integer() && given.is_integer() => {
-            Ok(Bound::new(cast_to(expr, wanted), id, span))
-        }
-        (Some(wanted @ DataType::Utf8View), DataType::Utf8 | DataType::LargeUtf8) => {
-            Ok(Bound::new(cast_to(expr, wanted), id, span))
-        }
-        (_, given) => Err(BindError::unsupported(format!("a value of type {id} that is stored as {given}"), span)),
-    }
-}
-
 impl Binder<'_> {
     /// Operands of a comparison, as values that Arrow compares.
     pub(crate) fn alike(&self, operands: Vec<Bound>, signature: &Signature, schema: &DFSchema) -> Result<[Expr; 2]> {
@@ -1330,7 +1135,7 @@ impl Binder<'_> {
     fn compared_values(&self, all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Expr>> {
         let exprs = self.of_type(all, to, schema)?;
         match to {
-            TypeId::NUMERIC => crate::numeric::compared(exprs, schema),
+            TypeId::NUMERIC => crate::number_forms::compared(exprs, schema),
             _ => exprs.into_iter().map(|expr| self.key(expr, schema)).collect(),
         }
     }
@@ -1338,7 +1143,7 @@ impl Binder<'_> {
     fn of_one_type(&self, all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Expr>> {
         let exprs = self.of_type(all, to, schema)?;
         match to {
-            TypeId::NUMERIC => crate::numeric::of_one_form(exprs, schema),
+            TypeId::NUMERIC => crate::number_forms::of_one_form(exprs, schema),
             _ => Ok(exprs),
         }
     }
@@ -1512,7 +1317,7 @@ impl Binder<'_> {
             (TypeId::NUMERIC, [precision, scale @ ..]) => {
                 let (precision, scale) = (*precision, scale.first().copied().unwrap_or(0));
                 if id == TypeId::NUMERIC {
-                    let expr = crate::numeric::with_digits(bound.expr, precision, scale, schema)?;
+                    let expr = crate::number_forms::with_digits(bound.expr, precision, scale, schema)?;
                     // A number that is kept has no such digits.
                     let (Ok(precision), Ok(scale)) = (u16::try_from(precision), u16::try_from(scale)) else {
                         return Ok(Bound::new(expr, id, span));
@@ -1557,14 +1362,6 @@ fn is_read_in_arrays(element: TypeId) -> bool {
     integer_digits(element).is_some()
         || matches!(element, T::BOOL | T::FLOAT4 | T::FLOAT8 | T::TEXT | T::VARCHAR | T::BYTEA | T::JSON | T::JSONB)
         || matches!(element, T::DATE | T::TIME | T::TIMESTAMP | T::TIMESTAMPTZ | T::INTERVAL)
-}
-
-/// The type of a list, or of lists in each other, with other elements.
-pub(crate) fn with_elements(list: &DataType, element: DataType) -> DataType {
-    match types::element_type(list) {
-        Some(inner) => DataType::new_list(with_elements(inner, element), true),
-        None => element,
-    }
 }
 
 /// A modifier of a type: a whole number.

@@ -1,12 +1,13 @@
 //! FROM: what is read, and which names it has.
 
+use crate::binder::Binder;
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::expression::{Context, MOST_IN_A_ROW, joined};
-use crate::query::{Selected, WithTable};
-use crate::scope::{Outer, Scope, ScopeColumn, ScopeItem};
-use crate::subquery::subquery;
+use crate::limits::MOST_IN_A_ROW;
+use crate::plan_parts::{joined, subquery};
+use crate::scope::{Context, Outer, Scope, ScopeColumn, ScopeItem};
+use crate::selected::{Selected, WithTable};
+use crate::statement::OutputColumn;
 use crate::types::or_no_type;
-use crate::{Binder, OutputColumn};
 use datafusion::common::{Column, JoinType, TableReference};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, lit};
 use serac_parser::tree::{

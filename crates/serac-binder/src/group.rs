@@ -4,16 +4,15 @@
 //! their sets, ROLLUP and CUBE for the sets that they are short for. DataFusion has an aggregation
 //! of several sets; of one set it is a plain one.
 
-use crate::Binder;
 use crate::alike::alike;
+use crate::binder::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::expression::Context;
-use crate::numeric::first_of_key;
+use crate::number_forms::first_of_key;
+use crate::plan_parts::{has_part, of_expr};
 use crate::query::position;
-use crate::scope::{Scope, ScopeColumn, ScopeItem};
-use crate::select::{Item, has_part};
-use crate::subquery::of_expr;
+use crate::scope::{Context, Scope, ScopeColumn, ScopeItem};
+use crate::select::Item;
 use crate::types::comparable_values;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ScalarValue};

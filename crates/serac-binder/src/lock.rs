@@ -8,86 +8,22 @@
 //! that tells their rows ([`Binder::claimed_rows`]), and the select list gets these columns at its
 //! end ([`Claims::rows`]). What PostgreSQL refuses is told in its order: behind errors of the query.
 
-use crate::Binder;
-use crate::change::{PartBody, Target, rows_of};
+use crate::binder::Binder;
+use crate::claims::{Claims, not_with};
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::expression::MOST_IN_A_ROW;
 use crate::from::Rows;
-use crate::query::{Selected, innermost};
+use crate::limits::MOST_IN_A_ROW;
+use crate::plan_parts::{free, rows_of};
+use crate::query::innermost;
 use crate::scope::Outer;
-use crate::select::has_part;
-use crate::subquery::free;
+use crate::selected::Selected;
+use crate::statement::{BoundClaim, ClaimedTable, PartBody};
 use crate::visit;
 use datafusion::arrow::datatypes::Schema;
-use datafusion::common::DFSchema;
-use datafusion::logical_expr::{Expr, LogicalPlan};
 use serac_parser::tree::{
-    Alias, Distinct, JoinKind, Lock, LockStrength, LockWait, Name, Query, QueryBody, Relation, Select, TableExpr,
-    TableKind,
+    Alias, JoinKind, Lock, LockStrength, LockWait, Name, Query, QueryBody, Relation, TableExpr, TableKind,
 };
 use std::sync::Arc;
-
-/// A query that claims rows.
-#[derive(Clone)]
-pub struct BoundClaim {
-    /// Its rows: what is selected, and behind that which row of each table it is. If the query has
-    /// LIMIT or OFFSET, these stand at the top, and count rows that have been claimed.
-    pub plan: LogicalPlan,
-    /// The tables.
-    pub tables: Vec<ClaimedTable>,
-}
-
-impl BoundClaim {
-    /// The clause that claims the first of the tables.
-    pub fn words(&self) -> &'static str {
-        self.tables.first().map_or(LockStrength::Update, |table| table.strength).words()
-    }
-}
-
-/// A table of which rows are claimed.
-#[derive(Clone)]
-pub struct ClaimedTable {
-    /// The table.
-    pub target: Target,
-    /// The strongest clause that names it.
-    pub strength: LockStrength,
-    /// What about rows that others have locked.
-    pub wait: LockWait,
-}
-
-/// What a query claims, while it is bound.
-pub(crate) struct Claims {
-    locks: Vec<Lock>,
-    /// The columns that tell rows, and the tables that these are of.
-    tables: Vec<(Expr, ClaimedTable)>,
-}
-
-impl Claims {
-    /// The columns that tell which rows are claimed, over the rows of FROM.
-    pub(crate) fn rows(&self, schema: &DFSchema) -> Result<Vec<Expr>> {
-        let row = |(row, _): &(Expr, ClaimedTable)| match row {
-            Expr::Column(column) if schema.has_column(column) => Ok(row.clone()),
-            _ => Err(BindError::unsupported("a claim of rows under the alias of a join", NO_PLACE)),
-        };
-        self.tables.iter().map(row).collect()
-    }
-    /// Refuses a SELECT whose rows are not rows of its tables; `exprs` are its items and its order.
-    pub(crate) fn check(&self, select: &Select, is_grouped: bool, exprs: &[Expr]) -> Result<()> {
-        let has = |is_such: fn(&Expr) -> bool| exprs.iter().any(|expr| has_part(expr, is_such));
-        let refused = [
-            (!matches!(select.distinct, Distinct::All), "DISTINCT clause"),
-            (is_grouped, "GROUP BY clause"),
-            (select.having.is_some(), "HAVING clause"),
-            (has(|part| matches!(part, Expr::AggregateFunction(_))), "aggregate functions"),
-            (has(|part| matches!(part, Expr::WindowFunction(_))), "window functions"),
-            (has(|part| matches!(part, Expr::Unnest(_))), "set-returning functions in the target list"),
-        ];
-        match (self.locks.first(), refused.iter().find(|(is_there, _)| *is_there)) {
-            (Some(lock), Some((_, with))) => Err(not_with(lock, with)),
-            _ => Ok(()),
-        }
-    }
-}
 
 /// Refuses a branch of a UNION that claims rows.
 pub(crate) fn check_branch(body: &QueryBody) -> Result<()> {
@@ -97,10 +33,6 @@ pub(crate) fn check_branch(body: &QueryBody) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-fn not_with(lock: &Lock, with: &str) -> BindError {
-    BindError::without_place("0A000", format!("{} is not allowed with {with}", lock.strength.words()))
 }
 
 /// What the clauses want of an item of FROM: the most that one of them wants.

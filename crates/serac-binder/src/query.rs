@@ -1,15 +1,17 @@
 //! Queries: WITH, VALUES, ORDER BY and LIMIT.
 
+use crate::binder::Binder;
 use crate::bound::Bound;
-use crate::change::{PartBody, has_returning, is_change, rows_of, values_plan};
+use crate::change::{has_returning, is_change};
 use crate::error::{BindError, NO_PLACE, Result, StatementError};
-use crate::expression::Context;
-use crate::numeric::in_form;
-use crate::scope::{Outer, Scope, ScopeColumn};
+use crate::limits::LEVELS_OF_QUERY;
+use crate::plan_parts::values_plan;
+use crate::plan_parts::{is_volatile, rows_of, sorted};
+use crate::scope::{Context, Outer, Scope, ScopeColumn};
+use crate::selected::{Selected, WithTable};
+use crate::statement::{OutputColumn, PartBody};
 use crate::types::comparable_values;
-use crate::{Binder, LEVELS_OF_QUERY, OutputColumn};
 use datafusion::arrow::datatypes::{DataType, Schema};
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{Sort, WindowFunction};
 use datafusion::logical_expr::{
@@ -22,120 +24,9 @@ use serac_parser::tree::{
 };
 use serac_pg::casts::cast;
 use serac_pg::{CastContext, TypeId};
-use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// What a query selects.
-#[derive(Clone, Debug)]
-pub(crate) struct Selected {
-    pub(crate) plan: LogicalPlan,
-    pub(crate) columns: Vec<OutputColumn>,
-    /// What the columns of type UNKNOWN are: constants, and parameters of no type. The plan has
-    /// texts in their places.
-    pub(crate) open: Vec<(usize, Bound)>,
-}
-
-impl Selected {
-    pub(crate) fn new(plan: LogicalPlan, columns: Vec<OutputColumn>) -> Self {
-        Self { plan, columns, open: Vec::new() }
-    }
-    /// The same where columns of unknown type become ones of `targets`.
-    pub(crate) fn towards(self, binder: &Binder<'_>, targets: &[TypeId]) -> Result<Self> {
-        if self.open.is_empty() || targets.is_empty() {
-            return Ok(self);
-        }
-        let own = |(at, column): (usize, &OutputColumn)| match column.id {
-            TypeId::UNKNOWN => targets.get(at).copied().unwrap_or(TypeId::TEXT),
-            known => known,
-        };
-        let ids: Vec<TypeId> = self.columns.iter().enumerate().map(own).collect();
-        self.of_types(binder, &ids)
-    }
-    /// The same with texts for the columns of unknown type.
-    pub(crate) fn closed(mut self) -> Result<Self> {
-        if self.open.is_empty() {
-            return Ok(self);
-        }
-        if self.open.iter().all(|(_, bound)| bound.parameter.is_none()) {
-            self.open.iter().for_each(|(at, _)| self.columns[*at].id = TypeId::TEXT);
-            return Ok(Self { open: Vec::new(), ..self });
-        }
-        let ids: Vec<TypeId> = self.columns.iter().map(|column| column.id).collect();
-        let ids = ids.into_iter().map(|id| if id == TypeId::UNKNOWN { TypeId::TEXT } else { id }).collect::<Vec<_>>();
-        self.converted(&ids, |bound, to, schema| bound.into_type(to, CastContext::Implicit, schema))
-    }
-    /// The same with columns in other forms of their types.
-    pub(crate) fn in_forms(self, wanted: &[DataType]) -> Result<Self> {
-        let schema = self.plan.schema().clone();
-        if schema.fields().iter().zip(wanted).all(|(field, wanted)| field.data_type() == wanted) {
-            return Ok(self);
-        }
-        let exprs = schema.iter().zip(wanted).map(|(field, wanted)| {
-            let column = Expr::Column(Column::from(field));
-            match field.1.data_type() == wanted {
-                true => Ok(column),
-                false => Ok(in_form(column, wanted, &schema)?.alias(field.1.name())),
-            }
-        });
-        let plan = LogicalPlanBuilder::from(self.plan).project(exprs.collect::<Result<Vec<_>>>()?)?.build()?;
-        Ok(Self { plan, ..self })
-    }
-    /// The same as columns of other types.
-    pub(crate) fn of_types(self, binder: &Binder<'_>, ids: &[TypeId]) -> Result<Self> {
-        self.converted(ids, |bound, to, schema| binder.implicitly(bound, to, schema))
-    }
-    /// The same as columns of other types, by `convert`.
-    fn converted(self, ids: &[TypeId], convert: impl Fn(Bound, TypeId, &DFSchema) -> Result<Bound>) -> Result<Self> {
-        if self.columns.iter().zip(ids).all(|(column, id)| column.id == *id) {
-            return Ok(self);
-        }
-        let schema = self.plan.schema().clone();
-        let mut exprs = Vec::new();
-        for (at, (field, (own, wanted))) in schema.iter().zip(self.columns.iter().zip(ids)).enumerate() {
-            let bound = match self.open.iter().find(|(open, _)| *open == at) {
-                Some((_, constant)) => constant.clone(),
-                None => Bound::of_type(Expr::Column(Column::from(field)), own.modified_type(), own.span),
-            };
-            let name = field.1.name().clone();
-            let expr = convert(bound, *wanted, &schema)?.expr;
-            exprs.push(match &expr {
-                Expr::Column(_) => expr,
-                _ => expr.alias(name),
-            });
-        }
-        let plan = LogicalPlanBuilder::from(self.plan).project(exprs)?.build()?;
-        let columns = self.columns.into_iter().zip(ids).map(|(column, id)| column.of_type(*id));
-        Ok(Self::new(plan, columns.collect()))
-    }
-}
-
-/// A query of WITH.
-#[derive(Debug)]
-pub(crate) struct WithTable {
-    pub(crate) name: String,
-    pub(crate) selected: Selected,
-    /// The relations that it reads.
-    pub(crate) relations: usize,
-    /// How deep it is.
-    pub(crate) levels: usize,
-    /// It may give other rows each time.
-    pub(crate) is_volatile: bool,
-    /// It is a change without RETURNING, whose rows nothing may read.
-    pub(crate) is_silent: bool,
-    /// It has been named.
-    pub(crate) is_used: Cell<bool>,
-    /// It is what the recursive term of a query reads of that query.
-    pub(crate) is_of_term: bool,
-}
-
-impl WithTable {
-    pub(crate) fn new(name: &str, selected: Selected, relations: usize, levels: usize, is_volatile: bool) -> Self {
-        let (name, is_used) = (name.to_owned(), Cell::new(false));
-        Self { name, selected, relations, levels, is_volatile, is_silent: false, is_used, is_of_term: false }
-    }
-}
 
 impl Binder<'_> {
     /// A query. `outer` is what is around it.
@@ -616,31 +507,6 @@ fn number(expr: &Expr) -> Option<Option<i64>> {
         }
         _ => None,
     }
-}
-
-/// Whether a plan may give other rows each time.
-pub(crate) fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    plan.apply_with_subqueries(|plan| {
-        plan.apply_expressions(|expr| {
-            found |= expr.is_volatile();
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })
-    })?;
-    Ok(found)
-}
-
-/// The direction of an item of ORDER BY. NULLs are the largest.
-pub(crate) fn sorted(item: &OrderItem, expr: Expr) -> Result<SortExpr> {
-    let descending = match &item.using {
-        None => item.descending,
-        Some(operator) => match operator.symbol.as_str() {
-            "<" => false,
-            ">" => true,
-            other => return Err(BindError::unsupported(format!("ORDER BY USING {other}"), NO_PLACE)),
-        },
-    };
-    Ok(Sort { expr, asc: !descending, nulls_first: item.nulls_first.unwrap_or(descending) })
 }
 
 /// The output column that an item of ORDER BY or GROUP BY means by its position; none if it is no

@@ -4,13 +4,16 @@
 //! where they decide for good: not in subqueries, beside the rows that an outer join keeps, or
 //! behind EXCEPT. PostgreSQL refuses the rest before it looks at names and types.
 
-use crate::Binder;
+use crate::binder::Binder;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::from::rename;
-use crate::query::{Selected, WithTable, is_volatile, without_search};
+use crate::limits::STACK;
+use crate::plan_parts::is_volatile;
+use crate::query::without_search;
 use crate::scope::Outer;
+use crate::selected::{Selected, WithTable};
+use crate::statement::OutputColumn;
 use crate::visit;
-use crate::{OutputColumn, STACK};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::TableReference;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};

@@ -3,13 +3,14 @@
 //!
 //! A row that is a value is a structure of Arrow. It is a text where it is shown.
 
-use crate::Binder;
+use crate::binder::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::expression::{Context, LEVELS_OF_COPIES, joined, resolved, symbol};
-use crate::subquery::{repeatable, subquery};
-use crate::types::DOCUMENT;
-use crate::types::{is_registered, type_of_arrow};
+use crate::limits::LEVELS_OF_COPIES;
+use crate::operators::{resolved, symbol};
+use crate::plan_parts::{joined, repeatable, subquery};
+use crate::scope::Context;
+use crate::types::{DOCUMENT, is_registered, type_of_arrow};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::expr::Case;
@@ -294,7 +295,7 @@ impl Binder<'_> {
         if left.len() > 20 {
             return Err(BindError::unsupported("a comparison of rows of so many values", NO_PLACE));
         }
-        if crate::query::is_volatile(&selected.plan)? {
+        if crate::plan_parts::is_volatile(&selected.plan)? {
             return Err(BindError::unsupported("a row beside a volatile query", NO_PLACE));
         }
         let mut right = Vec::new();

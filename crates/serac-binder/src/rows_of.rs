@@ -11,19 +11,19 @@
 //! A series of constants is the environment's table, if it has one: a list would be in memory as a
 //! whole.
 
-use crate::Binder;
+use crate::binder::Binder;
 use crate::bound::Bound;
-use crate::calls::{chosen, of_aggregates, types_of};
+use crate::calls::{chosen, of_aggregates};
+use crate::environment::Relation;
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::expression::{Context, checked, taken, type_of};
+use crate::expression::type_of;
 use crate::from::{Rows, rename};
 use crate::names::column_name;
-use crate::scope::Outer;
-use crate::scope::{Scope, ScopeColumn, ScopeItem};
-use crate::select::has_part;
-use crate::subquery::{levels_of, of_expr};
+use crate::operators::{checked, taken, types_of};
+use crate::plan_parts::{has_part, levels_of, of_expr};
+use crate::scope::{Context, Outer, Scope, ScopeColumn, ScopeItem};
+use crate::statement::OutputColumn;
 use crate::types::{arrow_type, element_type, or_no_type};
-use crate::{OutputColumn, Relation};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema, JoinType, ScalarValue, TableReference, UnnestOptions};
 use datafusion::logical_expr::expr::Case;

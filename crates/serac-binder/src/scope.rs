@@ -1,15 +1,15 @@
-//! Which columns a name may mean.
+//! Where an expression stands, and which columns a name may mean there.
 
-use crate::Binder;
+use crate::binder::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::expression::Context;
 use crate::types::known_type;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::TransformedResult;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ExprSchema};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::Case;
-use serac_parser::tree::{Expr as Tree, ExprKind, Name, Span};
+use serac_parser::tree::{Expr as Tree, ExprKind, Ident, Name, Span, Window};
 use serac_pg::{ModifiedType, TypeId};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -367,4 +367,62 @@ fn is_of_system(name: &str) -> bool {
 
 fn qualified(name: &Name) -> Name {
     Name { parts: name.parts[..name.parts.len() - 1].to_vec(), span: name.span }
+}
+
+/// Where an expression stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'c> {
+    /// The columns that it may name.
+    pub(crate) scope: &'c Scope,
+    /// Those of the plan below.
+    pub(crate) schema: &'c DFSchema,
+    /// What is around the query.
+    pub(crate) outer: Option<&'c Outer<'c>>,
+    /// The windows that have names.
+    pub(crate) named_windows: &'c [(Ident, Window)],
+    /// The clause, if aggregates are not allowed in it: `WHERE`.
+    pub(crate) without_aggregates: Option<&'static str>,
+    /// The same for window functions.
+    pub(crate) without_windows: Option<&'static str>,
+    /// Columns of types that are not known may be selected as they are.
+    pub(crate) passes_any: bool,
+    /// Functions that give rows may be in it.
+    pub(crate) may_have_sets: bool,
+    /// Where the query's aggregates go that stand in its subqueries.
+    pub(crate) aggregates: Option<&'c AggregatesBelow>,
+}
+
+impl<'c> Context<'c> {
+    /// An expression over these columns, where all functions may stand.
+    pub(crate) fn new(scope: &'c Scope, schema: &'c DFSchema, outer: Option<&'c Outer<'c>>) -> Self {
+        Self {
+            scope,
+            schema,
+            outer,
+            named_windows: &[],
+            without_aggregates: None,
+            without_windows: None,
+            passes_any: false,
+            may_have_sets: false,
+            aggregates: None,
+        }
+    }
+    /// What is around a subquery that stands here.
+    pub(crate) fn around(&self) -> Outer<'_> {
+        Outer {
+            scope: self.scope,
+            schema: self.schema,
+            aggregates: self.aggregates,
+            without_aggregates: self.without_aggregates,
+            next: self.outer,
+        }
+    }
+    /// The same, where neither aggregates nor window functions may stand.
+    pub(crate) fn in_clause(self, clause: &'static str) -> Self {
+        Self { without_aggregates: Some(clause), without_windows: Some(clause), may_have_sets: false, ..self }
+    }
+    /// The same, where no window function may stand.
+    pub(crate) fn without_windows(self, clause: &'static str) -> Self {
+        Self { without_windows: Some(clause), may_have_sets: false, ..self }
+    }
 }

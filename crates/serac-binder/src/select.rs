@@ -11,17 +11,20 @@
 //! tells: items, WHERE, HAVING, ORDER BY, GROUP BY, DISTINCT, WINDOW.
 
 use crate::alike::alike;
+use crate::binder::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::expression::{Context, MOST_IN_A_ROW};
 use crate::group::Grouped;
+use crate::limits::MOST_IN_A_ROW;
 use crate::names::column_name;
-use crate::query::{Selected, position, sorted};
-use crate::scope::{AggregatesBelow, Outer, Scope, ScopeColumn};
-use crate::subquery::repeatable;
+use crate::plan_parts::{has_part, repeatable, sorted};
+use crate::query::position;
+use crate::scope::{AggregatesBelow, Context, Outer, Scope, ScopeColumn};
+use crate::selected::Selected;
+use crate::statement::OutputColumn;
 use crate::types::{comparable_values, is_no_type};
-use crate::{Binder, OutputColumn};
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TransformedResult;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue, UnnestOptions};
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{
@@ -530,11 +533,6 @@ pub(crate) fn sets_of_rows<'e>(exprs: impl Iterator<Item = &'e Expr>) -> Result<
 
 fn scope_has_no(scope: &Scope, name: &str) -> bool {
     scope.all().all(|column| column.name != name)
-}
-
-/// Whether a part of an expression is such.
-pub(crate) fn has_part(expr: &Expr, is_such: impl Fn(&Expr) -> bool) -> bool {
-    expr.exists(|part| Ok(is_such(part))).unwrap_or(true)
 }
 
 /// A name for each column of the projection, which differs from all others.

@@ -14,13 +14,14 @@
 //!                Window(row_number() OVER (PARTITION BY all columns))
 //! ```
 
+use crate::binder::Binder;
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::expression::MOST_IN_A_ROW;
-use crate::numeric::common_form;
-use crate::query::Selected;
+use crate::limits::MOST_IN_A_ROW;
+use crate::number_forms::common_form;
 use crate::scope::Outer;
+use crate::selected::Selected;
+use crate::statement::OutputColumn;
 use crate::types::comparable_values;
-use crate::{Binder, OutputColumn};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, JoinType, NullEquality, TableReference};
 use datafusion::logical_expr::expr::WindowFunction;

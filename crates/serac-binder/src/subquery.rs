@@ -6,88 +6,20 @@
 //! which the comparison is true, otherwise NULL if there is one for which it is NULL, otherwise
 //! false.
 
-use crate::Binder;
+use crate::binder::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::expression::{Context, LEVELS_OF_COPIES, comparable, comparison, resolved, symbol};
-use crate::query::Selected;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, ScalarValue, Spans};
+use crate::limits::LEVELS_OF_COPIES;
+use crate::operators::{comparable, comparison, resolved, symbol};
+use crate::plan_parts::{of_expr, subquery};
+use crate::scope::Context;
+use crate::selected::Selected;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::expr::{Case, Exists, InSubquery, SetComparison, SetQuantifier};
-use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use serac_parser::tree::{Expr as Tree, ExprKind, Operator as Symbol, Query, Span};
 use serac_pg::TypeId;
-use std::sync::Arc;
-
-/// A plan as a subquery.
-pub(crate) fn subquery(plan: LogicalPlan) -> Subquery {
-    let outer_ref_columns = free(&plan);
-    Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: Spans::new() }
-}
-
-/// The references of a plan to queries around it, also those of subqueries in it.
-pub(crate) fn free(plan: &LogicalPlan) -> Vec<Expr> {
-    let mut found = Vec::new();
-    add_free(plan, &mut found);
-    found
-}
-
-fn add_free(plan: &LogicalPlan, found: &mut Vec<Expr>) {
-    stacker::maybe_grow(crate::STACK.0, crate::STACK.1, || {
-        let inputs = plan.inputs();
-        let is_own = |column: &Column| inputs.iter().any(|input| input.schema().has_column(column));
-        let mut add = |reference: &Expr, is_below: bool| {
-            if let Expr::OuterReferenceColumn(_, column) = reference
-                && !(is_below && is_own(column))
-                && !found.contains(reference)
-            {
-                found.push(reference.clone());
-            }
-        };
-        // Neither closure fails.
-        let _ = plan.apply_expressions(|expr| {
-            expr.apply(|part| {
-                add(part, false);
-                if let Some(subquery) = of_expr(part) {
-                    subquery.outer_ref_columns.iter().for_each(|reference| add(reference, true));
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
-        });
-        if let LogicalPlan::Subquery(subquery) = plan {
-            subquery.outer_ref_columns.iter().for_each(|reference| add(reference, true));
-            return;
-        }
-        let left = match plan {
-            LogicalPlan::Join(join) => Some(join.left.schema().clone()),
-            _ => None,
-        };
-        for (at, input) in inputs.iter().enumerate() {
-            let before = found.len();
-            add_free(input, found);
-            // The right side of a LATERAL join sees the left one.
-            if at > 0
-                && let Some(left) = &left
-            {
-                let mut kept = found.split_off(before);
-                kept.retain(|part| !matches!(part, Expr::OuterReferenceColumn(_, column) if left.has_column(column)));
-                found.append(&mut kept);
-            }
-        }
-    });
-}
-
-/// The subquery that an expression is.
-pub(crate) fn of_expr(expr: &Expr) -> Option<&Subquery> {
-    match expr {
-        Expr::ScalarSubquery(subquery)
-        | Expr::Exists(Exists { subquery, .. })
-        | Expr::InSubquery(InSubquery { subquery, .. })
-        | Expr::SetComparison(SetComparison { subquery, .. }) => Some(subquery),
-        _ => None,
-    }
-}
 
 /// What is compared with a query's rows.
 pub(crate) struct Comparison<'t> {
@@ -223,7 +155,7 @@ fn rows_compared(
     if lefts.iter().any(|left| left.is_volatile() || left.exists(|part| Ok(of_expr(part).is_some())).unwrap_or(true)) {
         return Err(BindError::unsupported("a row of such values beside a query", NO_PLACE));
     }
-    if crate::query::is_volatile(&plan)? {
+    if crate::plan_parts::is_volatile(&plan)? {
         return Err(BindError::unsupported("a row beside a volatile query", NO_PLACE));
     }
     let outer = context.around();
@@ -243,41 +175,4 @@ fn rows_compared(
     let null = Box::new(Expr::Literal(ScalarValue::Boolean(None), None));
     let whens = vec![(exists(decisive)?, Box::new(lit(!is_all))), (exists(Expr::IsNull(Box::new(condition)))?, null)];
     Ok(Expr::Case(Case::new(None, whens, Some(Box::new(lit(is_all))))))
-}
-
-/// An expression that is evaluated more than once, where PostgreSQL does it once: that must not be
-/// seen.
-pub(crate) fn repeatable(expr: &Expr) -> Result<()> {
-    let is_such = |part: &Expr| {
-        part.is_volatile_node()
-            || of_expr(part).is_some_and(|subquery| crate::query::is_volatile(&subquery.subquery).unwrap_or(true))
-    };
-    match expr.exists(|part| Ok(is_such(part))) {
-        Ok(false) => Ok(()),
-        _ => Err(BindError::unsupported("a volatile value that is compared several times", NO_PLACE)),
-    }
-}
-
-/// Whether `exprs` refer to columns of their own query, and whether they refer to those of queries
-/// around it.
-pub(crate) fn levels_of(exprs: &[Expr], schema: &datafusion::common::DFSchema) -> (bool, bool) {
-    let (mut own, mut outer) = (false, false);
-    for expr in exprs {
-        // The closure does not fail.
-        let _ = expr.apply(|part| {
-            match part {
-                Expr::Column(_) => own = true,
-                Expr::OuterReferenceColumn(..) => outer = true,
-                _ => {}
-            }
-            for reference in of_expr(part).iter().flat_map(|subquery| &subquery.outer_ref_columns) {
-                match reference {
-                    Expr::OuterReferenceColumn(_, column) if schema.has_column(column) => own = true,
-                    _ => outer = true,
-                }
-            }
-            Ok(TreeNodeRecursion::Continue)
-        });
-    }
-    (own, outer)
 }

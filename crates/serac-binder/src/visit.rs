@@ -1,6 +1,6 @@
 //! The relations that a statement names, wherever a query may stand.
 
-use crate::STACK;
+use crate::limits::STACK;
 use serac_parser::tree::{
     Assignment, Call, Condition, ConflictTarget, Distinct, Expr, ExprKind, FrameBound, GroupBy, GroupItem, IsTest,
     JoinOn, MergeAction, Name, OrderItem, Over, Postfix, Quantity, Query, QueryBody, Relation, Select, SelectItem,

@@ -4,15 +4,14 @@
 //! order. The functions of a query are computed above its groups, those of one order of rows
 //! together, and are columns above that.
 
-use crate::Binder;
+use crate::binder::Binder;
 use crate::bound::Bound;
-use crate::calls::{AggregateCall, chosen, finished, of_aggregates, types_of};
+use crate::calls::{AggregateCall, chosen, finished, of_aggregates};
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::expression::{Context, checked};
-use crate::numeric::of_one_form;
-use crate::query::sorted;
-use crate::select::has_part;
-use crate::subquery::levels_of;
+use crate::number_forms::of_one_form;
+use crate::operators::{checked, types_of};
+use crate::plan_parts::{has_part, levels_of, sorted};
+use crate::scope::Context;
 use crate::types::comparable_values;
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};

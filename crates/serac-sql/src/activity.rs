@@ -4,10 +4,8 @@
 //! connections share: figures are added up when somebody asks, and a connection that ends leaves its own to the list.
 
 use crate::limits::CancelHandle;
-use crate::parsed::Parsed;
-use crate::session::TransactionStatus;
+use crate::transaction::TransactionStatus;
 use parking_lot::Mutex;
-use serac_parser::tree::{StatementKind as StatementTree, Transaction};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -70,21 +68,6 @@ pub enum StatementKind {
 }
 
 impl StatementKind {
-    /// Of a statement.
-    pub fn of(statement: &Parsed) -> Self {
-        match statement.statement() {
-            StatementTree::Query(_) => Self::Select,
-            StatementTree::Insert(_) => Self::Insert,
-            StatementTree::Update(_) => Self::Update,
-            StatementTree::Delete(_) => Self::Delete,
-            StatementTree::Merge(_) => Self::Merge,
-            StatementTree::Copy(_) => Self::Copy,
-            StatementTree::Transaction(Transaction::Begin { .. }) => Self::Begin,
-            StatementTree::Transaction(Transaction::Commit { .. }) => Self::Commit,
-            StatementTree::Transaction(Transaction::Rollback { .. } | Transaction::RollbackTo(_)) => Self::Rollback,
-            _ => Self::Other,
-        }
-    }
     /// Of a text that begins with its verb.
     pub fn of_text(sql: &str) -> Self {
         let word = sql.trim_start().get(..6).unwrap_or_default();

@@ -2,11 +2,12 @@
 //! `pg_terminate_backend`.
 
 use crate::activity::ActivityRow;
-use crate::catalog::{Shared, View};
 use crate::clock::micros;
+use crate::database::SqlDatabase;
 use crate::error::SqlError;
 use crate::metrics::{Metric, Sample};
-use crate::session::SqlDatabase;
+use crate::shared::Shared;
+use crate::view::View;
 use datafusion::arrow::array::{
     ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
     TimestampMicrosecondArray,

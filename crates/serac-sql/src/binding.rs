@@ -3,20 +3,20 @@
 //! What the binder does not know is refused here, as not supported (0A000). No other way leads to a
 //! plan.
 
-use crate::catalog::{Shared, View};
-use crate::changes::RowsToCome;
 use crate::column_types::{RelationPlan, columns_of, field_of, of_column, of_stored};
 use crate::deep;
-use crate::dml::TARGET;
 use crate::error::{Result, SqlError};
-use crate::explain::logical_text;
-use crate::expressions::KeptExpression;
 use crate::identifiers::{TEMPORARY_SCHEMA, quote};
+use crate::kept_expression::KeptExpression;
 use crate::limits::cancelled;
 use crate::parsed::Source;
-use crate::planner::{Names, check_size, functions};
-use crate::query::in_planner;
-use crate::roles::target_columns;
+use crate::plan_text::logical_text;
+use crate::planner::{Names, check_size, functions, in_planner};
+use crate::rows_to_come::RowsToCome;
+use crate::session_roles::target_columns;
+use crate::shared::Shared;
+use crate::table_schema::TARGET;
+use crate::view::View;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;

@@ -1,23 +1,12 @@
-//! LISTEN, NOTIFY, UNLISTEN: what sessions tell each other, in channels that exist while somebody listens.
+//! What sessions tell each other, in channels that exist while somebody listens.
 //!
 //! What a transaction says and to what it listens counts when it commits, and is undone with it, also to a savepoint ([`Letters`]). Notifications reach the inboxes
 //! of those who listen once the commit is durable, in the order of commits, each text of a channel once for a transaction. Nothing is kept for who does not listen.
 
-use crate::catalog::Shared;
 use crate::error::{Result, SqlError};
-use crate::session::{Session, StatementResult};
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::DataType;
-use datafusion::common::ScalarValue;
-use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, create_udf,
-};
 use parking_lot::Mutex;
-use serac_parser::tree::{Ident, Text};
 use serac_storage::CommitTicket;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::Notify;
@@ -50,7 +39,7 @@ struct Waiting {
 
 /// Where a session's notifications wait.
 #[derive(Debug, Default)]
-struct Inbox {
+pub(crate) struct Inbox {
     waiting: Mutex<Waiting>,
     /// Whether it is in a channel, so that something may come.
     listens: AtomicBool,
@@ -69,7 +58,7 @@ impl Inbox {
 
 /// The notifications of a session, for who shows them.
 #[derive(Clone, Debug)]
-pub struct Notifications(Arc<Inbox>);
+pub struct Notifications(pub(crate) Arc<Inbox>);
 
 impl Notifications {
     /// Whether the session listens to anything.
@@ -140,7 +129,7 @@ impl Channels {
         }
     }
     /// How full the inbox is that is fullest, from 0 to 1.
-    fn usage(&self) -> f64 {
+    pub(crate) fn usage(&self) -> f64 {
         let most = self.0.lock().values().flatten().map(|inbox| inbox.waiting.lock().bytes).max().unwrap_or(0);
         (most as f64 / WAITING_BYTES as f64).min(1.0)
     }
@@ -173,7 +162,7 @@ pub(crate) struct Letters {
 }
 
 impl Letters {
-    fn push(&self, letter: Letter) -> Result<()> {
+    pub(crate) fn push(&self, letter: Letter) -> Result<()> {
         let (list, bytes) = &mut *self.list.lock();
         *bytes += letter.bytes();
         list.push(letter);
@@ -204,8 +193,8 @@ impl Letters {
 /// What a session has to do with channels. When it goes, it listens to none.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    channels: Channels,
-    inbox: Arc<Inbox>,
+    pub(crate) channels: Channels,
+    pub(crate) inbox: Arc<Inbox>,
     pub(crate) letters: Arc<Letters>,
 }
 
@@ -213,7 +202,7 @@ impl Listener {
     pub(crate) fn new(channels: &Channels) -> Self {
         Self { channels: channels.clone(), inbox: Arc::default(), letters: Arc::default() }
     }
-    fn say(&self, channel: &str, payload: &str) -> Result<()> {
+    pub(crate) fn say(&self, channel: &str, payload: &str) -> Result<()> {
         check_name(channel)?;
         if payload.len() > PAYLOAD_BYTES {
             return Err(SqlError::new("22023", "payload string too long"));
@@ -267,89 +256,10 @@ fn too_many(what: &str) -> SqlError {
     SqlError::new("54000", format!("too many notifications {what}"))
 }
 
-fn check_name(channel: &str) -> Result<()> {
+pub(crate) fn check_name(channel: &str) -> Result<()> {
     match channel.len() {
         0 => Err(SqlError::new("22023", "channel name cannot be empty")),
         1..=NAME_BYTES => Ok(()),
         _ => Err(SqlError::new("22023", "channel name too long")),
     }
-}
-
-impl Session {
-    /// What other sessions tell this one.
-    pub fn notifications(&self) -> Notifications {
-        Notifications(self.shared.listener.inbox.clone())
-    }
-
-    pub(crate) fn listen(&self, channel: &str) -> Result<StatementResult> {
-        check_name(channel)?;
-        self.shared.listener.letters.push(Letter::Listen(channel.into()))?;
-        Ok(StatementResult::command("LISTEN"))
-    }
-    /// UNLISTEN of a channel, or of all.
-    pub(crate) fn unlisten(&self, channel: Option<&Ident>) -> Result<StatementResult> {
-        let channel = channel.map(|channel| channel.name.as_str().into());
-        self.shared.listener.letters.push(Letter::Unlisten(channel))?;
-        Ok(StatementResult::command("UNLISTEN"))
-    }
-    pub(crate) fn notify(&self, channel: &str, payload: Option<&Text>) -> Result<StatementResult> {
-        self.shared.listener.say(channel, payload.map_or("", |payload| payload.text.as_str()))?;
-        Ok(StatementResult::command("NOTIFY"))
-    }
-}
-
-/// pg_notify (channel, payload): as NOTIFY, for each row. It gives the empty text, as which nothing is shown.
-#[derive(Debug)]
-struct NotifyFunction {
-    signature: Signature,
-    shared: Arc<Shared>,
-}
-
-impl PartialEq for NotifyFunction {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
-    }
-}
-impl Eq for NotifyFunction {}
-impl Hash for NotifyFunction {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.signature.hash(state);
-    }
-}
-
-impl ScalarUDFImpl for NotifyFunction {
-    fn name(&self) -> &str {
-        "pg_notify"
-    }
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-    fn return_type(&self, _: &[DataType]) -> datafusion::error::Result<DataType> {
-        Ok(DataType::Utf8)
-    }
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> datafusion::error::Result<ColumnarValue> {
-        let rows = args.number_rows;
-        let text = |at: usize| cast(&args.args[at].to_array(rows)?, &DataType::Utf8).map_err(Into::into);
-        let [channels, payloads]: [datafusion::error::Result<ArrayRef>; 2] = [text(0), text(1)];
-        let (channels, payloads) = (channels?, payloads?);
-        let (channels, payloads) = (channels.as_string::<i32>(), payloads.as_string::<i32>());
-        for row in 0..rows {
-            // A channel of NULL is one without a name; a text of NULL is empty.
-            let channel = if channels.is_null(row) { "" } else { channels.value(row) };
-            let payload = if payloads.is_null(row) { "" } else { payloads.value(row) };
-            self.shared.listener.say(channel, payload).map_err(SqlError::external)?;
-        }
-        Ok(ColumnarValue::Array(Arc::new(StringArray::from(vec![""; rows]))))
-    }
-}
-
-/// The functions of a session.
-pub(crate) fn functions(shared: &Arc<Shared>) -> [ScalarUDF; 2] {
-    let signature = Signature::exact(vec![DataType::Utf8, DataType::Utf8], Volatility::Volatile);
-    let channels = shared.listener.channels.clone();
-    let usage = move |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(ScalarValue::Float64(Some(channels.usage()))));
-    [
-        ScalarUDF::from(NotifyFunction { signature, shared: shared.clone() }),
-        create_udf("pg_notification_queue_usage", vec![], DataType::Float64, Volatility::Volatile, Arc::new(usage)),
-    ]
 }

@@ -5,7 +5,6 @@
 //! ([`crate::wire::with_type`]), and those of a view are its query's: a view keeps no types, so that
 //! it has those that its tables have now.
 
-use crate::ddl::stored_type;
 use crate::error::{Result, SqlError};
 use crate::wire::{told_type, type_of, with_type};
 use async_trait::async_trait;
@@ -200,6 +199,32 @@ fn numeric_of<'r>(data_type: &DataType, values: impl Iterator<Item = &'r ArrayRe
     }
     let column_type = ColumnType::Decimal { precision: most as u8, scale: scale as i8 };
     Ok(SqlType { without_modifier: true, ..column_type.into() })
+}
+
+/// The column type in which values of an Arrow type are stored (CREATE TABLE AS, and record batches for a new table): of large texts, which only in
+/// results are documents, texts.
+pub(crate) fn stored_type(data_type: &DataType) -> Result<SqlType> {
+    use DataType as Arrow;
+    let column_type = match data_type {
+        Arrow::Utf8 | Arrow::LargeUtf8 | Arrow::Null => ColumnType::Utf8,
+        Arrow::Binary | Arrow::LargeBinary | Arrow::FixedSizeBinary(0..=15 | 17..) => ColumnType::Binary,
+        Arrow::Int8 | Arrow::UInt8 => ColumnType::Int16,
+        Arrow::UInt16 => ColumnType::Int32,
+        Arrow::UInt32 => ColumnType::Int64,
+        Arrow::UInt64 => ColumnType::Decimal { precision: 20, scale: 0 },
+        Arrow::Float16 => ColumnType::Float32,
+        Arrow::Decimal32(precision, scale) | Arrow::Decimal64(precision, scale) => {
+            ColumnType::Decimal { precision: *precision, scale: *scale }
+        }
+        Arrow::Date64 | Arrow::Timestamp(_, None) => ColumnType::Timestamp { utc: false },
+        Arrow::Timestamp(_, Some(_)) => ColumnType::Timestamp { utc: true },
+        Arrow::Time32(_) | Arrow::Time64(_) => ColumnType::Time,
+        Arrow::Interval(_) => ColumnType::Interval,
+        Arrow::Dictionary(_, value) => return stored_type(value),
+        other => ColumnType::from_arrow(other)
+            .ok_or_else(|| SqlError::unsupported(format!("storing values of the Arrow type {other}")))?,
+    };
+    Ok(column_type.into())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::error::{Result, SqlError};
 use crate::limits::Limits;
 use crate::parsed::Parsed;
 use crate::session::Session;
-use crate::transactions::{Isolation, Mark};
+use crate::transaction::{Isolation, Mark};
 use serac_engine::EngineError;
 use serac_parser::tree::StatementKind;
 use std::time::Duration;

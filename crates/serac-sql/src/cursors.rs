@@ -1,21 +1,16 @@
-//! Cursors: DECLARE, FETCH, MOVE, CLOSE.
+//! The cursors of a session.
 //!
 //! A cursor's rows are computed when it is declared, and kept within the session's memory for queries. So it shows what its query saw then, whatever its
 //! transaction does later, and moves both ways. It goes with its transaction, or, if it was declared WITH HOLD and that has committed, with its session.
 
 use crate::error::{Result, SqlError};
-use crate::parsed::Source;
-use crate::query::Output;
-use crate::session::{Session, StatementResult};
 use datafusion::arrow::array::{RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, take_record_batch};
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
-use futures::StreamExt;
-use serac_parser::tree::{DeclareCursor, Fetch, FetchDirection, Ident};
+use datafusion::execution::memory_pool::MemoryReservation;
+use serac_parser::tree::FetchDirection;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 /// A cursor: see the module.
@@ -28,18 +23,18 @@ pub(crate) struct Cursor {
     /// Whether it may move back.
     pub(crate) scrolls: bool,
     pub(crate) schema: SchemaRef,
-    batches: Vec<RecordBatch>,
-    rows: i64,
+    pub(crate) batches: Vec<RecordBatch>,
+    pub(crate) rows: i64,
     /// The number of the row that it is at, from 1; 0 before the first, and one more than there are behind the last.
-    at: i64,
+    pub(crate) at: i64,
     /// How many savepoints its transaction had when it was declared; none if that has committed.
-    savepoints: Option<usize>,
-    _memory: MemoryReservation,
+    pub(crate) savepoints: Option<usize>,
+    pub(crate) _memory: MemoryReservation,
 }
 
 impl Cursor {
     /// Moves, and gives the numbers of the rows that it came to, and whether they are in reverse order.
-    fn go(&mut self, direction: FetchDirection) -> Result<(Range<i64>, bool)> {
+    pub(crate) fn go(&mut self, direction: FetchDirection) -> Result<(Range<i64>, bool)> {
         use FetchDirection::{Absolute, BackwardAll, Forward, ForwardAll, Relative};
         let end = self.rows + 1;
         let to = |at: i64| {
@@ -71,7 +66,7 @@ impl Cursor {
     }
 
     /// The rows with these numbers.
-    fn rows(&self, numbers: Range<i64>, back: bool) -> Result<Vec<RecordBatch>> {
+    pub(crate) fn rows(&self, numbers: Range<i64>, back: bool) -> Result<Vec<RecordBatch>> {
         let (mut from, mut left) = ((numbers.start - 1) as usize, (numbers.end - numbers.start) as usize);
         let mut pieces = Vec::new();
         for batch in &self.batches {
@@ -94,13 +89,13 @@ impl Cursor {
 
 /// A session's cursors, by name.
 #[derive(Debug, Default)]
-pub(crate) struct Cursors(BTreeMap<String, Cursor>);
+pub(crate) struct Cursors(pub(crate) BTreeMap<String, Cursor>);
 
 impl Cursors {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Cursor)> {
         self.0.iter()
     }
-    fn get(&mut self, name: &str) -> Result<&mut Cursor> {
+    pub(crate) fn get(&mut self, name: &str) -> Result<&mut Cursor> {
         let missing = || SqlError::new("34000", format!("cursor \"{name}\" does not exist"));
         self.0.get_mut(name).ok_or_else(missing)
     }
@@ -126,98 +121,5 @@ impl Cursors {
         for declared in self.0.values_mut().filter_map(|cursor| cursor.savepoints.as_mut()) {
             *declared = (*declared).min(savepoints);
         }
-    }
-}
-
-impl Session {
-    /// The columns of a cursor's rows, which PostgreSQL's clients ask for as a portal's.
-    pub fn cursor_schema(&self, name: &str) -> Option<SchemaRef> {
-        self.shared.cursors.lock().0.get(name).map(|cursor| cursor.schema.clone())
-    }
-    /// The columns of what a FETCH gives; none for a MOVE.
-    pub(crate) fn fetched_schema(&self, fetch: &Fetch) -> Result<Option<SchemaRef>> {
-        let Fetch { moves, direction: _, cursor } = fetch;
-        if *moves {
-            return Ok(None);
-        }
-        self.shared.cursors.lock().get(&cursor.name).map(|cursor| Some(cursor.schema.clone()))
-    }
-
-    /// DECLARE.
-    pub(crate) async fn declare(&mut self, cursor: &DeclareCursor, source: &Source) -> Result<StatementResult> {
-        // A cursor's rows are computed when it is declared: it never sees later changes.
-        let DeclareCursor { name, binary, scroll, insensitive: _, asensitive: _, hold, query: _ } = cursor;
-        if *binary {
-            return Err(SqlError::unsupported("DECLARE BINARY"));
-        }
-        let (name, holds) = (name.name.clone(), *hold);
-        let running = self.running.as_ref().expect("a statement runs in a transaction");
-        if !holds && !running.is_block() {
-            return Err(SqlError::new("25P01", "DECLARE CURSOR can only be used in transaction blocks"));
-        }
-        if self.shared.cursors.lock().get(&name).is_ok() {
-            return Err(SqlError::new("42P03", format!("cursor \"{name}\" already exists")));
-        }
-        let text = source.text_of_statement().to_owned();
-        let pool: Arc<dyn MemoryPool> = self.work_memory.clone();
-        let memory = MemoryConsumer::new(format!("cursor {name}")).register(&pool);
-        let (schema, batches) = match Box::pin(self.run_bound(source.clone())).await? {
-            Output::Rows { schema, mut stream } => {
-                let mut batches = Vec::new();
-                while let Some(batch) = stream.next().await.transpose()? {
-                    memory.try_grow(batch.get_array_memory_size())?;
-                    batches.push(batch);
-                }
-                (schema, batches)
-            }
-            // SELECT … FOR UPDATE.
-            Output::Done(StatementResult::Rows { schema, batches, .. }) => {
-                memory.try_grow(batches.iter().map(RecordBatch::get_array_memory_size).sum())?;
-                (schema, batches)
-            }
-            Output::Done(StatementResult::Command { .. }) => unreachable!("a query gives rows"),
-        };
-        let running = self.running.as_mut().expect("it runs");
-        running.has_cursors = true;
-        let cursor = Cursor {
-            text,
-            created: SystemTime::now(),
-            holds,
-            scrolls: *scroll != Some(false),
-            schema,
-            rows: batches.iter().map(|batch| batch.num_rows() as i64).sum(),
-            batches,
-            at: 0,
-            savepoints: Some(running.savepoint_count()),
-            _memory: memory,
-        };
-        self.shared.cursors.lock().0.insert(name, cursor);
-        Ok(StatementResult::command("DECLARE CURSOR"))
-    }
-
-    /// FETCH or MOVE.
-    pub(crate) fn fetch(&mut self, fetch: &Fetch) -> Result<StatementResult> {
-        let Fetch { moves, direction, cursor } = fetch;
-        let mut cursors = self.shared.cursors.lock();
-        let cursor = cursors.get(&cursor.name)?;
-        let (numbers, back) = cursor.go(*direction)?;
-        if *moves {
-            let rows = (numbers.end - numbers.start) as u64;
-            return Ok(StatementResult::Command { tag: format!("MOVE {rows}"), rows });
-        }
-        let batches = cursor.rows(numbers, back)?;
-        Ok(StatementResult::Rows { tag: "FETCH", schema: cursor.schema.clone(), batches })
-    }
-
-    /// CLOSE of a cursor, or of all.
-    pub(crate) fn close_cursor(&mut self, name: Option<&Ident>) -> Result<StatementResult> {
-        let mut cursors = self.shared.cursors.lock();
-        let Some(name) = name else {
-            cursors.0.clear();
-            return Ok(StatementResult::command("CLOSE CURSOR ALL"));
-        };
-        cursors.get(&name.name)?;
-        cursors.0.remove(&name.name);
-        Ok(StatementResult::command("CLOSE CURSOR"))
     }
 }

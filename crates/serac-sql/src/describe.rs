@@ -1,35 +1,22 @@
 //! What a prepared statement takes and gives, for clients that ask before they run it.
 
-use crate::binding;
 use crate::column_types::of_column;
 use crate::deep::Roomy;
+use crate::description::Description;
 use crate::error::{Result, SqlError};
 use crate::explain::{describe_schema, explain_schema};
-use crate::generated;
 use crate::parsed::{Arguments, Parsed, Source, is_bound};
-use crate::programs::is_run;
+use crate::programs::call::is_run;
 use crate::query::analyzed;
 use crate::session::Session;
 use crate::settings::Shown;
 use crate::transactions::OpenStatement;
 use crate::wire::of_oid;
+use crate::{binding, generated};
 use datafusion::arrow::datatypes::SchemaRef;
 use serac_parser::tree::{Call, CopySubject, Expr, StatementKind};
 use serac_pg::TypeId;
-use serac_storage::ColumnType;
 use std::sync::Arc;
-
-/// What a statement takes and gives.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Description {
-    /// The types of its parameters; none where any will do.
-    pub parameters: Vec<Option<ColumnType>>,
-    /// The numbers of the types of which those of `parameters` do not tell: arrays, VARCHAR and CHAR;
-    /// 0 for others.
-    pub oids: Vec<u32>,
-    /// The columns of its rows; none if it gives none.
-    pub schema: Option<SchemaRef>,
-}
 
 /// The numbers of those types of which the engine's types do not tell: arrays, and texts that are
 /// not TEXT; 0 for others.

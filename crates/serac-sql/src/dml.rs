@@ -2,55 +2,16 @@
 //! checked and read again.
 
 use crate::error::Result;
-use crate::expressions;
-use crate::generated;
 use crate::session::Session;
+use crate::table_schema::nullable_schema;
+use crate::{expressions, generated};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::{Field, Schema};
-use datafusion::common::ScalarValue;
 use serac_engine::Table;
 use serac_engine::definition::ColumnDefinition;
 use serac_query::scan::fetch_rows;
 use serac_storage::RowId;
 use serac_values::assignment::assign;
 use std::sync::Arc;
-
-/// The name of the table that is changed, in plans.
-pub(crate) const TARGET: &str = "__serac_target";
-
-fn nullable(columns: &[ColumnDefinition]) -> Arc<Schema> {
-    let fields = columns.iter().map(|c| Field::new(&c.name, c.sql_type.column_type.arrow(), true));
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-}
-/// The table's columns, all nullable.
-pub(crate) fn nullable_schema(table: &Table) -> Arc<Schema> {
-    nullable(&table.definition.columns)
-}
-/// The columns that users see, all nullable.
-pub(crate) fn visible_schema(table: &Table) -> Arc<Schema> {
-    nullable(table.definition.visible_columns())
-}
-/// Whole rows of a table as users see them.
-pub(crate) fn visible_rows(table: &Table, rows: &RecordBatch) -> Result<RecordBatch> {
-    let visible: Vec<usize> = (0..table.definition.visible_columns().len()).collect();
-    Ok(rows.project(&visible)?.with_schema(visible_schema(table))?)
-}
-
-/// Checks constants that no row has been assigned: PostgreSQL looks at them when it plans.
-///
-/// # Errors
-/// Those of an assignment.
-pub(crate) fn check_constants(table: &Table, columns: &[usize], constants: &[Option<ScalarValue>]) -> Result<()> {
-    for (&column, constant) in columns.iter().zip(constants) {
-        let definition = &table.definition.columns[column];
-        if let Some(constant) = constant.as_ref().filter(|constant| !constant.is_null()) {
-            let value = assign(&constant.to_array()?, definition.sql_type, &definition.name)?;
-            let schema = Arc::new(nullable_schema(table).project(&[column])?);
-            table.fit(&[column], &RecordBatch::try_new(schema, vec![value])?)?;
-        }
-    }
-    Ok(())
-}
 
 impl Session {
     /// A column's default for `rows` rows.
@@ -84,6 +45,25 @@ impl Session {
         let options = RecordBatchOptions::new().with_row_count(Some(source.num_rows()));
         let rows = RecordBatch::try_new_with_options(nullable_schema(table), columns, &options)?;
         generated::complete(&self.state(), table, rows)
+    }
+
+    /// What an UPDATE of `columns` writes, the generated columns that change with them included; none if there are none.
+    pub(crate) fn with_generated(
+        &self,
+        table: &Table,
+        rows: &[RowId],
+        columns: &[usize],
+        new: &RecordBatch,
+    ) -> Result<Option<(Vec<usize>, RecordBatch)>> {
+        let changes = generated::changes(&self.state(), table, columns, new, || self.rows_now(table, rows))?;
+        let Some((computed, values)) = changes else { return Ok(None) };
+        let given = (0..columns.len()).filter(|&i| !computed.contains(&columns[i]));
+        let (mut all, mut arrays): (Vec<usize>, Vec<ArrayRef>) =
+            given.map(|i| (columns[i], new.column(i).clone())).unzip();
+        all.extend(&computed);
+        arrays.extend_from_slice(values.columns());
+        let schema = nullable_schema(table).project(&all)?;
+        Ok(Some((all, RecordBatch::try_new(schema.into(), arrays)?)))
     }
 
     pub(crate) fn write_update(

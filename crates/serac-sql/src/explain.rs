@@ -7,8 +7,9 @@
 use crate::error::{Result, SqlError};
 use crate::parsed::{Source, is_bound};
 use crate::pipeline::steps_schema;
-use crate::query::{Output, Ready};
-use crate::session::{Session, StatementResult, tag_of};
+use crate::query::Ready;
+use crate::result::{Output, StatementResult, tag_of};
+use crate::session::Session;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::dataframe::DataFrame;
@@ -184,11 +185,6 @@ pub(crate) fn physical_text(plan: &dyn ExecutionPlan) -> String {
     let mut lines = Vec::new();
     add_lines(plan, 0, &Options::default(), &mut lines);
     lines.join("\n")
-}
-
-/// A logical plan, an operator a line.
-pub(crate) fn logical_text(plan: &LogicalPlan) -> String {
-    in_sql_terms(&plan.display_indent().to_string())
 }
 
 /// EXPLAIN's or DESCRIBE's rows.

@@ -1,12 +1,10 @@
 //! Evaluation of expressions that stand in no query: defaults, generated columns, checks, indexes and
 //! their conditions, all of which tables keep as texts.
 
-use crate::binding;
-use crate::catalog::Shared;
-use crate::deep;
 use crate::error::{Result, SqlError};
-use crate::generated;
 use crate::identifiers::quote;
+use crate::kept_expression::KeptExpression;
+use crate::{binding, deep};
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::{Column, DFSchema};
@@ -17,44 +15,18 @@ use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use serac_binder::{Definition, Place};
 use serac_engine::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
-use serac_engine::{EngineError, Expressions, Table};
+use serac_engine::{EngineError, Table};
 use serac_functions::with_own_casts;
 use serac_numeric_functions::{FREE, keys};
 use serac_parser::tree::{Name, Span};
 use serac_query::optimizer::{checked, with_common_types, without_lists_of_expressions};
-use serac_query::scan::{IndexedExpression, bare, fetch_rows};
-use serac_storage::{ColumnType, RowId, Snapshot};
+use serac_query::scan::{IndexedExpression, bare};
+use serac_storage::ColumnType;
 use serac_values::assignment::assign;
 use serac_values::text_types::is_text;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-/// The text of an expression that stands in no query.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KeptExpression<'t> {
-    pub(crate) text: &'t str,
-    pub(crate) place: Place,
-    /// The table over whose columns it is.
-    pub(crate) table: Option<&'t TableDefinition>,
-    /// The column to which its values are assigned.
-    pub(crate) column: Option<&'t ColumnDefinition>,
-}
-
-impl<'t> KeptExpression<'t> {
-    /// The default of a column, if it has one.
-    pub(crate) fn default_of(column: &'t ColumnDefinition) -> Option<Self> {
-        let text = column.default.as_deref()?;
-        Some(Self { text, place: Place::Default, table: None, column: Some(column) })
-    }
-    /// What a generated column is computed from.
-    pub(crate) fn generation(table: &'t TableDefinition, column: &'t ColumnDefinition) -> Option<Self> {
-        let place = if column.hidden { Place::Index } else { Place::Generation };
-        Some(Self { text: column.generation.as_deref()?, place, table: Some(table), column: Some(column) })
-    }
-    /// An expression over a table whose values are assigned to no column.
-    pub(crate) fn over(table: &'t TableDefinition, text: &'t str, place: Place) -> Self {
-        Self { text, place, table: Some(table), column: None }
-    }
-
+impl KeptExpression<'_> {
     /// The expression over columns of `schema`, as the binder gives it.
     ///
     /// # Errors
@@ -193,41 +165,6 @@ pub(crate) fn check_rows(state: &SessionState, table: &Table, rows: &RecordBatch
     Ok(())
 }
 
-/// Evaluates for the engine, with a session's functions.
-#[derive(Debug)]
-pub(crate) struct SessionExpressions(pub(crate) Arc<Shared>);
-
-impl SessionExpressions {
-    fn state(&self) -> Result<SessionState> {
-        let state = self.0.state.get().and_then(Weak::upgrade);
-        let state = state.ok_or_else(|| SqlError::new("XX000", "the session has ended"))?;
-        Ok(self.0.at_its_time(&state))
-    }
-}
-
 pub(crate) fn into_engine(error: SqlError) -> EngineError {
     EngineError::Expression { sqlstate: error.sqlstate, message: error.message }
-}
-
-impl Expressions for SessionExpressions {
-    fn default_value(&self, column: &ColumnDefinition) -> serac_engine::Result<ArrayRef> {
-        self.state().and_then(|state| column_default(&state, column, 1)).map_err(into_engine)
-    }
-    fn generated_values(
-        &self,
-        table: &Table,
-        snapshot: &Snapshot,
-        rows: &[RowId],
-        changed: &[usize],
-    ) -> serac_engine::Result<Option<(Vec<usize>, RecordBatch)>> {
-        let values = || {
-            let now = fetch_rows(table, snapshot, rows)?;
-            generated::changes(&self.state()?, table, changed, &now.project(changed)?, || Ok(now))
-        };
-        values().map_err(into_engine)
-    }
-    fn check_rows(&self, table: &Table, snapshot: &Snapshot, rows: &[RowId]) -> serac_engine::Result<()> {
-        let check = || check_rows(&self.state()?, table, &fetch_rows(table, snapshot, rows)?);
-        check().map_err(into_engine)
-    }
 }

@@ -3,8 +3,7 @@
 //! It is one statement: after an error nothing of it is there, the table included. Columns are matched by their names; those of the table that are
 //! not brought take their defaults.
 
-use crate::column_types::of_column;
-use crate::ddl::stored_type;
+use crate::column_types::{of_column, stored_type};
 use crate::error::{Result, SqlError};
 use crate::identifiers::{CATALOG, TEMPORARY_SCHEMA, name_of};
 use crate::limits::Limits;

@@ -10,9 +10,10 @@
 //! their WITH, are not kept. Nor are those with a table of a view whose owner may read other columns
 //! of it than the user.
 
-use crate::catalog::{Shared, View};
-use crate::changes::RowsToCome;
 use crate::error::{Result, SqlError};
+use crate::rows_to_come::RowsToCome;
+use crate::shared::Shared;
+use crate::view::View;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session as PlanningSession, TableProvider};

@@ -1,29 +1,49 @@
 //! SQL on SeracDB: the binder says what queries and changes mean, DataFusion optimizes and runs
 //! their plans over our scans; all other statements are ours.
+//!
+//! What a session holds stands below [`Session`], what runs its statements above it. A module uses
+//! those of its own line and of the lines before it; `cargo xtask tidy` keeps circles small.
+//!
+//! | modules | what |
+//! |---|---|
+//! | `parsed` `transaction` `cursors` `channels` `advisory_locks` `identity` `notices` `limits` `setting_values` `session_roles` `kept_plans` `activity` … | what a session holds, as values |
+//! | `database` `view` `shared` | the database with what queries need, what a statement sees, and what DataFusion reaches back to |
+//! | `planner` `pipeline` `binding` `expressions` `generated` | from a tree to a plan |
+//! | `pg_catalog` `serac_views` `backends` `session_functions` `programs::table` `resolver` `registry` | system tables, functions, and what names mean |
+//! | `point::{plan, execute, prepared, state}` | compiled statements |
+//! | `session` `transactions` `query` `settings` `conflicts` `row_stream` | a session, its transactions, and its queries |
+//! | `changes` `ddl` `copy` `roles` `point` `cursor_statements` `notify` `explain` `maintenance` `programs` … | statements |
+//! | `front` | which of these runs a statement |
 #![warn(missing_docs)]
 
 pub mod activity;
 mod advisory_locks;
 mod ast_types;
 mod backends;
+mod beginning;
 mod binding;
-mod catalog;
 mod changes;
 mod channels;
 mod clock;
 mod column_types;
 mod conflicts;
 mod copy;
+mod cursor_statements;
 mod cursors;
+mod database;
 mod ddl;
 mod describe;
+mod description;
 mod dml;
 mod explain;
 mod expressions;
+mod front;
 mod generated;
 mod identifiers;
 mod identity;
+mod index_names;
 mod ingest;
+mod kept_expression;
 mod kept_plans;
 mod limits;
 mod locate;
@@ -31,29 +51,46 @@ mod maintenance;
 mod marks;
 mod metrics;
 mod notices;
+mod notify;
 mod parsed;
 mod pg_catalog;
 mod pipeline;
+mod plan_text;
 mod planner;
 mod point;
 mod procedures;
 mod programs;
 mod query;
+mod query_runtime;
+mod registry;
+mod resolver;
+mod result;
 mod roles;
 mod row_locks;
 mod row_stream;
+mod rows_to_come;
+mod sequence_values;
+mod serac_views;
 mod session;
+mod session_expressions;
 mod session_functions;
+mod session_roles;
 mod session_state;
 mod setting_list;
+mod setting_values;
 mod settings;
+mod shared;
 mod snapshot_reading;
+mod table_schema;
+mod transaction;
 mod transactions;
+mod view;
 mod work_memory;
 
 pub use channels::{Notification, Notifications};
 pub use copy::StreamedCopy;
-pub use describe::Description;
+pub use database::{SqlDatabase, SqlOptions};
+pub use description::Description;
 pub use explain::runs_explained;
 pub use identity::Identity;
 pub use ingest::{IfExists, IngestTarget};
@@ -63,23 +100,24 @@ pub use maintenance::runs_outside_of_blocks;
 pub use marks::number_parameters;
 pub use metrics::{Metric, MetricKind, Sample, prometheus_text};
 pub use notices::{Notice, Notices, Severity};
-pub use parsed::Parsed;
-pub use point::{Blocked, CHANGED_PLAN, Prepared, Rows, Start, Started};
-pub use programs::{Job, Programs, check_job_input, read_job_output};
+pub use parsed::{Parsed, is_copy, parse, reads_stdin};
+pub use point::prepared::{CHANGED_PLAN, Prepared};
+pub use point::{Blocked, Rows, Start};
+pub use programs::job::{Job, Programs};
+pub use programs::rows::{check_job_input, read_job_output};
+pub use result::{Started, StatementResult, row_tag};
 pub use roles::MAX_ITERATIONS;
 pub use row_stream::{RowStream, StatementStream};
 pub use serac_copy::{ArrowMessage, ArrowMessages, CopyProgress, file_schema};
 pub use serac_parser::tree;
-pub use serac_query::{CountingAllocator, scan};
-pub use serac_values::{Result, SqlError, free_numbers, wire};
-pub use session::{
-    Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus, is_copy, parse, reads_stdin, row_tag,
-};
-pub use snapshot_reading::SnapshotReading;
-pub use transactions::{controls_transaction, ends_transaction};
-
 use serac_query::deep;
+pub use serac_query::{CountingAllocator, scan};
 use serac_values::error;
+pub use serac_values::{Result, SqlError, free_numbers, wire};
+pub use session::Session;
+pub use snapshot_reading::SnapshotReading;
+pub use transaction::TransactionStatus;
+pub use transactions::{controls_transaction, ends_transaction};
 
 /// The Rust in the documents, compiled.
 #[cfg(doctest)]

@@ -1,7 +1,7 @@
 //! The figures of a database, from all its parts: for Prometheus as text, and for SQL as the view `serac_metrics`.
 
 use crate::activity::{BOUNDS, Histogram};
-use crate::session::SqlDatabase;
+use crate::database::SqlDatabase;
 use serac_engine::Table;
 use serac_storage::BlockNo;
 use serac_storage::block::Block;

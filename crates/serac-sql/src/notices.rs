@@ -2,7 +2,6 @@
 //!
 //! They are kept until somebody takes them: the server sends them before the result, the shell prints them.
 
-use crate::session::Session;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -48,32 +47,11 @@ impl Notices {
     pub fn take(&self) -> Vec<Notice> {
         std::mem::take(&mut *self.0.lock())
     }
-}
-
-impl Session {
-    /// Where the session's statements say what they have to say.
-    pub fn notices(&self) -> Notices {
-        self.notices.clone()
-    }
-    /// Says something, unless `client_min_messages` wants it unsaid.
-    pub(crate) fn say(&self, severity: Severity, sqlstate: &'static str, message: impl Into<String>) {
-        let wanted = self.setting("client_min_messages").unwrap_or_default().to_lowercase();
-        let unsaid = match wanted.as_str() {
-            "warning" => severity == Severity::Notice,
-            "error" => true,
-            _ => false,
-        };
-        let mut notices = self.notices.0.lock();
-        if !unsaid && notices.len() < MOST {
-            notices.push(Notice { severity, sqlstate, message: message.into() });
+    /// Keeps one more, if there is room.
+    pub(crate) fn push(&self, notice: Notice) {
+        let mut notices = self.0.lock();
+        if notices.len() < MOST {
+            notices.push(notice);
         }
-    }
-    /// Says that something that was to be made is there.
-    pub(crate) fn say_exists(&self, sqlstate: &'static str, what: &str) {
-        self.say(Severity::Notice, sqlstate, format!("{what} already exists, skipping"));
-    }
-    /// Says that something that was to be changed or dropped is not there.
-    pub(crate) fn say_missing(&self, what: &str) {
-        self.say(Severity::Notice, "00000", format!("{what} does not exist, skipping"));
     }
 }

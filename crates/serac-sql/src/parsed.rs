@@ -12,7 +12,7 @@ use serac_parser::tree::{
 };
 use serac_pg::TypeId;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Bytes of a statement that cannot have more levels than any stack holds: each takes two.
 const MOST_FLAT_BYTES: usize = 128;
@@ -352,6 +352,45 @@ impl Source {
     pub(crate) fn line_and_column(&self, byte: usize) -> (u64, u64) {
         line_and_column(&self.script.text, byte)
     }
+}
+
+/// Parses a script.
+///
+/// # Errors
+/// SQLSTATE 42601, with the place.
+pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
+    match transaction_word(sql) {
+        Some(statement) => Ok(vec![statement.clone()]),
+        None => Parsed::of_script(sql),
+    }
+}
+
+/// BEGIN, COMMIT, END, ROLLBACK and ABORT with nothing else, parsed once for all: many a transaction has as many of these as of other statements.
+pub(crate) fn transaction_word(sql: &str) -> Option<&'static Parsed> {
+    static WORDS: LazyLock<Vec<(&str, Parsed)>> = LazyLock::new(|| {
+        let parsed = |word| Some((word, Parsed::of_script(word).ok()?.pop()?));
+        ["BEGIN", "COMMIT", "END", "ROLLBACK", "ABORT"].into_iter().filter_map(parsed).collect()
+    });
+    let word = sql.trim();
+    let word = word.strip_suffix(';').unwrap_or(word);
+    WORDS.iter().find(|(known, _)| word.eq_ignore_ascii_case(known)).map(|(_, statement)| statement)
+}
+
+/// Whether the script begins with COPY … FROM STDIN, after which a shell finds the data.
+pub fn reads_stdin(sql: &str) -> bool {
+    // The word first: most statements do not have it, and need not be parsed for this.
+    sql.as_bytes().windows(5).any(|word| word.eq_ignore_ascii_case(b"stdin"))
+        && parse(sql).is_ok_and(|statements| {
+            statements.first().is_some_and(|first| match first.statement() {
+                StatementKind::Copy(copy) => copy.from && copy.file.is_none(),
+                _ => false,
+            })
+        })
+}
+
+/// Whether a statement is COPY, whose progress can be shown ([`Session::copy_progress`]).
+pub fn is_copy(statement: &Parsed) -> bool {
+    matches!(statement.statement(), StatementKind::Copy(_))
 }
 
 #[cfg(test)]

@@ -1,102 +1,78 @@
 //! From names in statements to functions, and the limits of plans.
 //!
 //! Functions are found here and not in DataFusion's state of a session, which is copied for every statement with all that it knows. Those that are the same in every
-//! session are registered once for all; those that know their session come into being when it first asks for a function.
+//! session are registered once for all; those that know their session come into being when it first asks for a function. A [`Registry`] gives both.
 
-use crate::catalog::Shared;
 use crate::deep;
 use crate::error::SqlError;
-use crate::programs::FunctionTable;
-use datafusion::catalog::TableFunctionArgs;
+use crate::shared::Shared;
+use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion, TreeNodeVisitor};
 use datafusion::common::{DFSchema, ResolvedTableReference, TableReference, plan_datafusion_err};
 use datafusion::datasource::provider_as_source;
-use datafusion::error::Result;
-use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use serac_functions::accounted;
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, OnceLock};
 
-/// The functions that are the same in every session: DataFusion's, PostgreSQL's names of these, and ours.
-static COMMON: LazyLock<SessionState> = LazyLock::new(|| {
-    use datafusion::{functions, functions_aggregate as aggregates, functions_nested as nested};
-    let mut state = SessionStateBuilder::new().with_default_features().build();
-    // All that are equal, where DataFusion's own change the first.
-    let all = [
-        (nested::remove::array_remove_all_udf(), "array_remove"),
-        (nested::replace::array_replace_all_udf(), "array_replace"),
-    ];
-    let others = [(functions::math::signum(), "sign"), (nested::string::string_to_array_udf(), "string_to_table")];
-    let renamed = all.into_iter().chain(others).map(|(function, name)| function.as_ref().clone().with_aliases([name]));
-    let own = serac_functions::functions();
-    for function in own.chain(renamed) {
-        state.register_udf(Arc::new(function)).expect("functions are taken");
-    }
-    let renamed =
-        [(aggregates::variance::var_samp_udaf(), "variance"), (aggregates::bool_and_or::bool_and_udaf(), "every")];
-    let renamed = renamed.into_iter().map(|(function, name)| function.as_ref().clone().with_aliases([name]));
-    for function in renamed.chain(serac_functions::aggregates()) {
-        state.register_udaf(Arc::new(function)).expect("functions are taken");
-    }
-    for name in serac_functions::SUMS {
-        let function = state.udaf(name).expect("it is one of DataFusion's or ours");
-        state.register_udaf(Arc::new(serac_functions::sliding(function))).expect("functions are taken");
-    }
-    for function in serac_functions::windows() {
-        state.register_udwf(Arc::new(function)).expect("functions are taken");
-    }
-    for function in crate::pg_catalog::table_functions() {
-        state.register_udtf(function.name(), function.function().clone());
-    }
-    state
-});
+/// Where the functions of sessions come from.
+pub(crate) struct Registry {
+    /// Those that are the same in every session.
+    pub(crate) common: fn() -> &'static SessionState,
+    /// Those that know their session.
+    pub(crate) of_session: fn(&Arc<Shared>) -> Vec<ScalarUDF>,
+    /// The call of a function of the database in FROM, with these literals; none if there is no such
+    /// function.
+    pub(crate) created: fn(&Arc<Shared>, &str, &[Expr]) -> Result<Option<Arc<dyn TableProvider>>, SqlError>,
+}
 
 /// The functions of a session, an extension of its configuration.
 pub(crate) struct Functions {
     shared: Arc<Shared>,
+    registry: Registry,
     /// Those that know the session, by name.
     own: OnceLock<HashMap<String, Arc<ScalarUDF>>>,
 }
 
 impl Functions {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, own: OnceLock::new() }
+    pub(crate) fn new(shared: Arc<Shared>, registry: Registry) -> Self {
+        Self { shared, registry, own: OnceLock::new() }
     }
     /// What the session's statements share.
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
+    fn common(&self) -> &'static SessionState {
+        (self.registry.common)()
+    }
     fn own(&self) -> &HashMap<String, Arc<ScalarUDF>> {
         self.own.get_or_init(|| {
-            let shared = &self.shared;
-            let functions = crate::session_functions::functions(shared)
-                .chain(crate::identity::functions(shared))
-                .chain(crate::pg_catalog::functions(shared))
-                .chain(crate::backends::functions(shared))
-                .chain(crate::advisory_locks::functions(shared));
+            let functions = (self.registry.of_session)(&self.shared).into_iter();
             functions.map(|function| (function.name().to_owned(), Arc::new(function))).collect()
         })
     }
     fn scalar(&self, name: &str) -> Option<&Arc<ScalarUDF>> {
-        self.own().get(name).or_else(|| COMMON.scalar_functions().get(name))
+        self.own().get(name).or_else(|| self.common().scalar_functions().get(name))
     }
     /// The names of all, with the letters of their kinds in `pg_proc`.
     pub(crate) fn names(&self) -> impl Iterator<Item = (&String, &'static str)> {
-        let scalar = self.own().keys().chain(COMMON.scalar_functions().keys()).map(|name| (name, "f"));
-        let aggregate = COMMON.aggregate_functions().keys().map(|name| (name, "a"));
-        scalar.chain(aggregate).chain(COMMON.window_functions().keys().map(|name| (name, "w")))
+        let common = self.common();
+        let scalar = self.own().keys().chain(common.scalar_functions().keys()).map(|name| (name, "f"));
+        let aggregate = common.aggregate_functions().keys().map(|name| (name, "a"));
+        scalar.chain(aggregate).chain(common.window_functions().keys().map(|name| (name, "w")))
     }
-}
-
-/// Whether a name is that of a function that every session has in FROM.
-pub(crate) fn is_table_function(name: &str) -> bool {
-    let is_scalar = COMMON.scalar_functions().contains_key(name)
-        && !COMMON.aggregate_functions().contains_key(name)
-        && !COMMON.window_functions().contains_key(name);
-    is_scalar || COMMON.table_functions().contains_key(name)
+    /// Whether a name is that of a function that every session has in FROM.
+    pub(crate) fn is_table_function(&self, name: &str) -> bool {
+        let common = self.common();
+        let is_scalar = common.scalar_functions().contains_key(name)
+            && !common.aggregate_functions().contains_key(name)
+            && !common.window_functions().contains_key(name);
+        is_scalar || common.table_functions().contains_key(name)
+    }
 }
 
 /// The functions of the session whose state this is.
@@ -214,20 +190,20 @@ impl<'s> Names<'s> {
     /// Whether it is the name of a function in FROM, of every session or of the database.
     pub(crate) fn has_table_function(&self, name: &str) -> bool {
         let is_created = || self.functions.shared.view().is_some_and(|view| view.catalog.functions.contains_key(name));
-        COMMON.table_functions().contains_key(name) || is_created()
+        self.functions.common().table_functions().contains_key(name) || is_created()
     }
     /// What a function in FROM gives.
     ///
     /// # Errors
     /// What is wrong with its arguments.
     pub(crate) fn table_function(&self, name: &str, arguments: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
-        let function = COMMON.table_functions().get(name);
+        let function = self.functions.common().table_functions().get(name);
         let arguments = computed(self.state, arguments)?;
         if function.is_none()
-            && let Some(table) =
-                FunctionTable::of(&self.functions.shared, name, &arguments).map_err(SqlError::external)?
+            && let Some(table) = (self.functions.registry.created)(&self.functions.shared, name, &arguments)
+                .map_err(SqlError::external)?
         {
-            return Ok(provider_as_source(Arc::new(table)));
+            return Ok(provider_as_source(table));
         }
         let function = function.ok_or_else(|| plan_datafusion_err!("table function '{name}' not found"))?;
         let table = function.create_table_provider_with_args(TableFunctionArgs::new(&arguments, self.state))?;
@@ -241,9 +217,21 @@ impl<'s> Names<'s> {
         Some(accounted(&function, &self.state.runtime_env().memory_pool).unwrap_or(function))
     }
     pub(crate) fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
-        COMMON.aggregate_functions().get(name).cloned()
+        self.functions.common().aggregate_functions().get(name).cloned()
     }
     pub(crate) fn window(&self, name: &str) -> Option<Arc<WindowUDF>> {
-        COMMON.window_functions().get(name).cloned()
+        self.functions.common().window_functions().get(name).cloned()
+    }
+}
+
+/// An error of a plan that the user's names have led to: that it does not find one of them any more is no error of the user's.
+pub(crate) fn in_planner(error: DataFusionError) -> SqlError {
+    let is_of_planner = matches!(error.find_root(), DataFusionError::SchemaError(..) | DataFusionError::Plan(_));
+    let told = SqlError::from(error);
+    match told.sqlstate {
+        "42P01" | "42701" | "42702" | "42703" if is_of_planner => {
+            SqlError::new("XX000", format!("the planner has lost a name: {}", told.message))
+        }
+        _ => told,
     }
 }

@@ -6,7 +6,8 @@
 use crate::column_types::of_column;
 use crate::error::{Result, SqlError};
 use crate::parsed::Source;
-use crate::session::{Session, StatementResult};
+use crate::result::StatementResult;
+use crate::session::Session;
 use datafusion::common::ScalarValue;
 use serac_engine::procedure::{Parameter, Procedure};
 use serac_engine::roles::{Object, Privilege};

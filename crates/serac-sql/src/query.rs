@@ -5,10 +5,13 @@
 
 use crate::binding::{self, Bound};
 use crate::column_types::RelationPlan;
-use crate::deep::{self, STACK};
+use crate::deep;
 use crate::error::{Result, SqlError};
-use crate::explain::logical_text;
 use crate::parsed::{Arguments, Source};
+use crate::plan_text::logical_text;
+use crate::planner::in_planner;
+use crate::query_runtime::DEEP_PLANS;
+use crate::result::Output;
 use crate::session::Session;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
@@ -16,7 +19,6 @@ use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::source_as_provider;
-use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::functions_table::generate_series::GenerateSeriesTable;
@@ -36,71 +38,13 @@ use serac_parser::tree::Expr;
 use serac_pg::TypeId;
 use serac_query::scan::{SeracScanExec, SeracTable};
 use serac_query::wanted::{Wanted, while_wanted};
-use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::runtime::{Builder, Handle, Runtime};
+use std::sync::atomic::Ordering;
 
 /// Batches that a query may be ahead of whoever takes them.
 const BATCHES_AHEAD: usize = 2;
 /// Rows, or combinations of rows of several tables, up to which a query is short.
 const SHORT_ROWS: usize = 2_000;
-
-/// What a statement gives.
-pub(crate) enum Output {
-    /// Rows, still to be computed.
-    Rows { schema: SchemaRef, stream: SendableRecordBatchStream },
-    /// Everything.
-    Done(crate::StatementResult),
-}
-
-/// The threads that run queries.
-#[derive(Debug)]
-pub(crate) struct QueryRuntime(Option<Runtime>);
-
-impl QueryRuntime {
-    pub(crate) fn new(threads: usize) -> Result<Self> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(threads)
-            .thread_name("serac-query")
-            .thread_stack_size(STACK)
-            .on_thread_park(give_back_after_deep_plans)
-            .enable_all()
-            .build();
-        match runtime {
-            Ok(runtime) => Ok(Self(Some(runtime))),
-            Err(error) => Err(SqlError::new("53000", format!("no threads for queries: {error}"))),
-        }
-    }
-    pub(crate) fn handle(&self) -> &Handle {
-        self.0.as_ref().expect("it runs until it is dropped").handle()
-    }
-}
-
-impl Drop for QueryRuntime {
-    fn drop(&mut self) {
-        // Waiting for the threads is not allowed where other asynchronous work may run.
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-/// Plans that may touch much of the stacks of the threads that run them, so far.
-static DEEP_PLANS: AtomicU64 = AtomicU64::new(0);
-
-/// Gives the stack of a query thread back that rests, if a deep plan has begun since it did so
-/// last.
-fn give_back_after_deep_plans() {
-    thread_local! {
-        static SEEN: Cell<u64> = const { Cell::new(0) };
-    }
-    // Relaxed: a thread that reads it late gives its stack back when it rests again.
-    let count = DEEP_PLANS.load(Ordering::Relaxed);
-    if SEEN.replace(count) != count {
-        deep::give_back();
-    }
-}
 
 /// Levels of a plan, with the expressions in it, from which on it is deep.
 const DEEP_PLAN: usize = 100;
@@ -259,18 +203,6 @@ fn named(stream: SendableRecordBatchStream, schema: SchemaRef) -> SendableRecord
         Ok(RecordBatch::try_new_with_options(renamed.clone(), batch.columns().to_vec(), &options)?)
     });
     Box::pin(RecordBatchStreamAdapter::new(schema, batches))
-}
-
-/// An error of a plan that the user's names have led to: that it does not find one of them any more is no error of the user's.
-pub(crate) fn in_planner(error: DataFusionError) -> SqlError {
-    let is_of_planner = matches!(error.find_root(), DataFusionError::SchemaError(..) | DataFusionError::Plan(_));
-    let told = SqlError::from(error);
-    match told.sqlstate {
-        "42P01" | "42701" | "42702" | "42703" if is_of_planner => {
-            SqlError::new("XX000", format!("the planner has lost a name: {}", told.message))
-        }
-        _ => told,
-    }
 }
 
 impl Session {
@@ -464,6 +396,7 @@ impl Session {
 mod tests {
     use super::*;
     use datafusion::common::{Column, SchemaError};
+    use datafusion::error::DataFusionError;
 
     #[test]
     fn names_that_the_planner_loses_are_none_of_the_users() {

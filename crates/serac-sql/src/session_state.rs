@@ -5,19 +5,10 @@
 //! cursors, channels, advisory locks. What sequences have given (`currval`) does not count: a new
 //! session refuses to tell it, rather than tell something else.
 
-use crate::roles::SessionRoles;
+use crate::beginning::Beginning;
 use crate::session::Session;
-use crate::settings::compared;
+use crate::setting_list::compared;
 use std::sync::atomic::Ordering;
-
-/// What a session is like before its client's first statement.
-#[derive(Debug)]
-pub(crate) struct Beginning {
-    /// See [`Session::settings_version`].
-    version: u64,
-    values: Vec<Option<String>>,
-    roles: SessionRoles,
-}
 
 impl Session {
     /// Notes that the session is, as it is now, what a new one of its client would be.

@@ -2,18 +2,16 @@
 //!
 //! A setting is in one of three places: a field of the session ([`SessionValues`] is a copy of
 //! these for queries, which do not see the session), a setting that clients of PostgreSQL make
-//! ([`crate::settings`]), or an option of DataFusion's, whose name begins with `datafusion.`. A
+//! (`CLIENT_SETTINGS`), or an option of DataFusion's, whose name begins with `datafusion.`. A
 //! test checks that what SET takes is listed.
 
-use crate::catalog::Shared;
-use crate::limits::SessionDefaults;
-use crate::pipeline::DISABLED_PASSES;
-use crate::settings::{on_or_off, shown_time, usual_setting};
-use crate::transactions::{Isolation, Modes};
+use crate::error::{Result, SqlError};
+use crate::identifiers::{quote_ident, split_list};
+use crate::setting_values::{SessionValues, on_or_off};
+use crate::shared::Shared;
 use datafusion::execution::context::SessionState;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// What a setting's values are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,63 +118,6 @@ const SETTINGS: &[Setting] = &[
     set("transaction_read_only", Kind::Switch, STATEMENT, "Whether the transaction only reads."),
     set("work_mem", Kind::Memory, "Resource Usage / Memory", "The memory of a session's queries."),
 ];
-
-/// The settings that are fields of the session.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SessionValues {
-    /// The modes of the running transaction.
-    pub(crate) modes: Modes,
-    pub(crate) default_modes: Modes,
-    pub(crate) statement_timeout: Option<Duration>,
-    pub(crate) idle_in_transaction_timeout: Option<Duration>,
-    pub(crate) idle_timeout: Option<Duration>,
-    pub(crate) lock_timeout: Option<Duration>,
-    pub(crate) has_point_path: bool,
-    /// Bytes; none for no limit.
-    pub(crate) work_mem: Option<usize>,
-    /// The level of isolation of a session that sets none.
-    pub(crate) usual_isolation: Isolation,
-}
-
-impl SessionValues {
-    /// What holds after RESET ALL.
-    fn usual(self, defaults: &SessionDefaults) -> Self {
-        let default_modes = Modes { isolation: self.usual_isolation, ..Modes::default() };
-        Self {
-            modes: self.modes,
-            default_modes,
-            statement_timeout: defaults.statement_timeout,
-            idle_in_transaction_timeout: defaults.idle_in_transaction_session_timeout,
-            idle_timeout: defaults.idle_session_timeout,
-            lock_timeout: None,
-            has_point_path: true,
-            work_mem: defaults.work_mem.or(defaults.max_work_mem),
-            usual_isolation: self.usual_isolation,
-        }
-    }
-    fn time(&self, name: &str) -> Option<Option<Duration>> {
-        Some(match name {
-            "statement_timeout" => self.statement_timeout,
-            "idle_in_transaction_session_timeout" => self.idle_in_transaction_timeout,
-            "idle_session_timeout" => self.idle_timeout,
-            "lock_timeout" => self.lock_timeout,
-            _ => return None,
-        })
-    }
-    /// A field as SHOW gives it; none if the setting is not one of the session's fields.
-    fn value(&self, name: &str) -> Option<String> {
-        Some(match name {
-            "transaction_isolation" | "transaction_isolation_level" => self.modes.isolation.name().into(),
-            "transaction_read_only" => on_or_off(self.modes.read_only),
-            "transaction_deferrable" => on_or_off(self.modes.deferrable),
-            "default_transaction_isolation" => self.default_modes.isolation.name().into(),
-            "default_transaction_read_only" => on_or_off(self.default_modes.read_only),
-            "enable_point_path" => on_or_off(self.has_point_path),
-            "work_mem" => self.work_mem.map_or("0".into(), |bytes| format!("{}kB", bytes >> 10)),
-            time => shown_time(self.time(time)?),
-        })
-    }
-}
 
 /// A setting that nothing changes.
 fn preset_value(name: &str) -> Option<&'static str> {
@@ -295,10 +236,131 @@ pub(crate) fn all_settings(shared: &Arc<Shared>, session: &SessionValues) -> Vec
     all
 }
 
+/// A setting that clients of PostgreSQL make and ask for.
+pub(crate) struct ClientSetting {
+    name: &'static str,
+    usual: &'static str,
+    /// The values that mean what is done anyway; none where the value changes nothing.
+    accepts: &'static [&'static str],
+}
+
+pub(crate) const fn fixed(name: &'static str, usual: &'static str, accepts: &'static [&'static str]) -> ClientSetting {
+    ClientSetting { name, usual, accepts }
+}
+
+pub(crate) const fn noted(name: &'static str, usual: &'static str) -> ClientSetting {
+    ClientSetting { name, usual, accepts: &[] }
+}
+
+pub(crate) const CLIENT_SETTINGS: [ClientSetting; 14] = [
+    fixed("client_encoding", "UTF8", &["UTF8", "unicode"]),
+    fixed("datestyle", "ISO, MDY", &["ISO", "ISO, MDY"]),
+    fixed("intervalstyle", "postgres", &["postgres"]),
+    fixed("timezone", "UTC", &["UTC", "GMT", "Etc/UTC", "+00:00", "0"]),
+    fixed("bytea_output", "hex", &["hex"]),
+    fixed("standard_conforming_strings", "on", &["on", "true", "1"]),
+    fixed("integer_datetimes", "on", &["on", "true", "1"]),
+    fixed("row_security", "off", &["off", "false", "0"]),
+    noted("application_name", ""),
+    noted("client_min_messages", "notice"),
+    // Floats are written with as many digits as tell them apart.
+    fixed("extra_float_digits", "1", &["1", "2", "3"]),
+    fixed("check_function_bodies", "on", &["on", "true", "1", "yes", "off", "false", "0", "no"]),
+    fixed("jit", "off", &["on", "true", "1", "yes", "off", "false", "0", "no"]),
+    noted("search_path", "public"),
+];
+
+/// What RESET ALL gives its usual value back.
+pub(crate) const RESETTABLE: [&str; 12] = [
+    "search_path",
+    "default_transaction_isolation",
+    "default_transaction_read_only",
+    "enable_point_path",
+    "enable_bitmap_index",
+    "shared_scans",
+    DISABLED_PASSES,
+    "statement_timeout",
+    "lock_timeout",
+    "idle_in_transaction_session_timeout",
+    "idle_session_timeout",
+    "work_mem",
+];
+
+/// The settings that SET takes, but those of DataFusion.
+#[cfg(test)]
+pub(crate) fn set_names() -> impl Iterator<Item = &'static str> {
+    let of_session = RESETTABLE.into_iter().chain(["threads"]).filter(|name| usual_setting(name).is_none());
+    of_session.chain(CLIENT_SETTINGS.iter().map(|setting| setting.name))
+}
+
+/// Settings by which a session may differ from a new one, so that its statements mean something
+/// else or end otherwise. What a client calls itself is none.
+pub(crate) fn compared() -> impl Iterator<Item = &'static str> {
+    RESETTABLE.into_iter().chain(["threads", "client_min_messages", "timezone"])
+}
+
+/// The value of a setting of clients that has not been made.
+pub(crate) fn usual_setting(name: &str) -> Option<&'static str> {
+    CLIENT_SETTINGS.iter().find(|setting| setting.name == name).map(|setting| setting.usual)
+}
+
+impl Shared {
+    /// Makes plans that depend on settings be made anew.
+    pub(crate) fn note_setting(&self) {
+        // Relaxed: the session's own statements read it.
+        self.settings.fetch_add(1, Ordering::Relaxed);
+    }
+    /// Another number after every setting that plans depend on.
+    pub(crate) fn settings(&self) -> u64 {
+        // Relaxed: as in `note_setting`.
+        self.settings.load(Ordering::Relaxed)
+    }
+    /// `set_config`: sets a setting of clients, in a transaction block or with `local` until the transaction ends if it does not commit.
+    pub(crate) fn set_config(&self, name: &str, value: &str, local: bool) -> Option<Result<()>> {
+        let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == name)?;
+        let before = self.client_settings.read().get(known.name).map_or(known.usual, String::as_str).to_owned();
+        let set = set_for_client(self, name, value)?;
+        if set.is_ok() {
+            self.changed_settings.note(name, before, value, local);
+        }
+        Some(set)
+    }
+}
+
+/// Takes a setting that clients of PostgreSQL make; none if it is not one.
+pub(crate) fn set_for_client(shared: &Shared, name: &str, value: &str) -> Option<Result<()>> {
+    let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == name)?;
+    let plain = |text: &str| text.to_lowercase().replace(['-', ' ', '_'], "");
+    let (is_default, is_path) = (value.eq_ignore_ascii_case("default"), name == "search_path");
+    // Relaxed: the session's own statements read it.
+    shared.client_changes.fetch_add(1, Ordering::Relaxed);
+    if is_path {
+        shared.note_setting();
+    }
+    if is_default {
+        shared.client_settings.write().remove(known.name);
+    } else if is_path {
+        let Some(path) = split_list(value) else {
+            return Some(Err(SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""))));
+        };
+        let shown = path.iter().map(|name| quote_ident(name)).collect::<Vec<_>>().join(", ");
+        shared.client_settings.write().insert(known.name, shown);
+    } else if known.accepts.is_empty() {
+        shared.client_settings.write().insert(known.name, value.to_owned());
+    } else if !known.accepts.iter().any(|accepted| plain(accepted) == plain(value)) {
+        let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
+        let detail = format!("It can be {} here.", known.accepts.join(" or "));
+        return Some(Err(SqlError { detail: Some(detail), ..SqlError::new("22023", message) }));
+    }
+    Some(Ok(()))
+}
+
+/// The name of the setting.
+pub(crate) const DISABLED_PASSES: &str = "serac.disabled_passes";
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::set_names;
     use std::collections::HashSet;
 
     #[test]

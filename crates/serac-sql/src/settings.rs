@@ -1,70 +1,28 @@
 //! SHOW and SET.
 
-use crate::catalog::Shared;
 use crate::error::{Result, SqlError};
-use crate::identifiers::{quote, quote_ident, split_list};
+use crate::identifiers::{quote, split_list};
 use crate::notices::Severity;
 use crate::parsed::{Arguments, Source};
-use crate::pipeline::DISABLED_PASSES;
-use crate::query::Output;
-use crate::session::{Session, StatementResult, TransactionStatus};
-use crate::setting_list::{ListedSetting, SessionValues, all_settings};
-use crate::transactions::{Isolation, Running};
+use crate::result::{Output, StatementResult};
+use crate::session::Session;
+use crate::setting_list::DISABLED_PASSES;
+use crate::setting_list::{ListedSetting, RESETTABLE, all_settings, set_for_client};
+use crate::setting_values::{SessionValues, SettingsMark, on_or_off};
+use crate::transaction::{Isolation, Running, TransactionStatus};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement as PlanStatement};
-use parking_lot::Mutex;
 use serac_engine::roles::Access;
 use serac_engine::{Catalog, DEFAULT_SCHEMA};
 use serac_parser::tree::{
     Name, Reset, Set, SetChange, SetScope, SetSetting, SetValue, Show, Text, TransactionMode, Value,
 };
 use serac_query::scan::SharedScans;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
-
-/// A setting that clients of PostgreSQL make and ask for.
-struct ClientSetting {
-    name: &'static str,
-    usual: &'static str,
-    /// The values that mean what is done anyway; none where the value changes nothing.
-    accepts: &'static [&'static str],
-}
-
-const fn fixed(name: &'static str, usual: &'static str, accepts: &'static [&'static str]) -> ClientSetting {
-    ClientSetting { name, usual, accepts }
-}
-const fn noted(name: &'static str, usual: &'static str) -> ClientSetting {
-    ClientSetting { name, usual, accepts: &[] }
-}
-
-const CLIENT_SETTINGS: [ClientSetting; 14] = [
-    fixed("client_encoding", "UTF8", &["UTF8", "unicode"]),
-    fixed("datestyle", "ISO, MDY", &["ISO", "ISO, MDY"]),
-    fixed("intervalstyle", "postgres", &["postgres"]),
-    fixed("timezone", "UTC", &["UTC", "GMT", "Etc/UTC", "+00:00", "0"]),
-    fixed("bytea_output", "hex", &["hex"]),
-    fixed("standard_conforming_strings", "on", &["on", "true", "1"]),
-    fixed("integer_datetimes", "on", &["on", "true", "1"]),
-    fixed("row_security", "off", &["off", "false", "0"]),
-    noted("application_name", ""),
-    noted("client_min_messages", "notice"),
-    // Floats are written with as many digits as tell them apart.
-    fixed("extra_float_digits", "1", &["1", "2", "3"]),
-    fixed("check_function_bodies", "on", &["on", "true", "1", "yes", "off", "false", "0", "no"]),
-    fixed("jit", "off", &["on", "true", "1", "yes", "off", "false", "0", "no"]),
-    noted("search_path", "public"),
-];
-
-/// A time in the largest unit of which it is a multiple.
-pub(crate) fn shown_time(time: Option<Duration>) -> String {
-    let Some(millis) = time.map(|time| time.as_millis()) else { return "0".into() };
-    let units = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)];
-    let (unit, length) = units.into_iter().find(|(_, length)| millis.is_multiple_of(*length)).expect("the last is 1");
-    format!("{}{unit}", millis / length)
-}
 
 /// A number and its unit, which must be one of these; without one it counts in the first.
 fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
@@ -90,22 +48,6 @@ fn memory_of(text: &str) -> Option<Option<usize>> {
     Some(Some(bytes).filter(|bytes| *bytes > 0))
 }
 
-/// What RESET ALL gives its usual value back.
-const RESETTABLE: [&str; 12] = [
-    "search_path",
-    "default_transaction_isolation",
-    "default_transaction_read_only",
-    "enable_point_path",
-    "enable_bitmap_index",
-    "shared_scans",
-    DISABLED_PASSES,
-    "statement_timeout",
-    "lock_timeout",
-    "idle_in_transaction_session_timeout",
-    "idle_session_timeout",
-    "work_mem",
-];
-
 /// What SHOW gives.
 pub(crate) enum Shown {
     /// Rows.
@@ -118,161 +60,6 @@ pub(crate) enum Shown {
 fn all_settings_schema() -> SchemaRef {
     let fields = ["name", "setting", "description"].map(|name| Field::new(name, DataType::Utf8, false));
     Arc::new(Schema::new(fields.to_vec()))
-}
-
-/// The settings that SET takes, but those of DataFusion.
-#[cfg(test)]
-pub(crate) fn set_names() -> impl Iterator<Item = &'static str> {
-    let of_session = RESETTABLE.into_iter().chain(["threads"]).filter(|name| usual_setting(name).is_none());
-    of_session.chain(CLIENT_SETTINGS.iter().map(|setting| setting.name))
-}
-
-/// Settings by which a session may differ from a new one, so that its statements mean something
-/// else or end otherwise. What a client calls itself is none.
-pub(crate) fn compared() -> impl Iterator<Item = &'static str> {
-    RESETTABLE.into_iter().chain(["threads", "client_min_messages", "timezone"])
-}
-
-pub(crate) fn on_or_off(on: bool) -> String {
-    if on { "on".into() } else { "off".into() }
-}
-
-/// The value of a setting of clients that has not been made.
-pub(crate) fn usual_setting(name: &str) -> Option<&'static str> {
-    CLIENT_SETTINGS.iter().find(|setting| setting.name == name).map(|setting| setting.usual)
-}
-
-/// A setting that a transaction has changed.
-#[derive(Clone, Debug)]
-struct Changed {
-    name: String,
-    before: String,
-    now: String,
-    /// What it is after a commit; as before if SET LOCAL has changed it alone.
-    kept: Option<String>,
-}
-
-/// What a transaction had set when a savepoint was made.
-#[derive(Clone, Debug)]
-pub(crate) struct SettingsMark(Vec<Changed>);
-
-/// What the running transaction has set: a rollback takes all of it back, one to a savepoint what
-/// was set since, and a commit what was set for the transaction alone.
-#[derive(Default)]
-pub(crate) struct ChangedSettings {
-    changed: Mutex<Vec<Changed>>,
-    any: AtomicBool,
-}
-
-impl ChangedSettings {
-    /// Notes that a setting had a value and has another one now.
-    fn note(&self, name: &str, before: String, now: &str, local: bool) {
-        let mut changed = self.changed.lock();
-        let kept = (!local).then(|| now.to_owned());
-        match changed.iter_mut().find(|changed| changed.name == name) {
-            Some(known) => {
-                now.clone_into(&mut known.now);
-                // What was set for longer is there again after the transaction.
-                if !local {
-                    known.kept = kept;
-                }
-            }
-            None => changed.push(Changed { name: name.to_owned(), before, now: now.to_owned(), kept }),
-        }
-        // Relaxed: the session's own statements read it.
-        self.any.store(true, Ordering::Relaxed);
-    }
-    /// What stays after a commit.
-    pub(crate) fn kept(&self) -> Vec<(String, String)> {
-        // Relaxed: as in `note`.
-        if !self.any.load(Ordering::Relaxed) {
-            return Vec::new();
-        }
-        let changed = self.changed.lock();
-        changed.iter().filter_map(|changed| Some((changed.name.clone(), changed.kept.clone()?))).collect()
-    }
-    /// What has been set so far.
-    pub(crate) fn mark(&self) -> SettingsMark {
-        // Relaxed: as in `note`.
-        let any = self.any.load(Ordering::Relaxed);
-        SettingsMark(if any { self.changed.lock().clone() } else { Vec::new() })
-    }
-    /// Forgets what has been set since; the settings that this is, and the values that they had.
-    fn roll_back(&self, mark: SettingsMark) -> Vec<(String, String)> {
-        let SettingsMark(then) = mark;
-        let has_some = !then.is_empty();
-        let mut values = Vec::new();
-        for changed in self.take() {
-            let before =
-                then.iter().find(|known| known.name == changed.name).map_or(changed.before, |known| known.now.clone());
-            if before != changed.now {
-                values.push((changed.name, before));
-            }
-        }
-        *self.changed.lock() = then;
-        // Relaxed: as in `note`.
-        self.any.store(has_some, Ordering::Relaxed);
-        values
-    }
-    fn take(&self) -> Vec<Changed> {
-        // Relaxed: as in `note`.
-        if !self.any.load(Ordering::Relaxed) {
-            return Vec::new();
-        }
-        self.any.store(false, Ordering::Relaxed);
-        std::mem::take(&mut *self.changed.lock())
-    }
-}
-
-impl Shared {
-    /// Makes plans that depend on settings be made anew.
-    pub(crate) fn note_setting(&self) {
-        // Relaxed: the session's own statements read it.
-        self.settings.fetch_add(1, Ordering::Relaxed);
-    }
-    /// Another number after every setting that plans depend on.
-    pub(crate) fn settings(&self) -> u64 {
-        // Relaxed: as in `note_setting`.
-        self.settings.load(Ordering::Relaxed)
-    }
-    /// `set_config`: sets a setting of clients, in a transaction block or with `local` until the transaction ends if it does not commit.
-    pub(crate) fn set_config(&self, name: &str, value: &str, local: bool) -> Option<Result<()>> {
-        let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == name)?;
-        let before = self.client_settings.read().get(known.name).map_or(known.usual, String::as_str).to_owned();
-        let set = set_for_client(self, name, value)?;
-        if set.is_ok() {
-            self.changed_settings.note(name, before, value, local);
-        }
-        Some(set)
-    }
-}
-
-/// Takes a setting that clients of PostgreSQL make; none if it is not one.
-pub(crate) fn set_for_client(shared: &Shared, name: &str, value: &str) -> Option<Result<()>> {
-    let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == name)?;
-    let plain = |text: &str| text.to_lowercase().replace(['-', ' ', '_'], "");
-    let (is_default, is_path) = (value.eq_ignore_ascii_case("default"), name == "search_path");
-    // Relaxed: the session's own statements read it.
-    shared.client_changes.fetch_add(1, Ordering::Relaxed);
-    if is_path {
-        shared.note_setting();
-    }
-    if is_default {
-        shared.client_settings.write().remove(known.name);
-    } else if is_path {
-        let Some(path) = split_list(value) else {
-            return Some(Err(SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""))));
-        };
-        let shown = path.iter().map(|name| quote_ident(name)).collect::<Vec<_>>().join(", ");
-        shared.client_settings.write().insert(known.name, shown);
-    } else if known.accepts.is_empty() {
-        shared.client_settings.write().insert(known.name, value.to_owned());
-    } else if !known.accepts.iter().any(|accepted| plain(accepted) == plain(value)) {
-        let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
-        let detail = format!("It can be {} here.", known.accepts.join(" or "));
-        return Some(Err(SqlError { detail: Some(detail), ..SqlError::new("22023", message) }));
-    }
-    Some(Ok(()))
 }
 
 impl Session {

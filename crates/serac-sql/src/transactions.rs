@@ -30,243 +30,24 @@
 //! **Isolation.** A transaction has one snapshot ([`Isolation::Snapshot`]), or one for each statement ([`Isolation::ReadCommitted`]), or one and validation at the
 //! commit ([`Isolation::Serializable`], see `serac_engine::ReadSet`). What a statement does that meets a conflict is in [`crate::conflicts`].
 
-use crate::catalog::{NOT_ASKED, View};
-use crate::channels::Letters;
 use crate::error::{Result, SqlError};
 use crate::identifiers::TEMPORARY_SCHEMA;
-use crate::limits::CancelHandle;
 use crate::notices::Severity;
 use crate::parsed::Parsed;
-use crate::pg_catalog::LazyImage;
-use crate::point::Started;
-use crate::roles::SessionRoles;
-use crate::session::{Session, StatementResult, TransactionStatus};
-use crate::settings::SettingsMark;
+use crate::pg_catalog::image::LazyImage;
+use crate::result::{Started, StatementResult, durable};
+use crate::session::Session;
+use crate::session_roles::SessionRoles;
+use crate::shared::NOT_ASKED;
+use crate::transaction::{Isolation, Modes, NamedSavepoint, Running, RunningRoles, Scope, Shown, TransactionStatus};
+use crate::view::View;
 use serac_engine::roles::{Object, Privilege};
-use serac_engine::{Catalog, Database, Savepoint, Table, Transaction};
-use serac_parser::tree::{
-    IsolationLevel, Name, Set, SetChange, StatementKind, Transaction as Control, TransactionMode, TransactionModeKind,
-};
+use serac_engine::{Catalog, Database, Table, Transaction};
+use serac_parser::tree::{Name, Set, SetChange, StatementKind, Transaction as Control, TransactionMode};
 use serac_storage::{CommitTicket, Snapshot};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// A place to roll back to, in both transactions.
-#[derive(Clone, Debug)]
-pub(crate) struct Mark {
-    main: Savepoint,
-    letters: usize,
-    temporary: Option<Box<Savepoint>>,
-}
-
-/// What a transaction sees of others, and they of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Isolation {
-    ReadCommitted,
-    /// REPEATABLE READ.
-    #[default]
-    Snapshot,
-    Serializable,
-}
-
-impl Isolation {
-    /// Of its name in SQL.
-    pub(crate) fn of_name(name: &str) -> Option<Self> {
-        Some(match name.to_lowercase().as_str() {
-            "read uncommitted" | "read committed" => Self::ReadCommitted,
-            "repeatable read" | "snapshot" => Self::Snapshot,
-            "serializable" => Self::Serializable,
-            _ => return None,
-        })
-    }
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::ReadCommitted => "read committed",
-            Self::Snapshot => "repeatable read",
-            Self::Serializable => "serializable",
-        }
-    }
-}
-
-/// The modes of transactions: ISOLATION LEVEL, READ ONLY and READ WRITE, DEFERRABLE.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Modes {
-    pub(crate) isolation: Isolation,
-    pub(crate) read_only: bool,
-    /// Nothing follows from it: a serializable transaction that only reads never fails, and none
-    /// waits for its snapshot.
-    pub(crate) deferrable: bool,
-}
-
-impl Modes {
-    /// Sets what `modes` say.
-    pub(crate) fn set(&mut self, modes: &[TransactionMode]) {
-        for TransactionMode { kind, span: _ } in modes {
-            match kind {
-                TransactionModeKind::ReadOnly(is_so) => self.read_only = *is_so,
-                TransactionModeKind::Isolation(level) => {
-                    self.isolation = match level {
-                        IsolationLevel::ReadUncommitted | IsolationLevel::ReadCommitted => Isolation::ReadCommitted,
-                        IsolationLevel::RepeatableRead | IsolationLevel::Snapshot => Isolation::Snapshot,
-                        IsolationLevel::Serializable => Isolation::Serializable,
-                    }
-                }
-                TransactionModeKind::Deferrable(is_so) => self.deferrable = *is_so,
-            }
-        }
-    }
-}
-
-/// A session's transaction as others see it, up to its end.
-#[derive(Debug)]
-struct Shown(CancelHandle);
-
-impl Shown {
-    fn show(&self, txn: &Transaction) {
-        self.0.note_transaction(txn.number());
-    }
-}
-
-impl Drop for Shown {
-    fn drop(&mut self) {
-        self.0.note_transaction(0);
-    }
-}
-
-/// Whose a transaction is: see the module.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Scope {
-    /// One statement's.
-    Statement,
-    /// Of statements that were sent together.
-    Implicit,
-    /// BEGIN's.
-    Explicit,
-}
-
-/// As whom a transaction acts.
-#[derive(Clone, Debug)]
-pub(crate) struct RunningRoles {
-    /// As whom the session acted when it began; it does so again when the transaction is rolled
-    /// back.
-    before: SessionRoles,
-    /// What SET ROLE has made of that, for longer than the transaction.
-    pub(crate) set: Option<SessionRoles>,
-    /// Whether SET LOCAL ROLE has made something of it.
-    pub(crate) is_local: bool,
-}
-
-/// What SAVEPOINT has made.
-#[derive(Debug)]
-struct NamedSavepoint {
-    name: String,
-    mark: Mark,
-    /// Whether the transaction was READ ONLY: what SET TRANSACTION says behind a savepoint holds up to
-    /// its end.
-    read_only: bool,
-    /// Who the session was.
-    roles: SessionRoles,
-    running_roles: RunningRoles,
-    settings: SettingsMark,
-}
-
-/// The running transaction.
-#[derive(Debug)]
-pub(crate) struct Running {
-    pub(crate) txn: Transaction,
-    /// Says to others which transaction that is.
-    shown: Shown,
-    /// The transaction on the session's temporary tables, if it has had some.
-    pub(crate) temporary: Option<Transaction>,
-    pub(crate) scope: Scope,
-    pub(crate) failed: bool,
-    pub(crate) modes: Modes,
-    /// Whether a statement has begun in it: its modes stay what they are then.
-    started: bool,
-    pub(crate) roles: RunningRoles,
-    savepoints: Vec<NamedSavepoint>,
-    /// Where the statement that runs has begun, in a block.
-    begun: Option<Mark>,
-    letters: Arc<Letters>,
-    /// Whether cursors go with it.
-    pub(crate) has_cursors: bool,
-}
-
-impl Running {
-    /// Whether it goes on after the statement.
-    pub(crate) fn is_block(&self) -> bool {
-        self.scope != Scope::Statement
-    }
-    /// Undoes what nothing leads back to, so that nobody need wait for it. Only what ends the transaction is accepted from now on, or
-    /// leads back to a savepoint.
-    fn fail(&mut self) {
-        match self.savepoints.last() {
-            Some(savepoint) => {
-                let mark = savepoint.mark.clone();
-                self.rollback_to(&mark);
-            }
-            None => {
-                self.restart();
-                self.txn.release_locks();
-            }
-        }
-        self.begun = None;
-        self.txn.pass_on();
-        self.failed = true;
-    }
-    pub(crate) fn mark(&mut self) -> Mark {
-        let temporary = self.temporary.as_mut().map(|txn| Box::new(txn.savepoint()));
-        Mark { main: self.txn.savepoint(), letters: self.letters.len(), temporary }
-    }
-    pub(crate) fn rollback_to(&mut self, mark: &Mark) {
-        self.txn.rollback_to(&mark.main);
-        self.letters.truncate(mark.letters);
-        match (&mut self.temporary, &mark.temporary) {
-            (Some(temporary), Some(mark)) => temporary.rollback_to(mark),
-            // It began after the mark.
-            (temporary, _) => *temporary = None,
-        }
-    }
-    /// Undoes what the statement that runs has done. One with a transaction of its own begins again with a snapshot of the present.
-    pub(crate) fn undo_statement(&mut self) {
-        match self.begun.take() {
-            Some(begun) => {
-                self.rollback_to(&begun);
-                self.begun = Some(begun);
-            }
-            None => self.restart(),
-        }
-    }
-    /// Where the newest savepoint of a name is.
-    fn named_savepoint(&self, name: &str) -> Result<usize> {
-        let missing = || SqlError::new("3B001", format!("savepoint \"{name}\" does not exist"));
-        self.savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(missing)
-    }
-    pub(crate) fn savepoint_count(&self) -> usize {
-        self.savepoints.len()
-    }
-    /// Gives the transaction a snapshot of the present.
-    pub(crate) fn refresh(&mut self) {
-        self.txn.refresh();
-        if let Some(temporary) = &mut self.temporary {
-            temporary.refresh();
-        }
-    }
-    /// Undoes everything, and begins again with a snapshot of the present.
-    pub(crate) fn restart(&mut self) {
-        self.txn.restart();
-        self.letters.truncate(0);
-        self.shown.show(&self.txn);
-        if let Some(temporary) = &mut self.temporary {
-            temporary.restart();
-        }
-    }
-    pub(crate) fn check_statement_end(&mut self) -> Result<()> {
-        self.txn.check_statement_end()?;
-        Ok(self.temporary.as_mut().map_or(Ok(()), Transaction::check_statement_end)?)
-    }
-}
 
 /// A session in which a statement has begun. If this goes before the statement has ended (its
 /// future was dropped, or it has panicked), that is an error like any other: nothing is left of the
@@ -459,7 +240,7 @@ impl Session {
     /// When the log has failed.
     pub async fn error_is_durable(&mut self) -> Result<()> {
         match self.error_ticket.take() {
-            Some(ticket) => Self::durable(ticket).await,
+            Some(ticket) => durable(ticket).await,
             None => Ok(()),
         }
     }
@@ -544,20 +325,6 @@ impl Session {
     /// Rolls back the open transaction, if there is one.
     pub fn rollback(&mut self) {
         self.end();
-    }
-    /// Waits until a commit is durable.
-    pub(crate) async fn durable(ticket: CommitTicket) -> Result<()> {
-        if ticket.is_acknowledged() {
-            return Ok(());
-        }
-        let (sender, receiver) = tokio::sync::oneshot::channel();
-        ticket.on_durable(Box::new(move |result| {
-            let _ = sender.send(result);
-        }));
-        match receiver.await {
-            Ok(result) => result.map(|_| ()).map_err(SqlError::from),
-            Err(_) => Err(SqlError::new("58030", "the log ended before the commit was durable")),
-        }
     }
     /// The transaction on the database, to write.
     pub(crate) fn txn(&mut self) -> Result<&mut Transaction> {

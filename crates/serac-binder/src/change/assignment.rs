@@ -1,11 +1,14 @@
 //! SET: the columns that are assigned to, and their values.
 
-use super::{SetColumn, Target};
+use crate::binder::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
-use crate::expression::Context;
-use crate::subquery::subquery;
-use crate::{Binder, PARTS_OF_SUBQUERY, row};
+use crate::limits::PARTS_OF_SUBQUERY;
+use crate::plan_parts::subquery;
+use crate::row;
+use crate::scope::Context;
+use crate::statement::SetColumn;
+use crate::target::Target;
 use datafusion::common::Column;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use serac_parser::tree::{Assignment, Expr as Tree, ExprKind, Query};
@@ -122,7 +125,7 @@ impl Binder<'_> {
         }
         if of > 1 {
             self.makes(PARTS_OF_SUBQUERY)?;
-            if crate::query::is_volatile(&selected.plan)? {
+            if crate::plan_parts::is_volatile(&selected.plan)? {
                 return Err(BindError::unsupported("a volatile query for several columns", tree.span));
             }
         }

@@ -2,13 +2,14 @@
 
 use super::assignment::Assignments;
 use super::returning::column_of;
+use super::to_come;
 use super::update::{numbered, projected};
-use super::{BoundConflict, ConflictUpdate, IndexPart, Target, UniqueIndex, to_come};
-use crate::Binder;
+use crate::binder::Binder;
 use crate::error::{BindError, Result};
-use crate::expression::Context;
 use crate::from::Rows;
-use crate::scope::{Scope, ScopeColumn, ScopeItem};
+use crate::scope::{Context, Scope, ScopeColumn, ScopeItem};
+use crate::statement::{BoundConflict, ConflictUpdate};
+use crate::target::{IndexPart, Target, UniqueIndex};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{Column, DFSchema, TableReference};
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};

@@ -1,20 +1,17 @@
 //! INSERT: its columns, and the rows that it gives.
 
-use super::target::no_value;
-use super::{BoundInsert, InsertSource, Target};
-use crate::Binder;
+use crate::binder::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::expression::Context;
+use crate::plan_parts::values_plan;
 use crate::query::{is_body_alone, select_of};
-use crate::scope::Scope;
-use crate::select::has_part;
-use crate::subquery::of_expr;
+use crate::scope::{Context, Scope};
+use crate::statement::{BoundInsert, InsertSource};
+use crate::target::{Target, no_value};
 use crate::types::is_registered;
 use crate::visit;
 use datafusion::common::{Column, DFSchema, ScalarValue};
-use datafusion::logical_expr::expr::Case;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use datafusion::logical_expr::{Expr, LogicalPlan, lit};
 use serac_parser::tree::{Call, Expr as Tree, ExprKind, Insert, Name, Query, QueryBody, Span};
 use serac_pg::TypeId;
 use serac_pg::functions::of_name;
@@ -229,29 +226,4 @@ fn places_of_defaults(rows: &[Vec<Tree>], columns: &mut Vec<usize>) -> Vec<Vec<u
         }
     }
     defaults
-}
-
-/// Columns of values as rows.
-pub(crate) fn values_plan(columns: Vec<Vec<Expr>>, rows: usize) -> Result<LogicalPlan> {
-    let has_subquery = |expr: &Expr| has_part(expr, |part| of_expr(part).is_some());
-    if !columns.iter().flatten().any(has_subquery) {
-        let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
-        let row = |_| columns.iter_mut().filter_map(Iterator::next).collect();
-        let values = (0..rows).map(row).collect();
-        return Ok(LogicalPlanBuilder::values(values)?.build()?);
-    }
-    // DataFusion computes no subqueries in VALUES.
-    let named = |(at, expr): (usize, Expr)| expr.alias(format!("column{}", at + 1));
-    if rows == 1 {
-        let exprs = columns.into_iter().flatten().enumerate().map(named);
-        return Ok(LogicalPlanBuilder::empty(true).project(exprs.collect::<Vec<_>>())?.build()?);
-    }
-    let numbers = LogicalPlanBuilder::values((0..rows as i64).map(|row| vec![lit(row)]).collect())?;
-    let number = Expr::Column(Column::from(numbers.schema().qualified_field(0)));
-    let by_number = |values: Vec<Expr>| {
-        let whens = (0i64..).zip(values).map(|(row, value)| (Box::new(number.clone().eq(lit(row))), Box::new(value)));
-        Expr::Case(Case::new(None, whens.collect(), None))
-    };
-    let exprs = columns.into_iter().map(by_number).enumerate().map(named);
-    Ok(numbers.project(exprs.collect::<Vec<_>>())?.build()?)
 }

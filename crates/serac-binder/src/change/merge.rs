@@ -12,12 +12,12 @@ use super::assignment::Assignments;
 use super::insert::check_overriding;
 use super::returning::named_beside;
 use super::update::numbered;
-use super::{ActionValues, BoundAction, BoundMerge, Target};
-use crate::Binder;
+use crate::binder::Binder;
 use crate::error::{BindError, Result};
-use crate::expression::Context;
-use crate::select::has_part;
-use crate::subquery::of_expr;
+use crate::plan_parts::{has_part, of_expr};
+use crate::scope::Context;
+use crate::statement::{ActionValues, BoundAction, BoundMerge};
+use crate::target::Target;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{Column, DFSchema, ExprSchema, JoinType, TableReference};
 use datafusion::logical_expr::expr::Case;
@@ -28,18 +28,6 @@ use std::sync::Arc;
 fn case(whens: Vec<(Expr, Expr)>) -> Expr {
     let whens = whens.into_iter().map(|(when, then)| (Box::new(when), Box::new(then)));
     Expr::Case(Case::new(None, whens.collect(), None))
-}
-
-impl BoundAction {
-    /// The same whose values stand behind `before` others.
-    fn behind(mut self, before: usize) -> Self {
-        match &mut self {
-            Self::Nothing | Self::Delete => {}
-            Self::Update(set) => set.iter_mut().filter_map(|set| set.value.as_mut()).for_each(|at| *at += before),
-            Self::Insert(set) => set.iter_mut().for_each(|(_, at)| *at += before),
-        }
-        self
-    }
 }
 
 impl Binder<'_> {

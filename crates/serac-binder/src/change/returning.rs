@@ -1,12 +1,13 @@
 //! RETURNING: a result over the rows that were changed.
 
-use super::{BoundReturning, Target, to_come};
-use crate::Binder;
+use super::to_come;
+use crate::binder::Binder;
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::expression::Context;
-use crate::scope::Scope;
-use crate::select::{has_part, selected_items, unique_projection};
-use crate::subquery::of_expr;
+use crate::plan_parts::{has_part, of_expr};
+use crate::scope::{Context, Scope};
+use crate::select::{selected_items, unique_projection};
+use crate::statement::BoundReturning;
+use crate::target::Target;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ExprSchema, TableReference};

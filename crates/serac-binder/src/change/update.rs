@@ -1,11 +1,11 @@
 //! UPDATE and DELETE: the rows that they change, and the values that these get.
 
 use super::assignment::Assignments;
-use super::{BoundRows, SetColumn, Target};
-use crate::Binder;
+use crate::binder::Binder;
 use crate::error::{BindError, Result};
-use crate::expression::Context;
 use crate::from::Rows;
+use crate::scope::Context;
+use crate::statement::{BoundRows, SetColumn};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use serac_parser::tree::{Assignment, Condition, Delete, Ident, Relation, SelectItem, TableExpr, Update};
 
@@ -100,11 +100,4 @@ pub(super) fn projected(plan: LogicalPlan, filter: Option<Expr>, exprs: Vec<Expr
         plan = plan.filter(filter)?;
     }
     Ok(plan.project(exprs)?.build()?)
-}
-
-impl Target {
-    /// The columns of SET.
-    pub fn set_columns(set: &[SetColumn]) -> Vec<usize> {
-        set.iter().map(|column| column.column).collect()
-    }
 }

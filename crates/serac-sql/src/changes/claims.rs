@@ -3,7 +3,7 @@
 //! The rows come in the order of the query, and are claimed one by one, until there are as many as
 //! LIMIT says. Rows that OFFSET skips are claimed, too, as in PostgreSQL.
 
-use super::table_of;
+use crate::changes::written::table_of;
 use crate::error::{Result, SqlError};
 use crate::row_locks::OnHeld;
 use crate::session::Session;

@@ -1,11 +1,11 @@
 //! ON CONFLICT.
 
-use super::returned::fill;
 use super::rows::set_values;
-use crate::dml::{nullable_schema, visible_rows};
 use crate::error::{Result, SqlError};
 use crate::expressions::named_columns;
+use crate::rows_to_come::fill;
 use crate::session::Session;
+use crate::table_schema::{nullable_schema, visible_rows};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, interleave_record_batch, take_record_batch};
 use datafusion::arrow::datatypes::{Field, Int64Type, Schema};

@@ -1,12 +1,14 @@
 //! INSERT.
 
-use super::{Done, Written, nothing_of, table_of};
+use super::Written;
+use crate::changes::written::{Done, nothing_of, table_of};
 use crate::deep;
-use crate::dml::{nullable_schema, visible_rows};
 use crate::error::Result;
 use crate::point::{constant_rows, constants_of};
 use crate::query::is_apart;
-use crate::session::{Session, StatementResult};
+use crate::result::StatementResult;
+use crate::session::Session;
+use crate::table_schema::{nullable_schema, visible_rows};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::{concat_batches, interleave};
 use datafusion::arrow::datatypes::{Int64Type, SchemaRef};

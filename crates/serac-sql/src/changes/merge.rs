@@ -1,9 +1,11 @@
 //! MERGE: one query finds what each WHEN does, then the engine does it.
 
-use super::returned::{fill, numbered};
+use super::Written;
+use super::returned::numbered;
 use super::rows::{beside, set_values};
-use super::{Done, Written, nothing_of, table_of};
+use crate::changes::written::{Done, nothing_of, table_of};
 use crate::error::{Result, SqlError};
+use crate::rows_to_come::fill;
 use crate::session::Session;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, take};

@@ -8,7 +8,7 @@
 //! | [`rows`] | UPDATE, DELETE |
 //! | [`merge`] | MERGE |
 //! | [`claims`] | SELECT … FOR UPDATE and its kin |
-//! | [`returned`] | RETURNING, and rows that plans read which are not there before the statement runs |
+//! | [`returned`] | RETURNING |
 //! | [`written`] | what parts of the statement have written |
 //!
 //! The rows that a change is about are complete before the first is written, so a statement never
@@ -28,56 +28,26 @@ mod insert;
 mod merge;
 mod returned;
 mod rows;
-mod written;
-
-pub(crate) use conflict::index_of;
-pub(crate) use returned::RowsToCome;
+pub(crate) mod written;
 
 use crate::binding::{self, BoundWithNames};
-use crate::error::{Result, SqlError};
+use crate::changes::written::{Done, table_of};
+use crate::error::Result;
 use crate::parsed::Source;
-use crate::query::Output;
-use crate::session::{Session, StatementResult, tag_of};
+use crate::result::{Output, StatementResult, tag_of};
+use crate::rows_to_come::fill;
+use crate::session::Session;
+pub(crate) use conflict::index_of;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::dataframe::DataFrame;
-use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use serac_binder::{
     BoundBody, BoundChange, BoundPart, BoundQuery, BoundReturning, BoundRows, InsertSource, PartBody, Target,
 };
-use serac_engine::Table;
 use serac_engine::roles::Privilege;
-use serac_query::scan::SeracTable;
-use serac_storage::RowId;
 use std::collections::HashSet;
-use std::sync::Arc;
 use written::{Written, tables_of};
-
-/// What a change has done.
-struct Done {
-    /// How many rows it has changed.
-    count: usize,
-    /// The rows that were there and that it has changed; none if these are not known.
-    rows: Option<Vec<RowId>>,
-    /// Those of RETURNING.
-    returned: Option<(SchemaRef, Vec<RecordBatch>)>,
-}
-
-/// The table of a target.
-pub(crate) fn table_of(target: &Target) -> Result<Arc<Table>> {
-    let provider = source_as_provider(&target.relation.source)?;
-    match provider.downcast_ref::<SeracTable>() {
-        Some(table) => Ok(table.table().clone()),
-        None => Err(SqlError::new("42809", format!("\"{}\" is not a table", target.name))),
-    }
-}
-
-/// So many rows without a column.
-fn nothing_of(rows: usize) -> Result<RecordBatch> {
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    Ok(RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?)
-}
 
 impl Session {
     /// Runs a change, or a query that changes or claims rows, whose text is at `source`.
@@ -158,7 +128,7 @@ impl Session {
                     done.returned.map_or_else(Vec::new, |(_, batches)| batches)
                 }
             };
-            returned::fill(&rows, batches)?;
+            fill(&rows, batches)?;
         }
         Ok(written)
     }
@@ -181,10 +151,10 @@ impl Session {
         names: Option<SchemaRef>,
     ) -> Result<(SchemaRef, Vec<RecordBatch>)> {
         let rows = if returning.are_numbered { returned::numbered(rows)? } else { rows };
-        returned::fill(&returning.rows, rows)?;
+        fill(&returning.rows, rows)?;
         let (schema, batches) = self.collect_with_schema(DataFrame::new(self.storing_state(), returning.plan)).await?;
         // The relation may be that of a prepared statement.
-        returned::fill(&returning.rows, Vec::new())?;
+        fill(&returning.rows, Vec::new())?;
         let Some(names) = names else { return Ok((schema, batches)) };
         let schema = crate::query::with_types(&names, &schema);
         let mut named = Vec::with_capacity(batches.len());

@@ -1,10 +1,11 @@
 //! UPDATE and DELETE.
 
-use super::{Done, Written, table_of};
-use crate::dml::{check_constants, visible_rows};
+use super::Written;
+use crate::changes::written::{Done, table_of};
 use crate::error::Result;
 use crate::planner;
 use crate::session::Session;
+use crate::table_schema::{check_constants, visible_rows};
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, take};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef, UInt64Type};

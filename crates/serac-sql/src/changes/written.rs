@@ -2,9 +2,12 @@
 
 use crate::error::{Result, SqlError};
 use crate::session::Session;
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::LogicalPlan;
+use serac_binder::Target;
 use serac_engine::Table;
 use serac_query::scan::SeracTable;
 use serac_storage::RowId;
@@ -91,4 +94,29 @@ pub(super) fn tables_of(plan: &LogicalPlan, read: &mut HashSet<TableName>) -> Re
         tables_of(&view, read)?;
     }
     Ok(())
+}
+
+/// What a change has done.
+pub(crate) struct Done {
+    /// How many rows it has changed.
+    pub(super) count: usize,
+    /// The rows that were there and that it has changed; none if these are not known.
+    pub(super) rows: Option<Vec<RowId>>,
+    /// Those of RETURNING.
+    pub(super) returned: Option<(SchemaRef, Vec<RecordBatch>)>,
+}
+
+/// The table of a target.
+pub(crate) fn table_of(target: &Target) -> Result<Arc<Table>> {
+    let provider = source_as_provider(&target.relation.source)?;
+    match provider.downcast_ref::<SeracTable>() {
+        Some(table) => Ok(table.table().clone()),
+        None => Err(SqlError::new("42809", format!("\"{}\" is not a table", target.name))),
+    }
+}
+
+/// So many rows without a column.
+pub(crate) fn nothing_of(rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?)
 }

@@ -4,17 +4,18 @@
 //! the query gives them.
 
 mod options;
+pub(crate) mod streams;
 
 use crate::conflicts::Conflicts;
 use crate::error::{Result, SqlError};
 use crate::generated;
 use crate::identifiers::name_of;
 use crate::parsed::{Parsed, Source as Query};
-use crate::session::{Session, StatementResult};
+use crate::result::StatementResult;
+use crate::session::Session;
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use futures::StreamExt;
 use options::read_options;
-use parking_lot::Mutex;
 use serac_copy::{CopyProgress, FileSink, Format, Input, Options, Rows, Sink, Source};
 use serac_engine::definition::ColumnDefinition;
 use serac_engine::roles::Privilege;
@@ -27,21 +28,6 @@ use std::sync::atomic::Ordering;
 
 /// Rows of a clustered table that are put in order at a time.
 const CLUSTERED_ROWS: usize = 1 << 20;
-
-/// What STDIN and STDOUT mean in a session.
-pub(crate) struct CopyStreams {
-    /// Of what goes through streams, where a COPY does not say.
-    pub(crate) format: Format,
-    input: Mutex<Option<Box<dyn Read + Send>>>,
-    output: Mutex<Option<Box<dyn Write + Send>>>,
-    progress: Arc<CopyProgress>,
-}
-
-impl Default for CopyStreams {
-    fn default() -> Self {
-        Self { format: Format::Csv, input: Mutex::default(), output: Mutex::default(), progress: Arc::default() }
-    }
-}
 
 /// What a COPY through the session's streams looks like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

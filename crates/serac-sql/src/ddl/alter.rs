@@ -2,15 +2,17 @@
 
 use super::clauses::{check_collation, freeze_format};
 use super::indexes::hidden_values;
-use super::{done, text_at};
 use crate::ast_types::sql_type;
-use crate::dml::TARGET;
+use crate::ddl::clauses::{done, text_at};
 use crate::error::{Result, SqlError};
-use crate::expressions::{KeptExpression, into_engine, named_columns, renamed};
+use crate::expressions::{into_engine, named_columns, renamed};
 use crate::generated;
 use crate::identifiers::quote;
+use crate::kept_expression::KeptExpression;
 use crate::parsed::Source;
-use crate::session::{Session, StatementResult};
+use crate::result::StatementResult;
+use crate::session::Session;
+use crate::table_schema::TARGET;
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::DFSchema;

@@ -2,13 +2,13 @@
 
 use super::clauses::{check_attributes, check_collation, check_key_storage, refuse_any};
 use super::sequence::Options;
-use super::text_at;
 use crate::ast_types::{serial_type, sql_type};
-use crate::catalog::View;
+use crate::ddl::clauses::text_at;
 use crate::error::{Result, SqlError};
 use crate::expressions::named_columns;
 use crate::identifiers::TEMPORARY_SCHEMA;
 use crate::parsed::Source;
+use crate::view::View;
 use serac_engine::Catalog;
 use serac_engine::definition::{
     CheckDefinition, ColumnDefinition, ForeignKeyDefinition, KeyDefinition, ReferentialAction, SequenceDefinition,

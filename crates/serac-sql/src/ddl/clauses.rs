@@ -11,8 +11,11 @@
 //! | asks for something else | an error: 0A000, or PostgreSQL's own for what it refuses too |
 
 use crate::error::{Result, SqlError};
+use crate::parsed::Source;
+use crate::result::StatementResult;
 use serac_parser::tree::{
-    ConstraintAttributes, Ident, KeyStorage, Name, OnCommit, Persistence, StorageOption, StorageValue, TableStorage,
+    ConstraintAttributes, Ident, KeyStorage, Name, ObjectKind, OnCommit, Persistence, Span, StorageOption,
+    StorageValue, TableStorage,
 };
 use serac_storage::FreezeFormat;
 
@@ -177,5 +180,29 @@ fn shown_value(value: &StorageValue) -> String {
         StorageValue::Number(number) => format!("{}{}", if number.negative { "-" } else { "" }, number.digits),
         StorageValue::Type(of) => of.name.to_string(),
         StorageValue::Operator(operator) => operator.symbol.clone(),
+    }
+}
+
+pub(crate) fn done(tag: &str) -> Result<StatementResult> {
+    Ok(StatementResult::command(tag))
+}
+
+/// The part of a statement's script that stands at a place.
+pub(crate) fn text_at(source: &Source, at: Span) -> &str {
+    &source.text()[at.start as usize..at.end as usize]
+}
+
+/// The words for a kind of object.
+pub(crate) fn words(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::Table => "TABLE",
+        ObjectKind::Index => "INDEX",
+        ObjectKind::View => "VIEW",
+        ObjectKind::MaterializedView => "MATERIALIZED VIEW",
+        ObjectKind::Sequence => "SEQUENCE",
+        ObjectKind::Schema => "SCHEMA",
+        ObjectKind::Database => "DATABASE",
+        ObjectKind::Role => "ROLE",
+        ObjectKind::Column => "COLUMN",
     }
 }

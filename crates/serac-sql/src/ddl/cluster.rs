@@ -1,8 +1,9 @@
 //! `CLUSTER t [USING i]`, and `CREATE TABLE … CLUSTER BY (…)`, which is SeracDB's.
 
-use super::done;
+use crate::ddl::clauses::done;
 use crate::error::{Result, SqlError};
-use crate::session::{Session, StatementResult};
+use crate::result::StatementResult;
+use crate::session::Session;
 use datafusion::arrow::array::RecordBatch;
 use serac_engine::definition::{ColumnOrder, TableDefinition};
 use serac_engine::{EngineError, Table};

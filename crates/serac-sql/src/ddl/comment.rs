@@ -1,8 +1,9 @@
 //! COMMENT ON.
 
-use super::done;
+use crate::ddl::clauses::done;
 use crate::error::{Result, SqlError};
-use crate::session::{Session, StatementResult};
+use crate::result::StatementResult;
+use crate::session::Session;
 use serac_engine::roles::{self, Object};
 use serac_parser::tree::{Comment, CommentTarget, Name, ObjectKind};
 

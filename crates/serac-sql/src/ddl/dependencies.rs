@@ -12,13 +12,13 @@
 //! | a column's type changes | is in the way (0A000) |
 
 use super::relations::{Mentions, NamedRelation};
-use crate::catalog::planned_for_owner;
 use crate::column_types::of_field;
 use crate::error::{Result, SqlError};
 use crate::expressions::replaced;
 use crate::identifiers::{TEMPORARY_SCHEMA, name_of, quote, split_name};
 use crate::notices::Severity;
 use crate::parsed::Source;
+use crate::resolver::planned_for_owner;
 use crate::session::Session;
 use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
 use serac_engine::roles::Object;

@@ -2,7 +2,8 @@
 
 use crate::ast_types::sql_type;
 use crate::error::{Result, SqlError};
-use crate::session::{Session, StatementResult};
+use crate::result::StatementResult;
+use crate::session::Session;
 use serac_engine::function::{FunctionColumn, FunctionDefinition, FunctionLanguage};
 use serac_parser::tree::{
     ColumnType, CreateFunction, DropFunction, FunctionName, FunctionOption, FunctionOptionKind, Name, Parameter,
@@ -110,7 +111,7 @@ impl Session {
         check_names(&parameters)?;
         check_names(&returns)?;
         let name = name_of(name)?;
-        if crate::planner::is_table_function(&name) {
+        if crate::planner::functions(&self.ctx.state()).is_table_function(&name) {
             let message = format!("function \"{name}\" already exists");
             return Err(SqlError::new("42723", message).named(name));
         }
@@ -118,7 +119,7 @@ impl Session {
         let programs = programs.ok_or_else(|| SqlError::unsupported("functions that run programs, in this process"))?;
         let job = programs.job(&body)?;
         for (_, query) in job.inputs() {
-            crate::programs::input_query(&query)?;
+            crate::programs::rows::input_query(&query)?;
         }
         if language == FunctionLanguage::Wasm && job.runs_programs() {
             let message = "a function in the language wasm runs modules, and no programs of the machine";

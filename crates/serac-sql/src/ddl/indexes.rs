@@ -7,14 +7,17 @@
 
 use super::builder::columns_of;
 use super::clauses::{check_collation, check_index_storage, check_operator_class, refuse_any};
-use super::{done, stored_type, text_at};
+use crate::column_types::stored_type;
+use crate::ddl::clauses::{done, text_at};
 use crate::error::{Result, SqlError};
-use crate::expressions::{KeptExpression, into_engine};
+use crate::expressions::into_engine;
 use crate::generated::compute_one;
 use crate::identifiers::quote;
+use crate::index_names::name_of_index_part;
+use crate::kept_expression::KeptExpression;
 use crate::parsed::Source;
-use crate::pg_catalog::name_of_index_part;
-use crate::session::{Session, StatementResult};
+use crate::result::StatementResult;
+use crate::session::Session;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::DataType;
 use serac_binder::Place;

@@ -4,7 +4,7 @@
 use super::builder::TableBuilder;
 use super::indexes::index_base_name;
 use crate::error::Result;
-use crate::pg_catalog::index_column_name;
+use crate::index_names::index_column_name;
 use serac_engine::definition::{BitmapDefinition, ColumnDefinition, KeyDefinition, TableDefinition};
 use serac_parser::tree::TableLike;
 

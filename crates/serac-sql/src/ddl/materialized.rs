@@ -7,12 +7,14 @@
 
 use super::builder::names;
 use super::clauses::freeze_format_of;
-use super::{columns_of_rows, done};
-use crate::catalog::planned_for_owner;
+use super::columns_of_rows;
+use crate::ddl::clauses::done;
 use crate::error::{Result, SqlError};
 use crate::parsed::Source;
 use crate::query::with_types;
-use crate::session::{Session, StatementResult};
+use crate::resolver::planned_for_owner;
+use crate::result::StatementResult;
+use crate::session::Session;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::prelude::DataFrame;
 use serac_engine::Table;

@@ -7,6 +7,7 @@ mod cluster;
 mod comment;
 mod dependencies;
 mod functions;
+mod generated;
 mod indexes;
 mod like;
 mod materialized;
@@ -14,17 +15,20 @@ mod relations;
 mod sequence;
 
 use crate::column_types::{columns_of, kept_types};
+use crate::ddl::clauses::{done, text_at, words};
 use crate::error::{Result, SqlError};
-use crate::expressions::{KeptExpression, replaced};
+use crate::expressions::replaced;
 use crate::identifiers::{TEMPORARY_SCHEMA, quote, resolve};
+use crate::kept_expression::KeptExpression;
 use crate::notices::Severity;
 use crate::parsed::Source;
 use crate::query::with_types;
-use crate::session::{Session, StatementResult};
+use crate::result::StatementResult;
+use crate::session::Session;
 use builder::{TableBuilder, names};
 use clauses::{check_view_options, freeze_format_of, refuse_any};
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::ExprSchemable;
 use dependencies::refuse_circle;
@@ -38,36 +42,11 @@ use serac_parser::tree::{
     StatementKind, TableConstraint, TableElement, TableForm, TableSource, Truncate,
 };
 use serac_pg::TypeId;
-use serac_storage::ColumnType;
 use serac_values::assignment::check_assignment;
 use std::sync::Arc;
 
 /// How often a statement is tried. Each time it gets at least one lock further.
 const ATTEMPTS: usize = 16;
-
-fn done(tag: &str) -> Result<StatementResult> {
-    Ok(StatementResult::command(tag))
-}
-
-/// The part of a statement's script that stands at a place.
-fn text_at(source: &Source, at: Span) -> &str {
-    &source.text()[at.start as usize..at.end as usize]
-}
-
-/// The words for a kind of object.
-fn words(kind: ObjectKind) -> &'static str {
-    match kind {
-        ObjectKind::Table => "TABLE",
-        ObjectKind::Index => "INDEX",
-        ObjectKind::View => "VIEW",
-        ObjectKind::MaterializedView => "MATERIALIZED VIEW",
-        ObjectKind::Sequence => "SEQUENCE",
-        ObjectKind::Schema => "SCHEMA",
-        ObjectKind::Database => "DATABASE",
-        ObjectKind::Role => "ROLE",
-        ObjectKind::Column => "COLUMN",
-    }
-}
 
 impl Session {
     /// Runs a statement that changes the catalog. In a transaction of its own it tries again when
@@ -472,7 +451,7 @@ impl Session {
     async fn view_columns(&self, (schema, name): &(String, String)) -> Option<SchemaRef> {
         let view = self.shared.view().expect("a statement is running");
         view.catalog.schema(schema).ok()?.views.get(name)?;
-        let table = crate::catalog::table_of(&self.shared, schema, name).await.ok()??;
+        let table = crate::resolver::table_of(&self.shared, schema, name).await.ok()??;
         Some(columns_of(&table))
     }
 }
@@ -490,30 +469,4 @@ fn columns_of_rows(columns: &Schema, rows: &[RecordBatch], may_grow: bool) -> Re
         hidden: false,
     };
     Ok(columns.fields().iter().zip(types).map(column).collect())
-}
-
-/// The column type in which values of an Arrow type are stored (CREATE TABLE AS, and record batches for a new table): of large texts, which only in
-/// results are documents, texts.
-pub(crate) fn stored_type(data_type: &DataType) -> Result<SqlType> {
-    use DataType as Arrow;
-    let column_type = match data_type {
-        Arrow::Utf8 | Arrow::LargeUtf8 | Arrow::Null => ColumnType::Utf8,
-        Arrow::Binary | Arrow::LargeBinary | Arrow::FixedSizeBinary(0..=15 | 17..) => ColumnType::Binary,
-        Arrow::Int8 | Arrow::UInt8 => ColumnType::Int16,
-        Arrow::UInt16 => ColumnType::Int32,
-        Arrow::UInt32 => ColumnType::Int64,
-        Arrow::UInt64 => ColumnType::Decimal { precision: 20, scale: 0 },
-        Arrow::Float16 => ColumnType::Float32,
-        Arrow::Decimal32(precision, scale) | Arrow::Decimal64(precision, scale) => {
-            ColumnType::Decimal { precision: *precision, scale: *scale }
-        }
-        Arrow::Date64 | Arrow::Timestamp(_, None) => ColumnType::Timestamp { utc: false },
-        Arrow::Timestamp(_, Some(_)) => ColumnType::Timestamp { utc: true },
-        Arrow::Time32(_) | Arrow::Time64(_) => ColumnType::Time,
-        Arrow::Interval(_) => ColumnType::Interval,
-        Arrow::Dictionary(_, value) => return stored_type(value),
-        other => ColumnType::from_arrow(other)
-            .ok_or_else(|| SqlError::unsupported(format!("storing values of the Arrow type {other}")))?,
-    };
-    Ok(column_type.into())
 }

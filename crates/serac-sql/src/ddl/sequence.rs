@@ -1,10 +1,11 @@
 //! CREATE SEQUENCE and ALTER SEQUENCE, and the sequences of columns.
 
 use super::clauses::refuse_any;
-use super::done;
 use crate::ast_types::sql_type;
+use crate::ddl::clauses::done;
 use crate::error::{Result, SqlError};
-use crate::session::{Session, StatementResult};
+use crate::result::StatementResult;
+use crate::session::Session;
 use serac_engine::definition::SequenceDefinition;
 use serac_parser::tree::{
     AlterSequence, CreateSequence, Ident, Name, Number, Persistence, SequenceOption, SequenceOptionKind,

@@ -4,7 +4,7 @@ use super::image::{Constraint, ConstraintKind, Image, Object, Relation};
 use crate::identifiers::{quote_ident, split_name};
 use serac_engine::definition::{KeyDefinition, ReferentialAction, TableDefinition};
 use serac_parser::parse_expression;
-use serac_parser::tree::{Expr, ExprKind, Postfix, Special};
+use serac_parser::tree::{Expr, ExprKind};
 
 /// A relation's name, with its schema where the search path does not lead to it.
 pub(super) fn relation_name(image: &Image, relation: &Relation) -> String {
@@ -29,35 +29,6 @@ pub(super) fn plain_column(key: &KeyDefinition, i: usize, table: &TableDefinitio
             _ => None,
         },
         _ => Some(key.columns[i]),
-    }
-}
-
-/// The name of a column of an index, which is an expression's text: its function's.
-pub(crate) fn index_column_name(expression: &str) -> String {
-    parse_expression(expression).map_or_else(|_| "expr".into(), |expr| name_of_index_part(&expr))
-}
-
-/// The same of an expression.
-pub(crate) fn name_of_index_part(expr: &Expr) -> String {
-    let named = |name: &str| name.to_owned();
-    match &expr.kind {
-        ExprKind::Name(name) => name.parts.last().map_or_else(String::new, |part| part.name.clone()),
-        ExprKind::Call(call) => call.name.parts.last().map_or_else(String::new, |part| part.name.clone()),
-        ExprKind::Cast { operand, .. } => name_of_index_part(operand),
-        ExprKind::Postfix(operand, rest) if rest.iter().all(|postfix| matches!(postfix, Postfix::Cast(..))) => {
-            name_of_index_part(operand)
-        }
-        ExprKind::Case { .. } => named("case"),
-        ExprKind::Special(special) => named(match &**special {
-            Special::Substring { .. } => "substring",
-            Special::Extract(..) => "extract",
-            Special::Coalesce(_) => "coalesce",
-            Special::NullIf(..) => "nullif",
-            Special::Greatest(_) => "greatest",
-            Special::Least(_) => "least",
-            _ => "expr",
-        }),
-        _ => named("expr"),
     }
 }
 

@@ -2,13 +2,13 @@
 
 use super::image::{CATALOG_NAMESPACE, Object, PG_DATABASE, PUBLIC_NAMESPACE, hashed};
 use super::layout::{Cell, Rows};
-use super::{BITMAP_METHOD, BTREE_METHOD, HEAP_METHOD, SUPERUSER, Scope, relations, type_rows};
+use super::{relations, type_rows};
 use crate::advisory_locks::Mode;
-use crate::backends;
 use crate::clock::micros;
-use crate::planner;
+use crate::pg_catalog::scope::{BITMAP_METHOD, BTREE_METHOD, HEAP_METHOD, SUPERUSER, Scope};
 use crate::setting_list::{Kind, all_settings};
 use crate::wire::oid;
+use crate::{backends, planner};
 use serac_engine::function::FunctionDefinition;
 use serac_engine::procedure::Parameter;
 use serac_engine::roles;

@@ -1,14 +1,14 @@
 //! The functions that clients ask about the system with, row by row: their arguments are few and their rows are objects.
 
 use super::definitions::{self, relation_of};
-use super::fixed::database_oid;
+use super::fixed::{self, database_oid};
 use super::image::{Image, Object, PG_CLASS, PG_DATABASE, PG_NAMESPACE, Relation};
 use super::layout::list_of;
 use super::relations::size;
-use super::{Scope, fixed};
-use crate::catalog::Shared;
 use crate::error::SqlError;
 use crate::identifiers::{quote_ident, split_name};
+use crate::pg_catalog::scope::Scope;
+use crate::shared::Shared;
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, StringArray, new_empty_array};
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema};
 use datafusion::catalog::{MemTable, TableFunction, TableFunctionImpl, TableProvider};
@@ -446,7 +446,7 @@ fn setting(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     let lower = name.to_lowercase();
     let known = match scope.shared.view() {
         Some(view) => scope.shared.setting(&view.settings, &lower),
-        None => crate::settings::usual_setting(&lower).map(str::to_owned),
+        None => crate::setting_list::usual_setting(&lower).map(str::to_owned),
     };
     match known {
         Some(value) => text(value),

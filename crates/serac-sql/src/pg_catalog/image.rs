@@ -5,10 +5,9 @@
 //! numbers; where two names meet, the later in the order of names takes the next free number. So a number stays as long as the object keeps its name. System
 //! tables, types and the schemas that every PostgreSQL has bear PostgreSQL's own numbers where those are fixed.
 
-use super::definitions::index_column_name;
 use super::layout::{LAYOUTS, Layout};
-use crate::catalog::View;
 use crate::identifiers::{CATALOG_SCHEMA, INFORMATION_SCHEMA, TEMPORARY_SCHEMA};
+use crate::index_names::index_column_name;
 use crate::wire::{WireColumn, told_type, type_of};
 use serac_engine::catalog::Schema;
 use serac_engine::definition::{
@@ -18,7 +17,7 @@ use serac_engine::sequence::Sequence;
 use serac_engine::{Catalog, DEFAULT_SCHEMA, Table, roles};
 use serac_values::type_names;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The number of the schema `pg_catalog`, and that of `public`.
 pub(super) const CATALOG_NAMESPACE: u32 = 11;
@@ -141,32 +140,34 @@ pub(super) struct Image {
 }
 
 impl Image {
-    pub(super) fn of(view: &View) -> Self {
-        let mut image = Self { path: view.path.clone(), ..Self::default() };
+    /// Of the catalog and that of the session's temporary tables, as names are looked up in the
+    /// schemas of `path`.
+    fn of(catalog: &Catalog, temporary: Option<&Catalog>, path: Arc<[String]>) -> Self {
+        let mut image = Self { path, ..Self::default() };
         for (oid, name) in [(CATALOG_NAMESPACE, CATALOG_SCHEMA), (PUBLIC_NAMESPACE, DEFAULT_SCHEMA)] {
             image.used.insert(oid);
             image.namespaces.push(Namespace { oid, name: name.into() });
         }
         image.add_namespace(INFORMATION_SCHEMA);
-        for name in view.catalog.schemas.keys().filter(|name| *name != DEFAULT_SCHEMA) {
+        for name in catalog.schemas.keys().filter(|name| *name != DEFAULT_SCHEMA) {
             image.add_namespace(name);
         }
-        if view.temporary.is_some() {
+        if temporary.is_some() {
             image.add_namespace(TEMPORARY_SCHEMA);
         }
         for layout in LAYOUTS.iter() {
             image.add(layout.schema, layout.name, Some(layout.oid).filter(|oid| *oid > 0), Object::System(layout));
         }
-        for (name, schema) in &view.catalog.schemas {
+        for (name, schema) in &catalog.schemas {
             image.add_schema(name, schema, true);
         }
-        if let Some(schema) = view.temporary.as_ref().and_then(|(catalog, ..)| catalog.schema(TEMPORARY_SCHEMA).ok()) {
+        if let Some(schema) = temporary.and_then(|temporary| temporary.schema(TEMPORARY_SCHEMA).ok()) {
             image.add_schema(TEMPORARY_SCHEMA, schema, false);
         }
         image.add_constraints();
-        image.add_comments(&view.catalog);
-        if let Some((catalog, ..)) = &view.temporary {
-            image.add_comments(catalog);
+        image.add_comments(catalog);
+        if let Some(temporary) = temporary {
+            image.add_comments(temporary);
         }
         image
     }
@@ -391,5 +392,22 @@ pub(super) fn shown_default(text: &str) -> String {
             format!("nextval('{sequence}'::regclass)")
         }
         None => text.to_owned(),
+    }
+}
+
+/// The objects of a view of the catalog, found once they are needed.
+#[derive(Clone, Default)]
+pub(crate) struct LazyImage(Arc<OnceLock<Image>>);
+
+impl LazyImage {
+    /// The image of these, which are the same whenever this is called.
+    pub(super) fn of(&self, catalog: &Catalog, temporary: Option<&Catalog>, path: &Arc<[String]>) -> &Image {
+        self.0.get_or_init(|| Image::of(catalog, temporary, path.clone()))
+    }
+}
+
+impl std::fmt::Debug for LazyImage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LazyImage")
     }
 }

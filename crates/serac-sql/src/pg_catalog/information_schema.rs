@@ -1,11 +1,11 @@
 //! The views of `information_schema`. Those without a line here are empty: there are no such objects.
 
-use super::Scope;
 use super::fixed::all_functions;
 use super::image::{Attribute, Constraint, ConstraintKind, Object, Relation};
 use super::layout::Rows;
 use super::relations::sequence_type;
 use crate::identifiers::{CATALOG_SCHEMA, TEMPORARY_SCHEMA};
+use crate::pg_catalog::scope::Scope;
 use serac_engine::definition::{KeyDefinition, ReferentialAction};
 use serac_engine::roles::{self, Columns, Privilege};
 use serac_values::type_names;
@@ -272,7 +272,7 @@ fn used_columns<'s>(scope: &'s Scope<'_>, constraint: &'s Constraint) -> (&'s Re
         ConstraintKind::Key { definition, .. } => (relation, definition.columns.clone()),
         ConstraintKind::Check { expression } => {
             let Object::Table(table) = &relation.object else { return (relation, Vec::new()) };
-            let names = super::names_in(expression);
+            let names = super::scope::names_in(expression);
             let columns = table.definition.columns.iter().enumerate().filter(|(_, c)| names.contains(&c.name));
             (relation, columns.map(|(i, _)| i).collect())
         }

@@ -3,8 +3,8 @@
 use super::definitions;
 use super::image::{Attribute, CATALOG_NAMESPACE, Constraint, ConstraintKind, Image, Object, Relation, hashed};
 use super::layout::{Cell, Rows};
-use super::{BITMAP_METHOD, BTREE_METHOD, HEAP_METHOD, SUPERUSER, Scope};
 use crate::identifiers::CATALOG_SCHEMA;
+use crate::pg_catalog::scope::{BITMAP_METHOD, BTREE_METHOD, HEAP_METHOD, SUPERUSER, Scope};
 use serac_engine::definition::{KeyDefinition, ReferentialAction};
 use serac_engine::roles;
 use serac_values::type_names;
@@ -259,7 +259,7 @@ pub(super) fn constraints(scope: &Scope<'_>, rows: &mut Rows) {
             ])),
             ConstraintKind::Check { expression } => {
                 let Object::Table(t) = &relation.object else { continue };
-                let used = crate::pg_catalog::names_in(expression);
+                let used = crate::pg_catalog::scope::names_in(expression);
                 let columns = t.definition.columns.iter().enumerate().filter(|(_, column)| used.contains(&column.name));
                 rows.add(common.into_iter().chain([
                     ("contype", "c".into()),

@@ -1,8 +1,8 @@
 //! The rows of `pg_type`.
 
-use super::SUPERUSER;
 use super::image::CATALOG_NAMESPACE;
 use super::layout::Rows;
+use crate::pg_catalog::scope::SUPERUSER;
 use serac_values::type_names::{PgType, TYPES, short_name};
 
 /// The rows of `pg_type`.

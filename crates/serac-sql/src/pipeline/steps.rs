@@ -2,12 +2,13 @@
 //!
 //! A pass has changed a plan if it reads otherwise than before. The last row is the plan that runs.
 
-use super::Stage;
 use crate::binding::{self, BIND};
 use crate::error::Result;
-use crate::explain::{logical_text, physical_text};
+use crate::explain::physical_text;
 use crate::parsed::Source;
-use crate::query::in_planner;
+use crate::pipeline::pass::Stage;
+use crate::plan_text::logical_text;
+use crate::planner::in_planner;
 use crate::session::Session;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};

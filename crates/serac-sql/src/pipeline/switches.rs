@@ -2,17 +2,15 @@
 //!
 //! The rules of the session's state are made anew when the setting changes, so it costs nothing
 //! otherwise. Plans that are kept are made again, because the change counts as one of a setting
-//! ([`Shared::note_setting`](crate::catalog::Shared::note_setting)).
+//! ([`Shared::note_setting`](crate::shared::Shared::note_setting)).
 
 use super::table::PASSES;
-use super::{Pass, Resources, Rules};
 use crate::error::{Result, SqlError};
+use crate::pipeline::pass::{Pass, Resources};
+use crate::pipeline::rules::Rules;
 use crate::session::Session;
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::execution::SessionStateBuilder;
-
-/// The name of the setting.
-pub(crate) const DISABLED_PASSES: &str = "serac.disabled_passes";
 
 /// The names in a list of optional passes, each once, as the table has them.
 ///

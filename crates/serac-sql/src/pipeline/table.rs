@@ -1,8 +1,8 @@
 //! The table of all passes; see the module above.
 
-use super::Origin::{Around, DataFusion, Ours};
-use super::{Origin, Pass, Stage, Work};
 use crate::binding::BIND;
+use crate::pipeline::pass::Origin::{Around, DataFusion, Ours};
+use crate::pipeline::pass::{Origin, Pass, Stage, Work};
 use serac_functions::{Accounts, Casts, LongTexts, Patterns, SmallConstants, UuidTypes};
 use serac_query::optimizer::{
     Analyzing, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, EmptyBranches, Filters, FloatCases,

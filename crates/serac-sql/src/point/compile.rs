@@ -8,15 +8,17 @@ use super::parameters::{digits_of_numbers, is_by_value, types_of};
 use super::plan::{Action, After, Aggregate, Change, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
 use super::shape::{Shape, leaf, place_of, rewrite};
 use crate::binding::{self, BoundWithNames};
-use crate::changes::{index_of, table_of};
-use crate::dml::{check_constants, nullable_schema};
-use crate::expressions::KeptExpression;
+use crate::changes::index_of;
+use crate::changes::written::table_of;
 use crate::generated;
 use crate::identifiers::TEMPORARY_SCHEMA;
+use crate::kept_expression::KeptExpression;
 use crate::parsed::Source;
+use crate::point::prepared::{MOST_ROWS, claim_of, may_be_point};
 use crate::query::with_types;
 use crate::row_locks::OnHeld;
 use crate::session::Session;
+use crate::table_schema::{check_constants, nullable_schema};
 use crate::wire::{MOST_WIDTH, widths};
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -33,58 +35,16 @@ use serac_engine::definition::ColumnDefinition;
 use serac_engine::roles::Privilege;
 use serac_engine::{Catalog, ColumnUpdate, Table};
 use serac_functions::with_own_casts;
-use serac_parser::tree::{self, Lock, LockWait, QueryBody, StatementKind, TableExpr, TableKind};
 use serac_pg::TypeId;
 use serac_query::optimizer::{checked, with_common_types, without_lists_of_expressions};
 use serac_storage::ColumnType;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Rows of an INSERT.
-const MOST_ROWS: usize = 64;
-/// Bytes of other statements: to bind them takes next to no time.
-const MOST_BYTES: usize = 8_192;
 /// Parts of an expression.
 const MOST_PARTS: usize = 4_000;
 /// Levels of one.
 const MOST_LEVELS: usize = 60;
-
-/// Whether a statement is of a kind that the point path knows, and bound in no time.
-pub(super) fn may_be_point(source: &Source) -> bool {
-    let is_short = source.len() <= MOST_BYTES;
-    match source.statement() {
-        StatementKind::Query(query) => is_short && query.with.is_none() && is_of_a_relation(query),
-        StatementKind::Insert(insert) => {
-            let has_few_rows = |query: &tree::Query| match &query.body {
-                QueryBody::Values(rows) => rows.len() <= MOST_ROWS,
-                _ => false,
-            };
-            insert.with.is_none() && insert.source.as_deref().is_none_or(has_few_rows)
-        }
-        StatementKind::Update(update) => is_short && update.with.is_none() && update.from.is_empty(),
-        StatementKind::Delete(delete) => is_short && delete.with.is_none() && delete.using.is_empty(),
-        _ => false,
-    }
-}
-
-fn is_of_a_relation(query: &tree::Query) -> bool {
-    let QueryBody::Select(select) = &query.body else { return false };
-    matches!(&select.from[..], [TableExpr { kind: TableKind::Relation { sample: None, .. }, .. }])
-}
-
-/// What a query does at rows that others hold; an inner none if it claims none.
-fn claim_of(statement: &StatementKind) -> Option<Option<OnHeld>> {
-    let StatementKind::Query(query) = statement else { return Some(None) };
-    let says = |wait: LockWait| query.locks.iter().any(|lock| lock.wait == wait);
-    let names_tables = |lock: &Lock| !lock.of.is_empty();
-    match &query.locks[..] {
-        [] => Some(None),
-        locks if locks.iter().any(names_tables) => None,
-        _ if says(LockWait::NoWait) => Some(Some(OnHeld::Fail)),
-        _ if says(LockWait::SkipLocked) => Some(Some(OnHeld::Skip)),
-        _ => Some(Some(OnHeld::Wait)),
-    }
-}
 
 /// Everything that compiling one statement needs.
 struct Compilation<'s> {

@@ -2,7 +2,7 @@
 //! statement means what its text says.
 
 use super::expression::{number, of_number, scale_of};
-use crate::dml::nullable_schema;
+use crate::table_schema::nullable_schema;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::common::ScalarValue;
 use serac_binder::{type_of_arrow, value_of_text};

@@ -24,246 +24,36 @@ mod expression;
 mod literal;
 mod parameters;
 mod plan;
+pub(crate) mod prepared;
 mod rows;
 mod shape;
+pub(crate) mod state;
 mod texts;
-
-use compile::may_be_point;
-pub(crate) use literal::{constant_rows, constants_of};
-pub use rows::Rows;
 
 use crate::conflicts::Conflicts;
 use crate::deep;
-use crate::describe::Description;
+use crate::description::Description;
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
-use crate::parsed::{Arguments, Parsed};
-use crate::session::{Session, StatementResult};
+use crate::parsed::{Parsed, Source};
+use crate::point::prepared::{Known, Prepared, Under, changed_plan, has_same_columns};
+use crate::result::{Outcome, Started, StatementResult, durable};
+use crate::session::Session;
 use crate::transactions::OpenStatement;
-use crate::wire::field_type;
 use bumpalo::Bump;
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::ScalarValue;
 use expression::Constants;
 use literal::{constant, is_of, of_scalar};
+pub(crate) use literal::{constant_rows, constants_of};
 use plan::{Action, Plan};
+pub use rows::Rows;
+use serac_engine::LOCK_TIMEOUT;
 use serac_engine::values::OwnedValue;
-use serac_engine::{Catalog, LOCK_TIMEOUT};
 use serac_parser::tree::{Expr, ExprKind, StatementKind};
-use serac_pg::TypeId;
-use serac_storage::{ColumnType, CommitTicket, Value};
+use serac_storage::{ColumnType, Value};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
-pub(crate) use texts::Texts;
-
-/// What a session keeps for its point statements.
-#[derive(Debug, Default)]
-pub(crate) struct PointState {
-    pub(crate) texts: Texts,
-    /// Statements that may not come here.
-    pub(crate) is_off: bool,
-    /// Statements that have run here.
-    executions: u64,
-    scratch: Option<Box<execute::Scratch>>,
-    rows: Rows,
-}
-
-/// What is known of a statement.
-#[derive(Clone, Debug)]
-enum Known {
-    Nothing,
-    /// It is for the other path.
-    Other(Under),
-    /// It has a plan.
-    Point(Arc<Plan>, Under),
-}
-
-/// What a statement depends on.
-#[derive(Clone, Debug)]
-struct Under {
-    catalog: Arc<Catalog>,
-    /// Of the session's temporary tables.
-    temporary: Option<Arc<Catalog>>,
-    /// Of roles, owners and grants: they count as they are now, whatever the transaction's catalog.
-    security: u64,
-    settings: u64,
-}
-
-impl Under {
-    fn is_same(&self, other: &Self) -> bool {
-        self.is(&other.catalog, other.temporary.as_ref(), other.security, other.settings)
-    }
-    /// Whether nothing else holds now. Without a count in a catalog, which all sessions share.
-    fn is(&self, catalog: &Arc<Catalog>, temporary: Option<&Arc<Catalog>>, security: u64, settings: u64) -> bool {
-        let same_temporary = match (&self.temporary, temporary) {
-            (None, None) => true,
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            _ => false,
-        };
-        Arc::ptr_eq(&self.catalog, catalog) && same_temporary && (self.security, self.settings) == (security, settings)
-    }
-}
-
-/// What a client has been told of a statement.
-#[derive(Clone, Debug)]
-struct Told {
-    description: Arc<Description>,
-    /// The numbers of the parameters' types that the client had named.
-    named: Arc<[u32]>,
-    /// Under what that was found to hold last.
-    under: Under,
-}
-
-/// A prepared statement, made by [`Session::prepare`]. For the session that has prepared it.
-///
-/// Once it has been [described](Session::describe), its columns are fixed: where DDL has changed them, it is refused with
-/// SQLSTATE 0A000, before it does anything. The client reads and writes values as it was told.
-#[derive(Clone, Debug)]
-pub struct Prepared {
-    statement: Arc<Parsed>,
-    /// Whether it is of a kind for the point path.
-    is_candidate: bool,
-    is_deep: bool,
-    /// How many arguments EXECUTE must give, of a statement that PREPARE has made.
-    arguments: usize,
-    known: Known,
-    told: Option<Told>,
-}
-
-/// The message of a statement whose columns are others than those that were described. Drivers know it.
-pub const CHANGED_PLAN: &str = "cached plan must not change result type";
-
-fn changed_plan() -> SqlError {
-    SqlError::new("0A000", CHANGED_PLAN)
-}
-
-/// Whether two schemas are the same to a client: their columns' names, and types on the wire.
-fn has_same_columns(first: Option<&SchemaRef>, second: Option<&SchemaRef>) -> bool {
-    match (first, second) {
-        (None, None) => true,
-        (Some(first), Some(second)) => {
-            let column = |(first, second): (&Arc<Field>, &Arc<Field>)| {
-                first.name() == second.name() && field_type(first) == field_type(second)
-            };
-            Arc::ptr_eq(first, second)
-                || (first.fields().len() == second.fields().len()
-                    && first.fields().iter().zip(second.fields()).all(column))
-        }
-        _ => false,
-    }
-}
-
-impl Prepared {
-    /// One whose parameters have types of these numbers; 0 for those that are found out.
-    pub(crate) fn new(statement: Parsed, types: Arc<[u32]>) -> Self {
-        let is_deep = statement.is_deep();
-        let is_candidate = statement.query_or_change().is_some_and(may_be_point);
-        let statement = Arc::new(statement.with_arguments(Arguments { types, values: None }));
-        Self { statement, is_candidate, is_deep, arguments: 0, known: Known::Nothing, told: None }
-    }
-    /// Gives parameters the types that the client has named, where these are not 0.
-    fn name_types(&mut self, named: &[u32]) {
-        let known = self.statement.source().arguments().types.clone();
-        let type_of = |at: usize| {
-            let [named, known] = [named, &known[..]].map(|types| types.get(at).copied().unwrap_or(0));
-            if named == 0 { known } else { named }
-        };
-        let types: Arc<[u32]> = (0..named.len().max(known.len())).map(type_of).collect();
-        if types.iter().enumerate().all(|(at, oid)| known.get(at).copied().unwrap_or(0) == *oid) {
-            return;
-        }
-        let statement = self.statement.as_ref().clone();
-        self.statement = Arc::new(statement.with_arguments(Arguments { types, values: None }));
-        self.known = Known::Nothing;
-    }
-    /// Finds out how many arguments EXECUTE must give.
-    pub(crate) fn count_arguments(&mut self) {
-        let source = self.statement.source();
-        self.arguments = source.parameter_count().max(source.arguments().types.len());
-    }
-    /// Refuses more or fewer arguments of EXECUTE than the statement `name` has parameters; one
-    /// without any takes what it is given, as in PostgreSQL.
-    pub(crate) fn check_arguments(&self, name: &str, given: usize) -> Result<()> {
-        if given == self.arguments || self.arguments == 0 {
-            return Ok(());
-        }
-        let message = format!("wrong number of parameters for prepared statement \"{name}\"");
-        let detail = Some(format!("Expected {} parameters but got {given}.", self.arguments));
-        Err(SqlError { detail, ..SqlError::new("42601", message) })
-    }
-    /// The statement with values for its parameters. Their types are those that the client has
-    /// named, or, if it has not asked for the statement's, their own; texts may be of any.
-    fn with_values(&self, values: &[ScalarValue]) -> Parsed {
-        let own = |value: &ScalarValue| match serac_binder::type_of_arrow(&value.data_type()) {
-            None | Some(TypeId::TEXT) => 0,
-            Some(id) if matches!(id.element(), Some(TypeId::TEXT | TypeId::NUMERIC)) => 0,
-            Some(id) => id.0,
-        };
-        let named = |at: usize| self.statement.source().arguments().types.get(at).copied().filter(|oid| *oid != 0);
-        let known = || values.iter().enumerate().map(|(at, value)| named(at).unwrap_or_else(|| own(value))).collect();
-        let types = self.told.as_ref().map_or_else(known, |told| told.named.clone());
-        let arguments = Arguments { types, values: Some(values.into()) };
-        self.statement.as_ref().clone().with_arguments(arguments)
-    }
-    /// Notes what the client is told.
-    fn tell(&mut self, description: &Arc<Description>, named: &[u32], under: Under) {
-        self.told = Some(Told { description: description.clone(), named: named.into(), under });
-    }
-    /// Refuses a plan of the point path with other columns than the client was told of.
-    fn check_told(&mut self) -> Result<()> {
-        let (Some(told), Known::Point(plan, under)) = (&mut self.told, &self.known) else { return Ok(()) };
-        if told.under.is_same(under) {
-            return Ok(());
-        }
-        if !has_same_columns(told.description.schema.as_ref(), plan.schema.as_ref()) {
-            return Err(changed_plan());
-        }
-        told.under = under.clone();
-        Ok(())
-    }
-    /// The statement, with its text.
-    pub fn parsed(&self) -> &Parsed {
-        &self.statement
-    }
-    fn plan(&self) -> Option<&Arc<Plan>> {
-        match &self.known {
-            Known::Point(plan, _) => Some(plan),
-            _ => None,
-        }
-    }
-    /// Whether the statement has been compiled for the point path.
-    pub fn is_point(&self) -> bool {
-        self.plan().is_some()
-    }
-    /// The types of the parameters of a statement of the point path.
-    pub fn parameter_types(&self) -> Option<&[ColumnType]> {
-        self.plan().map(|plan| &plan.parameters[..])
-    }
-    /// The types of the columns of those rows in [`Rows`].
-    pub fn column_types(&self) -> &[ColumnType] {
-        self.plan().map_or(&[], |plan| &plan.types)
-    }
-    /// How many characters its columns of CHAR(n) show; empty if it has none.
-    pub fn column_widths(&self) -> &[Option<usize>] {
-        self.plan().map_or(&[], |plan| &plan.widths)
-    }
-    /// Rows that the statement has given, as a batch.
-    ///
-    /// # Errors
-    /// SQLSTATE 42809 for a statement that gives no rows.
-    pub fn batch(&self, rows: &Rows) -> Result<RecordBatch> {
-        match self.plan().and_then(|plan| Some((plan, plan.schema.as_ref()?))) {
-            Some((plan, schema)) => rows.batch(schema, &plan.types),
-            None => Err(SqlError::new("42809", "the statement gives no rows")),
-        }
-    }
-    /// The columns of the rows that a statement of the point path gives; none if it gives none.
-    pub fn schema(&self) -> Option<&SchemaRef> {
-        self.plan().and_then(|plan| plan.schema.as_ref())
-    }
-}
 
 /// The parameters of an execution.
 enum Given<'a> {
@@ -290,12 +80,6 @@ pub struct Blocked(Box<SqlError>);
 
 type Exact<'a> = dyn Fn(&[ColumnType]) -> Option<Vec<OwnedValue>> + Sync + 'a;
 
-/// The result of a statement, which may be shown once what it has done or read is durable.
-pub(crate) struct Outcome {
-    result: StatementResult,
-    ticket: Option<CommitTicket>,
-}
-
 impl Plan {
     fn result(&self, affected: u64, rows: &Rows) -> Result<StatementResult> {
         let tag = match &self.action {
@@ -309,31 +93,6 @@ impl Plan {
             return Ok(StatementResult::Rows { tag, schema: schema.clone(), batches: vec![batch] });
         }
         Ok(StatementResult::Command { tag: format!("{tag} {affected}"), rows: affected })
-    }
-}
-
-/// A statement that has run.
-#[derive(Debug)]
-pub struct Started {
-    /// Rows that it found or changed.
-    pub affected: u64,
-    pub(crate) ticket: Option<CommitTicket>,
-}
-
-impl Started {
-    /// Whether its own transaction is durable, so that its result may be shown.
-    pub fn is_durable(&self) -> bool {
-        self.ticket.as_ref().is_none_or(CommitTicket::is_acknowledged)
-    }
-    /// Waits until it is.
-    ///
-    /// # Errors
-    /// When the log has failed.
-    pub async fn durable(self) -> Result<()> {
-        match self.ticket {
-            Some(ticket) => Session::durable(ticket).await,
-            None => Ok(()),
-        }
     }
 }
 
@@ -575,7 +334,7 @@ impl Session {
     /// The result of a statement, once it may be shown.
     pub(crate) async fn acknowledged(&mut self, outcome: Outcome) -> Result<StatementResult> {
         let durable = match outcome.ticket {
-            Some(ticket) => Self::durable(ticket).await,
+            Some(ticket) => durable(ticket).await,
             None => Ok(()),
         };
         self.failing(durable).map(|()| outcome.result)
@@ -804,5 +563,12 @@ impl Session {
         let (security, settings) = (self.database().security_version(), self.shared.settings());
         self.running.is_none()
             && known.is(&self.database().catalog(), self.temporary_catalog().as_ref(), security, settings)
+    }
+}
+
+impl Session {
+    /// How a statement runs once it is known; none if it is not for the point path, or finds no rows. The session's view of the database is set.
+    pub(crate) fn shown_point(&self, source: &Source) -> Option<String> {
+        if self.point.is_off { None } else { self.compile_point(source)?.shown() }
     }
 }

@@ -2,9 +2,7 @@
 
 use super::access::Access;
 use super::expression::{Assignment, RowExpr};
-use crate::parsed::Source;
 use crate::row_locks::OnHeld;
-use crate::session::Session;
 use datafusion::arrow::datatypes::SchemaRef;
 use serac_engine::{ColumnUpdate, IndexAccess, Table, TableIndex};
 use serac_storage::ColumnType;
@@ -30,7 +28,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// How it finds its rows, for EXPLAIN; none where it finds none.
-    fn shown(&self) -> Option<String> {
+    pub(super) fn shown(&self) -> Option<String> {
         let (find, sorted) = match &self.action {
             Action::Select { query, .. } => (&query.find, !query.order.is_empty()),
             Action::Update { find, .. } | Action::Delete { find, .. } => (find, false),
@@ -40,13 +38,6 @@ impl Plan {
         let filters = if filters > 0 { format!(", filters={filters}") } else { String::new() };
         let sorted = if sorted { ", sorted" } else { "" };
         Some(format!("SeracPointExec: table={table}, {access}{filters}{sorted}"))
-    }
-}
-
-impl Session {
-    /// How a statement runs once it is known; none if it is not for the point path, or finds no rows. The session's view of the database is set.
-    pub(crate) fn shown_point(&self, source: &Source) -> Option<String> {
-        if self.point.is_off { None } else { self.compile_point(source)?.shown() }
     }
 }
 

@@ -10,12 +10,14 @@
 //! ([`Constant::value_of`]).
 
 use super::literal::Constant;
-use super::{Outcome, Prepared};
 use crate::error::Result;
-use crate::session::{Session, parse};
+use crate::parsed::parse;
+use crate::point::prepared::Prepared;
+use crate::point::state::{Entry, Role, Texts};
+use crate::result::Outcome;
+use crate::session::Session;
 use serac_engine::values::OwnedValue;
 use serac_parser::tree::{Condition, Expr, ExprKind, Literal, Operator, QueryBody, Span, StatementKind};
-use std::collections::HashMap;
 use std::ops::Range;
 
 /// Keys that a session keeps; when there are more it begins anew.
@@ -24,28 +26,6 @@ const MOST_KEYS: usize = 1_024;
 const MOST_STATEMENTS: usize = 8;
 /// Longer texts are not looked at.
 const MOST_BYTES: usize = 8_192;
-
-/// See the module.
-#[derive(Debug, Default)]
-pub(crate) struct Texts {
-    keys: HashMap<String, Vec<Entry>>,
-    key: String,
-    constants: Vec<Range<usize>>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    prepared: Prepared,
-    /// For each constant: the parameter that it is and whether a minus before it belongs to it, or the text that it must be.
-    constants: Vec<Role>,
-    parameters: usize,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Role {
-    Lifted { parameter: usize, negative: bool },
-    Fixed(String),
-}
 
 /// Cuts a text; false if it has anything whose ends are not plain to see.
 fn cut(sql: &str, key: &mut String, constants: &mut Vec<Range<usize>>) -> bool {

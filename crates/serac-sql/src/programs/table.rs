@@ -17,12 +17,13 @@
 //! **Values** are assigned to the types that the function says, as those of an INSERT are to its
 //! columns. What does not fit is an error.
 
-use super::{EndAtDrop, Programs, input_query, read_rows};
 use crate::binding::{self, Bound};
-use crate::catalog::{PlannedFor, Shared, owner_planned_for};
 use crate::column_types::of_column;
 use crate::error::SqlError;
 use crate::parsed::Arguments;
+use crate::programs::job::Programs;
+use crate::programs::rows::{EndAtDrop, input_query, read_rows};
+use crate::shared::{PlannedFor, Shared, owner_planned_for};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -143,7 +144,7 @@ impl FunctionTable {
                 let source = input_query(&query)?.with(arguments.clone());
                 let Bound { plan, names, .. } = Box::pin(binding::plan(state, &source, false)).await?;
                 let plan = binding::under_names(plan, &names)?;
-                state.create_physical_plan(&plan).await.map_err(crate::query::in_planner)
+                state.create_physical_plan(&plan).await.map_err(crate::planner::in_planner)
             };
             let plan: Arc<dyn ExecutionPlan> = planned.await.map_err(|error: SqlError| {
                 let detail = format!("in the input \"{input}\" of function {name}");

@@ -5,7 +5,7 @@
 //!
 //! | what | where it is checked |
 //! |---|---|
-//! | tables and views in queries | when their names are resolved (`catalog`); queries of views as the view's owner |
+//! | tables and views in queries | when their names are resolved (`resolver`); queries of views as the view's owner |
 //! | single columns in queries | when a scan is planned, which names the columns that are read (`serac-query`, `scan/privileges`) |
 //! | INSERT, UPDATE, DELETE, MERGE, COPY, FOR UPDATE | before they are planned ([`Session::check_privilege`]) |
 //! | statements of the point path | when they are compiled; a plan holds for one version of the privileges and one role (`point`) |
@@ -15,51 +15,14 @@
 mod password;
 mod run;
 
-pub use password::MAX_ITERATIONS;
-
 use crate::error::{Result, SqlError};
 use crate::identifiers::TEMPORARY_SCHEMA;
 use crate::session::Session;
+use crate::session_roles::{SessionRoles, readable};
+pub use password::MAX_ITERATIONS;
 use serac_engine::Table;
-use serac_engine::roles::{Access, Columns, Login, Privilege, RoleId, Security};
+use serac_engine::roles::{Access, Columns, Login, Privilege, RoleId};
 use std::sync::Arc;
-
-/// Who a session is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct SessionRoles {
-    /// Who has connected.
-    login: RoleId,
-    /// The session user.
-    pub(crate) session: RoleId,
-    /// The current user.
-    pub(crate) current: RoleId,
-    /// The name under which the session user has connected, where the role has another.
-    alias: Option<String>,
-}
-
-impl Default for SessionRoles {
-    fn default() -> Self {
-        Self { login: RoleId::BOOTSTRAP, session: RoleId::BOOTSTRAP, current: RoleId::BOOTSTRAP, alias: None }
-    }
-}
-
-impl SessionRoles {
-    /// The name of the current user or the session user.
-    pub(crate) fn name(&self, role: RoleId, security: &Security) -> String {
-        match &self.alias {
-            Some(alias) if role == self.login => alias.clone(),
-            _ => security.name_of(role).to_owned(),
-        }
-    }
-}
-
-/// The columns of a table that may be read; of those that the session has made for itself, all.
-pub(crate) fn readable(access: &Access, table: &Table) -> Columns {
-    match table.definition.schema == TEMPORARY_SCHEMA {
-        true => Columns::All,
-        false => access.columns(&table.definition, Privilege::Select),
-    }
-}
 
 impl Session {
     /// Makes this the session of a role, as after a login; that whoever asks is the role is the caller's to find out.
@@ -152,17 +115,4 @@ impl Session {
         let may_read = all.all(|table| readable(&access, &table) == Columns::All);
         SqlError { detail: error.detail.filter(|_| may_read), ..error }
     }
-}
-
-/// [`Columns::None`] as columns of which none may be read, so that those behind them can be.
-fn some_or_none(columns: Columns, table: &Table) -> Columns {
-    match columns {
-        Columns::None => Columns::Some(vec![false; table.definition.columns.len()].into()),
-        columns => columns,
-    }
-}
-
-/// The columns of a table that is the target of a change: none of its own need be readable to find rows by nothing.
-pub(crate) fn target_columns(access: &Access, table: &Table) -> Columns {
-    some_or_none(readable(access, table), table)
 }

@@ -1,11 +1,13 @@
 //! Statements about roles.
 
-use super::SessionRoles;
 use super::password;
 use crate::error::{Result, SqlError};
 use crate::identifiers::TEMPORARY_SCHEMA;
 use crate::notices::Severity;
-use crate::session::{Session, StatementResult, TransactionStatus};
+use crate::result::StatementResult;
+use crate::session::Session;
+use crate::session_roles::SessionRoles;
+use crate::transaction::TransactionStatus;
 use datafusion::common::ScalarValue;
 use serac_engine::EngineError;
 use serac_engine::roles::{

@@ -1,8 +1,9 @@
 //! nextval, currval, lastval, setval.
 
-use crate::catalog::{Shared, View};
 use crate::error::SqlError;
 use crate::identifiers::{TEMPORARY_SCHEMA, split_name};
+use crate::shared::Shared;
+use crate::view::View;
 use datafusion::arrow::array::{Array, AsArray, Int64Array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
@@ -12,7 +13,6 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 use serac_engine::roles::{Columns, Object, Privilege};
-use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -23,14 +23,6 @@ enum Function {
     /// What nextval gave last, of whatever sequence.
     Last,
     Set,
-}
-
-/// What a session has got from sequences.
-#[derive(Default)]
-pub(crate) struct SequenceValues {
-    by_name: HashMap<String, i64>,
-    /// The name of the sequence used last.
-    last: Option<String>,
 }
 
 #[derive(Debug)]

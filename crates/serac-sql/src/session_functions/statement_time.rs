@@ -1,6 +1,6 @@
 //! statement_timestamp: when the statement began.
 
-use crate::catalog::Shared;
+use crate::shared::Shared;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;

@@ -1,0 +1,107 @@
+//! DECLARE, FETCH, MOVE and CLOSE of [cursors](crate::cursors).
+
+use crate::cursors::Cursor;
+use crate::error::{Result, SqlError};
+use crate::parsed::Source;
+use crate::result::{Output, StatementResult};
+use crate::session::Session;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
+use futures::StreamExt;
+use serac_parser::tree::{DeclareCursor, Fetch, Ident};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+impl Session {
+    /// The columns of a cursor's rows, which PostgreSQL's clients ask for as a portal's.
+    pub fn cursor_schema(&self, name: &str) -> Option<SchemaRef> {
+        self.shared.cursors.lock().0.get(name).map(|cursor| cursor.schema.clone())
+    }
+    /// The columns of what a FETCH gives; none for a MOVE.
+    pub(crate) fn fetched_schema(&self, fetch: &Fetch) -> Result<Option<SchemaRef>> {
+        let Fetch { moves, direction: _, cursor } = fetch;
+        if *moves {
+            return Ok(None);
+        }
+        self.shared.cursors.lock().get(&cursor.name).map(|cursor| Some(cursor.schema.clone()))
+    }
+
+    /// DECLARE.
+    pub(crate) async fn declare(&mut self, cursor: &DeclareCursor, source: &Source) -> Result<StatementResult> {
+        // A cursor's rows are computed when it is declared: it never sees later changes.
+        let DeclareCursor { name, binary, scroll, insensitive: _, asensitive: _, hold, query: _ } = cursor;
+        if *binary {
+            return Err(SqlError::unsupported("DECLARE BINARY"));
+        }
+        let (name, holds) = (name.name.clone(), *hold);
+        let running = self.running.as_ref().expect("a statement runs in a transaction");
+        if !holds && !running.is_block() {
+            return Err(SqlError::new("25P01", "DECLARE CURSOR can only be used in transaction blocks"));
+        }
+        if self.shared.cursors.lock().get(&name).is_ok() {
+            return Err(SqlError::new("42P03", format!("cursor \"{name}\" already exists")));
+        }
+        let text = source.text_of_statement().to_owned();
+        let pool: Arc<dyn MemoryPool> = self.work_memory.clone();
+        let memory = MemoryConsumer::new(format!("cursor {name}")).register(&pool);
+        let (schema, batches) = match Box::pin(self.run_bound(source.clone())).await? {
+            Output::Rows { schema, mut stream } => {
+                let mut batches = Vec::new();
+                while let Some(batch) = stream.next().await.transpose()? {
+                    memory.try_grow(batch.get_array_memory_size())?;
+                    batches.push(batch);
+                }
+                (schema, batches)
+            }
+            // SELECT … FOR UPDATE.
+            Output::Done(StatementResult::Rows { schema, batches, .. }) => {
+                memory.try_grow(batches.iter().map(RecordBatch::get_array_memory_size).sum())?;
+                (schema, batches)
+            }
+            Output::Done(StatementResult::Command { .. }) => unreachable!("a query gives rows"),
+        };
+        let running = self.running.as_mut().expect("it runs");
+        running.has_cursors = true;
+        let cursor = Cursor {
+            text,
+            created: SystemTime::now(),
+            holds,
+            scrolls: *scroll != Some(false),
+            schema,
+            rows: batches.iter().map(|batch| batch.num_rows() as i64).sum(),
+            batches,
+            at: 0,
+            savepoints: Some(running.savepoint_count()),
+            _memory: memory,
+        };
+        self.shared.cursors.lock().0.insert(name, cursor);
+        Ok(StatementResult::command("DECLARE CURSOR"))
+    }
+
+    /// FETCH or MOVE.
+    pub(crate) fn fetch(&mut self, fetch: &Fetch) -> Result<StatementResult> {
+        let Fetch { moves, direction, cursor } = fetch;
+        let mut cursors = self.shared.cursors.lock();
+        let cursor = cursors.get(&cursor.name)?;
+        let (numbers, back) = cursor.go(*direction)?;
+        if *moves {
+            let rows = (numbers.end - numbers.start) as u64;
+            return Ok(StatementResult::Command { tag: format!("MOVE {rows}"), rows });
+        }
+        let batches = cursor.rows(numbers, back)?;
+        Ok(StatementResult::Rows { tag: "FETCH", schema: cursor.schema.clone(), batches })
+    }
+
+    /// CLOSE of a cursor, or of all.
+    pub(crate) fn close_cursor(&mut self, name: Option<&Ident>) -> Result<StatementResult> {
+        let mut cursors = self.shared.cursors.lock();
+        let Some(name) = name else {
+            cursors.0.clear();
+            return Ok(StatementResult::command("CLOSE CURSOR ALL"));
+        };
+        cursors.get(&name.name)?;
+        cursors.0.remove(&name.name);
+        Ok(StatementResult::command("CLOSE CURSOR"))
+    }
+}

@@ -1,0 +1,115 @@
+//! What rows of system tables and system functions are made from.
+
+use crate::column_types::columns_of;
+use crate::identifiers::{CATALOG, TEMPORARY_SCHEMA};
+use crate::pg_catalog::image::{Attribute, FIRST_USER_OID, Image, Object, Relation};
+use crate::session_roles::readable;
+use crate::shared::Shared;
+use crate::view::View;
+use datafusion::catalog::TableProvider;
+use datafusion::execution::SessionState;
+use futures::FutureExt;
+use serac_engine::roles::{self, Access, Columns, RoleId};
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+
+/// The number of the role that owns everything.
+pub(super) const SUPERUSER: u32 = 10;
+
+/// The numbers of the access methods.
+pub(super) const HEAP_METHOD: u32 = 2;
+
+pub(super) const BTREE_METHOD: u32 = 403;
+
+pub(super) const BITMAP_METHOD: u32 = FIRST_USER_OID - 1;
+
+/// What rows and functions are made from.
+pub(super) struct Scope<'s> {
+    pub(super) shared: &'s Arc<Shared>,
+    pub(super) image: &'s Image,
+    pub(super) access: &'s Access,
+}
+
+impl<'s> Scope<'s> {
+    pub(super) fn new(shared: &'s Arc<Shared>, view: &'s View) -> Self {
+        let temporary = view.temporary.as_ref().map(|(catalog, ..)| catalog.as_ref());
+        Self { shared, image: view.image.of(&view.catalog, temporary, &view.path), access: &view.access }
+    }
+    /// The columns of a relation. A view's are those of its plan; a view that cannot be planned any more has none.
+    pub(super) fn attributes(&self, relation: &Relation) -> Vec<Attribute> {
+        if let Some(attributes) = relation.attributes(self.image) {
+            return attributes;
+        }
+        let columns = self.planned(relation).map(|provider| columns_of(&provider));
+        columns.map_or_else(Vec::new, |columns| columns.fields().iter().map(|f| Attribute::of_field(f)).collect())
+    }
+    /// A relation as statements of the session see it.
+    fn planned(&self, relation: &Relation) -> Option<Arc<dyn TableProvider>> {
+        let state = self.shared.state.get().and_then(Weak::upgrade)?;
+        let catalogs = state.read().catalog_list().clone();
+        let schema = catalogs.catalog(CATALOG)?.schema(&relation.schema)?;
+        // All that planning waits for is in memory, so it does not wait.
+        schema.table(&relation.name).now_or_never()?.ok()?
+    }
+    /// The name of the session's user, and that of the database as the client calls it.
+    pub(super) fn user(&self) -> String {
+        self.shared.identity.get().cloned().unwrap_or_default().user
+    }
+    /// A role's name; that of the role that has connected is what the client calls it.
+    pub(super) fn role_name(&self, oid: u32) -> Option<String> {
+        let security = self.access.security();
+        security.role(RoleId(oid)).map(|role| self.shared.roles.read().name(role.id, security))
+    }
+    pub(super) fn role_named(&self, name: &str) -> Option<u32> {
+        let security = self.access.security();
+        let mut roles = security.roles().map(|role| role.id.0);
+        roles.find(|oid| self.role_name(*oid).as_deref() == Some(name))
+    }
+    /// The number of the role that owns a relation.
+    pub(super) fn owner(&self, relation: &Relation) -> u32 {
+        // An index is its table's owner's.
+        let relation = match &relation.object {
+            Object::Index(table, _) | Object::Bitmap(table, _) => &self.image.relations[*table],
+            _ => relation,
+        };
+        match relation.object {
+            Object::System(_) => SUPERUSER,
+            _ if relation.schema == TEMPORARY_SCHEMA => self.access.role().0,
+            _ => self.access.security().owner(&roles::Object::relation(&relation.schema, &relation.name)).0,
+        }
+    }
+    pub(super) fn schema_owner(&self, schema: &str) -> String {
+        let owner = self.access.security().owner(&roles::Object::Schema(schema.to_owned()));
+        self.role_name(owner.0).unwrap_or_default()
+    }
+    pub(super) fn owner_name(&self, relation: &Relation) -> String {
+        self.role_name(self.owner(relation)).unwrap_or_default()
+    }
+    /// The columns of a relation that the information schema shows to the current user.
+    pub(super) fn shown(&self, relation: &Relation) -> Columns {
+        let object = roles::Object::relation(&relation.schema, &relation.name);
+        match &relation.object {
+            Object::System(_) => Columns::All,
+            _ if relation.schema == TEMPORARY_SCHEMA => Columns::All,
+            _ if self.access.owns(&object) => Columns::All,
+            Object::Table(table) => readable(self.access, table),
+            _ if self.access.may_see(&object) => Columns::All,
+            _ => Columns::None,
+        }
+    }
+    pub(super) fn is_shown(&self, relation: &Relation) -> bool {
+        self.shown(relation) != Columns::None
+    }
+    pub(super) fn database(&self) -> String {
+        self.shared.identity.get().cloned().unwrap_or_default().database
+    }
+    pub(super) fn state(&self) -> Option<SessionState> {
+        self.shared.state.get().and_then(Weak::upgrade).map(|state| state.read().clone())
+    }
+}
+
+/// The columns that an expression's text names.
+pub(super) fn names_in(expression: &str) -> HashSet<String> {
+    let names = serac_binder::columns_of_definition(expression).unwrap_or_default();
+    names.into_iter().filter_map(|mut name| name.parts.pop()).map(|last| last.name).collect()
+}

@@ -1,0 +1,71 @@
+//! The system tables as DataFusion scans them.
+
+use crate::identifiers::INFORMATION_SCHEMA;
+use crate::pg_catalog::layout::{LAYOUTS, Layout, Rows, find};
+use crate::pg_catalog::scope::Scope;
+use crate::pg_catalog::{fixed, information_schema};
+use crate::shared::Shared;
+use crate::view::View;
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::information_schema::InformationSchemaProvider;
+use datafusion::catalog::{MemoryCatalogProviderList, SchemaProvider, Session, TableProvider};
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::error::Result;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use std::sync::Arc;
+
+/// Names of the tables of a system schema.
+pub(crate) fn table_names(schema: &str) -> Vec<String> {
+    LAYOUTS.iter().filter(|layout| layout.schema == schema).map(|layout| layout.name.to_owned()).collect()
+}
+
+pub(crate) fn is_table(schema: &str, name: &str) -> bool {
+    find(schema, name).is_some()
+}
+
+/// A system table of the running statement.
+pub(crate) async fn table(shared: &Arc<Shared>, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+    if schema == INFORMATION_SCHEMA && name == "df_settings" {
+        // The settings of DataFusion, which SHOW reads.
+        let provider = InformationSchemaProvider::new(Arc::new(MemoryCatalogProviderList::new()));
+        return provider.table(name).await;
+    }
+    let Some(layout) = find(schema, name) else { return Ok(None) };
+    Ok(shared.view().map(|view| Arc::new(SystemTable { layout, shared: shared.clone(), view }) as _))
+}
+
+/// A system table: its rows are made when a scan is planned.
+#[derive(Debug)]
+pub(crate) struct SystemTable {
+    layout: &'static Layout,
+    shared: Arc<Shared>,
+    view: View,
+}
+
+#[async_trait]
+impl TableProvider for SystemTable {
+    fn schema(&self) -> SchemaRef {
+        self.layout.arrow()
+    }
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut rows = Rows::new(self.layout);
+        let scope = Scope::new(&self.shared, &self.view);
+        match self.layout.schema {
+            INFORMATION_SCHEMA => information_schema::fill(&scope, self.layout.name, &mut rows),
+            _ => fixed::fill(&scope, self.layout.name, &mut rows),
+        }
+        let batch = rows.batch()?;
+        Ok(MemorySourceConfig::try_new_exec(&[vec![batch]], self.schema(), projection.cloned())?)
+    }
+}

@@ -1,0 +1,78 @@
+//! What a pass of the pipeline is.
+
+use crate::work_memory::WorkMemory;
+use serac_query::optimizer::{Analyzing, Optimizing, Physical};
+use std::sync::Arc;
+
+/// What a pass works on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Stage {
+    /// The parser's tree, of which a logical plan is made.
+    Planner,
+    /// The logical plan, until its types are PostgreSQL's.
+    Analyzer,
+    /// The logical plan.
+    Logical,
+    /// The physical plan.
+    Physical,
+}
+
+impl Stage {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Planner => "planner",
+            Self::Analyzer => "analyzer",
+            Self::Logical => "logical",
+            Self::Physical => "physical",
+        }
+    }
+}
+
+/// A pass: a row of the table.
+pub(crate) struct Pass {
+    pub(super) name: &'static str,
+    pub(super) is_optional: bool,
+    pub(super) description: &'static str,
+    pub(super) work: Work,
+}
+
+/// What does the work of a pass.
+pub(crate) enum Work {
+    /// A function that other modules call at this place.
+    Elsewhere(Stage),
+    /// A rule of the analyzer.
+    Analyzer(Origin<Analyzing>),
+    /// A rule of the optimizer for logical plans.
+    Logical(Origin<Optimizing>),
+    /// A rule of the optimizer for physical plans.
+    Physical(Origin<Physical>),
+}
+
+/// Where a rule comes from.
+pub(crate) enum Origin<R> {
+    /// DataFusion's own list.
+    DataFusion,
+    /// DataFusion's own list; ours stands around it.
+    Around(fn(R) -> R),
+    /// We make it. It may have the name of a rule of DataFusion's whose place it takes.
+    Ours(fn(&Resources) -> R),
+}
+
+impl Pass {
+    pub(super) fn stage(&self) -> Stage {
+        match self.work {
+            Work::Elsewhere(stage) => stage,
+            Work::Analyzer(_) => Stage::Analyzer,
+            Work::Logical(_) => Stage::Logical,
+            Work::Physical(_) => Stage::Physical,
+        }
+    }
+}
+
+/// What rules need to know of their session.
+pub(crate) struct Resources {
+    /// The memory of the session's queries.
+    pub(crate) work_memory: Arc<WorkMemory>,
+    /// Bytes that all queries may use; `None` for no limit.
+    pub(crate) memory_limit: Option<usize>,
+}

@@ -1,0 +1,64 @@
+//! All functions of sessions, from the modules that define them.
+
+use crate::planner::Registry;
+use crate::programs::table::FunctionTable;
+use crate::shared::Shared;
+use crate::{backends, pg_catalog, session_functions};
+use datafusion::catalog::TableProvider;
+use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
+use datafusion::logical_expr::ScalarUDF;
+use std::sync::{Arc, LazyLock};
+
+/// The functions that are the same in every session: DataFusion's, PostgreSQL's names of these, and ours.
+static COMMON: LazyLock<SessionState> = LazyLock::new(|| {
+    use datafusion::{functions, functions_aggregate as aggregates, functions_nested as nested};
+    let mut state = SessionStateBuilder::new().with_default_features().build();
+    // All that are equal, where DataFusion's own change the first.
+    let all = [
+        (nested::remove::array_remove_all_udf(), "array_remove"),
+        (nested::replace::array_replace_all_udf(), "array_replace"),
+    ];
+    let others = [(functions::math::signum(), "sign"), (nested::string::string_to_array_udf(), "string_to_table")];
+    let renamed = all.into_iter().chain(others).map(|(function, name)| function.as_ref().clone().with_aliases([name]));
+    let own = serac_functions::functions();
+    for function in own.chain(renamed) {
+        state.register_udf(Arc::new(function)).expect("functions are taken");
+    }
+    let renamed =
+        [(aggregates::variance::var_samp_udaf(), "variance"), (aggregates::bool_and_or::bool_and_udaf(), "every")];
+    let renamed = renamed.into_iter().map(|(function, name)| function.as_ref().clone().with_aliases([name]));
+    for function in renamed.chain(serac_functions::aggregates()) {
+        state.register_udaf(Arc::new(function)).expect("functions are taken");
+    }
+    for name in serac_functions::SUMS {
+        let function = state.udaf(name).expect("it is one of DataFusion's or ours");
+        state.register_udaf(Arc::new(serac_functions::sliding(function))).expect("functions are taken");
+    }
+    for function in serac_functions::windows() {
+        state.register_udwf(Arc::new(function)).expect("functions are taken");
+    }
+    for function in crate::pg_catalog::table_functions() {
+        state.register_udtf(function.name(), function.function().clone());
+    }
+    state
+});
+
+/// Where the functions of every session come from.
+pub(crate) fn registry() -> Registry {
+    Registry {
+        common: || &COMMON,
+        of_session,
+        created: |shared, name, arguments| {
+            let table = FunctionTable::of(shared, name, arguments)?;
+            Ok(table.map(|table| Arc::new(table) as Arc<dyn TableProvider>))
+        },
+    }
+}
+
+/// The functions that know their session.
+fn of_session(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
+    session_functions::functions(shared)
+        .chain(pg_catalog::functions(shared))
+        .chain(backends::functions(shared))
+        .collect()
+}

@@ -1,0 +1,48 @@
+//! Expressions that tables keep, evaluated for the engine with a session's functions.
+
+use crate::error::{Result, SqlError};
+use crate::expressions::{check_rows, column_default, into_engine};
+use crate::generated;
+use crate::shared::Shared;
+use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use datafusion::execution::SessionState;
+use serac_engine::definition::ColumnDefinition;
+use serac_engine::{Expressions, Table};
+use serac_query::scan::fetch_rows;
+use serac_storage::{RowId, Snapshot};
+use std::sync::{Arc, Weak};
+
+/// Evaluates for the engine, with a session's functions.
+#[derive(Debug)]
+pub(crate) struct SessionExpressions(pub(crate) Arc<Shared>);
+
+impl SessionExpressions {
+    fn state(&self) -> Result<SessionState> {
+        let state = self.0.state.get().and_then(Weak::upgrade);
+        let state = state.ok_or_else(|| SqlError::new("XX000", "the session has ended"))?;
+        Ok(self.0.at_its_time(&state))
+    }
+}
+
+impl Expressions for SessionExpressions {
+    fn default_value(&self, column: &ColumnDefinition) -> serac_engine::Result<ArrayRef> {
+        self.state().and_then(|state| column_default(&state, column, 1)).map_err(into_engine)
+    }
+    fn generated_values(
+        &self,
+        table: &Table,
+        snapshot: &Snapshot,
+        rows: &[RowId],
+        changed: &[usize],
+    ) -> serac_engine::Result<Option<(Vec<usize>, RecordBatch)>> {
+        let values = || {
+            let now = fetch_rows(table, snapshot, rows)?;
+            generated::changes(&self.state()?, table, changed, &now.project(changed)?, || Ok(now))
+        };
+        values().map_err(into_engine)
+    }
+    fn check_rows(&self, table: &Table, snapshot: &Snapshot, rows: &[RowId]) -> serac_engine::Result<()> {
+        let check = || check_rows(&self.state()?, table, &fetch_rows(table, snapshot, rows)?);
+        check().map_err(into_engine)
+    }
+}

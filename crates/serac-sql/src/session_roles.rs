@@ -1,0 +1,55 @@
+//! As whom a session acts, and what its roles may read.
+
+use crate::identifiers::TEMPORARY_SCHEMA;
+use serac_engine::Table;
+use serac_engine::roles::{Access, Columns, Privilege, RoleId, Security};
+
+/// Who a session is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SessionRoles {
+    /// Who has connected.
+    pub(crate) login: RoleId,
+    /// The session user.
+    pub(crate) session: RoleId,
+    /// The current user.
+    pub(crate) current: RoleId,
+    /// The name under which the session user has connected, where the role has another.
+    pub(crate) alias: Option<String>,
+}
+
+impl Default for SessionRoles {
+    fn default() -> Self {
+        Self { login: RoleId::BOOTSTRAP, session: RoleId::BOOTSTRAP, current: RoleId::BOOTSTRAP, alias: None }
+    }
+}
+
+impl SessionRoles {
+    /// The name of the current user or the session user.
+    pub(crate) fn name(&self, role: RoleId, security: &Security) -> String {
+        match &self.alias {
+            Some(alias) if role == self.login => alias.clone(),
+            _ => security.name_of(role).to_owned(),
+        }
+    }
+}
+
+/// The columns of a table that may be read; of those that the session has made for itself, all.
+pub(crate) fn readable(access: &Access, table: &Table) -> Columns {
+    match table.definition.schema == TEMPORARY_SCHEMA {
+        true => Columns::All,
+        false => access.columns(&table.definition, Privilege::Select),
+    }
+}
+
+/// [`Columns::None`] as columns of which none may be read, so that those behind them can be.
+pub(crate) fn some_or_none(columns: Columns, table: &Table) -> Columns {
+    match columns {
+        Columns::None => Columns::Some(vec![false; table.definition.columns.len()].into()),
+        columns => columns,
+    }
+}
+
+/// The columns of a table that is the target of a change: none of its own need be readable to find rows by nothing.
+pub(crate) fn target_columns(access: &Access, table: &Table) -> Columns {
+    some_or_none(readable(access, table), table)
+}

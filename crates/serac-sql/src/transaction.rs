@@ -1,0 +1,238 @@
+//! The running transaction of a session as a value: modes, savepoints, and what it undoes. The
+//! statements about it are in [`crate::transactions`].
+
+use crate::channels::Letters;
+use crate::error::{Result, SqlError};
+use crate::limits::CancelHandle;
+use crate::session_roles::SessionRoles;
+use crate::setting_values::SettingsMark;
+use serac_engine::{Savepoint, Transaction};
+use serac_parser::tree::{IsolationLevel, TransactionMode, TransactionModeKind};
+use std::sync::Arc;
+
+/// A place to roll back to, in both transactions.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    main: Savepoint,
+    letters: usize,
+    temporary: Option<Box<Savepoint>>,
+}
+
+/// What a transaction sees of others, and they of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Isolation {
+    ReadCommitted,
+    /// REPEATABLE READ.
+    #[default]
+    Snapshot,
+    Serializable,
+}
+
+impl Isolation {
+    /// Of its name in SQL.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        Some(match name.to_lowercase().as_str() {
+            "read uncommitted" | "read committed" => Self::ReadCommitted,
+            "repeatable read" | "snapshot" => Self::Snapshot,
+            "serializable" => Self::Serializable,
+            _ => return None,
+        })
+    }
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::ReadCommitted => "read committed",
+            Self::Snapshot => "repeatable read",
+            Self::Serializable => "serializable",
+        }
+    }
+}
+
+/// The modes of transactions: ISOLATION LEVEL, READ ONLY and READ WRITE, DEFERRABLE.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Modes {
+    pub(crate) isolation: Isolation,
+    pub(crate) read_only: bool,
+    /// Nothing follows from it: a serializable transaction that only reads never fails, and none
+    /// waits for its snapshot.
+    pub(crate) deferrable: bool,
+}
+
+impl Modes {
+    /// Sets what `modes` say.
+    pub(crate) fn set(&mut self, modes: &[TransactionMode]) {
+        for TransactionMode { kind, span: _ } in modes {
+            match kind {
+                TransactionModeKind::ReadOnly(is_so) => self.read_only = *is_so,
+                TransactionModeKind::Isolation(level) => {
+                    self.isolation = match level {
+                        IsolationLevel::ReadUncommitted | IsolationLevel::ReadCommitted => Isolation::ReadCommitted,
+                        IsolationLevel::RepeatableRead | IsolationLevel::Snapshot => Isolation::Snapshot,
+                        IsolationLevel::Serializable => Isolation::Serializable,
+                    }
+                }
+                TransactionModeKind::Deferrable(is_so) => self.deferrable = *is_so,
+            }
+        }
+    }
+}
+
+/// A session's transaction as others see it, up to its end.
+#[derive(Debug)]
+pub(crate) struct Shown(pub(crate) CancelHandle);
+
+impl Shown {
+    pub(crate) fn show(&self, txn: &Transaction) {
+        self.0.note_transaction(txn.number());
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.0.note_transaction(0);
+    }
+}
+
+/// Whose a transaction is: see the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scope {
+    /// One statement's.
+    Statement,
+    /// Of statements that were sent together.
+    Implicit,
+    /// BEGIN's.
+    Explicit,
+}
+
+/// As whom a transaction acts.
+#[derive(Clone, Debug)]
+pub(crate) struct RunningRoles {
+    /// As whom the session acted when it began; it does so again when the transaction is rolled
+    /// back.
+    pub(crate) before: SessionRoles,
+    /// What SET ROLE has made of that, for longer than the transaction.
+    pub(crate) set: Option<SessionRoles>,
+    /// Whether SET LOCAL ROLE has made something of it.
+    pub(crate) is_local: bool,
+}
+
+/// What SAVEPOINT has made.
+#[derive(Debug)]
+pub(crate) struct NamedSavepoint {
+    pub(crate) name: String,
+    pub(crate) mark: Mark,
+    /// Whether the transaction was READ ONLY: what SET TRANSACTION says behind a savepoint holds up to
+    /// its end.
+    pub(crate) read_only: bool,
+    /// Who the session was.
+    pub(crate) roles: SessionRoles,
+    pub(crate) running_roles: RunningRoles,
+    pub(crate) settings: SettingsMark,
+}
+
+/// The running transaction.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) txn: Transaction,
+    /// Says to others which transaction that is.
+    pub(crate) shown: Shown,
+    /// The transaction on the session's temporary tables, if it has had some.
+    pub(crate) temporary: Option<Transaction>,
+    pub(crate) scope: Scope,
+    pub(crate) failed: bool,
+    pub(crate) modes: Modes,
+    /// Whether a statement has begun in it: its modes stay what they are then.
+    pub(crate) started: bool,
+    pub(crate) roles: RunningRoles,
+    pub(crate) savepoints: Vec<NamedSavepoint>,
+    /// Where the statement that runs has begun, in a block.
+    pub(crate) begun: Option<Mark>,
+    pub(crate) letters: Arc<Letters>,
+    /// Whether cursors go with it.
+    pub(crate) has_cursors: bool,
+}
+
+impl Running {
+    /// Whether it goes on after the statement.
+    pub(crate) fn is_block(&self) -> bool {
+        self.scope != Scope::Statement
+    }
+    /// Undoes what nothing leads back to, so that nobody need wait for it. Only what ends the transaction is accepted from now on, or
+    /// leads back to a savepoint.
+    pub(crate) fn fail(&mut self) {
+        match self.savepoints.last() {
+            Some(savepoint) => {
+                let mark = savepoint.mark.clone();
+                self.rollback_to(&mark);
+            }
+            None => {
+                self.restart();
+                self.txn.release_locks();
+            }
+        }
+        self.begun = None;
+        self.txn.pass_on();
+        self.failed = true;
+    }
+    pub(crate) fn mark(&mut self) -> Mark {
+        let temporary = self.temporary.as_mut().map(|txn| Box::new(txn.savepoint()));
+        Mark { main: self.txn.savepoint(), letters: self.letters.len(), temporary }
+    }
+    pub(crate) fn rollback_to(&mut self, mark: &Mark) {
+        self.txn.rollback_to(&mark.main);
+        self.letters.truncate(mark.letters);
+        match (&mut self.temporary, &mark.temporary) {
+            (Some(temporary), Some(mark)) => temporary.rollback_to(mark),
+            // It began after the mark.
+            (temporary, _) => *temporary = None,
+        }
+    }
+    /// Undoes what the statement that runs has done. One with a transaction of its own begins again with a snapshot of the present.
+    pub(crate) fn undo_statement(&mut self) {
+        match self.begun.take() {
+            Some(begun) => {
+                self.rollback_to(&begun);
+                self.begun = Some(begun);
+            }
+            None => self.restart(),
+        }
+    }
+    /// Where the newest savepoint of a name is.
+    pub(crate) fn named_savepoint(&self, name: &str) -> Result<usize> {
+        let missing = || SqlError::new("3B001", format!("savepoint \"{name}\" does not exist"));
+        self.savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(missing)
+    }
+    pub(crate) fn savepoint_count(&self) -> usize {
+        self.savepoints.len()
+    }
+    /// Gives the transaction a snapshot of the present.
+    pub(crate) fn refresh(&mut self) {
+        self.txn.refresh();
+        if let Some(temporary) = &mut self.temporary {
+            temporary.refresh();
+        }
+    }
+    /// Undoes everything, and begins again with a snapshot of the present.
+    pub(crate) fn restart(&mut self) {
+        self.txn.restart();
+        self.letters.truncate(0);
+        self.shown.show(&self.txn);
+        if let Some(temporary) = &mut self.temporary {
+            temporary.restart();
+        }
+    }
+    pub(crate) fn check_statement_end(&mut self) -> Result<()> {
+        self.txn.check_statement_end()?;
+        Ok(self.temporary.as_mut().map_or(Ok(()), Transaction::check_statement_end)?)
+    }
+}
+
+/// Whether a transaction is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TransactionStatus {
+    /// None.
+    Idle,
+    /// Open.
+    Open,
+    /// Open, and a statement has failed in it.
+    Failed,
+}
