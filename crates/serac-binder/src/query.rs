@@ -6,7 +6,7 @@ use crate::error::{BindError, NO_PLACE, Result, StatementError};
 use crate::expression::Context;
 use crate::numeric::in_form;
 use crate::scope::{Outer, Scope, ScopeColumn};
-use crate::types::comparable_values;
+use crate::types::ordered_values;
 use crate::{Binder, LEVELS_OF_QUERY, OutputColumn};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -300,8 +300,8 @@ impl Binder<'_> {
         let columns = &selected.columns;
         let schema = selected.plan.schema();
         let column = |at: usize| Expr::Column(Column::from(schema.qualified_field(at)));
-        columns.iter().try_for_each(|column| comparable_values(column.id))?;
         if let Some(at) = position(&item.expr, "ORDER BY", columns.len())? {
+            ordered_values(columns[at].id)?;
             return sorted(item, self.key(column(at), schema)?);
         }
         if let ExprKind::Name(name) = &item.expr.kind
@@ -309,7 +309,10 @@ impl Binder<'_> {
         {
             let mut found = (0..columns.len()).filter(|at| columns[*at].name == name.name);
             match (found.next(), found.next()) {
-                (Some(at), None) => return sorted(item, self.key(column(at), schema)?),
+                (Some(at), None) => {
+                    ordered_values(columns[at].id)?;
+                    return sorted(item, self.key(column(at), schema)?);
+                }
                 (Some(_), Some(_)) => {
                     let message = format!("ORDER BY \"{}\" is ambiguous", name.name);
                     return Err(BindError::new("42702", message, item.expr.span));
@@ -332,7 +335,11 @@ impl Binder<'_> {
                 let message = "invalid UNION/INTERSECT/EXCEPT ORDER BY clause";
                 Err(BindError::new("0A000", message, bound.span))
             }
-            (bound, _) => sorted(item, self.key(bound?.into_text()?.expr, schema)?),
+            (bound, _) => {
+                let bound = bound?.into_text()?;
+                ordered_values(bound.id)?;
+                sorted(item, self.key(bound.expr, schema)?)
+            }
         }
     }
     /// The rows of a body without an order.

@@ -19,7 +19,7 @@ use crate::names::column_name;
 use crate::query::{Selected, position, sorted};
 use crate::scope::{AggregatesBelow, Outer, Scope, ScopeColumn};
 use crate::subquery::repeatable;
-use crate::types::{comparable_values, is_no_type};
+use crate::types::{comparable_values, is_no_type, ordered_values};
 use crate::{Binder, OutputColumn};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue, UnnestOptions};
@@ -173,7 +173,7 @@ impl Binder<'_> {
         for (_, order) in &sorts {
             if let Order::Item(at) = order {
                 items[*at].is_text_if_unknown()?;
-                comparable_values(items[*at].bound.id)?;
+                ordered_values(items[*at].bound.id)?;
             }
         }
         self.named_windows(context)?;
@@ -428,9 +428,10 @@ impl Binder<'_> {
     /// By what an item of ORDER BY orders: an output column, by its name or number, or an
     /// expression over FROM.
     fn order(&self, (clause, tree): (&str, &Tree), items: &mut [Item], context: Context<'_>) -> Result<Order> {
+        let check = if clause == "ORDER BY" { ordered_values } else { comparable_values };
         if let Some(at) = position(tree, clause, items.len())? {
             items[at].is_text_if_unknown()?;
-            comparable_values(items[at].bound.id)?;
+            check(items[at].bound.id)?;
             return Ok(Order::Item(at));
         }
         if let ExprKind::Name(name) = &tree.kind
@@ -443,12 +444,12 @@ impl Binder<'_> {
                     return Err(BindError::new("42702", message, tree.span));
                 }
                 items[first].is_text_if_unknown()?;
-                comparable_values(items[first].bound.id)?;
+                check(items[first].bound.id)?;
                 return Ok(Order::Item(first));
             }
         }
         let bound = self.expression(tree, context)?;
-        comparable_values(bound.id)?;
+        check(bound.id)?;
         let bound = bound.into_text()?;
         Ok(Order::Expr(bound.expr, bound.span, tree.span))
     }

@@ -2,7 +2,7 @@
 
 use super::clauses::{check_collation, freeze_format};
 use super::indexes::hidden_values;
-use super::{done, text_at};
+use super::{check_key_type, done, text_at};
 use crate::ast_types::sql_type;
 use crate::dml::TARGET;
 use crate::error::{Result, SqlError};
@@ -417,6 +417,11 @@ impl Session {
     ) -> Result<()> {
         let (schema, name) = (&table.schema, &table.name);
         let column = &table.columns[at];
+        let is_indexed = table.keys.iter().any(|key| key.columns.contains(&at))
+            || table.bitmaps.iter().any(|bitmap| bitmap.column == at);
+        if is_indexed {
+            check_key_type(sql_type)?;
+        }
         let changed = ColumnDefinition { sql_type, ..column.clone() };
         let is_wider = sql_type.length.is_none_or(|most| column.sql_type.length.is_some_and(|length| length <= most));
         if using.is_none() && sql_type.column_type == column.sql_type.column_type && is_wider && !sql_type.fixed_length

@@ -492,6 +492,27 @@ fn columns_of_rows(columns: &Schema, rows: &[RecordBatch], may_grow: bool) -> Re
     Ok(columns.fields().iter().zip(types).map(column).collect())
 }
 
+/// That values of a type may be compared, as those of an index are.
+///
+/// # Errors
+/// 42704.
+pub(crate) fn check_key_type(sql_type: SqlType) -> Result<()> {
+    if sql_type.column_type != ColumnType::JsonText {
+        return Ok(());
+    }
+    let message = format!("data type {sql_type} has no default operator class for access method \"btree\"");
+    let hint = "You must specify an operator class for the index or define a default operator class for the data type.";
+    Err(SqlError::new("42704", message).explained(hint))
+}
+
+/// The same of columns of a table.
+///
+/// # Errors
+/// 42704.
+pub(crate) fn check_indexed(table: &TableDefinition, columns: &[usize]) -> Result<()> {
+    columns.iter().try_for_each(|at| check_key_type(table.columns[*at].sql_type))
+}
+
 /// The column type in which values of an Arrow type are stored (CREATE TABLE AS, and record batches for a new table): of large texts, which only in
 /// results are documents, texts.
 pub(crate) fn stored_type(data_type: &DataType) -> Result<SqlType> {
