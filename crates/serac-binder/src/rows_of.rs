@@ -230,7 +230,7 @@ impl Binder<'_> {
             "json_each" => ["json_keys", "json_object_values"],
             "jsonb_each" => ["jsonb_keys", "jsonb_object_values"],
             "json_each_text" => ["json_keys", "json_object_values_text"],
-            "jsonb_each_text" => ["jsonb_keys", "jsonb_object_values_text"],
+            "jsonb_each_text" => ["jsonb_keys_of_texts", "jsonb_object_values_text"],
             _ => {
                 let (list, id) = self.list_of_set(name, arguments, &found, span, context.schema)?;
                 let own = name.contains("array_elements").then(|| "value".to_owned());

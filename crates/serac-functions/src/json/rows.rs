@@ -225,6 +225,15 @@ pub(super) static DEFINITIONS: &[Definition] = &[
         types: texts_types,
         body: |args| object_keys(args, Form::Normal, |document| check_members(document, Form::Normal, "jsonb_each")),
     },
+    // And for `jsonb_each_text`, whose errors name it.
+    Definition {
+        name: "jsonb_keys_of_texts",
+        types: texts_types,
+        body: |args| {
+            let check = |document: &str| check_members(document, Form::Normal, "jsonb_each_text");
+            object_keys(args, Form::Normal, check)
+        },
+    },
     Definition {
         name: "jsonb_object_values",
         types: documents_types,
