@@ -180,13 +180,24 @@ impl Binder<'_> {
     pub(crate) fn subscripted(&self, operand: Bound, subscripts: &[Postfix], context: Context<'_>) -> Result<Bound> {
         let span = operand.span;
         if operand.id == TypeId::JSONB {
-            return subscripts.iter().try_fold(operand, |document, subscript| {
+            // The steps of a path: the text of a number is an element's.
+            let mut path = vec![operand.expr];
+            for subscript in subscripts {
                 let Postfix::Index(key) = subscript else {
                     return Err(BindError::new("0A000", "jsonb subscript does not support slices", span));
                 };
                 let key = self.expression(key, context)?.into_text()?;
-                self.operate("->", span, vec![document, key], context)
-            });
+                let is_cast = |to| serac_pg::casts::cast(key.id, to, CastContext::Implicit).is_some() || key.id == to;
+                let Some(to) = [TypeId::INT4, TypeId::TEXT].into_iter().find(|to| is_cast(*to)) else {
+                    let message = format!("subscript type {} is not supported", key.id);
+                    let error = BindError::new("42804", message, key.span);
+                    return Err(error.hinted("jsonb subscript must be coercible to either integer or text."));
+                };
+                let key = self.implicitly(key, to, context.schema)?;
+                path.push(self.cast(key, TypeId::TEXT, context.schema)?.expr);
+            }
+            let function = self.known_scalar("jsonb_extract_path")?;
+            return checked(function.call(path), TypeId::JSONB, span, context.schema);
         }
         let Some(element) = operand.id.element() else {
             let message = format!("cannot subscript type {} because it does not support subscripting", operand.id);

@@ -93,7 +93,9 @@ impl Bound {
                 None => of_unknown(expr, to, span),
             };
         }
-        if stored_as(id) == stored_as(to) && id.element().is_some() {
+        // Of JSON, only the environment makes JSONB.
+        let is_made = id.element() == Some(TypeId::JSON) && to.element() == Some(TypeId::JSONB);
+        if stored_as(id) == stored_as(to) && id.element().is_some() && !is_made {
             return Ok(Some(Self::new(expr, to, span)));
         }
         // These are stored alike, but for blanks at the end of a CHAR(n), which mean nothing.
@@ -165,7 +167,7 @@ pub(crate) fn is_alike(from: TypeId, to: TypeId) -> bool {
         (T::DATE, T::TIMESTAMP | T::TEXT | T::VARCHAR) => true,
         (T::TIMESTAMP, T::DATE | T::TIME) => true,
         (T::OID, T::INT8 | T::TEXT | T::VARCHAR) => true,
-        (T::JSON, T::JSONB) | (T::JSONB, T::JSON) => true,
+        (T::JSONB, T::JSON) => true,
         (T::JSON | T::JSONB, T::TEXT | T::VARCHAR) => true,
         (from, to) if from == T::OID || is_registered(from) => to == T::OID || is_registered(to),
         _ => false,

@@ -8,7 +8,10 @@ use crate::operators::{checked, taken, types_of};
 use crate::plan_parts::{has_part, levels_of, of_expr, sorted};
 use crate::row::presence_of;
 use crate::scope::{Context, Outer};
-use crate::types::{arrow_type, comparable_values, dimensions, element_type, is_registered, stored_as, type_of_arrow};
+use crate::types::{
+    DOCUMENT, arrow_type, comparable_values, dimensions, element_type, is_registered, ordered_values, stored_as,
+    type_of_arrow,
+};
 use datafusion::arrow::array::Array;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::TransformedResult;
@@ -27,15 +30,13 @@ use serac_pg::{CastContext, Signature, TypeId};
 use std::sync::Arc;
 
 /// Names under which functions are computed, where these are not PostgreSQL's.
-const COMPUTED_BY: [(&str, &str); 10] = [
-    ("array_to_json", "to_jsonb"),
+const COMPUTED_BY: [(&str, &str); 8] = [
     ("char_length", "character_length"),
     ("ceiling", "ceil"),
     ("every", "bool_and"),
     ("length", "character_length"),
     ("position", "strpos"),
     ("pow", "power"),
-    ("row_to_json", "to_jsonb"),
     ("substring", "substr"),
     ("transaction_timestamp", "now"),
 ];
@@ -227,10 +228,7 @@ impl Chosen {
             // take their texts.
             let is_free = resolve::is_polymorphic(*declared) && argument.expr.get_type(schema)? == FREE;
             let argument = match is_free {
-                true if name.contains("json") => {
-                    let text = binder.cast(argument, TypeId::TEXT, schema)?;
-                    binder.cast(text, TypeId::JSONB, schema)?
-                }
+                true if name.contains("json") => argument,
                 true if *declared == TypeId::ANY || name.starts_with("quote_") => {
                     binder.cast(argument, TypeId::TEXT, schema)?
                 }
@@ -419,6 +417,11 @@ impl Binder<'_> {
         self.is_immutable.set(self.is_immutable.get() && is_immutable);
         let call = function.call(own_arguments(name, arguments, span, context.schema)?);
         match call.get_type(context.schema) {
+            // Arrow does not tell JSON from JSONB.
+            Ok(DOCUMENT) if name.starts_with("json_") => Ok(Bound::new(call, TypeId::JSON, span)),
+            Ok(result) if name.starts_with("json_") && element_type(&result) == Some(&DOCUMENT) => {
+                Ok(Bound::new(call, TypeId::JSON.array().unwrap_or(TypeId::JSON), span))
+            }
             Ok(result) => of_own_type(call, &result, span),
             Err(error @ DataFusionError::External(_)) => Err(error.into()),
             Err(_) => Err(no_function(&shown(name, &given), false, span)),
@@ -435,7 +438,7 @@ impl Binder<'_> {
     ) -> Result<Bound> {
         let signature = found.signature.clone();
         let has_rows = arguments.iter().any(|argument| argument.id == TypeId::RECORD);
-        let is_of_rows = matches!(name, "to_json" | "to_jsonb" | "row_to_json") && arguments.len() == 1;
+        let is_of_rows = matches!(name, "to_json" | "to_jsonb" | "row_to_json");
         let is_document_of = ["json_build_", "jsonb_build_"].iter().any(|start| name.starts_with(start));
         if !(is_of_rows || is_document_of && has_rows) {
             arguments.iter().try_for_each(Bound::exact)?;
@@ -782,11 +785,22 @@ impl Binder<'_> {
             if call.distinct && given.len() > 1 || !arguments.iter().all(is_shown) {
                 return Err(unsupported(name, &given, NO_PLACE));
             }
+            if call.distinct {
+                arguments
+                    .iter()
+                    .filter(|argument| argument.id == TypeId::JSON)
+                    .try_for_each(|argument| comparable_values(argument.id))?;
+            }
             let function = self.known_aggregate("array_agg")?;
             let exprs = found.arguments(name, self, arguments, context.schema)?;
             let order_by = order_of_values(call, order_by, &exprs, context.schema)?;
             // A document of all values, or of all keys and values.
-            let finish = if exprs.len() == 1 { "to_jsonb" } else { "jsonb_object_of_arrays" };
+            let finish = match (exprs.len(), signature.result) {
+                (1, TypeId::JSON) => "json_of_elements",
+                (1, _) => "to_jsonb",
+                (_, TypeId::JSON) => "json_object_of_arrays",
+                _ => "jsonb_object_of_arrays",
+            };
             let finish = Some(self.known_scalar(finish)?);
             let mut parts = Vec::with_capacity(exprs.len());
             for expr in exprs {
@@ -888,7 +902,7 @@ impl Binder<'_> {
         let mut orders: Vec<(SortExpr, Bound)> = Vec::new();
         for item in call.order_by.iter().chain(&call.within_group) {
             let bound = self.expression(&item.expr, context)?.into_text()?;
-            comparable_values(bound.id)?;
+            ordered_values(bound.id)?;
             if call.distinct && arguments.iter().all(|argument| argument.expr != bound.expr) {
                 let message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
                 return Err(BindError::new("42P10", message, bound.span));

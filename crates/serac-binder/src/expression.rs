@@ -774,6 +774,10 @@ impl Binder<'_> {
                     let unsupported = || BindError::unsupported(what, span);
                     self.environment.scalar(name).ok_or_else(unsupported)?.call(exprs)
                 }
+                _ if of.id == TypeId::JSON => {
+                    let message = format!("could not identify a comparison function for type {}", of.id);
+                    return Err(BindError::without_place("42883", message));
+                }
                 name => {
                     let refused = |error: BindError| error.refused(format!("{what} of values of type {}", of.id), span);
                     comparable_values(of.id).map_err(refused)?;
@@ -955,21 +959,25 @@ fn is_of_bytes(collation: &str) -> bool {
 
 /// The function that an operator is; none of those that are operators here, too.
 fn function_of_operator(symbol: &str, left: TypeId, signature: &Signature) -> Option<&'static str> {
-    let is_json = matches!(left, TypeId::JSON | TypeId::JSONB);
+    let is_jsonb = left == TypeId::JSONB;
     let is_array = left.element().is_some();
     Some(match (symbol, signature.arguments.len()) {
-        ("->", 2) if is_json => "jsonb_get",
-        ("->>", 2) if is_json => "jsonb_get_text",
-        ("#>", 2) if is_json => "jsonb_at_path",
-        ("#>>", 2) if is_json => "jsonb_at_path_text",
-        ("#-", 2) if is_json => "jsonb_delete_path",
-        ("-", 2) if is_json => "jsonb_delete",
-        ("||", 2) if is_json => "jsonb_concat",
-        ("@>", 2) if is_json => "jsonb_contains",
-        ("<@", 2) if is_json => "jsonb_contained",
-        ("?", 2) if is_json => "jsonb_exists",
-        ("?|", 2) if is_json => "jsonb_exists_any",
-        ("?&", 2) if is_json => "jsonb_exists_all",
+        ("->", 2) if left == TypeId::JSON => "json_get",
+        ("->>", 2) if left == TypeId::JSON => "json_get_text",
+        ("#>", 2) if left == TypeId::JSON => "json_at_path",
+        ("#>>", 2) if left == TypeId::JSON => "json_at_path_text",
+        ("->", 2) if is_jsonb => "jsonb_get",
+        ("->>", 2) if is_jsonb => "jsonb_get_text",
+        ("#>", 2) if is_jsonb => "jsonb_at_path",
+        ("#>>", 2) if is_jsonb => "jsonb_at_path_text",
+        ("#-", 2) if is_jsonb => "jsonb_delete_path",
+        ("-", 2) if is_jsonb => "jsonb_delete",
+        ("||", 2) if is_jsonb => "jsonb_concat",
+        ("@>", 2) if is_jsonb => "jsonb_contains",
+        ("<@", 2) if is_jsonb => "jsonb_contained",
+        ("?", 2) if is_jsonb => "jsonb_exists",
+        ("?|", 2) if is_jsonb => "jsonb_exists_any",
+        ("?&", 2) if is_jsonb => "jsonb_exists_all",
         ("@>" | "<@", 2) if is_array => "array_has_all",
         ("&&", 2) if is_array => "array_has_any",
         ("||", 2) if left == TypeId::BYTEA => "byteacat",

@@ -10,7 +10,7 @@ use crate::plan_parts::{is_volatile, rows_of, sorted};
 use crate::scope::{Context, Outer, Scope, ScopeColumn};
 use crate::selected::{Selected, WithTable};
 use crate::statement::{OutputColumn, PartBody};
-use crate::types::comparable_values;
+use crate::types::ordered_values;
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{Sort, WindowFunction};
@@ -191,8 +191,8 @@ impl Binder<'_> {
         let columns = &selected.columns;
         let schema = selected.plan.schema();
         let column = |at: usize| Expr::Column(Column::from(schema.qualified_field(at)));
-        columns.iter().try_for_each(|column| comparable_values(column.id))?;
         if let Some(at) = position(&item.expr, "ORDER BY", columns.len())? {
+            ordered_values(columns[at].id)?;
             return sorted(item, self.key(column(at), schema)?);
         }
         if let ExprKind::Name(name) = &item.expr.kind
@@ -200,7 +200,10 @@ impl Binder<'_> {
         {
             let mut found = (0..columns.len()).filter(|at| columns[*at].name == name.name);
             match (found.next(), found.next()) {
-                (Some(at), None) => return sorted(item, self.key(column(at), schema)?),
+                (Some(at), None) => {
+                    ordered_values(columns[at].id)?;
+                    return sorted(item, self.key(column(at), schema)?);
+                }
                 (Some(_), Some(_)) => {
                     let message = format!("ORDER BY \"{}\" is ambiguous", name.name);
                     return Err(BindError::new("42702", message, item.expr.span));
@@ -223,7 +226,11 @@ impl Binder<'_> {
                 let message = "invalid UNION/INTERSECT/EXCEPT ORDER BY clause";
                 Err(BindError::new("0A000", message, bound.span))
             }
-            (bound, _) => sorted(item, self.key(bound?.into_text()?.expr, schema)?),
+            (bound, _) => {
+                let bound = bound?.into_text()?;
+                ordered_values(bound.id)?;
+                sorted(item, self.key(bound.expr, schema)?)
+            }
         }
     }
     /// The rows of a body without an order.

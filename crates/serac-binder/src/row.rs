@@ -10,7 +10,7 @@ use crate::limits::LEVELS_OF_COPIES;
 use crate::operators::{resolved, symbol};
 use crate::plan_parts::{joined, repeatable, subquery};
 use crate::scope::Context;
-use crate::types::{DOCUMENT, is_registered, type_of_arrow};
+use crate::types::{DOCUMENT, comparable_values, is_registered, type_of_arrow};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::expr::Case;
@@ -18,6 +18,10 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlanBuild
 use serac_parser::tree::{Expr as Tree, ExprKind, Ident, Operator as Symbol, Query, Span};
 use serac_pg::TypeId;
 use std::collections::HashSet;
+
+/// JSON is in a row as the only field of another one, which has this name. Those that write rows
+/// (serac-functions) know it, too.
+const JSON_IN_ROW: &str = "#json";
 
 /// A row as its values.
 pub(crate) struct Record {
@@ -87,12 +91,13 @@ impl Binder<'_> {
                 Ok(Expr::Case(Case::new(None, whens, None)))
             }
             Expr::ScalarFunction(call) if call.name() == "named_struct" => {
+                if is_json_in_row(&row.get_type(schema)?).is_some() {
+                    return Err(comparable_values(TypeId::JSON).err().unwrap_or_else(unknown));
+                }
                 let mut call = call.clone();
                 for value in call.args.iter_mut().skip(1).step_by(2) {
                     *value = match value.get_type(schema)? {
                         DataType::Struct(_) => self.key_of_row(value, schema)?,
-                        // Whether it is json, which has no order, is not known here.
-                        DOCUMENT => return Err(unknown()),
                         _ => self.key(value.clone(), schema)?,
                     };
                 }
@@ -377,7 +382,13 @@ impl Binder<'_> {
             if value.id != TypeId::RECORD {
                 value.exact()?;
             }
-            parts.extend([lit(name.clone()), value.expr]);
+            // Arrow would not tell it from JSONB.
+            let is_json = value.id.element().unwrap_or(value.id) == TypeId::JSON;
+            let value = match is_json {
+                true => function.call(vec![lit(JSON_IN_ROW), value.expr]),
+                false => value.expr,
+            };
+            parts.extend([lit(name.clone()), value]);
         }
         Ok(Bound::new(function.call(parts), TypeId::RECORD, span))
     }
@@ -397,12 +408,16 @@ impl Binder<'_> {
         let function = self.environment.scalar("get_field");
         let function = function.ok_or_else(|| BindError::unsupported("a field of a row", NO_PLACE))?;
         let field = |field: &datafusion::arrow::datatypes::FieldRef| {
-            let id = match field.data_type() {
-                DataType::Struct(_) => TypeId::RECORD,
-                other => type_of_arrow(other)
-                    .ok_or_else(|| BindError::unsupported("a field of a row of this type", NO_PLACE))?,
-            };
+            let unknown = || BindError::unsupported("a field of a row of this type", NO_PLACE);
             let value = function.call(vec![row.expr.clone(), lit(field.name().clone())]);
+            let (value, id) = match field.data_type() {
+                data_type if let Some(json) = is_json_in_row(data_type) => {
+                    let id = if *json == DOCUMENT { Some(TypeId::JSON) } else { TypeId::JSON.array() };
+                    (function.call(vec![value, lit(JSON_IN_ROW)]), id.ok_or_else(unknown)?)
+                }
+                DataType::Struct(_) => (value, TypeId::RECORD),
+                other => (value, type_of_arrow(other).ok_or_else(unknown)?),
+            };
             Ok::<_, BindError>((field.name().clone(), Bound::new(value, id, row.span)))
         };
         fields.iter().map(field).collect()
@@ -419,6 +434,18 @@ impl Binder<'_> {
             let message = format!("could not identify column \"{}\" in record data type", name.name);
             BindError::new("42703", message, row.span)
         })
+    }
+}
+
+/// The type of a JSON value, or an array of these, that is a field of a row; none if the field is
+/// something else.
+fn is_json_in_row(field: &DataType) -> Option<&DataType> {
+    match field {
+        DataType::Struct(fields) => match &fields[..] {
+            [json] if json.name() == JSON_IN_ROW => Some(json.data_type()),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

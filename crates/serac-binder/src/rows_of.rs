@@ -136,7 +136,7 @@ impl Binder<'_> {
                 columns.push(column(own.as_deref().unwrap_or(other), *id));
             }
         } else {
-            (plan, added) = self.members(plan, &added[0].0, definitions, &qualifier)?;
+            (plan, added) = self.members(plan, &added[0], definitions, &qualifier)?;
             let defined = definitions.iter().zip(&added);
             columns.extend(defined.map(|(definition, (_, id))| column(&definition.name.name, *id)));
         }
@@ -221,17 +221,16 @@ impl Binder<'_> {
     /// A function that gives values, or keys and values.
     fn sets(&self, name: &str, arguments: Vec<Bound>, span: Span, context: Context<'_>) -> Result<Values> {
         let found = chosen(name, &types_of(&arguments), span)?;
-        let document = match name.starts_with("jsonb") {
-            true => TypeId::JSONB,
-            false => TypeId::JSON,
-        };
         let value = |function: &str| match function {
-            "jsonb_object_values" => document,
+            "json_object_values" => TypeId::JSON,
+            "jsonb_object_values" => TypeId::JSONB,
             _ => TypeId::TEXT,
         };
         let functions = match name {
-            "json_each" | "jsonb_each" => ["jsonb_keys", "jsonb_object_values"],
-            "json_each_text" | "jsonb_each_text" => ["jsonb_keys", "jsonb_object_values_text"],
+            "json_each" => ["json_keys", "json_object_values"],
+            "jsonb_each" => ["jsonb_keys", "jsonb_object_values"],
+            "json_each_text" => ["json_keys", "json_object_values_text"],
+            "jsonb_each_text" => ["jsonb_keys_of_texts", "jsonb_object_values_text"],
             _ => {
                 let (list, id) = self.list_of_set(name, arguments, &found, span, context.schema)?;
                 let own = name.contains("array_elements").then(|| "value".to_owned());
@@ -286,7 +285,12 @@ impl Binder<'_> {
         let found = chosen(name, &types_of(&arguments), tree.span)?;
         let [document] = taken(arguments)?;
         let document = self.implicitly(document, found.signature.arguments[0], context.schema)?;
-        let function = self.environment.scalar(if is_set { "jsonb_rows" } else { "jsonb_row" });
+        let function = self.environment.scalar(match (document.id == TypeId::JSON, is_set) {
+            (true, true) => "json_rows",
+            (true, false) => "json_row",
+            (false, true) => "jsonb_rows",
+            (false, false) => "jsonb_row",
+        });
         let unsupported = || BindError::unsupported(format!("function {name}"), tree.span);
         let function = function.ok_or_else(unsupported)?;
         if !is_set {
@@ -298,13 +302,13 @@ impl Binder<'_> {
             )?));
         }
         let list = function.call(vec![document.expr, lit(name)]);
-        Ok(Values::Lists { lists: vec![(list, TypeId::JSONB, None)], number: Number::Unknown })
+        Ok(Values::Lists { lists: vec![(list, document.id, None)], number: Number::Unknown })
     }
     /// The rows with members of a document as columns.
     fn members(
         &self,
         plan: LogicalPlan,
-        document: &Expr,
+        (document, of): &(Expr, TypeId),
         definitions: &[ColumnType],
         qualifier: &TableReference,
     ) -> Result<(LogicalPlan, Vec<(Expr, TypeId)>)> {
@@ -314,13 +318,22 @@ impl Binder<'_> {
         for (number, definition) in definitions.iter().enumerate() {
             let id = type_of(&definition.type_name)?;
             let is_document = matches!(id, TypeId::JSON | TypeId::JSONB);
-            let function = if is_document { "jsonb_get" } else { "jsonb_get_text" };
+            let function = match (*of, is_document) {
+                (TypeId::JSON, true) => "json_get",
+                (TypeId::JSON, false) => "json_get_text",
+                (_, true) => "jsonb_get",
+                (_, false) => "jsonb_get_text",
+            };
             let unsupported = || BindError::unsupported("a function with a list of columns", definition.name.span);
             let function = self.environment.scalar(function).ok_or_else(unsupported)?;
             let member = function.call(vec![document.clone(), lit(definition.name.name.clone())]);
             let span = definition.name.span;
             let expr = match is_document {
-                true => member,
+                true => {
+                    // What is `null` in the document is NULL.
+                    let member = self.known_scalar("json_not_null")?.call(vec![member]);
+                    self.cast(Bound::new(member, *of, span), id, &schema)?.expr
+                }
                 false => {
                     let text = checked(member, TypeId::TEXT, span, &schema)?;
                     self.explicit(text, &definition.type_name, span, &schema)?.expr

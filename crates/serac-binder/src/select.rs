@@ -22,7 +22,7 @@ use crate::query::position;
 use crate::scope::{AggregatesBelow, Context, Outer, Scope, ScopeColumn};
 use crate::selected::Selected;
 use crate::statement::OutputColumn;
-use crate::types::{comparable_values, is_no_type};
+use crate::types::{comparable_values, is_no_type, ordered_values};
 use datafusion::common::tree_node::TransformedResult;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue, UnnestOptions};
@@ -176,7 +176,7 @@ impl Binder<'_> {
         for (_, order) in &sorts {
             if let Order::Item(at) = order {
                 items[*at].is_text_if_unknown()?;
-                comparable_values(items[*at].bound.id)?;
+                ordered_values(items[*at].bound.id)?;
             }
         }
         self.named_windows(context)?;
@@ -431,9 +431,10 @@ impl Binder<'_> {
     /// By what an item of ORDER BY orders: an output column, by its name or number, or an
     /// expression over FROM.
     fn order(&self, (clause, tree): (&str, &Tree), items: &mut [Item], context: Context<'_>) -> Result<Order> {
+        let check = if clause == "ORDER BY" { ordered_values } else { comparable_values };
         if let Some(at) = position(tree, clause, items.len())? {
             items[at].is_text_if_unknown()?;
-            comparable_values(items[at].bound.id)?;
+            check(items[at].bound.id)?;
             return Ok(Order::Item(at));
         }
         if let ExprKind::Name(name) = &tree.kind
@@ -446,12 +447,12 @@ impl Binder<'_> {
                     return Err(BindError::new("42702", message, tree.span));
                 }
                 items[first].is_text_if_unknown()?;
-                comparable_values(items[first].bound.id)?;
+                check(items[first].bound.id)?;
                 return Ok(Order::Item(first));
             }
         }
         let bound = self.expression(tree, context)?;
-        comparable_values(bound.id)?;
+        check(bound.id)?;
         let bound = bound.into_text()?;
         Ok(Order::Expr(bound.expr, bound.span, tree.span))
     }

@@ -149,6 +149,18 @@ pub(crate) fn comparable_values(id: TypeId) -> Result<()> {
     }
 }
 
+/// That values of a type may be ordered.
+pub(crate) fn ordered_values(id: TypeId) -> Result<()> {
+    match id.element().unwrap_or(id) {
+        TypeId::JSON => {
+            let message = format!("could not identify an ordering operator for type {id}");
+            let hint = "Use an explicit ordering operator or modify the query.";
+            Err(BindError::without_place("42883", message).hinted(hint))
+        }
+        _ => comparable_values(id),
+    }
+}
+
 /// The digits of whole numbers, as a decimal has them.
 pub(crate) fn integer_digits(id: TypeId) -> Option<u8> {
     match id {

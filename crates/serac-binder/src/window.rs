@@ -12,7 +12,7 @@ use crate::number_forms::of_one_form;
 use crate::operators::{checked, types_of};
 use crate::plan_parts::{has_part, levels_of, sorted};
 use crate::scope::Context;
-use crate::types::comparable_values;
+use crate::types::{comparable_values, ordered_values};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue};
@@ -256,14 +256,14 @@ impl Binder<'_> {
     }
     fn bounds(&self, window: &Written<'_>, context: Context<'_>) -> Result<Bounds> {
         let context = context.without_windows("window definitions");
-        let value = |tree: &Tree| -> Result<Bound> {
+        let value = |tree: &Tree, check: fn(TypeId) -> Result<()>| -> Result<Bound> {
             let bound = self.expression(tree, context)?;
-            comparable_values(bound.id)?;
+            check(bound.id)?;
             bound.into_text()
         };
         let mut partition_by: Vec<Expr> = Vec::new();
         for tree in window.partition_by {
-            let expr = self.key(value(tree)?.expr, context.schema)?;
+            let expr = self.key(value(tree, comparable_values)?.expr, context.schema)?;
             if !partition_by.contains(&expr) {
                 partition_by.push(expr);
             }
@@ -271,7 +271,7 @@ impl Binder<'_> {
         let (mut order_by, mut ids): (Vec<SortExpr>, Vec<TypeId>) = (Vec::new(), Vec::new());
         let mut is_keyed = false;
         for item in window.order_by {
-            let bound = value(&item.expr)?;
+            let bound = value(&item.expr, ordered_values)?;
             let key = self.key(bound.expr.clone(), context.schema)?;
             is_keyed |= key != bound.expr;
             let bound = Bound { expr: key, ..bound };

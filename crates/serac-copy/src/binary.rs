@@ -2,10 +2,10 @@
 
 use super::rows::{BATCH_ROWS, MAX_LINE};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Schema};
 use serac_engine::values::{OwnedValue, array_of, value_at};
 use serac_storage::{ColumnType, Value};
-use serac_values::wire::{column, of_binary, to_wire, wire_type, write_binary};
+use serac_values::wire::{column, column_of, is_json, of_binary, to_wire, wire_type, write_binary};
 use serac_values::{Result, SqlError};
 use std::io::{Read, Write};
 
@@ -117,23 +117,27 @@ impl<R: Read> Iterator for BinaryReader<R> {
 pub(super) struct BinaryWriter<W> {
     output: W,
     header: Vec<u8>,
+    /// Which columns are JSON, and no JSONB.
+    json: Vec<bool>,
 }
 
 impl<W: Write> BinaryWriter<W> {
-    pub(super) fn new(output: W) -> Self {
+    pub(super) fn new(output: W, schema: &Schema) -> Self {
         let header = [&SIGNATURE[..], &[0; 8]].concat();
-        Self { output, header }
+        let json = schema.fields().iter().map(|field| is_json(field)).collect();
+        Self { output, header, json }
     }
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.output.write_all(bytes).map_err(|error| SqlError::new("58030", format!("could not write: {error}")))
     }
 
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let of_number = |array: &ArrayRef| match array.data_type() {
+        let sent = |(array, is_json): (&ArrayRef, &bool)| match array.data_type() {
             DataType::LargeBinary => column(array, true),
+            DataType::LargeUtf8 => column_of(array, true, *is_json),
             data_type => Ok((to_wire(array)?, wire_type(data_type))),
         };
-        let columns = batch.columns().iter().map(of_number).collect::<Result<Vec<_>, _>>()?;
+        let columns = batch.columns().iter().zip(&self.json).map(sent).collect::<Result<Vec<_>, _>>()?;
         let mut row_bytes = Vec::new();
         for row in 0..batch.num_rows() {
             row_bytes.clear();

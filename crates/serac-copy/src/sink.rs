@@ -40,7 +40,7 @@ impl Sink {
                 let names = schema.fields().iter().map(|field| field.name().clone()).collect();
                 Writer::Lines(LineWriter::new(output, options, names))
             }
-            Format::Binary => Writer::Binary(BinaryWriter::new(output)),
+            Format::Binary => Writer::Binary(BinaryWriter::new(output, schema)),
             Format::Parquet => {
                 let writer = ArrowWriter::try_new(output, schema.clone(), None).map_err(parquet)?;
                 Writer::Parquet(Box::new(writer))

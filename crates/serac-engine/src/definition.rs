@@ -117,6 +117,7 @@ impl fmt::Display for SqlType {
             (ColumnType::Utf8, None) if self.without_modifier => f.write_str("character varying"),
             (ColumnType::Utf8, None) => f.write_str("text"),
             (ColumnType::Json, _) => f.write_str("jsonb"),
+            (ColumnType::JsonText, _) => f.write_str("json"),
             (ColumnType::Binary, _) => f.write_str("bytea"),
             (ColumnType::Uuid, _) => f.write_str("uuid"),
         }
@@ -498,6 +499,12 @@ mod tests {
         let varchar = SqlType { length: Some(7), ..ColumnType::Utf8.into() };
         assert_eq!(serde_json::from_str::<SqlType>(old).unwrap(), varchar);
         assert_eq!(serde_json::to_string(&varchar).unwrap(), old);
+        // Columns that were declared as JSON before there was such a type keep normal forms, and are JSONB.
+        let old = r#"{"column_type":"Json","length":null,"fixed_length":false}"#;
+        assert_eq!(serde_json::from_str::<SqlType>(old).unwrap().to_string(), "jsonb");
+        let json = SqlType::from(ColumnType::JsonText);
+        assert_eq!(json.to_string(), "json");
+        assert_eq!(serde_json::from_str::<SqlType>(&serde_json::to_string(&json).unwrap()).unwrap(), json);
         let digits = ColumnType::Decimal { precision: 38, scale: 10 };
         let numeric = SqlType { without_modifier: true, ..digits.into() };
         assert_eq!(serde_json::from_str::<SqlType>(&serde_json::to_string(&numeric).unwrap()).unwrap(), numeric);

@@ -129,7 +129,7 @@ pub enum EngineError {
         sql_type: String,
     },
     /// A text that is no JSON.
-    #[error("invalid input syntax for type json: {0}")]
+    #[error("{}", .0.message())]
     InvalidJson(#[from] InvalidJson),
     /// A value that a sequence does not have.
     #[error("setval: value {value} is out of bounds for sequence \"{sequence}\" ({min}..{max})")]
@@ -295,6 +295,7 @@ impl EngineError {
             | Self::ForeignKey { detail, .. }
             | Self::ForeignKeyTypes { detail, .. }
             | Self::TruncatesReferenced { detail } => Some(detail),
+            Self::InvalidJson(error) => error.detail(),
             _ => None,
         }
     }

@@ -42,7 +42,7 @@ impl VarlenForm {
     fn data_type(self, column_type: ColumnType) -> Option<DataType> {
         let (view, offsets) = match column_type {
             ColumnType::Utf8 => (DataType::Utf8View, DataType::Utf8),
-            ColumnType::Json => (DataType::LargeUtf8, DataType::Utf8),
+            ColumnType::Json | ColumnType::JsonText => (DataType::LargeUtf8, DataType::Utf8),
             ColumnType::Binary => (DataType::BinaryView, DataType::Binary),
             _ => return None,
         };
@@ -50,7 +50,7 @@ impl VarlenForm {
             Self::View => view,
             Self::Offsets => offsets,
             // Arrow's extension type for JSON has no dictionaries.
-            Self::Dictionary if column_type == ColumnType::Json => offsets,
+            Self::Dictionary if column_type.is_document() => offsets,
             Self::Dictionary => DataType::Dictionary(Box::new(DataType::UInt16), Box::new(offsets)),
         })
     }
@@ -187,7 +187,9 @@ impl ArrowScan {
             .collect();
         self.with_decimals(DecimalForm::Decimal64).reform(|at, column_type| {
             let data_type = match (column_type, formats[at]) {
-                (ColumnType::Json, FreezeFormat::View | FreezeFormat::Never) => Some(DataType::Utf8View),
+                (ColumnType::Json | ColumnType::JsonText, FreezeFormat::View | FreezeFormat::Never) => {
+                    Some(DataType::Utf8View)
+                }
                 (_, FreezeFormat::View | FreezeFormat::Never) => VarlenForm::View.data_type(column_type),
                 (_, FreezeFormat::Utf8) => VarlenForm::Offsets.data_type(column_type),
                 (_, FreezeFormat::Dictionary) => VarlenForm::Dictionary.data_type(column_type),

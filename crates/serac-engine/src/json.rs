@@ -13,7 +13,7 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 
 /// Arrays and objects inside each other at the most.
-const MOST_LEVELS: usize = 512;
+pub(crate) const MOST_LEVELS: usize = 512;
 /// Digits of a number before and behind the point at the most: what PostgreSQL's numeric has.
 const MOST_DIGITS: (usize, usize) = (131_072, 16_383);
 
@@ -59,6 +59,24 @@ impl InvalidJson {
             Self::Zero => "22P05",
             Self::Digits => "22003",
             Self::Depth => "54001",
+        }
+    }
+    /// What a statement says of it.
+    pub(crate) fn message(&self) -> &'static str {
+        match self {
+            Self::Syntax(_) => "invalid input syntax for type json",
+            Self::Zero => "unsupported Unicode escape sequence",
+            Self::Digits => "value overflows numeric format",
+            Self::Depth => "stack depth limit exceeded",
+        }
+    }
+    /// More about it.
+    pub(crate) fn detail(&self) -> Option<&str> {
+        match self {
+            Self::Syntax(detail) => Some(detail),
+            Self::Zero => Some("\\u0000 cannot be converted to text."),
+            Self::Digits => None,
+            Self::Depth => Some("Arrays and objects are nested deeper than 512 levels."),
         }
     }
 }
@@ -164,11 +182,18 @@ impl Json {
     /// # Errors
     /// What is wrong with the text.
     pub fn parse(text: &str) -> Result<Self, InvalidJson> {
-        let mut jiter = Jiter::new(text.as_bytes());
-        let peek = jiter.peek()?;
-        let value = read(&mut jiter, peek, 0)?;
-        jiter.finish()?;
-        Ok(value)
+        let parsed = || {
+            let mut jiter = Jiter::new(text.as_bytes());
+            let peek = jiter.peek()?;
+            let value = read(&mut jiter, peek, 0)?;
+            jiter.finish()?;
+            Ok(value)
+        };
+        parsed().map_err(|error| match error {
+            // PostgreSQL tells it in other words.
+            InvalidJson::Syntax(_) => crate::json_text::error_of(text).unwrap_or(error),
+            other => other,
+        })
     }
 
     /// The object with these members; of those with one key, the last.
@@ -276,7 +301,7 @@ impl Json {
 }
 
 /// Writes a string with its quotes.
-fn write_string(out: &mut impl Write, text: &str) -> fmt::Result {
+pub(crate) fn write_string(out: &mut impl Write, text: &str) -> fmt::Result {
     out.write_char('"')?;
     let mut from = 0;
     for (at, byte) in text.bytes().enumerate() {
@@ -429,7 +454,7 @@ pub fn at_path(document: &str, path: impl IntoIterator<Item = impl AsRef<str>>) 
     path.into_iter().try_fold(document, |document, step| {
         let step = step.as_ref();
         match document.starts_with('[') {
-            true => element(document, step.parse().ok()?),
+            true => element(document, step.trim_start().parse::<i32>().ok()?.into()),
             false => member(document, step),
         }
     })

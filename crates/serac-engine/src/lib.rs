@@ -21,6 +21,7 @@ mod expressions;
 mod foreign_key;
 pub mod function;
 pub mod json;
+pub mod json_text;
 mod lock;
 mod moves;
 mod parent_pins;

@@ -9,6 +9,7 @@ use crate::catalog::{Catalog, DEFAULT_SCHEMA};
 use crate::definition::ColumnDefinition;
 use crate::error::{EngineError, Result};
 use crate::json::normalized;
+use crate::json_text::check;
 use crate::table::Table;
 use crate::transaction::Transaction;
 use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, StorageError, Value, pin};
@@ -113,6 +114,9 @@ fn fit_value(table: &Table, column: &ColumnDefinition, value: &mut Value<'_>) ->
     {
         let message = format!("the document of column \"{}\" is not in normal form: {normal}", column.name);
         return Err(StorageError::InvalidInput(message).into());
+    }
+    if column.sql_type.column_type == ColumnType::JsonText {
+        check(std::str::from_utf8(bytes).expect("checked above"))?;
     }
     let Some(limit) = column.sql_type.limit() else { return Ok(()) };
     if column.sql_type.fixed_length || bytes.len() > limit as usize {

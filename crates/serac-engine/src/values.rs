@@ -50,7 +50,7 @@ pub fn value_at(array: &ArrayRef, row: usize, column_type: ColumnType) -> Value<
             Value::Int128(i128::from_le_bytes(bytes))
         }
         ColumnType::Utf8 => Value::Bytes(array.as_string_view().value(row).as_bytes()),
-        ColumnType::Json => Value::Bytes(array.as_string::<i64>().value(row).as_bytes()),
+        ColumnType::Json | ColumnType::JsonText => Value::Bytes(array.as_string::<i64>().value(row).as_bytes()),
         ColumnType::Binary => Value::Bytes(array.as_binary_view().value(row)),
     }
 }
@@ -163,7 +163,7 @@ pub fn array_of(values: &[OwnedValue], column_type: ColumnType) -> ArrayRef {
             Arc::new(uuids.finish())
         }
         ColumnType::Utf8 => Arc::new(values.iter().map(text_of).collect::<StringViewArray>()),
-        ColumnType::Json => Arc::new(values.iter().map(text_of).collect::<LargeStringArray>()),
+        ColumnType::Json | ColumnType::JsonText => Arc::new(values.iter().map(text_of).collect::<LargeStringArray>()),
         ColumnType::Binary => Arc::new(values.iter().map(bytes_of).collect::<BinaryViewArray>()),
     }
 }
@@ -256,7 +256,7 @@ mod tests {
             }
             check(each(&|r| fixed(Value::Float32(r.2 as f32))), ColumnType::Float32);
             check(each(&|r| fixed(Value::Float64(r.2))), ColumnType::Float64);
-            for column_type in [ColumnType::Utf8, ColumnType::Binary] {
+            for column_type in [ColumnType::Utf8, ColumnType::JsonText, ColumnType::Binary] {
                 check(each(&|r| OwnedValue::Bytes(r.3.as_bytes().into())), column_type);
             }
         }

@@ -8,6 +8,7 @@
 use crate::definition::SqlType;
 use crate::error::{EngineError, Result};
 use crate::json::normal_documents;
+use crate::json_text::check_documents;
 use crate::statement::{ColumnUpdate, RowsUpdate};
 use crate::table::{NewestHolder, Table, TableIndex};
 use crate::transaction::Transaction;
@@ -27,8 +28,8 @@ use std::sync::Arc;
 const BULK_ROWS: u64 = 1_024;
 
 impl Table {
-    /// The batch, whose columns are `columns` of the table, as the table keeps it: NOT NULL and lengths checked, without CHAR's trailing blanks, times rounded, JSON in
-    /// its normal form.
+    /// The batch, whose columns are `columns` of the table, as the table keeps it: NOT NULL and lengths checked, without CHAR's trailing blanks, times rounded, JSONB in
+    /// its normal form, JSON checked.
     ///
     /// # Errors
     /// [`EngineError::NotNull`], [`EngineError::TooLong`], [`EngineError::InvalidJson`].
@@ -42,8 +43,10 @@ impl Table {
             if definition.sql_type.limit().is_some() {
                 *array = definition.sql_type.fit(array)?;
             }
-            if definition.sql_type.column_type == ColumnType::Json {
-                *array = normal_documents(array)?;
+            match definition.sql_type.column_type {
+                ColumnType::Json => *array = normal_documents(array)?,
+                ColumnType::JsonText => check_documents(array)?,
+                _ => {}
             }
         }
         let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));

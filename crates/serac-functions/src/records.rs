@@ -1,7 +1,7 @@
 //! Rows as texts: `(1,a,)`. A row is a structure.
 
 use super::definition::Definition;
-use super::json::value_texts;
+use super::json::{json_in_row, value_texts};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringViewBuilder};
 use datafusion::arrow::datatypes::DataType;
 use serac_values::SqlError;
@@ -28,6 +28,7 @@ fn add_field(text: &str, row: &mut String) {
 
 /// The text of each row; none where it is NULL.
 fn texts(array: &ArrayRef) -> Result<Vec<Option<String>>, SqlError> {
+    let array = json_in_row(array).unwrap_or(array);
     let Some(structure) = array.as_struct_opt() else { return value_texts(array) };
     let columns = structure.columns().iter().map(texts).collect::<Result<Vec<_>, _>>()?;
     let text = |row: usize| {

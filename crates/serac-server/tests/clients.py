@@ -108,6 +108,16 @@ def documents():
             cursor.execute("UPDATE documents SET doc = %s WHERE id = %s RETURNING doc ->> 'k'", (Jsonb({"k": "v"}), 3))
             assert cursor.fetchone() == ("v",)
             assert cursor.execute("SELECT coalesce(json_agg(id), '[]') FROM documents WHERE id > 99").fetchone() == ([],)
+            # The two types have numbers and binary forms of their own, alone and in arrays, on either path.
+            one = "FROM documents WHERE id = 1"
+            got = cursor.execute(f"SELECT plain, doc, plain -> 0, to_json(id), ARRAY[plain], ARRAY[doc] {one}")
+            assert [column.type_code for column in got.description] == [114, 3802, 114, 114, 199, 3807], binary
+            assert got.fetchone() == (values[1], values[1], 1, 1, [values[1]], [values[1]]), binary
+            got = cursor.execute("SELECT plain, doc FROM documents WHERE id = %s", (1,))
+            assert [column.type_code for column in got.description] == [114, 3802], binary
+            assert got.fetchone() == (values[1], values[1]), binary
+            got = cursor.execute("SELECT %s::json::text, pg_typeof(%s)::text", ('{"b" :1,"a": 2}', Json(1)))
+            assert got.fetchone() == ('{"b" :1,"a": 2}', "json"), binary
         error = raises(errors.InvalidTextRepresentation, lambda: c.execute("INSERT INTO documents VALUES (9, %s)", ("{",)))
         assert "invalid input syntax for type json" in str(error), error
         for options in ("", "WITH (FORMAT csv)", "WITH (FORMAT binary)"):

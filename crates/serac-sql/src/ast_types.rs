@@ -44,7 +44,8 @@ pub(crate) fn sql_type(to: &TypeName) -> Result<SqlType> {
         }
         TypeId::BYTEA => ColumnType::Binary.into(),
         TypeId::UUID => ColumnType::Uuid.into(),
-        TypeId::JSON | TypeId::JSONB => ColumnType::Json.into(),
+        TypeId::JSON => ColumnType::JsonText.into(),
+        TypeId::JSONB => ColumnType::Json.into(),
         other => return Err(named(SqlError::unsupported(format!("a column of type {other}")))),
     })
 }

@@ -36,6 +36,7 @@ use serac_binder::{
 };
 use serac_engine::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;
+use serac_engine::json_text::check as check_document;
 use serac_engine::roles::Columns;
 use serac_engine::{EngineError, Table};
 use serac_parser::tree::{Expr as Tree, Name, Query, StatementKind, TypeName};
@@ -121,11 +122,19 @@ fn as_stored(value: &ScalarValue, id: TypeId) -> Result<ScalarValue> {
         }
         return Ok(stored);
     }
-    let Some(stored) = arrow_type(id).filter(|stored| value.data_type() != *stored) else { return Ok(value.clone()) };
-    if let (Some(Some(text)), TypeId::JSON | TypeId::JSONB) = (value.try_as_str(), id) {
-        let document = normalized(text).map_err(EngineError::from)?;
-        return Ok(ScalarValue::LargeUtf8(Some(document.into_owned())));
+    // A document may be one of the other type.
+    match (value.try_as_str(), id) {
+        (Some(Some(text)), TypeId::JSON) => {
+            check_document(text).map_err(EngineError::from)?;
+            return Ok(ScalarValue::LargeUtf8(Some(text.to_owned())));
+        }
+        (Some(Some(text)), TypeId::JSONB) => {
+            let document = normalized(text).map_err(EngineError::from)?;
+            return Ok(ScalarValue::LargeUtf8(Some(document.into_owned())));
+        }
+        _ => {}
     }
+    let Some(stored) = arrow_type(id).filter(|stored| value.data_type() != *stored) else { return Ok(value.clone()) };
     // A text says what a quoted constant says.
     if let Some(Some(text)) = value.try_as_str().filter(|_| type_of_arrow(&stored) != Some(TypeId::TEXT)) {
         match serac_binder::value_of_text(text, id) {
@@ -662,6 +671,15 @@ impl Environment for InSession<'_> {
         if from == TypeId::UUID && is_text(to) {
             let write = self.names.scalar("uuid_out");
             return Ok(write.zip(arrow_type(to)).map(|(write, text)| cast(write.call(vec![expr.clone()]), text)));
+        }
+        // Arrow does not tell JSON from JSONB, which is what it makes of texts.
+        let by = |name: &str| Ok(self.names.scalar(name).map(|function| function.call(vec![expr.clone()])));
+        match (from.element().unwrap_or(from), to.element().unwrap_or(to)) {
+            (TypeId::JSON, TypeId::JSONB) if from == TypeId::JSON => return by("json_jsonb"),
+            (_, TypeId::JSON) if to == TypeId::JSON && is_text(from) => return by("json_in"),
+            (TypeId::JSONB, TypeId::JSON) => {}
+            (TypeId::JSON, TypeId::JSONB) | (_, TypeId::JSON) => return Ok(None),
+            _ => {}
         }
         // The pass `casts` makes functions of those that Arrow does by other rules.
         let is_uuid = from == TypeId::UUID || to == TypeId::UUID;

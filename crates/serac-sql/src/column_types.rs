@@ -1,6 +1,6 @@
 //! PostgreSQL's types of the columns of relations and results, with their modifiers.
 //!
-//! Arrow knows no VARCHAR, no CHAR and no length. The types of a table's columns are in its
+//! Arrow knows no VARCHAR, no CHAR and no length, and does not tell JSON from JSONB. The types of a table's columns are in its
 //! definition, those of a query's are what the binder says, in the metadata of the fields
 //! ([`crate::wire::with_type`]), and those of a view are its query's: a view keeps no types, so that
 //! it has those that its tables have now.
@@ -43,7 +43,9 @@ pub(crate) fn of_field(field: &Field) -> Option<ModifiedType> {
 pub(crate) fn of_stored(field: &Field, column: Option<&ColumnDefinition>) -> Option<ModifiedType> {
     let own = of_field(field)?;
     let is_same = |of: &ModifiedType| {
-        of.id == own.id || (own.id == TypeId::TEXT && matches!(of.id, TypeId::VARCHAR | TypeId::BPCHAR))
+        of.id == own.id
+            || (own.id == TypeId::TEXT && matches!(of.id, TypeId::VARCHAR | TypeId::BPCHAR))
+            || (own.id == TypeId::JSONB && of.id == TypeId::JSON)
     };
     Some(column.map(|column| of_column(column.sql_type)).filter(is_same).unwrap_or(own))
 }
@@ -153,6 +155,7 @@ fn kept_type<'r>(field: &Field, values: impl Iterator<Item = &'r ArrayRef>, may_
             let length = u32::try_from(of.modifier).ok().filter(|digits| *digits < 6);
             Ok(SqlType { length, ..stored_type(field.data_type())? })
         }
+        Some(of) if of.id == TypeId::JSON => Ok(ColumnType::JsonText.into()),
         _ => match field.data_type() {
             DataType::LargeUtf8 => Ok(ColumnType::Json.into()),
             DataType::LargeBinary => numeric_of(field.data_type(), values, may_grow),

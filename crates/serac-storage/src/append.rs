@@ -27,7 +27,7 @@ pub fn accepts(column_type: ColumnType, data_type: &DataType) -> bool {
             }
             _ => false,
         },
-        ColumnType::Json => matches!(data_type, DataType::Utf8 | DataType::Utf8View),
+        ColumnType::Json | ColumnType::JsonText => matches!(data_type, DataType::Utf8 | DataType::Utf8View),
         ColumnType::Binary => matches!(data_type, DataType::Binary | DataType::LargeBinary),
         ColumnType::Decimal { scale, .. } => {
             matches!(data_type, DataType::Decimal128(_, s) | DataType::Decimal64(_, s) if *s == scale)

@@ -105,7 +105,7 @@ impl ColumnValues {
                 };
                 Arc::new(array.with_precision_and_scale(precision, scale).expect("the table's types are valid"))
             }
-            ColumnType::Utf8 | ColumnType::Json => {
+            ColumnType::Utf8 | ColumnType::Json | ColumnType::JsonText => {
                 let views = ScalarBuffer::new(values, 0, len);
                 // SAFETY: the views were made by the block's heap from UTF-8 that the engine has checked, and name bytes in `heap`, which
                 // was fetched after them.

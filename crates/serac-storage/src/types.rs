@@ -45,6 +45,8 @@ pub enum ColumnType {
     /// JSONB: a document as text, which the engine keeps in one normal form. A view in a block; leaves the storage with 64-bit offsets (`LargeUtf8`), by
     /// which its type is known from that of other texts.
     Json,
+    /// JSON: a document's text as it was given. Otherwise as [`Json`](Self::Json), and of the same Arrow type.
+    JsonText,
     /// BYTEA: bytes as an Arrow view.
     Binary,
     /// UUID: 16 bytes.
@@ -73,7 +75,7 @@ impl ColumnType {
             Self::Int64 | Self::Float64 | Self::Time | Self::Timestamp { .. } => PhysicalType::Fixed(8),
             Self::Decimal { precision, .. } => PhysicalType::Fixed(if precision <= 18 { 8 } else { 16 }),
             Self::Interval | Self::Uuid => PhysicalType::Fixed(16),
-            Self::Utf8 | Self::Json | Self::Binary => PhysicalType::View,
+            Self::Utf8 | Self::Json | Self::JsonText | Self::Binary => PhysicalType::View,
         }
     }
 
@@ -85,7 +87,7 @@ impl ColumnType {
             Value::Float32(_) => self == Self::Float32,
             Value::Float64(_) => self == Self::Float64,
             Value::Bytes(bytes) => match self {
-                Self::Utf8 | Self::Json => std::str::from_utf8(bytes).is_ok(),
+                Self::Utf8 | Self::Json | Self::JsonText => std::str::from_utf8(bytes).is_ok(),
                 Self::Binary => true,
                 _ => false,
             },
@@ -113,13 +115,18 @@ impl ColumnType {
             Self::Timestamp { utc } => DataType::Timestamp(TimeUnit::Microsecond, utc.then(|| Arc::from("UTC"))),
             Self::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
             Self::Utf8 => DataType::Utf8View,
-            Self::Json => DataType::LargeUtf8,
+            Self::Json | Self::JsonText => DataType::LargeUtf8,
             Self::Binary => DataType::BinaryView,
             Self::Uuid => DataType::FixedSizeBinary(16),
         }
     }
 
-    /// The column type whose [`arrow`](Self::arrow) form is `data_type`, if there is one.
+    /// Whether its values are documents, which have an Arrow type of their own.
+    pub fn is_document(self) -> bool {
+        matches!(self, Self::Json | Self::JsonText)
+    }
+
+    /// The column type whose [`arrow`](Self::arrow) form is `data_type`, if there is one. Of the two whose values are documents, it is JSONB.
     pub fn from_arrow(data_type: &DataType) -> Option<Self> {
         Some(match data_type {
             DataType::Boolean => Self::Boolean,

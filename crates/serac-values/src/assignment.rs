@@ -20,6 +20,7 @@ use datafusion::arrow::util::display::FormatOptions;
 use serac_engine::EngineError;
 use serac_engine::definition::SqlType;
 use serac_engine::json::normal_documents;
+use serac_engine::json_text::check_documents;
 use serac_storage::ColumnType;
 use std::sync::Arc;
 
@@ -115,14 +116,18 @@ fn intervals(texts: &StringViewArray) -> Result<ArrayRef> {
     Ok(Arc::new(values.collect::<Result<IntervalMonthDayNanoArray>>()?))
 }
 
-/// Texts as documents in normal form.
-fn documents(array: &ArrayRef, column: &str) -> Result<ArrayRef> {
+/// Texts as documents: those of JSONB in normal form.
+fn documents(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<ArrayRef> {
     if !is_text_or_null(array.data_type()) {
         let given = name_of(array.data_type());
-        let message = format!("column \"{column}\" is of type jsonb but expression is of type {given}");
+        let message = format!("column \"{column}\" is of type {sql_type} but expression is of type {given}");
         return Err(SqlError::new("42804", message));
     }
     let texts = cast_with_options(array, &ArrowType::LargeUtf8, &CastOptions::default())?;
+    if sql_type.column_type == ColumnType::JsonText {
+        check_documents(&texts).map_err(EngineError::from)?;
+        return Ok(texts);
+    }
     Ok(normal_documents(&texts).map_err(EngineError::from)?)
 }
 
@@ -132,7 +137,9 @@ fn documents(array: &ArrayRef, column: &str) -> Result<ArrayRef> {
 /// # Errors
 /// 42804.
 pub fn check_assignment(given: &ArrowType, sql_type: SqlType, column: &str) -> Result<()> {
-    use ColumnType::{Binary, Boolean, Date, Decimal, Float32, Float64, Int16, Int32, Int64, Interval, Json, Time};
+    use ColumnType::{
+        Binary, Boolean, Date, Decimal, Float32, Float64, Int16, Int32, Int64, Interval, Json, JsonText, Time,
+    };
     use ColumnType::{Timestamp, Utf8, Uuid};
     let is_assigned = match sql_type.column_type {
         // Everything is written as a text.
@@ -154,12 +161,16 @@ pub fn check_assignment(given: &ArrowType, sql_type: SqlType, column: &str) -> R
         ),
         Binary => matches!(given, ArrowType::Binary | ArrowType::BinaryView | ArrowType::FixedSizeBinary(_)),
         Uuid => matches!(given, ArrowType::FixedSizeBinary(16)),
-        Json => *given == ArrowType::LargeUtf8,
+        Json | JsonText => *given == ArrowType::LargeUtf8,
     };
     if is_assigned {
         return Ok(());
     }
-    let (wanted, given) = (name_of(&sql_type.column_type.arrow()), name_of(given));
+    let given = name_of(given);
+    let wanted = match sql_type.column_type {
+        JsonText => sql_type.to_string(),
+        other => name_of(&other.arrow()),
+    };
     let message = format!("column \"{column}\" is of type {wanted} but expression is of type {given}");
     Err(SqlError::new("42804", message).named(column))
 }
@@ -167,8 +178,8 @@ pub fn check_assignment(given: &ArrowType, sql_type: SqlType, column: &str) -> R
 /// Converts an array to what a column of `sql_type` holds; values that do not fit are errors.
 pub fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<ArrayRef> {
     let target = sql_type.column_type.arrow();
-    if sql_type.column_type == ColumnType::Json {
-        return documents(array, column);
+    if sql_type.column_type.is_document() {
+        return documents(array, sql_type, column);
     }
     if *array.data_type() == target {
         return Ok(array.clone());

@@ -68,6 +68,10 @@ impl Binder<'_> {
         if is_registered(given) && given != wanted {
             return self.assigned(bound, wanted, schema);
         }
+        // Both are stored alike, but one of them in a normal form.
+        if (given, wanted) == (TypeId::JSON, TypeId::JSONB) {
+            return self.as_type(bound, wanted, CastContext::Assignment, schema);
+        }
         bound.exact()?;
         Ok(bound)
     }

@@ -48,6 +48,11 @@ pub(super) static SIZES: &[(&str, Size)] = &[
     (super::ARRAY, Size::Cast),
     (super::TEXT, Size::Cast),
     (super::DOCUMENT, Size::Rows(document)),
+    ("json_jsonb", Size::Rows(document)),
+    ("to_jsonb", Size::Rows(document)),
+    ("jsonb_build_array", Size::Rows(documents)),
+    ("jsonb_build_object", Size::Rows(documents)),
+    ("json_in", Size::Factor(1)),
     ("generate_series", Size::Rows(series)),
     ("range", Size::Rows(series)),
 ];
@@ -322,7 +327,16 @@ fn series(row: &Row) -> u64 {
 
 /// A document's normal form: a blank behind each comma and colon, and no exponents.
 fn document(row: &Row) -> u64 {
-    let Some(text) = row.text(0) else { return row.bytes(0) };
+    document_at(row, 0)
+}
+
+/// The same of several documents.
+fn documents(row: &Row) -> u64 {
+    (0..row.count()).map(|argument| document_at(row, argument)).fold(0, u64::saturating_add)
+}
+
+fn document_at(row: &Row, argument: usize) -> u64 {
+    let Some(text) = row.text(argument) else { return row.bytes(argument) };
     let bytes = text.as_bytes();
     let mut all = bytes.len() as u64;
     for (at, byte) in bytes.iter().enumerate() {

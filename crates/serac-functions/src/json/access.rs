@@ -1,13 +1,15 @@
 //! What is in documents.
 
-use super::{JSON, document, documents, each, is_document, of_document, of_document_and_path, texts_of};
+use super::{Form, JSON, document, documents, each, is_document, of_document, of_document_and_path, texts_of};
 use crate::definition::{Definition, Types};
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int32Array, LargeStringArray, StringArray, StringViewArray,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
-use serac_engine::json::{Json, as_text, at_path, element, elements, member};
+use serac_engine::EngineError;
+use serac_engine::json::{Json, as_text, elements, member, normal_documents};
+use serac_engine::json_text::check_documents;
 use serac_values::SqlError;
 use serac_values::text_types::is_text_or_null;
 use std::sync::Arc;
@@ -23,27 +25,41 @@ fn step(given: &[DataType], result: DataType) -> Option<Types> {
     }
 }
 
+/// What is found in each document by something of its row.
+fn found<'d, K>(
+    array: &'d ArrayRef,
+    keys: impl IntoIterator<Item = Option<K>>,
+    form: Form,
+    find: impl Fn(&'d str, K) -> Option<&'d str>,
+) -> Result<Vec<Option<&'d str>>, SqlError> {
+    let found = documents(array).iter().zip(keys).map(|(document, key)| {
+        let (Some(document), Some(key)) = (document, key) else { return Ok(None) };
+        form.check_escapes(document)?;
+        Ok(find(document, key))
+    });
+    found.collect()
+}
+
 /// The parts that a key or a number names.
-fn parts(args: &[ArrayRef]) -> Vec<Option<&str>> {
-    let documents = documents(&args[0]).iter();
+fn parts(args: &[ArrayRef], form: Form) -> Result<Vec<Option<&str>>, SqlError> {
     match args[1].data_type() {
         DataType::Int64 => {
             let numbers = args[1].as_primitive::<Int64Type>().iter();
-            documents.zip(numbers).map(|(document, number)| element(document?, number?)).collect()
+            found(&args[0], numbers, form, |document, number| form.element(document, number))
         }
         _ => {
             let keys = args[1].as_string_view().iter();
-            documents.zip(keys).map(|(document, key)| member(document?, key?)).collect()
+            found(&args[0], keys, form, |document, key| form.member(document, key))
         }
     }
 }
-fn parts_at_paths(args: &[ArrayRef]) -> Result<Vec<Option<&str>>, SqlError> {
+fn parts_at_paths(args: &[ArrayRef], form: Form) -> Result<Vec<Option<&str>>, SqlError> {
     let paths = texts_of(&args[1])?;
-    let found = documents(&args[0]).iter().zip(&paths).map(|(document, path)| {
-        let path: Option<Vec<&str>> = path.as_ref()?.iter().map(Option::as_deref).collect();
-        at_path(document?, path?)
-    });
-    Ok(found.collect())
+    let paths = paths.iter().map(Option::as_ref);
+    found(&args[0], paths, form, |document, path| {
+        let path: Option<Vec<&str>> = path.iter().map(Option::as_deref).collect();
+        form.at_path(document, &path?)
+    })
 }
 
 fn as_documents(parts: Vec<Option<&str>>) -> ArrayRef {
@@ -54,14 +70,13 @@ fn as_texts(parts: Vec<Option<&str>>) -> ArrayRef {
 }
 
 /// The path that arguments behind the first are.
-fn extracted(args: &[ArrayRef]) -> Result<Vec<Option<&str>>, SqlError> {
+fn extracted(args: &[ArrayRef], form: Form) -> Result<Vec<Option<&str>>, SqlError> {
     let steps = args[1..].iter().map(|step| cast(step, &DataType::Utf8View)).collect::<Result<Vec<_>, _>>()?;
-    let found = documents(&args[0]).iter().enumerate().map(|(row, document)| {
+    found(&args[0], (0..args[0].len()).map(Some), form, |document, row| {
         let steps = steps.iter().map(|step| step.as_string_view());
         let path: Option<Vec<&str>> = steps.map(|step| step.is_valid(row).then(|| step.value(row))).collect();
-        at_path(document?, path?)
-    });
-    Ok(found.collect())
+        form.at_path(document, &path?)
+    })
 }
 fn extract(given: &[DataType], result: DataType) -> Option<Types> {
     let (first, steps) = given.split_first()?;
@@ -113,8 +128,8 @@ fn two_documents(given: &[DataType]) -> Option<Types> {
     fits.then(|| (vec![JSON, JSON], DataType::Boolean))
 }
 
-fn type_name(value: &str) -> &'static str {
-    match value.as_bytes().first() {
+fn type_name(first: Option<u8>) -> &'static str {
+    match first {
         Some(b'{') => "object",
         Some(b'[') => "array",
         Some(b'"') => "string",
@@ -123,13 +138,13 @@ fn type_name(value: &str) -> &'static str {
         _ => "number",
     }
 }
-fn types(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
-    let names = documents(&args[0]).iter().map(|document| document.map(type_name));
+fn types(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
+    let names = documents(&args[0]).iter().map(|document| document.map(|document| type_name(form.first(document))));
     Ok(Arc::new(names.collect::<StringArray>()))
 }
-fn length(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
-    let lengths = each(&args[0], |document, _| match document.as_bytes().first() {
-        Some(b'[') => Ok(Some(elements(document).count() as i32)),
+fn length(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
+    let lengths = each(&args[0], |document, _| match form.first(document) {
+        Some(b'[') => Ok(Some(form.elements(document).count() as i32)),
         Some(b'{') => Err(SqlError::new("22023", "cannot get array length of a non-array")),
         _ => Err(SqlError::new("22023", "cannot get array length of a scalar")),
     })?;
@@ -140,34 +155,115 @@ fn length(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
 fn read(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     Ok(args[0].clone())
 }
+/// Texts that are documents, as they are.
+fn read_text(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
+    let texts = cast(&args[0], &JSON)?;
+    check_documents(&texts).map_err(EngineError::from)?;
+    Ok(texts)
+}
+/// Documents of json as those of jsonb.
+fn normal(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
+    Ok(normal_documents(&args[0]).map_err(EngineError::from)?)
+}
 
 pub(super) static DEFINITIONS: &[Definition] = &[
     Definition { name: "jsonb_in", types: |given| of_document(given, JSON), body: read },
-    Definition { name: "jsonb_get", types: |given| step(given, JSON), body: |args| Ok(as_documents(parts(args))) },
+    Definition {
+        name: "json_in",
+        types: |given| match given {
+            [text] if is_document(text) => Some((vec![text.clone()], JSON)),
+            _ => None,
+        },
+        body: read_text,
+    },
+    Definition {
+        name: "json_not_null",
+        types: |given| of_document(given, JSON),
+        body: |args| {
+            let parts = documents(&args[0]).iter();
+            Ok(as_documents(parts.map(|part| part.filter(|part| *part != "null")).collect()))
+        },
+    },
+    Definition { name: "json_jsonb", types: |given| of_document(given, JSON), body: normal },
+    Definition {
+        name: "json_get",
+        types: |given| step(given, JSON),
+        body: |args| Ok(as_documents(parts(args, Form::Text)?)),
+    },
+    Definition {
+        name: "json_get_text",
+        types: |given| step(given, DataType::Utf8View),
+        body: |args| Ok(as_texts(parts(args, Form::Text)?)),
+    },
+    Definition {
+        name: "json_at_path",
+        types: |given| of_document_and_path(given, JSON),
+        body: |args| Ok(as_documents(parts_at_paths(args, Form::Text)?)),
+    },
+    Definition {
+        name: "json_at_path_text",
+        types: |given| of_document_and_path(given, DataType::Utf8View),
+        body: |args| Ok(as_texts(parts_at_paths(args, Form::Text)?)),
+    },
+    Definition {
+        name: "json_extract_path",
+        types: |given| extract(given, JSON),
+        body: |args| Ok(as_documents(extracted(args, Form::Text)?)),
+    },
+    Definition {
+        name: "json_extract_path_text",
+        types: |given| extract(given, DataType::Utf8View),
+        body: |args| Ok(as_texts(extracted(args, Form::Text)?)),
+    },
+    Definition {
+        name: "json_typeof",
+        types: |given| of_document(given, DataType::Utf8),
+        body: |args| types(args, Form::Text),
+    },
+    Definition {
+        name: "json_array_length",
+        types: |given| of_document(given, DataType::Int32),
+        body: |args| length(args, Form::Text),
+    },
+    Definition {
+        name: "jsonb_get",
+        types: |given| step(given, JSON),
+        body: |args| Ok(as_documents(parts(args, Form::Normal)?)),
+    },
     Definition {
         name: "jsonb_get_text",
         types: |given| step(given, DataType::Utf8View),
-        body: |args| Ok(as_texts(parts(args))),
+        body: |args| Ok(as_texts(parts(args, Form::Normal)?)),
     },
     Definition {
         name: "jsonb_at_path",
         types: |given| of_document_and_path(given, JSON),
-        body: |args| Ok(as_documents(parts_at_paths(args)?)),
+        body: |args| Ok(as_documents(parts_at_paths(args, Form::Normal)?)),
     },
     Definition {
         name: "jsonb_at_path_text",
         types: |given| of_document_and_path(given, DataType::Utf8View),
-        body: |args| Ok(as_texts(parts_at_paths(args)?)),
+        body: |args| Ok(as_texts(parts_at_paths(args, Form::Normal)?)),
     },
     Definition {
         name: "jsonb_extract_path",
         types: |given| extract(given, JSON),
-        body: |args| Ok(as_documents(extracted(args)?)),
+        body: |args| Ok(as_documents(extracted(args, Form::Normal)?)),
     },
     Definition {
         name: "jsonb_extract_path_text",
         types: |given| extract(given, DataType::Utf8View),
-        body: |args| Ok(as_texts(extracted(args)?)),
+        body: |args| Ok(as_texts(extracted(args, Form::Normal)?)),
+    },
+    Definition {
+        name: "jsonb_typeof",
+        types: |given| of_document(given, DataType::Utf8),
+        body: |args| types(args, Form::Normal),
+    },
+    Definition {
+        name: "jsonb_array_length",
+        types: |given| of_document(given, DataType::Int32),
+        body: |args| length(args, Form::Normal),
     },
     Definition {
         name: "jsonb_exists",
@@ -196,6 +292,4 @@ pub(super) static DEFINITIONS: &[Definition] = &[
         types: two_documents,
         body: |args| contains(&[args[1].clone(), args[0].clone()]),
     },
-    Definition { name: "jsonb_typeof", types: |given| of_document(given, DataType::Utf8), body: types },
-    Definition { name: "jsonb_array_length", types: |given| of_document(given, DataType::Int32), body: length },
 ];

@@ -1,10 +1,13 @@
 //! Documents of other values.
+//!
+//! All are written as texts, as json has them; those of jsonb are put in normal form afterwards.
 
-use super::{JSON, document, documents, elements_of, is_array, is_path, texts_of};
+use super::{Form, JSON, documents, elements_of, is_array, is_path, json_in_row};
 use crate::definition::{Definition, Types};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeStringArray};
+use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
-use serac_engine::json::Json;
+use serac_engine::json_text::quote;
 use serac_engine::values::value_at;
 use serac_storage::ColumnType;
 use serac_values::SqlError;
@@ -22,53 +25,148 @@ pub(crate) fn texts(array: &ArrayRef) -> Result<Vec<Option<String>>, SqlError> {
     Ok((0..values.len()).map(|row| values.is_valid(row).then(|| text(row))).collect())
 }
 
-/// The document that each value is: an array of those of an array, an object of those of a structure.
-fn values(array: &ArrayRef) -> Result<Vec<Json>, SqlError> {
-    let data_type = array.data_type();
-    if *data_type == JSON {
-        return documents(array).iter().map(|text| text.map_or(Ok(Json::Null), document)).collect();
-    }
-    if is_array(data_type) {
-        let row = |row| match elements_of(array, row) {
-            Some(elements) => Ok(Json::Array(values(&elements)?)),
-            None => Ok(Json::Null),
-        };
-        return (0..array.len()).map(row).collect();
-    }
-    if let DataType::Struct(fields) = data_type {
-        let columns = array.as_struct().columns().iter().map(values).collect::<Result<Vec<_>, _>>()?;
-        let object = |row: usize| {
-            let members =
-                fields.iter().zip(&columns).map(|(field, values)| (field.name().clone(), values[row].clone()));
-            if array.is_valid(row) { Json::object(members.collect()) } else { Json::Null }
-        };
-        return Ok((0..array.len()).map(object).collect());
-    }
-    let column_type = serac_values::wire::wire_type(data_type);
-    let value = |text: Option<String>| {
-        let Some(text) = text else { return Ok(Json::Null) };
-        Ok(match column_type {
-            ColumnType::Boolean => Json::Bool(text == "t"),
-            // What is no number of JSON is a text.
-            ColumnType::Int16
-            | ColumnType::Int32
-            | ColumnType::Int64
-            | ColumnType::Float32
-            | ColumnType::Float64
-            | ColumnType::Decimal { .. } => Json::parse(&text).unwrap_or(Json::String(text)),
-            ColumnType::Timestamp { utc } => {
-                let zone = if utc { text.replacen("+00", "+00:00", 1) } else { text };
-                Json::String(zone.replacen(' ', "T", 1))
-            }
-            _ if *data_type == DataType::LargeBinary => Json::parse(&text).unwrap_or(Json::String(text)),
-            _ => Json::String(text),
-        })
-    };
-    texts(array)?.into_iter().map(value).collect()
+/// Values on their way into documents.
+struct Values<'a> {
+    array: &'a ArrayRef,
+    kind: Kind<'a>,
 }
 
-fn written(rows: impl IntoIterator<Item = Json>) -> ArrayRef {
-    Arc::new(rows.into_iter().map(|json| Some(json.to_string())).collect::<LargeStringArray>())
+enum Kind<'a> {
+    Document(&'a LargeStringArray),
+    List,
+    /// The fields of rows, and their values.
+    Row(Vec<(&'a str, Values<'a>)>),
+    /// Texts that may stand without quotes, where they are numbers or truth values.
+    Bare(Vec<Option<String>>),
+    Quoted(Vec<Option<String>>),
+}
+
+/// Whether a value is NULL. Those of an array that knows nothing else are not in its bits.
+fn is_null(array: &ArrayRef, row: usize) -> bool {
+    *array.data_type() == DataType::Null || array.is_null(row)
+}
+
+/// Whether a number is one to JSON, as NaN and infinity are not.
+fn is_number(text: &str) -> bool {
+    text.ends_with(|last: char| last.is_ascii_digit())
+}
+
+impl<'a> Values<'a> {
+    fn of(array: &'a ArrayRef) -> Result<Self, SqlError> {
+        let data_type = array.data_type();
+        let kind = match data_type {
+            &JSON => Kind::Document(documents(array)),
+            data_type if is_array(data_type) => Kind::List,
+            DataType::Struct(_) if let Some(json) = json_in_row(array) => return Self::of(json),
+            DataType::Struct(fields) => {
+                let columns = fields.iter().zip(array.as_struct().columns());
+                let columns = columns.map(|(field, column)| Ok((field.name().as_str(), Self::of(column)?)));
+                Kind::Row(columns.collect::<Result<_, SqlError>>()?)
+            }
+            DataType::LargeBinary => Kind::Bare(texts(array)?),
+            // Numbers of objects are no numbers.
+            DataType::UInt32 => Kind::Quoted(texts(array)?),
+            data_type => match serac_values::wire::wire_type(data_type) {
+                ColumnType::Boolean => {
+                    let truths = array.as_boolean().iter();
+                    Kind::Bare(truths.map(|truth| truth.map(|truth| truth.to_string())).collect())
+                }
+                ColumnType::Int16
+                | ColumnType::Int32
+                | ColumnType::Int64
+                | ColumnType::Float32
+                | ColumnType::Float64
+                | ColumnType::Decimal { .. } => Kind::Bare(texts(array)?),
+                ColumnType::Timestamp { utc } => {
+                    let as_iso = |text: String| {
+                        let zone = if utc { text.replacen("+00", "+00:00", 1) } else { text };
+                        zone.replacen(' ', "T", 1)
+                    };
+                    Kind::Quoted(texts(array)?.into_iter().map(|text| text.map(as_iso)).collect())
+                }
+                _ => Kind::Quoted(texts(array)?),
+            },
+        };
+        Ok(Self { array, kind })
+    }
+    /// Whether they are arrays or rows.
+    fn has_parts(&self) -> bool {
+        matches!(self.kind, Kind::List | Kind::Row(_))
+    }
+    /// Adds a row's value. `separator` stands between the parts right inside of it.
+    fn write(&self, row: usize, out: &mut String, separator: &str) -> Result<(), SqlError> {
+        if is_null(self.array, row) {
+            out.push_str("null");
+            return Ok(());
+        }
+        match &self.kind {
+            Kind::Document(documents) => out.push_str(documents.value(row)),
+            Kind::List => {
+                let elements = elements_of(self.array, row).unwrap_or_else(|| self.array.slice(0, 0));
+                write_all(&elements, out, |_| separator)?;
+            }
+            Kind::Row(fields) => {
+                out.push('{');
+                for (at, (name, values)) in fields.iter().enumerate() {
+                    if at > 0 {
+                        out.push_str(separator);
+                    }
+                    quote(out, name);
+                    out.push(':');
+                    values.write(row, out, ",")?;
+                }
+                out.push('}');
+            }
+            Kind::Bare(texts) => match texts[row].as_deref().unwrap_or_default() {
+                word @ ("true" | "false") => out.push_str(word),
+                number if is_number(number) => out.push_str(number),
+                other => quote(out, other),
+            },
+            Kind::Quoted(texts) => quote(out, texts[row].as_deref().unwrap_or_default()),
+        }
+        Ok(())
+    }
+    /// Adds a row's value as the key of an object. `null` is the error of one that is NULL.
+    fn write_key(&self, row: usize, out: &mut String, null: impl FnOnce() -> SqlError) -> Result<(), SqlError> {
+        if is_null(self.array, row) {
+            return Err(null());
+        }
+        match &self.kind {
+            Kind::Bare(texts) | Kind::Quoted(texts) => {
+                quote(out, texts[row].as_deref().unwrap_or_default());
+                Ok(())
+            }
+            _ => Err(SqlError::new("22023", "key value must be scalar, not array, composite, or json")),
+        }
+    }
+}
+
+/// Adds an array of values; what stands before all but the first follows from whether the value is
+/// NULL.
+fn write_all<'s>(elements: &ArrayRef, out: &mut String, separator: impl Fn(bool) -> &'s str) -> Result<(), SqlError> {
+    let values = Values::of(elements)?;
+    out.push('[');
+    for at in 0..elements.len() {
+        if at > 0 {
+            out.push_str(separator(is_null(elements, at)));
+        }
+        values.write(at, out, ",")?;
+    }
+    out.push(']');
+    Ok(())
+}
+
+/// A document of each row, in a form; NULL where there is none.
+fn written(
+    rows: usize,
+    form: Form,
+    mut write: impl FnMut(usize, &mut String) -> Result<bool, SqlError>,
+) -> Result<ArrayRef, SqlError> {
+    let row = |row: usize| {
+        let mut out = String::new();
+        if write(row, &mut out)? { form.of(out).map(Some) } else { Ok(None) }
+    };
+    Ok(Arc::new((0..rows).map(row).collect::<Result<LargeStringArray, SqlError>>()?))
 }
 
 /// Any values become a document.
@@ -78,102 +176,205 @@ fn any(given: &[DataType]) -> Option<Types> {
 fn one(given: &[DataType]) -> Option<Types> {
     (given.len() == 1).then(|| (given.to_vec(), JSON))
 }
+/// A value, and whether it is written over several lines.
+fn one_or_pretty(given: &[DataType]) -> Option<Types> {
+    matches!(given, [_] | [_, DataType::Boolean]).then(|| (given.to_vec(), JSON))
+}
 fn arrays(given: &[DataType]) -> Option<Types> {
     let fits = matches!(given.len(), 1 | 2) && given.iter().all(is_path);
     fits.then(|| (given.to_vec(), JSON))
 }
 
-fn to_json(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
+fn to_json(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
+    if let (&JSON, Form::Text) = (args[0].data_type(), form) {
+        return Ok(args[0].clone());
+    }
+    let values = Values::of(&args[0])?;
+    let pretty = args.get(1).map(|pretty| pretty.as_boolean());
     // NULL stays NULL at the top.
-    let rows = values(&args[0])?.into_iter().enumerate();
-    let rows = rows.map(|(row, json)| (!args[0].is_null(row) && json != Json::Null).then(|| json.to_string()));
-    let of_json = *args[0].data_type() == JSON;
-    Ok(if of_json { args[0].clone() } else { Arc::new(rows.collect::<LargeStringArray>()) })
-}
-
-fn no_key() -> SqlError {
-    SqlError::new("22004", "null value not allowed for object key")
-}
-fn no_argument(number: usize) -> SqlError {
-    SqlError::new("22023", format!("argument {number}: key must not be null"))
+    written(args[0].len(), form, |row, out| {
+        if args.iter().any(|arg| is_null(arg, row)) {
+            return Ok(false);
+        }
+        let separator = if pretty.is_some_and(|pretty| pretty.value(row)) { ",\n " } else { "," };
+        values.write(row, out, separator)?;
+        Ok(true)
+    })
 }
 
 /// Keys and values in turn.
-fn build_object(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
+fn build_object(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
     if args.len() % 2 == 1 {
-        return Err(SqlError::new("22023", "argument list must have even number of elements"));
+        let message = "argument list must have even number of elements";
+        let name = if form == Form::Text { "json_build_object" } else { "jsonb_build_object" };
+        let hint = format!("The arguments of {name}() must consist of alternating keys and values.");
+        return Err(SqlError { detail: Some(hint), ..SqlError::new("22023", message) });
     }
+    let null = |number: usize| match form {
+        Form::Text => SqlError::new("22023", format!("argument {number} cannot be null")),
+        Form::Normal => SqlError::new("22023", format!("argument {number}: key must not be null")),
+    };
     let rows = args.first().map_or(1, |array| array.len());
-    let mut objects = vec![Vec::with_capacity(args.len() / 2); rows];
-    for (i, pair) in args.chunks(2).enumerate() {
-        let members = texts(&pair[0])?.into_iter().zip(values(&pair[1])?);
-        for (object, (key, value)) in objects.iter_mut().zip(members) {
-            object.push((key.ok_or_else(|| no_argument(2 * i + 1))?, value));
+    let values = args.iter().map(Values::of).collect::<Result<Vec<_>, _>>()?;
+    written(rows, form, |row, out| {
+        out.push('{');
+        for (at, pair) in values.chunks(2).enumerate() {
+            if at > 0 {
+                out.push_str(", ");
+            }
+            pair[0].write_key(row, out, || null(2 * at + 1))?;
+            out.push_str(" : ");
+            pair[1].write(row, out, ",")?;
         }
-    }
-    Ok(written(objects.into_iter().map(Json::object)))
+        out.push('}');
+        Ok(true)
+    })
 }
-fn build_array(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
+fn build_array(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
     let rows = args.first().map_or(1, |array| array.len());
-    let mut arrays = vec![Vec::with_capacity(args.len()); rows];
-    for array in args {
-        for (elements, value) in arrays.iter_mut().zip(values(array)?) {
-            elements.push(value);
+    let values = args.iter().map(Values::of).collect::<Result<Vec<_>, _>>()?;
+    written(rows, form, |row, out| {
+        out.push('[');
+        for (at, values) in values.iter().enumerate() {
+            if at > 0 {
+                out.push_str(", ");
+            }
+            values.write(row, out, ",")?;
         }
-    }
-    Ok(written(arrays.into_iter().map(Json::Array)))
+        out.push(']');
+        Ok(true)
+    })
 }
 
-/// An object of an array of keys and one of values, or of an array in which they take turns, all of them texts.
-fn object_of_texts(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
-    let first = texts_of(&args[0])?;
-    let second = args.get(1).map(texts_of).transpose()?;
-    let value = |text: Option<String>| text.map_or(Json::Null, Json::String);
-    let object = |(row, keys): (usize, Option<super::Texts>)| {
-        let Some(keys) = keys else { return Ok(None) };
-        let members: Vec<_> = match &second {
-            None if keys.len() % 2 == 1 => {
-                return Err(SqlError::new("2202E", "array must have even number of elements"));
-            }
-            None => keys.chunks(2).map(|pair| (pair[0].clone(), value(pair[1].clone()))).collect(),
-            Some(values) => {
-                let Some(values) = &values[row] else { return Ok(None) };
-                if values.len() != keys.len() {
-                    return Err(SqlError::new("2202E", "mismatched array dimensions"));
+/// The texts of a row's array, and the lengths of its dimensions.
+fn texts_and_lengths(array: &ArrayRef, row: usize) -> Result<Option<(super::Texts, Vec<usize>)>, SqlError> {
+    if !is_array(array.data_type()) {
+        let texts = super::texts_of(&array.slice(row, 1))?.swap_remove(0);
+        return Ok(texts.map(|texts| {
+            let lengths = vec![texts.len()];
+            (texts, lengths)
+        }));
+    }
+    let Some(elements) = elements_of(array, row) else { return Ok(None) };
+    let mut lengths = vec![elements.len()];
+    let mut parts = vec![elements];
+    while parts.first().is_some_and(|part| is_array(part.data_type())) {
+        let inner = |part: &ArrayRef| (0..part.len()).map(|at| elements_of(part, at)).collect::<Vec<_>>();
+        parts = parts.iter().flat_map(inner).flatten().collect();
+        lengths.push(parts.first().map_or(0, |part| part.len()));
+    }
+    let mut all = Vec::new();
+    for part in parts {
+        let texts = cast(&part, &DataType::Utf8View)?;
+        all.extend(texts.as_string_view().iter().map(|text| text.map(str::to_owned)));
+    }
+    Ok(Some((all, lengths)))
+}
+
+/// An object of an array of keys and one of values, or of an array of pairs, or in which they take turns, all of them texts.
+fn object_of_texts(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
+    let wrong = |message: &str| Err(SqlError::new("2202E", message));
+    written(args[0].len(), form, |row, out| {
+        let Some((mut keys, lengths)) = texts_and_lengths(&args[0], row)? else { return Ok(false) };
+        let values = match args.get(1) {
+            None => {
+                match lengths[..] {
+                    [count] if count % 2 == 1 => return wrong("array must have even number of elements"),
+                    [_] | [_, 2] | [0, ..] => {}
+                    [_, _] => return wrong("array must have two columns"),
+                    _ => return wrong("wrong number of array subscripts"),
                 }
-                keys.into_iter().zip(values.iter().cloned().map(value)).collect()
+                let mut values = Vec::with_capacity(keys.len() / 2);
+                let mut own = Vec::with_capacity(keys.len() / 2);
+                for (at, text) in keys.into_iter().enumerate() {
+                    if at % 2 == 0 { own.push(text) } else { values.push(text) }
+                }
+                keys = own;
+                values
+            }
+            Some(values) => {
+                let Some((values, others)) = texts_and_lengths(values, row)? else { return Ok(false) };
+                let is_plain = |lengths: &[usize]| lengths.len() == 1;
+                // One without elements has no dimensions.
+                if !is_plain(&lengths) || !is_plain(&others) || keys.is_empty() != values.is_empty() {
+                    return wrong("wrong number of array subscripts");
+                }
+                if values.len() != keys.len() {
+                    return wrong("mismatched array dimensions");
+                }
+                values
             }
         };
-        let members = members.into_iter().map(|(key, value)| Ok((key.ok_or_else(no_key)?, value)));
-        Ok(Some(Json::object(members.collect::<Result<_, SqlError>>()?).to_string()))
-    };
-    let objects = first.into_iter().enumerate().map(object).collect::<Result<LargeStringArray, _>>()?;
-    Ok(Arc::new(objects))
+        out.push('{');
+        for (at, (key, value)) in keys.iter().zip(&values).enumerate() {
+            if at > 0 {
+                out.push_str(", ");
+            }
+            let null = || SqlError::new("22004", "null value not allowed for object key");
+            quote(out, key.as_deref().ok_or_else(null)?);
+            out.push_str(" : ");
+            match value {
+                Some(value) => quote(out, value),
+                None => out.push_str("null"),
+            }
+        }
+        out.push('}');
+        Ok(true)
+    })
 }
 
-/// What `jsonb_object_agg` becomes: an object of an array of keys and one of values, of any types.
-fn object_of_arrays(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
-    let object = |row: usize| {
-        let (Some(keys), Some(members)) = (elements_of(&args[0], row), elements_of(&args[1], row)) else {
-            return Ok(None);
+/// What `json_object_agg` becomes: an object of an array of keys and one of values, of any types.
+fn object_of_arrays(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
+    let null = || SqlError::new("22023", "field name must not be null");
+    written(args[0].len(), form, |row, out| {
+        let (Some(keys), Some(values)) = (elements_of(&args[0], row), elements_of(&args[1], row)) else {
+            return Ok(false);
         };
-        let null = || SqlError::new("22023", "field name must not be null");
-        let members =
-            texts(&keys)?.into_iter().zip(values(&members)?).map(|(key, value)| Ok((key.ok_or_else(null)?, value)));
-        Ok(Some(Json::object(members.collect::<Result<_, SqlError>>()?).to_string()))
-    };
-    let objects = (0..args[0].len()).map(object).collect::<Result<LargeStringArray, SqlError>>()?;
-    Ok(Arc::new(objects))
+        let (keys, values) = (Values::of(&keys)?, Values::of(&values)?);
+        out.push_str("{ ");
+        for at in 0..keys.array.len() {
+            if at > 0 {
+                out.push_str(", ");
+            }
+            keys.write_key(at, out, null)?;
+            out.push_str(" : ");
+            values.write(at, out, ",")?;
+        }
+        out.push_str(" }");
+        Ok(true)
+    })
+}
+
+/// What `json_agg` becomes: an array of all values, with arrays and rows on lines of their own.
+fn array_of_elements(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
+    written(args[0].len(), form, |row, out| {
+        let Some(elements) = elements_of(&args[0], row) else { return Ok(false) };
+        let has_parts = Values::of(&elements.slice(0, 0))?.has_parts();
+        write_all(&elements, out, |is_null| if has_parts && !is_null { ", \n " } else { ", " })?;
+        Ok(true)
+    })
+}
+
+fn two_arrays(given: &[DataType]) -> Option<Types> {
+    (given.len() == 2 && given.iter().all(is_array)).then(|| (given.to_vec(), JSON))
 }
 
 pub(super) static DEFINITIONS: &[Definition] = &[
-    Definition { name: "to_jsonb", types: one, body: to_json },
-    Definition { name: "jsonb_build_object", types: any, body: build_object },
-    Definition { name: "jsonb_build_array", types: any, body: build_array },
-    Definition { name: "jsonb_object", types: arrays, body: object_of_texts },
+    Definition { name: "to_json", types: one, body: |args| to_json(args, Form::Text) },
+    Definition { name: "to_jsonb", types: one, body: |args| to_json(args, Form::Normal) },
+    Definition { name: "array_to_json", types: one_or_pretty, body: |args| to_json(args, Form::Text) },
+    Definition { name: "row_to_json", types: one_or_pretty, body: |args| to_json(args, Form::Text) },
+    Definition { name: "json_build_object", types: any, body: |args| build_object(args, Form::Text) },
+    Definition { name: "jsonb_build_object", types: any, body: |args| build_object(args, Form::Normal) },
+    Definition { name: "json_build_array", types: any, body: |args| build_array(args, Form::Text) },
+    Definition { name: "jsonb_build_array", types: any, body: |args| build_array(args, Form::Normal) },
+    Definition { name: "json_object", types: arrays, body: |args| object_of_texts(args, Form::Text) },
+    Definition { name: "jsonb_object", types: arrays, body: |args| object_of_texts(args, Form::Normal) },
     Definition {
-        name: "jsonb_object_of_arrays",
-        types: |given| (given.len() == 2 && given.iter().all(is_array)).then(|| (given.to_vec(), JSON)),
-        body: object_of_arrays,
+        name: "json_of_elements",
+        types: |given| (given.len() == 1 && given.iter().all(is_array)).then(|| (given.to_vec(), JSON)),
+        body: |args| array_of_elements(args, Form::Text),
     },
+    Definition { name: "json_object_of_arrays", types: two_arrays, body: |args| object_of_arrays(args, Form::Text) },
+    Definition { name: "jsonb_object_of_arrays", types: two_arrays, body: |args| object_of_arrays(args, Form::Normal) },
 ];

@@ -1,12 +1,14 @@
 //! Documents as others: with a part set, inserted or taken away.
 
 use super::{
-    JSON, changed, document, documents, is_array, is_document, is_path, of_document, of_document_and_path, texts_of,
+    Form, JSON, changed, document, documents, is_array, is_document, is_path, of_document, of_document_and_path,
+    texts_of,
 };
 use crate::definition::{Definition, Types};
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeStringArray, StringArray};
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use serac_engine::json::Json;
+use serac_engine::json_text;
 use serac_values::SqlError;
 use serac_values::text_types::is_text_or_null;
 use std::sync::Arc;
@@ -238,6 +240,17 @@ pub(super) static DEFINITIONS: &[Definition] = &[
         name: "jsonb_strip_nulls",
         types: |given| of_document(given, JSON),
         body: |args| changed(&args[0], |json, _| Ok(Some(without_nulls(json)))),
+    },
+    Definition {
+        name: "json_strip_nulls",
+        types: |given| of_document(given, JSON),
+        body: |args| {
+            let stripped = super::each(&args[0], |text, _| {
+                Form::Text.check_escapes(text)?;
+                Ok(Some(json_text::without_nulls(text)))
+            })?;
+            Ok(Arc::new(stripped.collect::<LargeStringArray>()))
+        },
     },
     Definition {
         name: "jsonb_pretty",

@@ -1,5 +1,5 @@
-//! JSON: `json` and `jsonb` are one type here, whose values are documents in jsonb's normal form ([`serac_engine::json`]) and have the Arrow type LargeUtf8,
-//! as no other texts have.
+//! JSON: values of `jsonb` are documents in a normal form ([`serac_engine::json`]), those of `json` are texts as they were given
+//! ([`serac_engine::json_text`]). Both have the Arrow type LargeUtf8, as no other texts have: which of them is meant, a function's name tells ([`Form`]).
 //!
 //! Functions take documents. A text in a document's place is cast, and so read and put in normal form ([`super::Casts`]); what they find in a document are
 //! slices of it. Operators become calls of functions; what sets give (`jsonb_array_elements` and others) are arrays, which `unnest` takes apart.
@@ -18,14 +18,88 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::ScalarUDF;
 use serac_engine::EngineError;
-use serac_engine::json::Json;
+use serac_engine::json::{self, Json, normalized};
+use serac_engine::json_text::{self, check_escapes};
 use serac_values::SqlError;
 use serac_values::text_types::is_text_or_null;
 use serac_values::wire::array_elements;
-use std::sync::{Arc, LazyLock};
+use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The type of documents.
 const JSON: DataType = DataType::LargeUtf8;
+
+/// JSON is in a row as the only field of another one, which has this name (the binder makes it).
+const IN_ROW: &str = "#json";
+
+/// The JSON that is in a row, or an array of it; none of other fields.
+pub(super) fn json_in_row(field: &ArrayRef) -> Option<&ArrayRef> {
+    let row = field.as_struct_opt()?;
+    (row.column_names() == [IN_ROW]).then(|| row.column(0))
+}
+
+/// How documents are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    /// json's: as they were given.
+    Text,
+    /// jsonb's: in normal form.
+    Normal,
+}
+
+impl Form {
+    /// A text that is a document, in this form.
+    fn of(self, text: String) -> Result<String, SqlError> {
+        match self {
+            Self::Text => Ok(text),
+            Self::Normal => Ok(normalized(&text).map_err(EngineError::from)?.into_owned()),
+        }
+    }
+    /// That all strings of a document can be read, of which those of jsonb always can.
+    fn check_escapes(self, document: &str) -> Result<(), SqlError> {
+        match self {
+            Self::Text => Ok(check_escapes(document).map_err(EngineError::from)?),
+            Self::Normal => Ok(()),
+        }
+    }
+    fn member<'d>(self, document: &'d str, key: &str) -> Option<&'d str> {
+        match self {
+            Self::Text => json_text::member(document, key),
+            Self::Normal => json::member(document, key),
+        }
+    }
+    fn element(self, document: &str, number: i64) -> Option<&str> {
+        match self {
+            Self::Text => json_text::element(document, number),
+            Self::Normal => json::element(document, number),
+        }
+    }
+    fn at_path<'d>(self, document: &'d str, path: &[&str]) -> Option<&'d str> {
+        match self {
+            Self::Text => json_text::at_path(document, path),
+            Self::Normal => json::at_path(document, path),
+        }
+    }
+    fn elements<'d>(self, document: &'d str) -> Box<dyn Iterator<Item = &'d str> + 'd> {
+        match self {
+            Self::Text => Box::new(json_text::elements(document)),
+            Self::Normal => Box::new(json::elements(document)),
+        }
+    }
+    fn members<'d>(self, document: &'d str) -> Box<dyn Iterator<Item = (Cow<'d, str>, &'d str)> + 'd> {
+        match self {
+            Self::Text => Box::new(json_text::members(document)),
+            Self::Normal => Box::new(json::members(document).map(|(key, value)| (key.into(), value))),
+        }
+    }
+    /// The first byte of a document, which tells what it is.
+    fn first(self, document: &str) -> Option<u8> {
+        match self {
+            Self::Text => json_text::trimmed(document).bytes().next(),
+            Self::Normal => document.bytes().next(),
+        }
+    }
+}
 
 fn definitions() -> impl Iterator<Item = &'static Definition> {
     [access::DEFINITIONS, build::DEFINITIONS, change::DEFINITIONS, compare::DEFINITIONS, rows::DEFINITIONS]
@@ -33,13 +107,9 @@ fn definitions() -> impl Iterator<Item = &'static Definition> {
         .flatten()
 }
 
-/// The names with `json` of functions whose own are with `jsonb`.
-static JSON_NAMES: LazyLock<Vec<&'static str>> =
-    LazyLock::new(|| definitions().map(|definition| &*definition.name.replacen("jsonb", "json", 1).leak()).collect());
-
 /// The functions.
 pub(super) fn functions() -> impl Iterator<Item = ScalarUDF> {
-    definitions().zip(&*JSON_NAMES).map(|(definition, alias)| ScalarUDF::from(definition).with_aliases([*alias]))
+    definitions().map(ScalarUDF::from)
 }
 
 fn document(text: &str) -> Result<Json, SqlError> {

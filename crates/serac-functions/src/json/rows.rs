@@ -1,10 +1,10 @@
 //! The elements of arrays, and keys and values of objects, as arrays: functions that give rows in PostgreSQL are `unnest` of these.
 
-use super::{documents, is_document, of_document};
-use crate::definition::Definition;
+use super::{Form, documents, is_document, of_document};
+use crate::definition::{Definition, Types};
 use datafusion::arrow::array::{ArrayRef, AsArray, LargeStringBuilder, ListBuilder, StringViewBuilder};
 use datafusion::arrow::datatypes::{DataType, Field};
-use serac_engine::json::{as_text, elements, members};
+use serac_engine::json::as_text;
 use serac_values::SqlError;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -42,127 +42,206 @@ fn texts(
     Ok(Arc::new(lists.finish()))
 }
 
-fn array(document: &str) -> Result<&str, SqlError> {
-    match document.as_bytes().first() {
-        Some(b'[') => Ok(document),
-        Some(b'{') => Err(SqlError::new("22023", "cannot extract elements from an object")),
-        _ => Err(SqlError::new("22023", "cannot extract elements from a scalar")),
-    }
-}
-fn object<'d>(document: &'d str, function: &str) -> Result<&'d str, SqlError> {
-    match document.as_bytes().first() {
-        Some(b'{') => Ok(document),
-        Some(b'[') => Err(SqlError::new("22023", format!("cannot call {function} on an array"))),
-        _ => Err(SqlError::new("22023", format!("cannot call {function} on a scalar"))),
-    }
+fn wrong(message: impl Into<String>) -> SqlError {
+    SqlError::new("22023", message)
 }
 
-/// That a document is an object, which becomes a row.
-fn check_row(document: &str) -> Result<(), SqlError> {
-    object(document, "populate_composite").map(drop)
+/// That a document is an array, whose elements `function` gives.
+fn check_array(document: &str, form: Form, function: &str) -> Result<(), SqlError> {
+    match (form.first(document), form) {
+        (Some(b'['), _) => Ok(()),
+        (Some(b'{'), Form::Normal) => Err(wrong("cannot extract elements from an object")),
+        (_, Form::Normal) => Err(wrong("cannot extract elements from a scalar")),
+        (Some(b'{'), Form::Text) => Err(wrong(format!("cannot call {function} on a non-array"))),
+        (_, Form::Text) => Err(wrong(format!("cannot call {function} on a scalar"))),
+    }
+}
+/// That a document is an object; `message` says what of an array, or of a scalar.
+fn check_object(document: &str, form: Form, message: impl FnOnce(bool) -> String) -> Result<(), SqlError> {
+    match form.first(document) {
+        Some(b'{') => form.check_escapes(document),
+        first => Err(wrong(message(first == Some(b'[')))),
+    }
+}
+/// The same of one whose keys `function` gives.
+fn check_keys(document: &str, form: Form, function: &str) -> Result<(), SqlError> {
+    let on = |is_array| if is_array { "an array" } else { "a scalar" };
+    check_object(document, form, |is_array| format!("cannot call {function} on {}", on(is_array)))
+}
+/// The same of one whose members `function` gives.
+fn check_members(document: &str, form: Form, function: &str) -> Result<(), SqlError> {
+    check_object(document, form, |is_array| match (form, is_array) {
+        (Form::Normal, _) => format!("cannot call {function} on a non-object"),
+        (Form::Text, true) => "cannot deconstruct an array as an object".into(),
+        (Form::Text, false) => "cannot deconstruct a scalar".into(),
+    })
 }
 
-/// The elements of a document, which are objects.
-fn rows<'d>(document: &'d str, function: &str) -> Result<impl Iterator<Item = &'d str>, SqlError> {
-    let wrong = |what: &str| SqlError::new("22023", format!("cannot call {function} on {what}"));
-    match document.as_bytes().first() {
-        Some(b'[') => {}
-        _ if function.starts_with("jsonb") => return Err(wrong("a non-array")),
-        Some(b'{') => return Err(wrong("an object")),
-        _ => return Err(wrong("a scalar")),
+/// Documents that are objects, which become rows.
+fn row(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
+    let check = |document: &str| check_keys(document, form, "populate_composite");
+    documents(&args[0]).iter().flatten().try_for_each(check)?;
+    Ok(args[0].clone())
+}
+
+/// The elements of documents, which are objects. The second argument is the name of the function in
+/// the statement.
+fn rows(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
+    let names = args[1].as_string_view();
+    let function = names.iter().flatten().next().unwrap_or("jsonb_to_recordset");
+    parts(&args[0], |document, give| {
+        let on = |what: &str| Err(wrong(format!("cannot call {function} on {what}")));
+        match (form.first(document), form) {
+            (Some(b'['), _) => {}
+            (_, Form::Normal) => return on("a non-array"),
+            (Some(b'{'), Form::Text) => return on("an object"),
+            (_, Form::Text) => return on("a scalar"),
+        }
+        form.check_escapes(document)?;
+        if form.elements(document).any(|element| !element.starts_with('{')) {
+            return Err(wrong(format!("argument of {function} must be an array of objects")));
+        }
+        form.elements(document).for_each(give);
+        Ok(())
+    })
+}
+
+fn array_elements(args: &[ArrayRef], form: Form, function: &str) -> Result<ArrayRef, SqlError> {
+    parts(&args[0], |document, give| {
+        check_array(document, form, function)?;
+        form.elements(document).for_each(give);
+        Ok(())
+    })
+}
+fn array_elements_text(args: &[ArrayRef], form: Form, function: &str) -> Result<ArrayRef, SqlError> {
+    texts(&args[0], |document, give| {
+        check_array(document, form, function)?;
+        form.check_escapes(document)?;
+        form.elements(document).for_each(|part| give(as_text(part)));
+        Ok(())
+    })
+}
+fn object_keys(
+    args: &[ArrayRef],
+    form: Form,
+    check: impl Fn(&str) -> Result<(), SqlError>,
+) -> Result<ArrayRef, SqlError> {
+    texts(&args[0], |document, give| {
+        check(document)?;
+        form.members(document).for_each(|(key, _)| give(Some(key)));
+        Ok(())
+    })
+}
+fn object_values(args: &[ArrayRef], form: Form, function: &str) -> Result<ArrayRef, SqlError> {
+    parts(&args[0], |document, give| {
+        check_members(document, form, function)?;
+        form.members(document).for_each(|(_, value)| give(value));
+        Ok(())
+    })
+}
+fn object_values_text(args: &[ArrayRef], form: Form, function: &str) -> Result<ArrayRef, SqlError> {
+    texts(&args[0], |document, give| {
+        check_members(document, form, function)?;
+        form.members(document).for_each(|(_, value)| give(as_text(value)));
+        Ok(())
+    })
+}
+
+fn rows_types(given: &[DataType]) -> Option<Types> {
+    match given {
+        [document, name] if is_document(document) && is_document(name) => {
+            Some((vec![super::JSON, DataType::Utf8View], list_of(super::JSON)))
+        }
+        _ => None,
     }
-    if elements(document).any(|element| !element.starts_with('{')) {
-        return Err(SqlError::new("22023", format!("argument of {function} must be an array of objects")));
-    }
-    Ok(elements(document))
+}
+fn documents_types(given: &[DataType]) -> Option<Types> {
+    of_document(given, list_of(super::JSON))
+}
+fn texts_types(given: &[DataType]) -> Option<Types> {
+    of_document(given, list_of(DataType::Utf8View))
 }
 
 pub(super) static DEFINITIONS: &[Definition] = &[
+    Definition { name: "json_row", types: |given| of_document(given, super::JSON), body: |args| row(args, Form::Text) },
+    Definition { name: "json_rows", types: rows_types, body: |args| rows(args, Form::Text) },
+    Definition {
+        name: "json_array_elements",
+        types: documents_types,
+        body: |args| array_elements(args, Form::Text, "json_array_elements"),
+    },
+    Definition {
+        name: "json_array_elements_text",
+        types: texts_types,
+        body: |args| array_elements_text(args, Form::Text, "json_array_elements_text"),
+    },
+    Definition {
+        name: "json_object_keys",
+        types: texts_types,
+        body: |args| object_keys(args, Form::Text, |document| check_keys(document, Form::Text, "json_object_keys")),
+    },
+    // The same for `json_each`, as a function that gives no rows.
+    Definition {
+        name: "json_keys",
+        types: texts_types,
+        body: |args| object_keys(args, Form::Text, |document| check_members(document, Form::Text, "json_each")),
+    },
+    Definition {
+        name: "json_object_values",
+        types: documents_types,
+        body: |args| object_values(args, Form::Text, "json_each"),
+    },
+    Definition {
+        name: "json_object_values_text",
+        types: texts_types,
+        body: |args| object_values_text(args, Form::Text, "json_each_text"),
+    },
     Definition {
         name: "jsonb_row",
         types: |given| of_document(given, super::JSON),
-        body: |args| {
-            documents(&args[0]).iter().flatten().try_for_each(check_row)?;
-            Ok(args[0].clone())
-        },
+        body: |args| row(args, Form::Normal),
     },
-    // The second argument is the name of the function in the statement.
-    Definition {
-        name: "jsonb_rows",
-        types: |given| match given {
-            [document, name] if is_document(document) && is_document(name) => {
-                Some((vec![super::JSON, DataType::Utf8View], list_of(super::JSON)))
-            }
-            _ => None,
-        },
-        body: |args| {
-            let names = args[1].as_string_view();
-            let name = names.iter().flatten().next().unwrap_or("jsonb_to_recordset");
-            parts(&args[0], |document, give| {
-                rows(document, name)?.for_each(give);
-                Ok(())
-            })
-        },
-    },
+    Definition { name: "jsonb_rows", types: rows_types, body: |args| rows(args, Form::Normal) },
     Definition {
         name: "jsonb_array_elements",
-        types: |given| of_document(given, list_of(super::JSON)),
-        body: |args| {
-            parts(&args[0], |document, give| {
-                elements(array(document)?).for_each(give);
-                Ok(())
-            })
-        },
+        types: documents_types,
+        body: |args| array_elements(args, Form::Normal, "jsonb_array_elements"),
     },
     Definition {
         name: "jsonb_array_elements_text",
-        types: |given| of_document(given, list_of(DataType::Utf8View)),
-        body: |args| {
-            texts(&args[0], |document, give| {
-                elements(array(document)?).for_each(|part| give(as_text(part)));
-                Ok(())
-            })
-        },
+        types: texts_types,
+        body: |args| array_elements_text(args, Form::Normal, "jsonb_array_elements_text"),
     },
     Definition {
         name: "jsonb_object_keys",
-        types: |given| of_document(given, list_of(DataType::Utf8View)),
+        types: texts_types,
         body: |args| {
-            texts(&args[0], |document, give| {
-                members(object(document, "jsonb_object_keys")?).for_each(|(key, _)| give(Some(key.into())));
-                Ok(())
-            })
+            object_keys(args, Form::Normal, |document| check_keys(document, Form::Normal, "jsonb_object_keys"))
         },
     },
     // The same for `jsonb_each`, as a function that gives no rows.
     Definition {
         name: "jsonb_keys",
-        types: |given| of_document(given, list_of(DataType::Utf8View)),
+        types: texts_types,
+        body: |args| object_keys(args, Form::Normal, |document| check_members(document, Form::Normal, "jsonb_each")),
+    },
+    // And for `jsonb_each_text`, whose errors name it.
+    Definition {
+        name: "jsonb_keys_of_texts",
+        types: texts_types,
         body: |args| {
-            texts(&args[0], |document, give| {
-                members(object(document, "jsonb_each")?).for_each(|(key, _)| give(Some(key.into())));
-                Ok(())
-            })
+            let check = |document: &str| check_members(document, Form::Normal, "jsonb_each_text");
+            object_keys(args, Form::Normal, check)
         },
     },
     Definition {
         name: "jsonb_object_values",
-        types: |given| of_document(given, list_of(super::JSON)),
-        body: |args| {
-            parts(&args[0], |document, give| {
-                members(object(document, "jsonb_each")?).for_each(|(_, value)| give(value));
-                Ok(())
-            })
-        },
+        types: documents_types,
+        body: |args| object_values(args, Form::Normal, "jsonb_each"),
     },
     Definition {
         name: "jsonb_object_values_text",
-        types: |given| of_document(given, list_of(DataType::Utf8View)),
-        body: |args| {
-            texts(&args[0], |document, give| {
-                members(object(document, "jsonb_each_text")?).for_each(|(_, value)| give(as_text(value)));
-                Ok(())
-            })
-        },
+        types: texts_types,
+        body: |args| object_values_text(args, Form::Normal, "jsonb_each_text"),
     },
 ];

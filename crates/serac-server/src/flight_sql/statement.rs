@@ -402,7 +402,7 @@ impl FlightSql {
         // Texts in the form that every client can send.
         let fields = description.parameters.iter().enumerate().map(|(i, parameter)| {
             let data_type = match parameter {
-                None | Some(ColumnType::Utf8 | ColumnType::Json) => DataType::Utf8,
+                None | Some(ColumnType::Utf8 | ColumnType::Json | ColumnType::JsonText) => DataType::Utf8,
                 Some(ColumnType::Binary) => DataType::Binary,
                 Some(other) => other.arrow(),
             };

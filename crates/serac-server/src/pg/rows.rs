@@ -5,7 +5,9 @@ use super::message::{message, put_i16, put_i32, put_string};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use serac_engine::values::value_at;
-use serac_sql::wire::{MOST_WIDTH, as_told, column, field_type, missing_blanks, width, write_binary, write_text};
+use serac_sql::wire::{
+    MOST_WIDTH, as_told, column_of, field_type, is_json, missing_blanks, width, write_binary, write_text,
+};
 use serac_sql::{Rows, SqlError};
 use serac_storage::{ColumnType, Value};
 
@@ -77,8 +79,10 @@ impl WireBatch {
         let sent = |(i, array): (usize, &ArrayRef)| {
             let told = formats.told.as_ref().and_then(|told| told.fields().get(i));
             let array = told.map_or_else(|| Ok(array.clone()), |told| as_told(array, told.data_type()))?;
-            let (array, column_type) = column(&array, formats.is_binary(i)).map_err(SqlError::from)?;
-            Ok((array, column_type, width(told.unwrap_or(&schema.fields()[i]))))
+            let field = told.unwrap_or(&schema.fields()[i]);
+            let (array, column_type) =
+                column_of(&array, formats.is_binary(i), is_json(field)).map_err(SqlError::from)?;
+            Ok((array, column_type, width(field)))
         };
         let columns = batch.columns().iter().enumerate().map(sent).collect::<Result<Vec<_>, WireError>>()?;
         if columns.iter().filter_map(|(_, _, width)| *width).sum::<usize>() > MOST_WIDTH {

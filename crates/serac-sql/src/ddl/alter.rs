@@ -3,7 +3,7 @@
 use super::clauses::{check_collation, freeze_format};
 use super::indexes::hidden_values;
 use crate::ast_types::sql_type;
-use crate::ddl::clauses::{done, text_at};
+use crate::ddl::clauses::{check_key_type, done, text_at};
 use crate::error::{Result, SqlError};
 use crate::expressions::{into_engine, named_columns, renamed};
 use crate::generated;
@@ -419,6 +419,11 @@ impl Session {
     ) -> Result<()> {
         let (schema, name) = (&table.schema, &table.name);
         let column = &table.columns[at];
+        let is_indexed = table.keys.iter().any(|key| key.columns.contains(&at))
+            || table.bitmaps.iter().any(|bitmap| bitmap.column == at);
+        if is_indexed {
+            check_key_type(sql_type)?;
+        }
         let changed = ColumnDefinition { sql_type, ..column.clone() };
         let is_wider = sql_type.length.is_none_or(|most| column.sql_type.length.is_some_and(|length| length <= most));
         if using.is_none() && sql_type.column_type == column.sql_type.column_type && is_wider && !sql_type.fixed_length

@@ -3,7 +3,7 @@
 use super::clauses::{check_attributes, check_collation, check_key_storage, refuse_any};
 use super::sequence::Options;
 use crate::ast_types::{serial_type, sql_type};
-use crate::ddl::clauses::text_at;
+use crate::ddl::clauses::{check_indexed, text_at};
 use crate::error::{Result, SqlError};
 use crate::expressions::named_columns;
 use crate::identifiers::TEMPORARY_SCHEMA;
@@ -127,12 +127,12 @@ impl<'s> TableBuilder<'s> {
                 ColumnConstraintKind::Default(value) => self.default(at, value)?,
                 ColumnConstraintKind::PrimaryKey(storage) => {
                     check_key_storage(storage)?;
-                    self.key(name, vec![at], true);
+                    self.key(name, vec![at], true)?;
                 }
                 ColumnConstraintKind::Unique { nulls_distinct, storage } => {
                     check_key_storage(storage)?;
                     refuse_any(&[("NULLS NOT DISTINCT", *nulls_distinct == Some(false))])?;
-                    self.key(name, vec![at], false);
+                    self.key(name, vec![at], false)?;
                 }
                 ColumnConstraintKind::Check { condition, no_inherit } => {
                     refuse_any(&[("NO INHERIT", *no_inherit)])?;
@@ -195,7 +195,8 @@ impl<'s> TableBuilder<'s> {
             _ => format!("{table}_{columns}_idx"),
         })
     }
-    fn key(&mut self, name: Option<String>, columns: Vec<usize>, primary: bool) {
+    fn key(&mut self, name: Option<String>, columns: Vec<usize>, primary: bool) -> Result<()> {
+        check_indexed(&self.definition, &columns)?;
         let name = name.unwrap_or_else(|| self.index_name(&columns, primary, true));
         self.definition.keys.push(KeyDefinition {
             name,
@@ -205,6 +206,7 @@ impl<'s> TableBuilder<'s> {
             constraint: true,
             ..Default::default()
         });
+        Ok(())
     }
     fn check(&mut self, name: Option<String>, condition: &KeptExpr) -> Result<()> {
         let expression = self.text_of(condition);
@@ -280,7 +282,7 @@ impl<'s> TableBuilder<'s> {
                 check_key_storage(storage)?;
                 refuse_any(&[("INCLUDE of a primary key", !include.is_empty())])?;
                 let columns = columns_of(&self.definition, names(columns))?;
-                self.key(name, columns, true);
+                self.key(name, columns, true)?;
             }
             TableConstraintKind::Unique { nulls_distinct, columns, include, storage } => {
                 check_key_storage(storage)?;
@@ -289,7 +291,7 @@ impl<'s> TableBuilder<'s> {
                     ("INCLUDE of a unique constraint", !include.is_empty()),
                 ])?;
                 let columns = columns_of(&self.definition, names(columns))?;
-                self.key(name, columns, false);
+                self.key(name, columns, false)?;
             }
             TableConstraintKind::Check(condition) => self.check(name, condition)?,
             TableConstraintKind::ForeignKey { columns, references } => {

@@ -13,11 +13,12 @@
 use crate::error::{Result, SqlError};
 use crate::parsed::Source;
 use crate::result::StatementResult;
+use serac_engine::definition::{SqlType, TableDefinition};
 use serac_parser::tree::{
     ConstraintAttributes, Ident, KeyStorage, Name, ObjectKind, OnCommit, Persistence, Span, StorageOption,
     StorageValue, TableStorage,
 };
-use serac_storage::FreezeFormat;
+use serac_storage::{ColumnType, FreezeFormat};
 
 /// An error for the first clause that is there.
 pub(super) fn refuse_any(clauses: &[(&str, bool)]) -> Result<()> {
@@ -205,4 +206,25 @@ pub(crate) fn words(kind: ObjectKind) -> &'static str {
         ObjectKind::Role => "ROLE",
         ObjectKind::Column => "COLUMN",
     }
+}
+
+/// That values of a type may be compared, as those of an index are.
+///
+/// # Errors
+/// 42704.
+pub(crate) fn check_key_type(sql_type: SqlType) -> Result<()> {
+    if sql_type.column_type != ColumnType::JsonText {
+        return Ok(());
+    }
+    let message = format!("data type {sql_type} has no default operator class for access method \"btree\"");
+    let hint = "You must specify an operator class for the index or define a default operator class for the data type.";
+    Err(SqlError::new("42704", message).explained(hint))
+}
+
+/// The same of columns of a table.
+///
+/// # Errors
+/// 42704.
+pub(crate) fn check_indexed(table: &TableDefinition, columns: &[usize]) -> Result<()> {
+    columns.iter().try_for_each(|at| check_key_type(table.columns[*at].sql_type))
 }

@@ -8,7 +8,7 @@
 use super::builder::columns_of;
 use super::clauses::{check_collation, check_index_storage, check_operator_class, refuse_any};
 use crate::column_types::stored_type;
-use crate::ddl::clauses::{done, text_at};
+use crate::ddl::clauses::{check_indexed, done, text_at};
 use crate::error::{Result, SqlError};
 use crate::expressions::into_engine;
 use crate::generated::compute_one;
@@ -141,6 +141,9 @@ impl Session {
                 self.builder(definition.clone(), source).free_name(index_base_name(&table, &parts))
             }
         };
+        let is_plain = |at: &usize| expressions.get(*at).is_none_or(Option::is_none);
+        let plain: Vec<usize> = (0..columns.len()).filter(is_plain).map(|at| columns[at]).collect();
+        check_indexed(&definition, &plain)?;
         let created = match method {
             "btree" => {
                 let key = KeyDefinition {

@@ -19,7 +19,7 @@ use crate::query::with_types;
 use crate::row_locks::OnHeld;
 use crate::session::Session;
 use crate::table_schema::{check_constants, nullable_schema};
-use crate::wire::{MOST_WIDTH, widths};
+use crate::wire::{MOST_WIDTH, is_json, widths};
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
@@ -229,7 +229,15 @@ impl Compilation<'_> {
 
     fn plan(&self, action: Action, table: Arc<Table>, returns: Option<Returned>) -> Option<Plan> {
         let (schema, types) = match returns {
-            Some((schema, types)) => (Some(schema), types),
+            Some((schema, mut types)) => {
+                // Expressions do not tell JSON from JSONB.
+                for (column_type, field) in types.iter_mut().zip(schema.fields()) {
+                    if *column_type == ColumnType::Json && is_json(field) {
+                        *column_type = ColumnType::JsonText;
+                    }
+                }
+                (Some(schema), types)
+            }
             None => (None, Vec::new()),
         };
         let is_referenced = self.catalog()?.children_of(&table.definition).next().is_some();

@@ -8,6 +8,7 @@ use datafusion::common::ScalarValue;
 use serac_binder::{type_of_arrow, value_of_text};
 use serac_engine::Table;
 use serac_engine::json::normalized;
+use serac_engine::json_text::check;
 use serac_engine::values::{OwnedValue, array_of, value_at};
 use serac_parser::tree::{Expr, ExprKind, Insert, Literal, Operator, Query, QueryBody, TypeName};
 use serac_pg::TypeId;
@@ -128,6 +129,9 @@ impl Constant<'_> {
             (Self::Boolean(truth), ColumnType::Boolean) => Some(OwnedValue::Fixed(Value::Bool(*truth))),
             (Self::Text(text), ColumnType::Utf8) => Some(OwnedValue::Bytes(text.as_bytes().into())),
             (Self::Text(text), ColumnType::Json) => of_text(text),
+            (Self::Text(text), ColumnType::JsonText) => {
+                check(text).ok().map(|()| OwnedValue::Bytes(text.as_bytes().into()))
+            }
             (Self::Text(text), _) => of_quoted(text, column_type),
             (Self::Typed(text, own), _) if *own == column_type => Constant::Text(text).value_of(column_type),
             (Self::Number(text, negative), _) => {
@@ -197,7 +201,9 @@ pub(super) fn is_of(value: &Value<'_>, column_type: ColumnType) -> bool {
         (Value::Int32(_), ColumnType::Date) => true,
         (Value::Int64(_), ColumnType::Time | ColumnType::Timestamp { .. }) => true,
         (Value::Int128(_), ColumnType::Interval | ColumnType::Uuid) => true,
-        (Value::Bytes(bytes), ColumnType::Utf8 | ColumnType::Json) => std::str::from_utf8(bytes).is_ok(),
+        (Value::Bytes(bytes), ColumnType::Utf8 | ColumnType::Json | ColumnType::JsonText) => {
+            std::str::from_utf8(bytes).is_ok()
+        }
         (Value::Bytes(_), ColumnType::Binary) => true,
         (value, ColumnType::Decimal { .. }) => {
             number(*value).and_then(|number| of_number(number, column_type)).is_some_and(|own| own == *value)

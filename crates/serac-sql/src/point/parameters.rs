@@ -30,6 +30,7 @@ pub(super) fn types_of(ids: &[TypeId], digits: &[Option<Digits>]) -> Option<Vec<
             let (precision, scale) = digits.get(at).copied().flatten()?;
             Some(ColumnType::Decimal { precision, scale })
         }
+        TypeId::JSON => Some(ColumnType::JsonText),
         id => column_type_of(&arrow_type(id)?),
     };
     ids.iter().enumerate().map(type_of).collect()

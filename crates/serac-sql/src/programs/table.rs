@@ -18,7 +18,7 @@
 //! columns. What does not fit is an error.
 
 use crate::binding::{self, Bound};
-use crate::column_types::of_column;
+use crate::column_types::{field_of, of_column};
 use crate::error::SqlError;
 use crate::parsed::Arguments;
 use crate::programs::job::Programs;
@@ -77,7 +77,10 @@ fn external(error: SqlError) -> DataFusionError {
 /// The columns that a function gives.
 fn schema_of(columns: &[FunctionColumn]) -> SchemaRef {
     let field = |column: &FunctionColumn| {
-        serac_storage::marked(Field::new(&column.name, column.sql_type.column_type.arrow(), true))
+        let field = serac_storage::marked(Field::new(&column.name, column.sql_type.column_type.arrow(), true));
+        // Arrow does not tell JSON from JSONB.
+        let is_json = column.sql_type.column_type == ColumnType::JsonText;
+        if is_json { field_of(field, of_column(column.sql_type)) } else { field }
     };
     Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
 }
@@ -300,7 +303,7 @@ fn check_columns(function: &FunctionDefinition, given: &Schema) -> Result<(), Sq
         return Err(SqlError::new("42804", message).named(name));
     }
     for (field, column) in given.fields().iter().zip(wanted) {
-        let is_document = column.sql_type.column_type == ColumnType::Json && is_text(field.data_type());
+        let is_document = column.sql_type.column_type.is_document() && is_text(field.data_type());
         if !is_document {
             let checked = check_assignment(field.data_type(), column.sql_type, &column.name);
             checked.map_err(|error| error.also(format!("in the output of function {name}")))?;

@@ -110,3 +110,68 @@ async fn documents_survive_freezing_and_recovery() {
 fn arrow_name(scan: &impl datafusion::arrow::array::RecordBatchReader) -> Option<String> {
     scan.schema().field(1).extension_type_name().map(str::to_owned)
 }
+
+/// What is said of the JSON of a table.
+async fn kept(session: &mut Session, table: &str) -> [String; 3] {
+    [
+        text(session, &format!("SELECT id, doc::text AS t, pg_typeof(doc) AS of FROM {table} ORDER BY id")).await,
+        // The point path.
+        text(session, &format!("SELECT doc FROM {table} WHERE id = 2")).await,
+        text(session, &format!("SELECT doc -> 'b' AS b, doc::jsonb AS d FROM {table} WHERE doc ->> 'a' = '3'")).await,
+    ]
+}
+
+#[tokio::test]
+async fn json_keeps_its_text_through_freezing_recovery_and_copies() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let first = r#" {"b" : [1,  2e3],"a":1, "a" :3, "long \u0041 enough for a heap": null} "#;
+    let mut expected = None;
+    {
+        let (db, mut session) = open(&path);
+        for format in FORMATS {
+            let fill = format!(
+                "CREATE TABLE {format}_j (id INT PRIMARY KEY, doc JSON) WITH (freeze_format = {format});
+                 INSERT INTO {format}_j VALUES (1, '{first}'), (2, '[ ]'), (3, NULL);
+                 PREPARE put_{format}(json) AS INSERT INTO {format}_j VALUES (4, $1);
+                 EXECUTE put_{format}('  7.0e1');
+                 INSERT INTO {format}_j SELECT i, '{{\"x\" :1}}' FROM generate_series(5, 3000) g(i);
+                 UPDATE {format}_j SET doc = '\"\\ud83d\"' WHERE id = 2"
+            );
+            session.execute(&fill).await.unwrap();
+            if format != "never" {
+                session.execute(&format!("FREEZE TABLE {format}_j")).await.unwrap();
+            }
+            let kept = kept(&mut session, &format!("{format}_j")).await;
+            assert!(kept[0].contains(first) && kept[0].contains("|   7.0e1"), "{}", kept[0]);
+            assert!(kept[1].contains(r#"| "\ud83d" |"#), "{}", kept[1]);
+            assert!(kept[2].contains(r#"[1,  2e3]"#) && kept[2].contains(r#""b": [1, 2000]"#), "{}", kept[2]);
+            assert_eq!(expected.get_or_insert_with(|| kept.clone()), &kept, "{format}");
+            for options in ["text", "csv", "binary", "arrow", "parquet"] {
+                let file = folder.path().join(options);
+                let file = file.display();
+                let copies = format!(
+                    "CREATE TABLE copied (id INT PRIMARY KEY, doc JSON);
+                     COPY {format}_j TO '{file}' (FORMAT {options}); COPY copied FROM '{file}' (FORMAT {options})"
+                );
+                session.execute(&copies).await.unwrap();
+                assert_eq!(expected.as_ref(), Some(&self::kept(&mut session, "copied").await), "{format} {options}");
+                session.execute("DROP TABLE copied").await.unwrap();
+            }
+        }
+        // Without a checkpoint: all of it comes from the log.
+        drop(session);
+        db.database().close().unwrap();
+    }
+    for checkpoint in [true, false] {
+        let (db, mut session) = open(&path);
+        for format in FORMATS {
+            assert_eq!(expected.as_ref(), Some(&kept(&mut session, &format!("{format}_j")).await), "{format}");
+        }
+        if checkpoint {
+            session.execute("FREEZE TABLE never_j; CHECKPOINT").await.unwrap();
+        }
+        drop(session);
+        db.database().close().unwrap();
+    }
+}

@@ -84,7 +84,7 @@ impl Datum {
             ColumnType::Timestamp { .. } => Self::Int64(number::<TimestampMicrosecondType>(array, i)),
             ColumnType::Interval => Self::Int128(interval_bits(number::<IntervalMonthDayNanoType>(array, i))),
             ColumnType::Utf8 => Self::Bytes(array.as_string_view().value(i).as_bytes().into()),
-            ColumnType::Json => Self::Bytes(array.as_string::<i64>().value(i).as_bytes().into()),
+            ColumnType::Json | ColumnType::JsonText => Self::Bytes(array.as_string::<i64>().value(i).as_bytes().into()),
             ColumnType::Binary => Self::Bytes(array.as_binary_view().value(i).into()),
             ColumnType::Uuid => {
                 let bytes = array.as_fixed_size_binary().value(i).try_into().expect("16 bytes");
@@ -145,7 +145,7 @@ pub fn array(column_type: ColumnType, values: &[&Datum]) -> ArrayRef {
             let text = values.iter().map(|v| v.bytes().map(|v| std::str::from_utf8(v).unwrap()));
             Arc::new(text.collect::<StringViewArray>())
         }
-        ColumnType::Json => {
+        ColumnType::Json | ColumnType::JsonText => {
             let text = values.iter().map(|v| v.bytes().map(|v| std::str::from_utf8(v).unwrap()));
             Arc::new(text.collect::<LargeStringArray>())
         }
@@ -182,14 +182,14 @@ pub fn random_datum(rng: &mut StdRng, column: &ColumnSchema) -> Datum {
         }
         ColumnType::Interval | ColumnType::Uuid => Datum::Int128(rng.random()),
         // Every other column has few words, as a dictionary wants it.
-        ColumnType::Utf8 | ColumnType::Json | ColumnType::Binary
+        ColumnType::Utf8 | ColumnType::Json | ColumnType::JsonText | ColumnType::Binary
             if column.name.ends_with(['1', '3', '5', '7', '9']) =>
         {
             let words =
                 ["", "ß", "exactly 12 b", "thirteen byte", "a word that needs the heap", "a word that differs late"];
             Datum::Bytes(words[rng.random_range(0..words.len())].as_bytes().into())
         }
-        ColumnType::Utf8 | ColumnType::Json | ColumnType::Binary => {
+        ColumnType::Utf8 | ColumnType::Json | ColumnType::JsonText | ColumnType::Binary => {
             // Around the 12 bytes that lie in the view itself, and now and then more than a chunk
             // of the heap.
             let len = match rng.random_range(0..400) {

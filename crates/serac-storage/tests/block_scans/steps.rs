@@ -43,6 +43,7 @@ fn any_type() -> impl Strategy<Value = ColumnType> + Clone {
         Just(ColumnType::Interval),
         Just(ColumnType::Utf8),
         Just(ColumnType::Json),
+        Just(ColumnType::JsonText),
         Just(ColumnType::Binary),
         Just(ColumnType::Uuid),
     ]

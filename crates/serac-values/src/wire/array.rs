@@ -4,7 +4,7 @@ use super::array_text::{read_array, several_dimensions};
 use super::columns::to_wire;
 use super::decode::{Given, decimals, scalar};
 use super::encode::{write_binary, write_text};
-use super::types::{TEXT, oid, wire_type};
+use super::types::{JSON, TEXT, oid, wire_type};
 use crate::assignment::assign;
 use crate::error::{Result, SqlError};
 use crate::type_names::{array_type, element_type};
@@ -82,7 +82,16 @@ pub fn type_of(data_type: &DataType) -> WireColumn {
 /// # Errors
 /// When a value does not fit.
 pub fn column(array: &ArrayRef, binary: bool) -> Result<(ArrayRef, ColumnType), ArrowError> {
+    column_of(array, binary, false)
+}
+
+/// As [`column`]. `is_json`: documents are JSON, and no JSONB ([`super::is_json`]).
+///
+/// # Errors
+/// When a value does not fit.
+pub fn column_of(array: &ArrayRef, binary: bool, is_json: bool) -> Result<(ArrayRef, ColumnType), ArrowError> {
     match array.data_type() {
+        DataType::LargeUtf8 if is_json => Ok((array.clone(), ColumnType::JsonText)),
         DataType::UInt32 if binary => {
             let bits = array.as_primitive::<UInt32Type>();
             let bits: Int32Array = bits.iter().map(|oid| oid.map(|oid| oid as i32)).collect();
@@ -93,7 +102,7 @@ pub fn column(array: &ArrayRef, binary: bool) -> Result<(ArrayRef, ColumnType), 
             let mut out = BinaryViewBuilder::with_capacity(array.len());
             each(array, |elements| {
                 match elements {
-                    Some(elements) => out.append_value(binary_form(&elements)?),
+                    Some(elements) => out.append_value(binary_form(&elements, is_json)?),
                     None => out.append_null(),
                 }
                 Ok(())
@@ -215,7 +224,7 @@ fn dimensions(elements: &ArrayRef) -> Result<(Vec<usize>, ArrayRef), ArrowError>
     Ok((lengths, elements))
 }
 
-fn binary_form(elements: &ArrayRef) -> Result<Vec<u8>, ArrowError> {
+fn binary_form(elements: &ArrayRef, is_json: bool) -> Result<Vec<u8>, ArrowError> {
     let (lengths, elements) = dimensions(elements)?;
     // An array without elements has no dimensions.
     let lengths = if elements.is_empty() { Vec::new() } else { lengths };
@@ -223,12 +232,13 @@ fn binary_form(elements: &ArrayRef) -> Result<Vec<u8>, ArrowError> {
     let mut put = |number: i32| out.extend_from_slice(&number.to_be_bytes());
     put(lengths.len() as i32);
     put(i32::from(elements.null_count() > 0));
-    put(element_oid(elements.data_type()) as i32);
+    let element = if is_json { JSON } else { element_oid(elements.data_type()) };
+    put(element as i32);
     for length in lengths {
         put(length as i32);
         put(1);
     }
-    let (values, column_type) = column(&elements, true)?;
+    let (values, column_type) = column_of(&elements, true, is_json)?;
     for row in 0..values.len() {
         if values.is_null(row) {
             out.extend_from_slice(&(-1i32).to_be_bytes());

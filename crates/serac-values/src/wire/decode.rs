@@ -7,6 +7,8 @@ use crate::error::{Result, SqlError};
 use crate::time_range::{DATES, TIMES, TIMESTAMPS, time_out_of_range};
 use datafusion::arrow::array::{ArrayRef, StringViewArray};
 use datafusion::common::ScalarValue;
+use serac_engine::EngineError;
+use serac_engine::json_text::check;
 use serac_engine::values::{OwnedValue, array_of, value_at};
 use serac_numeric::Numeric;
 use serac_storage::{ColumnType, Value};
@@ -201,6 +203,10 @@ fn of_text(bytes: &[u8], column_type: ColumnType) -> Result<OwnedValue> {
     };
     Ok(OwnedValue::Fixed(match column_type {
         ColumnType::Utf8 => return Ok(OwnedValue::Bytes(bytes.into())),
+        ColumnType::JsonText => {
+            check(text).map_err(EngineError::from)?;
+            return Ok(OwnedValue::Bytes(bytes.into()));
+        }
         ColumnType::Boolean => Value::Bool(parse_bool(trimmed).ok_or_else(wrong)?),
         ColumnType::Int64 => Value::Int64(number()?),
         ColumnType::Int32 => Value::Int32(i32::try_from(number()?).map_err(|_| out_of_range(trimmed, column_type))?),
@@ -239,6 +245,7 @@ pub fn of_binary(bytes: &[u8], column_type: ColumnType) -> Result<OwnedValue> {
             // With the version of jsonb's form, or as json's, which is the text alone.
             return of_text(bytes.strip_prefix(&[JSONB_VERSION]).unwrap_or(bytes), column_type);
         }
+        ColumnType::JsonText => return of_text(bytes, column_type),
         ColumnType::Binary => return Ok(OwnedValue::Bytes(bytes.into())),
         ColumnType::Boolean => Value::Bool(exactly::<1>(bytes, column_type)?[0] != 0),
         ColumnType::Int16 => Value::Int16(i16::from_be_bytes(exactly(bytes, column_type)?)),
@@ -318,7 +325,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TYPES: [ColumnType; 17] = [
+    const TYPES: [ColumnType; 18] = [
         ColumnType::Boolean,
         ColumnType::Int16,
         ColumnType::Int32,
@@ -336,6 +343,7 @@ mod tests {
         ColumnType::Binary,
         ColumnType::Uuid,
         ColumnType::Json,
+        ColumnType::JsonText,
     ];
 
     #[test]
@@ -398,6 +406,7 @@ mod tests {
             ColumnType::Uuid => Value::Int128(signed),
             ColumnType::Utf8 => return OwnedValue::Bytes(format!("ü{bits}").into_bytes().into()),
             ColumnType::Json => return OwnedValue::Bytes(format!("{{\"ü\": {bits}}}").into_bytes().into()),
+            ColumnType::JsonText => return OwnedValue::Bytes(format!(" {{\"ü\" :{bits} }}").into_bytes().into()),
             ColumnType::Binary => return OwnedValue::Bytes(bits.to_be_bytes().into()),
         })
     }

@@ -3,7 +3,7 @@
 //! the field.
 
 use super::array::{WireColumn, type_of};
-use super::types::TEXT;
+use super::types::{JSON, JSONB, TEXT};
 use datafusion::arrow::datatypes::{Field, Schema};
 use serac_engine::TYPE_KEY;
 
@@ -13,6 +13,11 @@ const NAME: u32 = 19;
 const BPCHAR: u32 = 1042;
 /// VARCHAR's number.
 const VARCHAR: u32 = 1043;
+
+/// The number of arrays of JSON.
+const JSON_ARRAY: u32 = 199;
+/// The number of arrays of JSONB.
+const JSONB_ARRAY: u32 = 3807;
 
 /// Characters that the columns of CHAR(n) in a row may show together.
 pub const MOST_WIDTH: usize = 1 << 28;
@@ -39,9 +44,16 @@ pub fn field_type(field: &Field) -> WireColumn {
     match told_type(field) {
         Some((oid, modifier)) if oid == own.oid => WireColumn { modifier, ..own },
         Some((oid @ (BPCHAR | VARCHAR), modifier)) if own.oid == TEXT => WireColumn { oid, modifier, ..own },
+        Some((oid @ JSON, _)) if own.oid == JSONB => WireColumn { oid, ..own },
+        Some((oid @ JSON_ARRAY, _)) if own.oid == JSONB_ARRAY => WireColumn { oid, ..own },
         Some((NAME, modifier)) if own.oid == TEXT => WireColumn { oid: NAME, size: 64, modifier },
         _ => own,
     }
+}
+
+/// Whether the values of a column are JSON, or arrays of it, which Arrow does not tell from JSONB.
+pub fn is_json(field: &Field) -> bool {
+    matches!(field_type(field).oid, JSON | JSON_ARRAY)
 }
 
 /// How many characters a column of CHAR(n) shows: values are kept without the blanks that the
@@ -78,6 +90,13 @@ mod tests {
         assert_eq!((told_type(&varchar), field_type(&varchar).oid, width(&varchar)), (Some((VARCHAR, 9)), 1043, None));
         let numeric = with_type(Field::new("n", DataType::Decimal128(10, 2), true), 1700, -1);
         assert_eq!((field_type(&numeric).oid, field_type(&numeric).modifier), (1700, -1));
+        let document = || Field::new("d", DataType::LargeUtf8, true);
+        let json = with_type(document(), JSON, -1);
+        assert_eq!((field_type(&json).oid, is_json(&json)), (JSON, true));
+        assert_eq!((field_type(&document()).oid, is_json(&document())), (JSONB, false));
+        let list = Field::new("l", DataType::new_list(DataType::LargeUtf8, true), true);
+        assert_eq!(field_type(&with_type(list.clone(), JSON_ARRAY, -1)).oid, JSON_ARRAY);
+        assert_eq!(field_type(&list).oid, JSONB_ARRAY);
         // Numbers of objects are shown as names, which are no numbers on the wire.
         assert_eq!(field_type(&with_type(text(), 2205, -1)).oid, TEXT);
     }

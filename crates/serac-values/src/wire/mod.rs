@@ -8,12 +8,12 @@ mod encode;
 mod fields;
 mod types;
 
-pub use array::{WireColumn, as_told, column, type_of};
+pub use array::{WireColumn, as_told, column, column_of, type_of};
 pub use array::{element_of, is_list};
 pub use array_text::{array_elements, read_array};
 pub use columns::to_wire;
 pub use decode::of_binary;
 pub use decode::{Given, scalar, value};
 pub use encode::{write_binary, write_text};
-pub use fields::{MOST_WIDTH, field_type, missing_blanks, told_type, width, widths, with_type};
+pub use fields::{MOST_WIDTH, field_type, is_json, missing_blanks, told_type, width, widths, with_type};
 pub use types::{TEXT, modifier, of_oid, oid, size, wire_type};

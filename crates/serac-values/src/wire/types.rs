@@ -5,6 +5,10 @@ use serac_storage::ColumnType;
 
 /// TEXT's number.
 pub const TEXT: u32 = 25;
+/// JSON's number.
+pub const JSON: u32 = 114;
+/// JSONB's number.
+pub const JSONB: u32 = 3802;
 
 /// PostgreSQL's number for a type.
 pub fn oid(column_type: ColumnType) -> u32 {
@@ -24,7 +28,8 @@ pub fn oid(column_type: ColumnType) -> u32 {
         ColumnType::Interval => 1186,
         ColumnType::Decimal { .. } => 1700,
         ColumnType::Uuid => 2950,
-        ColumnType::Json => 3802,
+        ColumnType::Json => JSONB,
+        ColumnType::JsonText => JSON,
     }
 }
 
@@ -45,7 +50,8 @@ pub fn of_oid(oid: u32) -> Option<ColumnType> {
         1186 => ColumnType::Interval,
         1700 => ColumnType::Decimal { precision: 38, scale: 10 },
         2950 => ColumnType::Uuid,
-        114 | 3802 => ColumnType::Json,
+        JSON => ColumnType::JsonText,
+        JSONB => ColumnType::Json,
         // char, name, varchar and others that are texts.
         18 | 19 | TEXT | 1042 | 1043 => ColumnType::Utf8,
         _ => return None,
@@ -60,7 +66,11 @@ pub fn size(column_type: ColumnType) -> i16 {
         ColumnType::Int32 | ColumnType::Float32 | ColumnType::Date => 4,
         ColumnType::Int64 | ColumnType::Float64 | ColumnType::Time | ColumnType::Timestamp { .. } => 8,
         ColumnType::Interval | ColumnType::Uuid => 16,
-        ColumnType::Decimal { .. } | ColumnType::Utf8 | ColumnType::Json | ColumnType::Binary => -1,
+        ColumnType::Decimal { .. }
+        | ColumnType::Utf8
+        | ColumnType::Json
+        | ColumnType::JsonText
+        | ColumnType::Binary => -1,
     }
 }
 
@@ -125,10 +135,13 @@ mod tests {
             ColumnType::Binary,
             ColumnType::Uuid,
             ColumnType::Json,
+            ColumnType::JsonText,
         ];
         for column_type in types {
             assert_eq!(of_oid(oid(column_type)), Some(column_type));
-            assert_eq!(wire_type(&column_type.arrow()), column_type);
+            // Arrow does not tell JSON from JSONB.
+            let stored = if column_type.is_document() { ColumnType::Json } else { column_type };
+            assert_eq!(wire_type(&column_type.arrow()), stored);
         }
         assert_eq!(modifier(ColumnType::Decimal { precision: 12, scale: 2 }), 786_438);
     }
