@@ -280,11 +280,6 @@ pub fn numbers_of(name: &str) -> impl Iterator<Item = u32> {
     here.chain(OTHERS.get(name).into_iter().flatten().map(|function| function.number))
 }
 
-/// The names of all functions that PostgreSQL has, each once or more.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    FUNCTIONS.by_name.keys().chain(OTHERS.keys()).copied()
-}
-
 /// The name of the function of a number, one that is left out included.
 pub fn name_of(number: u32) -> Option<&'static str> {
     NAMES.get(&number).copied()

@@ -39,6 +39,8 @@ mod point;
 mod procedures;
 mod programs;
 mod query;
+#[cfg(test)]
+mod registry_tests;
 mod roles;
 mod row_locks;
 mod row_stream;

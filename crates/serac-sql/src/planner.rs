@@ -83,11 +83,12 @@ impl Functions {
     fn scalar(&self, name: &str) -> Option<&Arc<ScalarUDF>> {
         self.own().get(name).or_else(|| COMMON.scalar_functions().get(name))
     }
-    /// The names of all, with the letters of their kinds in `pg_proc`.
-    pub(crate) fn names(&self) -> impl Iterator<Item = (&String, &'static str)> {
-        let scalar = self.own().keys().chain(COMMON.scalar_functions().keys()).map(|name| (name, "f"));
-        let aggregate = COMMON.aggregate_functions().keys().map(|name| (name, "a"));
-        scalar.chain(aggregate).chain(COMMON.window_functions().keys().map(|name| (name, "w")))
+    /// The names of all.
+    #[cfg(test)]
+    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
+        let scalar = self.own().keys().chain(COMMON.scalar_functions().keys());
+        let others = COMMON.aggregate_functions().keys().chain(COMMON.window_functions().keys());
+        scalar.chain(others).chain(COMMON.table_functions().keys())
     }
 }
 

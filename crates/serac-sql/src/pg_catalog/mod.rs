@@ -1,7 +1,7 @@
 //! `pg_catalog` and `information_schema`: what clients of PostgreSQL ask a server about itself.
 //!
 //! System tables are made when they are read, from the catalog of the running transaction, so that its own DDL shows: `image` numbers the objects,
-//! `relations`, `fixed` and `information_schema` turn them into the rows of the tables that `layout` describes. `functions` has the functions that
+//! `relations`, `fixed`, `routines` and `information_schema` turn them into the rows of the tables that `layout` describes. `functions` has the functions that
 //! go with them.
 //!
 //! Types on the way: numbers of objects (`oid`) are 32-bit unsigned integers, `int2vector` and `oidvector` are large lists, and JSON is large text. Nothing else
@@ -14,6 +14,7 @@ mod image;
 mod information_schema;
 mod layout;
 mod relations;
+mod routines;
 mod type_rows;
 
 pub(crate) use definitions::{index_column_name, name_of_index_part};
@@ -29,7 +30,6 @@ use datafusion::catalog::information_schema::InformationSchemaProvider;
 use datafusion::catalog::{MemoryCatalogProviderList, SchemaProvider, Session, TableProvider};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::error::Result;
-use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::FutureExt;
@@ -37,7 +37,7 @@ use image::{Attribute, Image, Object, Relation};
 use layout::{Layout, Rows};
 use serac_engine::roles::{self, Access, Columns, RoleId};
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 /// The number of the role that owns everything.
 const SUPERUSER: u32 = 10;
@@ -130,9 +130,6 @@ impl<'s> Scope<'s> {
     }
     fn database(&self) -> String {
         self.shared.identity.get().cloned().unwrap_or_default().database
-    }
-    fn state(&self) -> Option<SessionState> {
-        self.shared.state.get().and_then(Weak::upgrade).map(|state| state.read().clone())
     }
 }
 
