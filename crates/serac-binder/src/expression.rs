@@ -558,7 +558,6 @@ impl Binder<'_> {
     }
     /// An operator's application.
     pub(crate) fn operate(&self, symbol: &str, at: Span, operands: Vec<Bound>, context: Context<'_>) -> Result<Bound> {
-        let operands = self.names_of_functions(operands, context.schema)?;
         let types = types_of(&operands);
         let signature = resolved(symbol, at, &types)?;
         // Whole rows are compared elsewhere.
@@ -567,16 +566,6 @@ impl Binder<'_> {
             false => error.refused(format!("operator {}", shown(symbol, &types)), at),
         };
         self.operation(symbol, at, operands, signature, context).map_err(refused)
-    }
-    /// Operands with the names of functions where a text stands beside the number of one: columns
-    /// of the catalog that are functions' numbers in PostgreSQL are their names here.
-    fn names_of_functions(&self, operands: Vec<Bound>, schema: &DFSchema) -> Result<Vec<Bound>> {
-        let is_function = |bound: &Bound| bound.id.name() == "regproc";
-        if !operands.iter().any(is_function) || !operands.iter().any(|bound| bound.id == TypeId::TEXT) {
-            return Ok(operands);
-        }
-        let name = |bound: Bound| if is_function(&bound) { self.cast(bound, TypeId::TEXT, schema) } else { Ok(bound) };
-        operands.into_iter().map(name).collect()
     }
     /// The application of an operator that has been found.
     fn operation(

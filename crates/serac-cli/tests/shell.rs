@@ -321,7 +321,7 @@ fn relations_of_all_kinds_are_described() {
         CREATE INDEX t_b ON t USING bitmap (v);\nCREATE VIEW w AS SELECT id, v FROM t;\nCREATE SEQUENCE s START 5;\n\
         CREATE MATERIALIZED VIEW m AS SELECT id FROM t;\nCOMMENT ON COLUMN t.v IS 'what it says';\n\
         CREATE ROLE r CREATEDB;\nCREATE ROLE g;\nGRANT g TO r;\n\
-        \\d w\n\\d T_V\n\\d t_b\n\\d s\n\\d m\n\\d+ t\n\\d\n\\du\n\\df\n\\conninfo\nhelp;\n\\d nothing\n";
+        \\d w\n\\d T_V\n\\d t_b\n\\d s\n\\d m\n\\d+ t\n\\d\n\\du\n\\df\n\\df to_he*\n\\conninfo\nhelp;\n\\d nothing\n";
     let output = serac(&[], script);
     let (shown, error) = (text(&output.stdout), text(&output.stderr));
     for part in [
@@ -335,6 +335,7 @@ fn relations_of_all_kinds_are_described() {
         "what it says",
         "materialized view",
         "create DB",
+        "An integer in hexadecimal digits.",
         "The database is in memory, opened by this process",
         "lists the commands",
     ] {

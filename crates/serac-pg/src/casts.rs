@@ -29,23 +29,53 @@ pub enum CastMethod {
     Text,
 }
 
-static CASTS: LazyLock<HashMap<(TypeId, TypeId), (CastContext, CastMethod)>> = LazyLock::new(|| {
+/// A cast of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cast {
+    /// The type that it takes.
+    pub from: TypeId,
+    /// The type that it gives.
+    pub to: TypeId,
+    /// Its number in `pg_cast`.
+    pub number: u32,
+    /// Where it happens by itself.
+    pub context: CastContext,
+    /// How it happens.
+    pub method: CastMethod,
+    /// The number of the function that it is in PostgreSQL; 0 if it is none.
+    pub function: u32,
+}
+
+static CASTS: LazyLock<HashMap<(TypeId, TypeId), Cast>> = LazyLock::new(|| {
     let cast = |row: Vec<&'static str>| {
         let named = |name| TypeId::by_name(name).expect("the tables agree");
-        let context = match row[2] {
+        let number = |word: &str| word.parse().expect("the table has numbers");
+        let (from, to) = (named(row[0]), named(row[1]));
+        let context = match row[3] {
             "implicit" => CastContext::Implicit,
             "assignment" => CastContext::Assignment,
             _ => CastContext::Explicit,
         };
-        let method = match row[3] {
+        let method = match row[4] {
             "relabel" => CastMethod::Relabel,
             "function" => CastMethod::Function,
             _ => CastMethod::Text,
         };
-        ((named(row[0]), named(row[1])), (context, method))
+        ((from, to), Cast { from, to, number: number(row[2]), context, method, function: number(row[5]) })
     };
     crate::rows(include_str!("facts/casts.txt")).map(cast).collect()
 });
+
+/// The casts of the table.
+pub fn all() -> impl Iterator<Item = &'static Cast> {
+    CASTS.values()
+}
+
+/// Those between types that have values here: the reference has the types.
+pub fn callable() -> impl Iterator<Item = &'static Cast> {
+    let has_values = |id| crate::reference::of_type(id).is_some();
+    all().filter(move |cast| has_values(cast.from) && has_values(cast.to))
+}
 
 /// How values of `from` become values of `to` in `context`; none if they do not.
 pub fn cast(from: TypeId, to: TypeId, context: CastContext) -> Option<CastMethod> {
@@ -56,7 +86,7 @@ pub fn cast(from: TypeId, to: TypeId, context: CastContext) -> Option<CastMethod
         return Some(CastMethod::Text);
     }
     match CASTS.get(&(from, to)) {
-        Some((needed, method)) => (*needed <= context).then_some(*method),
+        Some(cast) => (cast.context <= context).then_some(cast.method),
         // An array is cast element by element.
         None if from.element().is_some() && to.element().is_some() => match (from.element(), to.element()) {
             (Some(from), Some(of)) if !to.is_vector() => cast(from, of, context)
@@ -83,6 +113,15 @@ pub fn is_implicit(from: TypeId, to: TypeId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn casts_are_functions_that_have_names() {
+        for cast in all() {
+            let is_function = cast.method == CastMethod::Function;
+            assert_eq!(is_function, cast.function > 0, "{cast:?}");
+            assert!(!is_function || crate::functions::name_of(cast.function).is_some(), "{cast:?}");
+        }
+    }
 
     #[test]
     fn contexts_widen() {

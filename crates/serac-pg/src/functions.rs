@@ -1,9 +1,29 @@
-//! Which functions, aggregates and window functions there are.
+//! Which functions, aggregates and window functions there are: the registry of functions.
+//!
+//! The binder resolves calls by it, `pg_proc` and `pg_aggregate` are made of it, and so are the function reference
+//! (`docs/functions.md`), what the shell completes and `\df`.
+//!
+//! # How to add a function
+//!
+//! 1. A row in `facts/functions.txt`, with PostgreSQL's number, for each list of arguments that it takes; if
+//!    PostgreSQL has no such function, in `facts/more_functions.txt`, with the next free number.
+//! 2. What computes it, under its name: a [`Definition`] in a list of `serac-functions` (a session's own functions are
+//!    in `serac-sql`). Where a function of another name computes it, the binder's `COMPUTED_BY` says so.
+//! 3. An entry in the section of `reference/` that it belongs to: its name, a line of what it does, and examples with
+//!    their results, which are PostgreSQL's.
+//! 4. `SERAC_WRITE_DOCS=1 cargo test -p serac-pg` writes `docs/functions.md` anew.
+//!
+//! Tests run the examples (`serac-sql`, `sessions::reference`) and find what can be called and has no entry, what has
+//! an entry and cannot be called, and what is in the program and in no table. What only the binder calls is named in
+//! `facts/inner_functions.txt`.
+//!
+//! [`Definition`]: ../../serac_functions/struct.Definition.html
 
 use crate::resolve::Signature;
 use crate::types::TypeId;
 use std::collections::HashMap;
-use std::ops::RangeInclusive;
+use std::fmt::Write;
+use std::ops::{Range, RangeInclusive};
 use std::sync::LazyLock;
 
 /// What a function is applied to.
@@ -15,6 +35,8 @@ pub enum FunctionKind {
     Aggregate,
     /// A window of rows.
     Window,
+    /// As one row; PostgreSQL's grammar has it, and not its catalog.
+    Syntax,
 }
 
 /// When a function gives the same for the same arguments.
@@ -28,11 +50,28 @@ pub enum Volatility {
     Volatile,
 }
 
-/// A function of PostgreSQL.
+/// How an aggregate takes rows in an order: WITHIN GROUP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WithinGroup {
+    /// Its direct arguments are a row that is thought among the others.
+    pub is_hypothetical: bool,
+    /// How many direct arguments it has.
+    pub direct: u8,
+}
+
+/// A function, with what is known of its types.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Function {
+pub struct Function<S = Signature> {
+    /// Its name.
+    pub name: &'static str,
+    /// Its number in `pg_proc`; 0 where it is none of these.
+    pub number: u32,
+    /// PostgreSQL has no such function.
+    pub is_own: bool,
     /// What it is applied to.
     pub kind: FunctionKind,
+    /// How it takes rows in an order, if it does.
+    pub within_group: Option<WithinGroup>,
     /// When it gives the same.
     pub volatility: Volatility,
     /// It gives NULL if an argument is NULL.
@@ -44,68 +83,211 @@ pub struct Function {
     /// It gives a set of rows.
     pub returns_set: bool,
     /// Its arguments and its value.
-    pub signature: Signature,
+    pub signature: S,
 }
 
-static FUNCTIONS: LazyLock<HashMap<&'static str, Vec<Function>>> = LazyLock::new(|| {
-    let mut functions: HashMap<_, Vec<_>> = HashMap::new();
-    for row in crate::rows(include_str!("facts/functions.txt")) {
-        if let Some(function) = function(&row) {
-            functions.entry(row[0]).or_default().push(function);
-        }
-    }
-    functions
-});
+/// The names of the types of a function that cannot be called, as they may not be here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeNames {
+    /// Those of its arguments.
+    pub arguments: Vec<&'static str>,
+    /// That of its value.
+    pub result: &'static str,
+}
 
-/// A row of the table; none for one with types that are not among the types here.
-fn function(row: &[&str]) -> Option<Function> {
-    let result = row[6].strip_prefix('*');
-    Some(Function {
-        kind: match row[1] {
-            "aggregate" => FunctionKind::Aggregate,
-            "window" => FunctionKind::Window,
-            _ => FunctionKind::Scalar,
-        },
-        volatility: match row[2] {
+/// The functions of a table, and where those of each name are among them.
+struct Table {
+    functions: Vec<Function>,
+    by_name: HashMap<&'static str, Range<usize>>,
+}
+
+impl Table {
+    /// Of rows in the order of names.
+    fn new(text: &'static str, is_own: bool) -> Self {
+        let functions: Vec<Function> = crate::rows(text).filter_map(|row| function(&row, is_own)).collect();
+        let mut by_name: HashMap<_, Range<usize>> = HashMap::new();
+        for (at, function) in functions.iter().enumerate() {
+            by_name.entry(function.name).or_insert(at..at).end = at + 1;
+        }
+        Self { functions, by_name }
+    }
+    fn of_name(&self, name: &str) -> &[Function] {
+        self.by_name.get(name).map_or(&[], |range| &self.functions[range.clone()])
+    }
+}
+
+/// PostgreSQL's functions.
+static FUNCTIONS: LazyLock<Table> = LazyLock::new(|| Table::new(include_str!("facts/functions.txt"), false));
+/// Others.
+static MORE: LazyLock<Table> = LazyLock::new(|| Table::new(include_str!("facts/more_functions.txt"), true));
+
+/// A row of a table of functions, its types by their names.
+fn row_of(row: &[&'static str], is_own: bool) -> Function<TypeNames> {
+    let number = |word: &str| word.parse::<u32>().expect("the table has numbers");
+    let (kind_name, direct) = row[2].split_once('/').unwrap_or((row[2], ""));
+    let kind = match kind_name {
+        "aggregate" | "ordered-set" | "hypothetical-set" => FunctionKind::Aggregate,
+        "window" => FunctionKind::Window,
+        "syntax" => FunctionKind::Syntax,
+        _ => FunctionKind::Scalar,
+    };
+    let is_hypothetical = kind_name == "hypothetical-set";
+    let result = row[7].strip_prefix('*');
+    Function {
+        name: row[0],
+        number: number(row[1]),
+        is_own: is_own && kind != FunctionKind::Syntax,
+        kind,
+        within_group: direct.parse().ok().map(|direct| WithinGroup { is_hypothetical, direct }),
+        volatility: match row[3] {
             "immutable" => Volatility::Immutable,
             "stable" => Volatility::Stable,
             _ => Volatility::Volatile,
         },
-        is_strict: row[3] == "strict",
-        is_variadic: row[4] == "variadic",
-        defaults: row[5].parse().ok()?,
+        is_strict: row[4] == "strict",
+        is_variadic: row[5] == "variadic",
+        defaults: number(row[6]) as usize,
         returns_set: result.is_some(),
-        signature: Signature {
-            arguments: row[7..].iter().map(|name| TypeId::by_name(name)).collect::<Option<_>>()?,
-            result: TypeId::by_name(result.unwrap_or(row[6]))?,
-        },
+        signature: TypeNames { arguments: row[8..].to_vec(), result: result.unwrap_or(row[7]) },
+    }
+}
+
+/// A row of a table of functions; none for one with types that are not among the types here.
+fn function(row: &[&'static str], is_own: bool) -> Option<Function> {
+    let of = row_of(row, is_own);
+    let arguments = of.signature.arguments.iter().map(|name| TypeId::by_name(name)).collect::<Option<_>>()?;
+    let signature = Signature { arguments, result: TypeId::by_name(of.signature.result)? };
+    Some(Function {
+        signature,
+        name: of.name,
+        number: of.number,
+        is_own: of.is_own,
+        kind: of.kind,
+        within_group: of.within_group,
+        volatility: of.volatility,
+        is_strict: of.is_strict,
+        is_variadic: of.is_variadic,
+        defaults: of.defaults,
+        returns_set: of.returns_set,
     })
 }
 
-/// How many arguments functions take that the table leaves out, by their names.
-static OTHERS: LazyLock<HashMap<&'static str, Vec<RangeInclusive<usize>>>> = LazyLock::new(|| {
+impl Function {
+    /// The type of each of the arguments that the last may stand for; none if there is one of it.
+    pub fn variadic(&self) -> Option<TypeId> {
+        let last = self.signature.arguments.last().filter(|_| self.is_variadic)?;
+        Some(match *last {
+            TypeId::ANYARRAY => TypeId::ANYELEMENT,
+            TypeId::ANYCOMPATIBLEARRAY => TypeId::ANYCOMPATIBLE,
+            last => last.element().unwrap_or(last),
+        })
+    }
+    /// Its arguments as PostgreSQL writes them: `text, VARIADIC text[]`.
+    pub fn arguments_text(&self) -> String {
+        let mut text = String::new();
+        let direct = self.within_group.map(|within| usize::from(within.direct));
+        for (at, id) in self.signature.arguments.iter().enumerate() {
+            let is_last = at + 1 == self.signature.arguments.len();
+            let variadic = if self.is_variadic && is_last { "VARIADIC " } else { "" };
+            let separator = match at {
+                0 if direct == Some(0) => "ORDER BY ",
+                0 => "",
+                _ if direct == Some(at) => " ORDER BY ",
+                _ => ", ",
+            };
+            write!(text, "{separator}{variadic}{id}").expect("a text takes all");
+        }
+        match self.within_group {
+            // Each direct argument stands for one of what the rows are in order of.
+            Some(within) if within.is_hypothetical => format!("{text} ORDER BY {text}"),
+            _ => text,
+        }
+    }
+    /// Its result as PostgreSQL writes it: `SETOF integer`.
+    pub fn result_text(&self) -> String {
+        let set = if self.returns_set { "SETOF " } else { "" };
+        format!("{set}{}", self.signature.result)
+    }
+}
+
+/// The most arguments that a function may have.
+const MOST_ARGUMENTS: usize = 100;
+
+impl Function<TypeNames> {
+    /// How many arguments it takes.
+    fn counts(&self) -> RangeInclusive<usize> {
+        let all = self.signature.arguments.len();
+        all - self.defaults..=if self.is_variadic { MOST_ARGUMENTS } else { all }
+    }
+}
+
+/// The functions that the table leaves out, by their names.
+static OTHERS: LazyLock<HashMap<&'static str, Vec<Function<TypeNames>>>> = LazyLock::new(|| {
     let mut others: HashMap<_, Vec<_>> = HashMap::new();
-    let number = |word: &str| word.parse().expect("the table has numbers");
     for row in crate::rows(include_str!("facts/other_functions.txt")) {
-        others.entry(row[0]).or_default().push(number(row[1])..=number(row[2]));
+        others.entry(row[0]).or_default().push(row_of(&row, false));
     }
     others
+});
+
+/// The names of all numbers.
+static NAMES: LazyLock<HashMap<u32, &'static str>> = LazyLock::new(|| {
+    let others = left_out().map(|function| (function.number, function.name));
+    others.chain(all().map(|function| (function.number, function.name))).filter(|(number, _)| *number > 0).collect()
 });
 
 /// Whether PostgreSQL has a function of a name and of so many arguments that is not among those here:
 /// it is one of types that are not here, or one for internal use.
 pub fn is_left_out(name: &str, arguments: usize) -> bool {
-    OTHERS.get(name).is_some_and(|counts| counts.iter().any(|count| count.contains(&arguments)))
+    OTHERS.get(name).is_some_and(|others| others.iter().any(|function| function.counts().contains(&arguments)))
 }
 
-/// The names of all functions that PostgreSQL has, each once or more.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    FUNCTIONS.keys().chain(OTHERS.keys()).copied()
+/// The functions that PostgreSQL has and that cannot be called here.
+pub fn left_out() -> impl Iterator<Item = &'static Function<TypeNames>> {
+    OTHERS.values().flatten()
 }
 
-/// The functions of a name.
+/// PostgreSQL's functions of a name.
 pub fn of_name(name: &str) -> &'static [Function] {
-    FUNCTIONS.get(name).map_or(&[], Vec::as_slice)
+    FUNCTIONS.of_name(name)
+}
+
+/// All functions, PostgreSQL's before others.
+pub fn all() -> impl Iterator<Item = &'static Function> {
+    FUNCTIONS.functions.iter().chain(&MORE.functions)
+}
+
+/// Those of a name, of PostgreSQL and others.
+pub fn named(name: &str) -> impl Iterator<Item = &'static Function> {
+    FUNCTIONS.of_name(name).iter().chain(MORE.of_name(name))
+}
+
+/// Those that can be called, with a number: the reference has their names.
+pub fn callable() -> impl Iterator<Item = &'static Function> {
+    all().filter(|function| function.number > 0 && crate::reference::of_function(function.name).is_some())
+}
+
+/// The function of a number, if it can be called.
+pub fn of_number(number: u32) -> Option<&'static Function> {
+    static NUMBERS: LazyLock<HashMap<u32, &'static Function>> =
+        LazyLock::new(|| callable().map(|function| (function.number, function)).collect());
+    NUMBERS.get(&number).copied()
+}
+
+/// The numbers of the functions of a name, those that are left out included.
+pub fn numbers_of(name: &str) -> impl Iterator<Item = u32> {
+    let here = named(name).map(|function| function.number).filter(|number| *number > 0);
+    here.chain(OTHERS.get(name).into_iter().flatten().map(|function| function.number))
+}
+
+/// The name of the function of a number, one that is left out included.
+pub fn name_of(number: u32) -> Option<&'static str> {
+    NAMES.get(&number).copied()
+}
+
+/// Whether a function is for the binder, or gives what has no type in SQL.
+pub fn is_inner(name: &str) -> bool {
+    crate::rows(include_str!("facts/inner_functions.txt")).any(|row| row == [name])
 }
 
 #[cfg(test)]
@@ -114,10 +296,43 @@ mod tests {
 
     #[test]
     fn every_row_is_a_function() {
-        let rows: Vec<_> = crate::rows(include_str!("facts/functions.txt")).collect();
-        let wrong: Vec<_> = rows.iter().filter(|row| function(row).is_none()).collect();
-        assert!(wrong.is_empty(), "{wrong:?}");
-        assert!(rows.len() > 400, "{}", rows.len());
+        for text in [include_str!("facts/functions.txt"), include_str!("facts/more_functions.txt")] {
+            let rows: Vec<_> = crate::rows(text).collect();
+            let wrong: Vec<_> = rows.iter().filter(|row| function(row, false).is_none()).collect();
+            assert!(wrong.is_empty(), "{wrong:?}");
+            assert!(rows.is_sorted_by_key(|row| row[0]), "the rows are not in the order of names");
+            assert!(rows.len() > 100, "{}", rows.len());
+        }
+    }
+
+    #[test]
+    fn a_number_is_one_function_s() {
+        let mut names = HashMap::new();
+        for function in all().filter(|function| function.number > 0) {
+            assert_eq!(names.insert(function.number, function.name), None, "{}", function.name);
+            // Numbers that PostgreSQL gives are below those of objects that users make.
+            assert!(function.number < 16_000 && (!function.is_own || name_of(function.number) == Some(function.name)));
+        }
+        assert!(MORE.functions.iter().all(|function| of_name(function.name).is_empty()), "PostgreSQL has it");
+        assert_eq!((name_of(1397), name_of(42)), (Some("abs"), Some("int4in")));
+        assert!(numbers_of("abs").any(|number| number == 1397) && numbers_of("int4in").eq([42]));
+    }
+
+    #[test]
+    fn signatures_are_written_as_in_postgresql() {
+        let text = |number| of_number(number).map(|function| (function.arguments_text(), function.result_text()));
+        let of = |arguments: &str, result: &str| Some((arguments.to_owned(), result.to_owned()));
+        assert_eq!(text(1397), of("integer", "integer"));
+        assert_eq!(text(3058), of("VARIADIC \"any\"", "text"));
+        assert_eq!(text(1067), of("integer, integer", "SETOF integer"));
+        let median = of_name("percentile_disc").iter().find(|function| function.number == 3972).unwrap();
+        assert_eq!(median.arguments_text(), "double precision ORDER BY anyelement");
+        assert_eq!(of_name("mode")[0].arguments_text(), "ORDER BY anyelement");
+        let rank = of_name("rank").iter().find(|function| function.within_group.is_some()).unwrap();
+        assert_eq!(rank.arguments_text(), "VARIADIC \"any\" ORDER BY VARIADIC \"any\"");
+        assert_eq!(median.within_group, Some(WithinGroup { is_hypothetical: false, direct: 1 }));
+        assert_eq!(of_name("concat_ws")[0].variadic(), Some(TypeId::ANY));
+        assert_eq!(of_name("json_extract_path")[0].variadic(), Some(TypeId::TEXT));
     }
 
     #[test]

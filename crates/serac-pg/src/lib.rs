@@ -5,16 +5,18 @@
 //! | [`types`] | the types: numbers, names, categories |
 //! | [`casts`] | which type is cast to which, and where without being told |
 //! | [`operators`] | which operators there are |
-//! | [`functions`] | which functions, aggregates and window functions there are |
+//! | [`functions`] | which functions, aggregates and window functions there are; how to add one |
+//! | [`reference`] | what those that can be called do, with examples |
 //! | [`resolve`] | which operator or function a call means; the common type of several expressions |
 //!
 //! The rules are those of chapter 10 of PostgreSQL's manual, "Type Conversion". The tables in `facts/` list what
-//! PostgreSQL 15 has of the types here.
+//! PostgreSQL 15 has of the types here, under its numbers. System tables are made of them, too.
 #![warn(missing_docs)]
 
 pub mod casts;
 pub mod functions;
 pub mod operators;
+pub mod reference;
 pub mod resolve;
 pub mod types;
 

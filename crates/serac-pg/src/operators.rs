@@ -5,14 +5,41 @@ use crate::types::TypeId;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-static OPERATORS: LazyLock<HashMap<&'static str, Vec<Signature>>> = LazyLock::new(|| {
-    let mut operators: HashMap<_, Vec<_>> = HashMap::new();
-    for row in crate::rows(include_str!("facts/operators.txt")) {
-        let named = |name| TypeId::by_name(name).expect("the tables agree");
-        let arguments = row[1..3].iter().filter(|name| **name != "-").map(|name| named(name)).collect();
-        operators.entry(row[0]).or_default().push(Signature { arguments, result: named(row[3]) });
+/// An operator, with what `pg_operator` says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operator {
+    /// Its symbol.
+    pub symbol: &'static str,
+    /// Its number.
+    pub number: u32,
+    /// Its operands, one or two, and its value.
+    pub signature: Signature,
+    /// The number of the function that it is in PostgreSQL.
+    pub function: u32,
+    /// The number of the operator that gives the same with its operands exchanged; 0 if there is none.
+    pub commutator: u32,
+    /// The number of the operator that gives the opposite; 0 if there is none.
+    pub negator: u32,
+    /// Rows can be joined by it in the order of its operands.
+    pub merges: bool,
+    /// Rows can be joined by it, by their hashes.
+    pub hashes: bool,
+    /// PostgreSQL's names of the functions that estimate how many rows it keeps in a filter, and in a join.
+    pub estimators: [&'static str; 2],
+}
+
+struct Operators {
+    all: Vec<Operator>,
+    signatures: HashMap<&'static str, Vec<Signature>>,
+}
+
+static OPERATORS: LazyLock<Operators> = LazyLock::new(|| {
+    let all: Vec<Operator> = crate::rows(include_str!("facts/operators.txt")).map(operator).collect();
+    let mut signatures: HashMap<_, Vec<_>> = HashMap::new();
+    for operator in &all {
+        signatures.entry(operator.symbol).or_default().push(operator.signature.clone());
     }
-    operators
+    Operators { all, signatures }
 });
 
 /// The operands of operators that the table leaves out, by their symbols; none for a type that is not
@@ -37,15 +64,63 @@ pub fn is_left_out(symbol: &str, operands: &[TypeId]) -> bool {
     OTHERS.get(symbol).is_some_and(|others| others.iter().any(may_be))
 }
 
+/// A row of the table.
+fn operator(row: Vec<&'static str>) -> Operator {
+    let named = |name| TypeId::by_name(name).expect("the tables agree");
+    let number = |word: &str| word.parse().expect("the table has numbers");
+    let arguments = row[2..4].iter().filter(|name| **name != "-").map(|name| named(name)).collect();
+    Operator {
+        symbol: row[0],
+        number: number(row[1]),
+        signature: Signature { arguments, result: named(row[4]) },
+        function: number(row[5]),
+        commutator: number(row[6]),
+        negator: number(row[7]),
+        merges: row[8].contains("merge"),
+        hashes: row[8].contains("hash"),
+        estimators: [row[9], row[10]],
+    }
+}
+
+/// All operators.
+pub fn all() -> &'static [Operator] {
+    &OPERATORS.all
+}
+
+/// Those that can be applied: the reference has their symbols.
+pub fn callable() -> impl Iterator<Item = &'static Operator> {
+    all().iter().filter(|operator| crate::reference::of_operator(operator).is_some())
+}
+
 /// The operators of a symbol with so many operands, one or two.
 pub fn of_symbol(symbol: &str, operands: usize) -> impl Iterator<Item = &'static Signature> {
-    let all = OPERATORS.get(symbol).map_or(&[][..], Vec::as_slice);
+    let all = OPERATORS.signatures.get(symbol).map_or(&[][..], Vec::as_slice);
     all.iter().filter(move |operator| operator.arguments.len() == operands)
 }
 
 /// Whether any type has an operator of this symbol.
 pub fn is_known(symbol: &str) -> bool {
-    OPERATORS.contains_key(symbol)
+    OPERATORS.signatures.contains_key(symbol)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_have_their_opposites() {
+        let numbers: HashMap<u32, &Operator> = all().iter().map(|operator| (operator.number, operator)).collect();
+        assert_eq!(numbers.len(), all().len(), "two operators have one number");
+        let of = |number: u32| (number > 0).then(|| numbers[&number]);
+        for operator in all() {
+            assert!(of(operator.negator).is_none_or(|other| other.negator == operator.number), "{operator:?}");
+            assert!(crate::functions::name_of(operator.function).is_some(), "{operator:?}");
+            let exchanged = of(operator.commutator).map(|other| other.signature.arguments.iter().rev());
+            assert!(exchanged.is_none_or(|other| other.eq(&operator.signature.arguments)), "{operator:?}");
+        }
+        let equal = numbers[&96];
+        assert_eq!((equal.symbol, equal.function, equal.merges, equal.hashes), ("=", 65, true, true));
+    }
 }
 
 #[cfg(test)]

@@ -189,6 +189,8 @@ constants! {
     TEXT = 25 "text";
     /// The number of a catalog object.
     OID = 26 "oid";
+    /// The number of a function.
+    REGPROC = 24 "regproc";
     /// The number of a relation.
     REGCLASS = 2205 "regclass";
     /// The number of a type.

@@ -63,6 +63,8 @@ mod programs;
 mod query;
 mod query_runtime;
 mod registry;
+#[cfg(test)]
+mod registry_tests;
 mod resolver;
 mod result;
 mod roles;

@@ -58,12 +58,13 @@ impl Functions {
     fn scalar(&self, name: &str) -> Option<&Arc<ScalarUDF>> {
         self.own().get(name).or_else(|| self.common().scalar_functions().get(name))
     }
-    /// The names of all, with the letters of their kinds in `pg_proc`.
-    pub(crate) fn names(&self) -> impl Iterator<Item = (&String, &'static str)> {
+    /// The names of all.
+    #[cfg(test)]
+    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
         let common = self.common();
-        let scalar = self.own().keys().chain(common.scalar_functions().keys()).map(|name| (name, "f"));
-        let aggregate = common.aggregate_functions().keys().map(|name| (name, "a"));
-        scalar.chain(aggregate).chain(common.window_functions().keys().map(|name| (name, "w")))
+        let scalar = self.own().keys().chain(common.scalar_functions().keys());
+        let others = common.aggregate_functions().keys().chain(common.window_functions().keys());
+        scalar.chain(others).chain(common.table_functions().keys())
     }
     /// Whether a name is that of a function that every session has in FROM.
     pub(crate) fn is_table_function(&self, name: &str) -> bool {

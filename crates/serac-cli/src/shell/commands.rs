@@ -23,7 +23,8 @@ This is the shell of SeracDB. Type SQL, ended by a semicolon, or a command:
 const HELP: &str = "\
 \\d [NAME]        tables and views, or one table, view, index or sequence; \\d+ shows more
 \\dt \\dv \\di \\dn \\ds  tables, views, indexes, schemas, sequences
-\\du \\df         roles, procedures
+\\du              roles
+\\df [PATTERN]    procedures and functions of one's own, or all whose names are like \"to_*\"
 \\g [FILE]        run the statement, or the last one again; its result to a file
 \\gx [FILE]       the same, a line per column
 \\watch [N]       run the statement every N seconds (2), until Ctrl-C; c=COUNT: so many times
@@ -66,8 +67,21 @@ const INDEXES: &str =
     "SELECT index_name AS \"index\", table_name AS \"table\", method, columns FROM serac_indexes ORDER BY 2, 1";
 const SEQUENCES: &str = "SELECT sequencename AS sequence, last_value FROM pg_sequences ORDER BY 1";
 const PROCEDURES: &str = "SELECT n.nspname AS schema, p.proname AS name, \
-    pg_get_function_result(p.oid) AS result, pg_get_function_arguments(p.oid) AS arguments \
-    FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace ORDER BY 1, 2";
+    pg_get_function_result(p.oid) AS result, pg_get_function_arguments(p.oid) AS arguments, \
+    obj_description(p.oid, 'pg_proc') AS description \
+    FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE ";
+
+/// What lists the procedures and functions whose names are like a pattern; without one, those that are not built in.
+fn procedures(pattern: &str) -> String {
+    let condition = match pattern {
+        "" => "n.nspname <> 'pg_catalog'".to_owned(),
+        pattern => {
+            let like = pattern.to_lowercase().replace('_', "\\_").replace('*', "%").replace('?', "_");
+            format!("p.proname LIKE '{}'", like.replace('\'', "''"))
+        }
+    };
+    format!("{PROCEDURES}{condition} ORDER BY 1, 2, 4")
+}
 
 /// Seconds and, perhaps, how many times, of \watch.
 fn watching(argument: &str) -> Result<(f64, Option<usize>), String> {
@@ -215,6 +229,7 @@ impl Shell {
             }
             _ => {}
         }
+        let of_procedures;
         let listing = match name {
             "\\q" => return Ok(false),
             "\\?" | "\\h" => {
@@ -317,7 +332,10 @@ impl Shell {
             "\\dv" => VIEWS,
             "\\d" | "\\d+" if argument.is_empty() => RELATIONS,
             "\\du" => ROLES,
-            "\\df" => PROCEDURES,
+            "\\df" => {
+                of_procedures = procedures(argument);
+                &of_procedures
+            }
             "\\d" | "\\d+" => {
                 let text = self.describe(argument, name == "\\d+").await?;
                 self.show(&text);

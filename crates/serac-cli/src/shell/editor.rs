@@ -84,9 +84,21 @@ impl Completer for ShellHelper {
         if prefix.is_empty() {
             return Ok((start, Vec::new()));
         }
-        let matches = |word: &&String| word.to_lowercase().starts_with(&prefix);
         let pair = |word: &String| Pair { display: word.clone(), replacement: word.clone() };
-        Ok((start, self.words.iter().filter(matches).map(pair).collect()))
+        Ok((start, self.words_with(&prefix).map(pair).collect()))
+    }
+}
+
+impl ShellHelper {
+    /// That knows SQL's words and functions, and these names.
+    fn new(names: Vec<String>) -> Self {
+        let functions = serac_pg::reference::names();
+        let words = KEYWORDS.iter().chain(&functions).map(ToString::to_string).chain(names).collect();
+        Self { words, files: FilenameCompleter::new() }
+    }
+    /// The words that begin with small letters.
+    fn words_with(&self, prefix: &str) -> impl Iterator<Item = &String> {
+        self.words.iter().filter(move |word| word.to_lowercase().starts_with(prefix))
     }
 }
 
@@ -130,8 +142,7 @@ impl LineEditor {
 
     /// Completes the names of tables and columns that are there now.
     pub fn know(&mut self, names: Vec<String>) {
-        let words = KEYWORDS.iter().map(ToString::to_string).chain(names).collect();
-        self.editor.set_helper(Some(ShellHelper { words, files: FilenameCompleter::new() }));
+        self.editor.set_helper(Some(ShellHelper::new(names)));
     }
 
     /// Waits for a line.
@@ -170,6 +181,16 @@ mod tests {
         assert_eq!(prompt(TransactionStatus::Idle, None), "serac> ");
         assert_eq!(prompt(TransactionStatus::Open, Some(Within::Statement)), "serac-*> ");
         assert_eq!(prompt(TransactionStatus::Failed, Some(Within::Quote('\''))), "serac'!> ");
+    }
+
+    #[test]
+    fn words_functions_and_names_are_completed() {
+        let helper = ShellHelper::new(vec!["Regions".to_owned()]);
+        let words = |prefix| helper.words_with(prefix).collect::<Vec<_>>();
+        assert_eq!(words("reg").first().map(|word| word.as_str()), Some("regexp_count"));
+        assert_eq!(words("reg").last().map(|word| word.as_str()), Some("Regions"));
+        assert_eq!(words("regexp_rep"), ["regexp_replace"]);
+        assert_eq!(words("trunca"), ["TRUNCATE"]);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use super::image::{CATALOG_NAMESPACE, Object, PG_DATABASE, PUBLIC_NAMESPACE, hashed};
 use super::layout::{Cell, Rows};
-use super::{relations, type_rows};
+use super::{relations, routines, type_rows};
 use crate::advisory_locks::Mode;
+use crate::backends;
 use crate::clock::micros;
 use crate::pg_catalog::scope::{BITMAP_METHOD, BTREE_METHOD, HEAP_METHOD, SUPERUSER, Scope};
 use crate::setting_list::{Kind, all_settings};
 use crate::wire::oid;
-use crate::{backends, planner};
 use serac_engine::function::FunctionDefinition;
 use serac_engine::procedure::Parameter;
 use serac_engine::roles;
@@ -39,6 +39,9 @@ pub(super) fn fill(scope: &Scope<'_>, table: &str, rows: &mut Rows) {
         "pg_opclass" => relations::operator_classes(rows),
         "pg_type" => type_rows::fill(rows),
         "pg_proc" => procedures(scope, rows),
+        "pg_aggregate" => routines::aggregates(rows),
+        "pg_operator" => routines::operators(rows),
+        "pg_cast" => routines::casts(rows),
         "pg_am" => access_methods(rows),
         "pg_collation" => collations(rows),
         "pg_database" => database(scope, rows),
@@ -207,8 +210,11 @@ fn access_methods(rows: &mut Rows) {
     }
 }
 
+/// The numbers, names and providers of collations.
+pub(super) const COLLATIONS: [(u32, &str, &str); 3] = [(100, "default", "d"), (950, "C", "c"), (951, "POSIX", "c")];
+
 fn collations(rows: &mut Rows) {
-    for (oid, name, provider) in [(100u32, "default", "d"), (950, "C", "c"), (951, "POSIX", "c")] {
+    for (oid, name, provider) in COLLATIONS {
         let locale = (provider == "c").then_some(name);
         rows.add([
             ("oid", oid.into()),
@@ -261,22 +267,6 @@ fn languages(rows: &mut Rows) {
     }
 }
 
-/// Functions, with the letters of their kinds.
-pub(super) fn all_functions(scope: &Scope<'_>) -> Vec<(String, &'static str)> {
-    let Some(state) = scope.state() else { return Vec::new() };
-    let functions = planner::functions(&state);
-    let shown = functions.names().filter(|(name, _)| !name.contains(' '));
-    let mut all: Vec<_> = shown.map(|(name, kind)| (name.clone(), kind)).collect();
-    all.sort_unstable();
-    all.dedup_by(|a, b| a.0 == b.0);
-    all
-}
-
-/// The number of a function.
-pub(super) fn function_oid(name: &str) -> u32 {
-    hashed("function", name)
-}
-
 /// The functions that users have made.
 pub(super) fn made_functions(scope: &Scope<'_>) -> Vec<Arc<FunctionDefinition>> {
     scope.shared.view().map_or_else(Vec::new, |view| view.catalog.functions.values().cloned().collect())
@@ -288,22 +278,7 @@ pub(super) fn made_function_oid(name: &str) -> u32 {
 }
 
 fn procedures(scope: &Scope<'_>, rows: &mut Rows) {
-    for (name, kind) in all_functions(scope) {
-        // Which types a function takes and gives depends on its arguments.
-        rows.add([
-            ("oid", function_oid(&name).into()),
-            ("proname", (&name).into()),
-            ("pronamespace", CATALOG_NAMESPACE.into()),
-            ("proowner", SUPERUSER.into()),
-            ("prolang", 12.into()),
-            ("prokind", kind.into()),
-            ("provolatile", "s".into()),
-            ("proparallel", "s".into()),
-            ("prorettype", type_names::named("any").into()),
-            ("proargtypes", Vec::<u32>::new().into()),
-            ("prosrc", (&name).into()),
-        ]);
-    }
+    routines::functions(rows);
     for function in made_functions(scope) {
         let taken = function.parameters.iter().map(|column| oid(column.sql_type.column_type));
         let names = function.parameters.iter().chain(&function.returns).map(|column| column.name.clone());
@@ -348,6 +323,9 @@ fn procedures(scope: &Scope<'_>, rows: &mut Rows) {
 
 /// Comments: those about the database are `shared`.
 fn descriptions(scope: &Scope<'_>, shared: bool, rows: &mut Rows) {
+    if !shared {
+        routines::descriptions(rows);
+    }
     for ((class, oid, column), text) in &scope.image.comments {
         if (*class == PG_DATABASE) != shared {
             continue;

@@ -5,6 +5,7 @@ use super::fixed::{self, database_oid};
 use super::image::{Image, Object, PG_CLASS, PG_DATABASE, PG_NAMESPACE, Relation};
 use super::layout::list_of;
 use super::relations::size;
+use super::routines;
 use crate::error::SqlError;
 use crate::identifiers::{quote_ident, split_name};
 use crate::pg_catalog::scope::Scope;
@@ -22,6 +23,7 @@ use serac_engine::function::{FunctionColumn, FunctionDefinition};
 use serac_engine::json;
 use serac_engine::roles::{self, Privilege, RoleId};
 use serac_numeric::Numeric;
+use serac_pg::functions as registry;
 use serac_values::type_names;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -165,34 +167,30 @@ fn registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>, at: usize) -> Result
             found.map(|n| n.oid).ok_or_else(|| SqlError::new("3F000", format!("schema \"{name}\" does not exist")))
         }
         "regrole" => scope.role_named(&split_name(&written).1).ok_or_else(|| missing("role")),
-        "regcollation" => match split_name(&written).1.as_str() {
-            "default" => Ok(100),
-            "c" | "C" => Ok(950),
-            _ => Err(missing("collation")),
-        },
-        "regproc" => function_named(scope, &split_name(&written).1)
-            .ok_or_else(|| SqlError::new("42883", format!("function \"{written}\" does not exist")).named(&written)),
+        "regcollation" => {
+            let name = split_name(&written).1;
+            let found = fixed::COLLATIONS.iter().find(|(_, known, _)| known.eq_ignore_ascii_case(&name));
+            found.map(|(oid, ..)| *oid).ok_or_else(|| missing("collation"))
+        }
+        "regproc" => function_named(scope, &written),
         _ => Err(missing("object")),
     };
     found.map(Some)
 }
 
-/// The names of functions, those of users first, and their numbers.
-fn numbered_functions(scope: &Scope<'_>) -> impl Iterator<Item = (String, u32)> {
-    let made = fixed::made_functions(scope).into_iter().map(|made| {
-        let number = fixed::made_function_oid(&made.name);
-        (made.name.clone(), number)
-    });
-    let own = fixed::all_functions(scope).into_iter().map(|(name, _)| name);
-    let all = own.chain(serac_pg::functions::names().map(str::to_owned));
-    made.chain(all.map(|name| {
-        let number = fixed::function_oid(&name);
-        (name, number)
-    }))
-}
-
-fn function_named(scope: &Scope<'_>, name: &str) -> Option<u32> {
-    numbered_functions(scope).find(|(own, _)| own == name).map(|(_, number)| number)
+/// The function that a name means, one that users have made before others.
+fn function_named(scope: &Scope<'_>, written: &str) -> Result<u32, SqlError> {
+    let name = split_name(written).1;
+    if fixed::made_functions(scope).iter().any(|function| function.name == name) {
+        return Ok(fixed::made_function_oid(&name));
+    }
+    let mut numbers = registry::numbers_of(&name);
+    let missing = || SqlError::new("42883", format!("function \"{written}\" does not exist")).named(written);
+    let number = numbers.next().ok_or_else(missing)?;
+    match numbers.all(|other| other == number) {
+        true => Ok(number),
+        false => Err(SqlError::new("42725", format!("more than one function named \"{written}\"")).named(written)),
+    }
 }
 
 /// The name of an object, as the type whose value its number is writes it.
@@ -202,7 +200,11 @@ fn registered_name(scope: &Scope<'_>, kind: &str, oid: u32) -> String {
         "regtype" => type_names::find(oid).map(|_| type_names::format(oid, None)),
         "regnamespace" => scope.image.namespace(oid).map(|namespace| quote_ident(&namespace.name)),
         "regrole" => scope.role_name(oid).map(|name| quote_ident(&name)),
-        "regproc" => numbered_functions(scope).find(|(_, number)| *number == oid).map(|(name, _)| quote_ident(&name)),
+        "regcollation" => {
+            let found = fixed::COLLATIONS.iter().find(|(known, ..)| *known == oid);
+            found.map(|(_, name, _)| quote_ident(name))
+        }
+        "regproc" => made_function(scope, oid).map(|made| quote_ident(&made.name)).or_else(|| routines::name_of(oid)),
         _ => None,
     };
     name.unwrap_or_else(|| if oid == 0 { "-".into() } else { oid.to_string() })
@@ -478,6 +480,13 @@ fn definition(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     }))
 }
 
+/// The parameters of a function.
+fn arguments_of_function(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
+    let Some(oid) = row.oid(0) else { return maybe(None) };
+    let made = made_function(scope, oid).map(|function| columns_text(&function.parameters));
+    maybe(made.or_else(|| registry::of_number(oid).map(registry::Function::arguments_text)))
+}
+
 const FUNCTIONS: &[(&str, Gives, Body)] = &[
     ("format_type", Gives::Text, |_, row| {
         maybe(
@@ -500,15 +509,12 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
     ("pg_get_statisticsobjdef", Gives::Text, nothing),
     ("pg_get_statisticsobjdef_columns", Gives::Text, nothing),
     ("pg_get_function_result", Gives::Text, |scope, row| {
-        let made = row.oid(0).and_then(|oid| made_function(scope, oid));
-        let text = made.map(|function| format!("TABLE({})", columns_text(&function.returns)));
-        maybe(row.get(0).map(|_| text.unwrap_or_else(|| "\"any\"".into())))
+        let Some(oid) = row.oid(0) else { return maybe(None) };
+        let made = made_function(scope, oid).map(|function| format!("TABLE({})", columns_text(&function.returns)));
+        maybe(made.or_else(|| registry::of_number(oid).map(registry::Function::result_text)))
     }),
-    ("pg_get_function_arguments", Gives::Text, |scope, row| {
-        let made = row.oid(0).and_then(|oid| made_function(scope, oid));
-        maybe(row.get(0).map(|_| made.map_or_else(String::new, |function| columns_text(&function.parameters))))
-    }),
-    ("pg_get_function_identity_arguments", Gives::Text, |_, row| maybe(row.get(0).map(|_| String::new()))),
+    ("pg_get_function_arguments", Gives::Text, arguments_of_function),
+    ("pg_get_function_identity_arguments", Gives::Text, arguments_of_function),
     ("pg_get_function_arg_default", Gives::Text, nothing),
     ("pg_get_userbyid", Gives::Text, |scope, row| {
         maybe(row.oid(0).map(|oid| scope.role_name(oid).unwrap_or_else(|| format!("unknown (OID={oid})"))))
@@ -562,7 +568,9 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
         let classes = match row.text(1).as_deref() {
             Some("pg_class") => &[PG_CLASS][..],
             Some("pg_namespace") => &[PG_NAMESPACE],
-            Some(_) => &[],
+            Some(class) => {
+                return maybe(row.oid(0).and_then(|oid| routines::description(class, oid)).map(str::to_owned));
+            }
             None => &[PG_CLASS, PG_NAMESPACE],
         };
         maybe(classes.iter().find_map(|class| comment(scope, (*class, row.oid(0)?, 0))))

@@ -23,9 +23,11 @@ use std::sync::{Arc, OnceLock};
 pub(super) const CATALOG_NAMESPACE: u32 = 11;
 pub(super) const PUBLIC_NAMESPACE: u32 = 2200;
 /// The numbers of the system tables that objects with comments are in.
+pub(super) const PG_PROC: u32 = 1255;
 pub(super) const PG_CLASS: u32 = 1259;
 pub(super) const PG_DATABASE: u32 = 1262;
 pub(super) const PG_NAMESPACE: u32 = 2615;
+pub(super) const PG_OPERATOR: u32 = 2617;
 /// Where numbers of users' objects begin.
 pub(super) const FIRST_USER_OID: u32 = 16_384;
 

@@ -1,6 +1,5 @@
 //! The views of `information_schema`. Those without a line here are empty: there are no such objects.
 
-use super::fixed::all_functions;
 use super::image::{Attribute, Constraint, ConstraintKind, Object, Relation};
 use super::layout::Rows;
 use super::relations::sequence_type;
@@ -8,6 +7,7 @@ use crate::identifiers::{CATALOG_SCHEMA, TEMPORARY_SCHEMA};
 use crate::pg_catalog::scope::Scope;
 use serac_engine::definition::{KeyDefinition, ReferentialAction};
 use serac_engine::roles::{self, Columns, Privilege};
+use serac_pg::functions::{self, FunctionKind, Volatility};
 use serac_values::type_names;
 
 fn yes_or_no(yes: bool) -> &'static str {
@@ -390,22 +390,19 @@ fn column_privileges(scope: &Scope<'_>, rows: &mut Rows) {
 }
 
 fn routines(scope: &Scope<'_>, rows: &mut Rows) {
-    for (name, kind) in all_functions(scope) {
-        if kind != "f" {
-            continue;
-        }
+    for function in functions::callable().filter(|function| function.kind == FunctionKind::Scalar) {
         rows.add([
             ("specific_catalog", scope.database().into()),
             ("specific_schema", CATALOG_SCHEMA.into()),
-            ("specific_name", format!("{name}_{}", super::fixed::function_oid(&name)).into()),
+            ("specific_name", format!("{}_{}", function.name, function.number).into()),
             ("routine_catalog", scope.database().into()),
             ("routine_schema", CATALOG_SCHEMA.into()),
-            ("routine_name", (&name).into()),
+            ("routine_name", function.name.into()),
             ("routine_type", "FUNCTION".into()),
-            ("data_type", "\"any\"".into()),
+            ("data_type", function.signature.result.to_string().into()),
             ("routine_body", "EXTERNAL".into()),
             ("external_language", "INTERNAL".into()),
-            ("is_deterministic", "NO".into()),
+            ("is_deterministic", yes_or_no(function.volatility == Volatility::Immutable).into()),
         ]);
     }
 }

@@ -3,6 +3,7 @@
 //! A line of `tables.txt` is a table: its schema and name, its number in PostgreSQL (0 where that is not fixed), its kind (`r`, `v`), and its columns
 //! with the names of their types. A row names the columns that it fills; the others have what is usual for their types.
 
+use super::routines;
 use datafusion::arrow::array::{
     ArrayRef, BooleanArray, Float32Array, Int16Array, Int32Array, Int64Array, LargeListArray, ListArray, RecordBatch,
     RecordBatchOptions, StringArray, TimestampMicrosecondArray, UInt32Array,
@@ -10,6 +11,8 @@ use datafusion::arrow::array::{
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::error::Result;
+use serac_pg::{NO_MODIFIER, TypeId};
+use serac_values::wire::with_type;
 use std::sync::{Arc, LazyLock};
 
 /// A column of a system table.
@@ -18,6 +21,13 @@ pub(super) struct Column {
     pub(super) name: &'static str,
     /// PostgreSQL's name of the type, with `[]` for an array.
     pub(super) type_name: &'static str,
+}
+
+impl Column {
+    /// Whether its values are the numbers of functions.
+    fn is_function(&self) -> bool {
+        self.type_name == "regproc"
+    }
 }
 
 /// What a system table looks like.
@@ -65,7 +75,7 @@ pub(super) fn vector_of(element: DataType) -> DataType {
 /// How values of one of PostgreSQL's types are kept: numbers of objects as unsigned integers, which nothing else is.
 pub(super) fn arrow_type(type_name: &str) -> DataType {
     match type_name {
-        "oid" | "regtype" => DataType::UInt32,
+        "oid" | "regproc" | "regtype" => DataType::UInt32,
         "bool" => DataType::Boolean,
         "int2" => DataType::Int16,
         "int4" => DataType::Int32,
@@ -83,7 +93,11 @@ pub(super) fn arrow_type(type_name: &str) -> DataType {
 
 impl Layout {
     pub(super) fn arrow(&self) -> SchemaRef {
-        let field = |column: &Column| Field::new(column.name, arrow_type(column.type_name), true);
+        let field = |column: &Column| {
+            let field = Field::new(column.name, arrow_type(column.type_name), true);
+            // Its values are seen as names.
+            if column.is_function() { with_type(field, TypeId::REGPROC.0, NO_MODIFIER) } else { field }
+        };
         Arc::new(Schema::new(self.columns.iter().map(field).collect::<Vec<_>>()))
     }
 }
@@ -138,10 +152,9 @@ fn usual(layout: &Layout, column: &Column) -> Cell {
     }
     match column.type_name {
         "bool" => Cell::Bool(false),
-        "oid" | "int2" | "int4" | "int8" | "xid" => Cell::Int(0),
+        "oid" | "regproc" | "int2" | "int4" | "int8" | "xid" => Cell::Int(0),
         "float4" => Cell::Float(0.0),
         "char" => Cell::Text(String::new()),
-        "regproc" => Cell::Text("-".into()),
         _ => Cell::Null,
     }
 }
@@ -156,7 +169,7 @@ impl Rows {
     pub(super) fn new(layout: &'static Layout) -> Self {
         Self { layout, columns: layout.columns.iter().map(|_| Vec::new()).collect() }
     }
-    /// Adds a row, of which some columns are said.
+    /// Adds a row, of which some columns are said. A function may be said by its name.
     ///
     /// # Panics
     /// When the table has no such column.
@@ -167,6 +180,12 @@ impl Rows {
         for (name, cell) in cells {
             let position = self.layout.columns.iter().position(|column| column.name == name);
             let position = position.unwrap_or_else(|| panic!("{} has no column {name}", self.layout.name));
+            let cell = match cell {
+                Cell::Text(function) if self.layout.columns[position].is_function() => {
+                    routines::number_of(&function).into()
+                }
+                cell => cell,
+            };
             *self.columns[position].last_mut().expect("a row was added") = cell;
         }
     }
@@ -277,5 +296,14 @@ mod tests {
         let batch = rows.batch().unwrap();
         let text = datafusion::arrow::util::pretty::pretty_format_batches(&[batch]).unwrap().to_string();
         assert!(text.contains("[3, 1]") && text.contains("true"), "{text}");
+    }
+
+    #[test]
+    fn functions_are_kept_as_their_numbers() {
+        let mut rows = Rows::new(find("pg_catalog", "pg_operator").unwrap());
+        rows.add([("oid", 96u32.into()), ("oprcode", "int4eq".into())]);
+        let batch = rows.batch().unwrap();
+        let code = batch.column_by_name("oprcode").unwrap();
+        assert_eq!(code.as_ref(), &UInt32Array::from(vec![65]));
     }
 }

@@ -1,7 +1,7 @@
 //! `pg_catalog` and `information_schema`: what clients of PostgreSQL ask a server about itself.
 //!
 //! System tables are made when they are read, from the catalog of the running transaction, so that its own DDL shows: `image` numbers the objects, `scope` is what rows are made from,
-//! `relations`, `fixed` and `information_schema` turn them into the rows of the tables that `layout` describes. `functions` has the functions that
+//! `relations`, `fixed`, `routines` and `information_schema` turn them into the rows of the tables that `layout` describes. `functions` has the functions that
 //! go with them.
 //!
 //! Types on the way: numbers of objects (`oid`) are 32-bit unsigned integers, `int2vector` and `oidvector` are large lists, and JSON is large text. Nothing else
@@ -14,6 +14,7 @@ pub(crate) mod image;
 mod information_schema;
 mod layout;
 mod relations;
+mod routines;
 mod scope;
 pub(crate) mod system_table;
 mod type_rows;

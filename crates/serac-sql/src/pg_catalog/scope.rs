@@ -7,11 +7,10 @@ use crate::session_roles::readable;
 use crate::shared::Shared;
 use crate::view::View;
 use datafusion::catalog::TableProvider;
-use datafusion::execution::SessionState;
 use futures::FutureExt;
 use serac_engine::roles::{self, Access, Columns, RoleId};
 use std::collections::HashSet;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// The number of the role that owns everything.
 pub(super) const SUPERUSER: u32 = 10;
@@ -102,9 +101,6 @@ impl<'s> Scope<'s> {
     }
     pub(super) fn database(&self) -> String {
         self.shared.identity.get().cloned().unwrap_or_default().database
-    }
-    pub(super) fn state(&self) -> Option<SessionState> {
-        self.shared.state.get().and_then(Weak::upgrade).map(|state| state.read().clone())
     }
 }
 

@@ -181,6 +181,9 @@ impl ScalarUDFImpl for SequenceFunction {
         let called = arrays.get(2).map(|v| v.as_boolean());
         let result: Int64Array = (0..rows)
             .map(|row| {
+                if arrays.iter().any(|array| array.is_null(at(array, row))) {
+                    return Ok(None);
+                }
                 let is_called = called.is_none_or(|c| c.value(at(c, row)));
                 let argument = values.map(|v| (v.value(at(v, row)), is_called));
                 self.call(names.value(at(names, row)), argument).map(Some)

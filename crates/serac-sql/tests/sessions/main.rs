@@ -21,6 +21,7 @@ mod nesting;
 mod passes;
 mod point;
 mod procedures;
+mod reference;
 mod roles;
 mod settings;
 mod shared_scans;
