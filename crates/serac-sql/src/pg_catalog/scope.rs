@@ -10,7 +10,7 @@ use datafusion::catalog::TableProvider;
 use futures::FutureExt;
 use serac_engine::roles::{self, Access, Columns, RoleId};
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// The number of the role that owns everything.
 pub(super) const SUPERUSER: u32 = 10;
