@@ -6,13 +6,12 @@
 //!
 //! | modules | what |
 //! |---|---|
-//! | `parsed` `transaction` `cursors` `channels` `advisory_locks` `identity` `notices` `limits` `setting_values` `session_roles` `kept_plans` `activity` … | what a session holds, as values |
-//! | `database` `view` `shared` | the database with what queries need, what a statement sees, and what DataFusion reaches back to |
-//! | `planner` `pipeline` `binding` `expressions` `generated` | from a tree to a plan |
-//! | `pg_catalog` `serac_views` `backends` `session_functions` `programs::table` `resolver` `registry` | system tables, functions, and what names mean |
+//! | `parsed` `transaction` `cursors` `channels` `advisory_locks` `identity` `notices` `limits` `setting_values` `session_roles` `kept_plans` `activity` `view` `shared` `database` `programs::job` `copy::streams` `pg_catalog::image` `point::{literal, expression, rows}` … | what a session and its database hold |
+//! | `planner` `pipeline::rules` `binding` `expressions` `generated` `programs::table` | from a tree to a plan |
+//! | `pg_catalog` `serac_views` `backends` `session_functions` `resolver` `registry` | system tables, functions, and what names mean |
 //! | `point::{plan, execute, prepared, state}` | compiled statements |
 //! | `session` `transactions` `query` `settings` `conflicts` `row_stream` | a session, its transactions, and its queries |
-//! | `changes` `ddl` `copy` `roles` `point` `cursor_statements` `notify` `explain` `maintenance` `programs` … | statements |
+//! | `changes` `ddl` `copy` `roles` `point` `cursor_statements` `notify` `explain` `maintenance` `programs::call` … | statements |
 //! | `front` | which of these runs a statement |
 #![warn(missing_docs)]
 

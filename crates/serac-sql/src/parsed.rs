@@ -3,7 +3,7 @@
 use crate::deep;
 use crate::error::{Result, SqlError};
 use crate::kept_plans::KeptPlans;
-use crate::point::constants_of;
+use crate::point::literal::constants_of;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::TableSource as Rows;
 use serac_parser::ParseError;

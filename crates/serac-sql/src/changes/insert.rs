@@ -4,7 +4,7 @@ use super::Written;
 use crate::changes::written::{Done, nothing_of, table_of};
 use crate::deep;
 use crate::error::Result;
-use crate::point::{constant_rows, constants_of};
+use crate::point::literal::{constant_rows, constants_of};
 use crate::query::is_apart;
 use crate::result::StatementResult;
 use crate::session::Session;
