@@ -169,7 +169,7 @@ async fn json_keeps_its_text_through_freezing_recovery_and_copies() {
             assert_eq!(expected.as_ref(), Some(&kept(&mut session, &format!("{format}_j")).await), "{format}");
         }
         if checkpoint {
-            session.execute("FREEZE TABLE never_j; CHECKPOINT").await.unwrap();
+            session.execute("FREEZE TABLE dictionary_j; CHECKPOINT").await.unwrap();
         }
         drop(session);
         db.database().close().unwrap();
