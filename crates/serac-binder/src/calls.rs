@@ -18,7 +18,7 @@ use datafusion::common::tree_node::TransformedResult;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::DataFusionError;
-use datafusion::logical_expr::expr::{AggregateFunction, Unnest};
+use datafusion::logical_expr::expr::{AggregateFunction, Case, Unnest};
 use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable, ScalarUDF, SortExpr, cast};
 use serac_numeric_functions::FREE;
 use serac_numeric_functions::aggregates::{Choice, by_key, of_numbers};
@@ -459,7 +459,17 @@ impl Binder<'_> {
             }
             ("pg_typeof", [argument]) => {
                 let number = Expr::Literal(ScalarValue::UInt32(Some(argument.id.0)), None);
-                return Ok(Bound::new(number, TypeId::REGTYPE, span));
+                // The type is known, but an aggregate makes one row of many all the same.
+                let is_aggregate = has_part(&argument.expr, |part| matches!(part, Expr::AggregateFunction(_)));
+                let expr = match is_aggregate {
+                    true => {
+                        let is_null = Box::new(Expr::IsNull(Box::new(argument.expr.clone())));
+                        let whens = vec![(is_null, Box::new(number.clone()))];
+                        Expr::Case(Case::new(None, whens, Some(Box::new(number))))
+                    }
+                    false => number,
+                };
+                return Ok(Bound::new(expr, TypeId::REGTYPE, span));
             }
             // Sequences are named by texts.
             ("nextval" | "currval" | "setval", [sequence, others @ ..]) => {

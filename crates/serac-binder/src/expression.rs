@@ -5,7 +5,7 @@ use crate::bound::{Bound, is_alike, no_cast, number_constant};
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::limits::{LEVELS_OF_COPIES, MOST_IN_A_ROW};
 use crate::operators::{checked, comparable, comparison, resolved, shown, symbol, taken, types_of};
-use crate::plan_parts::{joined, levels_of, repeatable, with_elements};
+use crate::plan_parts::{binary, joined, levels_of, repeatable, with_elements};
 use crate::row;
 use crate::scope::Context;
 use crate::subquery::Comparison;
@@ -694,6 +694,12 @@ impl Binder<'_> {
         if let Some(expr) = self.dates(symbol, &operands, signature, context)? {
             return Ok(expr);
         }
+        if let (Operator::BitwiseShiftLeft | Operator::BitwiseShiftRight, TypeId::INT2) = (operator, signature.result) {
+            let [left, right] = taken(operands)?;
+            let left = self.implicitly(left, TypeId::INT4, context.schema)?.expr;
+            let right = self.implicitly(right, TypeId::INT4, context.schema)?.expr;
+            return Ok(last_bits(binary(left, operator, right)));
+        }
         let is_number = |id: &TypeId| integer_digits(*id).is_some() || matches!(*id, TypeId::FLOAT4 | TypeId::FLOAT8);
         let value = |operand, to: &TypeId| {
             let operand = self.implicitly(operand, *to, context.schema)?;
@@ -888,6 +894,13 @@ impl Binder<'_> {
         };
         Ok(Bound::new(expr, found.signature.result, span))
     }
+}
+
+/// The last sixteen bits of an INTEGER as a SMALLINT.
+fn last_bits(value: Expr) -> Expr {
+    let bits = binary(value, Operator::BitwiseAnd, lit(0xFFFF_i32));
+    let sign = binary(bits, Operator::BitwiseXor, lit(0x8000_i32));
+    cast_to(binary(sign, Operator::Minus, lit(0x8000_i32)), DataType::Int16)
 }
 
 fn is_of_bits(operator: Operator) -> bool {

@@ -200,3 +200,8 @@ pub(crate) fn rows_of(plan: &LogicalPlan) -> SchemaRef {
     let fields = plan.schema().fields().iter();
     Arc::new(Schema::new(fields.map(|field| field.as_ref().clone().with_nullable(true)).collect::<Vec<Field>>()))
 }
+
+/// The application of an operator.
+pub(crate) fn binary(left: Expr, operator: Operator, right: Expr) -> Expr {
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
+}

@@ -8,13 +8,13 @@ use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::limits::LEVELS_OF_COPIES;
 use crate::operators::{resolved, symbol};
-use crate::plan_parts::{joined, repeatable, subquery};
+use crate::plan_parts::{binary, joined, repeatable, subquery};
 use crate::scope::Context;
 use crate::types::{DOCUMENT, comparable_values, is_registered, type_of_arrow};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::expr::Case;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlanBuilder, Operator, lit};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlanBuilder, Operator, lit};
 use serac_parser::tree::{Expr as Tree, ExprKind, Ident, Operator as Symbol, Query, Span};
 use serac_pg::TypeId;
 use std::collections::HashSet;
@@ -30,10 +30,6 @@ pub(crate) struct Record {
     present: Option<Expr>,
     /// Whether that is not known.
     may_be_missing: bool,
-}
-
-fn binary(left: Expr, operator: Operator, right: Expr) -> Expr {
-    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
 }
 
 /// Pairs of values, each of one type, compared as rows: the first pair that differs decides.

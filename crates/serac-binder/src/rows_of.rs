@@ -20,14 +20,14 @@ use crate::expression::type_of;
 use crate::from::{Rows, rename};
 use crate::names::column_name;
 use crate::operators::{checked, taken, types_of};
-use crate::plan_parts::{has_part, levels_of, of_expr};
+use crate::plan_parts::{binary, has_part, levels_of, of_expr};
 use crate::scope::{Context, Outer, Scope, ScopeColumn, ScopeItem};
 use crate::statement::OutputColumn;
 use crate::types::{arrow_type, element_type, or_no_type};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema, JoinType, ScalarValue, TableReference, UnnestOptions};
 use datafusion::logical_expr::expr::Case;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, cast, lit};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, cast, lit};
 use serac_parser::tree::{Alias, Call, ColumnType, Expr as Tree, ExprKind, Span, TableExpr, TableKind};
 use serac_pg::TypeId;
 use serac_pg::functions::of_name;
@@ -60,10 +60,6 @@ enum Number {
     Series { start: Box<Expr>, step: Box<Expr> },
     /// It is not known: by a list beside theirs.
     Unknown,
-}
-
-fn binary(left: Expr, operator: Operator, right: Expr) -> Expr {
-    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
 }
 
 impl Binder<'_> {
