@@ -121,11 +121,6 @@ mod tests {
         let equal = numbers[&96];
         assert_eq!((equal.symbol, equal.function, equal.merges, equal.hashes), ("=", 65, true, true));
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn others_are_left_out() {
