@@ -31,6 +31,7 @@ const SECONDS: DataType = DataType::Decimal128(8, 6);
 const MILLISECONDS: DataType = DataType::Decimal128(8, 3);
 /// For intervals of any length.
 const EPOCH: DataType = DataType::Decimal128(28, 6);
+const WHOLE_EPOCH: DataType = DataType::Decimal128(22, 0);
 const JULIAN: DataType = DataType::Decimal128(38, 20);
 /// The Julian number of 1970-01-01.
 const JULIAN_1970: i128 = 2_440_588;
@@ -241,12 +242,12 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     },
     Definition {
         name: "extract_epoch",
-        types: |given| types(given, if *given == [DataType::Date32] { DataType::Int64 } else { EPOCH }),
+        types: |given| types(given, if *given == [DataType::Date32] { WHOLE_EPOCH } else { EPOCH }),
         body: |args| {
             let numbers = decimals(epoch(args)?, &EPOCH);
             Ok(match args[0].data_type() {
                 // Days have whole seconds.
-                DataType::Date32 => cast(&numbers, &DataType::Int64)?,
+                DataType::Date32 => cast(&numbers, &WHOLE_EPOCH)?,
                 _ => numbers,
             })
         },

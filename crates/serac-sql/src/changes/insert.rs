@@ -34,7 +34,8 @@ impl Session {
     /// where it is not one.
     pub(crate) fn insert_constants(&mut self, insert: &Insert) -> Result<Option<StatementResult>> {
         let Some(values) = constants_of(insert) else { return Ok(None) };
-        let table = self.table(&insert.table)?;
+        // What is wrong with the name is said where names are bound.
+        let Ok(table) = self.table(&insert.table) else { return Ok(None) };
         let mut targets = Vec::new();
         for (column, parts) in &insert.columns {
             match table.definition.column(&column.name).filter(|at| parts.is_empty() && !targets.contains(at)) {

@@ -80,7 +80,10 @@ async fn unknown_names_are_shown_where_they_stand() {
 #[tokio::test]
 async fn what_stands_in_another_text_has_no_place() {
     let mut session = session().await;
-    session.execute("PREPARE p AS SELECT 1 + nope FROM t").await.unwrap();
+    let error = session.execute("PREPARE p AS SELECT 1 + nope FROM t").await.unwrap_err();
+    assert_eq!((error.sqlstate, error.position), ("42703", Some((1, 25))), "{error}");
+    let made = "CREATE TABLE x (a INTEGER, b INTEGER); PREPARE p AS SELECT b FROM x; ALTER TABLE x DROP COLUMN b";
+    session.execute(made).await.unwrap();
     let error = session.execute("EXECUTE p").await.unwrap_err();
     assert_eq!((error.sqlstate, error.position), ("42703", None), "{error}");
     // A view needs it.
