@@ -478,10 +478,10 @@ pub fn without_nulls(document: &str) -> String {
             }
             token = value;
         }
-        if let Some((_, has_parts)) = inside.last_mut() {
-            if std::mem::replace(has_parts, true) {
-                out.push(',');
-            }
+        if let Some((_, has_parts)) = inside.last_mut()
+            && std::mem::replace(has_parts, true)
+        {
+            out.push(',');
         }
         if let Some(key) = key {
             quote(&mut out, &key);

@@ -19,6 +19,9 @@ use serac_functions::accounted;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+/// A call of a function that users have made, by its name and its arguments.
+type CreatedCall = fn(&Arc<Shared>, &str, &[Expr]) -> Result<Option<Arc<dyn TableProvider>>, SqlError>;
+
 /// Where the functions of sessions come from.
 pub(crate) struct Registry {
     /// Those that are the same in every session.
@@ -27,7 +30,7 @@ pub(crate) struct Registry {
     pub(crate) of_session: fn(&Arc<Shared>) -> Vec<ScalarUDF>,
     /// The call of a function of the database in FROM, with these literals; none if there is no such
     /// function.
-    pub(crate) created: fn(&Arc<Shared>, &str, &[Expr]) -> Result<Option<Arc<dyn TableProvider>>, SqlError>,
+    pub(crate) created: CreatedCall,
 }
 
 /// The functions of a session, an extension of its configuration.

@@ -48,6 +48,9 @@ use std::sync::Arc;
 /// How often a statement is tried. Each time it gets at least one lock further.
 const ATTEMPTS: usize = 16;
 
+/// The comments of columns, by their names.
+type ColumnComments = Vec<(String, String)>;
+
 impl Session {
     /// Runs a statement that changes the catalog. In a transaction of its own it tries again when
     /// writers were faster: each attempt keeps the locks of those before, so that the next snapshot
@@ -333,7 +336,7 @@ impl Session {
         &mut self,
         list: &'e [TableElement],
         builder: &mut TableBuilder<'_>,
-    ) -> Result<(Vec<&'e TableConstraint>, Vec<(String, String)>)> {
+    ) -> Result<(Vec<&'e TableConstraint>, ColumnComments)> {
         let (mut constraints, mut comments) = (Vec::new(), Vec::new());
         for element in list {
             let like = match element {
