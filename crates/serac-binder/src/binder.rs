@@ -1,4 +1,5 @@
-//! What is known while a statement is bound. Each module that binds a part of statements has its methods.
+//! [`Binder`] keeps the state of a statement that is being bound. Each module that binds a part of
+//! statements adds the methods for that part.
 
 use crate::bound::Bound;
 use crate::claims::Claims;
@@ -27,7 +28,7 @@ pub(crate) fn no_function(name: &str) -> BindError {
     BindError::unsupported(format!("function {name}"), NO_PLACE)
 }
 
-/// What is known while a statement is bound.
+/// The state of a statement that is being bound.
 pub(crate) struct Binder<'e> {
     pub(crate) environment: &'e dyn Environment,
     /// Qualifiers that columns of the plan have. Each item of FROM has one of its own.
@@ -41,11 +42,11 @@ pub(crate) struct Binder<'e> {
     pub(crate) lacks_marks: Cell<bool>,
     /// The queries of WITH that can be seen, the nearest last.
     pub(crate) tables: RefCell<Vec<Rc<WithTable>>>,
-    /// What is done before the rest of the statement.
+    /// The parts that run before the rest of the statement.
     pub(crate) done_before: RefCell<Vec<BoundPart>>,
     /// The query that is bound next is the statement itself, whose WITH may have changes.
     pub(crate) is_top: Cell<bool>,
-    /// What the query claims that is bound.
+    /// The rows that the query claims.
     pub(crate) claims: RefCell<Option<Claims>>,
     pub(crate) parameters: Parameters,
     pub(crate) subquery_names: RefCell<SubqueryNames>,
@@ -150,15 +151,15 @@ impl<'e> Binder<'e> {
             false => Ok(()),
         }
     }
-    /// What computes a function of single rows that the environment has.
+    /// The environment's function of single rows with this name.
     pub(crate) fn known_scalar(&self, name: &str) -> Result<Arc<ScalarUDF>> {
         self.environment.scalar(name).ok_or_else(|| no_function(name))
     }
-    /// What computes an aggregate that the environment has.
+    /// The environment's aggregate with this name.
     pub(crate) fn known_aggregate(&self, name: &str) -> Result<Arc<AggregateUDF>> {
         self.environment.aggregate(name).ok_or_else(|| no_function(name))
     }
-    /// What computes a window function that the environment has.
+    /// The environment's window function with this name.
     pub(crate) fn known_window(&self, name: &str) -> Result<Arc<WindowUDF>> {
         self.environment.window(name).ok_or_else(|| no_function(name))
     }

@@ -1,4 +1,5 @@
-//! What a query with FOR UPDATE or its kin claims, while it is bound.
+//! [`Claims`] collects the rows that a query with FOR UPDATE or the like claims, while the binder
+//! binds it.
 
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::plan_parts::has_part;
