@@ -1,6 +1,6 @@
 //! How two servers' answers to a statement differ.
 
-use super::absent::{MESSAGES, PHRASES, SETTINGS, STATEMENTS, UNSTABLE, matches};
+use super::absent::{MESSAGES, PHRASES, SETTINGS, STATEMENTS, TOLD, UNSTABLE, matches};
 use super::client::{Answer, Outcome, ResultSet, Row, ServerError};
 use super::follow::{self, Effect, Taint, absent_name};
 use super::lexer::{Kind, Token};
@@ -147,6 +147,15 @@ fn absent(tokens: &[Token], code: &str, message: &str) -> Option<&'static str> {
         })
 }
 
+/// The absent feature that a statement reads of in the catalog.
+fn told_of_absent(tokens: &[Token]) -> Option<&'static str> {
+    let names = tokens.iter().filter(|token| token.is_name());
+    names
+        .map(|token| &token.text)
+        .find_map(|text| TOLD.iter().find(|(entry, _)| matches(entry, text)))
+        .map(|(_, why)| *why)
+}
+
 fn unstable(tokens: &[Token]) -> Option<&'static str> {
     let words = tokens.iter().filter(|token| token.kind == Kind::Word);
     words.map(|token| &token.text).find_map(|text| UNSTABLE.iter().find(|(word, _)| word == text)).map(|(_, why)| *why)
@@ -176,9 +185,12 @@ pub fn judge(tokens: &[Token], theirs: &Outcome, ours: &Outcome, taint: &Taint) 
                 return verdict;
             }
             verdict.follows = taint.mentioned(tokens).map(str::to_owned);
-            verdict.reason = unstable(tokens);
-            if verdict.reason.is_some() {
-                verdict.class = Class::Unstable;
+            if let Some(reason) = unstable(tokens) {
+                (verdict.class, verdict.reason) = (Class::Unstable, Some(reason));
+            } else if verdict.follows.is_none()
+                && let Some(reason) = told_of_absent(tokens)
+            {
+                (verdict.class, verdict.reason) = (Class::Absent, Some(reason));
             }
         }
         (Some(theirs), Some(ours)) => {
@@ -241,12 +253,15 @@ fn quotes_own_text(tokens: &[Token], message: &str) -> bool {
 
 /// Keeps in mind what a statement has made different. `ran`: PostgreSQL has carried it out.
 pub fn remember(taint: &mut Taint, tokens: &[Token], effect: &Effect, verdict: &Verdict, ran: bool) {
+    if ran {
+        taint.learn(tokens, effect);
+    }
     match verdict.class {
         Class::Same => taint.succeeded(tokens, effect),
         Class::SameError | Class::DifferentError => {}
         Class::Absent if !ran => {}
         // Rows that were read in another way change nothing, but by RETURNING and the like.
-        _ => taint.add(effect),
+        _ => taint.add(tokens, effect),
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! Once a statement that makes or changes something has ended differently on the two servers, the
 //! names that it is about are tainted. A later difference about a tainted name says nothing new.
+//! Taint goes through views to those who read them, and through views, triggers, rules, functions
+//! and foreign keys to what a change of one relation changes in others.
 
 use super::absent::{NAMES, matches};
 use super::lexer::{Kind, Token, next};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Words before the kind of a thing, or between that and its name.
 const FILLERS: [&str; 24] = [
@@ -126,6 +128,8 @@ pub struct Effect {
     pub creates: bool,
     /// It drops them.
     pub drops: bool,
+    /// It changes their rows.
+    pub changes: bool,
     /// It changes who the session is.
     pub role: bool,
 }
@@ -194,6 +198,7 @@ pub fn effect(tokens: &[Token]) -> Effect {
         "truncate" | "refresh" | "copy" | "lock" | "cluster" => {
             let at = skip(tokens, 1, &["table", "only", "materialized", "view", "concurrently"]);
             names_at(tokens, at, &mut effect.objects);
+            effect.changes = matches!(first, "truncate" | "copy");
         }
         // What a transaction begins with, SHOW tells.
         "begin" | "start" => {
@@ -217,6 +222,7 @@ pub fn effect(tokens: &[Token]) -> Effect {
         };
         let target = skip(tokens, target, &["only"]);
         effect.objects.extend(name_at(tokens, target).map(|(name, _)| name));
+        effect.changes = !effect.creates;
     }
     if matches!(first, "alter" | "grant" | "revoke" | "comment" | "reassign") {
         let named = tokens.iter().filter(|token| token.is_name() && !KEYWORDS.contains(&token.text.as_str()));
@@ -291,11 +297,91 @@ pub fn names_as_texts(sql: &str) -> String {
     text
 }
 
+/// Relations that statements have made, and how they hang together.
+#[derive(Clone, Default)]
+struct Relations {
+    made: HashSet<String>,
+    /// What a view reads.
+    read_by: HashMap<String, Vec<String>>,
+    /// What changes along with a relation, or where a function is called.
+    changed_by: HashMap<String, Vec<String>>,
+}
+
+impl Relations {
+    /// Keeps what a statement that PostgreSQL has carried out makes.
+    fn learn(&mut self, tokens: &[Token], effect: &Effect) {
+        if effect.drops {
+            for name in &effect.objects {
+                self.read_by.remove(name);
+                self.changed_by.remove(name);
+            }
+        }
+        let Some(name) = effect.objects.first().filter(|_| effect.creates) else { return };
+        let kind = tokens.iter().take(6).find(|token| KINDS.iter().chain(&["table"]).any(|kind| token.is(kind)));
+        match kind.map(|token| token.text.as_str()) {
+            Some("view") => {
+                let read = self.named(tokens, name);
+                self.read_by.insert(name.clone(), read);
+                self.made.insert(name.clone());
+            }
+            Some("function" | "procedure") => {
+                let changed = self.named(tokens, name);
+                self.changed_by.insert(name.clone(), changed);
+            }
+            Some("rule") => {
+                let Some(table) = effect.objects.get(1) else { return };
+                let changed = self.named(tokens, table);
+                self.changed_by.entry(table.clone()).or_default().extend(changed);
+            }
+            Some("trigger") => {
+                let Some(table) = effect.objects.get(1) else { return };
+                let called = tokens.iter().rposition(|token| token.is("function") || token.is("procedure"));
+                let function = called.and_then(|at| name_at(tokens, at + 1));
+                let changed = function.and_then(|(name, _)| self.changed_by.get(&name).cloned());
+                self.changed_by.entry(table.clone()).or_default().extend(changed.unwrap_or_default());
+            }
+            _ => {
+                // Rows that refer to others change with them.
+                for at in 1..tokens.len() {
+                    if tokens[at - 1].is("references")
+                        && let Some((referenced, _)) = name_at(tokens, at)
+                    {
+                        self.changed_by.entry(referenced).or_default().push(name.clone());
+                    }
+                }
+                self.made.insert(name.clone());
+            }
+        }
+    }
+    /// Relations other than `own` that a definition names, in the bodies of functions, too.
+    fn named(&self, tokens: &[Token], own: &str) -> Vec<String> {
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        let words = tokens.iter().flat_map(|token| token.text.split(move |c: char| !is_part(c)));
+        let known = |word: &String| word != own && self.made.contains(word);
+        words.map(str::to_lowercase).filter(known).collect::<HashSet<_>>().into_iter().collect()
+    }
+    /// The names, and all that is reached from them by one of the maps.
+    fn closure(&self, names: &[String], by: &[&HashMap<String, Vec<String>>]) -> Vec<String> {
+        let mut found: Vec<String> = names.to_vec();
+        let mut at = 0;
+        while let Some(name) = found.get(at).cloned() {
+            for next in by.iter().filter_map(|map| map.get(&name)).flatten() {
+                if !found.contains(next) {
+                    found.push(next.clone());
+                }
+            }
+            at += 1;
+        }
+        found
+    }
+}
+
 /// What is tainted in a session.
 #[derive(Clone, Default)]
 pub struct Taint {
     objects: HashSet<String>,
     parts: HashSet<String>,
+    relations: Relations,
     /// SeracDB's session is not who PostgreSQL's is.
     role: bool,
     /// What SeracDB has changed in the open block.
@@ -305,9 +391,20 @@ pub struct Taint {
 }
 
 impl Taint {
+    /// PostgreSQL has carried a statement out.
+    pub fn learn(&mut self, tokens: &[Token], effect: &Effect) {
+        self.relations.learn(tokens, effect);
+    }
     /// A statement has ended differently.
-    pub fn add(&mut self, effect: &Effect) {
-        self.objects.extend(effect.objects.iter().cloned());
+    pub fn add(&mut self, tokens: &[Token], effect: &Effect) {
+        self.taint(effect);
+        // A function that is absent has changed nothing here.
+        let called: Vec<String> =
+            tokens.iter().filter(|token| self.objects.contains(&token.text)).map(|token| token.text.clone()).collect();
+        if !effect.creates && !effect.drops {
+            let changed = self.relations.closure(&called, &[&self.relations.changed_by]);
+            self.objects.extend(changed);
+        }
         self.parts.extend(effect.parts.iter().cloned());
         self.role |= effect.role;
     }
@@ -315,7 +412,7 @@ impl Taint {
     pub fn succeeded(&mut self, tokens: &[Token], effect: &Effect) {
         if self.mentioned(tokens).is_some() && !effect.creates && !effect.drops {
             // What is computed from tainted rows is tainted.
-            self.objects.extend(effect.objects.iter().cloned());
+            self.taint(effect);
         }
         if effect.drops {
             effect.objects.iter().for_each(|name| _ = self.objects.remove(name));
@@ -324,6 +421,13 @@ impl Taint {
         self.block.extend(effect.objects.iter().cloned());
         if effect.creates && tokens.iter().take(4).any(|token| token.is("temp") || token.is("temporary")) {
             self.temporary.extend(effect.objects.iter().cloned());
+        }
+    }
+    fn taint(&mut self, effect: &Effect) {
+        self.objects.extend(effect.objects.iter().cloned());
+        if effect.changes {
+            let Relations { read_by, changed_by, .. } = &self.relations;
+            self.objects.extend(self.relations.closure(&effect.objects, &[read_by, changed_by]));
         }
     }
     /// The block has ended; on one side only it was undone.
@@ -345,7 +449,10 @@ impl Taint {
             Kind::Literal => token.text.trim_matches('\'').rsplit('.').next().map(str::to_lowercase),
             _ => None,
         };
-        tokens.iter().filter_map(name).find_map(|name| self.objects.get(&name).map(String::as_str))
+        tokens.iter().filter_map(name).find_map(|name| {
+            let read = self.relations.closure(&[name], &[&self.relations.read_by]);
+            read.iter().find_map(|name| self.objects.get(name).map(String::as_str))
+        })
     }
     /// A tainted name that an error is about.
     pub fn in_error(&self, message: &str) -> Option<String> {
@@ -402,7 +509,8 @@ mod tests {
     #[test]
     fn taint_goes_with_names_and_ends_with_a_drop() {
         let mut taint = Taint::default();
-        taint.add(&effect(&tokens("ALTER TABLE t ADD COLUMN extra int")));
+        let alter = tokens("ALTER TABLE t ADD COLUMN extra int");
+        taint.add(&alter, &effect(&alter));
         assert_eq!(taint.mentioned(&tokens("SELECT * FROM t")), Some("t"));
         assert_eq!(taint.mentioned(&tokens("SELECT 's.t'::regclass, 'not t'")), Some("t"));
         assert_eq!(taint.mentioned(&tokens("SELECT extra FROM other WHERE a = 'not t'")), None);
@@ -413,6 +521,41 @@ mod tests {
         let drop = tokens("DROP TABLE t");
         taint.succeeded(&drop, &effect(&drop));
         assert_eq!(taint.mentioned(&tokens("SELECT * FROM t")), None);
+    }
+    #[test]
+    fn taint_goes_through_views_triggers_and_functions() {
+        let mut taint = Taint::default();
+        let learn = |taint: &mut Taint, sql: &str| {
+            let tokens = tokens(sql);
+            taint.learn(&tokens, &effect(&tokens));
+        };
+        let fail = |taint: &mut Taint, sql: &str| {
+            let tokens = tokens(sql);
+            taint.add(&tokens, &effect(&tokens));
+        };
+        let follows = |taint: &Taint, sql: &str| taint.mentioned(&tokens(sql)).is_some();
+        for table in ["t", "u", "w", "x", "y"] {
+            learn(&mut taint, &format!("CREATE TABLE {table} (a int)"));
+        }
+        learn(&mut taint, "CREATE VIEW v AS SELECT * FROM t");
+        learn(&mut taint, "CREATE VIEW v2 AS SELECT * FROM u");
+        fail(&mut taint, "SELECT * FROM v");
+        assert!(!follows(&taint, "SELECT * FROM t"));
+        fail(&mut taint, "INSERT INTO v VALUES (1)");
+        assert!(follows(&taint, "SELECT * FROM t") && !follows(&taint, "SELECT * FROM v2"));
+        learn(&mut taint, "CREATE FUNCTION f() RETURNS trigger AS $$ BEGIN INSERT INTO u VALUES (1); END $$");
+        fail(&mut taint, "CREATE FUNCTION f() RETURNS trigger AS $$ BEGIN INSERT INTO u VALUES (1); END $$");
+        learn(&mut taint, "CREATE TRIGGER g AFTER INSERT ON w EXECUTE FUNCTION f()");
+        fail(&mut taint, "CREATE TRIGGER g AFTER INSERT ON w EXECUTE FUNCTION f()");
+        assert!(!follows(&taint, "SELECT * FROM v2"));
+        let insert = tokens("INSERT INTO w VALUES (1)");
+        taint.succeeded(&insert, &effect(&insert));
+        assert!(follows(&taint, "SELECT * FROM v2") && !follows(&taint, "SELECT * FROM x"));
+        learn(&mut taint, "CREATE FUNCTION h() RETURNS int AS 'DELETE FROM x RETURNING a'");
+        fail(&mut taint, "CREATE FUNCTION h() RETURNS int AS 'DELETE FROM x RETURNING a'");
+        assert!(!follows(&taint, "SELECT * FROM x"));
+        fail(&mut taint, "SELECT h()");
+        assert!(follows(&taint, "SELECT * FROM x") && !follows(&taint, "SELECT * FROM y"));
     }
     #[test]
     fn what_one_side_has_undone_is_tainted() {

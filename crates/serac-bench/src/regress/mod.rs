@@ -446,7 +446,7 @@ impl Runner {
         self.taint.reconnected();
         if self.serac.connect().is_err() {
             self.serac.user = "serac".into();
-            self.taint.add(&follow::Effect { role: true, ..Default::default() });
+            self.taint.add(&[], &follow::Effect { role: true, ..Default::default() });
             self.connect_serac()?;
         }
         Ok(())
