@@ -1,7 +1,8 @@
 //! Random queries to `serac serve` and to PostgreSQL 15, and where their answers differ.
 //!
 //! `peers/random_queries.py` makes the tables and the queries from a seed, and compares the rows; `peers/random_values.py` does so with scripts about casts,
-//! assignments, decimals, times and transactions. What SeracDB refuses as not supported (0A000) is counted; any other difference is an error of this run.
+//! assignments, decimals, times and transactions. With `--registry`, `peers/random_functions.py` does so with all functions, operators, casts and aggregates
+//! that both have. What SeracDB refuses as not supported (0A000) is counted; any other difference is an error of this run.
 
 use crate::peer::Peer;
 use crate::postgres::{Cluster, Installation};
@@ -24,6 +25,9 @@ pub struct AnswersArguments {
     /// Queries, and scripts, for each seed.
     #[arg(long, default_value_t = 100)]
     queries: u64,
+    /// Statements of the functions, operators, casts and aggregates of the registry, too.
+    #[arg(long)]
+    registry: bool,
     /// The `serac` binary; by default the one beside this one.
     #[arg(long)]
     serac: Option<PathBuf>,
@@ -47,8 +51,11 @@ pub fn run(arguments: &AnswersArguments, report: &mut Report) -> Result<(), Stri
     let (ours, theirs) = (free_address()?, free_address()?);
     let _postgres = cluster.start_at(theirs, &[])?;
     let _serac = Serac::start(arguments.serac.as_deref(), &folder.0.join("serac"), ours, cluster.sockets())?;
-    let (mut queries, client) = Peer::start("random_queries.py", [""; 0])?;
-    let (mut values, _) = Peer::start("random_values.py", [""; 0])?;
+    let (queries, client) = Peer::start("random_queries.py", [""; 0])?;
+    let mut peers = vec![queries, Peer::start("random_values.py", [""; 0])?.0];
+    if arguments.registry {
+        peers.push(Peer::start("random_functions.py", [""; 0])?.0);
+    }
     let dsn = |port: u16| {
         let sockets = cluster.sockets().display();
         format!("host={sockets} port={port} user=serac dbname=postgres")
@@ -59,7 +66,7 @@ pub fn run(arguments: &AnswersArguments, report: &mut Report) -> Result<(), Stri
     let mut differences = 0;
     for seed in arguments.seed..arguments.seed + arguments.seeds {
         let request = json!({ "postgres": dsn(theirs.port()), "serac": dsn(ours.port()), "seed": seed, "queries": arguments.queries });
-        for peer in [&mut queries, &mut values] {
+        for peer in &mut peers {
             let answer = peer.ask(&request.to_string()).map_err(|error| format!("seed {seed}: {error}"))?;
             let of_kind = |key| answer[key].as_u64().unwrap_or_default();
             counts.iter_mut().zip(KINDS).for_each(|(count, (key, _))| *count += of_kind(key));
