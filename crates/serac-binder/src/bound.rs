@@ -154,10 +154,10 @@ pub(crate) fn is_alike(from: TypeId, to: TypeId) -> bool {
     use TypeId as T;
     let is_integer = |id| matches!(id, T::INT2 | T::INT4 | T::INT8);
     match (from, to) {
+        (T::INT8, T::OID) => true,
+        (T::INT8, to) if is_registered(to) => true,
         (from, to) if is_integer(from) => {
-            is_integer(to)
-                || matches!(to, T::FLOAT4 | T::FLOAT8 | T::NUMERIC | T::TEXT | T::VARCHAR | T::BOOL | T::OID)
-                || is_registered(to)
+            is_integer(to) || matches!(to, T::FLOAT4 | T::FLOAT8 | T::NUMERIC | T::TEXT | T::VARCHAR | T::BOOL)
         }
         (T::UNKNOWN | T::NUMERIC, _) => true,
         (T::TEXT | T::VARCHAR | T::BPCHAR | T::NAME, T::TEXT | T::VARCHAR | T::BPCHAR) => true,

@@ -1209,6 +1209,11 @@ impl Binder<'_> {
             let numbers = with_elements(&bound.expr.get_type(schema)?, DataType::Decimal128(digits, 0));
             return Ok(Bound::new(cast_to(bound.expr, numbers), to, span));
         }
+        if matches!(from, TypeId::INT2 | TypeId::INT4) && (to == TypeId::OID || types::is_registered(to)) {
+            // The bits of a negative number are those of a large one.
+            let bits = cast_to(bound.expr, DataType::Int64) & lit(i64::from(u32::MAX));
+            return Ok(Bound::new(cast_to(bits, DataType::UInt32), to, span));
+        }
         if to == TypeId::NAME
             && from.category() == Category::String
             && let Some(function) = self.environment.scalar("text_name")

@@ -1,7 +1,7 @@
 //! Functions of arrays.
 
 use super::definition::{Definition, Types};
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StringArray};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int32Array, ListArray, StringArray};
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field};
@@ -17,6 +17,14 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             _ => None,
         },
         body: dimensions,
+    },
+    Definition {
+        name: "array_ndims",
+        types: |given| match given {
+            [array] if element(array).is_some() => Some((given.to_vec(), DataType::Int32)),
+            _ => None,
+        },
+        body: number_of_dimensions,
     },
 ];
 
@@ -41,6 +49,17 @@ fn dimensions(arrays: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
         Ok(Some(text))
     };
     Ok(Arc::new((0..arrays[0].len()).map(one).collect::<Result<StringArray, SqlError>>()?))
+}
+
+/// How many dimensions an array has. NULL of an array without elements.
+fn number_of_dimensions(arrays: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
+    let (mut count, mut inner) = (0, arrays[0].data_type());
+    while let Some(next) = element(inner) {
+        (count, inner) = (count + 1, next.data_type());
+    }
+    let lists = as_list(&arrays[0])?;
+    let one = |row: usize| (lists.is_valid(row) && lists.value_length(row) > 0).then_some(count);
+    Ok(Arc::new((0..lists.len()).map(one).collect::<Int32Array>()))
 }
 
 /// The type of an array's elements.
@@ -70,7 +89,10 @@ fn as_list(array: &ArrayRef) -> Result<ListArray, SqlError> {
 }
 
 /// An array with the elements of the arrays in it, however deep, in their order.
-fn all_elements(arrays: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
+///
+/// # Errors
+/// 42804 where it is no array.
+pub(super) fn all_elements(arrays: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     let mut array = arrays[0].clone();
     while element(array.data_type()).is_some_and(|field| element(field.data_type()).is_some()) {
         let outer = as_list(&array)?;

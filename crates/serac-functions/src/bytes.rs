@@ -74,8 +74,11 @@ fn overlaid(of: &[u8], new: &[u8], from: i64, length: i64) -> Outcome<Vec<u8>> {
     if from <= 0 {
         return Err(SqlError::new("22011", "negative substring length not allowed"));
     }
-    let before = part(of, 1, Some(from - 1))?;
-    Ok([before, new, part(of, from.saturating_add(length), None)?].concat())
+    let rest = from.saturating_add(length);
+    if i32::try_from(rest).is_err() {
+        return Err(SqlError::new("22003", "integer out of range"));
+    }
+    Ok([part(of, 1, Some(from - 1))?, new, part(of, rest, None)?].concat())
 }
 
 /// The number of the first byte of a part, from one; zero if it is not there.

@@ -3,6 +3,7 @@
 //! `array[from:to]`.
 
 use crate::definition::{Definition, no_function};
+use crate::zeros::single;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, BooleanBuilder, ListArray, UInt64Array, make_comparator,
 };
@@ -52,16 +53,7 @@ fn holds(operator: &str, order: Ordering) -> Option<bool> {
 fn compared(args: &[ArrayRef], is_all: bool) -> Result<ArrayRef, SqlError> {
     let (values, lists) = (&args[0], as_lists(&args[1])?);
     let operators = cast(&args[2], &DataType::Utf8View)?;
-    let is_float = matches!(values.data_type(), DataType::Float32 | DataType::Float64);
-    // -0 + 0 is 0: they are equal, which an order of bits does not know.
-    let one_zero = |array: &ArrayRef| match is_float {
-        true => {
-            let zero = datafusion::arrow::array::Scalar::new(ScalarValue::new_zero(array.data_type())?.to_array()?);
-            Ok::<_, SqlError>(datafusion::arrow::compute::kernels::numeric::add(array, &zero)?)
-        }
-        false => Ok(array.clone()),
-    };
-    let (values, elements) = (one_zero(values)?, one_zero(lists.values())?);
+    let (values, elements) = (single(values), single(lists.values()));
     let compare = make_comparator(values.as_ref(), elements.as_ref(), SortOptions::default())?;
     let mut all = BooleanBuilder::with_capacity(values.len());
     for row in 0..values.len() {
@@ -92,7 +84,10 @@ fn compared(args: &[ArrayRef], is_all: bool) -> Result<ArrayRef, SqlError> {
 }
 
 /// Arrays with short offsets, whose elements may be NULL.
-fn as_lists(array: &ArrayRef) -> Result<ListArray, SqlError> {
+///
+/// # Errors
+/// 42804 where it is no array.
+pub(super) fn as_lists(array: &ArrayRef) -> Result<ListArray, SqlError> {
     let element = element_of(array.data_type()).ok_or_else(|| SqlError::new("42804", "an array is expected"))?;
     let wanted = DataType::List(Arc::new(Field::new_list_field(element.clone(), true)));
     Ok(cast(array, &wanted)?.as_list::<i32>().clone())

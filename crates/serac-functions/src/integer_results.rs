@@ -6,7 +6,7 @@ use datafusion::arrow::compute::{SortOptions, cast};
 use datafusion::arrow::datatypes::{DataType, FieldRef, Int32Type};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use datafusion::functions_nested::{cardinality, dimension, length, position};
+use datafusion::functions_nested::{cardinality, length};
 use datafusion::functions_window::{ntile, rank, row_number};
 use datafusion::logical_expr::function::{
     ExpressionArgs, PartitionEvaluatorArgs, WindowFunctionSimplification, WindowUDFFieldArgs,
@@ -31,14 +31,8 @@ struct IntegerFunction {
 
 /// The functions of arrays.
 pub(super) fn functions() -> Vec<ScalarUDF> {
-    let numbers = DataType::new_list(DataType::Int32, true);
-    let functions = [
-        (length::array_length_udf(), DataType::Int32, true),
-        (cardinality::cardinality_udf(), DataType::Int32, false),
-        (dimension::array_ndims_udf(), DataType::Int32, true),
-        (position::array_position_udf(), DataType::Int32, false),
-        (position::array_positions_udf(), numbers, false),
-    ];
+    let functions =
+        [(length::array_length_udf(), DataType::Int32, true), (cardinality::cardinality_udf(), DataType::Int32, false)];
     let function = |(inner, result, zero_is_null)| ScalarUDF::from(IntegerFunction { inner, result, zero_is_null });
     functions.into_iter().map(function).collect()
 }

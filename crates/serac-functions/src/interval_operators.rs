@@ -107,7 +107,7 @@ pub(super) fn as_intervals(durations: &ArrayRef) -> Outcome<ArrayRef> {
 }
 
 /// The length of an interval in microseconds, of months of thirty days, by which intervals are compared.
-static LENGTH: Definition = Definition {
+pub(super) static LENGTH: Definition = Definition {
     name: "interval_length",
     types: |given| one_interval(given).map(|(types, _)| (types, DataType::Decimal128(38, 0))),
     body: |args| {

@@ -16,6 +16,7 @@ mod accounted;
 mod aggregates;
 mod arguments;
 mod arithmetic;
+mod array_search;
 mod arrays;
 mod average;
 mod bytes;
@@ -28,6 +29,7 @@ mod definition;
 mod digests;
 mod elements;
 mod exact_sums;
+mod extremes;
 mod float_errors;
 mod float_sums;
 mod formats;
@@ -68,7 +70,7 @@ pub use integer_results::windows;
 pub use like::escape as like_escape;
 pub use operators::operate;
 pub use regexes::patterns::Patterns;
-pub use sliding::{SUMS, sliding};
+pub use sliding::{SLIDING, sliding};
 pub use times::with_zone;
 pub use typed::{has_part, rewrite_typed};
 pub use uuids::UuidTypes;
@@ -81,6 +83,7 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
     let definitions = [
         arguments::DEFINITIONS,
         arithmetic::DEFINITIONS,
+        array_search::DEFINITIONS,
         arrays::DEFINITIONS,
         bytes::DEFINITIONS,
         date_parts::DEFINITIONS,

@@ -237,12 +237,24 @@ fn arc_of_two(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     Ok(Arc::new(angles))
 }
 
+/// 1, -1, or 0 of a zero and of NaN.
+fn sign(x: f64) -> f64 {
+    if x > 0.0 {
+        1.0
+    } else if x < 0.0 {
+        -1.0
+    } else {
+        0.0
+    }
+}
+
 pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "power", types, body: powers },
     Definition { name: "pow", types, body: powers },
     Definition { name: "sqrt", types: of_one, body: |args| each(args, square_root) },
     Definition { name: "acos", types: of_one, body: |args| each(args, |x| angle(x, f64::acos)) },
     Definition { name: "asin", types: of_one, body: |args| each(args, |x| angle(x, f64::asin)) },
+    Definition { name: "sign", types: of_one, body: |args| each(args, |x| Ok(sign(x))) },
     Definition { name: "exp", types: of_one, body: |args| each(args, exponential) },
     Definition { name: "ln", types: of_one, body: |args| each(args, |x| logarithm(x, f64::ln)) },
     Definition { name: "log10", types: of_one, body: |args| each(args, |x| logarithm(x, f64::log10)) },

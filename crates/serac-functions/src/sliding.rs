@@ -12,6 +12,7 @@
 //! A row that leaves takes its state with it. If there are no older rows, the newer ones become them, once for each row. The aggregate of the frame is that of
 //! two states.
 
+use super::extremes;
 use super::variances::{self, Variance};
 use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
@@ -27,10 +28,13 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use std::sync::Arc;
 
-/// The aggregates of floats that are kept as a sum, and so cannot give a value back.
-pub const SUMS: [&str; 18] = [
+/// DataFusion's aggregates that are [`sliding`].
+pub const SLIDING: [&str; 21] = [
     "sum",
     "avg",
+    "min",
+    "max",
+    "bit_xor",
     "var_samp",
     "var_pop",
     "stddev",
@@ -49,11 +53,13 @@ pub const SUMS: [&str; 18] = [
     "regr_sxy",
 ];
 
-/// An aggregate as it is, but over frames that slide.
+/// An aggregate as it is, but over frames that slide; variances, and extremes of floats in groups,
+/// are our own.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Sliding(Arc<AggregateUDF>);
 
-/// The aggregate with exact sums of floats over frames that slide.
+/// The aggregate with exact sums of floats over frames that slide, and with PostgreSQL's variances and
+/// order of floats.
 pub fn sliding(function: Arc<AggregateUDF>) -> AggregateUDF {
     AggregateUDF::from(Sliding(function))
 }
@@ -238,12 +244,17 @@ impl AggregateUDFImpl for Sliding {
         self.0.inner().state_fields(args)
     }
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        self.0.inner().groups_accumulator_supported(args)
+        // DataFusion's sets of distinct values are not by group, though it says so.
+        let is_set = args.is_distinct && self.name() == "bit_xor";
+        !is_set && self.0.inner().groups_accumulator_supported(args)
     }
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         match Variance::of_name(self.name()) {
             Some(variance) if !args.is_distinct => Ok(Box::new(variances::Groups::new(variance))),
-            _ => self.0.inner().create_groups_accumulator(args),
+            _ => match extremes::groups(self.name(), args.return_field.data_type()) {
+                Some(groups) => Ok(groups),
+                None => self.0.inner().create_groups_accumulator(args),
+            },
         }
     }
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {

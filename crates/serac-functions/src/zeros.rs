@@ -4,7 +4,7 @@
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion::common::ScalarValue;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
@@ -28,6 +28,18 @@ pub fn has_one_zero(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(call) if call.func.inner().is::<OneZero>())
 }
 
+/// Floats with one zero and one NaN; other values as they are.
+pub(super) fn single(array: &ArrayRef) -> ArrayRef {
+    // -0 + 0 is 0.
+    let single32 = |x: f32| if x.is_nan() { f32::NAN } else { x + 0.0 };
+    let single64 = |x: f64| if x.is_nan() { f64::NAN } else { x + 0.0 };
+    match array.data_type() {
+        DataType::Float32 => Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(single32)),
+        DataType::Float64 => Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(single64)),
+        _ => array.clone(),
+    }
+}
+
 impl ScalarUDFImpl for OneZero {
     fn name(&self) -> &str {
         "one_zero"
@@ -41,14 +53,7 @@ impl ScalarUDFImpl for OneZero {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let of_scalar = matches!(args.args[0], ColumnarValue::Scalar(_));
         let array = args.args[0].to_array(if of_scalar { 1 } else { args.number_rows })?;
-        // -0 + 0 is 0.
-        let single32 = |x: f32| if x.is_nan() { f32::NAN } else { x + 0.0 };
-        let single64 = |x: f64| if x.is_nan() { f64::NAN } else { x + 0.0 };
-        let array = match array.data_type() {
-            DataType::Float32 => Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(single32)) as _,
-            DataType::Float64 => Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(single64)) as _,
-            other => return Err(DataFusionError::Internal(format!("one_zero of {other}"))),
-        };
+        let array = single(&array);
         Ok(match of_scalar {
             true => ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?),
             false => ColumnarValue::Array(array),

@@ -55,7 +55,10 @@ pub(crate) fn of_stored(field: &Field, column: Option<&ColumnDefinition>) -> Opt
 /// Arrow.
 pub(crate) fn field_of(field: Field, of: ModifiedType) -> Field {
     let is_number = of.id == TypeId::NUMERIC && type_of_arrow(field.data_type()) == Some(TypeId::NUMERIC);
-    let is_same = arrow_type(of.id).as_ref() == Some(field.data_type()) && of.id != TypeId::VOID;
+    let of_type = arrow_type(of.id);
+    // Functions give texts in either form.
+    let is_text = of_type == Some(DataType::Utf8View) && *field.data_type() == DataType::Utf8;
+    let is_same = (is_text || of_type.as_ref() == Some(field.data_type())) && of.id != TypeId::VOID;
     match (is_number || is_same) && !is_registered(of.id) {
         true => with_type(field, of.id.0, of.modifier),
         false => field,

@@ -11,17 +11,11 @@ use std::sync::{Arc, LazyLock};
 
 /// The functions that are the same in every session: DataFusion's, PostgreSQL's names of these, and ours.
 static COMMON: LazyLock<SessionState> = LazyLock::new(|| {
-    use datafusion::{functions, functions_aggregate as aggregates, functions_nested as nested};
+    use datafusion::{functions_aggregate as aggregates, functions_nested as nested};
     let mut state = SessionStateBuilder::new().with_default_features().build();
-    // All that are equal, where DataFusion's own change the first.
-    let all = [
-        (nested::remove::array_remove_all_udf(), "array_remove"),
-        (nested::replace::array_replace_all_udf(), "array_replace"),
-    ];
-    let others = [(functions::math::signum(), "sign"), (nested::string::string_to_array_udf(), "string_to_table")];
-    let renamed = all.into_iter().chain(others).map(|(function, name)| function.as_ref().clone().with_aliases([name]));
+    let renamed = nested::string::string_to_array_udf().as_ref().clone().with_aliases(["string_to_table"]);
     let own = serac_functions::functions();
-    for function in own.chain(renamed) {
+    for function in own.chain([renamed]) {
         state.register_udf(Arc::new(function)).expect("functions are taken");
     }
     let renamed =
@@ -30,7 +24,7 @@ static COMMON: LazyLock<SessionState> = LazyLock::new(|| {
     for function in renamed.chain(serac_functions::aggregates()) {
         state.register_udaf(Arc::new(function)).expect("functions are taken");
     }
-    for name in serac_functions::SUMS {
+    for name in serac_functions::SLIDING {
         let function = state.udaf(name).expect("it is one of DataFusion's or ours");
         state.register_udaf(Arc::new(serac_functions::sliding(function))).expect("functions are taken");
     }
