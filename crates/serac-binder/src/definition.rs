@@ -5,6 +5,7 @@ use crate::binder::Binder;
 use crate::bound::Bound;
 use crate::environment::Environment;
 use crate::error::{BindError, Result};
+use crate::expression::depends_on_settings;
 use crate::plan_parts::has_part;
 use crate::scope::{Context, Scope, ScopeColumn, ScopeItem};
 use crate::types::{is_no_type, or_no_type};
@@ -196,8 +197,18 @@ impl Binder<'_> {
         if given == TypeId::UNKNOWN {
             return self.as_type(bound, wanted, CastContext::Assignment, schema);
         }
-        if given == wanted || cast(given, wanted, CastContext::Assignment).is_some() {
+        if given == wanted {
             return Ok(bound);
+        }
+        if cast(given, wanted, CastContext::Assignment).is_some() {
+            if depends_on_settings(given, wanted) {
+                self.is_immutable.set(false);
+            }
+            let by_settings = self.environment.cast_by_settings(&bound.expr, given, wanted, bound.span, schema)?;
+            return Ok(match by_settings {
+                Some(expr) => Bound::new(expr, wanted, bound.span),
+                None => bound,
+            });
         }
         if place == Place::Transform {
             let message =

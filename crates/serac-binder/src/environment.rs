@@ -69,6 +69,23 @@ pub trait Environment {
         let _ = (expr, from, to, schema);
         Ok(None)
     }
+    /// A value of a type as one of another type, where the session's settings of times say how: its
+    /// time zone, `DateStyle` and `IntervalStyle`. None where they do not count, or are the usual
+    /// ones. A quoted constant stands at `span`.
+    ///
+    /// # Errors
+    /// What is wrong with a constant.
+    fn cast_by_settings(
+        &self,
+        expr: &Expr,
+        from: TypeId,
+        to: TypeId,
+        span: tree::Span,
+        schema: &DFSchema,
+    ) -> Result<Option<Expr>> {
+        let _ = (expr, from, to, span, schema);
+        Ok(None)
+    }
     /// What computes a window function.
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>>;
     /// What computes a field of a time, by `extract` or by `date_part`, and the field as its first

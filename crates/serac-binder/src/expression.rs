@@ -743,6 +743,10 @@ impl Binder<'_> {
             other => value(operand, other),
         };
         let operate = |left, right| self.environment.operate(operator, left, right, context.schema);
+        // Days and months are counted as the session's clocks do.
+        if matches!((of_left, of_right), (T::TIMESTAMPTZ, T::INTERVAL) | (T::INTERVAL, T::TIMESTAMPTZ)) {
+            self.is_immutable.set(false);
+        }
         Ok(Some(match (of_left, of_right) {
             (T::DATE, T::DATE) => operate(days(left)?, days(right)?)?,
             (T::DATE, T::INT4) => cast_to(operate(days(left)?, value(right, T::INT4)?)?, DataType::Date32),
@@ -893,6 +897,21 @@ impl Binder<'_> {
             _ => return Err(BindError::unsupported(format!("{name} of a field with such digits"), span)),
         };
         Ok(Bound::new(expr, found.signature.result, span))
+    }
+}
+
+/// Whether a cast has other results under other settings of times, so that PostgreSQL does not call it
+/// immutable. Constants are read when a statement is bound.
+pub(crate) fn depends_on_settings(from: TypeId, to: TypeId) -> bool {
+    use TypeId as T;
+    let (from, to) = (from.element().unwrap_or(from), to.element().unwrap_or(to));
+    let is_text = |id: TypeId| id.category() == Category::String;
+    match (from, to) {
+        (T::UNKNOWN, _) => false,
+        (T::TIMESTAMPTZ, to) => to != T::TIMESTAMPTZ,
+        (T::DATE | T::TIMESTAMP, to) => to == T::TIMESTAMPTZ || is_text(to),
+        (from, T::DATE | T::TIME | T::TIMESTAMP | T::TIMESTAMPTZ | T::INTERVAL) => is_text(from),
+        _ => false,
     }
 }
 
@@ -1191,6 +1210,14 @@ impl Binder<'_> {
         let is_text = matches!(to, TypeId::TEXT | TypeId::VARCHAR);
         if from == TypeId::RECORD && is_text && context != CastContext::Implicit {
             return self.row_text(bound).map(|text| Bound { id: to, ..text });
+        }
+        if from != to && is_told && bound.parameter.is_none() {
+            if depends_on_settings(from, to) {
+                self.is_immutable.set(false);
+            }
+            if let Some(expr) = self.environment.cast_by_settings(&bound.expr, from, to, span, schema)? {
+                return Ok(Bound::new(expr, to, span));
+            }
         }
         if from == to || !is_told || bound.parameter.is_some() || (from != TypeId::UNKNOWN && is_alike(from, to)) {
             return bound.into_type(to, context, schema);

@@ -445,7 +445,20 @@ impl Binder<'_> {
                     _ => return Err(BindError::unsupported("a window frame of so many digits", NO_PLACE)),
                 }
             }
-            T::TIMESTAMPTZ => return Ok(values),
+            T::TIMESTAMPTZ => {
+                // Where clocks are put forward and back, a day is not always as long.
+                let is_of_days = |value: &ScalarValue| match value {
+                    ScalarValue::IntervalMonthDayNano(Some(interval)) => (interval.months, interval.days) != (0, 0),
+                    _ => false,
+                };
+                let local =
+                    self.environment.cast_by_settings(&order.expr, id, T::TIMESTAMP, NO_PLACE, context.schema)?;
+                if local.is_some() && values.iter().any(is_of_days) {
+                    let what = "a window frame with an offset of days in a time zone other than UTC";
+                    return Err(BindError::unsupported(what, NO_PLACE));
+                }
+                return Ok(values);
+            }
             T::TIME => {
                 // A day does not begin again within a frame.
                 order.expr = cast(order.expr.clone(), DataType::Int64);

@@ -1,14 +1,17 @@
 //! Results and progress, for people and for programs.
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use console::measure_text_width;
 use indicatif::{ProgressBar, ProgressStyle};
 use serac_server::folder::FolderProgress;
+use serac_sql::TimeStyle;
+use serac_sql::wire::{Purpose, style_of_schema, with_texts};
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Rows that table and markdown modes show at the most.
@@ -65,6 +68,19 @@ fn text_of(array: &ArrayRef, null: &'static str) -> Vec<String> {
 pub fn texts(batch: &RecordBatch, null: &'static str) -> impl Iterator<Item = Vec<String>> + use<> {
     let columns: Vec<Vec<String>> = batch.columns().iter().map(|c| text_of(c, null)).collect();
     (0..batch.num_rows()).map(move |i| columns.iter().map(|c| c[i].clone()).collect())
+}
+
+/// Rows whose times are texts, as a session's settings have them; none if that cannot be.
+fn in_style(batch: &RecordBatch, style: &TimeStyle) -> Option<RecordBatch> {
+    let texts = |column: &ArrayRef| with_texts(column, style, Purpose::Text).ok();
+    let columns = batch.columns().iter().map(texts).collect::<Option<Vec<_>>>()?;
+    let given = batch.schema();
+    let fields = given.fields().iter().zip(&columns).map(|(field, column)| {
+        Arc::new(field.as_ref().clone().with_data_type(column.data_type().clone()).with_nullable(true))
+    });
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(schema, columns, &options).ok()
 }
 
 fn csv_field(text: &str) -> String {
@@ -136,12 +152,15 @@ pub struct RowsWriter {
     /// The first rows, in the modes for people.
     shown: Vec<Vec<String>>,
     total: usize,
+    /// The settings of times of the session whose rows these are; none for the usual ones.
+    style: Option<TimeStyle>,
 }
 
 impl RowsWriter {
     /// A writer of rows with these columns.
     pub fn new(schema: SchemaRef, mode: Mode) -> Self {
-        Self { schema, mode, shown: Vec::new(), total: 0 }
+        let style = style_of_schema(&schema);
+        Self { schema, mode, shown: Vec::new(), total: 0, style }
     }
     fn names(&self) -> Vec<&str> {
         self.schema.fields().iter().map(|f| f.name().as_str()).collect()
@@ -156,6 +175,8 @@ impl RowsWriter {
     }
     /// The text of some rows.
     pub fn rows(&mut self, batch: &RecordBatch) -> String {
+        let styled = self.style.as_ref().and_then(|style| in_style(batch, style));
+        let batch = styled.as_ref().unwrap_or(batch);
         let mut out = String::new();
         match self.mode {
             Mode::Csv => {

@@ -1,8 +1,9 @@
 //! How files and streams of COPY are written.
 
 use serac_engine::Table;
-use serac_values::{Result, SqlError};
+use serac_values::{Result, SqlError, TimeStyle};
 use std::path::Path;
+use std::sync::Arc;
 
 /// A format of COPY.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +68,8 @@ pub struct Options {
     pub force_not_null: Vec<String>,
     /// By column of the input; those that are not there have what is usual.
     pub nulls: Vec<Nulls>,
+    /// The session's settings of times, by which texts are written; none for the usual ones.
+    pub style: Option<Arc<TimeStyle>>,
 }
 
 /// What stands behind the last point of a file's name, in lower case.
@@ -87,6 +90,7 @@ impl Options {
             force_null: Vec::new(),
             force_not_null: Vec::new(),
             nulls: Vec::new(),
+            style: None,
         }
     }
     /// What is usual for a file of this name, in the format that its extension says, or else

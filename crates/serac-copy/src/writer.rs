@@ -1,11 +1,12 @@
 //! Rows as lines of text, in PostgreSQL's text format or as CSV.
 
 use super::options::{Format, Options};
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use serac_engine::values::value_at;
-use serac_values::wire::{to_wire, wire_type, write_text};
-use serac_values::{Result, SqlError};
+use serac_values::wire::{Purpose, to_wire, wire_type, with_texts, write_styled_text, write_text};
+use serac_values::{Result, SqlError, TimeStyle};
 use std::io::Write;
+use std::sync::Arc;
 
 /// Writes batches, a row in one piece.
 pub(super) struct LineWriter<W> {
@@ -16,6 +17,8 @@ pub(super) struct LineWriter<W> {
     quote: Option<u8>,
     /// The names of the columns, before they are written.
     header: Option<Vec<String>>,
+    /// The session's settings of times; none for the usual ones.
+    style: Option<Arc<TimeStyle>>,
 }
 
 fn failed(error: &std::io::Error) -> SqlError {
@@ -26,7 +29,8 @@ impl<W: Write> LineWriter<W> {
     pub(super) fn new(output: W, options: &Options, names: Vec<String>) -> Self {
         let quote = (options.format == Format::Csv).then_some(options.quote);
         let header = options.header.then_some(names);
-        Self { output, delimiter: options.delimiter, null: options.null.clone(), quote, header }
+        let (null, style) = (options.null.clone(), options.style.clone());
+        Self { output, delimiter: options.delimiter, null, quote, header, style }
     }
 
     /// Adds a value that is not NULL. `is_lone`: its line has no other.
@@ -59,7 +63,14 @@ impl<W: Write> LineWriter<W> {
         let (mut line, mut value) = (Vec::new(), Vec::new());
         self.put_header(&mut line);
         let types: Vec<_> = batch.columns().iter().map(|array| wire_type(array.data_type())).collect();
-        let columns = batch.columns().iter().map(to_wire).collect::<Result<Vec<_>, _>>()?;
+        let column = |array: &ArrayRef| match &self.style {
+            // Arrays and rows are texts before their values are written.
+            Some(style) if array.data_type().is_nested() => {
+                Ok::<_, SqlError>(to_wire(&with_texts(array, style, Purpose::Text)?)?)
+            }
+            _ => Ok(to_wire(array)?),
+        };
+        let columns = batch.columns().iter().map(column).collect::<Result<Vec<_>>>()?;
         for row in 0..batch.num_rows() {
             for (i, (column, column_type)) in columns.iter().zip(&types).enumerate() {
                 if i > 0 {
@@ -69,7 +80,11 @@ impl<W: Write> LineWriter<W> {
                     line.extend_from_slice(self.null.as_bytes());
                 } else {
                     value.clear();
-                    write_text(&mut value, value_at(column, row, *column_type), *column_type);
+                    let given = value_at(column, row, *column_type);
+                    match &self.style {
+                        Some(style) => write_styled_text(&mut value, given, *column_type, style),
+                        None => write_text(&mut value, given, *column_type),
+                    }
                     self.put(&mut line, &value, columns.len() == 1);
                 }
             }

@@ -28,11 +28,11 @@ use datafusion::logical_expr::{
     Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
-use serac_values::SqlError;
 use serac_values::assignment::assign;
 use serac_values::text_types::is_text;
 use serac_values::texts_as_times::{is_relative, is_time, read, read_at};
 use serac_values::wire::{as_told, element_of, is_list, read_array, wire_type};
+use serac_values::{SqlError, TimeStyle};
 use std::sync::Arc;
 
 /// Whether casts of texts to a type are done here.
@@ -156,7 +156,7 @@ fn converted(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
         return arrays_of_texts(values, to);
     }
     if is_of_elements(values.data_type(), to) {
-        return with_converted_elements(values, to);
+        return with_converted_elements(values, to, &|_, _| None);
     }
     if is_counted(values.data_type(), to) {
         let options = CastOptions { safe: false, ..CastOptions::default() };
@@ -187,11 +187,16 @@ fn arrays_of_texts(texts: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError
         lists.append(elements.is_some());
     }
     let lists: ArrayRef = Arc::new(lists.finish());
-    if lists.data_type() == to { Ok(lists) } else { with_converted_elements(&lists, to) }
+    if lists.data_type() == to { Ok(lists) } else { with_converted_elements(&lists, to, &|_, _| None) }
 }
 
 /// Arrays as others, whose elements are of another type.
-fn with_converted_elements(lists: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
+/// `other` converts elements by other rules than here, where it knows any.
+pub(super) fn with_converted_elements(
+    lists: &ArrayRef,
+    to: &DataType,
+    other: &dyn Fn(&ArrayRef, &DataType) -> Option<Result<ArrayRef, SqlError>>,
+) -> Result<ArrayRef, SqlError> {
     let options = CastOptions { safe: false, ..CastOptions::default() };
     let (Some(from), DataType::List(wanted)) = (element_of(lists.data_type()), to) else {
         return Ok(cast_with_options(lists, to, &options)?);
@@ -208,6 +213,7 @@ fn with_converted_elements(lists: &ArrayRef, to: &DataType) -> Result<ArrayRef, 
     let lengths = offsets.lengths().enumerate().map(|(list, length)| if is_there(list) { length } else { 0 });
     let offsets = OffsetBuffer::from_lengths(lengths);
     let elements = match wanted.data_type() {
+        wanted if let Some(converted) = other(&elements, wanted) => converted?,
         wanted if wanted == elements.data_type() => elements,
         wanted if is_ours(elements.data_type(), wanted) => converted(&elements, wanted)?,
         wanted if wanted.is_numeric() && elements.data_type().is_numeric() => {
@@ -261,8 +267,8 @@ impl ScalarUDFImpl for Converted {
         if !is_relative_time(value, &self.wanted) {
             return Ok(ExprSimplifyResult::Original(args));
         }
-        let time =
-            read_at(&value.to_array()?, &self.wanted, Some(now.timestamp_micros())).map_err(SqlError::external)?;
+        let time = read_at(&value.to_array()?, &self.wanted, Some(now.timestamp_micros()), TimeStyle::usual());
+        let time = time.map_err(SqlError::external)?;
         Ok(ExprSimplifyResult::Simplified(Expr::Literal(ScalarValue::try_from_array(&time, 0)?, None)))
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -272,7 +278,7 @@ impl ScalarUDFImpl for Converted {
 }
 
 /// Whether a constant is a time such as `today`.
-fn is_relative_time(value: &ScalarValue, wanted: &DataType) -> bool {
+pub(super) fn is_relative_time(value: &ScalarValue, wanted: &DataType) -> bool {
     is_time(wanted) && value.try_as_str().flatten().is_some_and(is_relative)
 }
 

@@ -89,6 +89,9 @@ pub fn function_of(name: &str, of_extract: bool) -> (&'static str, Option<String
     (function, None)
 }
 
+/// Functions for parts that are the same on all clocks.
+pub(super) const EXTRACT_PARTS_OF_INSTANTS: [&str; 1] = ["extract_epoch"];
+
 /// The error of a part that a type does not have.
 fn unsupported(part: &str, data_type: &DataType) -> SqlError {
     let name = match data_type {

@@ -7,11 +7,17 @@ use datafusion::arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNano};
 use serac_values::SqlError;
 use serac_values::intervals::{INTERVAL, Parts, intervals, is_interval};
 use serac_values::text_types::is_text_or_null;
-use serac_values::texts_as_intervals::{Fields, parse, rounded};
+use serac_values::texts_as_intervals::{Fields, parse_styled, rounded};
+use serac_values::time_style::IntervalStyle;
 use std::sync::Arc;
 
 /// Texts or intervals as such of a type with fields, or with a number of digits, or both.
 fn modified(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
+    modified_styled(args, IntervalStyle::Postgres)
+}
+
+/// The same where texts are read in a style.
+pub(super) fn modified_styled(args: &[ArrayRef], style: IntervalStyle) -> Result<ArrayRef, SqlError> {
     let (names, digits) = (args[1].as_string_view(), args[2].as_primitive::<Int64Type>());
     let one = |row: usize| -> Result<Option<IntervalMonthDayNano>, SqlError> {
         if args[0].is_null(row) {
@@ -19,7 +25,7 @@ fn modified(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
         }
         let fields = if names.is_valid(row) { Fields::of(names.value(row)) } else { None };
         let parts = match args[0].as_string_view_opt() {
-            Some(texts) => parse(texts.value(row), fields)?,
+            Some(texts) => parse_styled(texts.value(row), fields, style)?,
             None => Parts::of(intervals(&args[0]).value(row)),
         };
         let parts = fields.map_or(parts, |fields| fields.cut(parts));

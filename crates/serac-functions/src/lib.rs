@@ -6,6 +6,7 @@
 //! | `definition` | a function as a name, the types that it takes, and a body; each family of functions is a list of these |
 //! | `texts`, `bytes`, `padding`, `regexes`, `like`, `digests`, `json`, `arrays`, `elements`, `powers`, `records`, `rounding`, `times`, `intervals` and others | families |
 //! | `formats` | what reads and writes by patterns: to_char, to_date, to_number |
+//! | `styled` | what depends on a session's settings of times |
 //! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums`, `variances`, `sliding` | aggregates, and these over moving frames |
 //! | `casts`, `uuids`, `chains`, `quotients`, `zeros` | operators and casts with PostgreSQL's meaning |
 //! | `accounted` | functions whose results may be large take their memory from the session's |
@@ -49,6 +50,7 @@ mod rounding;
 mod series;
 mod sleep;
 mod sliding;
+mod styled;
 mod sum;
 mod text_aggregate;
 mod texts;
@@ -71,6 +73,7 @@ pub use like::escape as like_escape;
 pub use operators::operate;
 pub use regexes::patterns::Patterns;
 pub use sliding::{SLIDING, sliding};
+pub use styled::{StyledFunctions, depends_on_style};
 pub use times::with_zone;
 pub use typed::{has_part, rewrite_typed};
 pub use uuids::UuidTypes;

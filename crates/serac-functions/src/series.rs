@@ -2,6 +2,7 @@
 //! nanoseconds, which hold no other years than 1677 to 2262. Of numbers with digits of their own, too.
 //! Of other types it is DataFusion's.
 
+use super::styled::later;
 use datafusion::arrow::array::timezone::Tz;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, LargeBinaryBuilder, ListBuilder, TimestampMicrosecondBuilder,
@@ -17,6 +18,7 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, Sca
 use serac_numeric::Numeric;
 use serac_values::SqlError;
 use serac_values::intervals::{INTERVAL, Parts, is_interval};
+use serac_values::time_zones::Zone;
 use std::sync::Arc;
 
 /// Values of a series at the most.
@@ -27,12 +29,19 @@ const MOST_NUMBERS: usize = 1_000_000;
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Series {
     inner: Arc<ScalarUDF>,
+    /// By whose clocks days and months are counted.
+    zone: Zone,
     signature: Signature,
 }
 
 /// The function.
 pub(super) fn function() -> ScalarUDF {
-    ScalarUDF::from(Series { inner: gen_series_udf(), signature: Signature::user_defined(Volatility::Immutable) })
+    function_in(Zone::utc())
+}
+
+/// The function in a session of a time zone.
+pub(super) fn function_in(zone: Zone) -> ScalarUDF {
+    ScalarUDF::from(Series { inner: gen_series_udf(), zone, signature: Signature::user_defined(Volatility::Immutable) })
 }
 
 /// The type of the timestamps of a series; none if it is one of others.
@@ -98,10 +107,11 @@ fn series_of_numbers(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     Ok(Arc::new(lists.finish()))
 }
 
-fn series(args: &[ArrayRef], of: &DataType) -> Result<ArrayRef, SqlError> {
+fn series(args: &[ArrayRef], of: &DataType, zone: &Zone) -> Result<ArrayRef, SqlError> {
     let [start, stop] = [&args[0], &args[1]].map(|bound| bound.as_primitive::<TimestampMicrosecondType>());
     let steps = args[2].as_primitive::<IntervalMonthDayNanoType>();
     let utc: Tz = "+00:00".parse()?;
+    let has_zone = !zone.is_utc() && matches!(of, DataType::Timestamp(_, Some(_)));
     let values = TimestampMicrosecondBuilder::new().with_data_type(of.clone());
     let mut lists = ListBuilder::new(values).with_field(Field::new_list_field(of.clone(), true));
     let mut count = 0;
@@ -127,7 +137,10 @@ fn series(args: &[ArrayRef], of: &DataType) -> Result<ArrayRef, SqlError> {
                 return Err(too_long(MOST_VALUES));
             }
             lists.values().append_value(value);
-            let next = TimestampMicrosecondType::add_month_day_nano(value, step, utc);
+            let next = match has_zone {
+                true => later(value, Parts::of(step), zone),
+                false => TimestampMicrosecondType::add_month_day_nano(value, step, utc),
+            };
             value = next.ok_or_else(|| SqlError::new("22008", "timestamp out of range"))?;
         }
         lists.append(true);
@@ -171,7 +184,7 @@ impl ScalarUDFImpl for Series {
             return make_scalar_function(apply, Vec::new())(&args.args);
         }
         let Some(of) = timestamps(&given) else { return self.inner.invoke_with_args(args) };
-        let apply = |arrays: &[ArrayRef]| series(arrays, &of).map_err(SqlError::external);
+        let apply = |arrays: &[ArrayRef]| series(arrays, &of, &self.zone).map_err(SqlError::external);
         make_scalar_function(apply, Vec::new())(&args.args)
     }
 }

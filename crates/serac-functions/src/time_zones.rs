@@ -2,7 +2,6 @@
 
 use super::definition::{Definition, Types};
 use super::times::{TIMESTAMP, with_zone};
-use chrono::DateTime;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray, TimestampMicrosecondArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, TimestampMicrosecondType};
@@ -47,9 +46,7 @@ fn body(args: &[ArrayRef]) -> Outcome<ArrayRef> {
         let zone = &last.as_ref().expect("set above").1;
         let out_of_range = || SqlError::new("22008", "timestamp out of range");
         let time = times.value(row);
-        let clock = DateTime::from_timestamp_micros(time).ok_or_else(out_of_range)?.naive_utc();
-        let moved =
-            if is_local { time.checked_sub(zone.of_local(clock)) } else { time.checked_add(zone.of_utc(clock)) };
+        let moved = if is_local { zone.instant(time) } else { zone.local(time) };
         Ok(Some(moved.ok_or_else(out_of_range)?))
     };
     let moved: TimestampMicrosecondArray = (0..times.len()).map(converted).collect::<Outcome<Vec<_>>>()?.into();

@@ -19,6 +19,9 @@ use datafusion::logical_expr::{
 };
 use serac_values::SqlError;
 use serac_values::intervals::{INTERVAL, MICROS_PER_DAY, Parts, intervals, is_interval};
+use serac_values::text_types::is_text_or_null;
+use serac_values::texts_as_times::zone_of_offset;
+use serac_values::time_zones::Zone;
 use std::sync::{Arc, LazyLock};
 
 pub(super) const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
@@ -164,10 +167,26 @@ pub(super) static DEFINITIONS: &[Definition] = &[
         body: make_date,
     },
     Definition {
-        // The only time zone is UTC.
         name: "make_timestamptz",
-        types: |given| parts_types(given, 5, with_zone()),
-        body: |args| Ok(Arc::new(make_timestamp(args)?.with_timezone("UTC"))),
+        types: |given| match given {
+            [parts @ .., zone] if parts.len() == 6 && is_text_or_null(zone) => {
+                let (mut types, result) = parts_types(parts, 5, with_zone())?;
+                types.push(DataType::Utf8View);
+                Some((types, result))
+            }
+            parts => parts_types(parts, 5, with_zone()),
+        },
+        body: |args| {
+            let local = make_timestamp(&args[..6])?;
+            let Some(zones) = args.get(6) else { return Ok(Arc::new(local.with_timezone("UTC"))) };
+            let out_of_range = || SqlError::new("22008", "timestamp out of range");
+            let instant = |(local, zone): (Option<i64>, Option<&str>)| -> Outcome<Option<i64>> {
+                let Some((local, zone)) = local.zip(zone) else { return Ok(None) };
+                zone_of_offset(zone)?.instant(local).map(Some).ok_or_else(out_of_range)
+            };
+            let instants = local.iter().zip(zones.as_string_view()).map(instant);
+            Ok(Arc::new(instants.collect::<Outcome<TimestampMicrosecondArray>>()?.with_timezone("UTC")))
+        },
     },
     Definition {
         name: "make_time",
@@ -250,19 +269,38 @@ impl ScalarUDFImpl for Now {
 
 /// The function age.
 pub(super) fn age() -> ScalarUDF {
-    ScalarUDF::from(Age(Signature::user_defined(Volatility::Stable)))
+    age_in(Zone::utc())
+}
+
+/// The function age in a session of a time zone.
+pub(super) fn age_in(zone: Zone) -> ScalarUDF {
+    ScalarUDF::from(Age { zone, signature: Signature::user_defined(Volatility::Stable) })
 }
 
 /// age (later, earlier), age (earlier): from then to the midnight with which today began.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Age(Signature);
+struct Age {
+    /// By whose clocks years, months and days are counted.
+    zone: Zone,
+    signature: Signature,
+}
+
+/// Times as what clocks of a zone show.
+pub(super) fn on_clocks(times: &ArrayRef, zone: &Zone) -> Outcome<ArrayRef> {
+    let micros = cast(times, &with_zone())?;
+    let micros = micros.as_primitive::<TimestampMicrosecondType>();
+    let out_of_range = || SqlError::new("22008", "timestamp out of range");
+    let shown =
+        micros.try_unary::<_, TimestampMicrosecondType, SqlError>(|time| zone.local(time).ok_or_else(out_of_range));
+    Ok(Arc::new(shown?))
+}
 
 impl ScalarUDFImpl for Age {
     fn name(&self) -> &str {
         "age"
     }
     fn signature(&self) -> &Signature {
-        &self.0
+        &self.signature
     }
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let taken = |given: &DataType| {
@@ -273,7 +311,8 @@ impl ScalarUDFImpl for Age {
         if given.is_empty() || given.len() > 2 || !given.iter().all(taken) {
             return Err(no_function(self.name(), given));
         }
-        Ok(vec![TIMESTAMP; given.len()])
+        let is_on_clocks = |given: &DataType| !self.zone.is_utc() && matches!(given, DataType::Timestamp(_, Some(_)));
+        Ok(given.iter().map(|given| if is_on_clocks(given) { with_zone() } else { TIMESTAMP }).collect())
     }
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Interval(IntervalUnit::MonthDayNano))
@@ -281,10 +320,11 @@ impl ScalarUDFImpl for Age {
     fn simplify(&self, mut args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         match info.query_execution_start_time() {
             Some(now) if args.len() == 1 => {
-                let midnight = now.date_naive().and_time(chrono::NaiveTime::MIN).and_utc().timestamp_micros();
+                let now = now.timestamp_micros() + self.zone.of_utc(now.timestamp_micros());
+                let midnight = now - now.rem_euclid(MICROS_PER_DAY);
                 let midnight = ScalarValue::TimestampMicrosecond(Some(midnight), None);
                 args.insert(0, Expr::Literal(midnight, None));
-                let call = ScalarUDF::from(Self(self.0.clone())).call(args);
+                let call = age_in(self.zone.clone()).call(args);
                 Ok(ExprSimplifyResult::Simplified(call))
             }
             _ => Ok(ExprSimplifyResult::Original(args)),
@@ -295,8 +335,13 @@ impl ScalarUDFImpl for Age {
             let [later, earlier] = arrays else {
                 return Err(SqlError::new("XX000", "nobody knows what day it is").external());
             };
-            let [later, earlier] = [later, earlier].map(|array| array.as_primitive::<TimestampMicrosecondType>());
-            ages(later, earlier).map_err(SqlError::external)
+            let local = |array: &ArrayRef| match array.data_type() {
+                DataType::Timestamp(_, Some(_)) => on_clocks(array, &self.zone),
+                _ => Ok(array.clone()),
+            };
+            let (later, earlier) =
+                (local(later).map_err(SqlError::external)?, local(earlier).map_err(SqlError::external)?);
+            ages(later.as_primitive(), earlier.as_primitive()).map_err(SqlError::external)
         };
         make_scalar_function(apply, Vec::new())(&args.args)
     }

@@ -2,7 +2,7 @@
 //! reach from 1677 to 2262. Like that of PostgreSQL it also knows decades, centuries and millennia.
 
 use super::definition::{Definition, Types};
-use super::times::TIMESTAMP;
+use super::times::{TIMESTAMP, with_zone};
 use chrono::{DateTime, Datelike, Days, NaiveDate};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, IntervalMonthDayNanoArray};
 use datafusion::arrow::compute::cast;
@@ -11,6 +11,7 @@ use serac_values::SqlError;
 use serac_values::intervals::{INTERVAL, MICROS_PER_DAY, Parts, intervals};
 use serac_values::text_types::{is_text, is_text_or_null};
 use serac_values::time_range::time_out_of_range;
+use serac_values::time_zones::Zone;
 use std::sync::Arc;
 
 /// A part of times, at whose beginning they are cut off.
@@ -64,7 +65,22 @@ impl Part {
     }
 }
 
+/// The beginning of the part in which a time lies, as clocks of a zone show it. Within a day, these
+/// are not put forward or back.
+fn begin_in(zone: &Zone, part: Part, micros: i64) -> Option<i64> {
+    let ahead = zone.of_utc(micros);
+    let begin = part.begin(micros.checked_add(ahead)?)?;
+    match part {
+        Part::Micros(..MICROS_PER_DAY) => begin.checked_sub(ahead),
+        _ => zone.instant(begin),
+    }
+}
+
 fn types(given: &[DataType]) -> Option<Types> {
+    if let [part, DataType::Timestamp(_, Some(_)), zone] = given {
+        let are_texts = is_text_or_null(part) && is_text_or_null(zone);
+        return are_texts.then(|| (vec![DataType::Utf8View, with_zone(), DataType::Utf8View], with_zone()));
+    }
     let [part, time] = given else { return None };
     let time = match time {
         DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
@@ -110,6 +126,14 @@ fn truncated_intervals(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
 }
 
 fn truncated(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
+    truncated_in(args, None)
+}
+
+/// The same of times with a zone, which are cut off as clocks show them there.
+pub(super) fn truncated_in(args: &[ArrayRef], zone: Option<&Zone>) -> Result<ArrayRef, SqlError> {
+    let zone = zone.filter(|_| matches!(args[1].data_type(), DataType::Timestamp(_, Some(_))));
+    let zones = args.get(2).map(|zones| zones.as_string_view());
+    let mut last_zone: Option<(&str, Zone)> = None;
     if *args[1].data_type() == INTERVAL {
         return truncated_intervals(args);
     }
@@ -119,11 +143,18 @@ fn truncated(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     // Most often it is one part for all rows.
     let mut last: Option<(&str, Part)> = None;
     let mut begins = Vec::with_capacity(micros.len());
-    for (name, time) in names.iter().zip(micros) {
-        let (Some(name), Some(time)) = (name, time) else {
+    for (row, (name, time)) in names.iter().zip(micros).enumerate() {
+        let zone_name = zones.map(|zones| zones.is_valid(row).then(|| zones.value(row)));
+        let (Some(name), Some(time), false) = (name, time, zone_name == Some(None)) else {
             begins.push(None);
             continue;
         };
+        if let Some(Some(name)) = zone_name
+            && last_zone.as_ref().is_none_or(|(known, _)| *known != name)
+        {
+            last_zone = Some((name, Zone::of_name(name)?));
+        }
+        let zone = last_zone.as_ref().map(|(_, zone)| zone).or(zone);
         let part = match last {
             Some((known, part)) if known == name => part,
             _ => {
@@ -133,7 +164,11 @@ fn truncated(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
             }
         };
         last = Some((name, part));
-        begins.push(Some(part.begin(time).ok_or_else(|| time_out_of_range("timestamp"))?));
+        let begin = match zone {
+            None => part.begin(time),
+            Some(zone) => begin_in(zone, part, time),
+        };
+        begins.push(Some(begin.ok_or_else(|| time_out_of_range("timestamp"))?));
     }
     let begins: ArrayRef = Arc::new(Int64Array::from(begins));
     Ok(cast(&begins, args[1].data_type())?)

@@ -6,6 +6,7 @@
 use crate::column_types::{RelationPlan, columns_of, field_of, of_column, of_stored};
 use crate::deep;
 use crate::error::{Result, SqlError};
+use crate::expressions::replaced;
 use crate::identifiers::{TEMPORARY_SCHEMA, quote};
 use crate::kept_expression::KeptExpression;
 use crate::limits::cancelled;
@@ -14,11 +15,11 @@ use crate::plan_text::logical_text;
 use crate::planner::{Names, check_size, functions, in_planner};
 use crate::rows_to_come::RowsToCome;
 use crate::session_roles::target_columns;
-use crate::shared::Shared;
+use crate::shared::{Shared, owner_planned_for};
 use crate::table_schema::TARGET;
 use crate::view::View;
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use datafusion::arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -31,7 +32,7 @@ use datafusion::logical_expr::{
 use futures::FutureExt;
 use serac_binder::{
     BindError, BoundBody, BoundPart, BoundQuery, BoundStatement, Definition, DefinitionText, Environment, Generation,
-    IndexPart, OutputColumn, Relation, StatementError, Target, UniqueIndex, arrays_of_numbers, arrow_type,
+    IndexPart, OutputColumn, Place, Relation, StatementError, Target, UniqueIndex, arrays_of_numbers, arrow_type,
     is_registered, type_of_arrow,
 };
 use serac_engine::definition::{ColumnDefinition, KeyDefinition};
@@ -39,10 +40,14 @@ use serac_engine::json::normalized;
 use serac_engine::json_text::check as check_document;
 use serac_engine::roles::Columns;
 use serac_engine::{EngineError, Table};
-use serac_parser::tree::{Expr as Tree, Name, Query, StatementKind, TypeName};
+use serac_functions::StyledFunctions;
+use serac_parser::tree::{Expr as Tree, Name, Query, Span, StatementKind, TypeName};
 use serac_pg::{Signature, TypeId};
 use serac_query::scan::{ROW_ID_COLUMN, Readable, SeracTable};
+use serac_values::TimeStyle;
 use serac_values::free_numbers::of_parameter;
+use serac_values::texts_as_times::{is_relative, is_time};
+use serac_values::wire::styled_texts;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -90,7 +95,10 @@ fn with_values(
         let value = values.get(at).ok_or_else(missing)?;
         given.push(match value.try_as_str() {
             Some(Some(name)) if is_registered(*id) => registered(state, name, *id)?,
-            _ => as_stored(value, *id)?,
+            _ => match styled_value(functions(state).shared(), value, *id)? {
+                Some(value) => value,
+                None => as_stored(value, *id)?,
+            },
         });
     }
     Ok(plan.with_param_values(given)?)
@@ -105,6 +113,16 @@ fn registered(state: &SessionState, name: &str, kind: TypeId) -> Result<ScalarVa
     let options = RecordBatchOptions::new().with_row_count(Some(1));
     let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options)?;
     Ok(ScalarValue::try_from_array(&number.evaluate(&row)?.into_array(1)?, 0)?)
+}
+
+/// The value of a parameter as one of its type, by the session's settings of times; none where they do
+/// not count.
+fn styled_value(shared: &Shared, value: &ScalarValue, id: TypeId) -> Result<Option<ScalarValue>> {
+    let Some(style) = shared.styled_functions().filter(|_| !value.is_null()) else { return Ok(None) };
+    match arrow_type(id) {
+        Some(stored) => style.value(value, &stored),
+        None => Ok(None),
+    }
 }
 
 /// The value of a parameter as one of its type.
@@ -423,6 +441,70 @@ async fn bound(state: &SessionState, shared: &Arc<Shared>, source: &Source) -> R
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn definition(state: &SessionState, kept: &KeptExpression<'_>, schema: &DFSchema) -> Result<Definition> {
+    let session = InSession::over_nothing(state, functions(state).shared());
+    // What the statement itself computes is not kept.
+    let is_kept = kept.place != Place::Transform;
+    let style_of_constants = session.style_of_constants.clone().filter(|_| !is_kept);
+    let session = InSession { style_of_constants, ..session };
+    definition_in(session, kept, schema).map(|(definition, _)| definition)
+}
+
+/// The text of an expression that a table is to keep: its constants say without the session's
+/// settings of times what they say with these.
+///
+/// # Errors
+/// What is wrong with it; 0A000 for constants that cannot be written so.
+pub(crate) fn usual_text(state: &SessionState, kept: &KeptExpression<'_>, schema: &DFSchema) -> Result<String> {
+    let session = InSession::over_nothing(state, functions(state).shared());
+    if session.style_of_constants.is_none() {
+        return Ok(kept.text.to_owned());
+    }
+    let (_, constants) = definition_in(session, kept, schema)?;
+    Ok(replaced(kept.text, replacements(kept.text, 0, constants)?))
+}
+
+/// The same of the query of a view, which stands at `span` in the text of its statement: the parts
+/// that are to be replaced, with their places in the query.
+///
+/// # Errors
+/// As there.
+pub(crate) async fn usual_constants(state: &SessionState, source: &Source, span: Span) -> Result<Vec<(Span, String)>> {
+    let shared = functions(state).shared().clone();
+    let Some(query) = source.query().filter(|_| shared.styled_functions().is_some()) else { return Ok(Vec::new()) };
+    let session = InSession::knowing(state, &shared, serac_binder::relations(query)).await?;
+    known(serac_binder::bind_query(&session, query, &source.types(), false), source)?;
+    let text = &source.text()[span.start as usize..span.end as usize];
+    replacements(text, span.start, session.constants.into_inner())
+}
+
+/// What stands in the place of constants in a text that begins at `start`.
+fn replacements(text: &str, start: u32, constants: Vec<StyledConstant>) -> Result<Vec<(Span, String)>> {
+    let replacement = |StyledConstant { span, text: constant, usual }: StyledConstant| {
+        let span = Span { start: span.start.saturating_sub(start), end: span.end.saturating_sub(start) };
+        let written = text.get(span.start as usize..span.end as usize);
+        if written != Some(&quoted(&constant)) {
+            let what = format!("the constant \"{constant}\", under the session's settings, in what is kept");
+            return Err(SqlError::unsupported(what));
+        }
+        Ok((span, quoted(&usual)))
+    };
+    let mut all = constants.into_iter().map(replacement).collect::<Result<Vec<_>>>()?;
+    // A query may be bound twice.
+    all.sort_by_key(|(span, _)| span.start);
+    all.dedup();
+    Ok(all)
+}
+
+/// A text as a constant in quotes.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn definition_in(
+    session: InSession<'_>,
+    kept: &KeptExpression<'_>,
+    schema: &DFSchema,
+) -> Result<(Definition, Vec<StyledConstant>)> {
     let KeptExpression { text, place, table, column } = *kept;
     let column_of = |name: &str| table.and_then(|table| Some(&table.columns[table.column(name)?]));
     let types: Vec<_> = schema.fields().iter().map(|field| of_stored(field, column_of(field.name()))).collect();
@@ -430,13 +512,16 @@ pub(crate) fn definition(state: &SessionState, kept: &KeptExpression<'_>, schema
     let column = column
         .filter(|column| !column.hidden)
         .map(|column| (column.name.as_str(), Some(of_column(column.sql_type).id)));
-    let session = InSession::over_nothing(state, functions(state).shared());
+    // What is stored does not depend on who reads it.
+    let is_stored = matches!(place, Place::Generation | Place::Index | Place::Predicate);
+    let session = InSession { style: session.style.filter(|_| !is_stored), ..session };
     let table = table.map_or("", |table| table.name.as_str());
     let text = DefinitionText { text, place, table, schema, types: &types, column };
-    serac_binder::bind_definition(&session, text).map_err(|error| match error {
+    let bound = serac_binder::bind_definition(&session, text).map_err(|error| match error {
         BindError::Statement(error) => told(error, None),
         BindError::Plan(error) => SqlError::from(error).unplaced(),
-    })
+    });
+    Ok((bound?, session.constants.into_inner()))
 }
 
 fn placed(error: StatementError, source: &Source) -> SqlError {
@@ -481,6 +566,23 @@ struct InSession<'s> {
     digits: Vec<Option<(u8, i8)>>,
     /// Why one cannot be read, too: a query of WITH may have its name.
     relations: HashMap<Vec<String>, Result<Relation>>,
+    /// What the session's settings of times make otherwise than the usual ones; none for these.
+    style: Option<StyledFunctions>,
+    /// The same of constants. What tables and views keep has constants as without settings.
+    style_of_constants: Option<StyledFunctions>,
+    /// Constants that say something else without the settings.
+    constants: RefCell<Vec<StyledConstant>>,
+}
+
+/// A quoted constant that says something else without the settings of the session.
+#[derive(Clone, Debug)]
+pub(crate) struct StyledConstant {
+    /// Where it stands.
+    span: Span,
+    /// What stands there between quotes.
+    text: String,
+    /// The text that says the same without settings.
+    usual: String,
 }
 
 fn key(name: &Name) -> Vec<String> {
@@ -490,7 +592,11 @@ fn key(name: &Name) -> Vec<String> {
 impl<'s> InSession<'s> {
     /// One that knows no relation.
     fn over_nothing(state: &'s SessionState, shared: &Arc<Shared>) -> Self {
+        let style = shared.styled_functions();
         Self {
+            style_of_constants: style.clone().filter(|_| owner_planned_for().is_none()),
+            style,
+            constants: RefCell::default(),
             names: Names::new(state),
             shared: shared.clone(),
             parts: RefCell::default(),
@@ -572,6 +678,36 @@ fn relation(provider: Arc<dyn TableProvider>, name: TableReference) -> Relation 
     Relation { source: provider_as_source(provider), name, types, key }
 }
 
+impl InSession<'_> {
+    /// A quoted constant by the session's settings; none where they do not count.
+    fn styled_constant(&self, text: &str, to: &DataType, span: Span) -> Result<Option<Expr>, BindError> {
+        let Some(style) = &self.style_of_constants else { return Ok(None) };
+        let wrong = |error: SqlError| {
+            let SqlError { sqlstate, message, detail, .. } = error;
+            let wrong = BindError::new(sqlstate, message, span);
+            match detail {
+                Some(detail) => wrong.detailed(detail),
+                None => wrong,
+            }
+        };
+        let Some(value) = style.read(text, to).map_err(wrong)? else { return Ok(None) };
+        let usual = StyledFunctions(TimeStyle::usual().clone());
+        let as_usual = usual.read(text, to).ok().flatten();
+        if as_usual.as_ref() != Some(&value) {
+            let shown = styled_texts(&value.to_array()?, TimeStyle::usual()).map_err(wrong)?;
+            let usual = shown.as_string_view().value(0).to_owned();
+            self.constants.borrow_mut().push(StyledConstant { span, text: text.to_owned(), usual });
+        }
+        Ok(Some(Expr::Literal(value, None)))
+    }
+    /// A function with the session's settings, where it depends on them.
+    fn styled(&self, name: &str, function: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
+        // What has fields is a constant.
+        let style = if name == "interval_modified" { &self.style_of_constants } else { &self.style };
+        style.as_ref().and_then(|style| style.scalar(name, &function)).unwrap_or(function)
+    }
+}
+
 impl Environment for InSession<'_> {
     fn relation(&self, name: &Name) -> Result<Relation, BindError> {
         match self.relations.get(&key(name)) {
@@ -635,7 +771,7 @@ impl Environment for InSession<'_> {
         self.digits.clone()
     }
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        self.names.scalar(name)
+        Some(self.styled(name, self.names.scalar(name)?))
     }
     fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
         self.names.aggregate(name)
@@ -648,11 +784,43 @@ impl Environment for InSession<'_> {
             "round" | "trunc" => signature.arguments == [TypeId::FLOAT8],
             _ => false,
         };
-        self.names.scalar(name).filter(|_| is_known)
+        self.scalar(name).filter(|_| is_known)
     }
     fn date_part(&self, field: &str, is_extract: bool) -> Option<(Arc<ScalarUDF>, Option<String>)> {
         let (name, part) = serac_functions::date_part_function(field, is_extract);
-        Some((self.names.scalar(name)?, part))
+        let function = self.names.scalar(name)?;
+        let function = match &self.style {
+            Some(style) => style.date_part(part.as_deref(), function),
+            None => function,
+        };
+        Some((function, part))
+    }
+    fn cast_by_settings(
+        &self,
+        expr: &Expr,
+        from: TypeId,
+        to: TypeId,
+        span: Span,
+        schema: &DFSchema,
+    ) -> Result<Option<Expr>, BindError> {
+        if self.style.is_none() && self.style_of_constants.is_none() {
+            return Ok(None);
+        }
+        let Some(stored) = arrow_type(to) else { return Ok(None) };
+        if from != TypeId::UNKNOWN {
+            let is_known = arrow_type(from).is_some() && from != TypeId::UUID && to != TypeId::JSON;
+            let style = self.style.as_ref().filter(|_| is_known && !is_registered(from) && !is_registered(to));
+            return Ok(style.map(|style| style.cast(expr, &stored, schema)).transpose()?.flatten());
+        }
+        // The elements of an array are read one by one.
+        let Expr::Literal(value, _) = expr else { return Ok(None) };
+        let Some(text) = value.try_as_str().flatten().filter(|_| to.element().is_none()) else { return Ok(None) };
+        if let Some(constant) = self.styled_constant(text, &stored, span)? {
+            return Ok(Some(constant));
+        }
+        // `today` and its kin are read when the statement runs.
+        let style = self.style.as_ref().filter(|_| is_time(&stored) && is_relative(text));
+        Ok(style.map(|style| style.cast(expr, &stored, schema)).transpose()?.flatten())
     }
     fn cast(&self, expr: &Expr, from: TypeId, to: TypeId, _: &DFSchema) -> Result<Option<Expr>, BindError> {
         let is_text = |id| matches!(id, TypeId::UNKNOWN | TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR);
@@ -704,6 +872,11 @@ impl Environment for InSession<'_> {
         Some(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
     }
     fn operate(&self, operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr, BindError> {
+        if let Some(style) = &self.style
+            && let Some(operated) = style.operate(operator, &left, &right, schema)?
+        {
+            return Ok(operated);
+        }
         Ok(serac_functions::operate(operator, left, right, schema)?)
     }
 }

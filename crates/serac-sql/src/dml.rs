@@ -1,8 +1,9 @@
 //! What statements that change or claim rows share: rows of a table as they are written, completed,
 //! checked and read again.
 
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 use crate::session::Session;
+use crate::shared::Shared;
 use crate::table_schema::nullable_schema;
 use crate::{expressions, generated};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -12,6 +13,20 @@ use serac_query::scan::fetch_rows;
 use serac_storage::RowId;
 use serac_values::assignment::assign;
 use std::sync::Arc;
+
+/// Values as those of a column, by the session's settings of times where these count.
+///
+/// # Errors
+/// Those of an assignment.
+pub(crate) fn assigned(shared: &Shared, values: &ArrayRef, column: &ColumnDefinition) -> Result<ArrayRef> {
+    let styled = shared.styled_functions();
+    let read = styled.map(|style| style.array(values, &column.sql_type.column_type.arrow()));
+    let read = read.transpose().map_err(|error| {
+        let detail = || Some(format!("column \"{}\" is of type {}", column.name, column.sql_type));
+        SqlError { detail: error.detail.clone().or_else(detail), ..error }
+    })?;
+    assign(read.flatten().as_ref().unwrap_or(values), column.sql_type, &column.name)
+}
 
 impl Session {
     /// A column's default for `rows` rows.
@@ -37,7 +52,7 @@ impl Session {
             .iter()
             .enumerate()
             .map(|(i, column)| match targets.iter().position(|&t| t == i) {
-                Some(at) => assign(source.column(at), column.sql_type, &column.name),
+                Some(at) => assigned(&self.shared, source.column(at), column),
                 None => self.column_default(column, source.num_rows()),
             })
             .collect::<Result<_>>()?;

@@ -124,6 +124,8 @@ impl Session {
             client_settings: Default::default(),
             settings: Default::default(),
             client_changes: Default::default(),
+            initial_settings: Default::default(),
+            time_style: Default::default(),
             changed_settings: Default::default(),
             sequence_values: Default::default(),
             time: Default::default(),

@@ -10,6 +10,8 @@ use crate::identifiers::{quote_ident, split_list};
 use crate::setting_values::{SessionValues, on_or_off};
 use crate::shared::Shared;
 use datafusion::execution::context::SessionState;
+use serac_values::TimeStyle;
+use serac_values::time_style::{IntervalStyle, date_style, session_zone, shown_date_style};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -65,6 +67,7 @@ const PLANNER: &str = "Query Tuning / Planner Method Configuration";
 const OTHER_PLANNER: &str = "Query Tuning / Other Planner Options";
 const COMPATIBILITY: &str = "Version and Platform Compatibility / Previous PostgreSQL Versions";
 
+const INTERVAL_STYLE_NAMES: &[&str] = &["postgres", "postgres_verbose", "sql_standard", "iso_8601"];
 const LEVELS: Kind = Kind::OneOf(&["serializable", "repeatable read", "read committed", "read uncommitted"]);
 
 const fn set(name: &'static str, kind: Kind, category: &'static str, description: &'static str) -> Setting {
@@ -95,7 +98,7 @@ const SETTINGS: &[Setting] = &[
     set("idle_in_transaction_session_timeout", Kind::Time, STATEMENT, "How long a session may be idle in a transaction."),
     set("idle_session_timeout", Kind::Time, STATEMENT, "How long a session may be idle."),
     set("integer_datetimes", Kind::Switch, PRESET, "Times are integers."),
-    set("IntervalStyle", Kind::OneOf(&["postgres"]), LOCALE, "The display format for interval values."),
+    set("IntervalStyle", Kind::OneOf(INTERVAL_STYLE_NAMES), LOCALE, "The display format for interval values."),
     set("jit", Kind::Switch, OTHER_PLANNER, "Changes nothing: queries are not compiled to machine code."),
     preset("lc_collate", Kind::Text, "The collation order."),
     preset("lc_ctype", Kind::Text, "The character classification."),
@@ -172,6 +175,9 @@ impl Shared {
             "threads" => return None,
             _ => usual_setting(name).or_else(|| preset_value(name)),
         };
+        if let Some(initial) = self.initial_settings.read().get(name) {
+            return Some(initial.clone());
+        }
         let of_session = || session.usual(&self.sql.defaults).value(name);
         value.map(str::to_owned).or_else(of_session).or_else(|| self.setting(session, name))
     }
@@ -254,9 +260,9 @@ pub(crate) const fn noted(name: &'static str, usual: &'static str) -> ClientSett
 
 pub(crate) const CLIENT_SETTINGS: [ClientSetting; 14] = [
     fixed("client_encoding", "UTF8", &["UTF8", "unicode"]),
-    fixed("datestyle", "ISO, MDY", &["ISO", "ISO, MDY"]),
-    fixed("intervalstyle", "postgres", &["postgres"]),
-    fixed("timezone", "UTC", &["UTC", "GMT", "Etc/UTC", "+00:00", "0"]),
+    noted("datestyle", "ISO, MDY"),
+    noted("intervalstyle", "postgres"),
+    noted("timezone", "UTC"),
     fixed("bytea_output", "hex", &["hex"]),
     fixed("standard_conforming_strings", "on", &["on", "true", "1"]),
     fixed("integer_datetimes", "on", &["on", "true", "1"]),
@@ -296,7 +302,7 @@ pub(crate) fn set_names() -> impl Iterator<Item = &'static str> {
 /// Settings by which a session may differ from a new one, so that its statements mean something
 /// else or end otherwise. What a client calls itself is none.
 pub(crate) fn compared() -> impl Iterator<Item = &'static str> {
-    RESETTABLE.into_iter().chain(["threads", "client_min_messages", "timezone"])
+    RESETTABLE.into_iter().chain(["threads", "client_min_messages", "timezone", "datestyle", "intervalstyle"])
 }
 
 /// The value of a setting of clients that has not been made.
@@ -321,7 +327,8 @@ impl Shared {
         let before = self.client_settings.read().get(known.name).map_or(known.usual, String::as_str).to_owned();
         let set = set_for_client(self, name, value)?;
         if set.is_ok() {
-            self.changed_settings.note(name, before, value, local);
+            let now = self.client_settings.read().get(known.name).map_or(known.usual, String::as_str).to_owned();
+            self.changed_settings.note(name, before, &now, local);
         }
         Some(set)
     }
@@ -332,10 +339,20 @@ pub(crate) fn set_for_client(shared: &Shared, name: &str, value: &str) -> Option
     let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == name)?;
     let plain = |text: &str| text.to_lowercase().replace(['-', ' ', '_'], "");
     let (is_default, is_path) = (value.eq_ignore_ascii_case("default"), name == "search_path");
+    let initial = shared.initial_settings.read().get(known.name).cloned();
+    let value = match initial.as_deref().filter(|_| is_default) {
+        Some(initial) => initial,
+        None if is_default && is_of_times(name) => known.usual,
+        None => value,
+    };
+    let is_default = is_default && initial.is_none();
     // Relaxed: the session's own statements read it.
     shared.client_changes.fetch_add(1, Ordering::Relaxed);
     if is_path {
         shared.note_setting();
+    }
+    if is_of_times(name) {
+        return Some(shared.set_time_style(known.name, value));
     }
     if is_default {
         shared.client_settings.write().remove(known.name);
@@ -353,6 +370,45 @@ pub(crate) fn set_for_client(shared: &Shared, name: &str, value: &str) -> Option
         return Some(Err(SqlError { detail: Some(detail), ..SqlError::new("22023", message) }));
     }
     Some(Ok(()))
+}
+
+/// Whether a setting is one of those of [`TimeStyle`].
+fn is_of_times(name: &str) -> bool {
+    matches!(name, "timezone" | "datestyle" | "intervalstyle")
+}
+
+impl Shared {
+    /// Sets a setting of times.
+    fn set_time_style(&self, name: &'static str, value: &str) -> Result<()> {
+        let before = self.time_style.read().clone();
+        let mut style = before.as_ref().unwrap_or(TimeStyle::usual()).as_ref().clone();
+        let shown = match name {
+            "timezone" => {
+                style.zone = session_zone(value)?;
+                style.zone.name().to_owned()
+            }
+            "datestyle" => {
+                (style.format, style.order) = date_style(value, split_list(value), (style.format, style.order))?;
+                shown_date_style(style.format, style.order)
+            }
+            _ => {
+                style.intervals = IntervalStyle::of_name(value)?;
+                style.intervals.name().to_owned()
+            }
+        };
+        self.client_settings.write().insert(name, shown);
+        let style = Some(style).filter(|style| !style.is_usual()).map(Arc::new);
+        if style != before {
+            *self.time_style.write() = style;
+            self.note_setting();
+        }
+        Ok(())
+    }
+}
+
+/// The names of settings that clients of PostgreSQL make.
+pub(crate) fn client_setting_names() -> impl Iterator<Item = &'static str> {
+    CLIENT_SETTINGS.iter().map(|setting| setting.name)
 }
 
 /// The name of the setting.

@@ -7,7 +7,7 @@ use crate::parsed::{Arguments, Source};
 use crate::result::{Output, StatementResult};
 use crate::session::Session;
 use crate::setting_list::DISABLED_PASSES;
-use crate::setting_list::{ListedSetting, RESETTABLE, all_settings, set_for_client};
+use crate::setting_list::{ListedSetting, RESETTABLE, all_settings, client_setting_names, set_for_client};
 use crate::setting_values::{SessionValues, SettingsMark, on_or_off};
 use crate::transaction::{Isolation, Running, TransactionStatus};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -17,9 +17,10 @@ use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement as PlanStatem
 use serac_engine::roles::Access;
 use serac_engine::{Catalog, DEFAULT_SCHEMA};
 use serac_parser::tree::{
-    Name, Reset, Set, SetChange, SetScope, SetSetting, SetValue, Show, Text, TransactionMode, Value,
+    IntervalFields, Name, Reset, Set, SetChange, SetScope, SetSetting, SetValue, Show, Text, TransactionMode, Value,
 };
 use serac_query::scan::SharedScans;
+use serac_values::TimeStyle;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -47,6 +48,9 @@ fn memory_of(text: &str) -> Option<Option<usize>> {
     let bytes = usize::try_from(with_unit(text, &units)?).ok()?;
     Some(Some(bytes).filter(|bytes| *bytes > 0))
 }
+
+/// Settings of whose changes clients of PostgreSQL are told, by name.
+pub type Reported = [(&'static str, String); 6];
 
 /// What SHOW gives.
 pub(crate) enum Shown {
@@ -280,8 +284,17 @@ impl Session {
         // Relaxed: as in `set_for_client`. Roles are noted as settings are.
         self.shared.settings() + self.shared.client_changes.load(Ordering::Relaxed)
     }
+    /// The session's settings of times; none where they are the usual ones.
+    pub fn time_style(&self) -> Option<Arc<TimeStyle>> {
+        self.shared.time_style.read().clone()
+    }
+    /// Notes that RESET gives clients' settings the values that they have now, with which the client
+    /// has connected.
+    pub fn note_initial_settings(&mut self) {
+        *self.shared.initial_settings.write() = self.shared.client_settings.read().clone();
+    }
     /// The settings of whose changes clients of PostgreSQL are told, as far as they can change here.
-    pub fn reported(&self) -> [(&'static str, String); 4] {
+    pub fn reported(&self) -> Reported {
         let (roles, catalog) = (
             self.shared.roles.read().clone(),
             match &self.running {
@@ -292,6 +305,8 @@ impl Session {
         [
             ("application_name", self.application_name()),
             ("TimeZone", self.setting("timezone").unwrap_or_default()),
+            ("DateStyle", self.setting("datestyle").unwrap_or_default()),
+            ("IntervalStyle", self.setting("intervalstyle").unwrap_or_default()),
             ("is_superuser", on_or_off(catalog.security.is_superuser(roles.current))),
             ("session_authorization", roles.name(roles.session, &catalog.security)),
         ]
@@ -312,9 +327,9 @@ impl Session {
                 for name in RESETTABLE {
                     self.set_in_transaction(name, "default", false)?;
                 }
-                self.shared.client_settings.write().retain(|name, _| *name == "application_name");
-                // Relaxed: as in `set_for_client`.
-                self.shared.client_changes.fetch_add(1, Ordering::Relaxed);
+                for name in client_setting_names().filter(|name| *name != "application_name") {
+                    self.set_in_transaction(name, "default", false)?;
+                }
             }
         }
         Ok(StatementResult::command("RESET"))
@@ -363,7 +378,15 @@ impl Session {
                 let message = format!("unrecognized configuration parameter \"{name}\"");
                 return Err(SqlError::new("42704", message).named(name));
             }
-            SetValue::Interval { .. } => return Err(SqlError::unsupported("a time zone that is an interval")),
+            SetValue::Interval { text: Text { text, span: _ }, fields, precision: _ } => {
+                let fields = match fields {
+                    None => "",
+                    Some(IntervalFields::Hour) => " HOUR",
+                    Some(IntervalFields::Minute) => " MINUTE",
+                    Some(_) => " HOUR TO MINUTE",
+                };
+                format!("INTERVAL '{text}'{fields}")
+            }
         };
         if !of_engine {
             self.set_in_transaction(&name, &value, local)?;

@@ -17,8 +17,10 @@ use datafusion::execution::SessionState;
 use parking_lot::{Mutex, RwLock};
 use serac_engine::Database;
 use serac_engine::roles::{Access, Object, RoleId};
+use serac_functions::StyledFunctions;
 use serac_pg::TypeId;
 use serac_query::scan::ScanSharing;
+use serac_values::TimeStyle;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -59,8 +61,12 @@ pub(crate) struct Shared {
     pub(crate) sql: SqlDatabase,
     /// What clients of PostgreSQL have set.
     pub(crate) client_settings: RwLock<HashMap<&'static str, String>>,
+    /// What these were when the client had connected.
+    pub(crate) initial_settings: RwLock<HashMap<&'static str, String>>,
     /// Changes with every setting that plans depend on.
     pub(crate) settings: AtomicU64,
+    /// The settings of times; none where they are the usual ones.
+    pub(crate) time_style: RwLock<Option<Arc<TimeStyle>>>,
     /// Changes with every setting of clients.
     pub(crate) client_changes: AtomicU64,
     /// What the running transaction has set.
@@ -90,6 +96,10 @@ impl fmt::Debug for Shared {
 impl Shared {
     pub(crate) fn view(&self) -> Option<View> {
         self.view.read().clone()
+    }
+    /// What the settings of times make otherwise than the usual ones; none for these.
+    pub(crate) fn styled_functions(&self) -> Option<StyledFunctions> {
+        self.time_style.read().clone().map(StyledFunctions)
     }
     /// What `now()` is: one time for a transaction, in microseconds since 1970.
     pub(crate) fn time(&self) -> i64 {

@@ -153,6 +153,9 @@ impl From<&ArrowError> for SqlError {
             ArrowError::CsvError(m) => Self::new("22P04", m.clone()),
             ArrowError::IoError(m, _) => Self::new("58030", m.clone()),
             ArrowError::ExternalError(inner) => from_external(inner.as_ref()),
+            ArrowError::ComputeError(m) if m == "Timestamp out of range" => {
+                Self::new("22008", "timestamp out of range")
+            }
             ArrowError::ComputeError(m) if m.contains("Regular expression did not compile") => wrong_pattern(m),
             other => Self::new("XX000", in_sql_terms(&other.to_string())),
         }

@@ -10,6 +10,7 @@
 //! | [`assignment`] | values of one type as values of another, as columns take them |
 //! | [`texts_as_times`], [`texts_as_intervals`], [`time_zones`], [`hex`] | texts as values |
 //! | [`free_numbers`] | NUMERICs with digits of their own on their way in and out |
+//! | [`time_style`] | a session's settings of times |
 //! | [`intervals`] | intervals in PostgreSQL's units |
 #![warn(missing_docs)]
 
@@ -23,10 +24,12 @@ pub mod text_types;
 pub mod texts_as_intervals;
 pub mod texts_as_times;
 pub mod time_range;
+pub mod time_style;
 mod time_words;
 pub mod time_zones;
 pub mod type_names;
 pub mod wire;
 
 pub use error::{Result, SqlError};
+pub use time_style::TimeStyle;
 pub use time_words::Unit;

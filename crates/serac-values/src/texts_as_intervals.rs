@@ -5,6 +5,7 @@
 
 use crate::error::SqlError;
 use crate::intervals::{DAYS_PER_MONTH, MICROS_PER_DAY, Parts, out_of_range};
+use crate::time_style::IntervalStyle;
 use crate::time_words::{Kind, Unit, Word, words};
 use datafusion::arrow::datatypes::IntervalMonthDayNano;
 
@@ -280,6 +281,12 @@ fn traditional(words: &[Word], fields: Option<Fields>) -> Step<Sum> {
     if is_ago { sum.negated() } else { Ok(sum) }
 }
 
+/// Whether a minus stands at the front of a text, and no other sign behind it.
+fn has_one_sign(words: &[Word]) -> bool {
+    let mut words = words.iter().map(|word| word.text.as_str());
+    words.next().is_some_and(|first| first.starts_with('-')) && !words.any(|word| word.starts_with(['+', '-']))
+}
+
 /// A text of ISO 8601 of which the beginning has been read.
 struct Iso<'t>(&'t str);
 
@@ -385,7 +392,21 @@ fn iso(text: &str) -> Step<Sum> {
 /// # Errors
 /// Those of [`interval`].
 pub fn parse(text: &str, fields: Option<Fields>) -> Result<Parts, SqlError> {
-    let sum = match words(text).ok_or(Wrong::Syntax).and_then(|words| traditional(&words, fields)) {
+    parse_styled(text, fields, IntervalStyle::Postgres)
+}
+
+/// The same in a style.
+///
+/// # Errors
+/// Those of [`interval`].
+pub fn parse_styled(text: &str, fields: Option<Fields>, style: IntervalStyle) -> Result<Parts, SqlError> {
+    let read = |mut words: Vec<Word>| {
+        if style == IntervalStyle::SqlStandard && has_one_sign(&words) {
+            words[1..].iter_mut().for_each(Word::negate);
+        }
+        traditional(&words, fields)
+    };
+    let sum = match words(text).ok_or(Wrong::Syntax).and_then(read) {
         Err(Wrong::Syntax) => iso(text),
         read => read,
     };
@@ -461,6 +482,11 @@ mod tests {
         ] {
             assert_eq!(read(text, ""), wanted, "{text:?}");
         }
+        let standard = |text: &str| parse_styled(text, None, IntervalStyle::SqlStandard).unwrap();
+        assert_eq!(standard("-1 day 2:03"), Parts { months: 0, days: -1, micros: -7_380_000_000 });
+        assert_eq!(standard("-1 day +2:03"), Parts { months: 0, days: -1, micros: 7_380_000_000 });
+        assert_eq!(standard("-23 hours 45 min 12.34 sec"), Parts { months: 0, days: 0, micros: -85_512_340_000 });
+        assert_eq!(standard("1 day -2:03"), Parts { months: 0, days: 1, micros: -7_380_000_000 });
         assert_eq!(read("1", "YEAR"), "12 0 0");
         assert_eq!(read("1:2", "MINUTE TO SECOND"), "0 0 62000000");
         assert_eq!(read("1 2:03", "DAY TO MINUTE"), "0 1 7380000000");

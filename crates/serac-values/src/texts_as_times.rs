@@ -1,14 +1,17 @@
-//! Texts that become dates and times, as PostgreSQL reads them with the date style "ISO, MDY": `2020-1-31`, `Jan 8, 1999`,
+//! Texts that become dates and times, as PostgreSQL reads them: `2020-1-31`, `Jan 8, 1999`,
 //! `1/8/1999`, `20200131T100000.25+02`, `J2451187`, `today`, `2020-01-31 10:00 PST`.
 //!
 //! DataFusion's own casts take fewer of them, and a time zone as part of the value where the type
 //! has none. Casts come here, and what is assigned to columns.
+//!
+//! A session's settings tell the order of a date's numbers, and the zone of a time that tells none.
 //!
 //! `now`, `today` and their like mean the time at which the transaction began, which the planner knows: they are read in constants alone. Infinity has no
 //! value here.
 
 use crate::error::SqlError;
 use crate::time_range::{DATES, TIMES, TIMESTAMPS};
+use crate::time_style::{DateOrder, TimeStyle};
 use crate::time_words::{Kind, Meaning, Named, Part, Word, meaning, words};
 use crate::time_zones::Zone;
 use chrono::{DateTime, Days, NaiveDate};
@@ -60,8 +63,8 @@ struct Written {
     zone: Option<Zone>,
 }
 
-#[derive(Default)]
-struct Reader {
+struct Reader<'s> {
+    style: &'s TimeStyle,
     filled: Parts,
     year: i64,
     month: u32,
@@ -122,11 +125,13 @@ fn offset(text: &str) -> Step<i64> {
     if is_run_together {
         (hours, minutes) = (hours / 100, hours % 100);
     } else if let Some(behind) = rest.strip_prefix(':') {
+        // No digits are 0.
+        let count = |digits: &str| if digits.is_empty() { Ok(0) } else { number(digits) };
         let (digits, behind) = leading(behind);
-        (minutes, rest) = (number(digits)?, behind);
+        (minutes, rest) = (count(digits)?, behind);
         if let Some(behind) = rest.strip_prefix(':') {
             let (digits, behind) = leading(behind);
-            (seconds, rest) = (number(digits)?, behind);
+            (seconds, rest) = (count(digits)?, behind);
         }
     }
     if hours > 15 || minutes > 59 || seconds > 59 {
@@ -138,7 +143,30 @@ fn offset(text: &str) -> Step<i64> {
     }
 }
 
-impl Reader {
+impl<'s> Reader<'s> {
+    fn new(style: &'s TimeStyle, now: Option<i64>) -> Self {
+        Self {
+            style,
+            filled: 0,
+            year: 0,
+            month: 0,
+            day: 0,
+            day_of_year: 0,
+            hour: 0,
+            minute: 0,
+            second: 0,
+            micros: 0,
+            zone: None,
+            is_short_year: false,
+            has_month_name: false,
+            is_julian: false,
+            before_christ: false,
+            afternoon: None,
+            part: None,
+            now,
+            is_relative: false,
+        }
+    }
     fn fills(&mut self, parts: Parts) -> Step {
         if self.filled & parts != 0 {
             return Err(Wrong::Syntax);
@@ -213,11 +241,13 @@ impl Reader {
             return self.fills(DAY_OF_YEAR | MONTH | DAY);
         }
         let is_long = digits.len() >= 3;
+        let may_be_year = is_long || self.style.order == DateOrder::Ymd;
         let part = match known {
-            0 if is_long => YEAR,
+            0 if may_be_year => YEAR,
+            0 if self.style.order == DateOrder::Dmy => DAY,
             0 => MONTH,
             YEAR => MONTH,
-            MONTH if self.has_month_name && is_long => YEAR,
+            MONTH if self.has_month_name && may_be_year => YEAR,
             MONTH => DAY,
             // The number before the month was the day.
             part if part == YEAR | MONTH && self.has_month_name && is_long && self.is_short_year => {
@@ -407,6 +437,8 @@ impl Reader {
                 Named::Now | Named::Yesterday | Named::Today | Named::Tomorrow => {
                     self.is_relative = true;
                     let now = self.now.unwrap_or(0);
+                    let ahead = self.style.zone.of_utc(now);
+                    let now = now.checked_add(ahead).ok_or(Wrong::Range)?;
                     let time = DateTime::from_timestamp_micros(now).ok_or(Wrong::Range)?;
                     let date = match named {
                         Named::Yesterday => time.date_naive().checked_sub_days(Days::new(1)),
@@ -422,7 +454,7 @@ impl Reader {
                     }
                     self.set_date(date.ok_or(Wrong::Range)?);
                     self.set_clock(now.rem_euclid(MICROS_PER_DAY));
-                    self.zone = Some(Zone::of_micros(0));
+                    self.zone = Some(Zone::of_micros(ahead));
                     self.fills(if is_time { TIME | ZONE } else { DATE | TIME | ZONE }).map(|()| None)
                 }
                 Named::Midnight => {
@@ -518,14 +550,13 @@ impl Reader {
                     Some(part) => self.named_number(part, text)?,
                     None => {
                         let (digits, rest) = leading(text);
-                        let has_date = is_time || self.filled & DATE == DATE;
                         if !rest.is_empty() && !is_time && self.filled & DATE == 0 {
                             self.date(text)?;
                         } else if is_time && !rest.is_empty() && digits.len() <= 2 {
                             return Err(Wrong::Syntax);
                         } else if !rest.is_empty() && digits.len() > 2
                             || is_time && digits.len() > 4
-                            || digits.len() >= 6 && (!has_date || self.filled & TIME != TIME)
+                            || digits.len() >= 6 && (self.filled & DATE == 0 || self.filled & TIME == 0)
                         {
                             self.run_together(text, is_time)?;
                         } else {
@@ -547,9 +578,9 @@ impl Reader {
     }
 }
 
-fn parse(text: &str, now: Option<i64>) -> Step<Written> {
+fn parse(text: &str, now: Option<i64>, style: &TimeStyle) -> Step<Written> {
     let words = words(text).ok_or(Wrong::Syntax)?;
-    let mut reader = Reader { now, ..Reader::default() };
+    let mut reader = Reader::new(style, now);
     match reader.read(&words, false)? {
         None => {}
         Some(Named::Epoch) => {
@@ -575,21 +606,16 @@ impl Written {
         let days = i64::from(Date32Type::from_naive_date(self.date));
         days.checked_mul(MICROS_PER_DAY).and_then(|all| all.checked_add(self.micros)).ok_or(Wrong::Range)
     }
-    /// Microseconds since 1970 in UTC.
-    fn instant(&self) -> Step<i64> {
-        let clock = self.clock()?;
-        let ahead = match &self.zone {
-            None => 0,
-            Some(zone) => zone.of_local(DateTime::from_timestamp_micros(clock).ok_or(Wrong::Range)?.naive_utc()),
-        };
-        clock.checked_sub(ahead).ok_or(Wrong::Range)
+    /// Microseconds since 1970 in UTC, in the session's zone if it tells none.
+    fn instant(&self, session: &Zone) -> Step<i64> {
+        self.zone.as_ref().unwrap_or(session).instant(self.clock()?).ok_or(Wrong::Range)
     }
 }
 
 /// A time of day, in microseconds. A date before it and a zone behind it mean nothing.
-fn parse_time(text: &str, now: Option<i64>) -> Step<i64> {
+fn parse_time(text: &str, now: Option<i64>, style: &TimeStyle) -> Step<i64> {
     let words = words(text).ok_or(Wrong::Syntax)?;
-    let mut reader = Reader { now, ..Reader::default() };
+    let mut reader = Reader::new(style, now);
     reader.read(&words, true)?;
     if reader.filled & TIME != TIME {
         return Err(Wrong::Syntax);
@@ -599,6 +625,23 @@ fn parse_time(text: &str, now: Option<i64>) -> Step<i64> {
         return Err(Wrong::Relative);
     }
     if TIMES.contains(&micros) { Ok(micros) } else { Err(Wrong::Range) }
+}
+
+/// The zone that an offset such as `+02:00` is, which counts eastwards; a name otherwise.
+///
+/// # Errors
+/// 22023 for what is no zone.
+pub fn zone_of_offset(text: &str) -> std::result::Result<Zone, SqlError> {
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        let message = format!("invalid input syntax for type numeric time zone: \"{text}\"");
+        return Err(SqlError::new("22023", message)
+            .explained("Numeric time zones must have \"-\" or \"+\" as first character."));
+    }
+    match offset(text) {
+        Ok(micros) => Ok(Zone::of_micros(micros)),
+        Err(Wrong::Displacement) => Err(SqlError::new("22023", format!("numeric time zone \"{text}\" out of range"))),
+        Err(_) => Zone::of_name(text),
+    }
 }
 
 /// Whether texts become this type here: a date, or a time of day, or one with or without UTC.
@@ -625,11 +668,19 @@ pub fn is_relative(text: &str) -> bool {
 /// # Errors
 /// 22007 for what is no time, 22008 for one that does not exist, 22009 and 22023 for a zone that does not.
 pub fn read(texts: &ArrayRef, wanted: &DataType) -> std::result::Result<ArrayRef, SqlError> {
-    read_at(texts, wanted, None)
+    read_at(texts, wanted, None, TimeStyle::usual())
 }
 
-/// The same at a time, in microseconds since 1970.
-pub fn read_at(texts: &ArrayRef, wanted: &DataType, now: Option<i64>) -> std::result::Result<ArrayRef, SqlError> {
+/// The same at a time, in microseconds since 1970, and with a session's settings.
+///
+/// # Errors
+/// As there.
+pub fn read_at(
+    texts: &ArrayRef,
+    wanted: &DataType,
+    now: Option<i64>,
+    style: &TimeStyle,
+) -> std::result::Result<ArrayRef, SqlError> {
     let name = match wanted {
         DataType::Date32 => "date",
         DataType::Time64(_) => "time",
@@ -641,7 +692,7 @@ pub fn read_at(texts: &ArrayRef, wanted: &DataType, now: Option<i64>) -> std::re
         Wrong::Syntax => SqlError::new("22007", format!("invalid input syntax for type {name}: \"{text}\"")),
         Wrong::Range => SqlError::new("22008", format!("date/time field value out of range: \"{text}\"")),
         Wrong::MonthOrDay => SqlError::new("22008", format!("date/time field value out of range: \"{text}\""))
-            .explained("The month stands before the day, where it has no name."),
+            .explained("Perhaps you need a different \"datestyle\" setting."),
         Wrong::Displacement => SqlError::new("22009", format!("time zone displacement out of range: \"{text}\"")),
         Wrong::Zone(zone) if zone.contains('/') => {
             SqlError::new("22023", format!("time zone \"{zone}\" not recognized"))
@@ -652,13 +703,13 @@ pub fn read_at(texts: &ArrayRef, wanted: &DataType, now: Option<i64>) -> std::re
     };
     let texts = texts.as_string_view().iter();
     if matches!(wanted, DataType::Time64(_)) {
-        let micros =
-            texts.map(|text| text.map(|text| parse_time(text, now).map_err(|wrong| error(wrong, text))).transpose());
+        let micros = texts
+            .map(|text| text.map(|text| parse_time(text, now, style).map_err(|wrong| error(wrong, text))).transpose());
         return Ok(Arc::new(micros.collect::<std::result::Result<Time64MicrosecondArray, SqlError>>()?));
     }
     if *wanted == DataType::Date32 {
         let days = |text: &str| -> std::result::Result<i32, SqlError> {
-            let written = parse(text, now).map_err(|wrong| error(wrong, text))?;
+            let written = parse(text, now, style).map_err(|wrong| error(wrong, text))?;
             let days = Some(Date32Type::from_naive_date(written.date)).filter(|days| DATES.contains(days));
             days.ok_or_else(|| SqlError::new("22008", format!("date out of range: \"{text}\"")))
         };
@@ -669,8 +720,8 @@ pub fn read_at(texts: &ArrayRef, wanted: &DataType, now: Option<i64>) -> std::re
         return Err(SqlError::unsupported(format!("reading texts as {wanted}")));
     };
     let micros = |text: &str| -> std::result::Result<i64, SqlError> {
-        let written = parse(text, now).map_err(|wrong| error(wrong, text))?;
-        let micros = if zone.is_some() { written.instant() } else { written.clock() };
+        let written = parse(text, now, style).map_err(|wrong| error(wrong, text))?;
+        let micros = if zone.is_some() { written.instant(&style.zone) } else { written.clock() };
         let micros = micros.map_err(|wrong| error(wrong, text))?;
         let micros = Some(micros).filter(|micros| TIMESTAMPS.contains(micros));
         micros.ok_or_else(|| SqlError::new("22008", format!("timestamp out of range: \"{text}\"")))
@@ -694,10 +745,11 @@ mod tests {
     fn shown(text: &str) -> String {
         // 2020-02-03 04:05:06
         let now = Some(1_580_702_706_000_000);
-        match parse(text, now) {
+        match parse(text, now, TimeStyle::usual()) {
             Ok(written) => {
                 let time = DateTime::from_timestamp_micros(written.clock().unwrap()).unwrap().naive_utc();
-                let ahead = written.zone.as_ref().map(|zone| zone.of_local(time) / 1_000_000);
+                let ahead =
+                    written.zone.as_ref().map(|zone| zone.of_local(time.and_utc().timestamp_micros()) / 1_000_000);
                 format!("{time} {ahead:?}")
             }
             Err(Wrong::Syntax) => "syntax".into(),
@@ -764,7 +816,7 @@ mod tests {
         ] {
             assert_eq!(shown(text), meaning, "{text:?}");
         }
-        assert_eq!(parse("today", None).err(), Some(Wrong::Relative));
+        assert_eq!(parse("today", None, TimeStyle::usual()).err(), Some(Wrong::Relative));
         assert!(is_relative("Tomorrow 10:00") && !is_relative("2020-01-31"));
     }
 
@@ -786,7 +838,7 @@ mod tests {
             ("202", None),
             ("1 day", None),
         ] {
-            assert_eq!(parse_time(text, None).ok(), micros, "{text}");
+            assert_eq!(parse_time(text, None, TimeStyle::usual()).ok(), micros, "{text}");
         }
     }
 }

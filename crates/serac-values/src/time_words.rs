@@ -27,6 +27,16 @@ pub struct Word {
     pub text: String,
 }
 
+impl Word {
+    /// Puts a minus in front of a number.
+    pub fn negate(&mut self) {
+        if matches!(self.kind, Kind::Number | Kind::Date | Kind::Time) {
+            self.text.insert(0, '-');
+            self.kind = Kind::Signed;
+        }
+    }
+}
+
 /// More words are none of a time.
 const MOST_WORDS: usize = 25;
 /// Characters of a text: longer ones are none of a time.

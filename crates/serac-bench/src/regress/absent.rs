@@ -213,10 +213,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("backslash_quote", "settings for older clients"),
     ("escape_string_warning", "settings for older clients"),
     ("password_encryption", "one way of passwords"),
-    ("datestyle", "one format of times"),
-    ("intervalstyle", "one format of times"),
-    ("timezone", "one time zone of sessions"),
-    ("timezone_abbreviations", "one time zone of sessions"),
+    ("timezone_abbreviations", "one list of abbreviations of time zones"),
     ("extra_float_digits", "one format of floats"),
     ("bytea_output", "one format of bytes"),
 ];

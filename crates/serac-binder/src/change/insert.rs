@@ -3,6 +3,7 @@
 use crate::binder::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
+use crate::expression::depends_on_settings;
 use crate::plan_parts::values_plan;
 use crate::query::{is_body_alone, select_of};
 use crate::scope::{Context, Scope};
@@ -11,7 +12,7 @@ use crate::target::{Target, no_value};
 use crate::types::is_registered;
 use crate::visit;
 use datafusion::common::{Column, DFSchema, ScalarValue};
-use datafusion::logical_expr::{Expr, LogicalPlan, lit};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use serac_parser::tree::{Call, Expr as Tree, ExprKind, Insert, Name, Query, QueryBody, Span};
 use serac_pg::TypeId;
 use serac_pg::functions::of_name;
@@ -148,6 +149,8 @@ impl Binder<'_> {
             return Err(more_expressions(more.span));
         }
         let schema = selected.plan.schema().clone();
+        let mut exprs: Vec<Expr> = schema.iter().map(|field| Expr::Column(Column::from(field))).collect();
+        let mut has_casts = false;
         for (at, (column, field)) in selected.columns.iter().zip(schema.iter()).enumerate() {
             if target.relation.types[columns[at]].is_none() {
                 // A constant may become a value of a type that is not known.
@@ -161,11 +164,19 @@ impl Binder<'_> {
                 return Err(BindError::unsupported(what, column.span));
             }
             let bound = Bound::of_type(Expr::Column(Column::from(field)), column.modified_type(), column.span);
-            self.of_column(target, columns[at], bound, &schema)?;
+            let bound = self.of_column(target, columns[at], bound, &schema)?;
+            // Others become values of the columns where they are written.
+            if depends_on_settings(column.id, ids[at]) && exprs[at] != bound.expr {
+                exprs[at] = bound.expr.alias(field.1.name());
+                has_casts = true;
+            }
         }
         fewer_expressions(insert, selected.columns.len())?;
         columns.truncate(selected.columns.len());
-        Ok(selected.plan)
+        match has_casts {
+            true => Ok(LogicalPlanBuilder::from(selected.plan).project(exprs)?.build()?),
+            false => Ok(selected.plan),
+        }
     }
 }
 

@@ -72,6 +72,11 @@ impl Binder<'_> {
         if (given, wanted) == (TypeId::JSON, TypeId::JSONB) {
             return self.as_type(bound, wanted, CastContext::Assignment, schema);
         }
+        if given != wanted
+            && let Some(expr) = self.environment.cast_by_settings(&bound.expr, given, wanted, bound.span, schema)?
+        {
+            return Ok(Bound::new(expr, wanted, bound.span));
+        }
         bound.exact()?;
         Ok(bound)
     }

@@ -6,6 +6,7 @@ mod pattern;
 mod read;
 mod write;
 
+use crate::times::on_clocks;
 use chrono::NaiveDateTime;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, Date32Array, Float64Array, LargeBinaryArray, StringArray, StringViewArray,
@@ -24,6 +25,7 @@ use serac_numeric::Numeric;
 use serac_values::SqlError;
 use serac_values::intervals::{INTERVAL, Parts, intervals, is_interval};
 use serac_values::text_types::is_text_or_null;
+use serac_values::time_zones::Zone;
 use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,14 +39,34 @@ enum Kind {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct FormatFunction {
     kind: Kind,
+    /// Of what has a time zone, or says none.
+    zone: Zone,
     signature: Signature,
 }
 
 pub(super) fn functions() -> impl Iterator<Item = ScalarUDF> {
-    [Kind::Char, Kind::Date, Kind::Timestamp, Kind::Number].into_iter().map(|kind| {
+    [Kind::Char, Kind::Date, Kind::Timestamp, Kind::Number].into_iter().map(|kind| kind.function(Zone::utc()))
+}
+
+/// to_char and to_timestamp in a session of a time zone; none for another name.
+pub(super) fn function_in(name: &str, zone: Zone) -> Option<ScalarUDF> {
+    let kind = [Kind::Char, Kind::Timestamp].into_iter().find(|kind| kind.name() == name)?;
+    Some(kind.function(zone))
+}
+
+impl Kind {
+    fn function(self, zone: Zone) -> ScalarUDF {
         let signature = Signature::user_defined(Volatility::Immutable);
-        ScalarUDF::from(FormatFunction { kind, signature })
-    })
+        ScalarUDF::from(FormatFunction { kind: self, zone, signature })
+    }
+    fn name(self) -> &'static str {
+        match self {
+            Self::Char => "to_char",
+            Self::Date => "to_date",
+            Self::Timestamp => "to_timestamp",
+            Self::Number => "to_number",
+        }
+    }
 }
 
 const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
@@ -166,11 +188,19 @@ impl FormatFunction {
             return Ok(Arc::new(texts.into_iter().collect::<StringArray>()));
         }
         if self.kind == Kind::Char {
-            let utc = matches!(args[0].data_type(), DataType::Timestamp(_, Some(_)));
-            let given = cast(&args[0], &TIMESTAMP)?;
+            let has_zone = matches!(args[0].data_type(), DataType::Timestamp(_, Some(_)));
+            let given = match has_zone && !self.zone.is_utc() {
+                true => on_clocks(&args[0], &self.zone).map_err(SqlError::external)?,
+                false => cast(&args[0], &TIMESTAMP)?,
+            };
             let times = given.as_primitive::<TimestampMicrosecondType>();
-            let texts =
-                each(&given, patterns, pieces, |parts, row| Ok(write::write(parts, time_at(times, row)?, utc)))?;
+            let instants = cast(&args[0], &DataType::Int64)?;
+            let instants = instants.as_primitive::<Int64Type>();
+            let text = |parts: &Vec<Piece>, row: usize| {
+                let reading = || has_zone.then(|| self.zone.reading(instants.value(row)));
+                Ok(write::write(parts, time_at(times, row)?, &reading))
+            };
+            let texts = each(&given, patterns, pieces, text)?;
             return Ok(Arc::new(texts.into_iter().collect::<StringArray>()));
         }
         let given = cast(&args[0], &DataType::Utf8View)?;
@@ -182,8 +212,11 @@ impl FormatFunction {
                 Arc::new(days.collect::<Date32Array>())
             }
             _ => {
-                let micros = times.into_iter().map(|time| time.map(|read| read.micros()));
-                Arc::new(micros.collect::<TimestampMicrosecondArray>().with_timezone("UTC"))
+                let out_of_range = || SqlError::new("22008", "timestamp out of range").external();
+                let micros = times
+                    .into_iter()
+                    .map(|time| time.map(|read| read.micros(&self.zone).ok_or_else(out_of_range)).transpose());
+                Arc::new(micros.collect::<Result<TimestampMicrosecondArray>>()?.with_timezone("UTC"))
             }
         })
     }
@@ -200,12 +233,7 @@ fn from_seconds(seconds: &Float64Array) -> std::result::Result<TimestampMicrosec
 
 impl ScalarUDFImpl for FormatFunction {
     fn name(&self) -> &str {
-        match self.kind {
-            Kind::Char => "to_char",
-            Kind::Date => "to_date",
-            Kind::Timestamp => "to_timestamp",
-            Kind::Number => "to_number",
-        }
+        self.kind.name()
     }
     fn signature(&self) -> &Signature {
         &self.signature

@@ -9,6 +9,7 @@
 use super::pattern::{Field, Piece, is_separator};
 use super::write::{DAYS, JULIAN_DAYS_BEFORE, MONTHS, ROMAN_MONTHS};
 use chrono::{Datelike, Days, NaiveDate, NaiveDateTime, TimeDelta};
+use serac_values::time_zones::Zone;
 use serac_values::{Result, SqlError};
 
 /// Midnight of 2000-01-01 in microseconds since 1970, from which digits of a second are rounded.
@@ -24,13 +25,18 @@ pub(super) struct Read {
 }
 
 impl Read {
-    /// Microseconds since 1970 in UTC, where a text without a zone is taken for UTC.
-    pub(super) fn micros(&self) -> i64 {
-        let micros = self.time.and_utc().timestamp_micros() - i64::from(self.offset.unwrap_or(0)) * 1_000_000;
-        let Some(digits) = self.digits else { return micros };
+    /// Microseconds since 1970 in UTC, where a text without a zone is taken for one of `zone`; none if
+    /// they are out of range.
+    pub(super) fn micros(&self, zone: &Zone) -> Option<i64> {
+        let local = self.time.and_utc().timestamp_micros();
+        let micros = match self.offset {
+            Some(seconds) => local.checked_sub(i64::from(seconds) * 1_000_000)?,
+            None => zone.instant(local)?,
+        };
+        let Some(digits) = self.digits else { return Some(micros) };
         let unit = 10_i64.pow(6 - u32::from(digits));
         let distance = micros - YEAR_2000;
-        (distance + unit / 2 * distance.signum()) / unit * unit + YEAR_2000
+        Some((distance + unit / 2 * distance.signum()) / unit * unit + YEAR_2000)
     }
 }
 

@@ -4,6 +4,7 @@ use super::pattern::{Case, Field, Piece};
 use chrono::{Datelike, NaiveDateTime, Timelike};
 use serac_values::SqlError;
 use serac_values::intervals::Parts;
+use serac_values::time_zones::Reading;
 
 pub(super) const MONTHS: [&str; 12] = [
     "January",
@@ -53,15 +54,15 @@ fn of_era(year: i32) -> i64 {
     if year > 0 { year.into() } else { 1 - i64::from(year) }
 }
 
-/// The time, of a time zone (UTC) or of none, in the words of the pattern.
-pub(super) fn write(pieces: &[Piece], time: NaiveDateTime, utc: bool) -> String {
+/// The time in the words of the pattern. `zone` tells of its time zone, if it has one.
+pub(super) fn write(pieces: &[Piece], time: NaiveDateTime, zone: &dyn Fn() -> Option<Reading>) -> String {
     let mut out = String::new();
     for piece in pieces {
         match piece {
             Piece::Text(text) | Piece::Separator(text) => out.push_str(text),
             Piece::Exact => {}
             Piece::Field { field, case, bare, ordinal, word: _ } => {
-                write_field(&mut out, *field, *case, *bare, *ordinal, time, utc)
+                write_field(&mut out, *field, *case, *bare, *ordinal, time, zone)
             }
         }
     }
@@ -75,7 +76,7 @@ fn write_field(
     bare: bool,
     ordinal: Option<Case>,
     time: NaiveDateTime,
-    utc: bool,
+    zone: &dyn Fn() -> Option<Reading>,
 ) {
     let mut name = |text: &str, width: usize| {
         let text = in_case(text, case);
@@ -93,9 +94,20 @@ fn write_field(
         Field::DayAbbreviated => return name(&DAYS[time.weekday().num_days_from_sunday() as usize][..3], 0),
         Field::HalfDay { dots } => return name(&dotted(if time.hour() < 12 { "AM" } else { "PM" }, dots), 0),
         Field::Era { dots } => return name(&dotted(if time.year() > 0 { "AD" } else { "BC" }, dots), 0),
-        Field::Zone => return name(if utc { "UTC" } else { "" }, 0),
-        Field::ZoneOffset | Field::ZoneHours => return out.push_str("+00"),
-        Field::ZoneMinutes => return out.push_str("00"),
+        Field::Zone => return name(&zone().map_or_else(String::new, |reading| reading.abbreviation), 0),
+        Field::ZoneOffset | Field::ZoneHours | Field::ZoneMinutes => {
+            let seconds = zone().map_or(0, |reading| reading.seconds);
+            let (hours, minutes) = (seconds.abs() / 3_600, seconds.abs() / 60 % 60);
+            if field != Field::ZoneMinutes {
+                out.push_str(&format!("{}{hours:02}", if seconds < 0 { '-' } else { '+' }));
+            }
+            match field {
+                Field::ZoneMinutes => out.push_str(&format!("{minutes:02}")),
+                Field::ZoneOffset if minutes != 0 => out.push_str(&format!(":{minutes:02}")),
+                _ => {}
+            }
+            return;
+        }
         Field::YearWithComma => {
             let year = of_era(time.year());
             return out.push_str(&format!("{},{:03}", year / 1_000, year % 1_000));

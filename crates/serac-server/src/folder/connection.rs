@@ -31,6 +31,7 @@ use serac_export::shared_memory::Descriptors;
 use serac_sql::activity::{Client, StatementKind, Wait};
 use serac_sql::free_numbers::{shown, shown_schema};
 use serac_sql::tree::{StatementKind as StatementTree, Text};
+use serac_sql::wire::schema_in_style;
 use serac_sql::{
     ArrowMessage, ArrowMessages, CopyProgress, Identity, IngestTarget, Notifications, Parsed, Session, SqlError,
     StatementResult, StatementStream, StreamedCopy, TransactionStatus,
@@ -625,7 +626,7 @@ impl Connection {
         if let Some(copy) = self.session.streamed_copy(&statement)? {
             return self.copy(statement, copy).await;
         }
-        let progress = self.session.copy_progress();
+        let (progress, style) = (self.session.copy_progress(), self.session.time_style());
         let Self { session, wire, running, .. } = self;
         let stream = running.attend(session.stream_statement(statement));
         let stream = if is_copy { with_progress(stream, wire, running, &progress).await? } else { stream.await };
@@ -633,7 +634,7 @@ impl Connection {
             StatementStream::Command { tag, rows } => return Ok((tag, rows)),
             StatementStream::Rows(rows) => rows,
         };
-        let (mut messages, first) = Messages::new(&shown_schema(rows.schema()))?;
+        let (mut messages, first) = Messages::new(&schema_in_style(&shown_schema(rows.schema()), style.as_deref()))?;
         wire.put(&HolderFrame::Schema(&first));
         let mut count = 0;
         while let Some(batch) = running.attend(rows.next()).await? {

@@ -29,6 +29,7 @@ use serac_client::shared_memory::Snapshot;
 use serac_client::wire::{BUSY, Failure, FolderId, Status};
 use serac_engine::{Database, EngineError};
 use serac_sql::free_numbers::{shown, shown_schema};
+use serac_sql::wire::schema_in_style;
 use serac_sql::{
     CancelHandle, CopyProgress, IngestTarget, Session, SqlDatabase, SqlError, SqlOptions, StatementStream,
     TransactionStatus,
@@ -1084,13 +1085,14 @@ async fn run_here(
     for (i, statement) in parsed.into_iter().enumerate() {
         // The output is the data, and nothing else.
         let is_data = matches!(session.streamed_copy(&statement), Ok(Some(copy)) if !copy.is_input);
+        let style = session.time_style();
         let result = session.stream_statement(statement).await;
         for notice in notices.take() {
             sink.notice(notice.severity.name(), &notice.message);
         }
         match result.map_err(|error| failure(serac_sql::located(error, text, i)))? {
             StatementStream::Rows(mut rows) => {
-                let mut wanted = sink.rows(&shown_schema(rows.schema()));
+                let mut wanted = sink.rows(&schema_in_style(&shown_schema(rows.schema()), style.as_deref()));
                 let mut count = 0;
                 while wanted && let Some(batch) = rows.next().await.map_err(failure)? {
                     count += batch.num_rows() as u64;

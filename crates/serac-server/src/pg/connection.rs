@@ -14,7 +14,7 @@ use super::wire::Wire;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serac_sql::activity::Registered;
-use serac_sql::{CancelHandle, Notifications, Rows, Session, TransactionStatus};
+use serac_sql::{CancelHandle, Notifications, Reported, Rows, Session, TransactionStatus};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub(super) struct Connection<S> {
     /// Statements that take so long are logged.
     pub(super) slow: Option<Duration>,
     /// What the client knows of settings, and the session's count of their changes at that time.
-    reported: (u64, [(&'static str, String); 4]),
+    reported: (u64, Reported),
 }
 
 /// How long a client may take for the last that it is told.

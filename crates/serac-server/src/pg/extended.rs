@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use serac_engine::values::OwnedValue;
 use serac_sql::activity::{StatementKind, Wait};
 use serac_sql::tree::{Discard, StatementKind as Tree};
-use serac_sql::wire::{Given, TEXT, oid, scalar, value};
+use serac_sql::wire::{Given, TEXT, is_text_of_time, oid, scalar, text, value};
 use serac_sql::{
     Blocked, Description, Parsed, Start, Started, StatementResult, StatementStream, TransactionStatus,
     controls_transaction, ends_transaction, runs_outside_of_blocks,
@@ -126,21 +126,37 @@ impl Portal {
         Given { bytes: range.clone().map(|range| &self.message[range]), binary: *binary, oid }
     }
     /// The parameters as a statement of the point path wants them; none if they are not of its types.
-    fn values(&self, types: &[ColumnType], oids: &[u32]) -> Result<Option<Vec<OwnedValue>>, WireError> {
+    /// Nor where the session's settings say how their texts are read (`is_styled`).
+    fn values(
+        &self,
+        types: &[ColumnType],
+        oids: &[u32],
+        is_styled: bool,
+    ) -> Result<Option<Vec<OwnedValue>>, WireError> {
         let mut values = Vec::with_capacity(types.len());
         for (i, column_type) in types.iter().enumerate() {
-            match value(self.given(i, oids.get(i).copied().unwrap_or(0)), *column_type)? {
+            let given = self.given(i, oids.get(i).copied().unwrap_or(0));
+            if is_styled && is_text_of_time(given, Some(*column_type)) {
+                return Ok(None);
+            }
+            match value(given, *column_type)? {
                 Some(value) => values.push(value),
                 None => return Ok(None),
             }
         }
         Ok(Some(values))
     }
-    fn scalars(&self, types: &[Option<ColumnType>], oids: &[u32]) -> Result<Vec<ScalarValue>, WireError> {
+    fn scalars(
+        &self,
+        types: &[Option<ColumnType>],
+        oids: &[u32],
+        is_styled: bool,
+    ) -> Result<Vec<ScalarValue>, WireError> {
         (0..self.parameters.len())
             .map(|i| {
                 let oid = oids.get(i).copied().unwrap_or(0);
-                Ok(scalar(self.given(i, oid), types.get(i).copied().flatten())?)
+                let (given, inferred) = (self.given(i, oid), types.get(i).copied().flatten());
+                Ok(if is_styled && is_text_of_time(given, inferred) { text(given)? } else { scalar(given, inferred)? })
             })
             .collect()
     }
@@ -399,7 +415,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         body.end()?;
         let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0);
         let (prepared, goes_on, has_run) = {
+            let style = self.session.time_style();
             let portal = self.portal(name)?;
+            portal.formats.style = style;
             (portal.statement.clone(), portal.rest.is_some(), portal.has_run)
         };
         let known = {
@@ -503,7 +521,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let message = format!("bind message supplies {given} parameters, but prepared statement requires {wanted}");
             return Err(protocol(message));
         }
-        let Some(owned) = portal.values(types, oids)? else { return Ok(Begun::Other) };
+        let Some(owned) = portal.values(types, oids, portal.formats.style.is_some())? else { return Ok(Begun::Other) };
         let values: SmallVec<[Value<'_>; 8]> = owned.iter().map(OwnedValue::as_value).collect();
         let started = session.start_prepared(statement, &values, rows)?;
         drop((values, guard));
@@ -651,7 +669,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Self { wire, session, cancel, portals, row_count, .. } = &mut *self;
         let portal = portals.get_mut(name).expect("it was found");
         portal.formats.told = told;
-        let scalars = portal.scalars(&types, &oids)?;
+        let scalars = portal.scalars(&types, &oids, portal.formats.style.is_some())?;
         if changes(statement.parsed()) && limit.is_none() {
             let formats = portal.formats.clone();
             let result = wire.attend(cancel, session.execute_prepared(&mut statement, &scalars)).await?;
@@ -728,5 +746,5 @@ fn formats(body: &mut Body<'_>) -> Result<Formats, WireError> {
         other => Err(protocol(format!("invalid format code {other}"))),
     };
     let binary = (0..count).map(format).collect::<Result<_, _>>()?;
-    Ok(Formats { binary, told: None })
+    Ok(Formats { binary, ..Formats::default() })
 }

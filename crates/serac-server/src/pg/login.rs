@@ -18,7 +18,7 @@ use super::wire::Wire;
 use serac_export::admission::Waiting;
 use serac_export::listen::Socket;
 use serac_sql::activity::{Client, Registered};
-use serac_sql::{Identity, Session, SqlError};
+use serac_sql::{Identity, Reported, Session, SqlError};
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::OwnedSemaphorePermit;
@@ -268,6 +268,7 @@ fn set_parameters(session: &mut Session, parameters: &Parameters) -> Result<(), 
             }
         }
     }
+    session.note_initial_settings();
     Ok(())
 }
 
@@ -321,13 +322,11 @@ fn wrong_password(user: &str) -> WireError {
 }
 
 /// What a client is told when it may begin.
-fn greet(out: &mut Vec<u8>, reported: [(&str, String); 4], entry: &Entry) {
+fn greet(out: &mut Vec<u8>, reported: Reported, entry: &Entry) {
     let fixed = [
         ("server_version", "15.0"),
         ("server_encoding", "UTF8"),
         ("client_encoding", "UTF8"),
-        ("DateStyle", "ISO, MDY"),
-        ("IntervalStyle", "postgres"),
         ("integer_datetimes", "on"),
         ("standard_conforming_strings", "on"),
     ];

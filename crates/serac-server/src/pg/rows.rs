@@ -3,13 +3,15 @@
 use super::WireError;
 use super::message::{message, put_i16, put_i32, put_string};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use serac_engine::values::value_at;
 use serac_sql::wire::{
-    MOST_WIDTH, as_told, column_of, field_type, is_json, missing_blanks, width, write_binary, write_text,
+    MOST_WIDTH, Purpose, as_told, column_of, field_type, is_json, missing_blanks, width, with_texts, write_binary,
+    write_styled_text, write_text,
 };
-use serac_sql::{Rows, SqlError};
+use serac_sql::{Rows, SqlError, TimeStyle};
 use serac_storage::{ColumnType, Value};
+use std::sync::Arc;
 
 /// The formats in which a client wants columns.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +20,8 @@ pub(super) struct Formats {
     pub(super) binary: Vec<bool>,
     /// The columns as the client knows them, if they have been described.
     pub(super) told: Option<SchemaRef>,
+    /// The session's settings of times; none for the usual ones.
+    pub(super) style: Option<Arc<TimeStyle>>,
 }
 
 impl Formats {
@@ -48,18 +52,29 @@ pub(super) fn describe(out: &mut Vec<u8>, schema: &Schema, formats: &Formats) {
     });
 }
 
-/// Writes a value; one of a CHAR(n) with blanks up to `width` characters.
-fn put_value(out: &mut Vec<u8>, value: Value<'_>, column_type: ColumnType, width: Option<usize>, binary: bool) {
+/// How a value is written.
+#[derive(Clone, Copy)]
+struct Form<'s> {
+    binary: bool,
+    /// The blanks behind a CHAR(n) make it so wide.
+    width: Option<usize>,
+    /// The session's settings of times; none for the usual ones.
+    style: Option<&'s TimeStyle>,
+}
+
+/// Writes a value.
+fn put_value(out: &mut Vec<u8>, value: Value<'_>, column_type: ColumnType, form: Form<'_>) {
+    let Form { binary, width, style } = form;
     if value.is_null() {
         return put_i32(out, -1);
     }
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
-    if binary {
-        write_binary(out, value, column_type)
-    } else {
-        write_text(out, value, column_type)
-    };
+    match (binary, style) {
+        (true, _) => write_binary(out, value, column_type),
+        (false, None) => write_text(out, value, column_type),
+        (false, Some(style)) => write_styled_text(out, value, column_type, style),
+    }
     if let (Some(width), Value::Bytes(text)) = (width, value) {
         out.extend(std::iter::repeat_n(b' ', missing_blanks(text, width)));
     }
@@ -78,8 +93,22 @@ impl WireBatch {
         let schema = batch.schema();
         let sent = |(i, array): (usize, &ArrayRef)| {
             let told = formats.told.as_ref().and_then(|told| told.fields().get(i));
-            let array = told.map_or_else(|| Ok(array.clone()), |told| as_told(array, told.data_type()))?;
+            let styled = match (&formats.style, told) {
+                // They become texts on their way to what was told.
+                (Some(style), Some(told)) if matches!(told.data_type(), DataType::Utf8 | DataType::Utf8View) => {
+                    with_texts(array, style, Purpose::Text)?
+                }
+                _ => array.clone(),
+            };
+            let array = told.map_or(Ok(styled.clone()), |told| as_told(&styled, told.data_type()))?;
             let field = told.unwrap_or(&schema.fields()[i]);
+            let array = match &formats.style {
+                // Arrays and rows are texts before their values are written.
+                Some(style) if !formats.is_binary(i) && array.data_type().is_nested() => {
+                    with_texts(&array, style, Purpose::Text)?
+                }
+                _ => array,
+            };
             let (array, column_type) =
                 column_of(&array, formats.is_binary(i), is_json(field)).map_err(SqlError::from)?;
             Ok((array, column_type, width(field)))
@@ -98,7 +127,8 @@ impl WireBatch {
         message(out, b'D', |out| {
             put_i16(out, self.columns.len() as i16);
             for (i, (array, column_type, width)) in self.columns.iter().enumerate() {
-                put_value(out, value_at(array, row, *column_type), *column_type, *width, formats.is_binary(i));
+                let form = Form { binary: formats.is_binary(i), width: *width, style: formats.style.as_deref() };
+                put_value(out, value_at(array, row, *column_type), *column_type, form);
             }
         });
     }
@@ -115,7 +145,9 @@ pub(super) fn put_point_row(
     message(out, b'D', |out| {
         put_i16(out, types.len() as i16);
         for (i, (value, column_type)) in rows.row(row).zip(types).enumerate() {
-            put_value(out, value, *column_type, widths.get(i).copied().flatten(), formats.is_binary(i));
+            let width = widths.get(i).copied().flatten();
+            let form = Form { binary: formats.is_binary(i), width, style: formats.style.as_deref() };
+            put_value(out, value, *column_type, form);
         }
     });
 }

@@ -100,13 +100,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let result = wire.attend(cancel, session.execute_statement(statement)).await?;
             return self.put_result(result).await;
         }
+        let style = session.time_style();
         match wire.attend(cancel, session.stream_statement(statement)).await? {
             StatementStream::Command { tag, rows } => {
                 *row_count = rows;
                 Ok(tag)
             }
             StatementStream::Rows(mut rows) => {
-                let formats = Formats::default();
+                let formats = Formats { style, ..Formats::default() };
                 describe(&mut wire.out, rows.schema(), &formats);
                 let count = send_rows(wire, cancel, &mut rows, &formats).await?;
                 *row_count = count;
@@ -117,7 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Writes a whole result, as text; the tag of its end.
     async fn put_result(&mut self, result: StatementResult) -> Result<String, WireError> {
-        let formats = Formats::default();
+        let formats = Formats { style: self.session.time_style(), ..Formats::default() };
         if let StatementResult::Rows { schema, .. } = &result {
             describe(&mut self.wire.out, schema, &formats);
         }

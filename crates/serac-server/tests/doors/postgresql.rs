@@ -247,6 +247,57 @@ async fn clients_are_told_of_settings_that_they_follow() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn texts_of_times_follow_the_settings_of_the_session() {
+    let served = postgresql_server(database(), PgOptions::default()).await;
+    let mut client = Client::open(served.address).await;
+    client.run("CREATE TABLE t (id INT PRIMARY KEY, a TIMESTAMPTZ, d DATE)").await;
+    client.run("INSERT INTO t VALUES (1, '2020-07-01 10:00+00', '2020-07-01')").await;
+    let answer = client.run("SET TIME ZONE 'america/new_york'; SET DateStyle = 'sql, dmy'").await;
+    assert_eq!(answer, ["SET", "SET", "TimeZone=America/New_York", "DateStyle=SQL, DMY", "ZI"]);
+    let answer = client.run("SET IntervalStyle = iso_8601").await;
+    assert_eq!(answer, ["SET", "IntervalStyle=iso_8601", "ZI"]);
+    let row = "01/07/2020 06:00:00 EDT|01/07/2020";
+    // By the point path, and by planning.
+    for query in ["SELECT a, d FROM t WHERE id = 1", "SELECT a, d FROM t ORDER BY a::text"] {
+        assert_eq!(client.run(query).await, ["T", row, "SELECT 1", "ZI"], "{query}");
+        let messages = [parse("", query), bind("", "", &[]), execute("", 0), sync()];
+        assert_eq!(client.told(&messages).await, ["1", "2", row, "SELECT 1", "ZI"], "{query}");
+    }
+    // Parameters in texts are read so, too, and kept in UTC.
+    for (id, query) in ["INSERT INTO t VALUES ($1, $2, $3)", "INSERT INTO t SELECT $1, $2, $3"].iter().enumerate() {
+        let id = (id + 2).to_string();
+        let given = [id.as_str(), "02/08/2020 12:00", "02/08/2020"];
+        let messages = [parse("", query), bind("", "", &given), execute("", 0), sync()];
+        assert_eq!(client.told(&messages).await, ["1", "2", "INSERT 0 1", "ZI"], "{query}");
+    }
+    let answer = client.run("SELECT INTERVAL '1 day 2 hours', ARRAY[a, a], ROW(d) FROM t WHERE id = 1").await;
+    let array = "{\"01/07/2020 06:00:00 EDT\",\"01/07/2020 06:00:00 EDT\"}";
+    assert_eq!(answer[1], format!("P1DT2H|{array}|(01/07/2020)"));
+    let answer = client.run("RESET ALL; SELECT a, d FROM t WHERE id > 1 ORDER BY id").await;
+    let row = "2020-08-02 16:00:00+00|2020-08-02";
+    assert_eq!(answer[1..5], ["T", row, row, "SELECT 2"]);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_come_with_the_connection() {
+    let served = postgresql_server(database(), PgOptions::default()).await;
+    let mut client = Client::new(TcpStream::connect(served.address).await.unwrap());
+    let options = [("TimeZone", "Asia/Tokyo"), ("options", "-c IntervalStyle=sql_standard -c datestyle=german")];
+    client.raw(&startup(196_608, &[&[("user", "serac")], &options[..]].concat())).await;
+    client.until(b'Z').await;
+    let query = "SELECT TIMESTAMPTZ '2020-07-01 10:00', INTERVAL '1 day 2 hours'";
+    let row = "01.07.2020 10:00:00 JST|1 2:00:00";
+    assert_eq!(client.run(query).await, ["T", row, "SELECT 1", "ZI"]);
+    client.run("SET TimeZone = 'UTC'; SET DateStyle = iso").await;
+    // What RESET gives back is what the client has asked for.
+    let answer = client.run("RESET TimeZone; RESET DateStyle").await;
+    assert_eq!(answer, ["RESET", "RESET", "TimeZone=Asia/Tokyo", "DateStyle=German, DMY", "ZI"]);
+    assert_eq!(client.run(query).await, ["T", row, "SELECT 1", "ZI"]);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn newer_versions_of_the_protocol_are_negotiated() {
     let served = postgresql_server(database(), PgOptions::default()).await;
     let answer_to = async |version: i32, more: &[(&str, &str)]| {

@@ -100,6 +100,7 @@ impl Session {
             _ => return Ok(None),
         };
         let options = read_options("", &copy.options, self.copy_streams.format)?;
+        let options = Options { style: self.time_style(), ..options };
         Ok(Some(StreamedCopy {
             is_input: copy.from,
             is_binary: !matches!(options.format, Format::Csv | Format::Text),
@@ -133,6 +134,7 @@ impl Session {
             return Err(SqlError { detail: Some(detail.into()), ..error });
         }
         let options = read_options(name, options, self.copy_streams.format)?;
+        let options = Options { style: self.time_style(), ..options };
         let rows = match subject {
             CopySubject::Table { name: table, columns } if *from => {
                 let input = if stream {

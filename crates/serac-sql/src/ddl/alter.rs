@@ -4,6 +4,7 @@ use super::clauses::{check_collation, freeze_format};
 use super::indexes::hidden_values;
 use crate::ast_types::sql_type;
 use crate::ddl::clauses::{check_key_type, done, text_at};
+use crate::dml;
 use crate::error::{Result, SqlError};
 use crate::expressions::{into_engine, named_columns, renamed};
 use crate::generated;
@@ -26,7 +27,6 @@ use serac_engine::{EngineError, Table};
 use serac_parser::tree::{
     self, AlterAction, AlterActionKind, AlterRelation, ColumnChange, RelationKind, TableConstraint,
 };
-use serac_values::assignment::assign;
 use std::sync::Arc;
 
 fn qualified(schema: &str, name: &str) -> String {
@@ -328,6 +328,7 @@ impl Session {
         let mut builder = self.builder(visible, source);
         builder.column(column)?;
         builder.resolve_parents(self.txn_for(schema)?.catalog())?;
+        self.with_usual_constants(&mut builder.definition, &builder.written)?;
         for sequence in std::mem::take(&mut builder.sequences) {
             self.txn_for(schema)?.create_sequence(schema, sequence)?;
             self.refresh_view();
@@ -381,6 +382,7 @@ impl Session {
             ColumnChange::Default(Some(value)) => {
                 let mut definition = table.columns[at].clone();
                 definition.default = Some(text_at(source, value.text).to_owned());
+                definition.default = self.usual_default(&definition)?;
                 self.check_default(&definition)?;
                 self.txn_for(schema)?.alter_column(schema, name, column, |c| c.default = definition.default)?;
             }
@@ -456,10 +458,10 @@ impl Session {
         let assigned = (using.is_some() || column.generation.is_some()).then_some(&changed);
         let expression = KeptExpression { text: &text, place, table: Some(table), column: assigned };
         self.txn_for(schema)?.lock_table(schema, name)?;
-        let state = self.state();
+        let (state, shared) = (self.state(), self.shared.clone());
         let convert = |old: &RecordBatch| {
             let values = expression.values(&state, old);
-            values.and_then(|values| assign(&values, sql_type, &column.name)).map_err(into_engine)
+            values.and_then(|values| dml::assigned(&shared, &values, &changed)).map_err(into_engine)
         };
         // What cannot be meant is an error without rows, too.
         convert(&RecordBatch::new_empty(table.storage_schema().arrow()))?;
@@ -493,6 +495,7 @@ impl Session {
         let mut builder = self.builder(table, source);
         builder.constraint(constraint)?;
         builder.resolve_parents(self.txn_for(&schema)?.catalog())?;
+        self.with_usual_constants(&mut builder.definition, &builder.written)?;
         for at in 0..builder.definition.columns.len() {
             self.check_generation(&builder.definition, at)?;
         }

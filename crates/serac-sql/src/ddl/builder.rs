@@ -29,6 +29,8 @@ pub(super) struct TableBuilder<'s> {
     pub(super) expression_keys: Vec<KeyDefinition>,
     /// Foreign keys of `definition` whose parents are not looked up yet, and the columns they name.
     unresolved: Vec<(usize, Vec<String>)>,
+    /// The texts of expressions that the statement itself has.
+    pub(super) written: HashSet<String>,
     /// What the statement sees.
     view: View,
     /// Where the texts of expressions are.
@@ -65,11 +67,21 @@ fn action(action: Option<&KeyAction>) -> Result<ReferentialAction> {
 
 impl<'s> TableBuilder<'s> {
     pub(super) fn new(definition: TableDefinition, view: View, source: &'s Source) -> Self {
-        Self { definition, sequences: Vec::new(), expression_keys: Vec::new(), unresolved: Vec::new(), view, source }
+        Self {
+            definition,
+            sequences: Vec::new(),
+            expression_keys: Vec::new(),
+            unresolved: Vec::new(),
+            written: HashSet::new(),
+            view,
+            source,
+        }
     }
     /// The text of an expression as the user has written it.
-    fn text_of(&self, kept: &KeptExpr) -> String {
-        text_at(self.source, kept.text).to_owned()
+    fn text_of(&mut self, kept: &KeptExpr) -> String {
+        let text = text_at(self.source, kept.text).to_owned();
+        self.written.insert(text.clone());
+        text
     }
 
     pub(super) fn own_sequence(&mut self, at: usize, options: &[SequenceOption]) -> Result<()> {
@@ -157,7 +169,8 @@ impl<'s> TableBuilder<'s> {
         Ok(())
     }
     fn default(&mut self, at: usize, value: &KeptExpr) -> Result<()> {
-        let (text, table) = (self.text_of(value), &self.definition.name);
+        let text = self.text_of(value);
+        let table = &self.definition.name;
         let column = &self.definition.columns[at];
         if column.default.is_some() {
             let what = format!("for column \"{}\" of table \"{table}\"", column.name);

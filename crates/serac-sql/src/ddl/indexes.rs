@@ -23,7 +23,7 @@ use datafusion::arrow::datatypes::DataType;
 use serac_binder::Place;
 use serac_engine::EngineError;
 use serac_engine::definition::{BitmapDefinition, ColumnDefinition, ColumnOrder, KeyDefinition, TableDefinition};
-use serac_parser::tree::{CreateIndex, Expr, ExprKind, IndexElement};
+use serac_parser::tree::{CreateIndex, Expr, ExprKind, IndexElement, KeptExpr};
 
 /// In which order an index has a column: as in PostgreSQL, NULLs are larger than all values unless
 /// it is said where they are.
@@ -124,7 +124,7 @@ impl Session {
                     let at = columns_of(&definition, [name.to_owned()].into_iter())?[0];
                     if i == 0 && filter.is_some() { (usize::MAX, Some(quote(name))) } else { (at, None) }
                 }
-                None => (usize::MAX, Some(text_at(source, element.text).to_owned())),
+                None => (usize::MAX, Some(self.usual_part(&definition, text_at(source, element.text), Place::Index)?)),
             };
             columns.push(at);
             expressions.push(expression);
@@ -146,6 +146,9 @@ impl Session {
         check_indexed(&definition, &plain)?;
         let created = match method {
             "btree" => {
+                let predicate =
+                    |filter: &KeptExpr| self.usual_part(&definition, text_at(source, filter.text), Place::Predicate);
+                let predicate = filter.as_ref().map(predicate).transpose()?;
                 let key = KeyDefinition {
                     name,
                     columns,
@@ -153,7 +156,7 @@ impl Session {
                     orders: elements.iter().map(column_order).collect(),
                     include,
                     expressions,
-                    predicate: filter.as_ref().map(|filter| text_at(source, filter.text).to_owned()),
+                    predicate,
                     ..Default::default()
                 };
                 self.create_key(&definition, key)
@@ -168,6 +171,14 @@ impl Session {
             result => result?,
         }
         done("CREATE INDEX")
+    }
+
+    /// An expression of an index as it is kept.
+    fn usual_part(&self, table: &TableDefinition, text: &str, place: Place) -> Result<String> {
+        match self.time_style() {
+            Some(_) => self.usual_text(table, &KeptExpression::over(table, text, place)),
+            None => Ok(text.to_owned()),
+        }
     }
 
     fn create_bitmap(

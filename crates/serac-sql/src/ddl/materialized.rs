@@ -41,7 +41,7 @@ impl Session {
             self.say_exists("42P07", &format!("relation \"{name}\""));
             return done("CREATE MATERIALIZED VIEW");
         }
-        let text = self.view_text(source, query, &schema)?;
+        let text = self.view_text(source, query, &schema).await?;
         let (frame, told) = self.frame_of_relation(source).await?;
         let (columns, rows) = self.collect_with_schema(frame).await?;
         let columns = with_types(&told, &columns);

@@ -14,10 +14,12 @@ mod materialized;
 mod relations;
 mod sequence;
 
+use crate::binding;
 use crate::column_types::{columns_of, kept_types};
 use crate::ddl::clauses::{done, text_at, words};
 use crate::error::{Result, SqlError};
 use crate::expressions::replaced;
+use crate::generated::parts;
 use crate::identifiers::{TEMPORARY_SCHEMA, quote, resolve};
 use crate::kept_expression::KeptExpression;
 use crate::notices::Severity;
@@ -43,6 +45,7 @@ use serac_parser::tree::{
 };
 use serac_pg::TypeId;
 use serac_values::assignment::check_assignment;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// How often a statement is tried. Each time it gets at least one lock further.
@@ -284,6 +287,7 @@ impl Session {
         for sequence in builder.sequences {
             self.txn_for(&schema)?.create_sequence(&schema, sequence)?;
         }
+        self.with_usual_constants(&mut builder.definition, &builder.written)?;
         for check in &builder.definition.checks {
             self.check_expression(&builder.definition, &check.expression)?;
         }
@@ -364,6 +368,41 @@ impl Session {
         Ok((constraints, comments))
     }
 
+    /// Makes the constants of times in expressions of a new definition say without the session's
+    /// settings what they say with these: of those expressions that the statement has `written`.
+    fn with_usual_constants(&self, definition: &mut TableDefinition, written: &HashSet<String>) -> Result<()> {
+        if written.is_empty() || self.time_style().is_none() {
+            return Ok(());
+        }
+        let before = definition.clone();
+        let is_written = |text: &Option<String>| text.as_ref().is_some_and(|text| written.contains(text));
+        for (at, column) in before.columns.iter().enumerate() {
+            if is_written(&column.default) {
+                definition.columns[at].default = self.usual_default(column)?;
+            }
+            if is_written(&column.generation)
+                && let Some(kept) = KeptExpression::generation(&before, column)
+            {
+                definition.columns[at].generation = Some(self.usual_text(&before, &kept)?);
+            }
+        }
+        for (at, check) in before.checks.iter().enumerate().filter(|(_, check)| written.contains(&check.expression)) {
+            let kept = KeptExpression::over(&before, &check.expression, Place::Check);
+            definition.checks[at].expression = self.usual_text(&before, &kept)?;
+        }
+        Ok(())
+    }
+    /// The same of a column's default.
+    fn usual_default(&self, column: &ColumnDefinition) -> Result<Option<String>> {
+        let kept = KeptExpression::default_of(column);
+        kept.map(|kept| binding::usual_text(&self.state(), &kept, &DFSchema::empty())).transpose()
+    }
+    /// The same of an expression over a table.
+    fn usual_text(&self, table: &TableDefinition, kept: &KeptExpression<'_>) -> Result<String> {
+        let columns = DFSchema::try_from(table.storage_schema().arrow().project(&parts(table).1)?)?;
+        binding::usual_text(&self.state(), kept, &columns)
+    }
+
     /// A default must be plannable. A constant is tried out; anything else is not computed, for it may have effects.
     fn check_default(&self, column: &ColumnDefinition) -> Result<()> {
         let Some(default) = KeptExpression::default_of(column) else { return Ok(()) };
@@ -393,7 +432,7 @@ impl Session {
         }
         check_view_options(options)?;
         let (schema, name) = self.locate_new(name)?;
-        let query = self.view_text(source, query, &schema)?;
+        let query = self.view_text(source, query, &schema).await?;
         // Planned once, so that a view that cannot work is refused.
         let (_, told) = self.frame_of_relation(source).await?;
         let columns: Vec<String> = names(columns).collect();
@@ -429,11 +468,12 @@ impl Session {
 
     /// The text of the query of a view in `schema`, as the user has written it. Names that mean
     /// relations outside of the default schema now get their schemas: under another `search_path`
-    /// they would mean others.
+    /// they would mean others. Constants of times say without the session's settings what they say
+    /// with these.
     ///
     /// # Errors
     /// 0A000 for a query that changes or claims rows, and where relations are temporary.
-    fn view_text(&self, source: &Source, query: &Query, schema: &str) -> Result<String> {
+    async fn view_text(&self, source: &Source, query: &Query, schema: &str) -> Result<String> {
         refuse_any(&[("a view whose query changes or claims rows", source.acts())])?;
         let seen = self.shared.view().expect("a statement is running");
         let mut schemas = Vec::new();
@@ -447,6 +487,11 @@ impl Session {
             }
         }
         refuse_any(&[("a view of temporary tables", schema == TEMPORARY_SCHEMA)])?;
+        if self.time_style().is_some() {
+            let (state, span, source) = (self.state(), query.span, source.clone());
+            let constants = async move { binding::usual_constants(&state, &source, span).await };
+            schemas.extend(self.planning(constants).await?);
+        }
         Ok(replaced(text_at(source, query.span), schemas))
     }
 

@@ -12,6 +12,7 @@ use crate::wire::oid;
 use serac_engine::function::FunctionDefinition;
 use serac_engine::procedure::Parameter;
 use serac_engine::roles;
+use serac_values::time_zones::{self, Zone};
 use serac_values::type_names;
 use std::sync::Arc;
 
@@ -66,8 +67,34 @@ pub(super) fn fill(scope: &Scope<'_>, table: &str, rows: &mut Rows) {
         "pg_prepared_statements" => prepared_statements(scope, rows),
         "pg_settings" => settings(scope, rows),
         "pg_description" | "pg_shdescription" => descriptions(scope, table == "pg_shdescription", rows),
-        "pg_timezone_names" => rows.add([("name", "UTC".into()), ("abbrev", "UTC".into()), ("is_dst", false.into())]),
+        "pg_timezone_names" => zone_names(scope, rows),
+        "pg_timezone_abbrevs" => zone_abbreviations(scope, rows),
         _ => {}
+    }
+}
+
+/// The time zones that there are, as their clocks are now.
+fn zone_names(scope: &Scope<'_>, rows: &mut Rows) {
+    let now = scope.shared.time();
+    for name in time_zones::names() {
+        let Some(reading) = Zone::of_full_name(&name).map(|zone| zone.reading(now)) else { continue };
+        rows.add([
+            ("name", name.into()),
+            ("abbrev", reading.abbreviation.into()),
+            ("utc_offset", reading.seconds.into()),
+            ("is_dst", reading.is_put_forward.into()),
+        ]);
+    }
+}
+/// The abbreviations of time zones, and what they mean now.
+fn zone_abbreviations(scope: &Scope<'_>, rows: &mut Rows) {
+    let now = scope.shared.time();
+    for abbreviation in time_zones::ABBREVIATIONS.iter() {
+        let name = abbreviation.name.to_ascii_uppercase();
+        let Some(zone) = Zone::of_abbreviation(&name) else { continue };
+        let (seconds, is_put_forward) =
+            abbreviation.fixed.unwrap_or_else(|| (zone.of_utc(now) / 1_000_000, zone.is_put_forward(now)));
+        rows.add([("abbrev", name.into()), ("utc_offset", seconds.into()), ("is_dst", is_put_forward.into())]);
     }
 }
 

@@ -5,13 +5,14 @@
 
 use super::routines;
 use datafusion::arrow::array::{
-    ArrayRef, BooleanArray, Float32Array, Int16Array, Int32Array, Int64Array, LargeListArray, ListArray, RecordBatch,
-    RecordBatchOptions, StringArray, TimestampMicrosecondArray, UInt32Array,
+    ArrayRef, BooleanArray, Float32Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray,
+    LargeListArray, ListArray, RecordBatch, RecordBatchOptions, StringArray, TimestampMicrosecondArray, UInt32Array,
 };
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Field, IntervalMonthDayNano, Schema, SchemaRef, TimeUnit};
 use datafusion::error::Result;
 use serac_pg::{NO_MODIFIER, TypeId};
+use serac_values::intervals::INTERVAL;
 use serac_values::wire::with_type;
 use std::sync::{Arc, LazyLock};
 
@@ -82,6 +83,7 @@ pub(super) fn arrow_type(type_name: &str) -> DataType {
         "int8" | "xid" | "cid" => DataType::Int64,
         "float4" => DataType::Float32,
         "timestamptz" => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        "interval" => INTERVAL,
         "int2vector" => vector_of(DataType::Int16),
         "oidvector" => vector_of(DataType::UInt32),
         "oid[]" | "regtype[]" => list_of(DataType::UInt32),
@@ -222,6 +224,12 @@ fn array(data_type: &DataType, cells: &[Cell]) -> ArrayRef {
         DataType::UInt32 => Arc::new(ints().map(|v| v.map(|v| v as u32)).collect::<UInt32Array>()),
         DataType::Int64 => Arc::new(ints().collect::<Int64Array>()),
         DataType::Timestamp(..) => Arc::new(ints().collect::<TimestampMicrosecondArray>().with_timezone("UTC")),
+        // A number of seconds.
+        DataType::Interval(_) => Arc::new(
+            ints()
+                .map(|seconds| seconds.map(|seconds| IntervalMonthDayNano::new(0, 0, seconds * 1_000_000_000)))
+                .collect::<IntervalMonthDayNanoArray>(),
+        ),
         DataType::Float32 => Arc::new(
             cells
                 .iter()

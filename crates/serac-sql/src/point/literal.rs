@@ -168,6 +168,10 @@ fn of_text(text: &str) -> Option<OwnedValue> {
 /// What a quoted constant means as a value of a type; none if it is none.
 fn of_quoted(text: &str, column_type: ColumnType) -> Option<OwnedValue> {
     let id = type_of_arrow(&column_type.arrow()).filter(|id| *id != TypeId::NUMERIC)?;
+    // Of which parts a sign is, settings say.
+    if id == TypeId::INTERVAL && text.contains('-') {
+        return None;
+    }
     let array = value_of_text(text, id).ok()??.to_array().ok()?;
     let is_such = *array.data_type() == column_type.arrow();
     is_such.then(|| OwnedValue::from(&value_at(&array, 0, column_type)))

@@ -28,5 +28,6 @@ mod shared_scans;
 mod subqueries;
 mod temporary;
 mod text_predicates;
+mod time_settings;
 mod transactions;
 mod waits;

@@ -5,6 +5,7 @@ use super::types::{TEXT, of_oid};
 use crate::assignment::{assign, is_lost_float, parse_bool};
 use crate::error::{Result, SqlError};
 use crate::time_range::{DATES, TIMES, TIMESTAMPS, time_out_of_range};
+use crate::type_names::element_type;
 use datafusion::arrow::array::{ArrayRef, StringViewArray};
 use datafusion::common::ScalarValue;
 use serac_engine::EngineError;
@@ -146,6 +147,26 @@ pub(super) fn decimals(elements: &[Option<&[u8]>], binary: bool) -> Result<Vec<S
     let digits = unscaled.iter().flatten().filter_map(|number| number.unsigned_abs().checked_ilog10()).max();
     let precision = digits.map_or(1, |last| last as u8 + 1).max(scale as u8);
     Ok(unscaled.into_iter().map(|number| ScalarValue::Decimal128(number, precision, scale)).collect())
+}
+
+/// Whether a parameter is a text that says a time or an interval, or several of them: what it says
+/// depends on the session's settings.
+pub fn is_text_of_time(given: Given<'_>, inferred: Option<ColumnType>) -> bool {
+    let element = element_type(given.oid).and_then(of_oid);
+    let column_type = element.or(of_oid(given.oid)).filter(|known| *known != ColumnType::Utf8).or(inferred);
+    let is_time = matches!(
+        column_type,
+        Some(ColumnType::Date | ColumnType::Time | ColumnType::Timestamp { .. } | ColumnType::Interval)
+    );
+    is_time && !given.binary && given.bytes.is_some()
+}
+
+/// A parameter as the text that it is, of which the planner is to make something.
+///
+/// # Errors
+/// 22021 if it is none.
+pub fn text(given: Given<'_>) -> Result<ScalarValue> {
+    Ok(ScalarValue::Utf8(given.bytes.map(|bytes| utf8(bytes).map(str::to_owned)).transpose()?))
 }
 
 /// The parameter for a statement of the other path: a value of the named type, or a text that the planner is to make something of.

@@ -1,5 +1,6 @@
 //! Values as the protocol writes them: as text, in PostgreSQL's own spelling, and in binary form.
 
+use crate::time_style::{DateFormat, DateOrder, IntervalStyle, TimeStyle};
 use serac_engine::values::format_uuid;
 use serac_storage::{ColumnType, Value};
 use std::io::Write;
@@ -98,6 +99,237 @@ fn write_interval(out: &mut Vec<u8>, (months, days, nanos): (i32, i32, i64)) {
         };
         write(out, format_args!("{space}{sign}"));
         write_time(out, micros.saturating_abs());
+    }
+}
+
+/// An interval's parts, all of whose counts are of one sign or none.
+struct IntervalFields {
+    years: i32,
+    months: i32,
+    days: i32,
+    hours: i64,
+    minutes: i64,
+    seconds: i64,
+    micros: i64,
+}
+
+impl IntervalFields {
+    fn of((months, days, nanos): (i32, i32, i64)) -> Self {
+        let micros = nanos / 1_000;
+        let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
+        let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+        Self { years: months / 12, months: months % 12, days, hours, minutes, seconds, micros }
+    }
+    fn has_time(&self) -> bool {
+        (self.hours, self.minutes, self.seconds, self.micros) != (0, 0, 0, 0)
+    }
+    /// Hours, minutes and seconds without their sign.
+    fn write_clock(&self, out: &mut Vec<u8>) {
+        write(out, format_args!("{}:{:02}:{:02}", self.hours.abs(), self.minutes.abs(), self.seconds.abs()));
+        write_fraction(out, self.micros.abs());
+    }
+    /// Seconds with a fraction, and a sign where `is_signed`.
+    fn write_seconds(&self, out: &mut Vec<u8>, is_signed: bool) {
+        let sign = if is_signed && (self.seconds < 0 || self.micros < 0) { "-" } else { "" };
+        write(out, format_args!("{sign}{}", self.seconds.abs()));
+        write_fraction(out, self.micros.abs());
+    }
+    /// `@ 1 year 2 mons ago`. The first part tells the sign of all.
+    fn write_verbose(&self, out: &mut Vec<u8>) {
+        let (mut is_first, mut is_before) = (true, false);
+        out.push(b'@');
+        let mut sign = |count: i64| {
+            if std::mem::take(&mut is_first) {
+                is_before = count < 0;
+                return count.abs();
+            }
+            if is_before { -count } else { count }
+        };
+        let parts = [
+            (i64::from(self.years), "year"),
+            (self.months.into(), "mon"),
+            (self.days.into(), "day"),
+            (self.hours, "hour"),
+            (self.minutes, "min"),
+        ];
+        for (count, unit) in parts.into_iter().filter(|(count, _)| *count != 0) {
+            let count = sign(count);
+            write(out, format_args!(" {count} {unit}{}", if count == 1 { "" } else { "s" }));
+        }
+        if (self.seconds, self.micros) != (0, 0) {
+            let signum = sign(if self.seconds < 0 || self.micros < 0 { -1 } else { 1 });
+            out.extend_from_slice(if signum < 0 { b" -" } else { b" " });
+            self.write_seconds(out, false);
+            let is_one = self.seconds.abs() == 1 && self.micros == 0;
+            out.extend_from_slice(if is_one { b" sec" } else { b" secs" });
+        }
+        if is_first {
+            out.extend_from_slice(b" 0");
+        }
+        if is_before {
+            out.extend_from_slice(b" ago");
+        }
+    }
+    /// `1-2`, `3 4:05:06`, `+1-2 +3 +4:05:06`, as SQL's standard has it where it can.
+    fn write_standard(&self, out: &mut Vec<u8>) {
+        let days = i64::from(self.days);
+        let counts = [self.years.into(), self.months.into(), days, self.hours, self.minutes, self.seconds, self.micros];
+        let (has_negative, has_positive) = (counts.iter().any(|n| *n < 0), counts.iter().any(|n| *n > 0));
+        let (has_months, has_days) = ((self.years, self.months) != (0, 0), self.days != 0);
+        if !has_negative && !has_positive {
+            return out.push(b'0');
+        }
+        let is_standard = !(has_negative && has_positive) && !(has_months && (has_days || self.has_time()));
+        let (years, months) = (self.years.unsigned_abs(), self.months.unsigned_abs());
+        if !is_standard {
+            let sign = |is_negative: bool| if is_negative { '-' } else { '+' };
+            let of_months = sign(self.years < 0 || self.months < 0);
+            let (of_days, days) = (sign(days < 0), days.abs());
+            let of_time = sign([self.hours, self.minutes, self.seconds, self.micros].iter().any(|n| *n < 0));
+            write(out, format_args!("{of_months}{years}-{months} {of_days}{days} {of_time}"));
+            return self.write_clock(out);
+        }
+        if has_negative {
+            out.push(b'-');
+        }
+        if has_months {
+            return write(out, format_args!("{years}-{months}"));
+        }
+        if has_days {
+            write(out, format_args!("{} ", days.abs()));
+        }
+        self.write_clock(out);
+    }
+    /// `P1Y2M3DT4H5M6S`.
+    fn write_iso(&self, out: &mut Vec<u8>) {
+        let part = |out: &mut Vec<u8>, count: i64, unit: char| {
+            if count != 0 {
+                write(out, format_args!("{count}{unit}"));
+            }
+        };
+        let start = out.len();
+        out.push(b'P');
+        part(out, self.years.into(), 'Y');
+        part(out, self.months.into(), 'M');
+        part(out, self.days.into(), 'D');
+        if self.has_time() {
+            out.push(b'T');
+            part(out, self.hours, 'H');
+            part(out, self.minutes, 'M');
+            if (self.seconds, self.micros) != (0, 0) {
+                self.write_seconds(out, true);
+                out.push(b'S');
+            }
+        } else if out.len() == start + 1 {
+            out.extend_from_slice(b"T0S");
+        }
+    }
+}
+
+/// A date in a style; whether it is one before the first year.
+fn write_styled_date(out: &mut Vec<u8>, days: i64, style: &TimeStyle) -> bool {
+    let (year, month, day) = civil(days);
+    let before_christ = year <= 0;
+    let year = if before_christ { 1 - year } else { year };
+    let (first, second) = if style.order == DateOrder::Dmy { (day, month) } else { (month, day) };
+    match style.format {
+        DateFormat::Iso => write(out, format_args!("{year:04}-{month:02}-{day:02}")),
+        DateFormat::Sql => write(out, format_args!("{first:02}/{second:02}/{year:04}")),
+        DateFormat::Postgres => write(out, format_args!("{first:02}-{second:02}-{year:04}")),
+        DateFormat::German => write(out, format_args!("{day:02}.{month:02}.{year:04}")),
+    }
+    before_christ
+}
+
+/// By how much clocks are ahead: `+02`, `-03:30`.
+fn write_offset(out: &mut Vec<u8>, seconds: i64, with_minutes: bool) {
+    let (sign, away) = (if seconds < 0 { '-' } else { '+' }, seconds.abs());
+    write(out, format_args!("{sign}{:02}", away / 3_600));
+    if with_minutes || away % 3_600 != 0 {
+        write(out, format_args!(":{:02}", away / 60 % 60));
+    }
+    if away % 60 != 0 {
+        write(out, format_args!(":{:02}", away % 60));
+    }
+}
+
+/// A time in a style; it is one of UTC, and shown in the style's zone, if it has a zone.
+fn write_styled_time(out: &mut Vec<u8>, micros: i64, has_zone: bool, style: &TimeStyle) {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    let reading = has_zone.then(|| style.zone.reading(micros));
+    let ahead = reading.as_ref().map_or(0, |reading| reading.seconds * 1_000_000);
+    let local = micros.saturating_add(ahead);
+    let (days, time) = (local.div_euclid(DAY_MICROS), local.rem_euclid(DAY_MICROS));
+    let before_christ = if style.format == DateFormat::Postgres {
+        let (year, month, day) = civil(days);
+        let (name, month) = (DAYS[days.rem_euclid(7) as usize], MONTHS[month as usize - 1]);
+        match style.order {
+            DateOrder::Dmy => write(out, format_args!("{name} {day:02} {month} ")),
+            _ => write(out, format_args!("{name} {month} {day:02} ")),
+        }
+        write_time(out, time);
+        let before_christ = year <= 0;
+        write(out, format_args!(" {:04}", if before_christ { 1 - year } else { year }));
+        before_christ
+    } else {
+        let before_christ = write_styled_date(out, days, style);
+        out.push(b' ');
+        write_time(out, time);
+        before_christ
+    };
+    match reading {
+        Some(reading) if style.format == DateFormat::Iso => write_offset(out, reading.seconds, false),
+        Some(reading) => write(out, format_args!(" {}", reading.abbreviation)),
+        None => {}
+    }
+    if before_christ {
+        out.extend_from_slice(b" BC");
+    }
+}
+
+/// Writes the text of a value that is not NULL as a session's settings have it.
+pub fn write_styled_text(out: &mut Vec<u8>, value: Value<'_>, column_type: ColumnType, style: &TimeStyle) {
+    match (column_type, value) {
+        (ColumnType::Date, value) => {
+            if write_styled_date(out, integer(value) as i64, style) {
+                out.extend_from_slice(b" BC");
+            }
+        }
+        (ColumnType::Timestamp { utc }, value) => write_styled_time(out, integer(value) as i64, utc, style),
+        (ColumnType::Interval, value) => {
+            let parts = interval(value);
+            match style.intervals {
+                IntervalStyle::Postgres => write_interval(out, parts),
+                IntervalStyle::PostgresVerbose => IntervalFields::of(parts).write_verbose(out),
+                IntervalStyle::SqlStandard => IntervalFields::of(parts).write_standard(out),
+                IntervalStyle::Iso8601 => IntervalFields::of(parts).write_iso(out),
+            }
+        }
+        (column_type, value) => write_text(out, value, column_type),
+    }
+}
+
+/// Writes a date or a time as documents have it, whatever the style: `2020-12-31T10:00:00+00:00` in
+/// the style's zone. Other values are written as in results.
+pub fn write_document_text(out: &mut Vec<u8>, value: Value<'_>, column_type: ColumnType, style: &TimeStyle) {
+    let iso = |has_zone: bool, micros: i64, out: &mut Vec<u8>| {
+        let ahead = if has_zone { style.zone.reading(micros).seconds } else { 0 };
+        let local = micros.saturating_add(ahead * 1_000_000);
+        let before_christ = write_date(out, local.div_euclid(DAY_MICROS));
+        out.push(b'T');
+        write_time(out, local.rem_euclid(DAY_MICROS));
+        if has_zone {
+            write_offset(out, ahead, true);
+        }
+        if before_christ {
+            out.extend_from_slice(b" BC");
+        }
+    };
+    match (column_type, value) {
+        (ColumnType::Date, value) => write_text(out, value, ColumnType::Date),
+        (ColumnType::Timestamp { utc }, value) => iso(utc, integer(value) as i64, out),
+        (column_type, value) => write_styled_text(out, value, column_type, style),
     }
 }
 
@@ -275,6 +507,67 @@ mod tests {
         let mut out = Vec::new();
         write_text(&mut out, value, column_type);
         String::from_utf8(out).unwrap()
+    }
+    /// As PostgreSQL 15 writes them.
+    #[test]
+    fn texts_follow_the_settings() {
+        use crate::time_zones::Zone;
+        let shown = |style: &TimeStyle, value: Value<'_>, column_type: ColumnType| {
+            let mut out = Vec::new();
+            write_styled_text(&mut out, value, column_type, style);
+            String::from_utf8(out).unwrap()
+        };
+        let zone = Zone::of_full_name("America/New_York").unwrap();
+        // 2020-07-01 10:00:00.5 in UTC.
+        let time = Value::Int64(1_593_597_600_500_000);
+        for (format, order, date, of_time, with_zone) in [
+            (DateFormat::Iso, DateOrder::Dmy, "2020-07-01", "2020-07-01 10:00:00.5", "2020-07-01 06:00:00.5-04"),
+            (DateFormat::Sql, DateOrder::Mdy, "07/01/2020", "07/01/2020 10:00:00.5", "07/01/2020 06:00:00.5 EDT"),
+            (DateFormat::Sql, DateOrder::Dmy, "01/07/2020", "01/07/2020 10:00:00.5", "01/07/2020 06:00:00.5 EDT"),
+            (
+                DateFormat::Postgres,
+                DateOrder::Mdy,
+                "07-01-2020",
+                "Wed Jul 01 10:00:00.5 2020",
+                "Wed Jul 01 06:00:00.5 2020 EDT",
+            ),
+            (
+                DateFormat::Postgres,
+                DateOrder::Dmy,
+                "01-07-2020",
+                "Wed 01 Jul 10:00:00.5 2020",
+                "Wed 01 Jul 06:00:00.5 2020 EDT",
+            ),
+            (DateFormat::German, DateOrder::Dmy, "01.07.2020", "01.07.2020 10:00:00.5", "01.07.2020 06:00:00.5 EDT"),
+        ] {
+            let style = TimeStyle { zone: zone.clone(), format, order, ..TimeStyle::default() };
+            assert_eq!(shown(&style, Value::Int32(18_444), ColumnType::Date), date);
+            assert_eq!(shown(&style, time, ColumnType::Timestamp { utc: false }), of_time);
+            assert_eq!(shown(&style, time, ColumnType::Timestamp { utc: true }), with_zone);
+        }
+        let style = TimeStyle { zone, ..TimeStyle::default() };
+        let mut document = Vec::new();
+        write_document_text(&mut document, time, ColumnType::Timestamp { utc: true }, &style);
+        assert_eq!(document, b"2020-07-01T06:00:00.5-04:00");
+        for (months, days, micros, verbose, standard, iso) in [
+            (0, 0, 0, "@ 0", "0", "PT0S"),
+            (14, 0, 0, "@ 1 year 2 mons", "1-2", "P1Y2M"),
+            (-14, 0, 0, "@ 1 year 2 mons ago", "-1-2", "P-1Y-2M"),
+            (0, 3, 4_005_000_000, "@ 3 days 1 hour 6 mins 45 secs", "3 1:06:45", "P3DT1H6M45S"),
+            (0, -3, -500_000, "@ 3 days 0.5 secs ago", "-3 0:00:00.5", "P-3DT-0.5S"),
+            (1, -1, 1_000_000, "@ 1 mon -1 days 1 sec", "+0-1 -1 +0:00:01", "P1M-1DT1S"),
+            (-1, 1, -1_000_000, "@ 1 mon -1 days 1 sec ago", "-0-1 +1 -0:00:01", "P-1M1DT-1S"),
+            (1, 0, -1_500_000, "@ 1 mon -1.5 secs", "+0-1 +0 -0:00:01.5", "P1MT-1.5S"),
+        ] {
+            let bits = i128::from(micros * 1_000_i64) << 64 | i128::from(days as u32) << 32 | i128::from(months as u32);
+            let of = |intervals| {
+                let style = TimeStyle { intervals, ..TimeStyle::default() };
+                shown(&style, Value::Int128(bits), ColumnType::Interval)
+            };
+            assert_eq!(of(IntervalStyle::PostgresVerbose), verbose);
+            assert_eq!(of(IntervalStyle::SqlStandard), standard);
+            assert_eq!(of(IntervalStyle::Iso8601), iso);
+        }
     }
     fn binary(value: Value<'_>, column_type: ColumnType) -> Vec<u8> {
         let mut out = Vec::new();
