@@ -57,8 +57,8 @@ pub(crate) struct Shared {
     pub(crate) roles: RwLock<SessionRoles>,
     /// The database with what queries need.
     pub(crate) sql: SqlDatabase,
-    /// What clients of PostgreSQL have set.
-    pub(crate) client_settings: RwLock<HashMap<&'static str, String>>,
+    /// What clients of PostgreSQL have set, and settings that users make as they like.
+    pub(crate) client_settings: RwLock<HashMap<String, String>>,
     /// Changes with every setting that plans depend on.
     pub(crate) settings: AtomicU64,
     /// Changes with every setting of clients.

@@ -6,10 +6,10 @@
 use super::routines;
 use datafusion::arrow::array::{
     ArrayRef, BooleanArray, Float32Array, Int16Array, Int32Array, Int64Array, LargeListArray, ListArray, RecordBatch,
-    RecordBatchOptions, StringArray, TimestampMicrosecondArray, UInt32Array,
+    RecordBatchOptions, StringArray, TimestampMicrosecondArray, UInt32Array, new_null_array,
 };
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use datafusion::error::Result;
 use serac_pg::{NO_MODIFIER, TypeId};
 use serac_values::wire::with_type;
@@ -81,11 +81,18 @@ pub(super) fn arrow_type(type_name: &str) -> DataType {
         "int4" => DataType::Int32,
         "int8" | "xid" | "cid" => DataType::Int64,
         "float4" => DataType::Float32,
+        "float8" => DataType::Float64,
+        "bytea" => DataType::Binary,
+        "interval" => DataType::Interval(IntervalUnit::MonthDayNano),
+        "numeric" => DataType::LargeBinary,
         "timestamptz" => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
         "int2vector" => vector_of(DataType::Int16),
         "oidvector" => vector_of(DataType::UInt32),
         "oid[]" | "regtype[]" => list_of(DataType::UInt32),
         "int2[]" => list_of(DataType::Int16),
+        "bool[]" => list_of(DataType::Boolean),
+        "float4[]" => list_of(DataType::Float32),
+        "float8[]" => list_of(DataType::Float64),
         array if array.ends_with("[]") => list_of(DataType::Utf8),
         _ => DataType::Utf8,
     }
@@ -263,7 +270,7 @@ fn array(data_type: &DataType, cells: &[Cell]) -> ArrayRef {
                 Arc::new(LargeListArray::new(element.clone(), offsets, values, Some(valid)))
             }
         }
-        _ => Arc::new(
+        DataType::Utf8 => Arc::new(
             cells
                 .iter()
                 .map(|cell| match cell {
@@ -272,6 +279,8 @@ fn array(data_type: &DataType, cells: &[Cell]) -> ArrayRef {
                 })
                 .collect::<StringArray>(),
         ),
+        // No table has rows with values of other types.
+        other => new_null_array(other, cells.len()),
     }
 }
 
