@@ -44,7 +44,7 @@ impl Binder<'_> {
         context: Context<'_>,
     ) -> Result<Bound> {
         let of_element = TypeName { dimensions: 0, ..to.clone() };
-        let element = crate::expression::type_of(&of_element)?;
+        let element = self.meant_type(&of_element)?;
         let unsupported = || BindError::unsupported(format!("an array of type {element}"), span);
         let array = element.array().ok_or_else(unsupported)?;
         if trees.is_empty() {

@@ -6,7 +6,7 @@ use crate::parameters::OpenParameter;
 use crate::types::{arrow_type, integer_digits, is_registered, stored_as};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::logical_expr::{Expr, ExprSchemable, cast as cast_to};
+use datafusion::logical_expr::{Expr, ExprSchemable, bitwise_and, cast as cast_to, lit};
 use serac_numeric::{Numeric, NumericError};
 use serac_parser::tree::Span;
 use serac_pg::casts::cast;
@@ -116,6 +116,10 @@ impl Bound {
         let expr = match (id, to) {
             (_, TypeId::NUMERIC) => as_number(expr, id)?,
             (TypeId::NUMERIC, _) => of_number(expr, to, schema)?,
+            (TypeId::INT2 | TypeId::INT4, to) if to == TypeId::OID || is_registered(to) => {
+                let bits = bitwise_and(cast_to(expr, DataType::Int64), lit(i64::from(u32::MAX)));
+                Some(cast_to(bits, DataType::UInt32))
+            }
             _ => arrow_type(to).filter(|_| is_alike(id, to)).map(|stored| cast_to(expr, stored)),
         };
         Ok(expr.map(|expr| Self::new(expr, to, span)))
@@ -242,6 +246,8 @@ fn constant(expr: &Expr, to: TypeId) -> Option<Expr> {
         TypeId::INT2 => ScalarValue::Int16(Some(number.try_into().ok()?)),
         TypeId::INT4 => ScalarValue::Int32(Some(number.try_into().ok()?)),
         TypeId::INT8 => ScalarValue::Int64(Some(number)),
+        // Of INTEGER, all have a number of an object.
+        TypeId::OID if !matches!(value, ScalarValue::Int64(_)) => ScalarValue::UInt32(Some(number as u32)),
         TypeId::OID => ScalarValue::UInt32(Some(number.try_into().ok()?)),
         TypeId::FLOAT8 if number.unsigned_abs() < 1 << 53 => ScalarValue::Float64(Some(number as f64)),
         TypeId::NUMERIC => return Some(number_constant(&Numeric::from_integer(number))),

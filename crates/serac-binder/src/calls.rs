@@ -293,7 +293,16 @@ impl Binder<'_> {
             let message = format!("{what} specified, but {name} is not an aggregate function");
             return Err(BindError::new("42809", message, span));
         }
-        self.scalar_call(name, arguments, span, context)
+        // An array without elements leaves no argument behind.
+        match name.as_str() {
+            "num_nulls" | "num_nonnulls" if call.variadic && arguments.is_empty() => {
+                Ok(Bound::new(Expr::Literal(ScalarValue::Int32(Some(0)), None), TypeId::INT4, span))
+            }
+            "concat" if call.variadic && arguments.is_empty() => {
+                Ok(Bound::new(Expr::Literal(ScalarValue::Utf8View(Some(String::new())), None), TypeId::TEXT, span))
+            }
+            _ => self.scalar_call(name, arguments, span, context),
+        }
     }
     /// `information_schema._pg_expandarray(array)`: rows of an element and its number. Drivers ask it for the
     /// columns of keys. The other functions of that schema are for its own views.
@@ -640,7 +649,7 @@ impl Binder<'_> {
         self.environment.aggregate(name).filter(|_| !is_known)
     }
     /// An aggregate of a query around, as the subquery that it stands in refers to its value.
-    fn aggregate_of(&self, owner: &Outer<'_>, call: AggregateFunction, span: Span) -> Result<Expr> {
+    pub(crate) fn aggregate_of(&self, owner: &Outer<'_>, call: AggregateFunction, span: Span) -> Result<Expr> {
         let message = match owner.without_aggregates {
             None => None,
             Some("an aggregate") => Some("aggregate function calls cannot be nested".to_owned()),
@@ -972,7 +981,7 @@ fn check_sets(context: Context<'_>, span: Span) -> Result<()> {
 }
 
 /// The nearest of the queries around that has one of the columns of `exprs`.
-fn owner_of<'o>(exprs: &[Expr], outer: Option<&'o Outer<'o>>) -> Option<&'o Outer<'o>> {
+pub(crate) fn owner_of<'o>(exprs: &[Expr], outer: Option<&'o Outer<'o>>) -> Option<&'o Outer<'o>> {
     let has_columns = |schema: &DFSchema| {
         let is_of =
             |reference: &Expr| matches!(reference, Expr::OuterReferenceColumn(_, column) if schema.has_column(column));

@@ -103,7 +103,7 @@ impl Binder<'_> {
                 if let (ExprKind::Array(items), 1..) = (&operand.kind, to.dimensions) {
                     return self.array_as(items, to, span, operand.span, context);
                 }
-                type_of(to)?;
+                self.meant_type(to)?;
                 let operand = self.expression(operand, context)?;
                 let start = if operand.id == TypeId::UNKNOWN { operand.span } else { span };
                 Ok(self.explicit(operand, to, span, context.schema)?.at(start))
@@ -236,7 +236,7 @@ impl Binder<'_> {
         // What type is meant is asked before the operand is bound.
         for postfix in rest {
             if let Postfix::Cast(to, _) = postfix {
-                type_of(to)?;
+                self.meant_type(to)?;
             }
         }
         let mut rest = rest;
@@ -1317,6 +1317,15 @@ impl Binder<'_> {
         let fields = Expr::Literal(ScalarValue::Utf8View(fields), None);
         let digits = Expr::Literal(ScalarValue::Int64(digits), None);
         checked(function.call(vec![operand.expr, fields, digits]), TypeId::INTERVAL, span, schema)
+    }
+    /// The type of a name, which may be that of a relation for the type of its rows.
+    pub(crate) fn meant_type(&self, to: &TypeName) -> Result<TypeId> {
+        type_of(to).map_err(|error| match &error {
+            BindError::Statement(known) if known.sqlstate == "42704" && self.environment.relation(&to.name).is_ok() => {
+                BindError::unsupported(format!("the type of the rows of relation \"{}\"", to.name), to.span)
+            }
+            _ => error,
+        })
     }
     /// A cast that is told.
     pub(crate) fn explicit(&self, operand: Bound, to: &TypeName, at: Span, schema: &DFSchema) -> Result<Bound> {

@@ -7,9 +7,10 @@
 use crate::alike::alike;
 use crate::binder::Binder;
 use crate::bound::Bound;
+use crate::calls::owner_of;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::number_forms::first_of_key;
-use crate::plan_parts::{has_part, of_expr};
+use crate::plan_parts::{has_part, levels_of, of_expr};
 use crate::query::position;
 use crate::scope::{Context, Scope, ScopeColumn, ScopeItem};
 use crate::select::Item;
@@ -17,7 +18,7 @@ use crate::types::comparable_values;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Case, GroupingSet};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use serac_parser::tree::{Expr as Tree, ExprKind, GroupBy, GroupItem, Span};
 use serac_pg::TypeId;
 use std::collections::HashSet;
@@ -201,6 +202,18 @@ impl Binder<'_> {
         if arguments.len() > 31 {
             return Err(BindError::new("54023", "GROUPING must have fewer than 32 arguments", span));
         }
+        let function = self.known_aggregate("grouping")?;
+        let arguments = arguments.iter().map(|argument| Ok(self.expression(argument, context)?.expr));
+        let arguments = arguments.collect::<Result<Vec<_>>>()?;
+        // As an aggregate, it is one of the nearest query of which it names a column.
+        let owner = match levels_of(&arguments, context.schema) {
+            (false, true) => owner_of(&arguments, context.outer),
+            _ => None,
+        };
+        let call = AggregateFunction::new_udf(function, arguments, false, None, Vec::new(), None);
+        if let Some(owner) = owner {
+            return Ok(Bound::new(self.aggregate_of(owner, call, span)?, TypeId::INT4, span));
+        }
         if let Some(clause) = context.without_aggregates {
             let message = match clause {
                 "an aggregate" => "aggregate function calls cannot be nested".to_owned(),
@@ -208,10 +221,6 @@ impl Binder<'_> {
             };
             return Err(BindError::new("42803", message, span));
         }
-        let function = self.known_aggregate("grouping")?;
-        let arguments = arguments.iter().map(|argument| Ok(self.expression(argument, context)?.expr));
-        let arguments = arguments.collect::<Result<Vec<_>>>()?;
-        let call = AggregateFunction::new_udf(function, arguments, false, None, Vec::new(), None);
         Ok(Bound::new(Expr::AggregateFunction(call), TypeId::INT4, span))
     }
     /// The error of columns that are neither grouped nor aggregated, in an expression that stands
@@ -266,6 +275,15 @@ impl Binder<'_> {
                 }
                 Ok(TreeNodeRecursion::Continue)
             })?;
+        }
+        // The planner knows GROUPING by no other name.
+        let is_grouping = |expr: &Expr| matches!(expr, Expr::AggregateFunction(call) if call.func.name() == "grouping");
+        let (groupings, below_them): (Vec<_>, Vec<_>) =
+            below_them.into_iter().partition(|(_, aggregate)| is_grouping(aggregate));
+        for (_, grouping) in &groupings {
+            if !aggregates.contains(grouping) {
+                aggregates.push(grouping.clone());
+            }
         }
         for aggregate in &aggregates {
             if let Expr::AggregateFunction(call) = aggregate
@@ -381,7 +399,17 @@ impl Binder<'_> {
             }
             *of.expr = over;
         }
-        Ok(plan)
+        if groupings.is_empty() {
+            return Ok(plan);
+        }
+        // The number of the set is not there any more once the planner has put something in the place of GROUPING.
+        let all = schema.columns().into_iter().filter(|column| column.name != Aggregate::INTERNAL_GROUPING_ID);
+        let mut columns: Vec<Expr> = all.map(Expr::Column).collect();
+        for (name, grouping) in groupings {
+            let at = known.iter().position(|known| **known == grouping).expect("all of them are known");
+            columns.push(column(at).alias(name));
+        }
+        Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
     }
     /// The rows with a column for each key that has no column, or a parameter: the planner would
     /// compute it, and have another name for it in some sets.

@@ -28,7 +28,9 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema, JoinType, ScalarValue, TableReference, UnnestOptions};
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, cast, lit};
-use serac_parser::tree::{Alias, Call, ColumnType, Expr as Tree, ExprKind, Span, TableExpr, TableKind};
+use serac_parser::tree::{
+    Alias, Call, ColumnType, Expr as Tree, ExprKind, Literal, Postfix, Span, TableExpr, TableKind, TypeName,
+};
 use serac_pg::TypeId;
 use serac_pg::functions::of_name;
 
@@ -78,14 +80,14 @@ impl Binder<'_> {
         let Some((call, types)) = calls.first() else {
             return Err(BindError::new("42601", "ROWS FROM without functions", table.span));
         };
+        if !definitions.is_empty() && *ordinality {
+            let message = "WITH ORDINALITY cannot be used with a column definition list";
+            return Err(BindError::without_place("42601", message));
+        }
         // In ROWS FROM, a function has its list behind it.
         let definitions = if definitions.is_empty() { types } else { definitions };
         if calls.len() > 1 && calls.iter().any(|(_, types)| !types.is_empty()) {
             return Err(BindError::unsupported("several functions in ROWS FROM with a list of columns", NO_PLACE));
-        }
-        if !definitions.is_empty() && *ordinality {
-            let message = "WITH ORDINALITY cannot be used with a column definition list";
-            return Err(BindError::without_place("42601", message));
         }
         self.reads(1)?;
         let rows = match before {
@@ -132,9 +134,11 @@ impl Binder<'_> {
                 columns.push(column(own.as_deref().unwrap_or(other), *id));
             }
         } else {
+            let number = if *ordinality { added.pop() } else { None };
             (plan, added) = self.members(plan, &added[0], definitions, &qualifier)?;
             let defined = definitions.iter().zip(&added);
             columns.extend(defined.map(|(definition, (_, id))| column(&definition.name.name, *id)));
+            added.extend(number);
         }
         if *ordinality {
             columns.push(column("ordinality", TypeId::INT8));
@@ -262,6 +266,16 @@ impl Binder<'_> {
         let ExprKind::Call(call) = &tree.kind else {
             let message = "a column definition list is only allowed for functions returning \"record\"";
             return Err(BindError::new("42601", message, at));
+        };
+        // Of no row, `json_populate_record` is `json_to_record`.
+        let of_no_row = populated(name).filter(|_| call.arguments.first().is_some_and(|first| is_no_row(&first.value)));
+        let mut plain = call.clone();
+        let (name, call) = match of_no_row {
+            Some(name) => {
+                plain.arguments.remove(0);
+                (name, &plain)
+            }
+            None => (name, call),
         };
         let is_set = match name {
             "json_to_record" | "jsonb_to_record" => false,
@@ -574,4 +588,29 @@ fn without_empty(binder: &Binder<'_>, list: Expr, schema: &DFSchema) -> Result<E
     let null = Expr::Literal(ScalarValue::try_from(&list.get_type(schema)?)?, None);
     let is_empty = binary(cast(counted(binder, list.clone())?, DataType::Int64), Operator::Eq, lit(0i64));
     Ok(Expr::Case(Case::new(None, vec![(Box::new(is_empty), Box::new(null))], Some(Box::new(list)))))
+}
+
+/// The function that makes rows of documents as this one does of no row.
+fn populated(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "json_populate_record" => "json_to_record",
+        "json_populate_recordset" => "json_to_recordset",
+        "jsonb_populate_record" => "jsonb_to_record",
+        "jsonb_populate_recordset" => "jsonb_to_recordset",
+        _ => return None,
+    })
+}
+
+/// Whether it is `NULL::record`.
+fn is_no_row(tree: &Tree) -> bool {
+    let is_record =
+        |to: &TypeName| to.dimensions == 0 && to.name.parts.last().is_some_and(|name| name.name == "record");
+    let is_null = |operand: &Tree| matches!(operand.kind, ExprKind::Literal(Literal::Null));
+    match &tree.kind {
+        ExprKind::Cast { operand, to } => is_null(operand) && is_record(to),
+        ExprKind::Postfix(operand, rest) => {
+            is_null(operand) && matches!(&rest[..], [Postfix::Cast(to, _)] if is_record(to))
+        }
+        _ => false,
+    }
 }

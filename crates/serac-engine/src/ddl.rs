@@ -143,11 +143,25 @@ impl Transaction {
     /// # Errors
     /// [`EngineError::Dependent`] when another table references it and `cascade` is off (on, the foreign keys go).
     pub fn drop_table(&mut self, schema: &str, name: &str, cascade: bool) -> Result<()> {
+        self.drop_table_with(schema, name, cascade, &[])
+    }
+    /// As [`drop_table`](Self::drop_table), where foreign keys of the tables `also`, which are dropped next, are not in
+    /// the way.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn drop_table_with(
+        &mut self,
+        schema: &str,
+        name: &str,
+        cascade: bool,
+        also: &[(String, String)],
+    ) -> Result<()> {
         self.catalog.table(schema, name)?;
         self.check_may_drop(schema, name)?;
-        self.drop_known_table(schema, name, cascade)
+        self.drop_known_table(schema, name, cascade, also)
     }
-    fn drop_known_table(&mut self, schema: &str, name: &str, cascade: bool) -> Result<()> {
+    fn drop_known_table(&mut self, schema: &str, name: &str, cascade: bool, also: &[(String, String)]) -> Result<()> {
         let table = self.catalog.table(schema, name)?.clone();
         self.lock_for_ddl(&table)?;
         let children: Vec<Arc<Table>> = self
@@ -156,7 +170,11 @@ impl Transaction {
             .filter(|(child, _)| child.definition.id != table.definition.id)
             .map(|(child, _)| child.clone())
             .collect();
-        if let (Some(child), false) = (children.first(), cascade) {
+        let stays = |child: &&Arc<Table>| {
+            let definition = &child.definition;
+            !also.iter().any(|(schema, name)| (schema, name) == (&definition.schema, &definition.name))
+        };
+        if let (Some(child), false) = (children.iter().find(stays), cascade) {
             return Err(EngineError::Dependent {
                 what: format!("table \"{name}\""),
                 dependent: format!("a foreign key of table \"{}\"", child.name()),
@@ -637,6 +655,27 @@ impl Transaction {
             Ok(())
         })
     }
+    /// ALTER VIEW … RENAME TO. What names the view is not changed.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`], [`EngineError::Exists`].
+    pub fn rename_view(&mut self, schema: &str, name: &str, new_name: &str) -> Result<()> {
+        let entry = self.catalog.schema(schema)?;
+        let Some(view) = entry.views.get(name) else { return missing("view", name) };
+        let view = ViewDefinition { name: new_name.to_owned(), ..ViewDefinition::clone(view) };
+        self.check_owner(schema, name)?;
+        self.check_create(schema)?;
+        self.catalog.schema(schema)?.check_free(new_name)?;
+        self.change_catalog(|catalog| {
+            let (old, new) = (Object::relation(schema, name), Object::relation(schema, new_name));
+            catalog.comments.renamed(&old, &new);
+            Arc::make_mut(&mut catalog.security).renamed(&old, new);
+            let views = &mut catalog.schema_mut(schema)?.views;
+            views.remove(name);
+            views.insert(new_name.to_owned(), Arc::new(view));
+            Ok(())
+        })
+    }
     /// DROP VIEW.
     ///
     /// # Errors
@@ -654,7 +693,7 @@ impl Transaction {
     /// [`EngineError::Missing`].
     pub fn drop_dependent(&mut self, schema: &str, name: &str) -> Result<()> {
         if self.catalog.schema(schema)?.tables.contains_key(name) {
-            return self.drop_known_table(schema, name, true);
+            return self.drop_known_table(schema, name, true, &[]);
         }
         self.change_catalog(|catalog| {
             catalog.schema_mut(schema)?.views.remove(name);

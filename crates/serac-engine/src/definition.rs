@@ -16,7 +16,7 @@ pub struct SqlType {
     /// CHAR(n): trailing blanks do not count and are not kept.
     pub fixed_length: bool,
     /// VARCHAR without a length, or NUMERIC without digits: it is stored as TEXT, or with digits that
-    /// were chosen for it, and has a name of its own.
+    /// were chosen for it, and has a name of its own. With a length, [`NAME`](Self::NAME).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_modifier: bool,
 }
@@ -28,6 +28,10 @@ impl From<ColumnType> for SqlType {
 }
 
 impl SqlType {
+    /// The type of names of catalog objects: a text that is cut after 63 bytes.
+    pub const NAME: Self =
+        Self { column_type: ColumnType::Utf8, length: Some(63), fixed_length: false, without_modifier: true };
+
     /// The length that values are checked against; `None` if they are taken as they are. A CHAR
     /// without a length may be of any, and loses its trailing blanks.
     pub(crate) fn limit(&self) -> Option<u32> {
@@ -38,6 +42,9 @@ impl SqlType {
     pub fn told(&self) -> Option<(u32, i32)> {
         // Of PostgreSQL's pg_type.
         let (bpchar, varchar, numeric, time, timestamp, timestamptz) = (1042, 1043, 1700, 1083, 1114, 1184);
+        if *self == Self::NAME {
+            return Some((19, -1));
+        }
         match (self.column_type, self.length) {
             (ColumnType::Utf8, length) if self.limit().is_some() || self.without_modifier => {
                 let modifier = length.map_or(-1, |length| i32::try_from(length).unwrap_or(i32::MAX - 4) + 4);
@@ -57,12 +64,15 @@ impl SqlType {
         }
     }
     /// The part of a text that a column of this type keeps: that without a CHAR's trailing blanks, and
-    /// without blanks that a VARCHAR has no room for.
+    /// without blanks that a VARCHAR has no room for; the first 63 bytes for a NAME.
     ///
     /// # Errors
     /// [`EngineError::TooLong`].
     pub(crate) fn kept<'t>(&self, text: &'t str) -> Result<&'t str> {
         let Some(limit) = self.limit() else { return Ok(text) };
+        if *self == Self::NAME {
+            return Ok(&text[..text.floor_char_boundary(limit as usize)]);
+        }
         let text = if self.fixed_length { text.trim_end_matches(' ') } else { text };
         if text.len() <= limit as usize {
             return Ok(text);
@@ -111,6 +121,7 @@ impl fmt::Display for SqlType {
             (ColumnType::Timestamp { utc: false }, _) => f.write_str("timestamp without time zone"),
             (ColumnType::Timestamp { utc: true }, _) => f.write_str("timestamp with time zone"),
             (ColumnType::Interval, _) => f.write_str("interval"),
+            (ColumnType::Utf8, Some(_)) if *self == Self::NAME => f.write_str("name"),
             (ColumnType::Utf8, Some(n)) if self.fixed_length => write!(f, "character({n})"),
             (ColumnType::Utf8, Some(n)) => write!(f, "character varying({n})"),
             (ColumnType::Utf8, None) if self.fixed_length => f.write_str("bpchar"),
@@ -487,6 +498,9 @@ mod tests {
     fn texts_are_cut_to_their_columns() {
         let of = |length, fixed_length| SqlType { length, fixed_length, ..ColumnType::Utf8.into() };
         let kept = |of: SqlType, text: &'static str| of.kept(text).ok();
+        assert_eq!(kept(SqlType::NAME, "abc  "), Some("abc  "));
+        let long: &'static str = "äöü".repeat(20).leak();
+        assert_eq!(kept(SqlType::NAME, long), Some(&long[..62]));
         assert_eq!(kept(of(Some(3), false), "äb   "), Some("äb "));
         assert_eq!((kept(of(Some(3), false), "äbc d"), kept(of(Some(3), true), "abcd")), (None, None));
         assert_eq!((kept(of(Some(3), true), "a     "), kept(of(None, true), "a b  ")), (Some("a"), Some("a b")));

@@ -177,6 +177,14 @@ pub enum EngineError {
     /// A grant that makes no sense.
     #[error("{0}")]
     InvalidGrant(String),
+    /// The change of something that every database has under this name.
+    #[error("{kind} name \"{name}\" is reserved")]
+    Reserved {
+        /// "role"
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
     /// What is to be revoked has been granted on.
     #[error("dependent privileges exist")]
     DependentPrivileges,
@@ -236,6 +244,7 @@ impl EngineError {
             Self::Denied(_) => "42501",
             Self::Login { sqlstate, .. } => sqlstate,
             Self::InvalidGrant(_) => "0LP01",
+            Self::Reserved { .. } => "42939",
             Self::NotNull { .. } => "23502",
             Self::Unique { .. } => "23505",
             Self::ForeignKey { .. } => "23503",

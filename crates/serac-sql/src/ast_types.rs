@@ -42,6 +42,7 @@ pub(crate) fn sql_type(to: &TypeName) -> Result<SqlType> {
             let without_modifier = length.is_none() && !fixed_length;
             SqlType { column_type: ColumnType::Utf8, length, fixed_length, without_modifier }
         }
+        TypeId::NAME => SqlType::NAME,
         TypeId::BYTEA => ColumnType::Binary.into(),
         TypeId::UUID => ColumnType::Uuid.into(),
         TypeId::JSON => ColumnType::JsonText.into(),

@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 use serac_engine::Table;
-use serac_engine::roles::Access;
+use serac_engine::roles::{Access, RoleId};
 use serac_storage::Waiting;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -49,9 +49,9 @@ impl<T> Columns<'_, T> {
     }
 }
 
-/// Whether a role may see what a user's connection runs, and end it: superusers, and everybody of his own.
-fn may_touch(access: &Access, user: &str) -> bool {
-    access.is_superuser() || access.security().name_of(access.role()) == user
+/// Whether a role may do to a user's connection what members of `all` may: these, and everybody of his own.
+fn may_touch(access: &Access, user: &str, all: RoleId) -> bool {
+    access.has_privileges_of(all) || access.security().name_of(access.role()) == user
 }
 
 fn denied(message: &str) -> DataFusionError {
@@ -70,7 +70,7 @@ fn rows_for(sql: &SqlDatabase, access: &Access) -> Vec<ActivityRow> {
         }
     }
     rows.iter_mut()
-        .filter(|row| !may_touch(access, &row.client.user))
+        .filter(|row| !may_touch(access, &row.client.user, RoleId::READ_ALL_STATS))
         .for_each(|row| row.text = "<insufficient privilege>".into());
     rows
 }
@@ -264,8 +264,14 @@ impl ScalarUDFImpl for EndFunction {
         let end = |process: i64| -> Result<bool> {
             let activity = i32::try_from(process).ok().and_then(|process| self.shared.sql.connections().get(process));
             let Some(activity) = activity else { return Ok(false) };
-            if !may_touch(&access, &activity.client().user) {
-                return Err(denied("must be a superuser to end what another user runs"));
+            let user = &activity.client().user;
+            if !may_touch(&access, user, RoleId::SIGNAL_BACKEND) {
+                let message = "must be a superuser or a member of pg_signal_backend to end what another user runs";
+                return Err(denied(message));
+            }
+            let of_superuser = access.security().role_named(user).is_ok_and(|role| role.superuser);
+            if of_superuser && !access.is_superuser() {
+                return Err(denied("must be a superuser to end what a superuser runs"));
             }
             if self.terminates {
                 activity.terminate()

@@ -44,7 +44,7 @@ pub(crate) fn of_stored(field: &Field, column: Option<&ColumnDefinition>) -> Opt
     let own = of_field(field)?;
     let is_same = |of: &ModifiedType| {
         of.id == own.id
-            || (own.id == TypeId::TEXT && matches!(of.id, TypeId::VARCHAR | TypeId::BPCHAR))
+            || (own.id == TypeId::TEXT && matches!(of.id, TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME))
             || (own.id == TypeId::JSONB && of.id == TypeId::JSON)
     };
     Some(column.map(|column| of_column(column.sql_type)).filter(is_same).unwrap_or(own))
@@ -143,6 +143,7 @@ fn kept_type<'r>(field: &Field, values: impl Iterator<Item = &'r ArrayRef>, may_
             let without_modifier = length.is_none() && !fixed_length;
             Ok(SqlType { length, fixed_length, without_modifier, ..ColumnType::Utf8.into() })
         }
+        Some(of) if of.id == TypeId::NAME => Ok(SqlType::NAME),
         Some(of) if of.id == TypeId::NUMERIC => {
             let told = of.digits().and_then(|(precision, scale)| {
                 let (precision, scale) = (u8::try_from(precision).ok()?, i8::try_from(scale).ok()?);

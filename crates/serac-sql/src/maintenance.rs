@@ -2,12 +2,14 @@
 //! `serac_blocks`, `serac_indexes`, `serac_passes`, and those of [`backends`].
 
 use crate::error::{Result, SqlError};
-use crate::identifiers::resolve;
+use crate::identifiers::{CATALOG_SCHEMA, TEMPORARY_SCHEMA, resolve};
+use crate::notices::Severity;
 use crate::parsed::Parsed;
+use crate::pg_catalog::system_table;
 use crate::result::StatementResult;
 use crate::session::Session;
 use crate::transaction::TransactionStatus;
-use serac_engine::roles::{Access, Object};
+use serac_engine::roles::{Access, Object, RoleId};
 use serac_engine::{EngineError, Table};
 use serac_parser::tree::{CommandOption, Discard, Ident, Name, SetConstraints, StatementKind, Vacuum};
 use serac_storage::FreezeFormat;
@@ -78,10 +80,10 @@ impl Session {
     }
 
     /// ANALYZE: statistics are sampled when a query is planned, so nothing is out of date.
-    fn analyze(&self, analyze: &Vacuum) -> Result<StatementResult> {
+    fn analyze(&mut self, analyze: &Vacuum) -> Result<StatementResult> {
         let Vacuum { options, tables } = analyze;
         check_options("ANALYZE", options, &ANALYZE_OPTIONS)?;
-        self.own_tables(tables).map(|_| StatementResult::command("ANALYZE"))
+        self.own_tables("analyze", tables).map(|_| StatementResult::command("ANALYZE"))
     }
 
     async fn vacuum(&mut self, vacuum: &Vacuum) -> Result<StatementResult> {
@@ -93,11 +95,18 @@ impl Session {
             return Err(SqlError::new("0A000", message));
         }
         self.check_no_block("VACUUM")?;
-        let tables = self.own_tables(tables)?;
+        let tables = self.own_tables("vacuum", tables)?;
         let storage = self.database().storage().clone();
+        let temporary = self.shared.temporary_database.get().map(|database| database.storage().clone());
         let work = move || {
             storage.run_gc();
-            tables.iter().for_each(|table| storage.vacuum_table(&table.data));
+            for table in tables {
+                let storage = match &temporary {
+                    Some(temporary) if table.definition.schema == TEMPORARY_SCHEMA => temporary,
+                    _ => &storage,
+                };
+                storage.vacuum_table(&table.data);
+            }
             Ok(StatementResult::command("VACUUM"))
         };
         blocking(work).await
@@ -105,29 +114,73 @@ impl Session {
 
     async fn checkpoint(&mut self) -> Result<StatementResult> {
         self.check_no_block("CHECKPOINT")?;
-        self.access_now().check_superuser("do CHECKPOINT")?;
+        let access = self.access_now();
+        if !access.has_privileges_of(RoleId::CHECKPOINT) {
+            access.check_superuser("do CHECKPOINT")?;
+        }
         let database = self.database().clone();
         blocking(move || database.checkpoint().map_err(SqlError::from)).await?;
         Ok(StatementResult::command("CHECKPOINT"))
     }
 
-    /// The named tables, which must be the current user's and have the columns; all of
-    /// the user's if none is named.
-    fn own_tables(&self, named: &[(Name, Vec<Ident>)]) -> Result<Vec<Arc<Table>>> {
-        let access = self.access_now();
-        if named.is_empty() {
-            let owns = |table: &&Arc<Table>| access.owns(&Object::relation(&table.definition.schema, table.name()));
-            let catalog = self.database().catalog();
-            return Ok(catalog.tables().filter(owns).cloned().collect());
-        }
-        let table = |(name, columns): &(Name, Vec<Ident>)| {
-            let table = self.own_table(name, &access)?;
-            match columns.iter().find(|column| table.definition.column(&column.name).is_none()) {
-                Some(column) => Err(SqlError::no_column(&column.name, table.name())),
-                None => Ok(table),
-            }
+    /// The named tables, which must have the columns, without those that are not the current user's to maintain, of
+    /// which a warning tells; all of the user's if none is named.
+    fn own_tables(&mut self, what: &str, named: &[(Name, Vec<Ident>)]) -> Result<Vec<Arc<Table>>> {
+        let (access, catalog) = match &self.running {
+            Some(running) => (self.access(), running.txn.catalog().clone()),
+            None => (self.access_now(), self.database().catalog()),
         };
-        named.iter().map(table).collect()
+        let temporary = match self.running.as_ref().and_then(|running| running.temporary.as_ref()) {
+            Some(temporary) => Some(temporary.catalog().clone()),
+            None => self.temporary_catalog(),
+        };
+        let owns = |table: &Table| access.owns(&Object::relation(&table.definition.schema, table.name()));
+        let of_database = access.owns(&Object::Database);
+        if named.is_empty() {
+            return Ok(catalog.tables().filter(|table| of_database || owns(table)).cloned().collect());
+        }
+        let path = self.path(&catalog, &access);
+        let mut tables = Vec::new();
+        for (name, columns) in named {
+            let (schema, short) = resolve(name)?;
+            let is_qualified = name.parts.len() > 1;
+            let of_session = temporary.as_ref().filter(|_| !is_qualified || schema == TEMPORARY_SCHEMA);
+            if let Some(table) = of_session.and_then(|temporary| temporary.table(TEMPORARY_SCHEMA, &short).ok()) {
+                check_columns(table, columns)?;
+                tables.push(table.clone());
+                continue;
+            }
+            let is_system = match is_qualified {
+                true => system_table::is_table(&schema, &short),
+                false => system_table::is_table(CATALOG_SCHEMA, &short),
+            };
+            let skipped = if is_system {
+                // It is made whenever it is read.
+                (!of_database).then(|| format!("only superuser or database owner can {what} it"))
+            } else {
+                let has = |schema: &&String| catalog.kind_of(&Object::relation(schema, &short)).is_some();
+                let found = if is_qualified { Some(&schema) } else { path.iter().find(has) };
+                let missing = || EngineError::Missing { kind: "relation", name: short.clone() };
+                let schema = found.ok_or_else(missing)?;
+                access.check_usage(schema)?;
+                match catalog.table(schema, &short) {
+                    Ok(table) if of_database || owns(table) => {
+                        check_columns(table, columns)?;
+                        tables.push(table.clone());
+                        None
+                    }
+                    Ok(_) => Some(format!("only table or database owner can {what} it")),
+                    Err(EngineError::OtherKind { .. }) => {
+                        Some(format!("cannot {what} non-tables or special system tables"))
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            };
+            if let Some(why) = skipped {
+                self.say(Severity::Warning, "01000", format!("skipping \"{short}\" --- {why}"));
+            }
+        }
+        Ok(tables)
     }
 
     /// The table of a name, which must be the current user's.
@@ -176,6 +229,14 @@ fn set_constraints(constraints: &SetConstraints) -> Result<StatementResult> {
             let message = format!("constraint \"{named}\" is not deferrable");
             Err(SqlError::new("42809", message).named(named.to_string()))
         }
+    }
+}
+
+/// Refuses columns that a table does not have.
+fn check_columns(table: &Table, columns: &[Ident]) -> Result<()> {
+    match columns.iter().find(|column| table.definition.column(&column.name).is_none()) {
+        Some(column) => Err(SqlError::no_column(&column.name, table.name())),
+        None => Ok(()),
     }
 }
 

@@ -13,13 +13,16 @@ pub(crate) struct SessionRoles {
     pub(crate) session: RoleId,
     /// The current user.
     pub(crate) current: RoleId,
+    /// Whether SET ROLE has said who that is.
+    pub(crate) is_set: bool,
     /// The name under which the session user has connected, where the role has another.
     pub(crate) alias: Option<String>,
 }
 
 impl Default for SessionRoles {
     fn default() -> Self {
-        Self { login: RoleId::BOOTSTRAP, session: RoleId::BOOTSTRAP, current: RoleId::BOOTSTRAP, alias: None }
+        let role = RoleId::BOOTSTRAP;
+        Self { login: role, session: role, current: role, is_set: false, alias: None }
     }
 }
 

@@ -7,7 +7,7 @@
 
 use crate::beginning::Beginning;
 use crate::session::Session;
-use crate::setting_list::compared;
+use crate::setting_list::{compared, is_of_users};
 use std::sync::atomic::Ordering;
 
 impl Session {
@@ -32,7 +32,10 @@ impl Session {
                 && (beginning.values != self.compared_settings() || beginning.roles != *self.shared.roles.read()))
     }
     fn compared_settings(&self) -> Vec<Option<String>> {
-        compared().map(|name| self.setting(name)).collect()
+        let of_users = |(name, value): (&String, &String)| is_of_users(name).then(|| format!("{name} = {value}"));
+        let mut made: Vec<_> = self.shared.client_settings.read().iter().filter_map(of_users).collect();
+        made.sort();
+        compared().map(|name| self.setting(name)).chain(made.into_iter().map(Some)).collect()
     }
     /// Another number whenever a setting or a role may have changed.
     fn settings_version(&self) -> u64 {

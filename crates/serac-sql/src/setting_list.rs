@@ -80,6 +80,7 @@ const fn preset(name: &'static str, kind: Kind, description: &'static str) -> Se
 /// In the order of their names, whatever their case.
 #[rustfmt::skip]
 const SETTINGS: &[Setting] = &[
+    preset("allow_system_table_mods", Kind::Switch, "Whether system tables can be changed."),
     set("application_name", Kind::Text, "Reporting and Logging / What to Log", "What the client calls itself."),
     preset("block_size", Kind::Number, "Size of the disk blocks in which sizes are told."),
     set("bytea_output", Kind::OneOf(&["hex"]), STATEMENT, "The output format for bytea."),
@@ -87,10 +88,12 @@ const SETTINGS: &[Setting] = &[
     set("client_encoding", Kind::Text, LOCALE, "The client's character set encoding."),
     set("client_min_messages", Kind::Text, STATEMENT, "The least severe messages that are sent."),
     set("DateStyle", Kind::Text, LOCALE, "The display format for date and time values."),
+    set("default_statistics_target", Kind::Number, PLANNER, "Changes nothing: statistics are sampled for each query."),
     preset("default_table_access_method", Kind::Text, "The access method of tables."),
     preset("default_tablespace", Kind::Text, "The default tablespace to create tables and indexes in."),
     set("default_transaction_isolation", LEVELS, STATEMENT, "The isolation level of new transactions."),
     set("default_transaction_read_only", Kind::Switch, STATEMENT, "Whether new transactions only read."),
+    set("default_with_oids", Kind::Switch, COMPATIBILITY, "Tables have no numbers of rows."),
     preset("durability", Kind::OneOf(&["full", "relaxed", "off"]), "When a commit is acknowledged."),
     set("enable_bitmap_index", Kind::Switch, PLANNER, "Whether queries use bitmap indexes."),
     set("enable_point_path", Kind::Switch, PLANNER, "Whether short statements on a key run without planning."),
@@ -99,18 +102,26 @@ const SETTINGS: &[Setting] = &[
     set("idle_session_timeout", Kind::Time, STATEMENT, "How long a session may be idle."),
     set("integer_datetimes", Kind::Switch, PRESET, "Times are integers."),
     set("IntervalStyle", Kind::OneOf(INTERVAL_STYLE_NAMES), LOCALE, "The display format for interval values."),
+    preset("is_superuser", Kind::Switch, "Whether the current user may do everything."),
     set("jit", Kind::Switch, OTHER_PLANNER, "Changes nothing: queries are not compiled to machine code."),
     preset("lc_collate", Kind::Text, "The collation order."),
     preset("lc_ctype", Kind::Text, "The character classification."),
+    preset("lc_messages", Kind::Text, "The language of messages."),
+    preset("lc_monetary", Kind::Text, "The format of amounts of money."),
+    set("lc_numeric", Kind::OneOf(&["C", "POSIX"]), LOCALE, "The format of numbers."),
+    preset("lc_time", Kind::Text, "The language of names of days and months."),
     set("lock_timeout", Kind::Time, STATEMENT, "How long a statement waits for another transaction."),
     preset("max_identifier_length", Kind::Number, "The length of names that PostgreSQL keeps."),
     preset("max_index_keys", Kind::Number, "The number of columns of an index."),
+    preset("max_prepared_transactions", Kind::Number, "There is no two-phase commit."),
+    set("role", Kind::Text, STATEMENT, "The current user, if it is not the session's."),
     set("row_security", Kind::Switch, STATEMENT, "There is no row security."),
     set("search_path", Kind::Text, STATEMENT, "The schemas in which unqualified names are looked up."),
     set(DISABLED_PASSES, Kind::Text, PLANNER, "Optional passes over statements that do not work (serac_passes)."),
     preset("server_encoding", Kind::Text, "The database's character set encoding."),
     preset("server_version", Kind::Text, "The version of PostgreSQL whose catalog this is."),
     preset("server_version_num", Kind::Number, "The same as a number."),
+    set("session_authorization", Kind::Text, STATEMENT, "The session's user."),
     set("shared_scans", Kind::OneOf(&["auto", "on", "off"]), PLANNER, "Whether scans of a table go together."),
     set("standard_conforming_strings", Kind::Switch, COMPATIBILITY, "Backslashes in strings are letters."),
     set("statement_timeout", Kind::Time, STATEMENT, "How long a statement may take."),
@@ -125,12 +136,14 @@ const SETTINGS: &[Setting] = &[
 /// A setting that nothing changes.
 fn preset_value(name: &str) -> Option<&'static str> {
     Some(match name {
+        "allow_system_table_mods" => "off",
         "block_size" => "8192",
         "default_table_access_method" => "heap",
         "default_tablespace" => "",
-        "lc_collate" | "lc_ctype" => "C",
+        "lc_collate" | "lc_ctype" | "lc_messages" | "lc_monetary" | "lc_time" => "C",
         "max_identifier_length" => "63",
         "max_index_keys" => "32",
+        "max_prepared_transactions" => "0",
         "server_encoding" => "UTF8",
         "server_version" => concat!("15.0 (SeracDB ", env!("CARGO_PKG_VERSION"), ")"),
         "server_version_num" => "150000",
@@ -156,15 +169,27 @@ impl Shared {
                 "enable_bitmap_index" => on_or_off(self.bitmap_indexes.load(Ordering::Relaxed)),
                 DISABLED_PASSES => self.disabled_passes.read().join(", "),
                 "shared_scans" => self.scan_sharing.setting().name().into(),
+                "role" | "session_authorization" | "is_superuser" => self.of_roles(name)?,
                 _ => return None,
             })
         };
         let of_client = || {
-            let usual = usual_setting(name)?;
-            Some(self.client_settings.read().get(name).map_or(usual, String::as_str).to_owned())
+            let made = self.client_settings.read();
+            made.get(name).map(String::as_str).or_else(|| usual_setting(name)).map(str::to_owned)
         };
         let of_nobody = || preset_value(name).map(str::to_owned);
         session.value(name).or_else(of_session).or_else(of_nobody).or_else(of_client)
+    }
+    /// A setting that tells of the session's roles.
+    fn of_roles(&self, name: &str) -> Option<String> {
+        let catalog = self.view().map_or_else(|| self.database.catalog(), |view| view.catalog);
+        let (roles, security) = (self.roles.read(), &catalog.security);
+        Some(match name {
+            "is_superuser" => on_or_off(security.is_superuser(roles.current)),
+            "role" if !roles.is_set => "none".into(),
+            "role" => roles.name(roles.current, security),
+            _ => roles.name(roles.session, security),
+        })
     }
     /// What a setting is after RESET; none where that is not known.
     fn usual_value(&self, session: &SessionValues, name: &str) -> Option<String> {
@@ -258,7 +283,7 @@ pub(crate) const fn noted(name: &'static str, usual: &'static str) -> ClientSett
     ClientSetting { name, usual, accepts: &[] }
 }
 
-pub(crate) const CLIENT_SETTINGS: [ClientSetting; 14] = [
+pub(crate) const CLIENT_SETTINGS: [ClientSetting; 17] = [
     fixed("client_encoding", "UTF8", &["UTF8", "unicode"]),
     noted("datestyle", "ISO, MDY"),
     noted("intervalstyle", "postgres"),
@@ -274,6 +299,9 @@ pub(crate) const CLIENT_SETTINGS: [ClientSetting; 14] = [
     fixed("check_function_bodies", "on", &["on", "true", "1", "yes", "off", "false", "0", "no"]),
     fixed("jit", "off", &["on", "true", "1", "yes", "off", "false", "0", "no"]),
     noted("search_path", "public"),
+    noted("default_statistics_target", "100"),
+    fixed("default_with_oids", "off", &["off", "of", "false", "fals", "fal", "fa", "f", "no", "n", "0"]),
+    fixed("lc_numeric", "C", &["C", "POSIX"]),
 ];
 
 /// What RESET ALL gives its usual value back.
@@ -295,7 +323,8 @@ pub(crate) const RESETTABLE: [&str; 12] = [
 /// The settings that SET takes, but those of DataFusion.
 #[cfg(test)]
 pub(crate) fn set_names() -> impl Iterator<Item = &'static str> {
-    let of_session = RESETTABLE.into_iter().chain(["threads"]).filter(|name| usual_setting(name).is_none());
+    let of_session = RESETTABLE.into_iter().chain(["threads", "role", "session_authorization"]);
+    let of_session = of_session.filter(|name| usual_setting(name).is_none());
     of_session.chain(CLIENT_SETTINGS.iter().map(|setting| setting.name))
 }
 
@@ -323,11 +352,11 @@ impl Shared {
     }
     /// `set_config`: sets a setting of clients, in a transaction block or with `local` until the transaction ends if it does not commit.
     pub(crate) fn set_config(&self, name: &str, value: &str, local: bool) -> Option<Result<()>> {
-        let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == name)?;
-        let before = self.client_settings.read().get(known.name).map_or(known.usual, String::as_str).to_owned();
+        let usual = usual_setting(name).unwrap_or_default();
+        let before = self.client_settings.read().get(name).map_or(usual, String::as_str).to_owned();
         let set = set_for_client(self, name, value)?;
         if set.is_ok() {
-            let now = self.client_settings.read().get(known.name).map_or(known.usual, String::as_str).to_owned();
+            let now = self.client_settings.read().get(name).map_or(usual, String::as_str).to_owned();
             self.changed_settings.note(name, before, &now, local);
         }
         Some(set)
@@ -336,7 +365,9 @@ impl Shared {
 
 /// Takes a setting that clients of PostgreSQL make; none if it is not one.
 pub(crate) fn set_for_client(shared: &Shared, name: &str, value: &str) -> Option<Result<()>> {
-    let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == name)?;
+    let Some(known) = CLIENT_SETTINGS.iter().find(|setting| setting.name == name) else {
+        return set_of_users(shared, name, value);
+    };
     let plain = |text: &str| text.to_lowercase().replace(['-', ' ', '_'], "");
     let (is_default, is_path) = (value.eq_ignore_ascii_case("default"), name == "search_path");
     let initial = shared.initial_settings.read().get(known.name).cloned();
@@ -361,9 +392,9 @@ pub(crate) fn set_for_client(shared: &Shared, name: &str, value: &str) -> Option
             return Some(Err(SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""))));
         };
         let shown = path.iter().map(|name| quote_ident(name)).collect::<Vec<_>>().join(", ");
-        shared.client_settings.write().insert(known.name, shown);
+        shared.client_settings.write().insert(known.name.to_owned(), shown);
     } else if known.accepts.is_empty() {
-        shared.client_settings.write().insert(known.name, value.to_owned());
+        shared.client_settings.write().insert(known.name.to_owned(), value.to_owned());
     } else if !known.accepts.iter().any(|accepted| plain(accepted) == plain(value)) {
         let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
         let detail = format!("It can be {} here.", known.accepts.join(" or "));
@@ -396,7 +427,7 @@ impl Shared {
                 style.intervals.name().to_owned()
             }
         };
-        self.client_settings.write().insert(name, shown);
+        self.client_settings.write().insert(name.to_owned(), shown);
         let style = Some(style).filter(|style| !style.is_usual()).map(Arc::new);
         if style != before {
             *self.time_style.write() = style;
@@ -409,6 +440,43 @@ impl Shared {
 /// The names of settings that clients of PostgreSQL make.
 pub(crate) fn client_setting_names() -> impl Iterator<Item = &'static str> {
     CLIENT_SETTINGS.iter().map(|setting| setting.name)
+}
+
+/// Whether a name is that of a setting that users make as they like: it has a point.
+pub(crate) fn is_of_users(name: &str) -> bool {
+    name.contains('.') && name != DISABLED_PASSES && !name.starts_with("datafusion.")
+}
+
+/// Takes a setting that users make as they like; none if the name is of no such one.
+fn set_of_users(shared: &Shared, name: &str, value: &str) -> Option<Result<()>> {
+    let is_preset = |setting: &Setting| !setting.is_set && setting.name.eq_ignore_ascii_case(name);
+    if !name.starts_with("transaction_") && SETTINGS.iter().any(is_preset) {
+        return Some(Err(SqlError::new("55P02", format!("parameter \"{name}\" cannot be changed")).named(name)));
+    }
+    if !is_of_users(name) {
+        return None;
+    }
+    let invalid = |detail: &str| {
+        let message = format!("invalid configuration parameter name \"{name}\"");
+        Some(Err(SqlError { detail: Some(detail.into()), ..SqlError::new("42602", message) }))
+    };
+    let begins = |letter: char| letter.is_alphabetic() || letter == '_';
+    let goes_on = |letter: char| begins(letter) || letter.is_ascii_digit() || letter == '$';
+    if !name.split('.').all(|part| part.starts_with(begins) && part.chars().all(goes_on)) {
+        return invalid("Custom parameter names must be two or more simple identifiers separated by dots.");
+    }
+    if name.starts_with("serac.") {
+        return invalid("\"serac\" is a reserved prefix.");
+    }
+    let value = if value.eq_ignore_ascii_case("default") { "" } else { value };
+    shared.client_settings.write().insert(name.to_owned(), value.to_owned());
+    Some(Ok(()))
+}
+
+/// The name of a setting as PostgreSQL writes it, by that in lower case.
+pub(crate) fn written_name(name: &str) -> &str {
+    let setting = SETTINGS.iter().find(|setting| setting.name.eq_ignore_ascii_case(name));
+    setting.map_or(name, |setting| setting.name)
 }
 
 /// The name of the setting.

@@ -15,6 +15,15 @@ pub(crate) fn shown_time(time: Option<Duration>) -> String {
     format!("{}{unit}", millis / length)
 }
 
+/// Bytes in the largest unit of which they are a multiple, kB at the least.
+pub(crate) fn shown_memory(bytes: Option<usize>) -> String {
+    let Some(kilobytes) = bytes.map(|bytes| bytes >> 10).filter(|kilobytes| *kilobytes > 0) else { return "0".into() };
+    let units = [("TB", 30), ("GB", 20), ("MB", 10), ("kB", 0)];
+    let whole = |(_, shift): &(&str, u32)| kilobytes.trailing_zeros() >= *shift;
+    let (unit, shift) = units.into_iter().find(whole).expect("the last is 1 kB");
+    format!("{}{unit}", kilobytes >> shift)
+}
+
 pub(crate) fn on_or_off(on: bool) -> String {
     if on { "on".into() } else { "off".into() }
 }
@@ -152,7 +161,7 @@ impl SessionValues {
             "default_transaction_isolation" => self.default_modes.isolation.name().into(),
             "default_transaction_read_only" => on_or_off(self.default_modes.read_only),
             "enable_point_path" => on_or_off(self.has_point_path),
-            "work_mem" => self.work_mem.map_or("0".into(), |bytes| format!("{}kB", bytes >> 10)),
+            "work_mem" => shown_memory(self.work_mem),
             time => shown_time(self.time(time)?),
         })
     }

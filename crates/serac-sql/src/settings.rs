@@ -7,7 +7,9 @@ use crate::parsed::{Arguments, Source};
 use crate::result::{Output, StatementResult};
 use crate::session::Session;
 use crate::setting_list::DISABLED_PASSES;
-use crate::setting_list::{ListedSetting, RESETTABLE, all_settings, client_setting_names, set_for_client};
+use crate::setting_list::{
+    ListedSetting, RESETTABLE, all_settings, client_setting_names, is_of_users, set_for_client, written_name,
+};
 use crate::setting_values::{SessionValues, SettingsMark, on_or_off};
 use crate::transaction::{Isolation, Running, TransactionStatus};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -118,7 +120,7 @@ impl Session {
             idle_timeout: self.idle_timeout,
             lock_timeout: self.lock_timeout,
             has_point_path: !self.point.is_off,
-            work_mem: self.work_memory.limit(),
+            work_mem: self.work_memory.wanted(),
             usual_isolation: self.usual_isolation(),
         }
     }
@@ -147,11 +149,10 @@ impl Session {
         let name = match show {
             Show::All => return self.show_all().map(Shown::Rows),
             Show::Columns(relation) => return self.shown_columns(relation).await.map(Shown::Query),
-            Show::Setting(name) => name.to_string(),
+            Show::Setting(name) => setting_name(name),
         };
-        let shown = name.to_lowercase();
-        if let Some(value) = self.setting(&shown) {
-            let schema = Arc::new(Schema::new(vec![Field::new(&shown, DataType::Utf8, true)]));
+        if let Some(value) = self.setting(&name) {
+            let schema = Arc::new(Schema::new(vec![Field::new(written_name(&name), DataType::Utf8, true)]));
             let column = Arc::new(StringArray::from(vec![value])) as ArrayRef;
             return Ok(Shown::Rows(RecordBatch::try_new(schema, vec![column])?));
         }
@@ -265,9 +266,8 @@ impl Session {
     /// Limits the memory of the session's queries.
     pub(crate) fn set_work_memory(&mut self, limit: Option<usize>) {
         // A bound of the server holds for those who ask for no limit, too.
-        let limit = limit.or(self.defaults.max_work_mem);
-        self.work_memory.set_limit(limit);
-        let Some(limit) = limit else { return };
+        let most = self.defaults.max_work_mem;
+        let Some(limit) = self.work_memory.set_limit(limit.or(most), most) else { return };
         let state = self.ctx.state_ref();
         let mut state = state.write();
         let options = state.config_mut().options_mut();
@@ -322,7 +322,7 @@ impl Session {
     /// RESET of a setting, or of all but the name that the client has given itself.
     pub(crate) fn reset(&mut self, reset: &Reset) -> Result<StatementResult> {
         match reset {
-            Reset::Setting(name) => self.set_in_transaction(&name.to_string().to_lowercase(), "default", false)?,
+            Reset::Setting(name) => self.set_in_transaction(&setting_name(name), "default", false)?,
             Reset::All => {
                 for name in RESETTABLE {
                     self.set_in_transaction(name, "default", false)?;
@@ -330,6 +330,9 @@ impl Session {
                 for name in client_setting_names().filter(|name| *name != "application_name") {
                     self.set_in_transaction(name, "default", false)?;
                 }
+                // Those that users have made are known from then on, and empty.
+                let mut made = self.shared.client_settings.write();
+                made.iter_mut().filter(|(name, _)| is_of_users(name)).for_each(|(_, value)| value.clear());
             }
         }
         Ok(StatementResult::command("RESET"))
@@ -344,7 +347,8 @@ impl Session {
             }
             return self.set_parameter(name, value);
         }
-        let before = self.setting(name);
+        // One of users that nobody has made yet is empty.
+        let before = self.setting(name).or_else(|| is_of_users(name).then(String::new));
         self.set_parameter(name, value)?;
         // The modes of a transaction end with it.
         if name == "transaction_read_only" {
@@ -364,12 +368,15 @@ impl Session {
             SetChange::Snapshot(_) => return Err(SqlError::unsupported("SET TRANSACTION SNAPSHOT")),
             SetChange::Transaction(_) | SetChange::Characteristics(_) => unreachable!("they are run outside"),
         };
-        let (name, local) = (name.to_string().to_lowercase(), *scope == Some(SetScope::Local));
+        let (name, local) = (setting_name(name), *scope == Some(SetScope::Local));
         let of_engine = name.starts_with("datafusion.");
         let value = match value {
             SetValue::List(values) if name == "search_path" => joined(values, |value| quote(&written(value))),
             SetValue::List(values) if of_engine && values.len() > 1 => {
                 return Err(SqlError::unsupported(format!("this value of the setting \"{name}\"")));
+            }
+            SetValue::List(values) if is_of_users(&name) && values.len() > 1 => {
+                return Err(SqlError::new("22023", format!("SET {name} takes only one argument")));
             }
             SetValue::List(values) => joined(values, written),
             SetValue::Default => "default".to_owned(),
@@ -404,6 +411,11 @@ impl Session {
         self.ctx.execute_logical_plan(LogicalPlan::Statement(set)).await?;
         Ok(StatementResult::command("SET"))
     }
+}
+
+/// The name of a setting, whose case counts for nothing.
+fn setting_name(name: &Name) -> String {
+    name.parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(".").to_lowercase()
 }
 
 /// Texts as values of a query's parameters.

@@ -59,8 +59,8 @@ pub(crate) struct Shared {
     pub(crate) roles: RwLock<SessionRoles>,
     /// The database with what queries need.
     pub(crate) sql: SqlDatabase,
-    /// What clients of PostgreSQL have set.
-    pub(crate) client_settings: RwLock<HashMap<&'static str, String>>,
+    /// What clients of PostgreSQL have set, and settings that users make as they like.
+    pub(crate) client_settings: RwLock<HashMap<String, String>>,
     /// What these were when the client had connected.
     pub(crate) initial_settings: RwLock<HashMap<&'static str, String>>,
     /// Changes with every setting that plans depend on.

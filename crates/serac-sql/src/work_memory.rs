@@ -11,6 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
+/// Who asks for less gets this much: operators work on batches of thousands of rows, and those that keep rows could not
+/// keep one batch. PostgreSQL's `work_mem`, which is of single operations, begins at 64 kB.
+const SMALLEST: usize = 4 << 20;
+
 /// How long the end of a statement waits at the most for what its tasks hold.
 const LONGEST_END: Duration = Duration::from_secs(2);
 /// Between two looks at what they hold.
@@ -22,7 +26,10 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 /// end of such a statement waits for that ([`WorkMemory::given_back`]): the next statement, of this session or another, is not refused for memory that nobody uses.
 #[derive(Debug)]
 pub(crate) struct WorkMemory {
-    /// `usize::MAX` for none. Relaxed, as `used`: each is exact by itself, and nothing else hangs on them.
+    /// What was asked for; `usize::MAX` for no limit. Relaxed, as the others: each is exact by itself, and nothing else
+    /// hangs on them.
+    wanted: AtomicUsize,
+    /// What there is: [`SMALLEST`] at the least.
     limit: AtomicUsize,
     used: AtomicUsize,
     all: Arc<dyn MemoryPool>,
@@ -31,14 +38,24 @@ pub(crate) struct WorkMemory {
 impl WorkMemory {
     /// Within the memory `all`; no limit of its own yet.
     pub(crate) fn new(all: Arc<dyn MemoryPool>) -> Self {
-        Self { limit: AtomicUsize::new(usize::MAX), used: AtomicUsize::new(0), all }
+        Self {
+            wanted: AtomicUsize::new(usize::MAX),
+            limit: AtomicUsize::new(usize::MAX),
+            used: AtomicUsize::new(0),
+            all,
+        }
     }
     /// The memory for the queries of all sessions.
     pub(crate) fn of_all(&self) -> Arc<dyn MemoryPool> {
         self.all.clone()
     }
-    pub(crate) fn set_limit(&self, limit: Option<usize>) {
-        self.limit.store(limit.unwrap_or(usize::MAX), Ordering::Relaxed);
+    /// Limits it, to no more than `most` where that is less than [`SMALLEST`]. What there is then.
+    pub(crate) fn set_limit(&self, limit: Option<usize>, most: Option<usize>) -> Option<usize> {
+        let least = most.map_or(SMALLEST, |most| most.min(SMALLEST));
+        let given = limit.map(|limit| limit.max(least));
+        self.wanted.store(limit.unwrap_or(usize::MAX), Ordering::Relaxed);
+        self.limit.store(given.unwrap_or(usize::MAX), Ordering::Relaxed);
+        given
     }
     /// Bytes in use.
     pub(crate) fn used(&self) -> usize {
@@ -51,7 +68,11 @@ impl WorkMemory {
             sleep(BETWEEN_LOOKS).await;
         }
     }
-    pub(crate) fn limit(&self) -> Option<usize> {
+    /// What was asked for.
+    pub(crate) fn wanted(&self) -> Option<usize> {
+        Some(self.wanted.load(Ordering::Relaxed)).filter(|limit| *limit != usize::MAX)
+    }
+    fn limit(&self) -> Option<usize> {
         Some(self.limit.load(Ordering::Relaxed)).filter(|limit| *limit != usize::MAX)
     }
 }

@@ -255,6 +255,7 @@ mod tests {
             text(Some(40), false),
             text(Some(3), true),
             text(None, true),
+            SqlType::NAME,
             SqlType { without_modifier: true, ..ColumnType::Utf8.into() },
             SqlType { without_modifier: true, ..ColumnType::Decimal { precision: 38, scale: 10 }.into() },
             ColumnType::Int16.into(),

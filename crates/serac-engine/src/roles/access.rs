@@ -55,6 +55,10 @@ impl Access {
     pub fn is_superuser(&self) -> bool {
         self.is_superuser
     }
+    /// Whether it has the privileges of another role.
+    pub fn has_privileges_of(&self, other: RoleId) -> bool {
+        self.is_superuser || self.both(|security| security.inherited(self.role).contains(&other))
+    }
     /// The security of the catalog that the transaction sees.
     pub fn security(&self) -> &Security {
         &self.catalog.security
@@ -62,6 +66,22 @@ impl Access {
     /// Whether the role has a privilege on a whole object. For relations, USAGE on their schema is not looked at.
     pub fn may(&self, object: &Object, privilege: Privilege) -> bool {
         self.is_superuser || self.both(|security| security.may(self.role, object, privilege))
+    }
+    /// Whether the role may grant a privilege on an object, or on one of its columns.
+    pub fn may_grant(&self, object: &Object, column: Option<&str>, privilege: Privilege) -> bool {
+        let granted = |security: &Security| {
+            let roles = security.inherited(self.role);
+            security.grants(object).iter().any(|grant| {
+                grant.grantable.contains(privilege)
+                    && (grant.column.is_none() || grant.column.as_deref() == column)
+                    && roles.contains(&grant.grantee)
+            })
+        };
+        self.owns(object) || self.both(granted)
+    }
+    /// Whether the role has a privilege on a column of an object, or on all of it.
+    pub fn may_column(&self, object: &Object, column: &str, privilege: Privilege) -> bool {
+        self.is_superuser || self.both(|security| security.may_column(self.role, object, Some(column), privilege))
     }
     /// Whether the role is an object's owner, or has its privileges.
     pub fn owns(&self, object: &Object) -> bool {

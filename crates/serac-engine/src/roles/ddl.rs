@@ -62,6 +62,14 @@ fn denied<T>(message: impl Into<String>) -> Result<T> {
     Err(EngineError::Denied(message.into()))
 }
 
+/// Refuses the change of a role that every database has.
+fn check_not_predefined(role: &Role) -> Result<()> {
+    match role.id.is_predefined() {
+        true => Err(EngineError::Reserved { kind: "role", name: role.name.clone() }),
+        false => Ok(()),
+    }
+}
+
 /// In whose name a role grants on an object or one of its columns, and what of `wanted` it may grant: the owner's, for the owner and superusers; else that of the role
 /// among those that it inherits from which has most of it with grant option.
 fn grantor(
@@ -182,6 +190,7 @@ impl Transaction {
     /// [`EngineError::Missing`], [`EngineError::Denied`].
     pub fn alter_role(&mut self, name: &str, options: &RoleOptions) -> Result<()> {
         let role = self.role_named(name)?;
+        check_not_predefined(&role)?;
         let own_password = role.id == self.role && options.is_password_alone();
         if (role.superuser || options.superuser.is_some()) && !own_password {
             self.acting().check_superuser("alter superuser roles or change superuser attribute")?;
@@ -204,6 +213,7 @@ impl Transaction {
     /// [`EngineError::Missing`], [`EngineError::Exists`], [`EngineError::Denied`].
     pub fn rename_role(&mut self, name: &str, new_name: &str) -> Result<()> {
         let role = self.role_named(name)?;
+        check_not_predefined(&role)?;
         if !self.may_manage(&role) || role.id == RoleId::BOOTSTRAP {
             return denied("permission denied to rename role");
         }
@@ -224,6 +234,10 @@ impl Transaction {
         let role = self.role_named(name)?;
         if !self.may_manage(&role) {
             return denied("permission denied to drop role");
+        }
+        if role.id.is_predefined() {
+            let (what, dependent) = (format!("role \"{name}\""), "the database system".into());
+            return Err(EngineError::Dependent { what, dependent });
         }
         if role.id == RoleId::BOOTSTRAP {
             return denied(format!("the role \"{name}\" cannot be dropped"));
@@ -270,6 +284,12 @@ impl Transaction {
         if self.catalog.security.is_declared_member(role.id, member.id) {
             let message = format!("role \"{}\" is a member of role \"{}\"", role.name, member.name);
             return Err(EngineError::InvalidGrant(message));
+        }
+        for (of, what) in [(role.id, "have explicit members"), (member.id, "be a member of any role")] {
+            if of == RoleId::DATABASE_OWNER {
+                let message = format!("role \"{}\" cannot {what}", self.catalog.security.name_of(of));
+                return Err(EngineError::InvalidGrant(message));
+            }
         }
         let grantor = self.role;
         self.change_security(|security| {

@@ -32,7 +32,9 @@ pub use privilege::{DefaultGrant, Grant, Object, ObjectKind, Privilege, Privileg
 pub use security::Security;
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::LazyLock;
 
 /// Names a role; never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -43,12 +45,59 @@ impl RoleId {
     pub const BOOTSTRAP: Self = Self(10);
     /// Everybody, as a grantee. No role has it.
     pub const PUBLIC: Self = Self(0);
+    /// `pg_signal_backend`: may end statements and connections of other roles.
+    pub const SIGNAL_BACKEND: Self = Self(4200);
+    /// `pg_read_all_stats`: may see what all connections run.
+    pub const READ_ALL_STATS: Self = Self(3375);
+    /// `pg_read_server_files`: may COPY from files of the server.
+    pub const READ_SERVER_FILES: Self = Self(4569);
+    /// `pg_write_server_files`: may COPY to files of the server.
+    pub const WRITE_SERVER_FILES: Self = Self(4570);
+    /// `pg_checkpoint`: may run CHECKPOINT.
+    pub const CHECKPOINT: Self = Self(4544);
+    /// `pg_database_owner`: whoever owns the database is its only member.
+    pub const DATABASE_OWNER: Self = Self(6171);
+    /// `pg_read_all_data`: may read all relations, in all schemas.
+    pub const READ_ALL_DATA: Self = Self(6181);
+    /// `pg_write_all_data`: may change the rows of all tables, in all schemas.
+    pub const WRITE_ALL_DATA: Self = Self(6182);
     /// Roles that are made later have numbers from here on.
     pub(crate) const FIRST: u32 = 16_384;
+    /// Whether the role is one that every database has, as PostgreSQL's have: [`PREDEFINED`].
+    pub fn is_predefined(self) -> bool {
+        PREDEFINED.contains_key(&self)
+    }
 }
 
 /// The name of the bootstrap role.
 pub const BOOTSTRAP_ROLE: &str = "serac";
+
+/// The roles that every database has besides the bootstrap role, under PostgreSQL's names and numbers. They cannot
+/// log in. What nobody has changed of them is in no catalog.
+pub(crate) static PREDEFINED: LazyLock<BTreeMap<RoleId, Role>> = LazyLock::new(|| {
+    const MONITOR: u32 = 3373;
+    const MONITORED: [u32; 3] = [3374, RoleId::READ_ALL_STATS.0, 3377];
+    let names = [
+        (MONITOR, "pg_monitor"),
+        (MONITORED[0], "pg_read_all_settings"),
+        (MONITORED[1], "pg_read_all_stats"),
+        (MONITORED[2], "pg_stat_scan_tables"),
+        (RoleId::SIGNAL_BACKEND.0, "pg_signal_backend"),
+        (RoleId::CHECKPOINT.0, "pg_checkpoint"),
+        (RoleId::READ_SERVER_FILES.0, "pg_read_server_files"),
+        (RoleId::WRITE_SERVER_FILES.0, "pg_write_server_files"),
+        (4571, "pg_execute_server_program"),
+        (RoleId::DATABASE_OWNER.0, "pg_database_owner"),
+        (RoleId::READ_ALL_DATA.0, "pg_read_all_data"),
+        (RoleId::WRITE_ALL_DATA.0, "pg_write_all_data"),
+    ];
+    let membership = |role| Membership { role: RoleId(role), admin: false, grantor: RoleId::BOOTSTRAP };
+    let role = |(id, name): (u32, &str)| {
+        let member_of = if id == MONITOR { MONITORED.map(membership).to_vec() } else { Vec::new() };
+        (RoleId(id), Role { member_of, ..Role::new(RoleId(id), name) })
+    };
+    names.into_iter().map(role).collect()
+});
 
 /// What is kept of a password, in PostgreSQL's form: `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`. It is not printed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! All that a version of the catalog knows of roles, owners and grants.
 
-use super::{DefaultGrant, Grant, Membership, Object, ObjectKind, Privilege, Privileges, Role, RoleId};
+use super::{DefaultGrant, Grant, Membership, Object, ObjectKind, PREDEFINED, Privilege, Privileges, Role, RoleId};
 use crate::catalog::{Catalog, DEFAULT_SCHEMA};
 use crate::error::{Result, missing};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -62,6 +62,17 @@ fn initial_grants(object: &Object, owner: RoleId) -> Vec<Grant> {
     vec![Grant { grantee: RoleId::PUBLIC, grantor: owner, column: None, privileges, grantable: Privileges::NONE }]
 }
 
+/// The roles that have a privilege on all objects of a kind.
+fn everywhere(object: &Object, privilege: Privilege) -> &'static [RoleId] {
+    use Privilege::{Delete, Insert, Select, Update, Usage};
+    match (object, privilege) {
+        (Object::Schema(_), Usage) => &[RoleId::READ_ALL_DATA, RoleId::WRITE_ALL_DATA],
+        (Object::Relation(..), Select) => &[RoleId::READ_ALL_DATA],
+        (Object::Relation(..), Insert | Update | Delete) => &[RoleId::WRITE_ALL_DATA],
+        _ => &[],
+    }
+}
+
 /// Takes from each grant what does not rest on the owner: was not given by the owner, nor by one who has it, so, with grant option. Whether there was any.
 pub(super) fn drop_unsupported(grants: &mut Vec<Grant>, owner: RoleId) -> bool {
     let mut supported = vec![Privileges::NONE; grants.len()];
@@ -95,20 +106,21 @@ pub(super) fn drop_unsupported(grants: &mut Vec<Grant>, owner: RoleId) -> bool {
 impl Security {
     // ---- roles
 
-    /// All roles.
+    /// All roles, those that every database has among them.
     pub fn roles(&self) -> impl Iterator<Item = &Role> {
-        self.roles.values()
+        let unchanged = PREDEFINED.values().filter(|role| !self.roles.contains_key(&role.id));
+        self.roles.values().chain(unchanged)
     }
     /// A role.
     pub fn role(&self, id: RoleId) -> Option<&Role> {
-        self.roles.get(&id)
+        self.roles.get(&id).or_else(|| PREDEFINED.get(&id))
     }
     /// The role with this name.
     ///
     /// # Errors
     /// [`EngineError::Missing`](crate::EngineError::Missing).
     pub fn role_named(&self, name: &str) -> Result<&Role> {
-        self.roles.values().find(|role| role.name == name).map_or_else(|| missing("role", name), Ok)
+        self.roles().find(|role| role.name == name).map_or_else(|| missing("role", name), Ok)
     }
     /// The name of a role; "public" for everybody.
     pub fn name_of(&self, id: RoleId) -> &str {
@@ -122,16 +134,16 @@ impl Security {
     pub fn is_superuser(&self, id: RoleId) -> bool {
         self.role(id).is_some_and(|role| role.superuser)
     }
-    /// Whether there are roles besides the bootstrap role.
+    /// Whether there are roles besides those that every database has.
     pub fn has_own_roles(&self) -> bool {
-        self.roles.len() > 1
+        self.roles.keys().any(|id| id.0 >= RoleId::FIRST)
     }
     /// Whether a role has a password.
     pub fn has_passwords(&self) -> bool {
         self.roles().any(|role| role.verifier.is_some())
     }
     pub(super) fn role_mut(&mut self, id: RoleId) -> &mut Role {
-        self.roles.get_mut(&id).expect("the role is there")
+        self.roles.entry(id).or_insert_with(|| PREDEFINED.get(&id).expect("the role is there").clone())
     }
     pub(super) fn put_role(&mut self, role: Role) {
         self.roles.insert(role.id, role);
@@ -151,6 +163,9 @@ impl Security {
                 && through(role)
             {
                 next.extend(role.member_of.iter().map(|membership| membership.role));
+                if id == self.owner(&Object::Database) {
+                    next.push(RoleId::DATABASE_OWNER);
+                }
             }
         }
         found
@@ -226,12 +241,14 @@ impl Security {
             return true;
         }
         let roles = self.inherited(role);
+        let of_all_data = everywhere(object, privilege).iter().any(|role| roles.contains(role));
         !roles.is_empty()
-            && self.grants(object).iter().any(|grant| {
-                grant.privileges.contains(privilege)
-                    && (grant.column.is_none() || grant.column.as_deref() == column)
-                    && (grant.grantee == RoleId::PUBLIC || roles.contains(&grant.grantee))
-            })
+            && (of_all_data
+                || self.grants(object).iter().any(|grant| {
+                    grant.privileges.contains(privilege)
+                        && (grant.column.is_none() || grant.column.as_deref() == column)
+                        && (grant.grantee == RoleId::PUBLIC || roles.contains(&grant.grantee))
+                }))
     }
 
     // ---- what differs from another version

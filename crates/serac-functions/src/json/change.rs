@@ -58,6 +58,8 @@ fn apply(target: &mut Json, path: &[String], level: usize, change: Change) -> Re
                 (None, ..) => {}
             }
         }
+        // There is nothing to take from it, whatever the path is.
+        Json::Array(elements) if level == 0 && elements.is_empty() && matches!(change, Change::Delete) => {}
         Json::Array(elements) => {
             let number = number(step, level)?;
             match (place(elements, number), rest.is_empty(), change) {

@@ -18,7 +18,7 @@ use futures::StreamExt;
 use options::read_options;
 use serac_copy::{CopyProgress, FileSink, Format, Input, Options, Rows, Sink, Source};
 use serac_engine::definition::ColumnDefinition;
-use serac_engine::roles::Privilege;
+use serac_engine::roles::{Privilege, RoleId};
 use serac_engine::{EngineError, Table};
 use serac_parser::tree::{Copy, CopySubject, Ident, Name, StatementKind};
 use std::collections::HashSet;
@@ -127,9 +127,10 @@ impl Session {
             Some(file) => (file.text.as_str(), false),
             None => (if *from { "STDIN" } else { "STDOUT" }, true),
         };
-        if !stream && !self.access().is_superuser() {
-            let detail =
-                "Only superusers may COPY to or from a file on the server; STDIN and STDOUT are for everybody.";
+        let of_files = if *from { RoleId::READ_SERVER_FILES } else { RoleId::WRITE_SERVER_FILES };
+        if !stream && !self.access().has_privileges_of(of_files) {
+            let detail = "Only superusers, and members of pg_read_server_files or pg_write_server_files, may COPY from or to a \
+                 file on the server; STDIN and STDOUT are for everybody.";
             let error = SqlError::new("42501", "permission denied to COPY to or from a file");
             return Err(SqlError { detail: Some(detail.into()), ..error });
         }

@@ -72,7 +72,14 @@ impl Session {
     pub(super) async fn alter_relation(&mut self, source: &Source, alter: &AlterRelation) -> Result<StatementResult> {
         // No table has others below it.
         let AlterRelation { kind, if_exists, name, only: _, actions } = alter;
+        let (schema, mut short) = self.locate(name)?;
+        let object = Object::relation(&schema, &short);
+        let found = self.txn_for(&schema)?.catalog().kind_of(&object);
         let (word, owned) = match kind {
+            // Views and sequences count as tables.
+            RelationKind::Table if matches!(found, Some(ObjectKind::View | ObjectKind::Sequence)) => {
+                ("TABLE", found.expect("just seen"))
+            }
             RelationKind::Table => ("TABLE", ObjectKind::Table),
             RelationKind::MaterializedView => ("MATERIALIZED VIEW", ObjectKind::Table),
             RelationKind::View => ("VIEW", ObjectKind::View),
@@ -81,15 +88,23 @@ impl Session {
         };
         let tag = format!("ALTER {word}");
         let is_table = owned == ObjectKind::Table;
-        let (schema, mut short) = self.locate(name)?;
-        let object = Object::relation(&schema, &short);
-        if *if_exists && self.txn_for(&schema)?.catalog().kind_of(&object).is_none() {
+        if *if_exists && found.is_none() {
             self.say_missing(&format!("relation \"{short}\""));
             return done(&tag);
         }
         for AlterAction { kind: action, span } in actions {
             match action {
                 AlterActionKind::OwnerTo(role) => self.change_owner(owned, name, role)?,
+                AlterActionKind::RenameTo(_) if owned == ObjectKind::View && found == Some(ObjectKind::Table) => {
+                    return Err(SqlError::new("42809", format!("\"{short}\" is not a view")).named(short));
+                }
+                AlterActionKind::RenameTo(new) if owned == ObjectKind::View => {
+                    let relation = (schema.clone(), short.clone());
+                    let views = self.planned_readers(&relation).await?;
+                    self.txn_for(&schema)?.rename_view(&schema, &short, &new.name)?;
+                    short.clone_from(&new.name);
+                    self.follow(&relation, &short, &[], views).await?;
+                }
                 action if is_table => {
                     let catalog = self.txn_for(&schema)?.catalog();
                     let is_materialized = catalog.table(&schema, &short)?.definition.materialized.is_some();
@@ -428,7 +443,11 @@ impl Session {
         }
         let changed = ColumnDefinition { sql_type, ..column.clone() };
         let is_wider = sql_type.length.is_none_or(|most| column.sql_type.length.is_some_and(|length| length <= most));
-        if using.is_none() && sql_type.column_type == column.sql_type.column_type && is_wider && !sql_type.fixed_length
+        if using.is_none()
+            && sql_type.column_type == column.sql_type.column_type
+            && is_wider
+            && !sql_type.fixed_length
+            && sql_type != SqlType::NAME
         {
             let redefined = self.txn_for(schema)?.alter_column(schema, name, &column.name, |c| c.sql_type = sql_type);
             return Ok(redefined?);

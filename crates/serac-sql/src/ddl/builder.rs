@@ -14,6 +14,7 @@ use serac_engine::definition::{
     CheckDefinition, ColumnDefinition, ForeignKeyDefinition, KeyDefinition, ReferentialAction, SequenceDefinition,
     TableDefinition,
 };
+use serac_engine::roles::Object;
 use serac_parser::tree::{
     self, ColumnConstraint, ColumnConstraintKind, Ident, KeptExpr, KeyAction, References, SequenceOption,
     TableConstraint, TableConstraintKind,
@@ -118,9 +119,23 @@ impl<'s> TableBuilder<'s> {
         let Some(type_name) = type_name else { return Err(SqlError::unsupported("a column without a type")) };
         let serial = serial_type(type_name);
         let at = self.definition.columns.len();
+        let of_relation = |error: SqlError| {
+            let found = self.view.locate(&type_name.name);
+            let is_there = found.is_ok_and(|(schema, short)| {
+                self.view.of(&schema).0.kind_of(&Object::relation(&schema, &short)).is_some()
+            });
+            match error.sqlstate == "42704" && is_there {
+                true => SqlError::unsupported(format!("a column of rows of relation \"{}\"", type_name.name)),
+                false => error,
+            }
+        };
+        let sql_type = match serial {
+            Some(integer) => integer.into(),
+            None => sql_type(type_name).map_err(of_relation)?,
+        };
         self.definition.columns.push(ColumnDefinition {
             name: name.name.clone(),
-            sql_type: serial.map_or_else(|| sql_type(type_name), |integer| Ok(integer.into()))?,
+            sql_type,
             nullable: true,
             default: None,
             always_generated: false,

@@ -45,7 +45,7 @@ pub(super) fn check_collation(collation: &Name) -> Result<()> {
 }
 
 /// Types that have operator classes.
-const ORDERED_TYPES: [&str; 18] = [
+const ORDERED_TYPES: [&str; 19] = [
     "bool",
     "bpchar",
     "bytea",
@@ -57,6 +57,7 @@ const ORDERED_TYPES: [&str; 18] = [
     "int8",
     "interval",
     "jsonb",
+    "name",
     "numeric",
     "text",
     "time",

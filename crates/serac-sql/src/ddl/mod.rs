@@ -206,7 +206,10 @@ impl Session {
         }
         let txn = self.txn_for(&schema)?;
         match kind {
-            ObjectKind::Table | ObjectKind::MaterializedView => txn.drop_table(&schema, &short, cascade)?,
+            ObjectKind::Table | ObjectKind::MaterializedView => {
+                let also: &[_] = if kind == ObjectKind::Table { all } else { &[] };
+                txn.drop_table_with(&schema, &short, cascade, also)?;
+            }
             ObjectKind::View => txn.drop_view(&schema, &short)?,
             ObjectKind::Index => txn.drop_index(&schema, &short)?,
             ObjectKind::Sequence => txn.drop_sequence(&schema, &short)?,
@@ -309,7 +312,7 @@ impl Session {
     /// CREATE TABLE … AS.
     async fn create_table_as(&mut self, source: &Source, create: &CreateTableAs) -> Result<StatementResult> {
         // WITH NO DATA is what the query's plan says.
-        let CreateTableAs { persistence, if_not_exists, name, columns, storage, source: rows, with_data: _ } = create;
+        let CreateTableAs { persistence, if_not_exists, name, columns, storage, source: rows, with_data } = create;
         if let TableSource::Execute(_) = rows {
             return Err(SqlError::unsupported("CREATE TABLE … AS EXECUTE"));
         }
@@ -331,7 +334,8 @@ impl Session {
         definition.cluster = cluster::cluster_key(&definition, &storage.cluster_by)?;
         let table = self.txn_for(&schema)?.create_table(definition)?;
         let rows = self.fill(&table, &rows)?;
-        Ok(StatementResult::Command { tag: format!("SELECT {rows}"), rows })
+        let tag = if *with_data { format!("SELECT {rows}") } else { "CREATE TABLE AS".into() };
+        Ok(StatementResult::Command { tag, rows })
     }
 
     /// Adds the columns of a list, those of LIKE included. The constraints of the list, and the

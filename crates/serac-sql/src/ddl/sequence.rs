@@ -6,7 +6,7 @@ use crate::ddl::clauses::done;
 use crate::error::{Result, SqlError};
 use crate::result::StatementResult;
 use crate::session::Session;
-use serac_engine::definition::SequenceDefinition;
+use serac_engine::definition::{SequenceDefinition, SqlType};
 use serac_parser::tree::{
     AlterSequence, CreateSequence, Ident, Name, Number, Persistence, SequenceOption, SequenceOptionKind,
 };
@@ -48,7 +48,19 @@ impl<'o> Options<'o> {
         let mut said = Self::default();
         for SequenceOption { kind, span: _ } in options {
             match kind {
-                K::Type(of) => once(&mut said.column_type, sql_type(of)?.column_type)?,
+                K::Type(of) => match sql_type(of)?.column_type {
+                    whole @ (ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64) => {
+                        once(&mut said.column_type, whole)?;
+                    }
+                    _ => {
+                        let message = "sequence type must be smallint, integer, or bigint";
+                        return Err(SqlError::new("22023", message));
+                    }
+                },
+                K::Cache(count) if integer(count)? < 1 => {
+                    let message = format!("CACHE ({}) must be greater than zero", integer(count)?);
+                    return Err(SqlError::new("22023", message));
+                }
                 K::Increment(by) => once(&mut said.increment, integer(by)?)?,
                 K::Start(with) => once(&mut said.start, integer(with)?)?,
                 K::Min(value) => once(&mut said.min, value.as_ref().map(integer).transpose()?)?,
@@ -76,25 +88,50 @@ impl<'o> Options<'o> {
     fn change(&self, known: SequenceDefinition) -> SequenceDefinition {
         let increment = self.increment.unwrap_or(known.increment);
         let (least, most) = bounds(increment, self.column_type.unwrap_or(ColumnType::Int64));
-        let max = if self.column_type.is_some() { most } else { known.max };
+        // With another type, a bound that was that of a type becomes that of the new one.
+        let own = self.column_type.map(range);
+        let types = [ColumnType::Int16, ColumnType::Int32, ColumnType::Int64].map(range);
+        let (is_least, is_most) = (types.iter().any(|of| of.0 == known.min), types.iter().any(|of| of.1 == known.max));
+        let min = own.filter(|_| is_least).map_or(known.min, |own| own.0);
+        let max = own.filter(|_| is_most).map_or(known.max, |own| own.1);
         SequenceDefinition {
             increment,
             start: self.start.unwrap_or(known.start),
-            min: self.min.map_or(known.min, |min| min.unwrap_or(least)),
+            min: self.min.map_or(min, |min| min.unwrap_or(least)),
             max: self.max.map_or(max, |max| max.unwrap_or(most)),
             ..known
         }
+    }
+    /// Refuses bounds that the type does not have.
+    fn check_bounds(&self, definition: &SequenceDefinition) -> Result<()> {
+        let Some(column_type) = self.column_type else { return Ok(()) };
+        let (least, most) = range(column_type);
+        let wrong = |what: &str, value: i64| {
+            let sql_type = SqlType::from(column_type);
+            let message = format!("{what} ({value}) is out of range for sequence data type {sql_type}");
+            Err(SqlError::new("22023", message))
+        };
+        match (definition.min, definition.max) {
+            (_, max) if !(least..=most).contains(&max) => wrong("MAXVALUE", max),
+            (min, _) if !(least..=most).contains(&min) => wrong("MINVALUE", min),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The numbers of a type.
+fn range(column_type: ColumnType) -> (i64, i64) {
+    match column_type {
+        ColumnType::Int16 => (i16::MIN.into(), i16::MAX.into()),
+        ColumnType::Int32 => (i32::MIN.into(), i32::MAX.into()),
+        _ => (i64::MIN, i64::MAX),
     }
 }
 
 /// The usual bounds of a sequence.
 fn bounds(increment: i64, column_type: ColumnType) -> (i64, i64) {
-    match column_type {
-        _ if increment < 0 => (i64::MIN, -1),
-        ColumnType::Int16 => (1, i16::MAX.into()),
-        ColumnType::Int32 => (1, i32::MAX.into()),
-        _ => (1, i64::MAX),
-    }
+    let (least, most) = range(column_type);
+    if increment < 0 { (least, -1) } else { (1, most) }
 }
 
 impl Session {
@@ -113,6 +150,7 @@ impl Session {
             return done("CREATE SEQUENCE");
         }
         let mut definition = options.make(name, ColumnType::Int64);
+        options.check_bounds(&definition)?;
         definition.owner = self.sequence_owner(options.owned_by, &schema, None)?;
         self.txn()?.create_sequence(&schema, definition)?;
         done("CREATE SEQUENCE")
@@ -159,6 +197,7 @@ impl Session {
         };
         let owner = self.sequence_owner(options.owned_by, &schema, known.owner.clone())?;
         let definition = options.change(known);
+        options.check_bounds(&definition)?;
         let restart = options.restart.map(|with| with.unwrap_or(definition.start));
         self.txn()?.alter_sequence(&schema, SequenceDefinition { owner, ..definition }, restart)?;
         done("ALTER SEQUENCE")

@@ -105,8 +105,8 @@ fn role_rows(scope: &Scope<'_>, rows: &mut Rows) {
             ("rolname", scope.role_name(role.id.0).into()),
             ("rolsuper", role.superuser.into()),
             ("rolinherit", role.inherit.into()),
-            ("rolcreaterole", (role.superuser || role.create_role).into()),
-            ("rolcreatedb", (role.superuser || role.create_db).into()),
+            ("rolcreaterole", role.create_role.into()),
+            ("rolcreatedb", role.create_db.into()),
             ("rolcanlogin", role.login.into()),
             ("rolconnlimit", role.connection_limit.map_or(-1, i64::from).into()),
             ("rolvaliduntil", role.valid_until.into()),
@@ -189,7 +189,7 @@ fn users(scope: &Scope<'_>, rows: &mut Rows) {
         rows.add([
             ("usename", scope.role_name(role.id.0).into()),
             ("usesysid", role.id.0.into()),
-            ("usecreatedb", (role.superuser || role.create_db).into()),
+            ("usecreatedb", role.create_db.into()),
             ("usesuper", role.superuser.into()),
         ]);
     }

@@ -6,6 +6,7 @@ use super::image::{Image, Object, PG_CLASS, PG_DATABASE, PG_NAMESPACE, Relation}
 use super::layout::list_of;
 use super::relations::size;
 use super::routines;
+use super::system_table;
 use crate::error::SqlError;
 use crate::identifiers::{quote_ident, split_name};
 use crate::pg_catalog::scope::Scope;
@@ -160,7 +161,15 @@ fn registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>, at: usize) -> Result
         "regclass" => {
             return relation_of(scope.image, &written).map(|r| Some(r.oid)).ok_or_else(|| no_relation(&written));
         }
-        "regtype" => type_names::of_text(&written).ok_or_else(|| missing("type")),
+        "regtype" => type_names::of_text(&written).ok_or_else(|| {
+            let plain = written.trim().trim_end_matches("[]");
+            let of_rows = relation_of(scope.image, plain)
+                .or_else(|| plain.strip_prefix('_').and_then(|element| relation_of(scope.image, element)));
+            match of_rows {
+                Some(_) => SqlError::unsupported(format!("the type of the rows of relation \"{plain}\"")),
+                None => missing("type"),
+            }
+        }),
         "regnamespace" => {
             let name = split_name(&written).1;
             let found = scope.image.namespaces.iter().find(|namespace| namespace.name == name);
@@ -214,54 +223,179 @@ fn to_registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>) -> Outcome {
     Ok(ScalarValue::UInt32(registered(scope, kind, row, 0).unwrap_or(None)))
 }
 
+/// What a function asks for privileges on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Table,
+    Sequence,
+    /// A column of a table, which is an argument of its own.
+    Column,
+    AnyColumn,
+    Schema,
+    Database,
+}
+
+impl Asked {
+    /// The privileges that there are on such.
+    fn privileges(self) -> &'static [&'static str] {
+        match self {
+            Self::Table => &["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER", "RULE"],
+            Self::Sequence => &["SELECT", "UPDATE", "USAGE"],
+            Self::Column | Self::AnyColumn => &["SELECT", "INSERT", "UPDATE", "REFERENCES"],
+            Self::Schema => &["CREATE", "USAGE"],
+            Self::Database => &["CREATE", "TEMPORARY", "TEMP", "CONNECT"],
+        }
+    }
+}
+
+/// A privilege as functions name it, and whether it is about granting it.
+fn privilege_of(asked: Asked, told: &str) -> Result<(String, bool), SqlError> {
+    let upper = told.trim().to_uppercase();
+    let (name, grants) = match upper.strip_suffix(" WITH GRANT OPTION") {
+        Some(name) => (name.trim_end(), true),
+        None => (upper.as_str(), false),
+    };
+    match asked.privileges().contains(&name) {
+        true => Ok((name.to_owned(), grants)),
+        false => Err(SqlError::new("22023", format!("unrecognized privilege type: \"{}\"", told.trim()))),
+    }
+}
+
+/// The role that an argument means, by its name or its number; none for a NULL.
+fn role_of(scope: &Scope<'_>, row: &Row<'_>, at: usize) -> Result<Option<RoleId>, SqlError> {
+    Ok(match (row.oid(at), row.text(at)) {
+        (Some(number), _) => Some(RoleId(number)),
+        (None, Some(role)) => match scope.role_named(&role) {
+            Some(number) => Some(RoleId(number)),
+            None => Some(scope.access.security().role_named(&role)?.id),
+        },
+        (None, None) => None,
+    })
+}
+
 /// Whether a role, or the current user if none is named, has one of the privileges in a list.
-fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, kind: &str, others: usize) -> Outcome {
+fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
+    let unknown = Ok(ScalarValue::Boolean(None));
+    let others = usize::from(asked == Asked::Column);
     let at = row.0.len().saturating_sub(2 + others);
     let (Some(name), Some(wanted)) = (row.text(at), row.text(row.0.len().saturating_sub(1))) else {
+        return unknown;
+    };
+    let access = match at {
+        0 => scope.access.clone(),
+        _ => match role_of(scope, row, 0)? {
+            Some(role) => scope.access.of(role),
+            None => return unknown,
+        },
+    };
+    let wanted = wanted.split(',').map(|told| privilege_of(asked, told)).collect::<Result<Vec<_>, _>>()?;
+    let number = row.oid(at);
+    let (mut relation, mut column) = (None, None);
+    let object = match asked {
+        Asked::Schema => {
+            let found = scope.image.namespaces.iter().find(|n| number.map_or(n.name == name, |oid| n.oid == oid));
+            let missing = || SqlError::new("3F000", format!("schema \"{name}\" does not exist"));
+            match found {
+                Some(found) => roles::Object::Schema(found.name.clone()),
+                // Of a number that no object has, nothing is known.
+                None if number.is_some() => return unknown,
+                None => return Err(missing()),
+            }
+        }
+        Asked::Database => match number {
+            Some(number) if number != fixed::database_oid(scope) => return unknown,
+            None if name != scope.database() => {
+                return Err(SqlError::new("3D000", format!("database \"{name}\" does not exist")));
+            }
+            _ => roles::Object::Database,
+        },
+        _ => {
+            relation = row.relation(at, scope.image);
+            match relation {
+                Some(relation) => roles::Object::relation(&relation.schema, &relation.name),
+                None if number.is_some() => return unknown,
+                None => return Err(no_relation(&name)),
+            }
+        }
+    };
+    if let (Asked::Column, Some(relation)) = (asked, relation) {
+        let attributes = scope.attributes(relation);
+        column = match (row.get(at + 1), row.int(at + 1)) {
+            (None, _) => return unknown,
+            (Some(value), Some(number)) if value.try_as_str().is_none() => {
+                let place = usize::try_from(number - 1).ok();
+                match place.and_then(|place| attributes.get(place)) {
+                    Some(attribute) => Some(attribute.name.clone()),
+                    None => return unknown,
+                }
+            }
+            _ => {
+                let told = row.text(at + 1).unwrap_or_default();
+                if !attributes.iter().any(|attribute| attribute.name == told) {
+                    return Err(SqlError::no_column(&told, &relation.name));
+                }
+                Some(told)
+            }
+        };
+    }
+    let is_system = match (&object, relation) {
+        (_, Some(relation)) => relation.is_system(),
+        (roles::Object::Schema(name), _) => crate::identifiers::is_system_schema(name),
+        _ => false,
+    };
+    let columns = || match relation {
+        Some(relation) => scope.attributes(relation).into_iter().map(|attribute| attribute.name).collect(),
+        None => Vec::new(),
+    };
+    let has = |(name, grants): &(String, bool)| {
+        let privilege = match name.as_str() {
+            // It meant something once.
+            "RULE" => return false,
+            "TRIGGER" if is_system => return access.is_superuser(),
+            "TRIGGER" => return access.owns(&object),
+            name => Privilege::of_name(name).expect("it is one of those that there are"),
+        };
+        if is_system {
+            let guard = relation.and_then(|relation| system_table::guard(&relation.name));
+            let reads = matches!(privilege, Privilege::Select | Privilege::Usage) && !grants;
+            return access.is_superuser() || reads && guard.is_none_or(|guard| access.has_privileges_of(guard));
+        }
+        let may = |column: Option<&str>| match (grants, column) {
+            (true, column) => access.may_grant(&object, column, privilege),
+            (false, Some(column)) => access.may_column(&object, column, privilege),
+            (false, None) => access.may(&object, privilege),
+        };
+        may(column.as_deref()) || asked == Asked::AnyColumn && columns().iter().any(|column: &String| may(Some(column)))
+    };
+    Ok(ScalarValue::Boolean(Some(wanted.iter().any(has))))
+}
+
+/// Whether a role, or the current user if none is named, is a member of another: USAGE, so that it has its privileges;
+/// MEMBER, so that it may SET ROLE to it; with ADMIN OPTION, so that it may make others members.
+fn has_role(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
+    let at = row.0.len().saturating_sub(2);
+    let Some(wanted) = row.text(at + 1) else { return Ok(ScalarValue::Boolean(None)) };
+    let member = if at == 0 { Some(scope.access.role()) } else { role_of(scope, row, 0)? };
+    let (Some(member), Some(role)) = (member, role_of(scope, row, at)?) else {
         return Ok(ScalarValue::Boolean(None));
     };
     let security = scope.access.security();
-    let access = match (at, row.oid(0), row.text(0)) {
-        (0, ..) => scope.access.clone(),
-        (_, Some(number), _) => scope.access.of(RoleId(number)),
-        (_, None, Some(role)) if role == scope.user() => scope.access.clone(),
-        (_, None, Some(role)) => scope.access.of(security.role_named(&role)?.id),
-        _ => return Ok(ScalarValue::Boolean(None)),
-    };
-    let missing = match kind {
-        "table" => no_relation(&name),
-        "schema" => SqlError::new("3F000", format!("schema \"{name}\" does not exist")),
-        _ => SqlError::new("3D000", format!("database \"{name}\" does not exist")),
-    };
-    let number = row.oid(at);
-    let object = match kind {
-        "table" => row.relation(at, scope.image).map(|r| (r.is_system(), roles::Object::relation(&r.schema, &r.name))),
-        "schema" => {
-            let found = scope.image.namespaces.iter().find(|n| number.map_or(n.name == name, |oid| n.oid == oid));
-            found.map(|n| (crate::identifiers::is_system_schema(&n.name), roles::Object::Schema(n.name.clone())))
-        }
-        _ => {
-            let is_ours = number.map_or(name == scope.database(), |oid| oid == fixed::database_oid(scope));
-            is_ours.then_some((false, roles::Object::Database))
-        }
-    };
-    let Some((is_system, object)) = object else {
-        // Of a number that no object has, nothing is known.
-        return if number.is_some() { Ok(ScalarValue::Boolean(None)) } else { Err(missing) };
+    let is_admin = || {
+        let gives = |of: &roles::Role| of.member_of.iter().any(|m| m.role == role && m.admin);
+        security.is_superuser(member) || security.roles().any(|of| gives(of) && security.is_member(member, of.id))
     };
     let mut any = false;
-    for privilege in wanted.split(',') {
-        let privilege = privilege.trim().to_uppercase();
-        let known = match privilege.strip_suffix(" WITH GRANT OPTION").unwrap_or(&privilege) {
-            "TEMP" => Some(Privilege::Temporary),
-            other => Privilege::of_name(other),
-        };
-        let unrecognized = || SqlError::new("22023", format!("unrecognized privilege type: \"{privilege}\""));
-        let privilege = known.ok_or_else(unrecognized)?;
-        // Everybody may read system tables, and nobody may change them.
-        any |= match is_system {
-            true => matches!(privilege, Privilege::Select | Privilege::Usage),
-            false => access.may(&object, privilege),
+    for told in wanted.split(',') {
+        let upper = told.trim().to_uppercase();
+        let plain = [" WITH GRANT OPTION", " WITH ADMIN OPTION"].iter().find_map(|suffix| upper.strip_suffix(suffix));
+        any |= match (plain.unwrap_or(&upper), plain.is_some()) {
+            ("USAGE" | "MEMBER", true) => is_admin(),
+            ("USAGE", false) => security.is_superuser(member) || security.inherited(member).contains(&role),
+            ("MEMBER", false) => security.is_member(member, role),
+            _ => {
+                let message = format!("unrecognized privilege type: \"{}\"", told.trim());
+                return Err(SqlError::new("22023", message));
+            }
         };
     }
     Ok(ScalarValue::Boolean(Some(any)))
@@ -543,19 +677,19 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
     ("pg_ts_dict_is_visible", Gives::Bool, yes),
     ("pg_ts_parser_is_visible", Gives::Bool, yes),
     ("pg_ts_template_is_visible", Gives::Bool, yes),
-    ("has_table_privilege", Gives::Bool, |scope, row| has_privilege(scope, row, "table", 0)),
-    ("has_any_column_privilege", Gives::Bool, |scope, row| has_privilege(scope, row, "table", 0)),
-    ("has_column_privilege", Gives::Bool, |scope, row| has_privilege(scope, row, "table", 1)),
-    ("has_sequence_privilege", Gives::Bool, |scope, row| has_privilege(scope, row, "table", 0)),
-    ("has_schema_privilege", Gives::Bool, |scope, row| has_privilege(scope, row, "schema", 0)),
-    ("has_database_privilege", Gives::Bool, |scope, row| has_privilege(scope, row, "database", 0)),
+    ("has_table_privilege", Gives::Bool, |scope, row| has_privilege(scope, row, Asked::Table)),
+    ("has_any_column_privilege", Gives::Bool, |scope, row| has_privilege(scope, row, Asked::AnyColumn)),
+    ("has_column_privilege", Gives::Bool, |scope, row| has_privilege(scope, row, Asked::Column)),
+    ("has_sequence_privilege", Gives::Bool, |scope, row| has_privilege(scope, row, Asked::Sequence)),
+    ("has_schema_privilege", Gives::Bool, |scope, row| has_privilege(scope, row, Asked::Schema)),
+    ("has_database_privilege", Gives::Bool, |scope, row| has_privilege(scope, row, Asked::Database)),
     ("has_function_privilege", Gives::Bool, yes),
     ("has_type_privilege", Gives::Bool, yes),
     ("has_language_privilege", Gives::Bool, yes),
     ("has_tablespace_privilege", Gives::Bool, yes),
     ("has_server_privilege", Gives::Bool, yes),
     ("has_foreign_data_wrapper_privilege", Gives::Bool, yes),
-    ("pg_has_role", Gives::Bool, yes),
+    ("pg_has_role", Gives::Bool, has_role),
     ("pg_relation_is_publishable", Gives::Bool, |_, row| Ok(ScalarValue::Boolean(row.get(0).map(|_| false)))),
     ("pg_is_other_temp_schema", Gives::Bool, |_, row| Ok(ScalarValue::Boolean(row.get(0).map(|_| false)))),
     ("pg_my_temp_schema", Gives::Oid, |scope, _| {

@@ -1,12 +1,13 @@
 //! The views of `information_schema`. Those without a line here are empty: there are no such objects.
 
+use super::fixed::COLLATIONS;
 use super::image::{Attribute, Constraint, ConstraintKind, Object, Relation};
 use super::layout::Rows;
 use super::relations::sequence_type;
 use crate::identifiers::{CATALOG_SCHEMA, TEMPORARY_SCHEMA};
 use crate::pg_catalog::scope::Scope;
 use serac_engine::definition::{KeyDefinition, ReferentialAction};
-use serac_engine::roles::{self, Columns, Privilege};
+use serac_engine::roles::{self, Columns, Privilege, RoleId};
 use serac_pg::functions::{self, FunctionKind, Volatility};
 use serac_values::type_names;
 
@@ -28,10 +29,20 @@ pub(super) fn fill(scope: &Scope<'_>, view: &str, rows: &mut Rows) {
         "referential_constraints" => referential_constraints(scope, rows),
         "check_constraints" => check_constraints(scope, rows),
         "table_privileges" | "role_table_grants" => table_privileges(scope, rows),
-        "column_privileges" => column_privileges(scope, rows),
+        "column_privileges" | "role_column_grants" => column_privileges(scope, rows),
+        "usage_privileges" | "role_usage_grants" => usage_privileges(scope, rows),
+        "column_column_usage" => generated_columns(scope, rows),
+        "applicable_roles" => applicable_roles(scope, false, rows),
+        "administrable_role_authorizations" => applicable_roles(scope, true, rows),
+        "collations" => collations(scope, rows),
+        "collation_character_set_applicability" => collation_encodings(scope, rows),
         "routines" => routines(scope, rows),
         "information_schema_catalog_name" => rows.add([("catalog_name", scope.database().into())]),
-        "enabled_roles" => rows.add([("role_name", scope.user().into())]),
+        "enabled_roles" => {
+            for role in scope.access.security().roles().filter(|role| scope.access.has_privileges_of(role.id)) {
+                rows.add([("role_name", scope.role_name(role.id.0).into())]);
+            }
+        }
         "character_sets" => rows.add([
             ("character_set_name", "UTF8".into()),
             ("character_repertoire", "UCS".into()),
@@ -386,6 +397,91 @@ fn column_privileges(scope: &Scope<'_>, rows: &mut Rows) {
                 ]);
             }
         }
+    }
+}
+
+/// Sequences that the current user may use.
+fn usage_privileges(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in scope.image.relations.iter().filter(|r| r.kind() == "S") {
+        let object = roles::Object::relation(&relation.schema, &relation.name);
+        if !scope.access.may(&object, Privilege::Usage) {
+            continue;
+        }
+        rows.add([
+            ("grantor", scope.owner_name(relation).into()),
+            ("grantee", scope.user().into()),
+            ("object_catalog", scope.database().into()),
+            ("object_schema", (&relation.schema).into()),
+            ("object_name", (&relation.name).into()),
+            ("object_type", "SEQUENCE".into()),
+            ("privilege_type", "USAGE".into()),
+            ("is_grantable", yes_or_no(scope.access.owns(&object)).into()),
+        ]);
+    }
+}
+
+/// Columns with the generated columns that are computed from them.
+fn generated_columns(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in scope.image.relations.iter().filter(|relation| scope.is_shown(relation)) {
+        let Object::Table(table) = &relation.object else { continue };
+        let columns = table.definition.visible_columns();
+        for generated in columns {
+            let Some(expression) = &generated.generation else { continue };
+            let names = super::scope::names_in(expression);
+            for column in columns.iter().filter(|column| names.contains(&column.name)) {
+                rows.add([
+                    ("table_catalog", scope.database().into()),
+                    ("table_schema", (&relation.schema).into()),
+                    ("table_name", (&relation.name).into()),
+                    ("column_name", (&column.name).into()),
+                    ("dependent_column", (&generated.name).into()),
+                ]);
+            }
+        }
+    }
+}
+
+/// The memberships of the roles whose privileges the current user has.
+fn applicable_roles(scope: &Scope<'_>, administrable: bool, rows: &mut Rows) {
+    let security = scope.access.security();
+    let owner = security.owner(&roles::Object::Database);
+    for role in security.roles().filter(|role| scope.access.has_privileges_of(role.id)) {
+        if role.id == owner && !administrable {
+            rows.add([
+                ("grantee", scope.role_name(owner.0).into()),
+                ("role_name", scope.role_name(RoleId::DATABASE_OWNER.0).into()),
+                ("is_grantable", "NO".into()),
+            ]);
+        }
+        for membership in role.member_of.iter().filter(|membership| membership.admin || !administrable) {
+            rows.add([
+                ("grantee", scope.role_name(role.id.0).into()),
+                ("role_name", scope.role_name(membership.role.0).into()),
+                ("is_grantable", yes_or_no(membership.admin).into()),
+            ]);
+        }
+    }
+}
+
+fn collations(scope: &Scope<'_>, rows: &mut Rows) {
+    for (_, name, _) in COLLATIONS {
+        rows.add([
+            ("collation_catalog", scope.database().into()),
+            ("collation_schema", CATALOG_SCHEMA.into()),
+            ("collation_name", name.into()),
+            ("pad_attribute", "NO PAD".into()),
+        ]);
+    }
+}
+
+fn collation_encodings(scope: &Scope<'_>, rows: &mut Rows) {
+    for (_, name, _) in COLLATIONS {
+        rows.add([
+            ("collation_catalog", scope.database().into()),
+            ("collation_schema", CATALOG_SCHEMA.into()),
+            ("collation_name", name.into()),
+            ("character_set_name", "UTF8".into()),
+        ]);
     }
 }
 

@@ -7,6 +7,7 @@ use super::routines;
 use datafusion::arrow::array::{
     ArrayRef, BooleanArray, Float32Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray,
     LargeListArray, ListArray, RecordBatch, RecordBatchOptions, StringArray, TimestampMicrosecondArray, UInt32Array,
+    new_null_array,
 };
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
 use datafusion::arrow::datatypes::{DataType, Field, IntervalMonthDayNano, Schema, SchemaRef, TimeUnit};
@@ -82,12 +83,18 @@ pub(super) fn arrow_type(type_name: &str) -> DataType {
         "int4" => DataType::Int32,
         "int8" | "xid" | "cid" => DataType::Int64,
         "float4" => DataType::Float32,
+        "float8" => DataType::Float64,
+        "bytea" => DataType::Binary,
+        "numeric" => DataType::LargeBinary,
         "timestamptz" => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
         "interval" => INTERVAL,
         "int2vector" => vector_of(DataType::Int16),
         "oidvector" => vector_of(DataType::UInt32),
         "oid[]" | "regtype[]" => list_of(DataType::UInt32),
         "int2[]" => list_of(DataType::Int16),
+        "bool[]" => list_of(DataType::Boolean),
+        "float4[]" => list_of(DataType::Float32),
+        "float8[]" => list_of(DataType::Float64),
         array if array.ends_with("[]") => list_of(DataType::Utf8),
         _ => DataType::Utf8,
     }
@@ -271,7 +278,7 @@ fn array(data_type: &DataType, cells: &[Cell]) -> ArrayRef {
                 Arc::new(LargeListArray::new(element.clone(), offsets, values, Some(valid)))
             }
         }
-        _ => Arc::new(
+        DataType::Utf8 => Arc::new(
             cells
                 .iter()
                 .map(|cell| match cell {
@@ -280,6 +287,8 @@ fn array(data_type: &DataType, cells: &[Cell]) -> ArrayRef {
                 })
                 .collect::<StringArray>(),
         ),
+        // No table has rows with values of other types.
+        other => new_null_array(other, cells.len()),
     }
 }
 

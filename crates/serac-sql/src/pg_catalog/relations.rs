@@ -34,13 +34,14 @@ pub(super) fn operator_class(type_oid: u32) -> u32 {
 }
 
 /// Number, name, type and family of the B-tree operator classes of our types.
-const OPERATOR_CLASSES: [(u32, &str, u32, u32); 16] = [
+const OPERATOR_CLASSES: [(u32, &str, u32, u32); 17] = [
     (10_003, "bool_ops", 16, 424),
     (10_006, "bytea_ops", 17, 428),
     (1979, "int2_ops", 21, 1976),
     (1978, "int4_ops", 23, 1976),
     (3124, "int8_ops", 20, 1976),
     (3126, "text_ops", 25, 1994),
+    (10_028, "name_ops", 19, 1994),
     (10_004, "bpchar_ops", 1042, 426),
     (10_012, "float4_ops", 700, 1970),
     (3123, "float8_ops", 701, 1970),

@@ -1,5 +1,6 @@
 //! The system tables as DataFusion scans them.
 
+use crate::error::SqlError;
 use crate::identifiers::INFORMATION_SCHEMA;
 use crate::pg_catalog::layout::{LAYOUTS, Layout, Rows, find};
 use crate::pg_catalog::scope::Scope;
@@ -11,9 +12,10 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::information_schema::InformationSchemaProvider;
 use datafusion::catalog::{MemoryCatalogProviderList, SchemaProvider, Session, TableProvider};
 use datafusion::datasource::memory::MemorySourceConfig;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use serac_engine::roles::RoleId;
 use std::sync::Arc;
 
 /// Names of the tables of a system schema.
@@ -25,6 +27,11 @@ pub(crate) fn is_table(schema: &str, name: &str) -> bool {
     find(schema, name).is_some()
 }
 
+/// The role whose members alone read a system table, besides superusers; none for one that everybody reads.
+pub(super) fn guard(name: &str) -> Option<RoleId> {
+    matches!(name, "pg_backend_memory_contexts" | "pg_shmem_allocations").then_some(RoleId::READ_ALL_STATS)
+}
+
 /// A system table of the running statement.
 pub(crate) async fn table(shared: &Arc<Shared>, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
     if schema == INFORMATION_SCHEMA && name == "df_settings" {
@@ -33,6 +40,12 @@ pub(crate) async fn table(shared: &Arc<Shared>, schema: &str, name: &str) -> Res
         return provider.table(name).await;
     }
     let Some(layout) = find(schema, name) else { return Ok(None) };
+    if let (Some(view), Some(guard)) = (shared.view(), guard(name))
+        && !view.access.has_privileges_of(guard)
+    {
+        let error = SqlError::new("42501", format!("permission denied for view {name}"));
+        return Err(DataFusionError::External(Box::new(error)));
+    }
     Ok(shared.view().map(|view| Arc::new(SystemTable { layout, shared: shared.clone(), view }) as _))
 }
 

@@ -46,7 +46,7 @@ impl Session {
     }
     fn become_login(&mut self, login: Login, alias: Option<String>) {
         let role = login.role();
-        *self.shared.roles.write() = SessionRoles { login: role, session: role, current: role, alias };
+        *self.shared.roles.write() = SessionRoles { login: role, session: role, current: role, is_set: false, alias };
         self.login = Some(login);
         self.shared.note_setting();
     }

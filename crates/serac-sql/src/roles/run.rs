@@ -95,8 +95,9 @@ impl Session {
                 let message = format!("permission denied to set session authorization \"{}\"", name(wanted));
                 return Err(SqlError::new("42501", message));
             }
-            roles = SessionRoles { session: wanted, current: wanted, ..roles };
+            roles = SessionRoles { session: wanted, current: wanted, is_set: false, ..roles };
         } else {
+            roles.is_set = wanted.is_some();
             let wanted = wanted.unwrap_or(roles.session);
             if !security.is_member(roles.session, wanted) {
                 let message = format!("permission denied to set role \"{}\"", name(wanted));
