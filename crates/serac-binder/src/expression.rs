@@ -1236,6 +1236,14 @@ impl Binder<'_> {
             let numbers = with_elements(&bound.expr.get_type(schema)?, DataType::Decimal128(digits, 0));
             return Ok(Bound::new(cast_to(bound.expr, numbers), to, span));
         }
+        if from == TypeId::JSONB && matches!(to.category(), Category::Numeric | Category::Boolean) {
+            let name = if to == TypeId::BOOL { "jsonb_bool" } else { "jsonb_numeric" };
+            let value = self.known_scalar(name)?.call(vec![bound.expr, lit(to.to_string())]);
+            return match to {
+                TypeId::BOOL => Ok(Bound::new(value, to, span)),
+                _ => self.cast(Bound::new(value, TypeId::NUMERIC, span), to, schema),
+            };
+        }
         if matches!(from, TypeId::INT2 | TypeId::INT4) && (to == TypeId::OID || types::is_registered(to)) {
             // The bits of a negative number are those of a large one.
             let bits = cast_to(bound.expr, DataType::Int64) & lit(i64::from(u32::MAX));

@@ -387,7 +387,7 @@ impl Binder<'_> {
             true => Number::Series { start: Box::new(exprs[0].clone()), step: Box::new(exprs[2].clone()) },
             false => Number::Unknown,
         };
-        if literals.is_some()
+        if literals.as_ref().is_some_and(|literals| !literals.contains(&None))
             && is_alone
             && let Some(relation) = self.environment.table_function("generate_series", &exprs)?
         {

@@ -468,7 +468,8 @@ fn set_of_users(shared: &Shared, name: &str, value: &str) -> Option<Result<()>> 
     if name.starts_with("serac.") {
         return invalid("\"serac\" is a reserved prefix.");
     }
-    let value = if value.eq_ignore_ascii_case("default") { "" } else { value };
+    let initial = || shared.initial_settings.read().get(name).cloned().unwrap_or_default();
+    let value = if value.eq_ignore_ascii_case("default") { &initial() } else { value };
     shared.client_settings.write().insert(name.to_owned(), value.to_owned());
     Some(Ok(()))
 }

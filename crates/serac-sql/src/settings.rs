@@ -331,8 +331,10 @@ impl Session {
                     self.set_in_transaction(name, "default", false)?;
                 }
                 // Those that users have made are known from then on, and empty.
-                let mut made = self.shared.client_settings.write();
-                made.iter_mut().filter(|(name, _)| is_of_users(name)).for_each(|(_, value)| value.clear());
+                let made = self.shared.client_settings.read().keys().cloned().collect::<Vec<_>>();
+                for name in made.iter().filter(|name| is_of_users(name)) {
+                    self.set_in_transaction(name, "default", false)?;
+                }
             }
         }
         Ok(StatementResult::command("RESET"))

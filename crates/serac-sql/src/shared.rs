@@ -62,7 +62,7 @@ pub(crate) struct Shared {
     /// What clients of PostgreSQL have set, and settings that users make as they like.
     pub(crate) client_settings: RwLock<HashMap<String, String>>,
     /// What these were when the client had connected.
-    pub(crate) initial_settings: RwLock<HashMap<&'static str, String>>,
+    pub(crate) initial_settings: RwLock<HashMap<String, String>>,
     /// Changes with every setting that plans depend on.
     pub(crate) settings: AtomicU64,
     /// The settings of times; none where they are the usual ones.

@@ -12,7 +12,8 @@ use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, Date32Array, Float64Array, LargeBinaryArray, StringArray, StringViewArray,
     TimestampMicrosecondArray,
 };
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::kernels::cmp::eq;
+use datafusion::arrow::compute::{cast, nullif};
 use datafusion::arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int64Type, TimeUnit, TimestampMicrosecondType,
 };
@@ -173,6 +174,10 @@ impl FormatFunction {
             None => return Ok(cast(&args[0], &with_zone())?),
         };
         let patterns = patterns.as_string_view();
+        let is_time = args[0].data_type().is_temporal() || is_interval(args[0].data_type());
+        // An empty pattern gives no text of a time.
+        let filled = nullif(patterns, &eq(patterns, &StringViewArray::new_scalar(""))?)?;
+        let patterns = if self.kind == Kind::Char && is_time { filled.as_string_view() } else { patterns };
         if self.kind == Kind::Number {
             return texts_as_numbers(&cast(&args[0], &DataType::Utf8View)?, patterns);
         }

@@ -111,10 +111,10 @@ fn at_path(args: &[ArrayRef], change: impl Fn(Json, Option<bool>) -> Change) -> 
     let new = documents(&args[2]);
     let truth = args.get(3).map(|truth| truth.as_boolean());
     changed(&args[0], |mut target, row| {
-        let Some(path) = steps(&paths, row)? else { return Ok(None) };
         if new.is_null(row) || truth.is_some_and(|truth| truth.is_null(row)) {
             return Ok(None);
         }
+        let Some(path) = steps(&paths, row)? else { return Ok(None) };
         if matches!(target, Json::Object(_) | Json::Array(_)) {
             let change = change(document(new.value(row))?, truth.map(|truth| truth.value(row)));
             apply(&mut target, &path, 0, change)?;
@@ -130,6 +130,9 @@ fn delete_path(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
         let Some(path) = steps(&paths, row)? else { return Ok(None) };
         if !matches!(target, Json::Object(_) | Json::Array(_)) {
             return Err(wrong("cannot delete path in scalar"));
+        }
+        if matches!(&target, Json::Array(elements) if elements.is_empty()) {
+            return Ok(Some(target));
         }
         apply(&mut target, &path, 0, Change::Delete)?;
         Ok(Some(target))

@@ -9,6 +9,7 @@ mod build;
 mod change;
 mod compare;
 mod rows;
+mod scalars;
 
 pub(super) use build::texts as value_texts;
 
@@ -102,9 +103,16 @@ impl Form {
 }
 
 fn definitions() -> impl Iterator<Item = &'static Definition> {
-    [access::DEFINITIONS, build::DEFINITIONS, change::DEFINITIONS, compare::DEFINITIONS, rows::DEFINITIONS]
-        .into_iter()
-        .flatten()
+    [
+        access::DEFINITIONS,
+        build::DEFINITIONS,
+        change::DEFINITIONS,
+        compare::DEFINITIONS,
+        rows::DEFINITIONS,
+        scalars::DEFINITIONS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The functions.

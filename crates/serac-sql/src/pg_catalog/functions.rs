@@ -11,7 +11,7 @@ use crate::error::SqlError;
 use crate::identifiers::{quote_ident, split_name};
 use crate::pg_catalog::scope::Scope;
 use crate::shared::Shared;
-use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, StringArray, new_empty_array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, new_empty_array};
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema};
 use datafusion::catalog::{MemTable, TableFunction, TableFunctionImpl, TableProvider};
 use datafusion::common::ScalarValue;
@@ -78,6 +78,9 @@ impl Row<'_> {
         matches!(self.get(i), Some(ScalarValue::Boolean(Some(true))))
     }
     /// The elements of an array.
+    fn bool(&self, i: usize) -> Option<bool> {
+        if let ScalarValue::Boolean(truth) = self.get(i)? { *truth } else { None }
+    }
     fn list(&self, i: usize) -> Option<ArrayRef> {
         match self.get(i)? {
             ScalarValue::List(list) => Some(list.value(0)),
@@ -561,6 +564,15 @@ fn element(row: &Row<'_>) -> Result<Option<ScalarValue>, SqlError> {
         None => Ok(None),
     }
 }
+/// How many elements an array has in a dimension; none where it does not have that.
+fn length_of(list: &ArrayRef, dimension: i64) -> Option<i32> {
+    match dimension {
+        1 => i32::try_from(list.len()).ok(),
+        2.. if !list.is_empty() => length_of(&list.as_list_opt::<i32>()?.value(0), dimension - 1),
+        _ => None,
+    }
+}
+
 fn numbers(values: impl Iterator<Item = i32>) -> Outcome {
     let values: datafusion::arrow::array::Int32Array = values.map(Some).collect();
     Ok(SingleRowListArrayBuilder::new(Arc::new(values)).build_list_scalar())
@@ -773,8 +785,15 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
         Ok(ScalarValue::Int32(any.map(|_| if row.is_vector(0) { 0 } else { 1 })))
     }),
     ("generate_subscripts", Gives::Numbers, |_, row| {
-        let length = row.list(0).map_or(0, |list| list.len() as i32);
-        if row.is_vector(0) { numbers(0..length) } else { numbers(1..=length) }
+        let (dimension, is_reversed) = (row.int(1), if row.0.len() > 2 { row.bool(2) } else { Some(false) });
+        let (Some(dimension), Some(is_reversed)) = (dimension, is_reversed) else { return numbers(0..0) };
+        let length = row.list(0).and_then(|list| length_of(&list, dimension)).unwrap_or(0);
+        match (row.is_vector(0), is_reversed) {
+            (true, false) => numbers(0..length),
+            (true, true) => numbers((0..length).rev()),
+            (false, false) => numbers(1..=length),
+            (false, true) => numbers((1..=length).rev()),
+        }
     }),
     ("_pg_expandarray", Gives::Expanded, |_, row| expanded(row)),
     // What the binder calls for casts and subscripts.
