@@ -8,7 +8,6 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
 use serac_engine::json::Json;
 use serac_numeric::Numeric;
-use serac_numeric_functions::FREE;
 use serac_values::SqlError;
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     },
     Definition {
         name: "jsonb_numeric",
-        types: |given| (given.len() == 2).then(|| (vec![JSON, DataType::Utf8View], FREE)),
+        types: |given| (given.len() == 2).then(|| (vec![JSON, DataType::Utf8View], DataType::LargeBinary)),
         body: |args| {
             let number = |json: &Json| match json {
                 Json::Number(digits) => Some(digits.parse::<Numeric>().map(|number| number.to_stored())),
