@@ -295,8 +295,10 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let function = Converted { wanted: field.data_type().clone(), signature };
             return Ok(Transformed::yes(ScalarUDF::from(function).call(vec![*expr])));
         }
-        let value = converted(&value.to_array()?, field.data_type()).map_err(SqlError::external)?;
-        return Ok(Transformed::yes(Expr::Literal(ScalarValue::try_from_array(&value, 0)?, None)));
+        // What fails does so where it is reached: a branch of CASE may never be.
+        if let Ok(value) = converted(&value.to_array()?, field.data_type()) {
+            return Ok(Transformed::yes(Expr::Literal(ScalarValue::try_from_array(&value, 0)?, None)));
+        }
     }
     let signature = Signature::any(1, Volatility::Immutable);
     let function = Converted { wanted: field.data_type().clone(), signature };

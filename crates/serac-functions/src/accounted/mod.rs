@@ -349,8 +349,7 @@ impl AnalyzerRule for Accounts {
     }
 }
 
-/// DataFusion's rule that simplifies expressions, which makes no large constants, and leaves to the
-/// statement's run what fails in a branch of CASE.
+/// DataFusion's rule that simplifies expressions, which makes no large constants.
 #[derive(Debug, Default)]
 pub struct SmallConstants(SimplifyExpressions);
 
@@ -370,28 +369,8 @@ impl OptimizerRule for SmallConstants {
             }
         }
         let _before = Before(FOLDING.replace(true));
-        let before = has_branches(&plan)?.then(|| plan.clone());
-        match (self.0.rewrite(plan, config), before) {
-            // DataFusion tells the error of a cast at once, also where the branch is never taken.
-            (Err(_), Some(before)) => Ok(Transformed::no(before)),
-            (simplified, _) => simplified,
-        }
+        self.0.rewrite(plan, config)
     }
-}
-
-/// Whether an expression of an operator has parts that are computed for some rows only.
-fn has_branches(plan: &LogicalPlan) -> Result<bool> {
-    let is_branched = |expr: &Expr| match expr {
-        Expr::Case(_) => true,
-        Expr::ScalarFunction(call) => call.name() == "coalesce",
-        _ => false,
-    };
-    let mut found = false;
-    plan.apply_expressions(|expr| {
-        found = found || expr.exists(|part| Ok(is_branched(part)))?;
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(found)
 }
 
 /// Makes views of long constant texts, which the rows of a batch share.
