@@ -179,7 +179,7 @@ class Scripts:
             condition = f" FILTER (WHERE {self.expression(16, 1, columns)})" if self.chance(0.15) else ""
             aggregates.append(f"{name}({distinct}{inside}{order}){condition}")
         aggregates = aggregates or ["count(*)"]
-        key = self.pick([16, 23, 25, 1082, 1700, 3802, 1186, 701])
+        key = self.pick([16, 23, 25, 1082, 1700, 3802])
         if self.chance(0.3):
             yield f"SELECT {', '.join(aggregates)} FROM registered"
         elif self.chance(0.3):
