@@ -414,8 +414,10 @@ impl Session {
         if bound.id != TypeId::UNKNOWN {
             check_assignment(&bound.expr.get_type(&DFSchema::empty())?, column.sql_type, &column.name)?;
         }
-        self.column_default(column, usize::from(bound.expr.as_literal().is_some()))?;
-        Ok(())
+        match bound.expr.as_literal() {
+            Some(_) => self.column_default(column, 1).map(drop),
+            None => default.planned(&self.state(), &DFSchema::empty()).map(drop),
+        }
     }
 
     /// A CHECK expression must be plannable and boolean.

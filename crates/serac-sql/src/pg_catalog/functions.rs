@@ -777,11 +777,13 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
         Ok(SingleRowListArrayBuilder::new(none).build_list_scalar())
     }),
     ("array_upper", Gives::Int4, |_, row| {
-        let length = row.list(0).map(|list| list.len() as i32).filter(|length| *length > 0 && row.int(1) == Some(1));
+        let length = row.list(0).zip(row.int(1)).and_then(|(list, dimension)| length_of(&list, dimension));
+        let length = length.filter(|length| *length > 0);
         Ok(ScalarValue::Int32(length.map(|length| if row.is_vector(0) { length - 1 } else { length })))
     }),
     ("array_lower", Gives::Int4, |_, row| {
-        let any = row.list(0).filter(|list| !list.is_empty() && row.int(1) == Some(1));
+        let length = row.list(0).zip(row.int(1)).and_then(|(list, dimension)| length_of(&list, dimension));
+        let any = length.filter(|length| *length > 0);
         Ok(ScalarValue::Int32(any.map(|_| if row.is_vector(0) { 0 } else { 1 })))
     }),
     ("generate_subscripts", Gives::Numbers, |_, row| {
