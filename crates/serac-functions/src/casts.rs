@@ -190,12 +190,15 @@ fn arrays_of_texts(texts: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError
     if lists.data_type() == to { Ok(lists) } else { with_converted_elements(&lists, to, &|_, _| None) }
 }
 
+/// Elements as those of a type, by other rules than those of casts; none where these do.
+pub(super) type OtherRules<'r> = &'r dyn Fn(&ArrayRef, &DataType) -> Option<Result<ArrayRef, SqlError>>;
+
 /// Arrays as others, whose elements are of another type.
 /// `other` converts elements by other rules than here, where it knows any.
 pub(super) fn with_converted_elements(
     lists: &ArrayRef,
     to: &DataType,
-    other: &dyn Fn(&ArrayRef, &DataType) -> Option<Result<ArrayRef, SqlError>>,
+    other: OtherRules<'_>,
 ) -> Result<ArrayRef, SqlError> {
     let options = CastOptions { safe: false, ..CastOptions::default() };
     let (Some(from), DataType::List(wanted)) = (element_of(lists.data_type()), to) else {

@@ -497,10 +497,12 @@ impl StyledFunctions {
         let is_difference = operator == Operator::Minus;
         let (of_left, of_right) = (left.get_type(schema)?, right.get_type(schema)?);
         let is_interval = |given: &DataType| matches!(given, DataType::Interval(_));
-        let (time, interval) = match () {
-            () if is_with_zone(&of_left) && is_interval(&of_right) => (left, right),
-            () if is_with_zone(&of_right) && is_interval(&of_left) && !is_difference => (right, left),
-            () => return Ok(None),
+        let (time, interval) = if is_with_zone(&of_left) && is_interval(&of_right) {
+            (left, right)
+        } else if is_with_zone(&of_right) && is_interval(&of_left) && !is_difference {
+            (right, left)
+        } else {
+            return Ok(None);
         };
         Ok(Some(self.function(Kernel::Sum { is_difference }).call(vec![time.clone(), interval.clone()])))
     }

@@ -245,7 +245,8 @@ fn mask(unit: Unit) -> u16 {
 /// PostgreSQL's own way of writing. Units stand behind their numbers, so it is read from its end.
 fn traditional(words: &[Word], fields: Option<Fields>) -> Step<Sum> {
     let (mut sum, mut unit, mut filled, mut is_ago) = (Sum::default(), None, 0, false);
-    let of_time = mask(Unit::Hour) | mask(Unit::Minute) | mask(Unit::Second);
+    let of_seconds = mask(Unit::Second) | mask(Unit::Millisecond) | mask(Unit::Microsecond);
+    let of_time = mask(Unit::Hour) | mask(Unit::Minute) | of_seconds;
     for word in words.iter().rev() {
         let fills = match word.kind {
             Kind::Time => {
@@ -476,6 +477,7 @@ mod tests {
             ("1:70", "22015"),
             ("200000000 years", "22008"),
             ("1 day 1 day", "22007"),
+            ("1:20:05 5 microseconds", "22007"),
             ("", "22007"),
             ("badly", "22007"),
             ("1 fortnight", "22007"),

@@ -35,7 +35,7 @@ pub fn has_styled(data_type: &DataType) -> bool {
 pub fn type_with_texts(data_type: &DataType) -> DataType {
     match data_type {
         other if !has_styled(other) => other.clone(),
-        DataType::Struct(fields) => DataType::Struct(fields.iter().map(|field| field_with_text(field)).collect()),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(field_with_text).collect()),
         other => match element_of(other) {
             Some(element) => DataType::new_list(type_with_texts(element), true),
             None => DataType::Utf8View,
