@@ -11,6 +11,7 @@ use crate::identifiers::{TEMPORARY_SCHEMA, quote};
 use crate::kept_expression::KeptExpression;
 use crate::limits::cancelled;
 use crate::parsed::Source;
+use crate::pg_catalog::system_table;
 use crate::plan_text::logical_text;
 use crate::planner::{Names, check_size, functions, in_planner};
 use crate::rows_to_come::RowsToCome;
@@ -718,6 +719,10 @@ impl Environment for InSession<'_> {
     }
     fn target(&self, name: &Name) -> Result<Target, BindError> {
         let table = self.table(name).map_err(|error| match error.sqlstate {
+            "42P01" | "3F000" if system_table::is_named(name) => {
+                let message = format!("a change of system table \"{name}\" is not supported");
+                BindError::new("0A000", message, name.span)
+            }
             "42P01" => BindError::new("42P01", error.message, name.span),
             _ => BindError::Plan(error.external()),
         })?;

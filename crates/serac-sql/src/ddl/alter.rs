@@ -67,6 +67,16 @@ impl Constraints {
     }
 }
 
+/// Whether a change is one of tables alone, and of no other relations.
+fn is_of_tables(action: &AlterActionKind) -> bool {
+    use AlterActionKind as K;
+    match action {
+        K::AlterColumn { change, .. } => !matches!(**change, ColumnChange::Default(_)),
+        K::AddColumn { .. } | K::DropColumn { .. } | K::AddConstraint(_) | K::DropConstraint { .. } => true,
+        _ => false,
+    }
+}
+
 impl Session {
     /// ALTER of a relation.
     pub(super) async fn alter_relation(&mut self, source: &Source, alter: &AlterRelation) -> Result<StatementResult> {
@@ -113,6 +123,9 @@ impl Session {
                         return Err(SqlError::new("42809", message).named(short));
                     }
                     self.alter_table(source, &schema, &mut short, action, text_at(source, *span)).await?;
+                }
+                action if *kind == RelationKind::Table && is_of_tables(action) => {
+                    return Err(SqlError::new("42809", format!("\"{short}\" is not a table")).named(short));
                 }
                 _ => return Err(SqlError::unsupported(format!("{tag} … {}", text_at(source, *span)))),
             }

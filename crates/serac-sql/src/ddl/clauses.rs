@@ -139,6 +139,13 @@ pub(super) fn freeze_format(options: &[StorageOption]) -> Result<Option<FreezeFo
     let mut format = None;
     for option in options {
         let name = option_name(option)?;
+        if name == "oids" {
+            // Rows have no numbers of their own.
+            match option.value.as_ref().map_or("true".into(), shown_value).to_lowercase().as_str() {
+                "false" | "off" | "no" | "0" => continue,
+                _ => return Err(SqlError::new("0A000", "tables declared WITH OIDS are not supported")),
+            }
+        }
         if !["fillfactor", "freeze_format"].contains(&name) {
             return Err(unrecognized(name));
         }

@@ -1,7 +1,7 @@
 //! The system tables as DataFusion scans them.
 
 use crate::error::SqlError;
-use crate::identifiers::INFORMATION_SCHEMA;
+use crate::identifiers::{CATALOG_SCHEMA, INFORMATION_SCHEMA};
 use crate::pg_catalog::layout::{LAYOUTS, Layout, Rows, find};
 use crate::pg_catalog::scope::Scope;
 use crate::pg_catalog::{fixed, information_schema};
@@ -16,6 +16,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use serac_engine::roles::RoleId;
+use serac_parser::tree::Name;
 use std::sync::Arc;
 
 /// Names of the tables of a system schema.
@@ -25,6 +26,15 @@ pub(crate) fn table_names(schema: &str) -> Vec<String> {
 
 pub(crate) fn is_table(schema: &str, name: &str) -> bool {
     find(schema, name).is_some()
+}
+
+/// Whether a name is that of a system table.
+pub(crate) fn is_named(name: &Name) -> bool {
+    match &name.parts[..] {
+        [table] => is_table(CATALOG_SCHEMA, &table.name),
+        [schema, table] => is_table(&schema.name, &table.name),
+        _ => false,
+    }
 }
 
 /// The role whose members alone read a system table, besides superusers; none for one that everybody reads.

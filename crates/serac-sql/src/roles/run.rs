@@ -4,6 +4,7 @@ use super::password;
 use crate::error::{Result, SqlError};
 use crate::identifiers::TEMPORARY_SCHEMA;
 use crate::notices::Severity;
+use crate::pg_catalog::system_table;
 use crate::result::StatementResult;
 use crate::session::Session;
 use crate::session_roles::SessionRoles;
@@ -384,6 +385,9 @@ impl Session {
     }
 
     fn relation(&mut self, name: &Name) -> Result<Object> {
+        if system_table::is_named(name) {
+            return Err(SqlError::unsupported("privileges on system tables, and owners of them"));
+        }
         let (schema, name) = self.locate(name)?;
         if schema == TEMPORARY_SCHEMA {
             return Err(SqlError::unsupported("privileges on temporary tables"));
