@@ -2,12 +2,12 @@
 
 use super::rows::{BATCH_ROWS, MAX_LINE};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::arrow::datatypes::Schema;
 use serac_engine::values::{OwnedValue, array_of, value_at};
 use serac_storage::{ColumnType, Value};
-use serac_values::wire::{column, column_of, is_json, of_binary, to_wire, wire_type, write_binary};
+use serac_values::wire::{column_of, is_json, of_binary, write_binary};
 use serac_values::{Result, SqlError};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
 /// Longest value, in bytes.
@@ -33,10 +33,29 @@ impl<R: Read> BinaryReader<R> {
     fn bytes<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut bytes = [0; N];
         self.input.read_exact(&mut bytes).map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => malformed("it ends too early"),
+            ErrorKind::UnexpectedEof => malformed("it ends too early"),
             _ => SqlError::new("58030", format!("could not read: {error}")),
         })?;
         Ok(bytes)
+    }
+    /// Reads until the buffer is full or the input ends; how many bytes that are.
+    fn read_up_to(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.input.read(&mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(SqlError::new("58030", format!("could not read: {error}"))),
+            }
+        }
+        Ok(filled)
+    }
+    /// The number of a row's fields, -1 for the trailer; none at the end of the input, which needs no trailer.
+    fn field_count(&mut self) -> Result<Option<i16>> {
+        let mut bytes = [0; 2];
+        let read = self.read_up_to(&mut bytes)?;
+        Ok((read == bytes.len()).then(|| i16::from_be_bytes(bytes)))
     }
     fn value(&mut self, bytes: &mut Vec<u8>, length: usize) -> Result<()> {
         bytes.clear();
@@ -70,11 +89,14 @@ impl<R: Read> BinaryReader<R> {
         let mut columns: Vec<Vec<OwnedValue>> = self.types.iter().map(|_| Vec::new()).collect();
         let (mut bytes, mut rows) = (Vec::new(), 0);
         while rows < BATCH_ROWS && !self.ended {
-            let count = i16::from_be_bytes(self.bytes()?);
-            if count == -1 {
+            let count = self.field_count()?;
+            let Some(count) = count.filter(|count| *count != -1) else {
                 self.ended = true;
+                if count.is_some() && self.read_up_to(&mut [0])? > 0 {
+                    return Err(SqlError::new("22P04", "received copy data after EOF marker"));
+                }
                 break;
-            }
+            };
             if usize::try_from(count).ok() != Some(self.types.len()) {
                 let wanted = self.types.len();
                 return Err(SqlError::new("22P04", format!("row field count is {count}, expected {wanted}")));
@@ -132,11 +154,7 @@ impl<W: Write> BinaryWriter<W> {
     }
 
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let sent = |(array, is_json): (&ArrayRef, &bool)| match array.data_type() {
-            DataType::LargeBinary => column(array, true),
-            DataType::LargeUtf8 => column_of(array, true, *is_json),
-            data_type => Ok((to_wire(array)?, wire_type(data_type))),
-        };
+        let sent = |(array, is_json): (&ArrayRef, &bool)| column_of(array, true, *is_json);
         let columns = batch.columns().iter().zip(&self.json).map(sent).collect::<Result<Vec<_>, _>>()?;
         let mut row_bytes = Vec::new();
         for row in 0..batch.num_rows() {
@@ -164,5 +182,47 @@ impl<W: Write> BinaryWriter<W> {
         end.extend_from_slice(&(-1i16).to_be_bytes());
         self.put(&end)?;
         Ok(self.output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::arrow::array::Int32Array;
+    use datafusion::common::utils::SingleRowListArrayBuilder;
+    use std::sync::Arc;
+
+    fn header() -> Vec<u8> {
+        [&SIGNATURE[..], &[0; 8]].concat()
+    }
+    /// How many rows of one INTEGER there are behind the header.
+    fn rows(bytes: &[u8]) -> Result<usize> {
+        let input = [&header()[..], bytes].concat();
+        let batches = BinaryReader::new(&input[..], vec![ColumnType::Int32]).collect::<Result<Vec<_>>>()?;
+        Ok(batches.iter().map(RecordBatch::num_rows).sum())
+    }
+
+    #[test]
+    fn the_trailer_may_be_missing() {
+        let row = [0, 1, 0, 0, 0, 4, 0, 0, 0, 7];
+        let of = |bytes: &[&[u8]]| rows(&bytes.concat()).map_err(|error| error.sqlstate);
+        assert_eq!(of(&[]), Ok(0));
+        assert_eq!(of(&[&row, &row]), Ok(2));
+        assert_eq!(of(&[&row, &[0xff, 0xff]]), Ok(1));
+        assert_eq!(of(&[&row, &[0xff, 0xff], &row]), Err("22P04"));
+        assert_eq!(of(&[&row, &row[..5]]), Err("22P04"));
+        assert_eq!(of(&[&row, &row[..9]]), Err("22P04"));
+    }
+
+    #[test]
+    fn arrays_are_written_in_binary_form() {
+        let list = SingleRowListArrayBuilder::new(Arc::new(Int32Array::from(vec![7]))).build_list_scalar();
+        let batch = RecordBatch::try_from_iter([("a", list.to_array().unwrap())]).unwrap();
+        let mut writer = BinaryWriter::new(Vec::new(), &batch.schema());
+        writer.write(&batch).unwrap();
+        let written = writer.finish().unwrap();
+        let numbers = [24, 1, 0, 23, 1, 1, 4, 7].iter().flat_map(|number: &i32| number.to_be_bytes());
+        let wanted = [header(), vec![0, 1], numbers.collect(), vec![0xff, 0xff]].concat();
+        assert_eq!(written, wanted);
     }
 }
