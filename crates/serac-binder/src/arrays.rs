@@ -73,8 +73,9 @@ impl Binder<'_> {
         let all: Vec<Bound> = trees.iter().map(bind).collect::<Result<_>>()?;
         let is_null = |bound: &Bound| matches!(&bound.expr, Expr::Literal(value, _) if value.is_null());
         let is_array = |bound: &Bound| bound.id.element().is_some();
+        let has_arrays = all.iter().any(is_array);
         for (tree, bound) in trees.iter().zip(&all) {
-            if all.iter().any(is_array)
+            if has_arrays
                 && length(tree).is_none()
                 && (is_array(bound) || bound.id == TypeId::UNKNOWN)
                 && !is_null(bound)

@@ -208,6 +208,7 @@ fn session_defaults(settings: &Settings) -> Result<SessionDefaults, String> {
         idle_session_timeout: settings.duration("idle_session_timeout")?,
         work_mem: settings.bytes("work_mem")?,
         max_work_mem: settings.bytes("max_work_mem")?,
+        max_connections: settings.number("max_connections")?.unwrap_or_default(),
     })
 }
 

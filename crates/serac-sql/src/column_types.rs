@@ -58,7 +58,7 @@ pub(crate) fn field_of(field: Field, of: ModifiedType) -> Field {
     let of_type = arrow_type(of.id);
     // Functions give texts in either form.
     let is_text = of_type == Some(DataType::Utf8View) && *field.data_type() == DataType::Utf8;
-    let is_same = (is_text || of_type.as_ref() == Some(field.data_type())) && of.id != TypeId::VOID;
+    let is_same = is_text || of_type.as_ref() == Some(field.data_type());
     match (is_number || is_same) && !is_registered(of.id) {
         true => with_type(field, of.id.0, of.modifier),
         false => field,

@@ -9,7 +9,7 @@ use crate::error::{Result, SqlError};
 use crate::limits::Limits;
 use crate::parsed::Parsed;
 use crate::session::Session;
-use crate::transaction::{Isolation, Mark};
+use crate::transaction::Mark;
 use serac_engine::EngineError;
 use serac_parser::tree::StatementKind;
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl Session {
             && (self.waits_at_any_level || self.is_read_committed() || self.claims(statement))
     }
     pub(crate) fn is_read_committed(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| running.modes.isolation == Isolation::ReadCommitted)
+        self.running.as_ref().is_some_and(|running| running.modes.isolation.is_of_statements())
     }
 
     /// Undoes a statement that has met a conflict, and waits until it can be begun again, as the session's transaction is ready for then. `claims`: it is a SELECT … FOR UPDATE.

@@ -9,7 +9,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use futures::StreamExt;
-use serac_parser::tree::{DeclareCursor, Fetch, Ident};
+use serac_parser::tree::{DeclareCursor, Fetch, FetchDirection, Ident};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -18,13 +18,11 @@ impl Session {
     pub fn cursor_schema(&self, name: &str) -> Option<SchemaRef> {
         self.shared.cursors.lock().0.get(name).map(|cursor| cursor.schema.clone())
     }
-    /// The columns of what a FETCH gives; none for a MOVE.
-    pub(crate) fn fetched_schema(&self, fetch: &Fetch) -> Result<Option<SchemaRef>> {
+    /// The columns of what a FETCH gives; none for a MOVE, and as long as there is no such cursor: a
+    /// FETCH can be prepared before its cursor is declared.
+    pub(crate) fn fetched_schema(&self, fetch: &Fetch) -> Option<SchemaRef> {
         let Fetch { moves, direction: _, cursor } = fetch;
-        if *moves {
-            return Ok(None);
-        }
-        self.shared.cursors.lock().get(&cursor.name).map(|cursor| Some(cursor.schema.clone()))
+        (!moves).then(|| self.cursor_schema(&cursor.name)).flatten()
     }
 
     /// DECLARE.
@@ -71,12 +69,65 @@ impl Session {
             schema,
             rows: batches.iter().map(|batch| batch.num_rows() as i64).sum(),
             batches,
+            gone: 0,
             at: 0,
             savepoints: Some(running.savepoint_count()),
             _memory: memory,
         };
         self.shared.cursors.lock().0.insert(name, cursor);
         Ok(StatementResult::command("DECLARE CURSOR"))
+    }
+
+    /// Makes a cursor of a portal of the protocol, which has given `gone` rows and has these left. It moves
+    /// forward alone.
+    ///
+    /// # Errors
+    /// 53200 if there is no room for the rows; 25P01 outside of transactions.
+    pub fn keep_portal(
+        &mut self,
+        name: &str,
+        text: &str,
+        gone: u64,
+        schema: SchemaRef,
+        batches: Vec<RecordBatch>,
+    ) -> Result<()> {
+        let running =
+            self.running.as_mut().ok_or_else(|| SqlError::new("25P01", "there is no transaction in progress"))?;
+        let pool: Arc<dyn MemoryPool> = self.work_memory.clone();
+        let memory = MemoryConsumer::new(format!("portal {name}")).register(&pool);
+        memory.try_grow(batches.iter().map(RecordBatch::get_array_memory_size).sum())?;
+        running.has_cursors = true;
+        let gone = gone as i64;
+        let cursor = Cursor {
+            text: text.to_owned(),
+            created: SystemTime::now(),
+            holds: false,
+            scrolls: false,
+            schema,
+            rows: gone + batches.iter().map(|batch| batch.num_rows() as i64).sum::<i64>(),
+            batches,
+            gone,
+            at: gone,
+            savepoints: Some(running.savepoint_count()),
+            _memory: memory,
+        };
+        self.shared.cursors.lock().0.insert(name.to_owned(), cursor);
+        Ok(())
+    }
+    /// The next rows of a cursor, up to a number, and whether these are its last.
+    ///
+    /// # Errors
+    /// 34000 if there is no such cursor.
+    pub fn next_of_cursor(&mut self, name: &str, limit: Option<usize>) -> Result<(Vec<RecordBatch>, bool)> {
+        let mut cursors = self.shared.cursors.lock();
+        let cursor = cursors.get(name)?;
+        let limit = limit.map(|limit| FetchDirection::Forward(i64::try_from(limit).unwrap_or(i64::MAX)));
+        let (numbers, back) = cursor.go(limit.unwrap_or(FetchDirection::ForwardAll))?;
+        Ok((cursor.rows(numbers, back)?, cursor.at >= cursor.rows))
+    }
+    /// Forgets a cursor, if it is there.
+    pub fn forget_cursor(&mut self, name: &str) {
+        self.shared.cursors.lock().0.remove(name);
     }
 
     /// FETCH or MOVE.

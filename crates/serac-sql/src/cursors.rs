@@ -24,6 +24,8 @@ pub(crate) struct Cursor {
     pub(crate) scrolls: bool,
     pub(crate) schema: SchemaRef,
     pub(crate) batches: Vec<RecordBatch>,
+    /// Rows before the first batch, which are not kept: those that a portal has given before it became a cursor.
+    pub(crate) gone: i64,
     pub(crate) rows: i64,
     /// The number of the row that it is at, from 1; 0 before the first, and one more than there are behind the last.
     pub(crate) at: i64,
@@ -67,7 +69,8 @@ impl Cursor {
 
     /// The rows with these numbers.
     pub(crate) fn rows(&self, numbers: Range<i64>, back: bool) -> Result<Vec<RecordBatch>> {
-        let (mut from, mut left) = ((numbers.start - 1) as usize, (numbers.end - numbers.start) as usize);
+        let numbers = numbers.start.max(self.gone + 1)..numbers.end.max(self.gone + 1);
+        let (mut from, mut left) = ((numbers.start - self.gone - 1) as usize, (numbers.end - numbers.start) as usize);
         let mut pieces = Vec::new();
         for batch in &self.batches {
             let skipped = from.min(batch.num_rows());

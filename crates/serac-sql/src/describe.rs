@@ -147,7 +147,7 @@ impl Session {
                 Shown::Rows(rows) => Some(rows.schema()),
                 Shown::Query(query) => self.described(&query).await?.0,
             },
-            StatementKind::Fetch(fetch) => self.fetched_schema(fetch)?,
+            StatementKind::Fetch(fetch) => self.fetched_schema(fetch),
             StatementKind::Call(call) if is_run(call) => {
                 let message = "the columns that serac_run gives are not known before it has run";
                 return Err(SqlError::new("0A000", message).explained("A simple query takes them as they come."));

@@ -17,6 +17,7 @@ use crate::transactions::OpenStatement;
 use crate::{binding, programs};
 use futures::TryStreamExt;
 use serac_parser::tree::{Discard, Execute, Prepare, Reset, StatementKind, Transaction};
+use serac_pg::TypeId;
 use std::time::SystemTime;
 
 /// Bytes of a text that is parsed where it has come from: that takes less than a millisecond.
@@ -309,15 +310,12 @@ impl Session {
             StatementKind::Copy(copy) => self.copy(copy, &source).await,
             StatementKind::Prepare(prepare) => self.prepare_named(prepare, &source).await,
             StatementKind::Deallocate(None) => {
-                self.forget_prepared();
+                self.forget_all_prepared();
                 Ok(StatementResult::command("DEALLOCATE ALL"))
             }
-            StatementKind::Deallocate(Some(name)) => match self.prepared.remove(&name.name) {
-                Some(_) => {
-                    self.shared.prepared_statements.lock().remove(&name.name);
-                    Ok(StatementResult::command("DEALLOCATE"))
-                }
-                None => Err(not_prepared(&name.name)),
+            StatementKind::Deallocate(Some(name)) => match self.forget_prepared(&name.name) {
+                true => Ok(StatementResult::command("DEALLOCATE")),
+                false => Err(not_prepared(&name.name)),
             },
             StatementKind::Call(call) if programs::call::is_run(call) => self.call_job(call, &source).await,
             StatementKind::Set(set) => self.set(set).await,
@@ -356,13 +354,33 @@ impl Session {
             None => prepared.parsed().source().types(),
         };
         let (statement, made) = (source.text_of_statement().to_owned(), SystemTime::now());
-        let shown = PreparedStatement { statement, made, parameters };
+        let shown = PreparedStatement { statement, is_of_sql: true, made, parameters };
         self.shared.prepared_statements.lock().insert(name.name.clone(), shown);
         self.prepared.insert(name.name.clone(), prepared);
         Ok(StatementResult::command("PREPARE"))
     }
-    /// Forgets all statements that PREPARE has made.
-    fn forget_prepared(&mut self) {
+    /// Keeps a statement that a client has prepared by the protocol, so that EXECUTE and DEALLOCATE know it, too.
+    /// Its parameters have types of the numbers `types`.
+    pub fn keep_prepared(&mut self, name: &str, prepared: &Prepared, text: &str, types: &[u32]) {
+        let parameters = types.iter().copied().map(TypeId).collect();
+        let shown =
+            PreparedStatement { statement: text.to_owned(), is_of_sql: false, made: SystemTime::now(), parameters };
+        self.shared.prepared_statements.lock().insert(name.to_owned(), shown);
+        let mut prepared = prepared.clone();
+        prepared.count_arguments();
+        self.prepared.insert(name.to_owned(), prepared);
+    }
+    /// Whether there is a prepared statement of this name.
+    pub fn has_prepared(&self, name: &str) -> bool {
+        self.prepared.contains_key(name)
+    }
+    /// Forgets the prepared statement of a name; whether there was one.
+    pub fn forget_prepared(&mut self, name: &str) -> bool {
+        self.shared.prepared_statements.lock().remove(name);
+        self.prepared.remove(name).is_some()
+    }
+    /// Forgets all prepared statements.
+    fn forget_all_prepared(&mut self) {
         self.prepared.clear();
         self.shared.prepared_statements.lock().clear();
     }
@@ -390,7 +408,7 @@ impl Session {
                 self.close_cursor(None)?;
                 self.shared.listener.unlisten_all();
                 self.shared.advisory_locks.release_session();
-                self.forget_prepared();
+                self.forget_all_prepared();
                 *self.shared.sequence_values.write() = Default::default();
                 self.reset(&Reset::All)?;
                 self.reset_roles()?;

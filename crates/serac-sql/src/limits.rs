@@ -24,6 +24,8 @@ pub struct SessionDefaults {
     pub work_mem: Option<usize>,
     /// The most that `work_mem` may be set to; none for no bound.
     pub max_work_mem: Option<usize>,
+    /// Connections at a time, as `max_connections` shows them; 0 for no limit.
+    pub max_connections: usize,
 }
 
 /// A session, from any thread: cancels its running statement, and says which transaction it is in.

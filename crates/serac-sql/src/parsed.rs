@@ -81,6 +81,10 @@ impl Parsed {
     pub(crate) fn query_or_change(&self) -> Option<&Source> {
         is_bound(self.statement()).then_some(&self.0)
     }
+    /// Whether it is a query or a change.
+    pub fn is_query_or_change(&self) -> bool {
+        self.query_or_change().is_some()
+    }
     /// Whether it is a query that neither changes nor claims rows.
     pub fn only_shows(&self) -> bool {
         matches!(self.statement(), StatementKind::Query(_)) && !self.0.acts()

@@ -91,6 +91,7 @@ const SETTINGS: &[Setting] = &[
     set("default_statistics_target", Kind::Number, PLANNER, "Changes nothing: statistics are sampled for each query."),
     preset("default_table_access_method", Kind::Text, "The access method of tables."),
     preset("default_tablespace", Kind::Text, "The default tablespace to create tables and indexes in."),
+    set("default_transaction_deferrable", Kind::Switch, STATEMENT, "Whether new transactions wait for a safe snapshot."),
     set("default_transaction_isolation", LEVELS, STATEMENT, "The isolation level of new transactions."),
     set("default_transaction_read_only", Kind::Switch, STATEMENT, "Whether new transactions only read."),
     set("default_with_oids", Kind::Switch, COMPATIBILITY, "Tables have no numbers of rows."),
@@ -111,9 +112,11 @@ const SETTINGS: &[Setting] = &[
     set("lc_numeric", Kind::OneOf(&["C", "POSIX"]), LOCALE, "The format of numbers."),
     preset("lc_time", Kind::Text, "The language of names of days and months."),
     set("lock_timeout", Kind::Time, STATEMENT, "How long a statement waits for another transaction."),
+    preset("max_connections", Kind::Number, "Connections at a time."),
     preset("max_identifier_length", Kind::Number, "The length of names that PostgreSQL keeps."),
     preset("max_index_keys", Kind::Number, "The number of columns of an index."),
     preset("max_prepared_transactions", Kind::Number, "There is no two-phase commit."),
+    set("password_encryption", Kind::OneOf(&["scram-sha-256"]), "Connections and Authentication / Authentication", "What is kept of passwords."),
     set("role", Kind::Text, STATEMENT, "The current user, if it is not the session's."),
     set("row_security", Kind::Switch, STATEMENT, "There is no row security."),
     set("search_path", Kind::Text, STATEMENT, "The schemas in which unqualified names are looked up."),
@@ -163,6 +166,7 @@ impl Shared {
     pub(crate) fn setting(&self, session: &SessionValues, name: &str) -> Option<String> {
         let of_session = || {
             Some(match name {
+                "max_connections" => self.sql.defaults.max_connections.to_string(),
                 "durability" => format!("{:?}", self.database.storage().options().durability).to_lowercase(),
                 "threads" => self.with_state(|state| state.config().target_partitions())?.to_string(),
                 // Relaxed: the session's own statements change it.
@@ -283,7 +287,7 @@ pub(crate) const fn noted(name: &'static str, usual: &'static str) -> ClientSett
     ClientSetting { name, usual, accepts: &[] }
 }
 
-pub(crate) const CLIENT_SETTINGS: [ClientSetting; 17] = [
+pub(crate) const CLIENT_SETTINGS: [ClientSetting; 18] = [
     fixed("client_encoding", "UTF8", &["UTF8", "unicode"]),
     noted("datestyle", "ISO, MDY"),
     noted("intervalstyle", "postgres"),
@@ -291,6 +295,8 @@ pub(crate) const CLIENT_SETTINGS: [ClientSetting; 17] = [
     fixed("bytea_output", "hex", &["hex"]),
     fixed("standard_conforming_strings", "on", &["on", "true", "1"]),
     fixed("integer_datetimes", "on", &["on", "true", "1"]),
+    // Passwords that are given as they are become such verifiers.
+    fixed("password_encryption", "scram-sha-256", &["scram-sha-256"]),
     fixed("row_security", "off", &["off", "false", "0"]),
     noted("application_name", ""),
     noted("client_min_messages", "notice"),
@@ -305,8 +311,9 @@ pub(crate) const CLIENT_SETTINGS: [ClientSetting; 17] = [
 ];
 
 /// What RESET ALL gives its usual value back.
-pub(crate) const RESETTABLE: [&str; 12] = [
+pub(crate) const RESETTABLE: [&str; 13] = [
     "search_path",
+    "default_transaction_deferrable",
     "default_transaction_isolation",
     "default_transaction_read_only",
     "enable_point_path",

@@ -158,6 +158,7 @@ impl SessionValues {
             "transaction_isolation" | "transaction_isolation_level" => self.modes.isolation.name().into(),
             "transaction_read_only" => on_or_off(self.modes.read_only),
             "transaction_deferrable" => on_or_off(self.modes.deferrable),
+            "default_transaction_deferrable" => on_or_off(self.default_modes.deferrable),
             "default_transaction_isolation" => self.default_modes.isolation.name().into(),
             "default_transaction_read_only" => on_or_off(self.default_modes.read_only),
             "enable_point_path" => on_or_off(self.has_point_path),

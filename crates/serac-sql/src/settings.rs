@@ -104,11 +104,9 @@ impl Session {
     pub(crate) fn set_default_modes(&mut self, modes: &[TransactionMode]) -> Result<()> {
         let mut wanted = self.default_modes;
         wanted.set(modes);
-        if wanted.deferrable {
-            return Err(SqlError::unsupported("DEFERRABLE for all transactions of a session"));
-        }
         self.set_in_transaction("default_transaction_isolation", wanted.isolation.name(), false)?;
-        self.set_in_transaction("default_transaction_read_only", &on_or_off(wanted.read_only), false)
+        self.set_in_transaction("default_transaction_read_only", &on_or_off(wanted.read_only), false)?;
+        self.set_in_transaction("default_transaction_deferrable", &on_or_off(wanted.deferrable), false)
     }
     /// The settings that are the session's fields.
     pub(crate) fn setting_values(&self) -> SessionValues {
@@ -218,6 +216,7 @@ impl Session {
         };
         match name {
             "default_transaction_isolation" => self.default_modes.isolation = level()?,
+            "default_transaction_deferrable" => self.default_modes.deferrable = switch(false)?,
             "default_transaction_read_only" => self.default_modes.read_only = switch(false)?,
             // Of the transaction that runs, and of nothing else.
             "transaction_read_only" => {
@@ -310,6 +309,10 @@ impl Session {
             ("is_superuser", on_or_off(catalog.security.is_superuser(roles.current))),
             ("session_authorization", roles.name(roles.session, &catalog.security)),
         ]
+    }
+    /// How long a statement may take; none for ever.
+    pub fn statement_limit(&self) -> Option<Duration> {
+        self.statement_timeout
     }
     /// How long the session may be idle as it is now, with a transaction or without; none for ever.
     pub fn idle_limit(&self) -> Option<Duration> {

@@ -34,8 +34,10 @@ pub(crate) const NOT_ASKED: i64 = i64::MIN;
 /// A statement that PREPARE has made, as others see it.
 #[derive(Debug)]
 pub(crate) struct PreparedStatement {
-    /// The text of PREPARE.
+    /// The text of PREPARE, or that which the client has sent.
     pub(crate) statement: String,
+    /// Whether PREPARE has made it, and not the protocol.
+    pub(crate) is_of_sql: bool,
     pub(crate) made: SystemTime,
     pub(crate) parameters: Vec<TypeId>,
 }
@@ -79,7 +81,7 @@ pub(crate) struct Shared {
     pub(crate) statement_time: AtomicI64,
     /// The session's cursors.
     pub(crate) cursors: Mutex<Cursors>,
-    /// What `pg_prepared_statements` shows of the statements that PREPARE has made, by name.
+    /// What `pg_prepared_statements` shows of the statements that have a name.
     pub(crate) prepared_statements: Mutex<BTreeMap<String, PreparedStatement>>,
     /// Its advisory locks.
     pub(crate) advisory_locks: Arc<SessionLocks>,

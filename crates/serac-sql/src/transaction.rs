@@ -21,6 +21,8 @@ pub(crate) struct Mark {
 /// What a transaction sees of others, and they of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Isolation {
+    /// As READ COMMITTED, but for its name.
+    ReadUncommitted,
     ReadCommitted,
     /// REPEATABLE READ.
     #[default]
@@ -32,14 +34,20 @@ impl Isolation {
     /// Of its name in SQL.
     pub(crate) fn of_name(name: &str) -> Option<Self> {
         Some(match name.to_lowercase().as_str() {
-            "read uncommitted" | "read committed" => Self::ReadCommitted,
+            "read uncommitted" => Self::ReadUncommitted,
+            "read committed" => Self::ReadCommitted,
             "repeatable read" | "snapshot" => Self::Snapshot,
             "serializable" => Self::Serializable,
             _ => return None,
         })
     }
+    /// Whether each statement has a snapshot of its own.
+    pub(crate) fn is_of_statements(self) -> bool {
+        matches!(self, Self::ReadUncommitted | Self::ReadCommitted)
+    }
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::ReadUncommitted => "read uncommitted",
             Self::ReadCommitted => "read committed",
             Self::Snapshot => "repeatable read",
             Self::Serializable => "serializable",
@@ -65,7 +73,8 @@ impl Modes {
                 TransactionModeKind::ReadOnly(is_so) => self.read_only = *is_so,
                 TransactionModeKind::Isolation(level) => {
                     self.isolation = match level {
-                        IsolationLevel::ReadUncommitted | IsolationLevel::ReadCommitted => Isolation::ReadCommitted,
+                        IsolationLevel::ReadUncommitted => Isolation::ReadUncommitted,
+                        IsolationLevel::ReadCommitted => Isolation::ReadCommitted,
                         IsolationLevel::RepeatableRead | IsolationLevel::Snapshot => Isolation::Snapshot,
                         IsolationLevel::Serializable => Isolation::Serializable,
                     }

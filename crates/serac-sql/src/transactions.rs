@@ -140,8 +140,21 @@ impl Session {
             let path = self.path(&catalog, &access);
             let (read_only, settings) = (running.modes.read_only, self.setting_values());
             let image = LazyImage::default();
-            let before = None;
-            View { catalog, snapshot, own, before, reads, image, temporary, access, read_only, path, settings }
+            let (before, transaction) = (None, running.txn.number());
+            View {
+                catalog,
+                snapshot,
+                transaction,
+                own,
+                before,
+                reads,
+                image,
+                temporary,
+                access,
+                read_only,
+                path,
+                settings,
+            }
         });
         *self.shared.view.write() = view;
     }
@@ -186,7 +199,7 @@ impl Session {
         self.check_not_failed()?;
         match &mut self.running {
             Some(running) => {
-                if running.modes.isolation == Isolation::ReadCommitted {
+                if running.modes.isolation.is_of_statements() {
                     running.refresh();
                 }
                 running.started = true;

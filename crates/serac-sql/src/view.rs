@@ -19,6 +19,8 @@ use std::sync::Arc;
 pub(crate) struct View {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) snapshot: Snapshot,
+    /// The transaction's number.
+    pub(crate) transaction: u64,
     /// What the transaction has changed in bitmap indexes.
     pub(crate) own: OwnChanges,
     /// What queries see instead while a statement reads nothing of what it writes: of the

@@ -51,6 +51,8 @@ pub(super) struct Connection<S> {
     pub(super) activity: Registered,
     /// Rows of the statement that has ended last.
     pub(super) row_count: u64,
+    /// When the first message came of what belongs together, or that behind the last statement.
+    asked: Option<Instant>,
     /// The loop's count at its last turn.
     turn: u64,
     /// Statements that take so long are logged.
@@ -63,7 +65,7 @@ pub(super) struct Connection<S> {
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The connection is ended by somebody else.
-fn terminated() -> WireError {
+pub(super) fn terminated() -> WireError {
     WireError::fatal("57P01", "terminating connection due to administrator command")
 }
 
@@ -131,6 +133,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             skipping: false,
             activity,
             row_count: 0,
+            asked: None,
             turn: 0,
             slow,
         }
@@ -312,14 +315,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.answer(known, sql).await?;
                 return self.ready().await.map(|()| Next::Goes);
             }
-            b'P' if body.len() > SHORT_MESSAGE => return Ok(Next::Takes(Work::Text(body.clone()))),
+            b'P' | b'B' | b'D' | b'E' if self.is_late() => {
+                Err(WireError::error("57014", "canceling statement due to statement timeout"))
+            }
+            // A statement with a name is bound at once.
+            b'P' if body.len() > SHORT_MESSAGE || body.first() != Some(&0) => {
+                return Ok(Next::Takes(Work::Text(body.clone())));
+            }
             b'P' => Box::pin(self.parse(body)).await,
             b'B' => self.bind(body),
             b'D' => match self.describe(body) {
                 Ok(Some(described)) => return Ok(Next::Takes(Work::Description(described))),
                 described => described.map(|_| ()),
             },
-            b'E' => match self.execute(body) {
+            b'E' => match self.execute_in_its_time(body) {
                 Ok(Some(execution)) => match Box::pin(self.finish(execution, false)).await {
                     Ok(Some(execution)) => return Ok(Next::Takes(Work::Execution(execution))),
                     finished => finished.map(|_| ()),
@@ -329,7 +338,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             b'C' => self.close(body),
             b'H' => self.wire.flush().await,
             b'S' => {
-                self.skipping = false;
+                (self.skipping, self.asked) = (false, None);
                 let result = self.sync().await;
                 self.answer(result, "").await?;
                 return self.ready().await.map(|()| Next::Goes);
@@ -347,9 +356,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(Next::Goes)
     }
 
+    /// Whether the client has taken longer to ask for a statement than that may take.
+    fn is_late(&mut self) -> bool {
+        let Some(limit) = self.session.statement_limit() else { return false };
+        self.asked.get_or_insert_with(Instant::now).elapsed() > limit
+    }
+
+    /// Execute, which has as much time as any statement.
+    fn execute_in_its_time(&mut self, body: &Bytes) -> Result<Option<Execution>, WireError> {
+        self.asked = None;
+        self.execute(body)
+    }
+
     /// Tells the client of an error, which ends or fails its transaction; an error again if that ends the connection.
     async fn answer(&mut self, result: Result<(), WireError>, sql: &str) -> Result<(), WireError> {
         match result {
+            // What it ran has been cancelled.
+            Err(WireError::Sql { fatal: false, .. }) if self.activity.activity().is_terminated() => Err(terminated()),
             Err(WireError::Sql { mut error, fatal: false }) => {
                 // The session knows of its own errors already, but not of those of the protocol.
                 self.session.fail_transaction();
@@ -365,8 +388,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// The client may go on.
+    /// The client may go on, unless its own statement has ended the connection.
     async fn ready(&mut self) -> Result<(), WireError> {
+        if self.activity.activity().is_terminated() {
+            return Err(terminated());
+        }
         self.activity.rests(self.session.transaction_status());
         let status = match self.session.transaction_status() {
             TransactionStatus::Idle => b'I',

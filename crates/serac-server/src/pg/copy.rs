@@ -1,7 +1,7 @@
 //! COPY from and to the client.
 
 use super::WireError;
-use super::connection::Connection;
+use super::connection::{Connection, terminated};
 use super::message::{Body, bare, message, put_i16};
 use super::wire::SEND_BYTES;
 use crate::copy_streams::{Input, Output, Pieces};
@@ -49,8 +49,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn copy_in(&mut self, statement: Parsed) -> Result<StatementResult, WireError> {
         let (sender, pieces) = mpsc::channel(AHEAD);
         self.session.set_copy_input(Box::new(Input::new(pieces)));
-        let Self { wire, session, cancel, .. } = self;
+        let Self { wire, session, cancel, activity, .. } = self;
         let mut limits = session.limits();
+        let mut ends = activity.activity().ends();
         let mut copied = pin!(session.execute_statement(statement));
         // What has ended by a mark in the data may still be refused by the client.
         let (mut done, mut refused) = (None, None);
@@ -64,6 +65,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             };
             let message = tokio::select! {
                 biased;
+                _ = ends.wait_for(|ends| *ends) => return Err(terminated()),
                 // The reading has ended; after an error nothing more is taken.
                 result = &mut copied, if !is_done => {
                     done = Some(result?);

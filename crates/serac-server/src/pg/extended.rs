@@ -62,6 +62,8 @@ pub(super) struct Portal {
     formats: Formats,
     rest: Option<Rest>,
     has_run: bool,
+    /// Its rows are those of the session's cursor of its name, since FETCH, MOVE or CLOSE have named it.
+    is_cursor: bool,
     /// Its transaction is over. It is not there for the client, and keeps its memory for the next.
     is_closed: bool,
 }
@@ -110,13 +112,15 @@ struct Rest {
     batches: VecDeque<RecordBatch>,
     /// Rows of the first batch that are gone.
     taken: usize,
+    /// Rows that the client has.
+    gone: u64,
     tag: &'static str,
 }
 
 impl Rest {
     /// Of a result whose rows are all gone.
     fn none(tag: &'static str) -> Self {
-        Self { batches: VecDeque::new(), taken: 0, tag }
+        Self { batches: VecDeque::new(), taken: 0, gone: 0, tag }
     }
 }
 
@@ -174,7 +178,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let count = body.count(4)?;
         let oids = (0..count).map(|_| Ok(body.int32()? as u32)).collect::<Result<Vec<_>, WireError>>()?;
         body.end()?;
-        if !name.is_empty() && self.statements.get(name).is_some() {
+        if !name.is_empty() && (self.statements.get(name).is_some() || self.session.has_prepared(name)) {
             return Err(WireError::error("42P05", format!("prepared statement \"{name}\" already exists")));
         }
         let Self { wire, session, cancel, .. } = &mut *self;
@@ -186,8 +190,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // What is about transactions can be described in one that has failed.
         let description = parsed.filter(|statement| controls_transaction(statement)).map(|_| Arc::default());
         let wanted = parsed.and_then(Parsed::parameter_count).map(|count| count.max(oids.len()));
-        let prepared = Prepared { statement, text: sql.into(), oids, wanted, description };
-        self.statements.insert(name, Arc::new(Mutex::new(prepared)));
+        let is_bound = parsed.is_some_and(Parsed::is_query_or_change);
+        let prepared = Arc::new(Mutex::new(Prepared { statement, text: sql.into(), oids, wanted, description }));
+        if !name.is_empty() {
+            // A statement with a name is one of SQL, too, which knows its types.
+            if is_bound {
+                self.description(&prepared).await?;
+            }
+            let prepared = prepared.lock();
+            if let Some(statement) = &prepared.statement {
+                self.session.keep_prepared(name, statement, sql, &prepared.oids);
+            }
+        }
+        self.statements.insert(name, prepared);
         bare(&mut self.wire.out, b'1');
         Ok(())
     }
@@ -212,7 +227,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 format!("bind message supplies {count} parameters, but prepared statement \"{of}\" requires {wanted}");
             return Err(protocol(message));
         }
-        if !name.is_empty() && self.portals.get(name).is_some() {
+        if !name.is_empty() && (self.portals.get(name).is_some() || self.session.cursor_schema(name).is_some()) {
             return Err(WireError::error("42P03", format!("cursor \"{name}\" already exists")));
         }
         let start = message.as_ptr() as usize;
@@ -228,6 +243,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let columns = self::formats(&mut body)?;
         body.end()?;
+        let known = self.known_description(&statement.lock());
+        if let Some(schema) = known.as_ref().and_then(|description| description.schema.as_ref()) {
+            check_formats(&columns, schema.fields().len())?;
+        }
         let portal = Portal {
             statement,
             message: message.clone(),
@@ -235,6 +254,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             formats: columns,
             rest: None,
             has_run: false,
+            is_cursor: false,
             is_closed: false,
         };
         self.portals.insert(name, portal);
@@ -246,7 +266,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn deallocate(&mut self, statement: &Parsed) -> bool {
         let is_all = match statement.statement() {
             Tree::Deallocate(Some(name)) if self.session.transaction_status() != TransactionStatus::Failed => {
-                return self.statements.remove(&name.name).is_some();
+                let was_there = self.statements.remove(&name.name).is_some();
+                return was_there && self.session.forget_prepared(&name.name);
             }
             Tree::Deallocate(None) => self.session.transaction_status() != TransactionStatus::Failed,
             Tree::Discard(Discard::All) => self.session.transaction_status() == TransactionStatus::Idle,
@@ -345,7 +366,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if description.schema.is_some() {
                     self.session.check_not_failed()?;
                 }
-                self.put_description(&described, &description);
+                self.put_description(&described, &description)?;
                 None
             }
             None => Some(described),
@@ -354,10 +375,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// What nobody has asked for before.
     pub(super) async fn describe_anew(&mut self, described: Described) -> Result<(), WireError> {
         let description = self.description(&described.statement).await?;
-        self.put_description(&described, &description);
-        Ok(())
+        self.put_description(&described, &description)
     }
-    fn put_description(&mut self, described: &Described, description: &Description) {
+    fn put_description(&mut self, described: &Described, description: &Description) -> Result<(), WireError> {
+        if let (Some(formats), Some(schema)) = (&described.formats, &description.schema) {
+            check_formats(formats, schema.fields().len())?;
+        }
         let out = &mut self.wire.out;
         if described.formats.is_none() {
             let named = described.statement.lock().oids.clone();
@@ -375,14 +398,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Some(schema) => describe(out, schema, described.formats.as_ref().unwrap_or(&Formats::default())),
             None => bare(out, b'n'),
         }
+        Ok(())
     }
 
     /// Close: a statement or a portal, which need not be there.
     pub(super) fn close(&mut self, body: &Bytes) -> Result<(), WireError> {
         let mut body = Body(body);
         match (body.byte()?, body.string()?) {
-            (b'S', name) => drop(self.statements.remove(name)),
-            (b'P', name) => drop(self.portals.remove(name)),
+            (b'S', name) => {
+                if self.statements.remove(name).is_some() {
+                    self.session.forget_prepared(name);
+                }
+            }
+            (b'P', name) => {
+                if self.portals.remove(name).is_some_and(|portal| portal.is_cursor) {
+                    self.session.forget_cursor(name);
+                }
+            }
             (other, _) => return Err(protocol(format!("invalid CLOSE message subtype {other}"))),
         }
         bare(&mut self.wire.out, b'3');
@@ -418,7 +450,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let style = self.session.time_style();
             let portal = self.portal(name)?;
             portal.formats.style = style;
-            (portal.statement.clone(), portal.rest.is_some(), portal.has_run)
+            (portal.statement.clone(), portal.rest.is_some() || portal.is_cursor, portal.has_run)
         };
         let known = {
             let prepared = prepared.lock();
@@ -584,7 +616,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 wire.complete(&complete_tag(tag, affected));
             }
             Some(_) if limit.is_some_and(|limit| limit < rows.len()) => {
-                portal.rest = Some(Rest { batches: [statement.batch(rows)?].into(), taken: 0, tag });
+                portal.rest = Some(Rest { batches: [statement.batch(rows)?].into(), taken: 0, gone: 0, tag });
                 return Ok(Begun::GoesOn);
             }
             Some(_) => {
@@ -645,6 +677,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         limit: Option<usize>,
     ) -> Result<(), WireError> {
         let mut statement = prepared.lock().statement.clone().expect("it is not empty");
+        self.adopt(statement.parsed()).await?;
         if let Some(copy) = self.session.streamed_copy(statement.parsed())? {
             let tag = self.copy(statement.parsed().clone(), copy).await?;
             self.wire.complete(&tag);
@@ -657,19 +690,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if statement.parsed().shows_changes() {
             self.session.begin_implicit();
         }
-        let types = if self.portal(name)?.parameters.is_empty() {
-            Vec::new()
-        } else {
-            self.description(prepared).await?.parameters.clone()
-        };
-        let (oids, told) = {
-            let prepared = prepared.lock();
-            (prepared.oids.clone(), prepared.description.as_ref().and_then(|description| description.schema.clone()))
-        };
+        let scalars = self.scalars(name, prepared).await?;
         let Self { wire, session, cancel, portals, row_count, .. } = &mut *self;
         let portal = portals.get_mut(name).expect("it was found");
-        portal.formats.told = told;
-        let scalars = portal.scalars(&types, &oids, portal.formats.style.is_some())?;
         if changes(statement.parsed()) && limit.is_none() {
             let formats = portal.formats.clone();
             let result = wire.attend(cancel, session.execute_prepared(&mut statement, &scalars)).await?;
@@ -698,17 +721,113 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 while let Some(batch) = wire.attend(cancel, rows.next()).await? {
                     batches.push_back(batch);
                 }
-                Rest { batches, taken: 0, tag: rows.tag() }
+                Rest { batches, taken: 0, gone: 0, tag: rows.tag() }
             }
         };
         portal.rest = Some(rest);
         self.go_on(name, limit).await
     }
 
+    /// The parameters of a portal, whose columns are those that the client has been told of.
+    async fn scalars(&mut self, name: &str, prepared: &Arc<Mutex<Prepared>>) -> Result<Vec<ScalarValue>, WireError> {
+        let types = if self.portal(name)?.parameters.is_empty() {
+            Vec::new()
+        } else {
+            self.description(prepared).await?.parameters.clone()
+        };
+        let (oids, told) = {
+            let prepared = prepared.lock();
+            (prepared.oids.clone(), prepared.description.as_ref().and_then(|description| description.schema.clone()))
+        };
+        let portal = self.portal(name)?;
+        portal.formats.told = told;
+        portal.scalars(&types, &oids, portal.formats.style.is_some())
+    }
+
+    /// Makes a cursor of the portal that a FETCH, a MOVE or a CLOSE names, if that is one of the protocol's, and a
+    /// query's.
+    pub(super) async fn adopt(&mut self, statement: &Parsed) -> Result<(), WireError> {
+        let (name, is_closed) = match statement.statement() {
+            Tree::Fetch(fetch) => (&fetch.cursor.name, false),
+            Tree::CloseCursor(Some(name)) => (&name.name, true),
+            Tree::CloseCursor(None) => {
+                self.portals.retain_unnamed();
+                return Ok(());
+            }
+            Tree::DeclareCursor(cursor) if self.portals.get(&cursor.name.name).is_some() => {
+                let message = format!("cursor \"{}\" already exists", cursor.name.name);
+                return Err(WireError::error("42P03", message));
+            }
+            _ => return Ok(()),
+        };
+        let Some(portal) = self.portals.get(name).filter(|portal| !portal.is_closed) else { return Ok(()) };
+        self.session.check_not_failed()?;
+        let prepared = portal.statement.clone();
+        let (mut statement, text) = {
+            let prepared = prepared.lock();
+            match &prepared.statement {
+                Some(statement) if StatementKind::of(statement.parsed()) == StatementKind::Select => {
+                    (statement.clone(), prepared.text.clone())
+                }
+                _ => return Ok(()),
+            }
+        };
+        if !self.portal(name)?.is_cursor {
+            let schema = self.description(&prepared).await?.schema.clone();
+            if !self.portal(name)?.has_run {
+                let scalars = self.scalars(name, &prepared).await?;
+                self.session.begin_implicit();
+                let Self { wire, session, cancel, portals, .. } = &mut *self;
+                let portal = portals.get_mut(name).expect("it was found");
+                portal.has_run = true;
+                if let StatementStream::Rows(mut rows) =
+                    wire.attend(cancel, session.stream_prepared(&mut statement, &scalars)).await?
+                {
+                    let mut batches = VecDeque::new();
+                    while let Some(batch) = wire.attend(cancel, rows.next()).await? {
+                        batches.push_back(batch);
+                    }
+                    portal.rest = Some(Rest { batches, taken: 0, gone: 0, tag: rows.tag() });
+                }
+            }
+            let portal = self.portal(name)?;
+            let (Some(rest), Some(schema)) = (portal.rest.take(), schema) else { return Ok(()) };
+            portal.is_cursor = true;
+            let Rest { batches, taken, gone, tag: _ } = rest;
+            let left = batches.iter().enumerate().map(|(at, batch)| match at {
+                0 => batch.slice(taken, batch.num_rows() - taken),
+                _ => batch.clone(),
+            });
+            let (name, left) = (name.clone(), left.collect());
+            self.session.keep_portal(&name, &text, gone, schema, left)?;
+        }
+        if is_closed {
+            self.portals.remove(name);
+        }
+        Ok(())
+    }
+
     /// Sends up to `limit` of the rows that are left.
     async fn go_on(&mut self, name: &str, limit: Option<usize>) -> Result<(), WireError> {
-        let Self { portals, wire, row_count, .. } = self;
+        let Self { portals, wire, row_count, session, .. } = self;
         let portal = portals.get_mut(name).expect("it was found");
+        if portal.is_cursor {
+            let (batches, is_at_end) = session.next_of_cursor(name, limit)?;
+            *row_count = 0;
+            for batch in &batches {
+                let piece = WireBatch::new(batch, &portal.formats)?;
+                for row in 0..piece.rows() {
+                    piece.put(&mut wire.out, row, &portal.formats);
+                    wire.send_some().await?;
+                }
+                *row_count += piece.rows() as u64;
+            }
+            match is_at_end {
+                true => wire.complete(&complete_tag("SELECT", *row_count)),
+                false => bare(&mut wire.out, b's'),
+            }
+            return Ok(());
+        }
         let rest = portal.rest.as_mut().expect("there is one");
         let mut left = limit.unwrap_or(usize::MAX);
         let mut sent = 0;
@@ -722,6 +841,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             left -= piece.rows();
             sent += piece.rows() as u64;
+            rest.gone += piece.rows() as u64;
             *row_count = sent;
             rest.taken = to;
             if to < rows {
@@ -734,6 +854,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         wire.complete(&complete_tag(rest.tag, sent));
         // It is at its end, and stays there.
         Ok(())
+    }
+}
+
+/// Refuses formats for more or fewer columns than there are: one format, or none, is for all.
+fn check_formats(formats: &Formats, columns: usize) -> Result<(), WireError> {
+    let given = formats.binary.len();
+    match given > 1 && given != columns {
+        true => Err(protocol(format!("bind message has {given} result formats but query has {columns} columns"))),
+        false => Ok(()),
     }
 }
 

@@ -181,8 +181,8 @@ async fn enter<S: AsyncRead + AsyncWrite + Unpin>(
         }
         if let Some(encoding) = parameter("client_encoding")
             && !matches!(
-                encoding.to_lowercase().replace(['-', '\''], "").as_str(),
-                "utf8" | "unicode" | "auto" | "sql_ascii"
+                encoding.to_lowercase().replace(['-', '_', '\''], "").as_str(),
+                "utf8" | "unicode" | "auto" | "sqlascii"
             )
         {
             return Err(WireError::fatal("22023", format!("client_encoding {encoding} is not supported: use UTF8")));

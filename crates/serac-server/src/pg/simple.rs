@@ -86,6 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Runs a statement and writes what it gives, as text; the tag of its end.
     async fn run(&mut self, statement: Parsed) -> Result<String, WireError> {
+        Box::pin(self.adopt(&statement)).await?;
         if let Some(copy) = self.session.streamed_copy(&statement)? {
             return self.copy(statement, copy).await;
         }

@@ -581,3 +581,158 @@ async fn after_an_error_everything_is_skipped_up_to_the_sync() {
     }
     served.end().await;
 }
+
+/// Bind of a statement without parameters to a portal.
+fn bind(portal: &str, statement: &str) -> Vec<u8> {
+    message(b'B', &[portal.as_bytes(), b"\0", statement.as_bytes(), b"\0\0\0\0\0\0\0"].concat())
+}
+
+/// Parse of a text without parameters, under a name.
+fn parse(name: &str, sql: &str) -> Vec<u8> {
+    message(b'P', &[name.as_bytes(), b"\0", sql.as_bytes(), b"\0\0\0"].concat())
+}
+
+/// Execute of a portal, up to so many rows.
+fn execute(portal: &str, rows: i32) -> Vec<u8> {
+    message(b'E', &[portal.as_bytes(), b"\0", &rows.to_be_bytes()].concat())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn portals_and_statements_of_the_protocol_are_those_of_sql() {
+    let numbers = || parse("", "SELECT a FROM generate_series(1, 4) AS s (a)");
+    check(
+        "names",
+        &[
+            // A portal is a cursor, whether it has given rows before or not.
+            (
+                &[
+                    query("BEGIN"),
+                    [numbers(), bind("p", ""), execute("p", 1), sync()].concat(),
+                    query("MOVE 1 IN p"),
+                    [execute("p", 1), sync()].concat(),
+                    query("FETCH ALL FROM p; CLOSE p; COMMIT"),
+                ],
+                "BEGIN, T., 1, <s>, T., MOVE 1, T., 3, <s>, T., 4, FETCH 1, CLOSE CURSOR, COMMIT, I.",
+                "",
+            ),
+            (
+                &[
+                    query("BEGIN"),
+                    [numbers(), bind("p", ""), sync()].concat(),
+                    query("MOVE 3 IN p; FETCH 2 FROM p; FETCH 1 FROM p; COMMIT"),
+                ],
+                "BEGIN, T., T., MOVE 3, 4, FETCH 1, FETCH 0, COMMIT, I.",
+                "",
+            ),
+            (
+                &[
+                    query("BEGIN"),
+                    [numbers(), bind("p", ""), execute("p", 2), sync()].concat(),
+                    query("FETCH BACKWARD 1 FROM p"),
+                    query("ROLLBACK"),
+                ],
+                "BEGIN, T., 1, 2, <s>, T., error 55000, E., ROLLBACK, I.",
+                "",
+            ),
+            (
+                &[
+                    query("BEGIN"),
+                    [numbers(), bind("p", ""), sync()].concat(),
+                    query("CLOSE p"),
+                    [execute("p", 0), sync()].concat(),
+                    query("ROLLBACK"),
+                ],
+                "BEGIN, T., T., CLOSE CURSOR, T., error 34000, E., ROLLBACK, I.",
+                "",
+            ),
+            (
+                &[
+                    query("BEGIN"),
+                    [numbers(), bind("p", ""), sync()].concat(),
+                    query("DECLARE p CURSOR FOR SELECT 1"),
+                    query("ROLLBACK"),
+                ],
+                "BEGIN, T., T., error 42P03, E., ROLLBACK, I.",
+                "",
+            ),
+            // A FETCH is prepared before its cursor is there, and gives what that has.
+            (
+                &[
+                    query("BEGIN"),
+                    [parse("f", "FETCH ALL FROM c"), message(b'D', b"Sf\0"), sync()].concat(),
+                    query("DECLARE c CURSOR FOR SELECT 5"),
+                    [bind("", "f"), message(b'D', b"P\0"), execute("", 0), sync()].concat(),
+                    query("COMMIT"),
+                ],
+                "BEGIN, T., T., DECLARE CURSOR, T., 5, FETCH 1, T., COMMIT, I.",
+                "",
+            ),
+            // A statement with a name is one of SQL.
+            (
+                &[
+                    [parse("s", "SELECT 7"), sync()].concat(),
+                    query("EXECUTE s"),
+                    query("SELECT from_sql::TEXT FROM pg_prepared_statements WHERE name = 's'"),
+                    query("PREPARE s AS SELECT 8"),
+                    query("DEALLOCATE s"),
+                    query("EXECUTE s"),
+                    query("PREPARE s AS SELECT 8"),
+                    [parse("s", "SELECT 9"), sync()].concat(),
+                ],
+                "I., 7, SELECT 1, I., false, SELECT 1, I., error 42P05, I., DEALLOCATE, I., error 26000, I., \
+                 PREPARE, I., error 42P05, I.",
+                "",
+            ),
+            // It is bound at once, and gives what it was bound to.
+            (
+                &[
+                    [parse("s", "SELECT a FROM nowhere"), sync()].concat(),
+                    [parse("s", "SELECT a FROM TABLE1"), sync()].concat(),
+                    query("ALTER TABLE TABLE1 ALTER COLUMN a TYPE TEXT"),
+                    [bind("", "s"), execute("", 0), sync()].concat(),
+                ],
+                "error 42P01, I., I., ALTER TABLE, I., error 0A000, I.",
+                "",
+            ),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_somebody_ends_is_told_so() {
+    let served = Served::new(PgOptions::default()).await;
+    let is_ended = |said: &[u8]| said.windows(5).any(|word| word == b"57P01");
+    let own = query("SELECT pg_terminate_backend(pg_backend_pid())");
+    let said = super::exchange(served.address, &[super::startup(), own].concat()).await;
+    assert!(is_ended(&said));
+    let mut other = connect(served.address).await;
+    ask(&mut other, &query("CREATE TABLE ended (a INTEGER)"), 1).await;
+    for runs in ["SELECT pg_sleep(60)", "COPY ended FROM STDIN"] {
+        let mut socket = connect(served.address).await;
+        let process = ask(&mut socket, &query("SELECT pg_backend_pid()"), 1).await;
+        let process: i32 = process.split(',').next().unwrap().parse().unwrap();
+        socket.write_all(&query(runs)).await.unwrap();
+        let active = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {process} AND query = '{runs}'");
+        while !ask(&mut other, &query(&active), 1).await.starts_with('1') {}
+        ask(&mut other, &query(&format!("SELECT pg_terminate_backend({process})")), 1).await;
+        let mut said = Vec::new();
+        socket.read_to_end(&mut said).await.unwrap();
+        assert!(is_ended(&said), "{runs}");
+    }
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_time_between_parse_and_describe_counts() {
+    let served = Served::new(PgOptions::default()).await;
+    let mut socket = connect(served.address).await;
+    ask(&mut socket, &query("SET statement_timeout = '100ms'"), 1).await;
+    socket.write_all(&parse("late", "SELECT 1")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let said = ask(&mut socket, &[message(b'D', b"Slate\0"), sync()].concat(), 1).await;
+    assert_eq!(said, "error 57014, I.");
+    // The statement is there, and has its time again.
+    assert_eq!(ask(&mut socket, &query("EXECUTE late"), 1).await, "1, SELECT 1, I.");
+    served.end().await;
+}

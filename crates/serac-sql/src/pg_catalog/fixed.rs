@@ -135,7 +135,7 @@ fn prepared_statements(scope: &Scope<'_>, rows: &mut Rows) {
             ("statement", prepared.statement.clone().into()),
             ("prepare_time", micros(prepared.made).into()),
             ("parameter_types", prepared.parameters.iter().map(|id| id.0).collect::<Vec<u32>>().into()),
-            ("from_sql", true.into()),
+            ("from_sql", prepared.is_of_sql.into()),
         ]);
     }
 }

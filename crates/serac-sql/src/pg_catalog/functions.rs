@@ -763,7 +763,7 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
     ("format", Gives::Text, |_, row| formatted(row)),
     ("txid_current", Gives::Int8, |scope, _| {
         let view = scope.shared.view();
-        Ok(ScalarValue::Int64(view.map(|view| view.snapshot.start().0 as i64)))
+        Ok(ScalarValue::Int64(view.map(|view| view.transaction as i64)))
     }),
     ("pg_listening_channels", Gives::Texts, |scope, _| texts(scope.shared.listener.names())),
     ("current_setting", Gives::Text, setting),

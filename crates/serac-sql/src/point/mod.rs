@@ -127,7 +127,7 @@ impl Session {
     fn prepare_parsed(&mut self, mut statements: Vec<Parsed>, named: &[u32]) -> Result<Option<Prepared>> {
         if statements.len() > 1 {
             self.fail_transaction();
-            return Err(SqlError::new("42601", "cannot prepare anything but a single statement"));
+            return Err(SqlError::new("42601", "cannot insert multiple commands into a prepared statement"));
         }
         let Some(statement) = statements.pop() else { return Ok(None) };
         let mut prepared = Prepared::new(statement, named.into());
@@ -283,7 +283,7 @@ impl Session {
         Box::pin(self.describe(prepared, &told.named)).await.map(|_| ())
     }
     /// Says what a statement takes and gives, whose parameters have types of the numbers `named`, as far as these are not
-    /// 0. From then on it gives this, or is refused.
+    /// 0. From then on it gives this, or is refused; a FETCH gives the columns that its cursor has then.
     ///
     /// # Errors
     /// What is wrong with the statement; SQLSTATE 0A000 if the client was told something else before.
@@ -298,7 +298,9 @@ impl Session {
         }
         prepared.name_types(named);
         let (description, under) = self.looked_up(prepared, named).await?;
-        if let Some(told) = &prepared.told {
+        if let Some(told) = &prepared.told
+            && !matches!(prepared.statement.statement(), StatementKind::Fetch(_))
+        {
             let known = told.description.clone();
             let is_same = has_same_columns(known.schema.as_ref(), description.schema.as_ref());
             self.failing(if is_same { Ok(()) } else { Err(changed_plan()) })?;

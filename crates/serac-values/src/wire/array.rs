@@ -4,7 +4,7 @@ use super::array_text::{read_array, several_dimensions};
 use super::columns::to_wire;
 use super::decode::{Given, decimals, scalar};
 use super::encode::{write_binary, write_text};
-use super::types::{JSON, TEXT, oid, wire_type};
+use super::types::{JSON, TEXT, of_oid, oid, wire_type};
 use crate::assignment::assign;
 use crate::error::{Result, SqlError};
 use crate::type_names::{array_type, element_type};
@@ -188,7 +188,9 @@ fn text_form(elements: &ArrayRef, vector: bool) -> Result<String, ArrowError> {
         let mut bytes = Vec::new();
         write_text(&mut bytes, value_at(&values, row, column_type), column_type);
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let special = |c: char| matches!(c, '{' | '}' | ',' | '"' | '\\') || c.is_whitespace();
+        let special = |c: char| {
+            matches!(c, '{' | '}' | ',' | '"' | '\\') || matches!(c, ' ' | '\t' | '\n' | '\r' | '\u{b}' | '\u{c}')
+        };
         let quoted = !nested && (text.is_empty() || text.eq_ignore_ascii_case("null") || text.contains(special));
         parts.push(if quoted { format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")) } else { text });
     }
@@ -263,7 +265,11 @@ fn list(elements: &[Option<&[u8]>], binary: bool, element: u32) -> Result<Scalar
         }
     };
     let elements = match values.is_empty() {
-        true => new_empty_array(&DataType::Utf8),
+        // Texts become values of any other type.
+        true => match of_oid(element) {
+            Some(ColumnType::Decimal { .. }) | None => new_empty_array(&DataType::Utf8),
+            Some(element) => new_empty_array(&element.arrow()),
+        },
         false => ScalarValue::iter_to_array(values)?,
     };
     Ok(SingleRowListArrayBuilder::new(elements).build_list_scalar())

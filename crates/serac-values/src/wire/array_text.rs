@@ -2,11 +2,14 @@
 
 use crate::error::{Result, SqlError};
 
+/// What stands around elements and means nothing: PostgreSQL knows no other white space there.
+const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\u{b}', '\u{c}'];
+
 /// The elements of an array that is written as a text: `{a,"b c",NULL}`. None if it is no such text, or has arrays in it.
 pub fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
-    let inner = written.trim().strip_prefix('{')?.strip_suffix('}')?;
+    let inner = written.trim_matches(BLANKS).strip_prefix('{')?.strip_suffix('}')?;
     let mut elements = Vec::new();
-    if inner.trim().is_empty() {
+    if inner.trim_matches(BLANKS).is_empty() {
         return Some(elements);
     }
     let (mut element, mut quoted, mut was_quoted) = (String::new(), false, false);
@@ -14,7 +17,7 @@ pub fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
     // None of an element that is nothing at all.
     let finish = |element: &mut String, was_quoted: bool| {
         let text = std::mem::take(element);
-        match text.trim() {
+        match text.trim_matches(BLANKS) {
             _ if was_quoted => Some(Some(text)),
             "" => None,
             trimmed => Some((!trimmed.eq_ignore_ascii_case("null")).then(|| trimmed.to_owned())),
@@ -27,9 +30,9 @@ pub fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
                 was_quoted = false;
             }
             // Blanks around an element in quotes are not its own, and nothing else stands there.
-            c if c.is_whitespace() && was_quoted && !quoted => {}
+            c if BLANKS.contains(&c) && was_quoted && !quoted => {}
             _ if was_quoted && !quoted => return None,
-            '"' if !quoted && !element.trim().is_empty() => return None,
+            '"' if !quoted && !element.trim_matches(BLANKS).is_empty() => return None,
             '"' => {
                 if !quoted {
                     element.clear();
@@ -54,8 +57,10 @@ pub fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
 /// # Errors
 /// 22P02 if it is none, 0A000 if it is one of several dimensions, or tells its bounds.
 pub fn read_array(text: &str) -> Result<Vec<Option<String>>> {
-    let start = text.trim_start();
-    if start.starts_with('[') || start.strip_prefix('{').is_some_and(|inner| inner.trim_start().starts_with('{')) {
+    let start = text.trim_start_matches(BLANKS);
+    if start.starts_with('[')
+        || start.strip_prefix('{').is_some_and(|inner| inner.trim_start_matches(BLANKS).starts_with('{'))
+    {
         return Err(several_dimensions());
     }
     let malformed = || SqlError::new("22P02", format!("malformed array literal: \"{text}\""));
@@ -77,6 +82,7 @@ mod tests {
         let elements = |all: &[&str]| Some(all.iter().map(|one| one.to_string()).collect::<Vec<String>>());
         assert_eq!(read("{a, \"b,\\\"c\" ,null,\"NULL\", x y }"), elements(&["a", "b,\"c", "-", "NULL", "x y"]));
         assert_eq!(read(" {} "), elements(&[]));
+        assert_eq!(read("{\u{85},\u{a0}a\u{2003}}"), elements(&["\u{85}", "\u{a0}a\u{2003}"]));
         for wrong in ["{a\"b\"c}", "{\"a\"b}", "{a,}", "{,a}", "{\"a}", "{{a}}", "a", "{a"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }

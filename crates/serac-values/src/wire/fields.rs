@@ -13,6 +13,8 @@ const NAME: u32 = 19;
 const BPCHAR: u32 = 1042;
 /// VARCHAR's number.
 const VARCHAR: u32 = 1043;
+/// VOID's number: the type of what functions give that give nothing.
+const VOID: u32 = 2278;
 
 /// The number of arrays of JSON.
 const JSON_ARRAY: u32 = 199;
@@ -47,6 +49,7 @@ pub fn field_type(field: &Field) -> WireColumn {
         Some((oid @ JSON, _)) if own.oid == JSONB => WireColumn { oid, ..own },
         Some((oid @ JSON_ARRAY, _)) if own.oid == JSONB_ARRAY => WireColumn { oid, ..own },
         Some((NAME, modifier)) if own.oid == TEXT => WireColumn { oid: NAME, size: 64, modifier },
+        Some((VOID, modifier)) if own.oid == TEXT => WireColumn { oid: VOID, size: 4, modifier },
         _ => own,
     }
 }
