@@ -1328,8 +1328,9 @@ impl Binder<'_> {
     }
     /// The type of a name, which may be that of a relation for the type of its rows.
     pub(crate) fn meant_type(&self, to: &TypeName) -> Result<TypeId> {
+        let is_relation = || self.environment.relation(&to.name).is_ok() || self.environment.target(&to.name).is_ok();
         type_of(to).map_err(|error| match &error {
-            BindError::Statement(known) if known.sqlstate == "42704" && self.environment.relation(&to.name).is_ok() => {
+            BindError::Statement(known) if known.sqlstate == "42704" && is_relation() => {
                 BindError::unsupported(format!("the type of the rows of relation \"{}\"", to.name), to.span)
             }
             _ => error,

@@ -298,14 +298,24 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let function = Converted { wanted: field.data_type().clone(), signature };
             return Ok(Transformed::yes(ScalarUDF::from(function).call(vec![*expr])));
         }
-        // What fails does so where it is reached: a branch of CASE may never be.
-        if let Ok(value) = converted(&value.to_array()?, field.data_type()) {
-            return Ok(Transformed::yes(Expr::Literal(ScalarValue::try_from_array(&value, 0)?, None)));
-        }
+        let value = converted(&value.to_array()?, field.data_type()).map_err(SqlError::external)?;
+        return Ok(Transformed::yes(Expr::Literal(ScalarValue::try_from_array(&value, 0)?, None)));
     }
-    let signature = Signature::any(1, Volatility::Immutable);
-    let function = Converted { wanted: field.data_type().clone(), signature };
-    Ok(Transformed::yes(ScalarUDF::from(function).call(vec![*expr])))
+    Ok(Transformed::yes(late_cast(*expr, field.data_type())))
+}
+
+/// A cast to a type that is ours, which fails where it is reached: a branch of CASE may never be. A
+/// constant in [`Expr::Cast`] fails when it is planned.
+fn late_cast(expr: Expr, wanted: &DataType) -> Expr {
+    let function = Converted { wanted: wanted.clone(), signature: Signature::any(1, Volatility::Immutable) };
+    ScalarUDF::from(function).call(vec![expr])
+}
+
+/// A constant text of a type as a value of another one, if the cast is ours.
+pub fn cast_of_text(expr: &Expr, wanted: &DataType) -> Option<Expr> {
+    let Expr::Literal(value, _) = expr else { return None };
+    let is_late = is_ours(&value.data_type(), wanted) && !is_relative_time(value, wanted);
+    is_late.then(|| late_cast(expr.clone(), wanted))
 }
 
 /// An expression, whose types are coerced, with what is here in the place of casts.

@@ -64,7 +64,7 @@ mod zeros;
 
 pub use accounted::{Accounts, LongTexts, SmallConstants, accounted};
 pub use aggregates::functions as aggregates;
-pub use casts::{Casts, with_own_casts};
+pub use casts::{Casts, cast_of_text, with_own_casts};
 pub use compared_types::{OperandPurpose, common_type, is_decimal, is_plain_text};
 pub use date_parts::function_of as date_part_function;
 pub use float_errors::{check_floats, float_error};

@@ -41,7 +41,7 @@ use serac_engine::json::normalized;
 use serac_engine::json_text::check as check_document;
 use serac_engine::roles::Columns;
 use serac_engine::{EngineError, Table};
-use serac_functions::StyledFunctions;
+use serac_functions::{StyledFunctions, cast_of_text};
 use serac_parser::tree::{Expr as Tree, Name, Query, Span, StatementKind, TypeName};
 use serac_pg::{Signature, TypeId};
 use serac_query::scan::{ROW_ID_COLUMN, Readable, SeracTable};
@@ -858,7 +858,10 @@ impl Environment for InSession<'_> {
         let is_uuid = from == TypeId::UUID || to == TypeId::UUID;
         let from_stored =
             from == TypeId::UNKNOWN || from.element() == Some(TypeId::NUMERIC) || arrow_type(from).is_some();
-        Ok(arrow_type(to).filter(|_| from_stored && !is_uuid).map(|stored| cast(expr.clone(), stored)))
+        let stored = arrow_type(to).filter(|_| from_stored && !is_uuid);
+        // What a constant of no type says is read at once, that of a text where it is reached.
+        let late = |stored: &DataType| (from != TypeId::UNKNOWN).then(|| cast_of_text(expr, stored)).flatten();
+        Ok(stored.map(|stored| late(&stored).unwrap_or_else(|| cast(expr.clone(), stored))))
     }
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>> {
         self.names.window(name)

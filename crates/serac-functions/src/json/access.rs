@@ -1,6 +1,8 @@
 //! What is in documents.
 
-use super::{Form, JSON, document, documents, each, is_document, of_document, of_document_and_path, texts_of};
+use super::documents::{
+    Form, JSON, document, documents, each, is_document, of_document, of_document_and_path, texts_of,
+};
 use crate::definition::{Definition, Types};
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int32Array, LargeStringArray, StringArray, StringViewArray,

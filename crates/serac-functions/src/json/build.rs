@@ -2,7 +2,7 @@
 //!
 //! All are written as texts, as json has them; those of jsonb are put in normal form afterwards.
 
-use super::{Form, JSON, documents, elements_of, is_array, is_path, json_in_row};
+use super::documents::{Form, JSON, documents, elements_of, is_array, is_path, json_in_row};
 use crate::definition::{Definition, Types};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeStringArray};
 use datafusion::arrow::compute::cast;
@@ -247,9 +247,9 @@ fn build_array(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
 }
 
 /// The texts of a row's array, and the lengths of its dimensions.
-fn texts_and_lengths(array: &ArrayRef, row: usize) -> Result<Option<(super::Texts, Vec<usize>)>, SqlError> {
+fn texts_and_lengths(array: &ArrayRef, row: usize) -> Result<Option<(super::documents::Texts, Vec<usize>)>, SqlError> {
     if !is_array(array.data_type()) {
-        let texts = super::texts_of(&array.slice(row, 1))?.swap_remove(0);
+        let texts = super::documents::texts_of(&array.slice(row, 1))?.swap_remove(0);
         return Ok(texts.map(|texts| {
             let lengths = vec![texts.len()];
             (texts, lengths)

@@ -1,6 +1,6 @@
 //! Documents as others: with a part set, inserted or taken away.
 
-use super::{
+use super::documents::{
     Form, JSON, changed, document, documents, is_array, is_document, is_path, of_document, of_document_and_path,
     texts_of,
 };
@@ -82,7 +82,7 @@ fn apply(target: &mut Json, path: &[String], level: usize, change: Change) -> Re
 }
 
 /// The steps of a row's path: NULL for a NULL path, an error for a NULL in it.
-fn steps(paths: &[Option<super::Texts>], row: usize) -> Result<Option<Vec<String>>, SqlError> {
+fn steps(paths: &[Option<super::documents::Texts>], row: usize) -> Result<Option<Vec<String>>, SqlError> {
     let Some(path) = &paths[row] else { return Ok(None) };
     let step = |(at, step): (usize, &Option<String>)| {
         let null = || SqlError::new("22004", format!("path element at position {} is null", at + 1));
@@ -167,7 +167,7 @@ fn delete(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
             Ok(Some(target))
         });
     }
-    let keys: Vec<Option<super::Texts>> = match args[1].data_type() {
+    let keys: Vec<Option<super::documents::Texts>> = match args[1].data_type() {
         DataType::Utf8View => {
             args[1].as_string_view().iter().map(|key| key.map(|key| vec![Some(key.to_owned())])).collect()
         }
@@ -250,7 +250,7 @@ pub(super) static DEFINITIONS: &[Definition] = &[
         name: "json_strip_nulls",
         types: |given| of_document(given, JSON),
         body: |args| {
-            let stripped = super::each(&args[0], |text, _| {
+            let stripped = super::documents::each(&args[0], |text, _| {
                 Form::Text.check_escapes(text)?;
                 Ok(Some(json_text::without_nulls(text)))
             })?;
@@ -261,7 +261,7 @@ pub(super) static DEFINITIONS: &[Definition] = &[
         name: "jsonb_pretty",
         types: |given| of_document(given, DataType::Utf8),
         body: |args| {
-            let shown = super::each(&args[0], |text, _| Ok(Some(document(text)?.pretty())))?;
+            let shown = super::documents::each(&args[0], |text, _| Ok(Some(document(text)?.pretty())))?;
             Ok(Arc::new(shown.collect::<StringArray>()))
         },
     },

@@ -13,7 +13,7 @@
 //! | truth value | 0 or 1 |
 //! | array, object | the count of parts, and these |
 
-use super::{document, documents, of_document};
+use super::documents::{document, documents, of_document};
 use crate::definition::Definition;
 use datafusion::arrow::array::{ArrayRef, BinaryBuilder};
 use datafusion::arrow::datatypes::DataType;

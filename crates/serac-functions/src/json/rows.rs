@@ -1,6 +1,6 @@
 //! The elements of arrays, and keys and values of objects, as arrays: functions that give rows in PostgreSQL are `unnest` of these.
 
-use super::{Form, documents, is_document, of_document};
+use super::documents::{Form, documents, is_document, of_document};
 use crate::definition::{Definition, Types};
 use datafusion::arrow::array::{ArrayRef, AsArray, LargeStringBuilder, ListBuilder, StringViewBuilder};
 use datafusion::arrow::datatypes::{DataType, Field};
@@ -150,20 +150,24 @@ fn object_values_text(args: &[ArrayRef], form: Form, function: &str) -> Result<A
 fn rows_types(given: &[DataType]) -> Option<Types> {
     match given {
         [document, name] if is_document(document) && is_document(name) => {
-            Some((vec![super::JSON, DataType::Utf8View], list_of(super::JSON)))
+            Some((vec![super::documents::JSON, DataType::Utf8View], list_of(super::documents::JSON)))
         }
         _ => None,
     }
 }
 fn documents_types(given: &[DataType]) -> Option<Types> {
-    of_document(given, list_of(super::JSON))
+    of_document(given, list_of(super::documents::JSON))
 }
 fn texts_types(given: &[DataType]) -> Option<Types> {
     of_document(given, list_of(DataType::Utf8View))
 }
 
 pub(super) static DEFINITIONS: &[Definition] = &[
-    Definition { name: "json_row", types: |given| of_document(given, super::JSON), body: |args| row(args, Form::Text) },
+    Definition {
+        name: "json_row",
+        types: |given| of_document(given, super::documents::JSON),
+        body: |args| row(args, Form::Text),
+    },
     Definition { name: "json_rows", types: rows_types, body: |args| rows(args, Form::Text) },
     Definition {
         name: "json_array_elements",
@@ -198,7 +202,7 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     },
     Definition {
         name: "jsonb_row",
-        types: |given| of_document(given, super::JSON),
+        types: |given| of_document(given, super::documents::JSON),
         body: |args| row(args, Form::Normal),
     },
     Definition { name: "jsonb_rows", types: rows_types, body: |args| rows(args, Form::Normal) },

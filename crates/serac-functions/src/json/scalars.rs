@@ -1,7 +1,7 @@
 //! jsonb_bool (document, type) and jsonb_numeric (document, type): the truth value or the number that a
 //! document is. The type is what an error tells.
 
-use super::{JSON, document, documents};
+use super::documents::{JSON, document, documents};
 use crate::definition::Definition;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, LargeBinaryArray};
 use datafusion::arrow::compute::cast;

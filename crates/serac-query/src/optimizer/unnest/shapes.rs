@@ -181,16 +181,15 @@ pub(super) fn is_repeatable(plan: &LogicalPlan, columns: Option<&[Column]>) -> b
             is_repeatable(&projection.input, columns.as_deref())
         }
         LogicalPlan::Aggregate(aggregate) => {
-            let grouped = aggregate.group_expr.len();
+            let grouped = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
             let needed = |i: usize| {
                 let wanted = |columns: &[Column]| {
                     columns.iter().any(|column| aggregate.schema.maybe_index_of_column(column) == Some(grouped + i))
                 };
                 columns.is_none_or(wanted)
             };
-            let plain = !aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)));
             let mut needed = aggregate.aggr_expr.iter().enumerate().filter(|(i, _)| needed(*i));
-            plain && needed.all(|(_, expr)| is_exact(expr, &aggregate.input)) && is_repeatable(&aggregate.input, None)
+            needed.all(|(_, expr)| is_exact(expr, &aggregate.input)) && is_repeatable(&aggregate.input, None)
         }
         LogicalPlan::SubqueryAlias(_)
         | LogicalPlan::Sort(_)
@@ -207,7 +206,7 @@ pub(super) fn is_repeatable(plan: &LogicalPlan, columns: Option<&[Column]>) -> b
 fn is_exact(expr: &Expr, input: &LogicalPlan) -> bool {
     let Expr::AggregateFunction(function) = expr.clone().unalias() else { return false };
     match function.func.name() {
-        "count" | "min" | "max" | "bool_and" | "bool_or" => true,
+        "count" | "min" | "max" | "bool_and" | "bool_or" | "grouping" => true,
         "sum" => function.params.args.iter().all(|argument| {
             let is_float = |t: DataType| matches!(t, DataType::Float16 | DataType::Float32 | DataType::Float64);
             argument.get_type(input.schema()).is_ok_and(|data_type| !is_float(data_type))
