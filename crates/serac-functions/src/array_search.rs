@@ -21,18 +21,45 @@ use serac_values::text_types::is_text;
 use serac_values::wire::{element_of, is_list};
 use std::sync::Arc;
 
+type TypesOf = fn(&[DataType]) -> Option<Types>;
+type Body = fn(&[ArrayRef]) -> Result<ArrayRef, SqlError>;
+
+const fn named(name: &'static str, (types, body): (TypesOf, Body)) -> Definition {
+    Definition { name, types, body }
+}
+
+const POSITION: (TypesOf, Body) = (position_types, position);
+const POSITIONS: (TypesOf, Body) =
+    (|given| with_values(given, 1, |_| DataType::new_list(DataType::Int32, true)), positions);
+const REMOVE: (TypesOf, Body) = (|given| with_values(given, 1, DataType::clone), removed);
+const REPLACE: (TypesOf, Body) = (|given| with_values(given, 2, DataType::clone), replaced);
+const HAS_ALL: (TypesOf, Body) = (two_arrays, |args| contained(args, true));
+const HAS_ANY: (TypesOf, Body) = (two_arrays, |args| contained(args, false));
+const CONCAT: (TypesOf, Body) = (joined_types, joined);
+
+/// With the names that DuckDB and DataFusion have for them, too.
 pub(super) const DEFINITIONS: &[Definition] = &[
-    Definition { name: "array_position", types: position_types, body: position },
-    Definition {
-        name: "array_positions",
-        types: |given| with_values(given, 1, |_| DataType::new_list(DataType::Int32, true)),
-        body: positions,
-    },
-    Definition { name: "array_remove", types: |given| with_values(given, 1, DataType::clone), body: removed },
-    Definition { name: "array_replace", types: |given| with_values(given, 2, DataType::clone), body: replaced },
-    Definition { name: "array_has_all", types: two_arrays, body: |args| contained(args, true) },
-    Definition { name: "array_has_any", types: two_arrays, body: |args| contained(args, false) },
-    Definition { name: "array_concat", types: joined_types, body: joined },
+    named("array_position", POSITION),
+    named("array_indexof", POSITION),
+    named("list_position", POSITION),
+    named("list_indexof", POSITION),
+    named("array_positions", POSITIONS),
+    named("list_positions", POSITIONS),
+    named("array_remove", REMOVE),
+    named("array_remove_all", REMOVE),
+    named("list_remove_all", REMOVE),
+    named("array_replace", REPLACE),
+    named("array_replace_all", REPLACE),
+    named("list_replace_all", REPLACE),
+    named("array_has_all", HAS_ALL),
+    named("list_has_all", HAS_ALL),
+    named("array_has_any", HAS_ANY),
+    named("list_has_any", HAS_ANY),
+    named("arrays_overlap", HAS_ANY),
+    named("array_concat", CONCAT),
+    named("array_cat", CONCAT),
+    named("list_concat", CONCAT),
+    named("list_cat", CONCAT),
 ];
 
 /// The type in which two elements are compared.
