@@ -65,6 +65,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
 /// The type in which two elements are compared.
 fn common(left: &DataType, right: &DataType) -> Option<DataType> {
     match (left, right) {
+        // Views of a text that is put in many places share it.
+        (DataType::Utf8, DataType::Utf8) => Some(DataType::Utf8View),
         (left, right) if left == right => Some(left.clone()),
         (left, right) if is_text(left) && is_text(right) => Some(DataType::Utf8View),
         (DataType::Null, other) | (other, DataType::Null) => Some(other.clone()),
