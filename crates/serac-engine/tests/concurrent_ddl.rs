@@ -485,7 +485,11 @@ fn describe(db: &Database) -> Model {
         sequences: schema.sequences.keys().cloned().collect(),
         indexes: indexes.collect(),
         comments: txn.catalog().comments.iter().map(|(of, _, text)| (of.name().to_owned(), text.to_owned())).collect(),
-        roles: security.roles().filter(|role| role.id != RoleId::BOOTSTRAP).map(|role| role.name.clone()).collect(),
+        roles: security
+            .roles()
+            .filter(|role| role.id != RoleId::BOOTSTRAP && !role.id.is_predefined())
+            .map(|role| role.name.clone())
+            .collect(),
         grants: security
             .all_grants()
             .map(|(object, grant)| (object.name().to_owned(), security.name_of(grant.grantee).to_owned()))

@@ -311,7 +311,7 @@ fn change_a_definition(txn: &mut Transaction, with_writers_tables: bool, rng: &m
 /// Roles come and go, get privileges on tables and columns, and own tables.
 fn change_roles(txn: &mut Transaction, table: &Table, name: u32, rng: &mut StdRng) -> Result<()> {
     let security = txn.catalog().security.clone();
-    let roles: Vec<_> = security.roles().filter(|role| !role.superuser).collect();
+    let roles: Vec<_> = security.roles().filter(|role| !role.superuser && !role.id.is_predefined()).collect();
     let (Some(role), true) = (roles.choose(rng), roles.len() > 2) else {
         let options =
             RoleOptions { login: Some(rng.random()), connection_limit: Some(Some(name)), ..Default::default() };
