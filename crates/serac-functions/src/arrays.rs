@@ -18,14 +18,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         },
         body: dimensions,
     },
-    Definition {
-        name: "array_ndims",
-        types: |given| match given {
-            [array] if element(array).is_some() => Some((given.to_vec(), DataType::Int32)),
-            _ => None,
-        },
-        body: number_of_dimensions,
-    },
+    number_of_dimensions_as("array_ndims"),
+    number_of_dimensions_as("list_ndims"),
 ];
 
 /// The numbers of the elements of each dimension: `[1:2][1:3]`. NULL of an array without elements.
@@ -49,6 +43,17 @@ fn dimensions(arrays: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
         Ok(Some(text))
     };
     Ok(Arc::new((0..arrays[0].len()).map(one).collect::<Result<StringArray, SqlError>>()?))
+}
+
+const fn number_of_dimensions_as(name: &'static str) -> Definition {
+    Definition {
+        name,
+        types: |given| match given {
+            [array] if element(array).is_some() => Some((given.to_vec(), DataType::Int32)),
+            _ => None,
+        },
+        body: number_of_dimensions,
+    }
 }
 
 /// How many dimensions an array has. NULL of an array without elements.
