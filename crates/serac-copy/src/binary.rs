@@ -221,7 +221,7 @@ mod tests {
         let mut writer = BinaryWriter::new(Vec::new(), &batch.schema());
         writer.write(&batch).unwrap();
         let written = writer.finish().unwrap();
-        let numbers = [24, 1, 0, 23, 1, 1, 4, 7].iter().flat_map(|number: &i32| number.to_be_bytes());
+        let numbers = [28, 1, 0, 23, 1, 1, 4, 7].iter().flat_map(|number: &i32| number.to_be_bytes());
         let wanted = [header(), vec![0, 1], numbers.collect(), vec![0xff, 0xff]].concat();
         assert_eq!(written, wanted);
     }
