@@ -12,7 +12,8 @@ import re
 
 import psycopg
 
-from random_queries import answer_requests, are_same, value_of
+from random_queries import answer_requests, are_same
+from random_values import compared_scripts
 
 # Literals of each type, by its number: the value without the type's name.
 VALUES = {
@@ -292,22 +293,6 @@ def by_result(of):
     return found
 
 
-def outcome_of(connection, statement):
-    """Its rows, the types of its columns, and the number of rows that it changed; or its SQLSTATE and message."""
-    try:
-        result = connection.pgconn.exec_(statement.encode())
-        state = result.error_field(psycopg.pq.DiagnosticField.SQLSTATE)
-        if state:
-            return None, (state.decode(), result.error_message.decode().splitlines()[0])
-        cells = lambda i: (result.get_value(i, j) for j in range(result.nfields))
-        rows = [tuple(value_of(cell if cell is None else cell.decode()) for cell in cells(i)) for i in range(result.ntuples)]
-        types = tuple((2, str(result.ftype(j))) for j in range(result.nfields))
-        changed = ((2, (result.command_tuples or 0) if not result.nfields else ""),)
-        return sorted(rows) + [types, changed], None
-    except psycopg.Error as error:
-        return None, (error.sqlstate or "", str(error).splitlines()[0])
-
-
 def judged(statement, theirs, their_error, ours, our_error):
     """The kind of an answer, or none if it differs."""
     if our_error and our_error[0] in ("XX000", "57014", ""):
@@ -326,34 +311,7 @@ def judged(statement, theirs, their_error, ours, our_error):
 
 def compared(request):
     scripts = Scripts(request["seed"], registry(request["postgres"], request["serac"]))
-    postgres, serac = (psycopg.connect(request[server], autocommit=True) for server in ("postgres", "serac"))
-    counts, differences = dict.fromkeys(["same", "refused", "undecided", "both", "lenient"], 0), []
-    with postgres, serac:
-        for connection in (postgres, serac):
-            connection.execute("SET TIME ZONE 'UTC'")
-            connection.execute("SET statement_timeout = '20s'")
-        for statement in scripts.tables():
-            for connection in (postgres, serac):
-                connection.execute(statement)
-        for _ in range(request["queries"]):
-            for statement in scripts.script():
-                (theirs, their_error), (ours, our_error) = outcome_of(postgres, statement), outcome_of(serac, statement)
-                kind = judged(statement, theirs, their_error, ours, our_error)
-                if kind:
-                    counts[kind] += 1
-                    # What one has not done, the rest of the script would show again.
-                    if kind in ("same", "both"):
-                        continue
-                else:
-                    shown = lambda rows, others, error: error or [row for row in rows if row not in (others or [])][:3]
-                    difference = {"query": statement, "postgres": str(shown(theirs, ours, their_error)), "serac": str(shown(ours, theirs, our_error))}
-                    differences.append(difference)
-                for connection in (postgres, serac):
-                    connection.pgconn.exec_(b"ROLLBACK")
-                break
-            if serac.closed:
-                break
-    return counts | {"differences": differences}
+    return compared_scripts(request, list(scripts.tables()), scripts, judged, typed=True)
 
 
 if __name__ == "__main__":

@@ -155,8 +155,8 @@ class Scripts:
         return list(self.pick(kinds)())
 
 
-def outcome_of(connection, statement):
-    """Its rows in an order of their own, or the number of rows that it changed; and its SQLSTATE and message."""
+def outcome_of(connection, statement, typed=False):
+    """Its rows in an order of their own, the types of its columns if that is asked, and the number of rows that it changed; or its SQLSTATE and message."""
     try:
         result = connection.pgconn.exec_(statement.encode())
         state = result.error_field(psycopg.pq.DiagnosticField.SQLSTATE)
@@ -165,7 +165,8 @@ def outcome_of(connection, statement):
         # Truth is written t and f where it is a column, and this compares values.
         cells = lambda i: (result.get_value(i, j) for j in range(result.nfields))
         rows = [tuple(value_of(cell if cell is None else cell.decode()) for cell in cells(i)) for i in range(result.ntuples)]
-        return sorted(rows) + [((2, (result.command_tuples or 0) if not result.nfields else ""),)], None
+        types = [tuple((2, str(result.ftype(j))) for j in range(result.nfields))] if typed else []
+        return sorted(rows) + types + [((2, (result.command_tuples or 0) if not result.nfields else ""),)], None
     except psycopg.Error as error:
         return None, (error.sqlstate or "", str(error).splitlines()[0])
 
@@ -193,18 +194,20 @@ def judged(theirs, their_error, ours, our_error):
     return "same" if ours is not None and theirs is not None and are_same(theirs, ours) else None
 
 
-def compared(request):
-    scripts = Scripts(request["seed"])
+def compared_scripts(request, tables, scripts, judged, typed=False):
+    """What both servers make of scripts, over tables that statements make first. `judged` takes a statement, and both outcomes."""
     postgres, serac = (psycopg.connect(request[server], autocommit=True) for server in ("postgres", "serac"))
     counts, differences = dict.fromkeys(["same", "refused", "undecided", "both", "lenient"], 0), []
     with postgres, serac:
         for connection in (postgres, serac):
             connection.execute("SET TIME ZONE 'UTC'")
             connection.execute("SET statement_timeout = '20s'")
+            for statement in tables:
+                connection.execute(statement)
         for _ in range(request["queries"]):
             for statement in scripts.script():
-                (theirs, their_error), (ours, our_error) = outcome_of(postgres, statement), outcome_of(serac, statement)
-                kind = judged(theirs, their_error, ours, our_error)
+                (theirs, their_error), (ours, our_error) = (outcome_of(server, statement, typed) for server in (postgres, serac))
+                kind = judged(statement, theirs, their_error, ours, our_error)
                 if kind:
                     counts[kind] += 1
                     # What one has not done, the rest of the script would show again.
@@ -219,6 +222,10 @@ def compared(request):
             if serac.closed:
                 break
     return counts | {"differences": differences}
+
+
+def compared(request):
+    return compared_scripts(request, [], Scripts(request["seed"]), lambda _, *outcomes: judged(*outcomes))
 
 
 if __name__ == "__main__":
