@@ -74,7 +74,7 @@ pub trait Environment {
     /// ones. A quoted constant stands at `span`.
     ///
     /// # Errors
-    /// What is wrong with a constant.
+    /// A constant is wrong: the error says how.
     fn cast_by_settings(
         &self,
         expr: &Expr,

@@ -267,7 +267,7 @@ impl Binder<'_> {
             let message = "a column definition list is only allowed for functions returning \"record\"";
             return Err(BindError::new("42601", message, at));
         };
-        // Of no row, `json_populate_record` is `json_to_record`.
+        // `json_populate_record` of no row does what `json_to_record` does.
         let of_no_row = populated(name).filter(|_| call.arguments.first().is_some_and(|first| is_no_row(&first.value)));
         let mut plain = call.clone();
         let (name, call) = match of_no_row {

@@ -655,7 +655,7 @@ impl Transaction {
             Ok(())
         })
     }
-    /// ALTER VIEW … RENAME TO. What names the view is not changed.
+    /// ALTER VIEW … RENAME TO. Definitions that name the view are not changed.
     ///
     /// # Errors
     /// [`EngineError::Missing`], [`EngineError::Exists`].

@@ -7,8 +7,7 @@ use datafusion::arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Fl
 use datafusion::logical_expr::GroupsAccumulator;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
-/// What takes the extremes of floats by group, where a function is `min` or `max` and its argument
-/// a float.
+/// The accumulator of `min` or `max` of floats by group; none for other functions and types.
 pub(super) fn groups(function: &str, of: &DataType) -> Option<Box<dyn GroupsAccumulator>> {
     let is_least = match function {
         "min" => true,

@@ -435,7 +435,7 @@ impl StyledFunctions {
     /// A value as one of another type, where that depends on the settings.
     ///
     /// # Errors
-    /// What is wrong with a constant.
+    /// A constant is wrong: the error says how.
     pub fn cast(&self, expr: &Expr, to: &DataType, schema: &DFSchema) -> Result<Option<Expr>> {
         if !self.counts(&expr.get_type(schema)?, to) {
             return Ok(None);

@@ -301,9 +301,9 @@ pub fn names_as_texts(sql: &str) -> String {
 #[derive(Clone, Default)]
 struct Relations {
     made: HashSet<String>,
-    /// What a view reads.
+    /// The relations that a view reads.
     read_by: HashMap<String, Vec<String>>,
-    /// What changes along with a relation, or where a function is called.
+    /// The relations that change along with another one, or where a function is called.
     changed_by: HashMap<String, Vec<String>>,
 }
 

@@ -73,7 +73,7 @@ impl RoleId {
 pub const BOOTSTRAP_ROLE: &str = "serac";
 
 /// The roles that every database has besides the bootstrap role, under PostgreSQL's names and numbers. They cannot
-/// log in. What nobody has changed of them is in no catalog.
+/// log in. A role that nobody has changed is in no catalog.
 pub(crate) static PREDEFINED: LazyLock<BTreeMap<RoleId, Role>> = LazyLock::new(|| {
     const MONITOR: u32 = 3373;
     const MONITORED: [u32; 3] = [3374, RoleId::READ_ALL_STATS.0, 3377];

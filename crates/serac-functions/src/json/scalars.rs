@@ -34,7 +34,7 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     },
 ];
 
-/// What each document is; NULL of NULL.
+/// The value that each document is; NULL of NULL.
 ///
 /// # Errors
 /// 22023 of a document that is of another kind.
