@@ -102,17 +102,16 @@ impl<'e> Binder<'e> {
         self.levels.set(before);
         bound
     }
-    /// A result in which numbers of catalog objects are names, and rows are texts.
+    /// A result in which numbers of catalog objects are names.
     pub(crate) fn with_names(&self, selected: Selected) -> Result<Selected> {
-        let is_shown_otherwise = |id| is_registered(id) || id == TypeId::RECORD;
-        if !selected.columns.iter().any(|column| is_shown_otherwise(column.id)) {
+        if !selected.columns.iter().any(|column| is_registered(column.id)) {
             return Ok(selected);
         }
         let schema = selected.plan.schema().clone();
         let mut exprs = Vec::new();
         for (field, column) in schema.iter().zip(&selected.columns) {
             let (name, expr) = (field.1.name().clone(), Expr::Column(Column::from(field)));
-            exprs.push(match is_shown_otherwise(column.id) {
+            exprs.push(match is_registered(column.id) {
                 true => {
                     let bound = Bound::new(expr, column.id, column.span);
                     self.cast(bound, TypeId::TEXT, &schema)?.expr.alias(name)

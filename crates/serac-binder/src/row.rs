@@ -1,7 +1,7 @@
 //! Rows in expressions: `(a, b) = (c, d)`, `(a, b) IN ((1, 2), (3, 4))`, `ROW(a, b) IS NULL`, and
 //! rows of items of FROM: `t = u`, `t IS NULL`.
 //!
-//! A row that is a value is a structure of Arrow. It is a text where it is shown.
+//! A row that is a value is a structure of Arrow.
 
 use crate::binder::Binder;
 use crate::bound::Bound;

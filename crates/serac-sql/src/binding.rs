@@ -63,7 +63,7 @@ pub(crate) struct Bound {
     pub(crate) names: SchemaRef,
     /// The types of its parameters.
     pub(crate) parameters: Vec<TypeId>,
-    /// The name of a column that is a row, and a text in the plan.
+    /// The name of a column that is a row.
     pub(crate) row: Option<String>,
 }
 

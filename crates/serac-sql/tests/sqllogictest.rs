@@ -2,12 +2,23 @@
 //! optional passes disabled. Errors are shown as `ERROR <SQLSTATE>: <message>`.
 
 use async_trait::async_trait;
+use datafusion::arrow::array::{Array, ArrayRef};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use serac_engine::Database;
+use serac_sql::wire::to_wire;
 use serac_sql::{Session, SqlDatabase, SqlError, SqlOptions, StatementResult};
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
 
 struct Connection(Session);
+
+/// A column in which rows are their texts.
+fn with_row_texts(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Struct(_) => to_wire(column).unwrap(),
+        _ => column.clone(),
+    }
+}
 
 #[async_trait]
 impl AsyncDB for Connection {
@@ -22,8 +33,8 @@ impl AsyncDB for Connection {
                 let options = FormatOptions::default().with_null("NULL");
                 let mut rows = Vec::new();
                 for batch in &batches {
-                    let columns: Vec<_> =
-                        batch.columns().iter().map(|c| ArrayFormatter::try_new(c, &options).unwrap()).collect();
+                    let shown: Vec<ArrayRef> = batch.columns().iter().map(with_row_texts).collect();
+                    let columns: Vec<_> = shown.iter().map(|c| ArrayFormatter::try_new(c, &options).unwrap()).collect();
                     for row in 0..batch.num_rows() {
                         let text = |c: &ArrayFormatter<'_>| match c.value(row).to_string() {
                             empty if empty.is_empty() => "(empty)".to_owned(),

@@ -2,7 +2,7 @@
 //!
 //! All are written as texts, as json has them; those of jsonb are put in normal form afterwards.
 
-use super::documents::{Form, JSON, documents, elements_of, is_array, is_path, json_in_row};
+use super::documents::{Form, JSON, documents, elements_of, is_array, is_path};
 use crate::definition::{Definition, Types};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeStringArray};
 use datafusion::arrow::compute::cast;
@@ -11,11 +11,11 @@ use serac_engine::json_text::quote;
 use serac_engine::values::value_at;
 use serac_storage::ColumnType;
 use serac_values::SqlError;
-use serac_values::wire::{column, write_text};
+use serac_values::wire::{column, json_in_row, write_text};
 use std::sync::Arc;
 
 /// Each row's text, as results have it.
-pub(crate) fn texts(array: &ArrayRef) -> Result<Vec<Option<String>>, SqlError> {
+fn texts(array: &ArrayRef) -> Result<Vec<Option<String>>, SqlError> {
     let (values, column_type) = column(array, false)?;
     let text = |row: usize| {
         let mut bytes = Vec::new();

@@ -16,15 +16,6 @@ use std::sync::Arc;
 /// The type of documents.
 pub(super) const JSON: DataType = DataType::LargeUtf8;
 
-/// JSON is in a row as the only field of another one, which has this name (the binder makes it).
-pub(super) const IN_ROW: &str = "#json";
-
-/// The JSON that is in a row, or an array of it; none of other fields.
-pub(crate) fn json_in_row(field: &ArrayRef) -> Option<&ArrayRef> {
-    let row = field.as_struct_opt()?;
-    (row.column_names() == [IN_ROW]).then(|| row.column(0))
-}
-
 /// How documents are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {

@@ -12,9 +12,6 @@ mod documents;
 mod rows;
 mod scalars;
 
-pub(super) use build::texts as value_texts;
-pub(super) use documents::json_in_row;
-
 use super::definition::Definition;
 use datafusion::logical_expr::ScalarUDF;
 

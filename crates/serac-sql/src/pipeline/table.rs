@@ -7,7 +7,7 @@ use serac_functions::{Accounts, Casts, LongTexts, Patterns, SmallConstants, Uuid
 use serac_query::optimizer::{
     Analyzing, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, EmptyBranches, Filters, FloatCases,
     FloatZeros, GivenOrders, GroupingSets, InLists, JoinOrder, LostOrders, NullSafe, Optimizing, Physical,
-    RepeatedKeys, SetOperations, TextPredicates, Unnest, VolatileColumns,
+    RepeatedKeys, SetOperations, SourceOrder, TextPredicates, Unnest, VolatileColumns,
 };
 use serac_query::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
 use std::sync::Arc;
@@ -95,6 +95,7 @@ pub(super) static PASSES: &[Pass] = &[
     optional(physical("FilterPushdown", Around(ByNames::around), "Hands filters down to the scans.")),
     optional(physical("WindowTopN", DataFusion, "Keeps the first rows of each partition of a window alone.")),
     physical("EnsureRequirements", DataFusion, "Sorts and distributes rows as operators need them."),
+    optional(physical("source_order", Ours(|_| Arc::new(SourceOrder)), "Keeps the order of a single stream of rows.")),
     optional(physical("CombinePartialFinalAggregate", DataFusion, "Makes one aggregation of two steps between which nothing is distributed.")),
     optional(physical("OptimizeAggregateOrder", DataFusion, "Uses the order that rows have for aggregates that want one.")),
     optional(physical("ProjectionPushdown", DataFusion, "Brings projections down into the operators below.")),

@@ -4,6 +4,7 @@ use super::array_text::{read_array, several_dimensions};
 use super::columns::to_wire;
 use super::decode::{Given, decimals, scalar};
 use super::encode::{write_binary, write_text};
+use super::rows::{RECORD, binary_forms};
 use super::types::{JSON, TEXT, of_oid, oid, wire_type};
 use crate::assignment::assign;
 use crate::error::{Result, SqlError};
@@ -61,6 +62,7 @@ pub fn type_of(data_type: &DataType) -> WireColumn {
     match data_type {
         DataType::UInt32 => of(26, 4),
         DataType::LargeBinary => of(NUMERIC, -1),
+        DataType::Struct(_) => of(RECORD, -1),
         DataType::LargeList(element) if *element.data_type() == DataType::UInt32 => of(30, -1),
         DataType::LargeList(element) if *element.data_type() == DataType::Int16 => of(22, -1),
         data_type => match element_of(data_type) {
@@ -98,6 +100,7 @@ pub fn column_of(array: &ArrayRef, binary: bool, is_json: bool) -> Result<(Array
             Ok((Arc::new(bits), ColumnType::Int32))
         }
         DataType::LargeBinary if binary => Ok((crate::free_numbers::as_wire(array)?, ColumnType::Binary)),
+        DataType::Struct(_) if binary => Ok((binary_forms(array)?, ColumnType::Binary)),
         data_type if binary && element_of(data_type).is_some() => {
             let mut out = BinaryViewBuilder::with_capacity(array.len());
             each(array, |elements| {

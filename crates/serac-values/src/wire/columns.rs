@@ -1,6 +1,7 @@
 //! The columns of a result in the storage's forms.
 
 use super::array::{is_list, texts as list_texts};
+use super::rows::texts as row_texts;
 use super::types::wire_type;
 use crate::free_numbers::as_texts;
 use datafusion::arrow::array::{Array, ArrayRef, StringViewBuilder, make_array};
@@ -25,8 +26,10 @@ pub fn to_wire(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     if is_list(array.data_type()) {
         return list_texts(array);
     }
-    if *array.data_type() == DataType::LargeBinary {
-        return as_texts(array);
+    match array.data_type() {
+        DataType::LargeBinary => return as_texts(array),
+        DataType::Struct(_) => return row_texts(array),
+        _ => {}
     }
     if castable {
         return match array.data_type() {

@@ -6,6 +6,7 @@ mod columns;
 mod decode;
 mod encode;
 mod fields;
+mod rows;
 mod styled;
 mod types;
 
@@ -17,5 +18,6 @@ pub use decode::of_binary;
 pub use decode::{Given, is_text_of_time, scalar, text, value};
 pub use encode::{write_binary, write_document_text, write_styled_text, write_text};
 pub use fields::{MOST_WIDTH, field_type, is_json, missing_blanks, told_type, width, widths, with_type};
+pub use rows::json_in_row;
 pub use styled::{Purpose, has_styled, schema_in_style, style_of_schema, styled_texts, type_with_texts, with_texts};
 pub use types::{TEXT, modifier, of_oid, oid, size, wire_type};

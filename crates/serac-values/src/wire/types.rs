@@ -108,7 +108,7 @@ pub fn wire_type(data_type: &DataType) -> ColumnType {
         DataType::FixedSizeBinary(_) => ColumnType::Binary,
         DataType::LargeUtf8 => ColumnType::Json,
         DataType::Dictionary(_, values) => wire_type(values),
-        // Numbers with digits of their own, arrays, structures and what else there is: their text.
+        // Numbers with digits of their own, arrays, rows and what else there is: their text.
         _ => ColumnType::Utf8,
     }
 }
