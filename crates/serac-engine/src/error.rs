@@ -104,8 +104,8 @@ pub enum EngineError {
         /// The constraint.
         constraint: String,
     },
-    /// A foreign key whose columns are not of the types of those that they refer to: keys are compared
-    /// by their bytes.
+    /// A foreign key whose columns are not of the types of those that they refer to: apart from integers,
+    /// keys are compared by their bytes.
     #[error("foreign key constraint \"{constraint}\" cannot be implemented")]
     ForeignKeyTypes {
         /// The constraint.
@@ -131,6 +131,12 @@ pub enum EngineError {
     /// A text that is no JSON.
     #[error("{}", .0.message())]
     InvalidJson(#[from] InvalidJson),
+    /// A number that a column of integers has no room for.
+    #[error("{sql_type} out of range")]
+    OutOfRange {
+        /// The column's type.
+        sql_type: String,
+    },
     /// A value that a sequence does not have.
     #[error("setval: value {value} is out of bounds for sequence \"{sequence}\" ({min}..{max})")]
     OutOfBounds {
@@ -255,7 +261,7 @@ impl EngineError {
             Self::TooLong { .. } => "22001",
             Self::InvalidJson(error) => error.sqlstate(),
             Self::SequenceExhausted(_) => "2200H",
-            Self::OutOfBounds { .. } => "22003",
+            Self::OutOfRange { .. } | Self::OutOfBounds { .. } => "22003",
             Self::Expression { sqlstate, .. } => sqlstate,
             Self::InvalidDefinition(_) => "42P16",
             Self::InvalidCall(_) => "42883",

@@ -6,6 +6,7 @@
 
 use crate::definition::{ColumnDefinition, ReferentialAction};
 use crate::error::{EngineError, Result};
+use crate::foreign_key::as_kept;
 use crate::statement::{ColumnUpdate, RowsUpdate};
 use crate::table::Table;
 use crate::transaction::Transaction;
@@ -34,6 +35,8 @@ struct ChildrenUpdate {
 
 /// A value as the column keeps it.
 fn fit<'v>(table: &Table, column: &ColumnDefinition, value: Value<'v>) -> Result<Value<'v>> {
+    let out_of_range = || EngineError::OutOfRange { sql_type: column.sql_type.to_string() };
+    let value = as_kept(value, column.sql_type.column_type).ok_or_else(out_of_range)?;
     match (value, column.sql_type.limit()) {
         (Value::Null, _) if !column.nullable => {
             Err(EngineError::NotNull { table: table.name().into(), column: column.name.clone() })

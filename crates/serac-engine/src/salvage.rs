@@ -3,8 +3,9 @@
 
 use crate::catalog::Catalog;
 use crate::error::Result;
+use crate::foreign_key::key_at;
 use crate::table::{Table, TableIndex};
-use serac_storage::{BlockNo, RowBuffer, RowId, Snapshot};
+use serac_storage::{BlockNo, RowBuffer, RowId, Snapshot, Value};
 
 /// Says which unique keys have several rows, and which foreign keys have rows without a parent.
 /// The indexes have just been filled: they have what `snapshot` sees, and no more.
@@ -16,7 +17,7 @@ pub(crate) fn violations(catalog: &Catalog, snapshot: &Snapshot) -> Result<Vec<S
     for table in catalog.tables() {
         let name = table.name();
         for index in table.indexes.iter().filter(|index| index.definition.unique) {
-            let is_double = |key: &[u8]| index.entries.rows(key).len() > 1;
+            let is_double = |key: &[u8], _: &[Value<'_>]| index.entries.rows(key).len() > 1;
             let rows = count(table, index, snapshot, is_double)?;
             if rows > 0 {
                 let key = &index.definition.name;
@@ -28,7 +29,10 @@ pub(crate) fn violations(catalog: &Catalog, snapshot: &Snapshot) -> Result<Vec<S
         for (i, foreign_key) in table.definition.foreign_keys.iter().enumerate() {
             let parent = catalog.table(&foreign_key.parent_schema, &foreign_key.parent_table)?;
             let parents = parent.index_for_key(&foreign_key.parent_columns);
-            let is_orphan = |key: &[u8]| parents.entries.rows(key).is_empty();
+            let is_orphan = |key: &[u8], values: &[Value<'_>]| {
+                let key = key_at(parent, &foreign_key.parent_columns, key, || values.iter().copied());
+                key.is_none_or(|key| parents.entries.rows(&key).is_empty())
+            };
             let rows = count(table, table.index_of_foreign_key(i), snapshot, is_orphan)?;
             if rows > 0 {
                 let (of, key) = (parent.name(), &foreign_key.name);
@@ -40,14 +44,20 @@ pub(crate) fn violations(catalog: &Catalog, snapshot: &Snapshot) -> Result<Vec<S
 }
 
 /// The rows with a key without NULLs in `index` that `is_wrong`.
-fn count(table: &Table, index: &TableIndex, snapshot: &Snapshot, is_wrong: impl Fn(&[u8]) -> bool) -> Result<usize> {
+fn count(
+    table: &Table,
+    index: &TableIndex,
+    snapshot: &Snapshot,
+    is_wrong: impl Fn(&[u8], &[Value<'_>]) -> bool,
+) -> Result<usize> {
     let (columns, mut buffer, mut rows) = (index.column_ids(), RowBuffer::default(), 0);
     for no in (0..table.data.block_count()).map(BlockNo) {
         let Some(reader) = table.data.read_block(snapshot, no) else { continue };
         for row in reader.row_ids(reader.visible()).values().iter().map(|&row| RowId::from_u64(row)) {
             if table.data.read(snapshot, row, &columns, &mut buffer)? {
-                let (key, has_null) = index.encode_key((0..buffer.len()).map(|i| buffer.value(i)));
-                rows += usize::from(!has_null && is_wrong(&key));
+                let values = buffer.values();
+                let (key, has_null) = index.encode_key(values.iter().copied());
+                rows += usize::from(!has_null && is_wrong(&key, &values));
             }
         }
     }
