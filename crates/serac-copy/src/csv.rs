@@ -13,6 +13,7 @@ use super::rows::{BATCH_ROWS, MAX_LINE, Rows, row_too_long};
 use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringViewBuilder};
 use serac_operators::integer_rows::{IntegerColumn, NullableIntegers, PlainRows, plain_parts};
 use serac_storage::ColumnType;
+use serac_values::wire::utf8;
 use serac_values::{Result, SqlError};
 use std::collections::VecDeque;
 use std::io::Read;
@@ -340,9 +341,8 @@ impl<R: Read> CsvReader<R> {
             if text == self.null && (if field.is_quoted { nulls.quoted } else { nulls.bare }) {
                 column.append_null();
             } else {
-                let text = std::str::from_utf8(text);
-                let invalid = |_| in_line("22021", "invalid byte sequence for encoding \"UTF8\"", line);
-                column.append_value(text.map_err(invalid)?);
+                let invalid = |error: SqlError| in_line(error.sqlstate, error.message, line);
+                column.append_value(utf8(text).map_err(invalid)?);
             }
         }
         Ok(Some(line))

@@ -5,6 +5,7 @@ use super::csv::in_line;
 use super::options::Options;
 use super::rows::{BATCH_ROWS, MAX_LINE, Rows, row_too_long};
 use datafusion::arrow::array::StringViewBuilder;
+use serac_values::wire::utf8;
 use serac_values::{Result, SqlError};
 use std::io::{BufRead, Read};
 
@@ -108,9 +109,8 @@ impl<R: BufRead> TextReader<R> {
             } else {
                 raw
             };
-            let text = std::str::from_utf8(text);
-            let invalid = |_| in_line("22021", "invalid byte sequence for encoding \"UTF8\"", self.line);
-            column.append_value(text.map_err(invalid)?);
+            let invalid = |error: SqlError| in_line(error.sqlstate, error.message, self.line);
+            column.append_value(utf8(text).map_err(invalid)?);
         }
         if fields < self.columns {
             return Err(in_line("22P04", format!("missing data for column {}", fields + 1), self.line));

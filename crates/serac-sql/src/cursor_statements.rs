@@ -1,6 +1,6 @@
 //! DECLARE, FETCH, MOVE and CLOSE of [cursors](crate::cursors).
 
-use crate::cursors::Cursor;
+use crate::cursors::{Cursor, PortalPlace};
 use crate::error::{Result, SqlError};
 use crate::parsed::Source;
 use crate::result::{Output, StatementResult};
@@ -17,6 +17,11 @@ impl Session {
     /// The columns of a cursor's rows, which PostgreSQL's clients ask for as a portal's.
     pub fn cursor_schema(&self, name: &str) -> Option<SchemaRef> {
         self.shared.cursors.lock().0.get(name).map(|cursor| cursor.schema.clone())
+    }
+    /// Where a portal is made; none where no savepoint can take it away.
+    pub fn portal_place(&self) -> Option<Arc<PortalPlace>> {
+        let savepoints = self.running.as_ref().map_or(0, |running| running.savepoint_count());
+        (savepoints > 0).then(|| self.shared.cursors.lock().place(savepoints))
     }
     /// The columns of what a FETCH gives; none for a MOVE, and as long as there is no such cursor: a
     /// FETCH can be prepared before its cursor is declared.

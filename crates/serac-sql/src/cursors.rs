@@ -11,6 +11,8 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use serac_parser::tree::FetchDirection;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 /// A cursor: see the module.
@@ -90,9 +92,25 @@ impl Cursor {
     }
 }
 
+/// Where in a transaction a portal of a protocol was made. A portal goes with the savepoint before it, as a
+/// cursor does.
+#[derive(Debug)]
+pub struct PortalPlace {
+    /// How many savepoints there were. Relaxed here and below: one thread at a time runs a session.
+    savepoints: AtomicUsize,
+    is_undone: AtomicBool,
+}
+
+impl PortalPlace {
+    /// Whether the transaction has gone back to before the portal was made.
+    pub fn is_undone(&self) -> bool {
+        self.is_undone.load(Ordering::Relaxed)
+    }
+}
+
 /// A session's cursors, by name.
 #[derive(Debug, Default)]
-pub(crate) struct Cursors(pub(crate) BTreeMap<String, Cursor>);
+pub(crate) struct Cursors(pub(crate) BTreeMap<String, Cursor>, Vec<Weak<PortalPlace>>);
 
 impl Cursors {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Cursor)> {
@@ -111,18 +129,37 @@ impl Cursors {
     pub(crate) fn keep(&mut self, held: Vec<(String, Cursor)>) {
         self.0.extend(held);
     }
+    /// The place of a portal that is made where there are so many savepoints.
+    pub(crate) fn place(&mut self, savepoints: usize) -> Arc<PortalPlace> {
+        let place =
+            Arc::new(PortalPlace { savepoints: AtomicUsize::new(savepoints), is_undone: AtomicBool::new(false) });
+        if self.1.len() == self.1.capacity() {
+            self.1.retain(|place| place.strong_count() > 0);
+        }
+        self.1.push(Arc::downgrade(&place));
+        place
+    }
     /// A transaction has ended.
     pub(crate) fn end(&mut self) {
+        self.1.clear();
         self.0.retain(|_, cursor| cursor.savepoints.is_none());
     }
     /// The transaction has gone back to when it had so many savepoints.
     pub(crate) fn roll_back(&mut self, savepoints: usize) {
         self.0.retain(|_, cursor| cursor.savepoints.is_none_or(|declared| declared <= savepoints));
+        for place in self.1.iter().filter_map(Weak::upgrade) {
+            if place.savepoints.load(Ordering::Relaxed) > savepoints {
+                place.is_undone.store(true, Ordering::Relaxed);
+            }
+        }
     }
     /// The transaction has given up all savepoints but so many.
     pub(crate) fn release(&mut self, savepoints: usize) {
         for declared in self.0.values_mut().filter_map(|cursor| cursor.savepoints.as_mut()) {
             *declared = (*declared).min(savepoints);
+        }
+        for place in self.1.iter().filter_map(Weak::upgrade) {
+            place.savepoints.fetch_min(savepoints, Ordering::Relaxed);
         }
     }
 }

@@ -90,6 +90,7 @@ mod work_memory;
 
 pub use channels::{Notification, Notifications};
 pub use copy::StreamedCopy;
+pub use cursors::PortalPlace;
 pub use database::{SqlDatabase, SqlOptions};
 pub use description::Description;
 pub use explain::runs_explained;

@@ -29,7 +29,7 @@ use serac_sql::activity::{StatementKind, Wait};
 use serac_sql::tree::{Discard, StatementKind as Tree};
 use serac_sql::wire::{Given, TEXT, is_text_of_time, oid, scalar, text, value};
 use serac_sql::{
-    Blocked, Description, Parsed, Start, Started, StatementResult, StatementStream, TransactionStatus,
+    Blocked, Description, Parsed, PortalPlace, Start, Started, StatementResult, StatementStream, TransactionStatus,
     controls_transaction, ends_transaction, runs_outside_of_blocks,
 };
 use serac_storage::{ColumnType, Value};
@@ -66,6 +66,15 @@ pub(super) struct Portal {
     is_cursor: bool,
     /// Its transaction is over. It is not there for the client, and keeps its memory for the next.
     is_closed: bool,
+    /// Where it was made, or has begun to run; none where no savepoint can take it away.
+    place: Option<Arc<PortalPlace>>,
+}
+
+impl Portal {
+    /// Whether it is there for the client.
+    fn is_open(&self) -> bool {
+        !self.is_closed && self.place.as_ref().is_none_or(|place| !place.is_undone())
+    }
 }
 
 /// What a client asks about.
@@ -227,7 +236,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 format!("bind message supplies {count} parameters, but prepared statement \"{of}\" requires {wanted}");
             return Err(protocol(message));
         }
-        if !name.is_empty() && (self.portals.get(name).is_some() || self.session.cursor_schema(name).is_some()) {
+        let is_there = self.portals.get(name).is_some_and(Portal::is_open);
+        if !name.is_empty() && (is_there || self.session.cursor_schema(name).is_some()) {
             return Err(WireError::error("42P03", format!("cursor \"{name}\" already exists")));
         }
         let start = message.as_ptr() as usize;
@@ -256,6 +266,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             has_run: false,
             is_cursor: false,
             is_closed: false,
+            place: self.session.portal_place(),
         };
         self.portals.insert(name, portal);
         bare(&mut self.wire.out, b'2');
@@ -283,7 +294,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.statements.get(name).cloned().ok_or_else(|| missing("26000", "prepared statement", name))
     }
     fn portal(&mut self, name: &str) -> Result<&mut Portal, WireError> {
-        let open = self.portals.get_mut(name).filter(|portal| !portal.is_closed);
+        let open = self.portals.get_mut(name).filter(|portal| portal.is_open());
         open.ok_or_else(|| missing("34000", "portal", name))
     }
     /// Ends all portals, as their transaction has ended.
@@ -349,7 +360,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let described = match kind {
             b'S' => Described { statement: self.statement(name)?, formats: None },
             b'P' => {
-                if self.portals.get(name).is_none_or(|portal| portal.is_closed)
+                if !self.portals.get(name).is_some_and(Portal::is_open)
                     && let Some(schema) = self.session.cursor_schema(name)
                 {
                     describe(&mut self.wire.out, &schema, &Formats::default());
@@ -467,7 +478,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let checked = self.session.check_not_failed().map_err(WireError::from);
             checked.and(if goes_on { Ok(Begun::GoesOn) } else { Err(again) })
         } else {
-            self.portal(name)?.has_run = true;
+            let place = self.session.portal_place();
+            let portal = self.portal(name)?;
+            (portal.has_run, portal.place) = (true, place.or(portal.place.take()));
             self.begin_portal(name, kind, &prepared, limit)
         };
         let result = match begun {
@@ -754,13 +767,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.portals.retain_unnamed();
                 return Ok(());
             }
-            Tree::DeclareCursor(cursor) if self.portals.get(&cursor.name.name).is_some() => {
+            Tree::DeclareCursor(cursor) if self.portals.get(&cursor.name.name).is_some_and(Portal::is_open) => {
                 let message = format!("cursor \"{}\" already exists", cursor.name.name);
                 return Err(WireError::error("42P03", message));
             }
             _ => return Ok(()),
         };
-        let Some(portal) = self.portals.get(name).filter(|portal| !portal.is_closed) else { return Ok(()) };
+        let Some(portal) = self.portals.get(name).filter(|portal| portal.is_open()) else { return Ok(()) };
         self.session.check_not_failed()?;
         let prepared = portal.statement.clone();
         let (mut statement, text) = {
@@ -779,7 +792,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.session.begin_implicit();
                 let Self { wire, session, cancel, portals, .. } = &mut *self;
                 let portal = portals.get_mut(name).expect("it was found");
-                portal.has_run = true;
+                (portal.has_run, portal.place) = (true, session.portal_place().or(portal.place.take()));
                 if let StatementStream::Rows(mut rows) =
                     wire.attend(cancel, session.stream_prepared(&mut statement, &scalars)).await?
                 {

@@ -4,6 +4,7 @@
 //! byte. Numbers are big-endian; strings end with a zero byte.
 
 use super::WireError;
+use serac_sql::wire::utf8;
 
 /// Longest first message: nobody has said who he is yet.
 const MAX_STARTUP: usize = 10_000;
@@ -46,7 +47,7 @@ impl<'a> Body<'a> {
         let end = self.0.iter().position(|byte| *byte == 0).ok_or_else(|| invalid("a string does not end"))?;
         let text = self.bytes(end)?;
         self.byte()?;
-        std::str::from_utf8(text).map_err(|_| WireError::error("22021", "invalid byte sequence for encoding \"UTF8\""))
+        Ok(utf8(text)?)
     }
     /// A value with its length; none for NULL.
     pub(super) fn value(&mut self) -> Result<Option<&'a [u8]>, WireError> {

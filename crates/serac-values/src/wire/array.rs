@@ -2,7 +2,7 @@
 
 use super::array_text::{read_array, several_dimensions};
 use super::columns::to_wire;
-use super::decode::{Given, decimals, scalar};
+use super::decode::{Given, decimals, scalar, utf8};
 use super::encode::{write_binary, write_text};
 use super::rows::{RECORD, binary_forms};
 use super::types::{JSON, TEXT, of_oid, oid, wire_type};
@@ -286,7 +286,7 @@ pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
     let Some(element) = element_type(given.oid) else { return Ok(None) };
     let Some(bytes) = given.bytes else { return Ok(Some(ScalarValue::Null)) };
     if !given.binary {
-        let texts = read_array(&String::from_utf8_lossy(bytes))?;
+        let texts = read_array(utf8(bytes)?)?;
         let elements: Vec<Option<&[u8]>> = texts.iter().map(|text| text.as_deref().map(str::as_bytes)).collect();
         return list(&elements, false, element).map(Some);
     }

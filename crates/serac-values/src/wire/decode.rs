@@ -39,8 +39,27 @@ fn name(column_type: ColumnType) -> String {
     serac_engine::definition::SqlType::from(column_type).to_string()
 }
 
-fn utf8(bytes: &[u8]) -> Result<&str> {
-    std::str::from_utf8(bytes).map_err(|_| SqlError::new("22021", "invalid byte sequence for encoding \"UTF8\""))
+/// The text that these bytes are.
+///
+/// # Errors
+/// 22021 if they are none, or have a NUL, which no text of SQL has. The message says which bytes are wrong.
+pub fn utf8(bytes: &[u8]) -> Result<&str> {
+    let wrong = match std::str::from_utf8(bytes) {
+        Ok(text) if !bytes.contains(&0) => return Ok(text),
+        Ok(_) => &[0][..],
+        Err(error) => {
+            let rest = &bytes[error.valid_up_to()..];
+            let length = match rest[0] {
+                0xC0..=0xDF => 2,
+                0xE0..=0xEF => 3,
+                0xF0..=0xF7 => 4,
+                _ => 1,
+            };
+            &rest[..rest.len().min(length)]
+        }
+    };
+    let shown: Vec<String> = wrong.iter().map(|byte| format!("0x{byte:02x}")).collect();
+    Err(SqlError::new("22021", format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" "))))
 }
 
 /// The parameter as a value of `wanted`, for a statement of the point path. None if it is of a type that is not turned into that here: the other

@@ -15,7 +15,7 @@ pub use array::{element_of, is_list};
 pub use array_text::{array_elements, read_array};
 pub use columns::to_wire;
 pub use decode::of_binary;
-pub use decode::{Given, is_text_of_time, scalar, text, value};
+pub use decode::{Given, is_text_of_time, scalar, text, utf8, value};
 pub use encode::{write_binary, write_document_text, write_styled_text, write_text};
 pub use fields::{MOST_WIDTH, field_type, is_json, missing_blanks, told_type, width, widths, with_type};
 pub use rows::json_in_row;
