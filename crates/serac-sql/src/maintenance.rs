@@ -126,9 +126,10 @@ impl Session {
     /// The named tables, which must have the columns, without those that are not the current user's to maintain, of
     /// which a warning tells; all of the user's if none is named.
     fn own_tables(&mut self, what: &str, named: &[(Name, Vec<Ident>)]) -> Result<Vec<Arc<Table>>> {
-        let (access, catalog) = match &self.running {
-            Some(running) => (self.access(), running.txn.catalog().clone()),
-            None => (self.access_now(), self.database().catalog()),
+        let access = self.access();
+        let catalog = match &self.running {
+            Some(running) => running.txn.catalog().clone(),
+            None => self.database().catalog(),
         };
         let temporary = match self.running.as_ref().and_then(|running| running.temporary.as_ref()) {
             Some(temporary) => Some(temporary.catalog().clone()),

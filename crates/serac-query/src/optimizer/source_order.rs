@@ -1,5 +1,5 @@
 //! The order of rows that one stream gives (`generate_series`, `unnest`, a window) on the way to the
-//! client, and into aggregates that keep an order. DataFusion deals the batches of such a stream out
+//! client, and into aggregates and windows without an order of their own. DataFusion deals the batches of such a stream out
 //! to several threads, so that an expression above it is computed by all; they come back in any order.
 //! Without ORDER BY any order is right, but PostgreSQL gives the stream's, and people rely on it.
 
@@ -15,6 +15,7 @@ use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::unnest::UnnestExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 use std::sync::Arc;
 
@@ -43,7 +44,9 @@ fn kept(plan: Arc<dyn ExecutionPlan>, is_seen: bool) -> Result<Arc<dyn Execution
         || plan.is::<UnnestExec>()
         || plan.is::<CoalescePartitionsExec>()
         || plan.is::<CooperativeExec>();
-    let collects = plan.downcast_ref::<AggregateExec>().is_some_and(collects_in_order);
+    let numbers = plan.is::<BoundedWindowAggExec>() || plan.is::<WindowAggExec>();
+    let collects = plan.downcast_ref::<AggregateExec>().is_some_and(collects_in_order)
+        || numbers && plan.required_input_ordering().iter().all(Option::is_none);
     let is_seen = (is_seen && passes_on) || collects;
     let children: Vec<Arc<dyn ExecutionPlan>> = plan
         .children()

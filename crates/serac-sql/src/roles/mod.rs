@@ -59,9 +59,13 @@ impl Session {
     pub fn current_role(&self) -> RoleId {
         self.shared.roles.read().current
     }
-    /// What the current user may do; for a statement that is running.
+    /// What the current user may do, as the statement sees it that is running, or else the transaction.
     pub(crate) fn access(&self) -> Access {
-        self.shared.view().expect("a statement is running").access
+        match (self.shared.view(), &self.running) {
+            (Some(view), _) => view.access,
+            (None, Some(running)) => running.txn.access(self.current_role()),
+            (None, None) => self.access_now(),
+        }
     }
     /// What the current user may do now, outside of any transaction.
     pub(crate) fn access_now(&self) -> Access {
