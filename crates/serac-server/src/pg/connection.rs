@@ -304,7 +304,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let result = match tag {
             b'Q' => {
-                let sql = Body(body).string()?;
+                let sql = match Body(body).string() {
+                    Ok(sql) => sql,
+                    Err(error) => {
+                        self.answer(Err(error), "").await?;
+                        return self.ready().await.map(|()| Next::Goes);
+                    }
+                };
                 // In a box, as all that is seldom or takes long: what a message's future holds is moved for each message.
                 let known = match Box::pin(self.known(sql)).await {
                     Ok(None) => Ok(()),
@@ -344,6 +350,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return self.ready().await.map(|()| Next::Goes);
             }
             b'X' => return Ok(Next::Ends),
+            b'F' => {
+                let error = WireError::error("0A000", "function calls of the protocol are not supported");
+                self.answer(Err(error), "").await?;
+                return self.ready().await.map(|()| Next::Goes);
+            }
             // The rest of a COPY that has failed.
             b'd' | b'c' | b'f' => return Ok(Next::Goes),
             other => {

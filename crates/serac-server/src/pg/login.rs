@@ -93,7 +93,7 @@ async fn startup<S: AsyncRead + AsyncWrite + Unpin>(wire: &mut Wire<S>) -> Resul
             && wire.input.len() >= length
         {
             let body = wire.input.split_to(length);
-            return Startup::read(&body[4..]).map(Some);
+            return Startup::read(&body[4..]).map(Some).map_err(WireError::made_fatal);
         }
         if !wire.fill().await? {
             return Ok(None);

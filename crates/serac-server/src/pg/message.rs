@@ -16,7 +16,7 @@ const GSS_REQUEST: i32 = 80_877_104;
 
 /// A malformed message.
 fn invalid(what: &str) -> WireError {
-    WireError::fatal("08P01", format!("invalid message: {what}"))
+    WireError::error("08P01", format!("invalid message: {what}"))
 }
 
 /// The rest of a message's body.
@@ -143,7 +143,7 @@ pub(super) fn message_length(input: &[u8], limit: usize) -> Result<Option<usize>
             let message = format!("a message of {length} bytes: the server takes {limit} at most");
             Err(WireError::fatal("54000", message))
         }
-        _ => Err(invalid("its length")),
+        _ => Err(invalid("its length").made_fatal()),
     }
 }
 

@@ -60,6 +60,13 @@ impl WireError {
     fn fatal(sqlstate: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         Self::Sql { error: SqlError::new(sqlstate, message.into()), fatal: true }
     }
+    /// The same, and the connection ends.
+    fn made_fatal(self) -> Self {
+        match self {
+            Self::Sql { error, .. } => Self::Sql { error, fatal: true },
+            Self::Io => Self::Io,
+        }
+    }
 }
 
 impl From<SqlError> for WireError {
