@@ -8,6 +8,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::{DataType, Int32Type};
 use serac_values::SqlError;
 use serac_values::text_types::is_text_or_null;
+use serac_values::wire::utf8;
 use std::sync::Arc;
 
 type Outcome<T> = Result<T, SqlError>;
@@ -116,22 +117,13 @@ fn check_encoding(name: &str) -> Outcome<()> {
     }
 }
 
-fn text_of(of: &[u8]) -> Outcome<&str> {
-    std::str::from_utf8(of).map_err(|error| {
-        let wrong = &of[error.valid_up_to()..];
-        let length = error.error_len().unwrap_or(wrong.len()).max(1);
-        let shown: Vec<String> = wrong.iter().take(length).map(|byte| format!("0x{byte:02x}")).collect();
-        SqlError::new("22021", format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" ")))
-    })
-}
-
 fn convert_from(args: &[ArrayRef]) -> Outcome<ArrayRef> {
     let (values, encodings): (&BinaryViewArray, &StringViewArray) =
         (args[0].as_binary_view(), args[1].as_string_view());
     let text = |(value, encoding): (Option<&[u8]>, Option<&str>)| match (value, encoding) {
         (Some(value), Some(encoding)) => {
             check_encoding(encoding)?;
-            Ok(Some(text_of(value)?.to_owned()))
+            Ok(Some(utf8(value)?.to_owned()))
         }
         _ => Ok(None),
     };
@@ -209,6 +201,5 @@ mod tests {
         assert_eq!(overlaid(b"abcdef", b"XY", 3, 0).unwrap(), b"abXYcdef");
         assert_eq!((position(b"abcabc", b"ca"), position(b"abc", b""), position(b"abc", b"x")), (3, 1, 0));
         assert_eq!(trimmed(b"xxaxx", b"x", (true, false)), b"axx");
-        assert_eq!(text_of(b"a\xff").unwrap_err().message, "invalid byte sequence for encoding \"UTF8\": 0xff");
     }
 }

@@ -365,6 +365,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn texts_that_are_none_are_refused_with_their_bytes() {
+        let refused = |bytes: &[u8]| utf8(bytes).unwrap_err().message.rsplit_once(": ").unwrap().1.to_owned();
+        assert_eq!(utf8("aü".as_bytes()).unwrap(), "aü");
+        assert_eq!(refused(b"a\xff"), "0xff");
+        assert_eq!(refused(b"\xe2\x82a"), "0xe2 0x82 0x61");
+        assert_eq!(refused(b"\xe2"), "0xe2");
+        assert_eq!(refused(b"a\0b"), "0x00");
+    }
+
     const TYPES: [ColumnType; 18] = [
         ColumnType::Boolean,
         ColumnType::Int16,
