@@ -322,6 +322,12 @@ impl From<&DataFusionError> for SqlError {
             DataFusionError::Execution(m) if m == "Scalar subquery returned more than one row" => {
                 Self::new("21000", "more than one row returned by a subquery used as an expression")
             }
+            DataFusionError::Execution(m)
+                if let Some(rest) = m.strip_prefix("Placeholder '")
+                    && let Some((parameter, "was not provided a value for execution.")) = rest.split_once("' ") =>
+            {
+                Self::new("42P02", format!("there is no parameter {parameter}"))
+            }
             DataFusionError::Execution(m) if m.starts_with("negative count not allowed") => {
                 Self::new("22011", "negative substring length not allowed")
             }

@@ -437,6 +437,9 @@ impl Session {
             return Err(SqlError::new("42601", "views cannot be unlogged because they do not have storage"));
         }
         check_view_options(options)?;
+        if source.parameter_count() > 0 {
+            return Err(SqlError::new("42P02", "there is no parameter $1"));
+        }
         let (schema, name) = self.locate_new(name)?;
         let query = self.view_text(source, query, &schema).await?;
         // Planned once, so that a view that cannot work is refused.

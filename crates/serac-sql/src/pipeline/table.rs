@@ -95,7 +95,7 @@ pub(super) static PASSES: &[Pass] = &[
     optional(physical("FilterPushdown", Around(ByNames::around), "Hands filters down to the scans.")),
     optional(physical("WindowTopN", DataFusion, "Keeps the first rows of each partition of a window alone.")),
     physical("EnsureRequirements", DataFusion, "Sorts and distributes rows as operators need them."),
-    optional(physical("source_order", Ours(|_| Arc::new(SourceOrder)), "Keeps the order of a single stream of rows.")),
+    physical("source_order", Ours(|_| Arc::new(SourceOrder)), "Keeps the order of a single stream of rows."),
     optional(physical("CombinePartialFinalAggregate", DataFusion, "Makes one aggregation of two steps between which nothing is distributed.")),
     optional(physical("OptimizeAggregateOrder", DataFusion, "Uses the order that rows have for aggregates that want one.")),
     optional(physical("ProjectionPushdown", DataFusion, "Brings projections down into the operators below.")),
