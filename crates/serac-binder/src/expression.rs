@@ -463,8 +463,19 @@ impl Binder<'_> {
         };
         let (operand, pattern) = (left.expr, self.implicitly(right, TypeId::TEXT, context.schema)?.expr);
         let is_any_case = kind == LikeKind::ILike;
+        let pattern = self.checked_pattern(&operand, pattern, is_any_case)?;
         let like = Like::new(negated, Box::new(operand), Box::new(pattern), None, is_any_case);
         Ok(Bound::new(Expr::Like(like), TypeId::BOOL, at))
+    }
+    /// A pattern of LIKE, which is an error where it ends too early.
+    fn checked_pattern(&self, operand: &Expr, pattern: Expr, is_any_case: bool) -> Result<Expr> {
+        let text = pattern.as_literal().and_then(|value| value.try_as_str());
+        // A number of backslashes at the end may be half as many that stand for themselves.
+        if text.is_some_and(|text| !text.is_some_and(|text| text.ends_with('\\'))) {
+            return Ok(pattern);
+        }
+        let function = self.known_scalar(if is_any_case { "ilike_pattern" } else { "like_pattern" })?;
+        Ok(function.call(vec![operand.clone(), pattern]))
     }
     fn case(
         &self,

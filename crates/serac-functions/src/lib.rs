@@ -111,7 +111,8 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
         .chain(elements::functions())
         .chain(rounding::functions())
         .chain(date_parts::functions())
-        .chain(chosen::functions());
+        .chain(chosen::functions())
+        .chain(like::functions());
     let others =
         others.chain(times::clocks()).chain([times::age()]).chain(uuids::functions()).chain([series::function()]);
     defined.chain(json::functions()).chain(formats::functions()).chain(others)
