@@ -141,7 +141,11 @@ pub(super) fn texts_of(array: &ArrayRef) -> Result<Vec<Option<Texts>>, SqlError>
             |text: Option<String>| text.map(|text| array_elements(&text).ok_or_else(|| malformed(&text))).transpose();
         return strings(array)?.into_iter().map(row).collect();
     }
-    (0..array.len()).map(|row| elements_of(array, row).map(|elements| strings(&elements)).transpose()).collect()
+    let list = |elements: ArrayRef| match is_array(elements.data_type()) && !elements.is_empty() {
+        true => Err(SqlError::new("2202E", "wrong number of array subscripts")),
+        false => strings(&elements),
+    };
+    (0..array.len()).map(|row| elements_of(array, row).map(list).transpose()).collect()
 }
 
 /// The elements of one row's array; none where that is NULL.
