@@ -750,6 +750,8 @@ impl Binder<'_> {
             |operand: &Bound, to| Ok::<_, BindError>(self.implicitly(operand.clone(), to, context.schema)?.expr);
         let days = |operand: &Bound| Ok::<_, BindError>(cast_to(value(operand, T::DATE)?, DataType::Int32));
         let point = |operand: &Bound, of| match of {
+        let count = |days| cast_to(days, DataType::Int64);
+        let day = |days| Ok::<_, BindError>(self.known_scalar("date_of_days")?.call(vec![days]));
             T::DATE => value(&self.implicitly(operand.clone(), T::DATE, context.schema)?, T::TIMESTAMP),
             other => value(operand, other),
         };
@@ -760,8 +762,8 @@ impl Binder<'_> {
         }
         Ok(Some(match (of_left, of_right) {
             (T::DATE, T::DATE) => operate(days(left)?, days(right)?)?,
-            (T::DATE, T::INT4) => cast_to(operate(days(left)?, value(right, T::INT4)?)?, DataType::Date32),
-            (T::INT4, T::DATE) => cast_to(operate(value(left, T::INT4)?, days(right)?)?, DataType::Date32),
+            (T::DATE, T::INT4) => day(operate(count(days(left)?), count(value(right, T::INT4)?))?)?,
+            (T::INT4, T::DATE) => day(operate(count(value(left, T::INT4)?), count(days(right)?))?)?,
             (T::DATE | T::TIMESTAMP, T::INTERVAL) => operate(point(left, of_left)?, value(right, T::INTERVAL)?)?,
             (T::INTERVAL, T::DATE | T::TIMESTAMP) => operate(point(right, of_right)?, value(left, T::INTERVAL)?)?,
             (left, right)
