@@ -913,12 +913,17 @@ impl Binder<'_> {
     }
 }
 
-/// Whether a cast has other results under other settings of times, so that PostgreSQL does not call it
-/// immutable. Constants are read when a statement is bound.
+    // PostgreSQL does not look at the elements of arrays as texts.
+    if from != T::UNKNOWN && from.element().is_some() != to.element().is_some() {
+        return true;
+    }
+/// Whether a cast may have other results under other settings, of times in most cases, so that PostgreSQL
+/// does not call it immutable. Constants are read when a statement is bound.
 pub(crate) fn depends_on_settings(from: TypeId, to: TypeId) -> bool {
     use TypeId as T;
     let (from, to) = (from.element().unwrap_or(from), to.element().unwrap_or(to));
     let is_text = |id: TypeId| id.category() == Category::String;
+        (T::INTERVAL, to) => is_text(to),
     match (from, to) {
         (T::UNKNOWN, _) => false,
         (T::TIMESTAMPTZ, to) => to != T::TIMESTAMPTZ,
