@@ -607,10 +607,6 @@ impl Binder<'_> {
             return self.operator_call((symbol, name), operands, &signature, at, context);
         }
         let expr = match (symbol, &signature.arguments[..]) {
-            ("<" | "<=" | ">" | ">=", [left, _]) if left.element().is_some() => {
-                // Arrow has NULLs as the least elements.
-                return Err(BindError::unsupported("an order of arrays", at));
-            }
             ("=" | "<>" | "<" | "<=" | ">" | ">=", [_, _]) => {
                 let [left, right] = self.alike(operands, &signature, context.schema)?;
                 self.environment.operate(comparison(symbol), left, right, context.schema)?
@@ -750,12 +746,12 @@ impl Binder<'_> {
             |operand: &Bound, to| Ok::<_, BindError>(self.implicitly(operand.clone(), to, context.schema)?.expr);
         let days = |operand: &Bound| Ok::<_, BindError>(cast_to(value(operand, T::DATE)?, DataType::Int32));
         let point = |operand: &Bound, of| match of {
-        let count = |days| cast_to(days, DataType::Int64);
-        let day = |days| Ok::<_, BindError>(self.known_scalar("date_of_days")?.call(vec![days]));
             T::DATE => value(&self.implicitly(operand.clone(), T::DATE, context.schema)?, T::TIMESTAMP),
             other => value(operand, other),
         };
         let operate = |left, right| self.environment.operate(operator, left, right, context.schema);
+        let count = |days| cast_to(days, DataType::Int64);
+        let day = |days| Ok::<_, BindError>(self.known_scalar("date_of_days")?.call(vec![days]));
         // Days and months are counted as the session's clocks do.
         if matches!((of_left, of_right), (T::TIMESTAMPTZ, T::INTERVAL) | (T::INTERVAL, T::TIMESTAMPTZ)) {
             self.is_immutable.set(false);
@@ -913,21 +909,21 @@ impl Binder<'_> {
     }
 }
 
-    // PostgreSQL does not look at the elements of arrays as texts.
-    if from != T::UNKNOWN && from.element().is_some() != to.element().is_some() {
-        return true;
-    }
 /// Whether a cast may have other results under other settings, of times in most cases, so that PostgreSQL
 /// does not call it immutable. Constants are read when a statement is bound.
 pub(crate) fn depends_on_settings(from: TypeId, to: TypeId) -> bool {
     use TypeId as T;
+    // PostgreSQL does not look at the elements of arrays as texts.
+    if from != T::UNKNOWN && from.element().is_some() != to.element().is_some() {
+        return true;
+    }
     let (from, to) = (from.element().unwrap_or(from), to.element().unwrap_or(to));
     let is_text = |id: TypeId| id.category() == Category::String;
-        (T::INTERVAL, to) => is_text(to),
     match (from, to) {
         (T::UNKNOWN, _) => false,
         (T::TIMESTAMPTZ, to) => to != T::TIMESTAMPTZ,
         (T::DATE | T::TIMESTAMP, to) => to == T::TIMESTAMPTZ || is_text(to),
+        (T::INTERVAL, to) => is_text(to),
         (from, T::DATE | T::TIME | T::TIMESTAMP | T::TIMESTAMPTZ | T::INTERVAL) => is_text(from),
         _ => false,
     }

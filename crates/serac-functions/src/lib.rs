@@ -4,7 +4,7 @@
 //! | modules | what they have |
 //! |---|---|
 //! | `definition` | a function as a name, the types that it takes, and a body; each family of functions is a list of these |
-//! | `texts`, `bytes`, `padding`, `regexes`, `like`, `digests`, `json`, `arrays`, `elements`, `powers`, `records`, `rounding`, `times`, `intervals` and others | families |
+//! | `texts`, `bytes`, `padding`, `regexes`, `like`, `digests`, `json`, `arrays`, `array_keys`, `elements`, `powers`, `records`, `rounding`, `times`, `intervals` and others | families |
 //! | `formats` | what reads and writes by patterns: to_char, to_date, to_number |
 //! | `styled` | what depends on a session's settings of times |
 //! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums`, `variances`, `sliding` | aggregates, and these over moving frames |
@@ -18,6 +18,7 @@ mod accounted;
 mod aggregates;
 mod arguments;
 mod arithmetic;
+mod array_keys;
 mod array_search;
 mod arrays;
 mod average;
@@ -90,6 +91,7 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
         arguments::DEFINITIONS,
         arithmetic::DEFINITIONS,
         array_search::DEFINITIONS,
+        array_keys::DEFINITIONS,
         arrays::DEFINITIONS,
         bytes::DEFINITIONS,
         date_parts::DEFINITIONS,

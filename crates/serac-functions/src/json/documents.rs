@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The type of documents.
-pub(super) const JSON: DataType = DataType::LargeUtf8;
+pub(crate) const JSON: DataType = DataType::LargeUtf8;
 
 /// JSON is in a row as the only field of another one, which has this name (the binder makes it).
 pub(super) const IN_ROW: &str = "#json";
@@ -88,7 +88,7 @@ impl Form {
     }
 }
 
-pub(super) fn document(text: &str) -> Result<Json, SqlError> {
+pub(crate) fn document(text: &str) -> Result<Json, SqlError> {
     Ok(Json::parse(text).map_err(EngineError::from)?)
 }
 

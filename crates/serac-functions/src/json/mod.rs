@@ -13,7 +13,8 @@ mod rows;
 mod scalars;
 
 pub(super) use build::texts as value_texts;
-pub(super) use documents::json_in_row;
+pub(super) use compare::whole_key;
+pub(super) use documents::{JSON, document, json_in_row};
 
 use super::definition::Definition;
 use datafusion::logical_expr::ScalarUDF;
