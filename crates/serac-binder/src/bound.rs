@@ -6,6 +6,7 @@ use crate::parameters::OpenParameter;
 use crate::types::{arrow_type, integer_digits, is_registered, stored_as};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{Expr, ExprSchemable, bitwise_and, cast as cast_to, lit};
 use serac_numeric::{Numeric, NumericError};
 use serac_parser::tree::Span;
@@ -100,7 +101,10 @@ impl Bound {
         }
         // These are stored alike, but for blanks at the end of a CHAR(n), which mean nothing.
         let is_text = |id| matches!(id, TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME);
-        if is_text(id) && is_text(to) {
+        if to == TypeId::VOID {
+            return Ok(Some(Self::new(nothing(expr), to, span)));
+        }
+        if (is_text(id) || id == TypeId::VOID) && is_text(to) {
             // A name has 63 bytes at most.
             if to == TypeId::NAME && context == CastContext::Explicit {
                 return Ok(None);
@@ -131,6 +135,16 @@ impl Bound {
             _ => Ok(self),
         }
     }
+}
+
+/// The empty text, as which a value of VOID is stored; NULL for NULL.
+fn nothing(text: Expr) -> Expr {
+    let is_null = (Box::new(Expr::IsNull(Box::new(text))), Box::new(text_constant(None)));
+    Expr::Case(Case::new(None, vec![is_null], Some(Box::new(text_constant(Some(String::new()))))))
+}
+
+fn text_constant(text: Option<String>) -> Expr {
+    Expr::Literal(ScalarValue::Utf8View(text), None)
 }
 
 /// That SeracDB has no cast which PostgreSQL has.
@@ -222,7 +236,8 @@ fn of_unknown(expr: Expr, to: TypeId, span: Span) -> Result<Option<Bound>> {
         return Ok(Some(Bound::new(Expr::Literal(name, None), to, span)));
     }
     let expr = match to {
-        TypeId::TEXT | TypeId::VARCHAR => Some(Expr::Literal(ScalarValue::Utf8View(Some(text)), None)),
+        TypeId::TEXT | TypeId::VARCHAR => Some(text_constant(Some(text))),
+        TypeId::VOID => Some(text_constant(Some(String::new()))),
         TypeId::BPCHAR => Some(without_blanks(Expr::Literal(ScalarValue::Utf8View(Some(text)), None))),
         TypeId::NUMERIC => match text.parse() {
             Ok(number) => Some(number_constant(&number)),

@@ -3,6 +3,7 @@
 use crate::binder::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result, StatementError};
+use crate::expression::depends_on_settings;
 use crate::number_forms::{arrays_of_one_form, free, function_of_numbers};
 use crate::operators::{checked, taken, types_of};
 use crate::plan_parts::{has_part, levels_of, of_expr, sorted};
@@ -368,7 +369,10 @@ impl Binder<'_> {
     /// Which function of single rows is meant.
     pub(crate) fn chosen_scalar(&self, name: &str, given: &[TypeId], span: Span) -> Result<Chosen> {
         let found = chosen(name, given, span)?;
-        self.is_immutable.set(self.is_immutable.get() && found.is_immutable);
+        // PostgreSQL looks into these: they quote the text of the value.
+        let is_of_text = matches!(name, "quote_literal" | "quote_nullable");
+        let is_immutable = found.is_immutable || is_of_text && !depends_on_settings(given[0], TypeId::TEXT);
+        self.is_immutable.set(self.is_immutable.get() && is_immutable);
         Ok(found)
     }
     /// That there is a function of single rows for arguments of these types.

@@ -463,8 +463,19 @@ impl Binder<'_> {
         };
         let (operand, pattern) = (left.expr, self.implicitly(right, TypeId::TEXT, context.schema)?.expr);
         let is_any_case = kind == LikeKind::ILike;
+        let pattern = self.checked_pattern(&operand, pattern, is_any_case)?;
         let like = Like::new(negated, Box::new(operand), Box::new(pattern), None, is_any_case);
         Ok(Bound::new(Expr::Like(like), TypeId::BOOL, at))
+    }
+    /// A pattern of LIKE, which is an error where it ends too early.
+    fn checked_pattern(&self, operand: &Expr, pattern: Expr, is_any_case: bool) -> Result<Expr> {
+        let text = pattern.as_literal().and_then(|value| value.try_as_str());
+        // A number of backslashes at the end may be half as many that stand for themselves.
+        if text.is_some_and(|text| !text.is_some_and(|text| text.ends_with('\\'))) {
+            return Ok(pattern);
+        }
+        let function = self.known_scalar(if is_any_case { "ilike_pattern" } else { "like_pattern" })?;
+        Ok(function.call(vec![operand.clone(), pattern]))
     }
     fn case(
         &self,
@@ -596,10 +607,6 @@ impl Binder<'_> {
             return self.operator_call((symbol, name), operands, &signature, at, context);
         }
         let expr = match (symbol, &signature.arguments[..]) {
-            ("<" | "<=" | ">" | ">=", [left, _]) if left.element().is_some() => {
-                // Arrow has NULLs as the least elements.
-                return Err(BindError::unsupported("an order of arrays", at));
-            }
             ("=" | "<>" | "<" | "<=" | ">" | ">=", [_, _]) => {
                 let [left, right] = self.alike(operands, &signature, context.schema)?;
                 self.environment.operate(comparison(symbol), left, right, context.schema)?
@@ -743,14 +750,16 @@ impl Binder<'_> {
             other => value(operand, other),
         };
         let operate = |left, right| self.environment.operate(operator, left, right, context.schema);
+        let count = |days| cast_to(days, DataType::Int64);
+        let day = |days| Ok::<_, BindError>(self.known_scalar("date_of_days")?.call(vec![days]));
         // Days and months are counted as the session's clocks do.
         if matches!((of_left, of_right), (T::TIMESTAMPTZ, T::INTERVAL) | (T::INTERVAL, T::TIMESTAMPTZ)) {
             self.is_immutable.set(false);
         }
         Ok(Some(match (of_left, of_right) {
             (T::DATE, T::DATE) => operate(days(left)?, days(right)?)?,
-            (T::DATE, T::INT4) => cast_to(operate(days(left)?, value(right, T::INT4)?)?, DataType::Date32),
-            (T::INT4, T::DATE) => cast_to(operate(value(left, T::INT4)?, days(right)?)?, DataType::Date32),
+            (T::DATE, T::INT4) => day(operate(count(days(left)?), count(value(right, T::INT4)?))?)?,
+            (T::INT4, T::DATE) => day(operate(count(value(left, T::INT4)?), count(days(right)?))?)?,
             (T::DATE | T::TIMESTAMP, T::INTERVAL) => operate(point(left, of_left)?, value(right, T::INTERVAL)?)?,
             (T::INTERVAL, T::DATE | T::TIMESTAMP) => operate(point(right, of_right)?, value(left, T::INTERVAL)?)?,
             (left, right)
@@ -900,16 +909,21 @@ impl Binder<'_> {
     }
 }
 
-/// Whether a cast has other results under other settings of times, so that PostgreSQL does not call it
-/// immutable. Constants are read when a statement is bound.
+/// Whether a cast may have other results under other settings, of times in most cases, so that PostgreSQL
+/// does not call it immutable. Constants are read when a statement is bound.
 pub(crate) fn depends_on_settings(from: TypeId, to: TypeId) -> bool {
     use TypeId as T;
+    // PostgreSQL does not look at the elements of arrays as texts.
+    if from != T::UNKNOWN && from.element().is_some() != to.element().is_some() {
+        return true;
+    }
     let (from, to) = (from.element().unwrap_or(from), to.element().unwrap_or(to));
     let is_text = |id: TypeId| id.category() == Category::String;
     match (from, to) {
         (T::UNKNOWN, _) => false,
         (T::TIMESTAMPTZ, to) => to != T::TIMESTAMPTZ,
         (T::DATE | T::TIMESTAMP, to) => to == T::TIMESTAMPTZ || is_text(to),
+        (T::INTERVAL, to) => is_text(to),
         (from, T::DATE | T::TIME | T::TIMESTAMP | T::TIMESTAMPTZ | T::INTERVAL) => is_text(from),
         _ => false,
     }

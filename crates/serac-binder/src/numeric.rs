@@ -6,14 +6,14 @@
 //! what several scales meet in are free.
 //!
 //! Values are compared, grouped, ordered and joined by their keys, which Arrow compares as
-//! PostgreSQL does values: those of free numbers, intervals and documents are made by functions, and
-//! others are their own keys.
+//! PostgreSQL does values: those of free numbers, intervals, documents and arrays are made by functions,
+//! and others are their own keys.
 
 use crate::binder::Binder;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::number_forms::{MOST_DIGITS, decimal, digits, first_of_key, function_of_numbers, is_free, is_text};
 use crate::plan_parts::levels_of;
-use crate::types::DOCUMENT;
+use crate::types::{DOCUMENT, element_type};
 use datafusion::arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::Cast;
@@ -66,6 +66,7 @@ impl Binder<'_> {
             FREE => keys::of_numeric(expr),
             DataType::Interval(IntervalUnit::MonthDayNano) => keys::of_interval(expr),
             DOCUMENT => self.known_scalar("jsonb_key")?.call(vec![expr]),
+            list if element_type(&list).is_some() => self.known_scalar("array_key")?.call(vec![expr]),
             _ => expr,
         })
     }

@@ -82,10 +82,6 @@ pub(crate) fn comparable(signature: &Signature) -> Result<TypeId> {
     let [left, right] = signature.arguments[..] else { return Err(unsupported()) };
     comparable_values(left)?;
     comparable_values(right)?;
-    let is_ordered = !matches!(left.element().unwrap_or(left), T::FLOAT4 | T::FLOAT8 | T::NUMERIC);
-    if left.element().is_some() && !is_ordered {
-        return Err(unsupported());
-    }
     let rank = |id: TypeId| match id {
         T::INT2 | T::FLOAT4 | T::DATE => Some(0),
         T::INT4 | T::FLOAT8 | T::TIMESTAMP => Some(1),

@@ -134,16 +134,9 @@ pub(crate) fn listed(types: &[TypeId]) -> String {
 /// That values of a type may be compared, ordered and grouped.
 pub(crate) fn comparable_values(id: TypeId) -> Result<()> {
     match id.element().unwrap_or(id) {
-        // Arrow compares the parts of those in arrays.
-        TypeId::INTERVAL if id != TypeId::INTERVAL => {
-            Err(BindError::unsupported("a comparison of arrays of intervals", NO_PLACE))
-        }
         TypeId::RECORD => Err(BindError::unsupported("a comparison of such rows", NO_PLACE)),
         TypeId::JSON => {
             Err(BindError::without_place("42883", format!("could not identify an equality operator for type {id}")))
-        }
-        TypeId::JSONB if id != TypeId::JSONB => {
-            Err(BindError::unsupported("a comparison of arrays of documents", NO_PLACE))
         }
         _ => Ok(()),
     }

@@ -1,7 +1,7 @@
 //! Parts of times that have fractions, and those that DataFusion does not know: `extract (second FROM t)` is 1.25, not 1. Of a date it takes the midnight at
 //! which that begins.
 
-use super::definition::{Definition, Types, no_function};
+use super::definition::{Definition, Types, no_function, strict_results};
 use super::interval_operators::as_intervals;
 use super::times::{TIMESTAMP, with_zone};
 use chrono::{DateTime, Datelike};
@@ -386,14 +386,12 @@ impl ScalarUDFImpl for DatePart {
         };
         let Some(part) = part else { return Ok(ColumnarValue::Scalar(ScalarValue::Int32(None))) };
         let part = part_of(&part).map_or(part, str::to_owned);
-        let apply = |arrays: &[ArrayRef]| {
-            let numbers = match arrays[0].data_type() {
-                DataType::Duration(_) => as_intervals(&arrays[0]).and_then(|array| of_intervals(&part, &array)),
-                DataType::Interval(_) => of_intervals(&part, &arrays[0]),
-                _ => of_times(&part, &arrays[0], self.of_extract),
-            };
-            numbers.map_err(SqlError::external)
+        let numbers = |arrays: &[ArrayRef]| match arrays[0].data_type() {
+            DataType::Duration(_) => as_intervals(&arrays[0]).and_then(|array| of_intervals(&part, &array)),
+            DataType::Interval(_) => of_intervals(&part, &arrays[0]),
+            _ => of_times(&part, &arrays[0], self.of_extract),
         };
+        let apply = |arrays: &[ArrayRef]| strict_results(arrays, numbers).map_err(SqlError::external);
         make_scalar_function(apply, Vec::new())(&args.args[1..])
     }
     fn preimage(&self, args: &[Expr], literal: &Expr, info: &SimplifyContext) -> PlanResult<PreimageResult> {

@@ -1,7 +1,9 @@
 //! Functions whose results follow from their arguments: a name, the types that they take, and a
 //! body.
 
-use datafusion::arrow::array::ArrayRef;
+use datafusion::arrow::array::{Array, ArrayRef, UInt32Array, new_null_array};
+use datafusion::arrow::buffer::NullBuffer;
+use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::error::Result;
 use datafusion::functions::utils::make_scalar_function;
@@ -23,6 +25,7 @@ pub struct Definition {
 
 struct DefinedFunction {
     definition: &'static Definition,
+    is_strict: bool,
     signature: Signature,
 }
 
@@ -45,8 +48,48 @@ impl Hash for DefinedFunction {
 
 impl From<&'static Definition> for ScalarUDF {
     fn from(definition: &'static Definition) -> Self {
-        Self::from(DefinedFunction { definition, signature: Signature::user_defined(Volatility::Immutable) })
+        let is_strict = is_strict(definition.name);
+        Self::from(DefinedFunction { definition, is_strict, signature: Signature::user_defined(Volatility::Immutable) })
     }
+}
+
+/// Whether PostgreSQL's functions of the name give NULL where an argument is NULL.
+fn is_strict(name: &str) -> bool {
+    let functions = serac_pg::functions::of_name(name);
+    !functions.is_empty() && functions.iter().all(|function| function.is_strict)
+}
+
+/// The results of a strict function. A row with a NULL among its arguments has the result NULL, and no
+/// error: where the body finds one, it is applied to the other rows alone.
+pub(super) fn strict_results(
+    args: &[ArrayRef],
+    body: impl Fn(&[ArrayRef]) -> Result<ArrayRef, SqlError>,
+) -> Result<ArrayRef, SqlError> {
+    let error = match body(args) {
+        Ok(results) => return Ok(results),
+        Err(error) => error,
+    };
+    let nulls = args.iter().map(|argument| argument.logical_nulls());
+    let Some(nulls) = nulls.fold(None, |all, own| NullBuffer::union(all.as_ref(), own.as_ref())) else {
+        return Err(error);
+    };
+    if nulls.null_count() == 0 {
+        return Err(error);
+    }
+    let rows = UInt32Array::from_iter_values(nulls.valid_indices().map(|row| row as u32));
+    let known = args.iter().map(|argument| Ok(take(argument, &rows, None)?));
+    let results = body(&known.collect::<Result<Vec<_>, SqlError>>()?)?;
+    if rows.is_empty() {
+        return Ok(new_null_array(results.data_type(), nulls.len()));
+    }
+    let mut next = 0;
+    let places = nulls.iter().map(|is_known| {
+        is_known.then(|| {
+            next += 1;
+            next - 1
+        })
+    });
+    Ok(take(&results, &places.collect::<UInt32Array>(), None)?)
 }
 
 /// The error of a call with arguments that a function does not take.
@@ -71,7 +114,11 @@ impl ScalarUDFImpl for DefinedFunction {
         Ok(types.1)
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let apply = |arrays: &[ArrayRef]| (self.definition.body)(arrays).map_err(SqlError::external);
+        let body = self.definition.body;
+        let apply = |arrays: &[ArrayRef]| {
+            let results = if self.is_strict { strict_results(arrays, body) } else { body(arrays) };
+            results.map_err(SqlError::external)
+        };
         make_scalar_function(apply, Vec::new())(&args.args)
     }
 }

@@ -4,12 +4,13 @@
 //! | modules | what they have |
 //! |---|---|
 //! | `definition` | a function as a name, the types that it takes, and a body; each family of functions is a list of these |
-//! | `texts`, `bytes`, `padding`, `regexes`, `like`, `digests`, `json`, `arrays`, `elements`, `powers`, `records`, `rounding`, `times`, `intervals` and others | families |
+//! | `texts`, `bytes`, `padding`, `regexes`, `like`, `digests`, `json`, `arrays`, `array_keys`, `elements`, `powers`, `records`, `rounding`, `times`, `intervals` and others | families |
 //! | `formats` | what reads and writes by patterns: to_char, to_date, to_number |
 //! | `styled` | what depends on a session's settings of times |
 //! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums`, `variances`, `sliding` | aggregates, and these over moving frames |
 //! | `casts`, `uuids`, `chains`, `quotients`, `zeros` | operators and casts with PostgreSQL's meaning |
 //! | `accounted` | functions whose results may be large take their memory from the session's |
+//! | `constant_errors` | constants that are errors, found when a statement is planned |
 //! | `typed`, `compared_types` | what rules over expressions share |
 #![warn(missing_docs)]
 
@@ -17,6 +18,7 @@ mod accounted;
 mod aggregates;
 mod arguments;
 mod arithmetic;
+mod array_keys;
 mod array_search;
 mod arrays;
 mod average;
@@ -26,6 +28,7 @@ mod chains;
 mod chosen;
 mod compared_types;
 mod date_parts;
+mod constant_errors;
 mod definition;
 mod digests;
 mod elements;
@@ -68,6 +71,7 @@ pub use casts::{Casts, cast_of_text, with_own_casts};
 pub use compared_types::{OperandPurpose, common_type, is_decimal, is_plain_text};
 pub use date_parts::function_of as date_part_function;
 pub use float_errors::{check_floats, float_error};
+pub use constant_errors::ConstantErrors;
 pub use integer_results::windows;
 pub use like::escape as like_escape;
 pub use operators::operate;
@@ -87,6 +91,7 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
         arguments::DEFINITIONS,
         arithmetic::DEFINITIONS,
         array_search::DEFINITIONS,
+        array_keys::DEFINITIONS,
         arrays::DEFINITIONS,
         bytes::DEFINITIONS,
         date_parts::DEFINITIONS,
@@ -111,7 +116,8 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
         .chain(elements::functions())
         .chain(rounding::functions())
         .chain(date_parts::functions())
-        .chain(chosen::functions());
+        .chain(chosen::functions())
+        .chain(like::functions());
     let others =
         others.chain(times::clocks()).chain([times::age()]).chain(uuids::functions()).chain([series::function()]);
     defined.chain(json::functions()).chain(formats::functions()).chain(others)

@@ -31,6 +31,9 @@ fn power(base: f64, exponent: f64) -> Result<f64, SqlError> {
     if power.is_infinite() && base.is_finite() && exponent.is_finite() {
         return error("22003", "value out of range: overflow");
     }
+    if power == 0.0 && base != 0.0 && base.is_finite() && exponent.is_finite() {
+        return error("22003", "value out of range: underflow");
+    }
     Ok(power)
 }
 

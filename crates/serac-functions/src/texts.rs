@@ -5,7 +5,7 @@ use super::definition::{Definition, Types};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BinaryViewArray, BinaryViewBuilder, Int32Array, Int64Array, StringArray,
+    Array, ArrayRef, AsArray, BinaryViewArray, BinaryViewBuilder, Int32Array, Int64Array, StringArray, StringViewArray,
     StringViewBuilder,
 };
 use datafusion::arrow::compute::cast;
@@ -340,7 +340,74 @@ fn abs(args: &[ArrayRef]) -> Outcome<ArrayRef> {
     })
 }
 
+/// overlay (text, new, from, length): the text with a part replaced, which is as long as `new` if its
+/// length is not told.
+///
+/// # Errors
+/// 22011 for a part before the text, 22003 for one whose end is no INTEGER.
+fn overlay(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+    let (texts, news) = (args[0].as_string_view(), args[1].as_string_view());
+    let number = |at: usize, row| args.get(at).map(|numbers| numbers.as_primitive::<Int32Type>().value(row));
+    let mut all = StringViewBuilder::new();
+    for row in 0..texts.len() {
+        if args.iter().any(|argument| argument.is_null(row)) {
+            all.append_null();
+            continue;
+        }
+        let (text, new, from) = (texts.value(row), news.value(row), number(2, row).unwrap_or(1));
+        if from <= 0 {
+            return Err(SqlError::new("22011", "negative substring length not allowed"));
+        }
+        let length = number(3, row).unwrap_or_else(|| new.chars().count() as i32);
+        let rest = from.checked_add(length).ok_or_else(|| SqlError::new("22003", "integer out of range"))?;
+        // Characters, counted from one, begin at these bytes.
+        let place = |character: i32| {
+            let before = usize::try_from(character - 1).unwrap_or(0);
+            text.char_indices().nth(before).map_or(text.len(), |(at, _)| at)
+        };
+        all.append_value([&text[..place(from)], new, &text[place(rest.max(1))..]].concat());
+    }
+    Ok(Arc::new(all.finish()))
+}
+
+fn overlay_types(given: &[DataType]) -> Option<Types> {
+    let [text, new, numbers @ ..] = given else { return None };
+    let is_number = |of: &DataType| of.is_integer() || of.is_null();
+    let fits = is_text_or_null(text) && is_text_or_null(new) && matches!(numbers.len(), 1 | 2);
+    (fits && numbers.iter().all(is_number)).then(|| {
+        let all = [vec![DataType::Utf8View; 2], vec![DataType::Int32; numbers.len()]].concat();
+        (all, DataType::Utf8View)
+    })
+}
+
+/// The last `count` characters; all but the first of them if it is negative. PostgreSQL leaves no
+/// character out for the least INTEGER.
+fn last_characters(text: &str, count: i32) -> &str {
+    let start = match usize::try_from(count) {
+        Ok(0) => text.len(),
+        Ok(count) => text.char_indices().rev().nth(count - 1).map_or(0, |(at, _)| at),
+        Err(_) => {
+            let without = count.checked_neg().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+            text.char_indices().nth(without).map_or(text.len(), |(at, _)| at)
+        }
+    };
+    &text[start..]
+}
+
+fn right(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+    let rows = args[0].as_string_view().iter().zip(args[1].as_primitive::<Int32Type>());
+    let ends = rows.map(|(text, count)| text.zip(count).map(|(text, count)| last_characters(text, count)));
+    Ok(Arc::new(ends.collect::<StringViewArray>()))
+}
+
+fn right_types(given: &[DataType]) -> Option<Types> {
+    let fits = matches!(given, [text, n] if is_text_or_null(text) && (n.is_integer() || n.is_null()));
+    fits.then(|| (vec![DataType::Utf8View, DataType::Int32], DataType::Utf8View))
+}
+
 pub(super) const DEFINITIONS: &[Definition] = &[
+    Definition { name: "right", types: right_types, body: right },
+    Definition { name: "overlay", types: overlay_types, body: overlay },
     Definition { name: "concat", types: |given| any(given, 1), body: concat },
     Definition {
         name: "concat_ws",

@@ -1,4 +1,5 @@
-//! age, now, isfinite, make_timestamp, make_timestamptz and make_time.
+//! age, now, isfinite, make_timestamp, make_timestamptz and make_time; date_of_days (days), which is the
+//! date so many days after 1970-01-01.
 
 use super::definition::{Definition, no_function};
 use super::intervals::ages;
@@ -10,6 +11,7 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
     DataType, Float64Type, Int32Type, Int64Type, IntervalMonthDayNano, IntervalUnit, TimeUnit, TimestampMicrosecondType,
 };
+use datafusion::arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::functions::utils::make_scalar_function;
@@ -21,6 +23,7 @@ use serac_values::SqlError;
 use serac_values::intervals::{INTERVAL, MICROS_PER_DAY, Parts, intervals, is_interval};
 use serac_values::text_types::is_text_or_null;
 use serac_values::texts_as_times::zone_of_offset;
+use serac_values::time_range::{DATES, time_out_of_range};
 use serac_values::time_zones::Zone;
 use std::sync::{Arc, LazyLock};
 
@@ -151,6 +154,17 @@ pub(super) static DEFINITIONS: &[Definition] = &[
             _ => None,
         },
         body: date_bin,
+    },
+    Definition {
+        name: "date_of_days",
+        types: |given| (*given == [DataType::Int64]).then(|| (vec![DataType::Int64], DataType::Date32)),
+        body: |args| {
+            let date = |days: i64| i32::try_from(days).ok().filter(|days| DATES.contains(days));
+            let out_of_range = || ArrowError::from_external_error(time_out_of_range("date").into());
+            let days = args[0].as_primitive::<Int64Type>();
+            let dates: Date32Array = days.try_unary(|days| date(days).ok_or_else(out_of_range))?;
+            Ok(Arc::new(dates))
+        },
     },
     Definition {
         name: "make_timestamp",

@@ -82,7 +82,7 @@ pub fn cast(from: TypeId, to: TypeId, context: CastContext) -> Option<CastMethod
     if from == to {
         return Some(CastMethod::Relabel);
     }
-    if from == TypeId::UNKNOWN && to.category() != Category::Pseudo {
+    if from == TypeId::UNKNOWN && (to.category() != Category::Pseudo || to == TypeId::VOID) {
         return Some(CastMethod::Text);
     }
     match CASTS.get(&(from, to)) {
@@ -95,6 +95,9 @@ pub fn cast(from: TypeId, to: TypeId, context: CastContext) -> Option<CastMethod
         },
         None => {
             let by_text = match (from.category(), to.category()) {
+                // Nothing is the empty text.
+                (Category::String, _) if to == TypeId::VOID => CastContext::Explicit,
+                (_, Category::String) if from == TypeId::VOID => CastContext::Assignment,
                 (Category::Pseudo, _) | (_, Category::Pseudo) => return None,
                 (_, Category::String) => CastContext::Assignment,
                 (Category::String, _) => CastContext::Explicit,
@@ -136,6 +139,9 @@ mod tests {
         assert_eq!(allowed(TypeId::UNKNOWN, TypeId::DATE), [true, true, true]);
         assert_eq!(allowed(TypeId::VARCHAR, TypeId::TEXT), [true, true, true]);
         assert_eq!(allowed(TypeId::UUID, TypeId::INT4), [false, false, false]);
+        assert_eq!(allowed(TypeId::VOID, TypeId::TEXT), [false, true, true]);
+        assert_eq!(allowed(TypeId::TEXT, TypeId::VOID), [false, false, true]);
+        assert_eq!(allowed(TypeId::VOID, TypeId::INT4), [false, false, false]);
         let array = |id: TypeId| id.array().unwrap();
         assert_eq!(allowed(array(TypeId::INT4), array(TypeId::INT8)), [true, true, true]);
         assert_eq!(allowed(array(TypeId::INT8), array(TypeId::INT4)), [false, true, true]);

@@ -85,7 +85,7 @@ fn part_key(part: &Json, key: &mut Vec<u8>) {
 }
 
 /// The key of a whole document.
-fn whole_key(document: &Json, key: &mut Vec<u8>) {
+pub(crate) fn whole_key(document: &Json, key: &mut Vec<u8>) {
     match document {
         Json::Array(elements) if elements.is_empty() => key.push(0),
         other => part_key(other, key),

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The type of documents.
-pub(super) const JSON: DataType = DataType::LargeUtf8;
+pub(crate) const JSON: DataType = DataType::LargeUtf8;
 
 /// How documents are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,7 +79,7 @@ impl Form {
     }
 }
 
-pub(super) fn document(text: &str) -> Result<Json, SqlError> {
+pub(crate) fn document(text: &str) -> Result<Json, SqlError> {
     Ok(Json::parse(text).map_err(EngineError::from)?)
 }
 
@@ -132,7 +132,11 @@ pub(super) fn texts_of(array: &ArrayRef) -> Result<Vec<Option<Texts>>, SqlError>
             |text: Option<String>| text.map(|text| array_elements(&text).ok_or_else(|| malformed(&text))).transpose();
         return strings(array)?.into_iter().map(row).collect();
     }
-    (0..array.len()).map(|row| elements_of(array, row).map(|elements| strings(&elements)).transpose()).collect()
+    let list = |elements: ArrayRef| match is_array(elements.data_type()) && !elements.is_empty() {
+        true => Err(SqlError::new("2202E", "wrong number of array subscripts")),
+        false => strings(&elements),
+    };
+    (0..array.len()).map(|row| elements_of(array, row).map(list).transpose()).collect()
 }
 
 /// The elements of one row's array; none where that is NULL.

@@ -12,6 +12,9 @@ mod documents;
 mod rows;
 mod scalars;
 
+pub(super) use compare::whole_key;
+pub(super) use documents::{JSON, document};
+
 use super::definition::Definition;
 use datafusion::logical_expr::ScalarUDF;
 
