@@ -35,9 +35,7 @@ struct ChildrenUpdate {
 /// A value as the column keeps it.
 fn fit<'v>(table: &Table, column: &ColumnDefinition, value: Value<'v>) -> Result<Value<'v>> {
     match (value, column.sql_type.limit()) {
-        (Value::Null, _) if !column.nullable => {
-            Err(EngineError::NotNull { table: table.name().into(), column: column.name.clone() })
-        }
+        (Value::Null, _) if !column.nullable => Err(table.null_in(&column.name)),
         (Value::Int64(micros), Some(_)) => match column.sql_type.rounded(micros) {
             Some(rounded) => Ok(Value::Int64(rounded)),
             None => Err(EngineError::TooLong { sql_type: column.sql_type.to_string() }),

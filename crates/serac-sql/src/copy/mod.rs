@@ -19,8 +19,7 @@ use options::read_options;
 use serac_copy::{CopyProgress, FileSink, Format, Input, Options, Rows, Sink, Source};
 use serac_engine::definition::ColumnDefinition;
 use serac_engine::roles::{Privilege, RoleId};
-use serac_engine::{EngineError, Table};
-use serac_parser::tree::{Copy, CopySubject, Ident, Name, StatementKind};
+use serac_parser::tree::{Copy, CopySubject, Ident, Name, Span, StatementKind};
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -242,7 +241,7 @@ impl Session {
         // As the engine does, which knows no lines.
         let missing = |(column, values): &(&ColumnDefinition, &ArrayRef)| !column.nullable && values.null_count() > 0;
         if let Some((column, _)) = table.definition.columns.iter().zip(complete.columns()).find(missing) {
-            return Err(EngineError::NotNull { table: table.name().into(), column: column.name.clone() }.into());
+            return Err(table.null_in(&column.name).into());
         }
         self.check_rows(table, &complete)?;
         Ok(complete)
