@@ -78,6 +78,7 @@ mod session_functions;
 mod session_roles;
 mod session_state;
 mod setting_list;
+mod setting_changes;
 mod setting_values;
 mod settings;
 mod shared;

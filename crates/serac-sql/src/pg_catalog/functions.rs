@@ -592,11 +592,7 @@ fn expanded(row: &Row<'_>) -> Outcome {
 fn setting(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     let Some(name) = row.text(0) else { return maybe(None) };
     let lower = name.to_lowercase();
-    let known = match scope.shared.view() {
-        Some(view) => scope.shared.setting(&view.settings, &lower),
-        None => crate::setting_list::usual_setting(&lower).map(str::to_owned),
-    };
-    match known {
+    match scope.shared.setting(&lower).or_else(|| scope.shared.engine_setting(&lower)) {
         Some(value) => text(value),
         None if row.is_true(1) => maybe(None),
         None => Err(SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""))),
@@ -608,10 +604,9 @@ fn search_path(scope: &Scope<'_>, implicit: bool) -> Vec<String> {
     implicit.then(|| crate::identifiers::CATALOG_SCHEMA.to_owned()).into_iter().chain(path).collect()
 }
 fn set_config(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
-    let (Some(name), Some(value)) = (row.text(0), row.text(1)) else { return maybe(None) };
-    let known = scope.shared.set_config(&name.to_lowercase(), &value, row.is_true(2));
-    known.ok_or_else(|| SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\"")))??;
-    text(value)
+    let name = row.text(0).ok_or_else(|| SqlError::new("22004", "SET requires parameter name"))?;
+    let value = row.text(1);
+    text(scope.shared.set_config(&name.to_lowercase(), value.as_deref(), row.is_true(2))?)
 }
 
 fn definition(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
