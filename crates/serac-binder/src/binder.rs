@@ -104,7 +104,8 @@ impl<'e> Binder<'e> {
     }
     /// A result in which numbers of catalog objects are names, and rows are texts.
     pub(crate) fn with_names(&self, selected: Selected) -> Result<Selected> {
-        let is_shown_otherwise = |id| is_registered(id) || id == TypeId::RECORD;
+        let is_named = |id: TypeId| is_registered(id.element().unwrap_or(id));
+        let is_shown_otherwise = |id| is_named(id) || id == TypeId::RECORD;
         if !selected.columns.iter().any(|column| is_shown_otherwise(column.id)) {
             return Ok(selected);
         }
@@ -115,7 +116,8 @@ impl<'e> Binder<'e> {
             exprs.push(match is_shown_otherwise(column.id) {
                 true => {
                     let bound = Bound::new(expr, column.id, column.span);
-                    self.cast(bound, TypeId::TEXT, &schema)?.expr.alias(name)
+                    let shown = column.id.element().and_then(|_| TypeId::TEXT.array()).unwrap_or(TypeId::TEXT);
+                    self.cast(bound, shown, &schema)?.expr.alias(name)
                 }
                 false => expr,
             });

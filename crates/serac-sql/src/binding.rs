@@ -838,6 +838,23 @@ impl Environment for InSession<'_> {
                 .zip(arrow_type(to))
                 .map(|(name, text)| cast(name, text)));
         }
+        if let Some(element) = from.element().filter(|element| is_registered(*element)) {
+            let names = self.registered("pg_reg_texts", element, expr);
+            return match to.element() {
+                _ if is_text(to) => {
+                    let texts = TypeId::TEXT.array().and_then(arrow_type);
+                    Ok(names
+                        .zip(texts)
+                        .zip(arrow_type(to))
+                        .map(|((names, texts), text)| cast(cast(names, texts), text)))
+                }
+                Some(TypeId::TEXT | TypeId::VARCHAR) => {
+                    Ok(names.zip(arrow_type(to)).map(|(names, texts)| cast(names, texts)))
+                }
+                Some(other) if is_registered(other) || other == TypeId::OID => Ok(Some(expr.clone())),
+                _ => Ok(None),
+            };
+        }
         if to == TypeId::UUID && is_text(from) {
             return Ok(self.names.scalar("uuid_in").map(|read| read.call(vec![expr.clone()])));
         }

@@ -11,7 +11,7 @@ use crate::error::SqlError;
 use crate::identifiers::{quote_ident, split_name};
 use crate::pg_catalog::scope::Scope;
 use crate::shared::Shared;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, new_empty_array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array, new_empty_array};
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema};
 use datafusion::catalog::{MemTable, TableFunction, TableFunctionImpl, TableProvider};
 use datafusion::common::ScalarValue;
@@ -811,6 +811,18 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
     ("pg_reg_text", Gives::Text, |scope, row| {
         let kind = row.text(0).unwrap_or_default();
         maybe(registered(scope, &kind, row, 1)?.map(|oid| registered_name(scope, &kind, oid)))
+    }),
+    ("pg_reg_texts", Gives::Texts, |scope, row| {
+        let Some(ScalarValue::List(objects)) = row.get(1) else {
+            return Ok(ScalarValue::new_null_list(DataType::Utf8, true, 1));
+        };
+        let objects = objects.value(0);
+        let kind = row.text(0).unwrap_or_default();
+        let objects = objects.as_any().downcast_ref::<UInt32Array>();
+        let objects =
+            objects.ok_or_else(|| SqlError::unsupported("an array of arrays of the names of catalog objects"))?;
+        let names = objects.iter().map(|oid| ScalarValue::Utf8(oid.map(|oid| registered_name(scope, &kind, oid))));
+        Ok(ScalarValue::List(ScalarValue::new_list_nullable(&names.collect::<Vec<_>>(), &DataType::Utf8)))
     }),
 ];
 
