@@ -35,6 +35,7 @@ mod describe;
 mod description;
 mod dml;
 mod explain;
+mod explain_json;
 mod expressions;
 mod front;
 mod generated;
