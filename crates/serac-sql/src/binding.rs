@@ -444,7 +444,7 @@ async fn bound(state: &SessionState, shared: &Arc<Shared>, source: &Source) -> R
 pub(crate) fn definition(state: &SessionState, kept: &KeptExpression<'_>, schema: &DFSchema) -> Result<Definition> {
     let session = InSession::over_nothing(state, functions(state).shared());
     // What the statement itself computes is not kept.
-    let is_kept = kept.place != Place::Transform;
+    let is_kept = !matches!(kept.place, Place::Transform | Place::CopyFilter);
     let style_of_constants = session.style_of_constants.clone().filter(|_| !is_kept);
     let session = InSession { style_of_constants, ..session };
     definition_in(session, kept, schema).map(|(definition, _)| definition)
