@@ -104,17 +104,19 @@ impl<'e> Binder<'e> {
     }
     /// A result in which numbers of catalog objects are names.
     pub(crate) fn with_names(&self, selected: Selected) -> Result<Selected> {
-        if !selected.columns.iter().any(|column| is_registered(column.id)) {
+        let is_named = |id: TypeId| is_registered(id.element().unwrap_or(id));
+        if !selected.columns.iter().any(|column| is_named(column.id)) {
             return Ok(selected);
         }
         let schema = selected.plan.schema().clone();
         let mut exprs = Vec::new();
         for (field, column) in schema.iter().zip(&selected.columns) {
             let (name, expr) = (field.1.name().clone(), Expr::Column(Column::from(field)));
-            exprs.push(match is_registered(column.id) {
+            exprs.push(match is_named(column.id) {
                 true => {
                     let bound = Bound::new(expr, column.id, column.span);
-                    self.cast(bound, TypeId::TEXT, &schema)?.expr.alias(name)
+                    let shown = column.id.element().and_then(|_| TypeId::TEXT.array()).unwrap_or(TypeId::TEXT);
+                    self.cast(bound, shown, &schema)?.expr.alias(name)
                 }
                 false => expr,
             });

@@ -41,7 +41,15 @@ impl Bound {
     pub(crate) fn modified_type(&self) -> ModifiedType {
         ModifiedType { id: self.id, modifier: self.modifier }
     }
-    /// That it may be shown.
+    /// That it may be a column of a query: `with_names` writes rows and names where they are shown.
+    pub(crate) fn is_shown(&self) -> Result<()> {
+        match self.id {
+            TypeId::RECORD => Ok(()),
+            id if id.element().is_some_and(is_registered) => Ok(()),
+            _ => self.exact(),
+        }
+    }
+    /// That its value in Arrow is all that is seen of it.
     pub(crate) fn exact(&self) -> Result<()> {
         match self.id {
             TypeId::RECORD => Err(BindError::unsupported("a row as such a value", NO_PLACE)),

@@ -31,16 +31,19 @@ pub enum Place {
     Predicate,
     /// USING of ALTER COLUMN.
     Transform,
+    /// WHERE of COPY FROM.
+    CopyFilter,
 }
 
 /// Each place as messages call one, and several.
-const NAMES: [(&str, &str); 6] = [
+const NAMES: [(&str, &str); 7] = [
     ("DEFAULT expression", "DEFAULT expressions"),
     ("check constraint", "check constraints"),
     ("column generation expression", "column generation expressions"),
     ("index expression", "index expressions"),
     ("index predicate", "index predicates"),
     ("transform expression", "transform expressions"),
+    ("COPY FROM WHERE condition", "COPY FROM WHERE conditions"),
 ];
 
 impl Place {
@@ -173,7 +176,7 @@ pub fn bind_definition(environment: &dyn Environment, definition: DefinitionText
     }
     let bound = match (place, column) {
         (Place::Check, _) => binder.truth("CHECK", bound, context)?,
-        (Place::Predicate, _) => binder.truth("WHERE", bound, context)?,
+        (Place::Predicate | Place::CopyFilter, _) => binder.truth("WHERE", bound, context)?,
         (_, Some((name, wanted))) => binder.of_default(bound, place, name, wanted, schema)?,
         _ => bound,
     };

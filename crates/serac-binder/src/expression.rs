@@ -1377,6 +1377,11 @@ impl Binder<'_> {
         {
             let cast = |bound| self.modified(self.cast(bound, element, schema)?, &modifiers, schema);
             let array = self.array_of_text(text, id, place, schema, &cast);
+            // An array has the modifier of its elements.
+            let array = array.and_then(|array| {
+                let ModifiedType { modifier, .. } = cast(Bound::null(element, place)?)?.modified_type();
+                Ok(Bound { modifier, ..array })
+            });
             return array.map_err(|error| error.refused(format!("a cast of a text to {id}"), place));
         }
         let bound = self.modified(self.cast(operand, id, schema)?, &modifiers, schema);
@@ -1404,7 +1409,8 @@ impl Binder<'_> {
                     return Err(BindError::unsupported(format!("type numeric({precision},{scale})[]"), span));
                 };
                 let numbers = with_elements(&bound.expr.get_type(schema)?, DataType::Decimal128(all, behind));
-                Ok(Bound::new(cast_to(bound.expr, numbers), id, span))
+                let ModifiedType { modifier, .. } = ModifiedType::of_digits(all.into(), behind.unsigned_abs().into());
+                Ok(Bound { modifier, ..Bound::new(cast_to(bound.expr, numbers), id, span) })
             }
             _ if id.element().is_some() => Err(BindError::unsupported(format!("type {id} with a modifier"), span)),
             (TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ, [digits]) => {

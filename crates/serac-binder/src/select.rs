@@ -321,9 +321,7 @@ impl Binder<'_> {
                         Some(passed) => passed,
                         None => self.expression(&item.expr, context)?,
                     };
-                    if bound.id != TypeId::RECORD {
-                        bound.exact()?;
-                    }
+                    bound.is_shown()?;
                     let name = match &item.alias {
                         Some(alias) => alias.name.clone(),
                         None => column_name(&item.expr, &self.subquery_names.borrow()),
@@ -391,7 +389,7 @@ impl Binder<'_> {
             let bound = match item.replace.iter().find(|(_, name)| name.name == column.name) {
                 Some((expr, _)) => {
                     let bound = self.expression(expr, context)?;
-                    bound.exact()?;
+                    bound.is_shown()?;
                     bound
                 }
                 None if context.passes_any => column.passed(span),

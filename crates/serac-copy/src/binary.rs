@@ -1,13 +1,14 @@
 //! COPY's binary format: a header, per row the number of columns and each value with its length, and a trailer.
 
 use super::rows::{BATCH_ROWS, MAX_LINE};
+use crate::arrival::CopyInput;
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::Schema;
 use serac_engine::values::{OwnedValue, array_of, value_at};
 use serac_storage::{ColumnType, Value};
 use serac_values::wire::{column_of, is_json, of_binary, write_binary};
 use serac_values::{Result, SqlError};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufReader, ErrorKind, Read, Write};
 
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
 /// Longest value, in bytes.
@@ -15,7 +16,7 @@ const MAX_VALUE: usize = MAX_LINE;
 
 /// Reads batches of values of the given types.
 pub(super) struct BinaryReader<R> {
-    input: R,
+    input: BufReader<R>,
     types: Vec<ColumnType>,
     started: bool,
     ended: bool,
@@ -25,8 +26,25 @@ fn malformed(what: &str) -> SqlError {
     SqlError::new("22P04", format!("invalid COPY file: {what}"))
 }
 
-impl<R: Read> BinaryReader<R> {
-    pub(super) fn new(input: R, types: Vec<ColumnType>) -> Self {
+/// Whether bytes begin with a whole row, or with what is none.
+fn has_row(mut bytes: &[u8]) -> bool {
+    fn split<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+        let (head, rest) = bytes.split_first_chunk()?;
+        *bytes = rest;
+        Some(*head)
+    }
+    let Some(count) = split(&mut bytes).map(i16::from_be_bytes) else { return false };
+    for _ in 0..count {
+        let Some(length) = split(&mut bytes).map(i32::from_be_bytes) else { return false };
+        let Ok(length) = usize::try_from(length) else { continue };
+        let Some(rest) = bytes.get(length..) else { return false };
+        bytes = rest;
+    }
+    true
+}
+
+impl<R: CopyInput> BinaryReader<R> {
+    pub(super) fn new(input: BufReader<R>, types: Vec<ColumnType>) -> Self {
         Self { input, types, started: false, ended: false }
     }
 
@@ -89,6 +107,9 @@ impl<R: Read> BinaryReader<R> {
         let mut columns: Vec<Vec<OwnedValue>> = self.types.iter().map(|_| Vec::new()).collect();
         let (mut bytes, mut rows) = (Vec::new(), 0);
         while rows < BATCH_ROWS && !self.ended {
+            if rows > 0 && !has_row(self.input.buffer()) && !self.input.get_mut().comes_soon() {
+                break;
+            }
             let count = self.field_count()?;
             let Some(count) = count.filter(|count| *count != -1) else {
                 self.ended = true;
@@ -128,7 +149,7 @@ impl<R: Read> BinaryReader<R> {
     }
 }
 
-impl<R: Read> Iterator for BinaryReader<R> {
+impl<R: CopyInput> Iterator for BinaryReader<R> {
     type Item = Result<RecordBatch>;
     fn next(&mut self) -> Option<Self::Item> {
         self.batch().transpose()
@@ -198,7 +219,8 @@ mod tests {
     /// How many rows of one INTEGER there are behind the header.
     fn rows(bytes: &[u8]) -> Result<usize> {
         let input = [&header()[..], bytes].concat();
-        let batches = BinaryReader::new(&input[..], vec![ColumnType::Int32]).collect::<Result<Vec<_>>>()?;
+        let batches =
+            BinaryReader::new(BufReader::new(&input[..]), vec![ColumnType::Int32]).collect::<Result<Vec<_>>>()?;
         Ok(batches.iter().map(RecordBatch::num_rows).sum())
     }
 

@@ -10,13 +10,13 @@
 
 use super::options::{Nulls, Options};
 use super::rows::{BATCH_ROWS, MAX_LINE, Rows, row_too_long};
+use crate::arrival::CopyInput;
 use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringViewBuilder};
 use serac_operators::integer_rows::{IntegerColumn, NullableIntegers, PlainRows, plain_parts};
 use serac_storage::ColumnType;
 use serac_values::wire::utf8;
 use serac_values::{Result, SqlError};
 use std::collections::VecDeque;
-use std::io::Read;
 use std::sync::Arc;
 
 /// Bytes of the input that are there at a time.
@@ -33,7 +33,7 @@ struct Window<R> {
     to: usize,
 }
 
-impl<R: Read> Window<R> {
+impl<R: CopyInput> Window<R> {
     fn new(input: R) -> Self {
         Self { input, bytes: vec![0; WINDOW_BYTES], from: 0, to: 0 }
     }
@@ -74,14 +74,31 @@ impl<R: Read> Window<R> {
         }
         Ok(self.bytes())
     }
-    /// Many bytes of the input: all there is room for, once more than half of that are consumed.
+    /// Whether the end of a line is there, or comes soon, or that of the input.
+    fn has_line_soon(&mut self) -> Result<bool> {
+        loop {
+            if self.bytes().iter().any(|byte| matches!(byte, b'\n' | b'\r')) || self.bytes().len() == self.bytes.len() {
+                return Ok(true);
+            }
+            if !self.input.comes_soon() {
+                return Ok(false);
+            }
+            self.bytes.copy_within(self.from..self.to, 0);
+            (self.from, self.to) = (0, self.to - self.from);
+            if !self.read()? {
+                return Ok(true);
+            }
+        }
+    }
+    /// Many bytes of the input: all there is room for, once more than half of that are consumed, or as
+    /// many as come soon.
     fn many(&mut self) -> Result<&[u8]> {
         if self.to - self.from > self.bytes.len() / 2 {
             return Ok(self.bytes());
         }
         self.bytes.copy_within(self.from..self.to, 0);
         (self.from, self.to) = (0, self.to - self.from);
-        while self.to < self.bytes.len() && self.read()? {}
+        while self.to < self.bytes.len() && (self.to == 0 || self.input.comes_soon()) && self.read()? {}
         Ok(self.bytes())
     }
 }
@@ -101,6 +118,8 @@ enum Place {
     Quoted,
     /// Behind a quote that ends the quoted part, or is the first of two that mean one.
     QuoteInQuoted,
+    /// Behind an escape that is no quote, within quotes.
+    EscapeInQuoted,
 }
 
 /// The numbers that plain rows may have.
@@ -118,6 +137,7 @@ pub(super) struct CsvReader<R> {
     input: Window<R>,
     delimiter: u8,
     quote: u8,
+    escape: u8,
     null: Vec<u8>,
     /// By column.
     nulls: Vec<Nulls>,
@@ -163,7 +183,7 @@ pub(super) fn in_line(sqlstate: &'static str, what: impl Into<String>, line: u64
     SqlError { detail: Some(format!("line {line}")), ..SqlError::new(sqlstate, what) }
 }
 
-impl<R: Read> CsvReader<R> {
+impl<R: CopyInput> CsvReader<R> {
     /// Reads rows for columns of these types.
     pub(super) fn new(input: R, options: &Options, types: &[ColumnType]) -> Self {
         let nulls = |at: usize| options.nulls.get(at).copied().unwrap_or_default();
@@ -172,6 +192,7 @@ impl<R: Read> CsvReader<R> {
             input: Window::new(input),
             delimiter: options.delimiter,
             quote: options.quote,
+            escape: options.escape,
             null: options.null.clone().into_bytes(),
             header: options.header,
             is_new: true,
@@ -197,7 +218,7 @@ impl<R: Read> CsvReader<R> {
             let input = self.input.some()?;
             if input.is_empty() {
                 let Some(begun) = begun else { return Ok(None) };
-                if place == Place::Quoted {
+                if matches!(place, Place::Quoted | Place::EscapeInQuoted) {
                     return Err(in_line("22P04", "unterminated CSV quoted field", begun));
                 }
                 self.fields.push(Field { end: self.bytes.len(), is_quoted });
@@ -240,18 +261,31 @@ impl<R: Read> CsvReader<R> {
                         }
                     }
                     Place::Quoted => {
-                        let quote = self.quote;
-                        let length = rest.iter().position(|byte| *byte == quote).unwrap_or(rest.len());
+                        let (quote, escape) = (self.quote, self.escape);
+                        let ends = |byte: &u8| *byte == quote || *byte == escape;
+                        let length = rest.iter().position(ends).unwrap_or(rest.len());
                         let text = &rest[..length];
                         self.line += text.iter().filter(|byte| **byte == b'\n').count() as u64;
                         self.bytes.extend_from_slice(text);
                         at += length;
-                        if length < rest.len() {
-                            place = Place::QuoteInQuoted;
+                        if let Some(end) = rest.get(length) {
+                            place = match *end == quote {
+                                true => Place::QuoteInQuoted,
+                                false => Place::EscapeInQuoted,
+                            };
                             at += 1;
                         }
                     }
-                    Place::QuoteInQuoted if byte == self.quote => {
+                    Place::EscapeInQuoted => {
+                        if byte == self.quote || byte == self.escape {
+                            self.bytes.push(byte);
+                            at += 1;
+                        } else {
+                            self.bytes.push(self.escape);
+                        }
+                        place = Place::Quoted;
+                    }
+                    Place::QuoteInQuoted if byte == self.quote && self.quote == self.escape => {
                         self.bytes.push(byte);
                         place = Place::Quoted;
                         at += 1;
@@ -320,7 +354,12 @@ impl<R: Read> CsvReader<R> {
         }
         let most = if self.plain == Plain::None { BATCH_ROWS } else { self.text_rows };
         let mut failed = None;
-        let rows = Rows::gather(self.nulls.len(), most, &mut failed, |columns| self.text_row(columns));
+        let rows = Rows::gather(self.nulls.len(), most, &mut failed, |columns, has_rows| {
+            match has_rows && !self.input.has_line_soon()? {
+                true => Ok(None),
+                false => self.text_row(columns),
+            }
+        });
         self.failed = failed;
         rows
     }
@@ -349,7 +388,7 @@ impl<R: Read> CsvReader<R> {
     }
 }
 
-impl<R: Read> Iterator for CsvReader<R> {
+impl<R: CopyInput> Iterator for CsvReader<R> {
     type Item = Result<Rows>;
     fn next(&mut self) -> Option<Self::Item> {
         self.batch().transpose()

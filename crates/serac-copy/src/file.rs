@@ -9,6 +9,7 @@
 
 use super::options::Options;
 use super::sink::Sink;
+use crate::arrival::{COPY_PATIENCE, CopyInput};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -123,6 +124,15 @@ impl Read for CopyFile {
                 read => return read,
             }
         }
+    }
+}
+
+impl CopyInput for CopyFile {
+    fn comes_soon(&mut self) -> bool {
+        let pause = Timespec::try_from(COPY_PATIENCE);
+        let mut asked = [PollFd::new(&self.file, PollFlags::IN)];
+        // Where that cannot be asked, the next read tells what is wrong.
+        !self.is_polled || pause.is_err() || rustix::event::poll(&mut asked, pause.as_ref().ok()) != Ok(0)
     }
 }
 

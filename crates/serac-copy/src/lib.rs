@@ -5,6 +5,7 @@
 //! [`FileSink`] to a file. [`ArrowMessages`] are Arrow's messages from outside, read without trust.
 #![warn(missing_docs)]
 
+mod arrival;
 mod arrow_messages;
 mod binary;
 mod csv;
@@ -18,9 +19,10 @@ mod text;
 mod until_mark;
 mod writer;
 
+pub use arrival::{COPY_PATIENCE, CopyInput, SteadyInput};
 pub use arrow_messages::{ArrowMessage, ArrowMessages, ArrowStream};
 pub use file::FileSink;
-pub use options::{Format, Nulls, Options};
+pub use options::{Format, Nulls, Options, Quotes};
 pub use progress::CopyProgress;
 pub use rows::Rows;
 pub use sink::Sink;

@@ -49,6 +49,32 @@ impl Default for Nulls {
     }
 }
 
+/// Which bytes of CSV stand within quotes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Quotes {
+    quote: u8,
+    escape: u8,
+    is_within: bool,
+    /// Behind an escape within quotes, which takes the next quote's meaning away.
+    is_escaped: bool,
+}
+
+impl Quotes {
+    /// At the beginning of data.
+    pub fn new(quote: u8, escape: u8) -> Self {
+        Self { quote, escape, is_within: false, is_escaped: false }
+    }
+    /// Goes past a byte; whether what comes behind it stands within quotes.
+    pub fn pass(&mut self, byte: u8) -> bool {
+        let is_escape = byte == self.escape && self.escape != self.quote && self.is_within;
+        if byte == self.quote && !self.is_escaped {
+            self.is_within = !self.is_within;
+        }
+        self.is_escaped = is_escape && !self.is_escaped;
+        self.is_within
+    }
+}
+
 /// How the input of a COPY is read, or its output written.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -60,6 +86,8 @@ pub struct Options {
     pub delimiter: u8,
     /// What fields of CSV are quoted with.
     pub quote: u8,
+    /// What stands before a quote within quotes, and before itself.
+    pub escape: u8,
     /// The text of NULL.
     pub null: String,
     /// The columns of FORCE_NULL.
@@ -86,12 +114,17 @@ impl Options {
             header: false,
             delimiter: if is_text || extension(path) == "tsv" { b'\t' } else { b',' },
             quote: b'"',
+            escape: b'"',
             null: if is_text { "\\N".into() } else { String::new() },
             force_null: Vec::new(),
             force_not_null: Vec::new(),
             nulls: Vec::new(),
             style: None,
         }
+    }
+    /// The quotes of CSV; none in another format.
+    pub fn quotes(&self) -> Option<Quotes> {
+        (self.format == Format::Csv).then(|| Quotes::new(self.quote, self.escape))
     }
     /// What is usual for a file of this name, in the format that its extension says, or else
     /// `otherwise`.

@@ -26,18 +26,19 @@ pub struct Rows {
 
 impl Rows {
     /// Reads up to `most` rows of texts; none behind the last. `read` appends the texts of a row and
-    /// gives the line on which it begins. What is wrong with a row behind others waits in `failed`:
-    /// something may be wrong with those, too.
+    /// gives the line on which it begins, or none where there is no next row, or where rows have been
+    /// read (it is told whether) and the next one does not come soon. What is wrong with a row behind
+    /// others waits in `failed`: something may be wrong with those, too.
     pub(super) fn gather(
         columns: usize,
         most: usize,
         failed: &mut Option<SqlError>,
-        mut read: impl FnMut(&mut [StringViewBuilder]) -> Result<Option<u64>>,
+        mut read: impl FnMut(&mut [StringViewBuilder], bool) -> Result<Option<u64>>,
     ) -> Result<Option<Self>> {
         let mut columns: Vec<StringViewBuilder> = (0..columns).map(|_| StringViewBuilder::new()).collect();
         let mut lines = Vec::new();
         while lines.len() < most {
-            match read(&mut columns) {
+            match read(&mut columns, !lines.is_empty()) {
                 Ok(Some(line)) => lines.push(line),
                 Ok(None) => break,
                 Err(error) if lines.is_empty() => return Err(error),

@@ -6,6 +6,7 @@ use super::file::{CopyFile, Want, Wanted};
 use super::options::{Format, Options};
 use super::text::TextReader;
 use super::until_mark::UntilMark;
+use crate::arrival::CopyInput;
 use crate::arrow_messages::ArrowStream;
 use crate::file::io;
 use crate::progress::CopyProgress;
@@ -32,7 +33,7 @@ pub enum Input {
     /// The file of this name.
     File(String),
     /// What a client sends.
-    Stream(Box<dyn Read + Send>),
+    Stream(Box<dyn CopyInput + Send>),
 }
 
 /// Counts the bytes that are read.
@@ -47,6 +48,12 @@ impl<R: Read> Read for Counted<R> {
         // Relaxed: a figure to be shown.
         self.progress.done.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
+    }
+}
+
+impl<R: CopyInput> CopyInput for Counted<R> {
+    fn comes_soon(&mut self) -> bool {
+        self.inner.comes_soon()
     }
 }
 
@@ -65,7 +72,7 @@ fn buffered<R: Read>(input: R) -> BufReader<R> {
 }
 
 /// Of a format whose rows come one by one; none of another.
-fn row_batches(input: impl Read + 'static, options: &Options, types: &[ColumnType]) -> Option<Batches> {
+fn row_batches(input: impl CopyInput + 'static, options: &Options, types: &[ColumnType]) -> Option<Batches> {
     match options.format {
         Format::Csv => Some(Box::new(CsvReader::new(input, options, types))),
         Format::Text => Some(Box::new(TextReader::new(buffered(input), options, types.len()))),
@@ -123,14 +130,17 @@ pub fn file_schema(path: &str) -> Result<SchemaRef> {
 }
 
 fn stream_batches(
-    input: Box<dyn Read + Send>,
+    input: Box<dyn CopyInput + Send>,
     options: &Options,
     types: &[ColumnType],
     progress: Arc<CopyProgress>,
 ) -> Result<Batches> {
     let input = Counted { inner: input, progress };
     match options.format {
-        Format::Csv => Ok(Box::new(CsvReader::new(UntilMark::new(input, options.quote), options, types))),
+        Format::Csv => {
+            let quotes = options.quotes().expect("it is CSV");
+            Ok(Box::new(CsvReader::new(UntilMark::new(input, quotes), options, types)))
+        }
         Format::Text | Format::Binary => Ok(row_batches(input, options, types).expect("its rows come one by one")),
         Format::Parquet => Err(SqlError::unsupported("COPY FROM STDIN in the format parquet")),
         Format::Arrow => Ok(without_lines(ArrowStream::new(buffered(input))?)),

@@ -4,10 +4,11 @@
 use super::csv::in_line;
 use super::options::Options;
 use super::rows::{BATCH_ROWS, MAX_LINE, Rows, row_too_long};
+use crate::arrival::CopyInput;
 use datafusion::arrow::array::StringViewBuilder;
 use serac_values::wire::utf8;
 use serac_values::{Result, SqlError};
-use std::io::{BufRead, Read};
+use std::io::{BufRead, BufReader, Read};
 
 fn io(error: &std::io::Error) -> SqlError {
     SqlError::new("58030", format!("could not read: {error}"))
@@ -15,7 +16,7 @@ fn io(error: &std::io::Error) -> SqlError {
 
 /// Reads batches of texts.
 pub(super) struct TextReader<R> {
-    input: R,
+    input: BufReader<R>,
     columns: usize,
     delimiter: u8,
     null: Vec<u8>,
@@ -27,8 +28,8 @@ pub(super) struct TextReader<R> {
     failed: Option<SqlError>,
 }
 
-impl<R: BufRead> TextReader<R> {
-    pub(super) fn new(input: R, options: &Options, columns: usize) -> Self {
+impl<R: CopyInput> TextReader<R> {
+    pub(super) fn new(input: BufReader<R>, options: &Options, columns: usize) -> Self {
         let null = options.null.clone().into_bytes();
         Self {
             input,
@@ -73,10 +74,16 @@ impl<R: BufRead> TextReader<R> {
             self.next_line(&mut line)?;
         }
         let wanted = self.columns;
-        let read = |columns: &mut [StringViewBuilder]| self.row(columns, &mut line, &mut value);
+        let read = |columns: &mut [StringViewBuilder], has_rows: bool| match has_rows && !self.has_row_soon() {
+            true => Ok(None),
+            false => self.row(columns, &mut line, &mut value),
+        };
         let rows = Rows::gather(wanted, BATCH_ROWS, &mut failed, read);
         self.failed = failed;
         rows
+    }
+    fn has_row_soon(&mut self) -> bool {
+        self.input.buffer().contains(&b'\n') || self.input.get_mut().comes_soon()
     }
     /// Reads a row: its line. None behind the last.
     fn row(
@@ -119,7 +126,7 @@ impl<R: BufRead> TextReader<R> {
     }
 }
 
-impl<R: BufRead> Iterator for TextReader<R> {
+impl<R: CopyInput> Iterator for TextReader<R> {
     type Item = Result<Rows>;
     fn next(&mut self) -> Option<Self::Item> {
         self.batch().transpose()

@@ -1,13 +1,14 @@
 //! The mark at which clients of PostgreSQL up to version 17 end COPY's data.
 
+use crate::arrival::CopyInput;
+use crate::options::Quotes;
 use std::io::{BufRead, BufReader, Read};
 
 /// Input that ends before a line `\.` outside of quotes. Clients of PostgreSQL up to version 17
 /// mark the end of the data so.
 pub(super) struct UntilMark<R> {
     inner: BufReader<R>,
-    quote: u8,
-    is_quoted: bool,
+    quotes: Quotes,
     /// What of the mark the present line begins with: at most `\.` and a carriage return.
     begun: Vec<u8>,
     /// Bytes of `begun` that turned out not to be the mark and are still to be given.
@@ -18,9 +19,9 @@ pub(super) struct UntilMark<R> {
 }
 
 impl<R: Read> UntilMark<R> {
-    pub(super) fn new(inner: R, quote: u8) -> Self {
+    pub(super) fn new(inner: R, quotes: Quotes) -> Self {
         let inner = BufReader::with_capacity(1 << 16, inner);
-        Self { inner, quote, is_quoted: false, begun: Vec::new(), given: 0, may_be_mark: true, ended: false }
+        Self { inner, quotes, begun: Vec::new(), given: 0, may_be_mark: true, ended: false }
     }
 
     /// Gives what has been kept back.
@@ -76,9 +77,8 @@ impl<R: Read> Read for UntilMark<R> {
             for &byte in available.iter().take(buffer.len()) {
                 buffer[count] = byte;
                 count += 1;
-                if byte == self.quote {
-                    self.is_quoted = !self.is_quoted;
-                } else if byte == b'\n' && !self.is_quoted && available.get(count).is_none_or(|next| *next == b'\\') {
+                let is_within = self.quotes.pass(byte);
+                if byte == b'\n' && !is_within && available.get(count).is_none_or(|next| *next == b'\\') {
                     self.may_be_mark = true;
                     break;
                 }
@@ -89,9 +89,16 @@ impl<R: Read> Read for UntilMark<R> {
     }
 }
 
+impl<R: CopyInput> CopyInput for UntilMark<R> {
+    fn comes_soon(&mut self) -> bool {
+        !self.inner.buffer().is_empty() || self.inner.get_mut().comes_soon()
+    }
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::options::Options;
 
     /// Gives few bytes at a time.
     pub(in super::super) struct Pieces<'b>(pub &'b [u8], pub usize);
@@ -104,6 +111,8 @@ pub(super) mod tests {
             Ok(count)
         }
     }
+
+    impl CopyInput for Pieces<'_> {}
 
     #[test]
     fn data_ends_at_its_mark_outside_of_quotes() {
@@ -119,7 +128,8 @@ pub(super) mod tests {
         ] {
             for size in 1..=text.len().max(1) {
                 let mut read = String::new();
-                UntilMark::new(Pieces(text.as_bytes(), size), b'"').read_to_string(&mut read).unwrap();
+                let quotes = Options::csv(false, b',', "").quotes().unwrap();
+                UntilMark::new(Pieces(text.as_bytes(), size), quotes).read_to_string(&mut read).unwrap();
                 assert_eq!(read, wanted, "{text:?} in pieces of {size}");
             }
         }

@@ -13,8 +13,8 @@ pub(super) struct LineWriter<W> {
     output: W,
     delimiter: u8,
     null: String,
-    /// Of CSV; none in the text format.
-    quote: Option<u8>,
+    /// Quote and escape of CSV; none in the text format.
+    quotes: Option<(u8, u8)>,
     /// The names of the columns, before they are written.
     header: Option<Vec<String>>,
     /// The session's settings of times; none for the usual ones.
@@ -27,15 +27,15 @@ fn failed(error: &std::io::Error) -> SqlError {
 
 impl<W: Write> LineWriter<W> {
     pub(super) fn new(output: W, options: &Options, names: Vec<String>) -> Self {
-        let quote = (options.format == Format::Csv).then_some(options.quote);
+        let quotes = (options.format == Format::Csv).then_some((options.quote, options.escape));
         let header = options.header.then_some(names);
         let (null, style) = (options.null.clone(), options.style.clone());
-        Self { output, delimiter: options.delimiter, null, quote, header, style }
+        Self { output, delimiter: options.delimiter, null, quotes, header, style }
     }
 
     /// Adds a value that is not NULL. `is_lone`: its line has no other.
     fn put(&self, line: &mut Vec<u8>, value: &[u8], is_lone: bool) {
-        let Some(quote) = self.quote else { return escape(line, value, self.delimiter) };
+        let Some((quote, escape_byte)) = self.quotes else { return escape(line, value, self.delimiter) };
         let parts_lines = |byte: &u8| *byte == self.delimiter || *byte == quote || b"\r\n".contains(byte);
         // What stands for NULL, or ends the data, means something else in quotes.
         let means_more = value == self.null.as_bytes() || (is_lone && value == b"\\.");
@@ -44,7 +44,10 @@ impl<W: Write> LineWriter<W> {
         }
         line.push(quote);
         for &byte in value {
-            line.extend(std::iter::repeat_n(byte, 1 + usize::from(byte == quote)));
+            if byte == quote || byte == escape_byte {
+                line.push(escape_byte);
+            }
+            line.push(byte);
         }
         line.push(quote);
     }

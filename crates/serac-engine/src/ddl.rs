@@ -428,7 +428,7 @@ impl Transaction {
             let columns = convert(&old)?;
             let mut given = new.definition.columns.iter().zip(&columns);
             if let Some((column, _)) = given.find(|(column, array)| !column.nullable && array.null_count() > 0) {
-                return Err(EngineError::NotNull { table: table.name().into(), column: column.name.clone() });
+                return Err(table.null_in(&column.name));
             }
             let options = RecordBatchOptions::new().with_row_count(Some(old.num_rows()));
             let batch =

@@ -65,6 +65,8 @@ pub enum EngineError {
     /// A NULL in a NOT NULL column.
     #[error("null value in column \"{column}\" of relation \"{table}\" violates not-null constraint")]
     NotNull {
+        /// The table's schema.
+        schema: String,
         /// The table.
         table: String,
         /// The column.
@@ -73,6 +75,10 @@ pub enum EngineError {
     /// A duplicate key.
     #[error("duplicate key value violates unique constraint \"{constraint}\"")]
     Unique {
+        /// The table's schema.
+        schema: String,
+        /// The table.
+        table: String,
         /// The constraint or index.
         constraint: String,
         /// "Key (a, b)=(1, 2) already exists."
@@ -85,6 +91,8 @@ pub enum EngineError {
         operation: &'static str,
         /// The table changed.
         table: String,
+        /// Schema and name of the table whose constraint it is.
+        child: (String, String),
         /// The constraint.
         constraint: String,
         /// Which key.
@@ -99,6 +107,8 @@ pub enum EngineError {
     /// A CHECK constraint does not hold.
     #[error("new row for relation \"{table}\" violates check constraint \"{constraint}\"")]
     Check {
+        /// The table's schema.
+        schema: String,
         /// The table.
         table: String,
         /// The constraint.
@@ -299,6 +309,17 @@ impl EngineError {
             }
             Self::ForeignKeyTarget { table } => Some(table),
             Self::ForeignKeyTypes { constraint, .. } => Some(constraint),
+            _ => None,
+        }
+    }
+
+    /// Schema and name of the table whose constraint does not hold.
+    pub fn constrained_table(&self) -> Option<(&str, &str)> {
+        match self {
+            Self::NotNull { schema, table, .. }
+            | Self::Unique { schema, table, .. }
+            | Self::Check { schema, table, .. } => Some((schema, table)),
+            Self::ForeignKey { child: (schema, table), .. } => Some((schema, table)),
             _ => None,
         }
     }

@@ -94,7 +94,7 @@ impl Table {
 /// See [`Table::fit_value`]. In place, because a value that is handed on goes through memory.
 fn fit_value(table: &Table, column: &ColumnDefinition, value: &mut Value<'_>) -> Result<()> {
     if value.is_null() && !column.nullable {
-        return Err(EngineError::NotNull { table: table.name().into(), column: column.name.clone() });
+        return Err(table.null_in(&column.name));
     }
     if !column.sql_type.column_type.accepts(value) {
         return Err(StorageError::InvalidInput(format!(

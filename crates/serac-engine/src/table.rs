@@ -3,7 +3,7 @@
 use crate::access::KeyRange;
 use crate::bitmap::BitmapIndex;
 use crate::definition::{KeyDefinition, TableDefinition};
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 use crate::lock::TableLock;
 use crate::parent_pins::ParentPins;
 use crate::statistics::{StatisticsCache, TableStatistics};
@@ -322,6 +322,16 @@ impl Table {
     /// The unqualified name.
     pub fn name(&self) -> &str {
         &self.definition.name
+    }
+    /// That a column which is NOT NULL has a NULL.
+    pub fn null_in(&self, column: &str) -> EngineError {
+        let TableDefinition { schema, name, .. } = &self.definition;
+        EngineError::NotNull { schema: schema.clone(), table: name.clone(), column: column.into() }
+    }
+    /// That a CHECK constraint does not hold.
+    pub fn check_violated(&self, constraint: &str) -> EngineError {
+        let TableDefinition { schema, name, .. } = &self.definition;
+        EngineError::Check { schema: schema.clone(), table: name.clone(), constraint: constraint.into() }
     }
     /// The index over exactly these columns, in any order.
     pub fn index_on(&self, columns: &[usize]) -> Option<&Arc<TableIndex>> {

@@ -38,7 +38,7 @@ impl Table {
         for (array, &column) in arrays.iter_mut().zip(columns) {
             let definition = &self.definition.columns[column];
             if !definition.nullable && array.null_count() > 0 {
-                return Err(EngineError::NotNull { table: self.name().into(), column: definition.name.clone() });
+                return Err(self.null_in(&definition.name));
             }
             if definition.sql_type.limit().is_some() {
                 *array = definition.sql_type.fit(array)?;
@@ -158,7 +158,7 @@ impl Transaction {
         check_complete(table)?;
         for (value, column) in row.iter().zip(&table.definition.columns) {
             if value.is_null() && !column.nullable {
-                return Err(EngineError::NotNull { table: table.name().into(), column: column.name.clone() });
+                return Err(table.null_in(&column.name));
             }
         }
         let _pinned = pin();
@@ -469,6 +469,8 @@ impl Transaction {
         let shown = key.columns.iter().map(|&c| display(&values[c], definition.columns[c].sql_type.column_type));
         let shown: Vec<_> = shown.collect();
         EngineError::Unique {
+            schema: definition.schema.clone(),
+            table: definition.name.clone(),
             constraint: key.name.clone(),
             detail: format!("Key ({})=({}) already exists.", names.join(", "), shown.join(", ")),
         }

@@ -2,27 +2,42 @@
 
 use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
+use serac_sql::{COPY_PATIENCE, CopyInput};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Instant;
 use tokio::sync::mpsc;
 
 /// What the client sends, for the thread that reads it.
 pub(crate) struct Input {
     pieces: mpsc::Receiver<io::Result<Bytes>>,
     current: Bytes,
+    /// What has come after it; none within for the end of the pieces.
+    next: Option<Option<io::Result<Bytes>>>,
+}
+
+/// Wakes a thread that waits for a piece.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
 }
 
 impl Input {
     /// An error among the pieces is one of the COPY. The end of the pieces is that of the data.
     pub(crate) fn new(pieces: mpsc::Receiver<io::Result<Bytes>>) -> Self {
-        Self { pieces, current: Bytes::new() }
+        Self { pieces, current: Bytes::new(), next: None }
     }
 }
 
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.current.is_empty() {
-            match self.pieces.blocking_recv() {
+            match self.next.take().unwrap_or_else(|| self.pieces.blocking_recv()) {
                 Some(piece) => self.current = piece?,
                 None => return Ok(0),
             }
@@ -30,6 +45,27 @@ impl Read for Input {
         let count = buffer.len().min(self.current.len());
         self.current.copy_to_slice(&mut buffer[..count]);
         Ok(count)
+    }
+}
+
+impl CopyInput for Input {
+    fn comes_soon(&mut self) -> bool {
+        let until = Instant::now() + COPY_PATIENCE;
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut context = Context::from_waker(&waker);
+        while self.current.is_empty() && self.next.is_none() {
+            match self.pieces.poll_recv(&mut context) {
+                Poll::Ready(piece) => self.next = Some(piece),
+                Poll::Pending => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return false;
+                    }
+                    std::thread::park_timeout(left);
+                }
+            }
+        }
+        true
     }
 }
 

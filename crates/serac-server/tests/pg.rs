@@ -384,3 +384,113 @@ async fn idle_connections_end_at_their_limits_and_are_told() {
     assert_eq!((figures.aborted.get("disconnect"), figures.connections), (Some(&1), 2));
     served.end().await;
 }
+
+/// Bind of a statement without parameters, with these formats of its columns.
+fn bind(formats: &[i16]) -> Vec<u8> {
+    let count = (formats.len() as i16).to_be_bytes();
+    let formats: Vec<u8> = formats.iter().flat_map(|format| format.to_be_bytes()).collect();
+    message(b'B', &[&b"\0\0\0\0\0\0"[..], &count, &formats].concat())
+}
+
+const READY: &str = "Z\0\0\0\x05I";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn formats_are_for_all_columns_or_each() {
+    let served = Served::new(PgOptions::default()).await;
+    let mut socket = connect(served.address).await;
+    let run = [message(b'E', b"\0\0\0\0\0"), message(b'S', b"")].concat();
+    // Nobody has asked for the columns before.
+    let parse = message(b'P', b"\0SELECT 41 + 1\0\0\0");
+    socket.write_all(&[&parse[..], &bind(&[0, 0]), &run].concat()).await.unwrap();
+    let answer = read_until(&mut socket, READY).await;
+    assert!(answer.contains("C08P01\0Mbind message has 2 result formats but query has 1 columns\0"), "{answer:?}");
+    assert!(!answer.contains("42"), "{answer:?}");
+    for formats in [&[][..], &[0]] {
+        socket.write_all(&[&parse[..], &bind(formats), &run].concat()).await.unwrap();
+        assert!(read_until(&mut socket, READY).await.contains("42"));
+    }
+    let parse = message(b'P', b"\0SELECT 41 + 1, 40 + 3\0\0\0");
+    socket.write_all(&[&parse[..], &bind(&[0, 0]), &run].concat()).await.unwrap();
+    let answer = read_until(&mut socket, READY).await;
+    assert!(answer.contains("42") && answer.contains("43"), "{answer:?}");
+    drop(socket);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn errors_tell_whose_constraint_does_not_hold() {
+    let served = Served::new(PgOptions::default()).await;
+    let mut socket = connect(served.address).await;
+    for statement in [
+        "CREATE SCHEMA s",
+        "CREATE TABLE s.p (a INT PRIMARY KEY, b INT NOT NULL, CONSTRAINT positive CHECK (a > 0))",
+        "CREATE TABLE s.c (a INT CONSTRAINT up REFERENCES s.p)",
+        "INSERT INTO s.p VALUES (1, 1)",
+        "INSERT INTO s.c VALUES (1)",
+    ] {
+        socket.write_all(&query(statement)).await.unwrap();
+        let answer = read_until(&mut socket, READY).await;
+        assert!(!answer.contains("SERROR"), "{statement}: {answer:?}");
+    }
+    for (statement, fields) in [
+        ("INSERT INTO s.p VALUES (-1, 1)", "ss\0tp\0npositive\0"),
+        ("INSERT INTO s.p VALUES (2, NULL)", "ss\0tp\0cb\0"),
+        ("INSERT INTO s.p VALUES (1, 1)", "ss\0tp\0np_pkey\0"),
+        ("INSERT INTO s.c VALUES (9)", "ss\0tc\0nup\0"),
+        ("DELETE FROM s.p", "ss\0tc\0nup\0"),
+        ("ALTER TABLE s.c ADD CONSTRAINT high CHECK (a > 5)", "ss\0tc\0nhigh\0"),
+    ] {
+        socket.write_all(&query(statement)).await.unwrap();
+        let answer = read_until(&mut socket, READY).await;
+        assert!(answer.contains(fields), "{statement}: {answer:?}");
+    }
+    drop(socket);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_row_of_a_slow_client_is_told_at_once() {
+    let served = Served::new(PgOptions::default()).await;
+    let mut socket = connect(served.address).await;
+    socket.write_all(&query("CREATE TABLE t (a INT NOT NULL, b TEXT)")).await.unwrap();
+    read_until(&mut socket, READY).await;
+    let header = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
+    let binary = [&header[..], b"\0\x02\xff\xff\xff\xff\0\0\0\x01x"].concat();
+    for (format, row) in [("text", &b"\\N\tx\n"[..]), ("csv", b",x\n"), ("binary", &binary)] {
+        socket.write_all(&query(&format!("COPY t FROM STDIN (FORMAT {format})"))).await.unwrap();
+        read_until(&mut socket, "G\0\0\0").await;
+        // No more comes, and no end.
+        socket.write_all(&message(b'd', row)).await.unwrap();
+        let answer = read_until(&mut socket, "C23502").await;
+        assert!(answer.contains("C23502"), "{format}: {answer:?}");
+        socket.write_all(&[message(b'c', b""), query("SELECT 'it goes ' || 'on'")].concat()).await.unwrap();
+        let answer = read_until(&mut socket, "it goes on").await;
+        assert!(answer.contains("it goes on"), "{format}: {answer:?}");
+    }
+    drop(socket);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn numbers_of_objects_have_no_sign() {
+    let served = Served::new(PgOptions::default()).await;
+    let mut socket = connect(served.address).await;
+    let run = [message(b'D', b"P\0"), message(b'E', b"\0\0\0\0\0"), message(b'S', b"")].concat();
+    let mut given = async |format: u8, value: &[u8]| {
+        let parse = message(b'P', b"\0SELECT $1, $1 > 4294967294::oid\0\0\x01\0\0\0\x1a");
+        let length = (value.len() as i32).to_be_bytes();
+        let bind = [&[0, 0, 0, 1, 0, format, 0, 1][..], &length, value, &[0, 0]].concat();
+        socket.write_all(&[parse, message(b'B', &bind), run.clone()].concat()).await.unwrap();
+        read_until(&mut socket, READY).await
+    };
+    for (format, value) in [(0, &b"4294967295"[..]), (0, b"-1"), (1, &[255; 4])] {
+        let answer = given(format, value).await;
+        assert!(answer.contains("\x0a4294967295\0\0\0\x01t"), "{value:?}: {answer:?}");
+        // It is told as what it is: its number, and the length of its values.
+        assert!(answer.contains("?column?\0\0\0\0\0\0\0\0\0\0\x1a\0\x04"), "{answer:?}");
+    }
+    let answer = given(0, b"4294967296").await;
+    assert!(answer.contains("C22003\0Mvalue \"4294967296\" is out of range for type oid\0"), "{answer:?}");
+    drop(socket);
+    served.end().await;
+}

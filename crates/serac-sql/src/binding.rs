@@ -444,7 +444,7 @@ async fn bound(state: &SessionState, shared: &Arc<Shared>, source: &Source) -> R
 pub(crate) fn definition(state: &SessionState, kept: &KeptExpression<'_>, schema: &DFSchema) -> Result<Definition> {
     let session = InSession::over_nothing(state, functions(state).shared());
     // What the statement itself computes is not kept.
-    let is_kept = kept.place != Place::Transform;
+    let is_kept = !matches!(kept.place, Place::Transform | Place::CopyFilter);
     let style_of_constants = session.style_of_constants.clone().filter(|_| !is_kept);
     let session = InSession { style_of_constants, ..session };
     definition_in(session, kept, schema).map(|(definition, _)| definition)
@@ -837,6 +837,23 @@ impl Environment for InSession<'_> {
                 .registered("pg_reg_text", from, expr)
                 .zip(arrow_type(to))
                 .map(|(name, text)| cast(name, text)));
+        }
+        if let Some(element) = from.element().filter(|element| is_registered(*element)) {
+            let names = self.registered("pg_reg_texts", element, expr);
+            return match to.element() {
+                _ if is_text(to) => {
+                    let texts = TypeId::TEXT.array().and_then(arrow_type);
+                    Ok(names
+                        .zip(texts)
+                        .zip(arrow_type(to))
+                        .map(|((names, texts), text)| cast(cast(names, texts), text)))
+                }
+                Some(TypeId::TEXT | TypeId::VARCHAR) => {
+                    Ok(names.zip(arrow_type(to)).map(|(names, texts)| cast(names, texts)))
+                }
+                Some(other) if is_registered(other) || other == TypeId::OID => Ok(Some(expr.clone())),
+                _ => Ok(None),
+            };
         }
         if to == TypeId::UUID && is_text(from) {
             return Ok(self.names.scalar("uuid_in").map(|read| read.call(vec![expr.clone()])));

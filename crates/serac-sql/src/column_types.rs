@@ -54,7 +54,9 @@ pub(crate) fn of_stored(field: &Field, column: Option<&ColumnDefinition>) -> Opt
 /// another form than those of the type, as names of catalog objects are, they are what they are to
 /// Arrow.
 pub(crate) fn field_of(field: Field, of: ModifiedType) -> Field {
-    let is_number = of.id == TypeId::NUMERIC && type_of_arrow(field.data_type()) == Some(TypeId::NUMERIC);
+    // Numbers have two forms, alone and in arrays.
+    let is_number =
+        of.id.element().unwrap_or(of.id) == TypeId::NUMERIC && type_of_arrow(field.data_type()) == Some(of.id);
     let of_type = arrow_type(of.id);
     // Functions give texts in either form.
     let is_text = of_type == Some(DataType::Utf8View) && *field.data_type() == DataType::Utf8;

@@ -45,10 +45,10 @@ impl Session {
     /// Whether a statement may be begun again when it meets a conflict.
     pub(crate) fn may_wait(&self, statement: &Parsed) -> bool {
         !takes_stream(statement.statement())
-            && (self.waits_at_any_level || self.is_read_committed() || self.claims(statement))
+            && (self.shared.values.is_for_postgresql() || self.is_read_committed() || self.claims(statement))
     }
     pub(crate) fn is_read_committed(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| running.modes.isolation.is_of_statements())
+        self.running.is_some() && self.shared.values.modes().isolation.is_of_statements()
     }
 
     /// Undoes a statement that has met a conflict, and waits until it can be begun again, as the session's transaction is ready for then. `claims`: it is a SELECT … FOR UPDATE.
@@ -75,8 +75,8 @@ impl Session {
         limits: &mut Limits,
     ) -> Result<()> {
         let read_committed = self.is_read_committed();
-        let waits = claims || self.waits_at_any_level;
-        let timeout = self.lock_timeout;
+        let waits = claims || self.shared.values.is_for_postgresql();
+        let timeout = self.shared.values.lock_timeout();
         let Some(running) = &mut self.running else { return Err(error) };
         if error.sqlstate != "40001" || !(read_committed || (waits && error.blocker.is_some())) {
             return Err(error);

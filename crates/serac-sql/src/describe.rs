@@ -18,11 +18,12 @@ use serac_parser::tree::{Call, CopySubject, Expr, StatementKind};
 use serac_pg::TypeId;
 use std::sync::Arc;
 
-/// The numbers of those types of which the engine's types do not tell: arrays, and texts that are
-/// not TEXT; 0 for others.
+/// The numbers of those types of which the engine's types do not tell: arrays, numbers of objects,
+/// and texts that are not TEXT; 0 for others.
 fn oids_told(types: &[TypeId]) -> Vec<u32> {
-    let is_told =
-        |id: &TypeId| id.element().is_some() || matches!(*id, TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME);
+    let is_told = |id: &TypeId| {
+        id.element().is_some() || matches!(*id, TypeId::OID | TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME)
+    };
     types.iter().map(|id| if is_told(id) { id.0 } else { 0 }).collect()
 }
 

@@ -5,12 +5,13 @@
 //! its rows are counted and dropped, and below each operator stands what was measured there.
 
 use crate::error::{Result, SqlError};
+use crate::explain_json::{Json, PlanNode, Relationship};
 use crate::parsed::{Source, is_bound};
 use crate::pipeline::steps_schema;
 use crate::query::Ready;
 use crate::result::{Output, StatementResult, tag_of};
 use crate::session::Session;
-use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::arrow::array::{ArrayRef, LargeStringArray, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::LogicalPlan;
@@ -19,10 +20,12 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use futures::StreamExt;
 use serac_binder::{BoundBody, PartBody};
 use serac_parser::tree::{Explain, Ident, Name};
+use serac_pg::TypeId;
 use serac_values::sql_terms::in_sql_terms;
 use serac_values::type_names::name_of as type_name;
+use serac_values::wire::with_type;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The options of EXPLAIN.
 #[derive(Debug, Default, PartialEq)]
@@ -39,6 +42,36 @@ struct Options {
     steps: bool,
     /// Whether what the binder makes of the query is shown.
     bound: bool,
+    /// Whether the result is JSON, and not lines of text.
+    json: bool,
+}
+
+/// What EXPLAIN has found, in the form that it shows.
+#[derive(Default)]
+struct Report {
+    /// Lines of text.
+    lines: Vec<String>,
+    /// In JSON, the plans of the statement's parts, that of the statement itself last.
+    plans: Vec<PlanNode>,
+    /// What JSON says of the statement beside its plan.
+    beside: Vec<(&'static str, Json)>,
+}
+
+impl Report {
+    /// EXPLAIN's rows.
+    fn into_output(self, options: &Options) -> Result<Output> {
+        if !options.json {
+            return explained_lines(self.lines);
+        }
+        let mut plans = self.plans;
+        let mut plan = plans.pop().unwrap_or_else(|| PlanNode::new("Result"));
+        plan.children.splice(0..0, plans.into_iter().map(|part| (Relationship::InitPlan, part)));
+        let mut object = vec![("Plan", plan.document(None))];
+        object.extend(self.beside);
+        let text = Json::List(vec![Json::Object(object)]).text();
+        let column = Arc::new(LargeStringArray::from(vec![text])) as ArrayRef;
+        Ok(explained(RecordBatch::try_new(json_schema(), vec![column])?))
+    }
 }
 
 impl Options {
@@ -56,10 +89,16 @@ impl Options {
                 "bound" => options.bound = switch()?,
                 "summary" => summary = Some(switch()?),
                 "format" => {
-                    let format = value.as_deref().unwrap_or("without a name").to_lowercase();
-                    if format != "text" {
-                        return Err(SqlError::unsupported(format!("EXPLAIN's format {format}")));
-                    }
+                    let format = value.as_deref().unwrap_or_default();
+                    options.json = match format.to_lowercase().as_str() {
+                        "text" => false,
+                        "json" => true,
+                        "xml" | "yaml" => return Err(SqlError::unsupported(format!("EXPLAIN's format {format}"))),
+                        _ => {
+                            let message = format!("unrecognized value for EXPLAIN option \"{name}\": \"{format}\"");
+                            return Err(SqlError::new("22023", message));
+                        }
+                    };
                 }
                 // Off is what we do.
                 "buffers" | "wal" | "settings" | "generic_plan" | "costs" => {
@@ -78,6 +117,7 @@ impl Options {
             (false, true) => Some("BOUND"),
             (false, false) => None,
         };
+        let beside = beside.into_iter().chain([(options.json, "FORMAT JSON")]);
         if let Some(shown) = shown
             && let Some((_, other)) = beside.into_iter().find(|(is_on, _)| *is_on)
         {
@@ -110,8 +150,21 @@ pub(crate) fn explain_schema(options: &[ExplainOption]) -> SchemaRef {
     let of_steps = options.iter().rfind(|(option, _)| option.name == "steps");
     match of_steps.is_some_and(|option| is_on(option).unwrap_or(false)) {
         true => steps_schema(),
+        false if is_json(options) => json_schema(),
         false => plan_schema(),
     }
+}
+
+/// Whether the last option that says the format says JSON.
+fn is_json(options: &[ExplainOption]) -> bool {
+    let format = options.iter().rfind(|(option, _)| option.name == "format").and_then(|(_, value)| value.as_deref());
+    format.is_some_and(|format| format.eq_ignore_ascii_case("json"))
+}
+
+/// The column of EXPLAIN's result in JSON.
+fn json_schema() -> SchemaRef {
+    let field = Field::new("QUERY PLAN", DataType::LargeUtf8, false);
+    Arc::new(Schema::new(vec![with_type(field, TypeId::JSON.0, -1)]))
 }
 
 /// The column of EXPLAIN's result without STEPS.
@@ -180,6 +233,50 @@ fn add_lines(plan: &dyn ExecutionPlan, depth: usize, options: &Options, lines: &
     }
 }
 
+/// An operator, and those that it takes rows from.
+fn plan_node(plan: &dyn ExecutionPlan, options: &Options) -> PlanNode {
+    let details = in_sql_terms(&without_places(displayable(plan).one_line().to_string().trim()));
+    let mut node = PlanNode::new(plan.name()).with("Details", details);
+    if options.analyze
+        && let Some(metrics) = plan.metrics()
+    {
+        if let Some(time) = metrics.elapsed_compute().filter(|_| options.timing) {
+            node.fields.push(("Actual Total Time", milliseconds(Duration::from_nanos(time as u64))));
+        }
+        if let Some(rows) = metrics.output_rows() {
+            node.fields.push(("Actual Rows", Json::Number(rows.to_string())));
+        }
+        node.fields.push(("Actual Loops", Json::Number("1".into())));
+        if let Some(text) = measured(&metrics, options) {
+            node = node.with("Metrics", text);
+        }
+    }
+    let children = plan.children();
+    let count = children.len();
+    let child = |(at, child): (usize, &Arc<dyn ExecutionPlan>)| {
+        (Relationship::of_child(at, count), plan_node(child.as_ref(), options))
+    };
+    node.children = children.into_iter().enumerate().map(child).collect();
+    node
+}
+
+/// A time as EXPLAIN writes it in JSON.
+fn milliseconds(time: Duration) -> Json {
+    Json::Number(format!("{:.3}", time.as_secs_f64() * 1e3))
+}
+
+/// The operator of a change, or of a claim of rows, above the plan that finds its rows.
+fn acting_node(word: &str) -> PlanNode {
+    let operation = match word {
+        "INSERT" => "Insert",
+        "UPDATE" => "Update",
+        "DELETE" => "Delete",
+        "MERGE" => "Merge",
+        claim => return PlanNode::new("LockRows").with("Details", claim),
+    };
+    PlanNode::new("ModifyTable").with("Operation", operation)
+}
+
 /// A physical plan, an operator a line.
 pub(crate) fn physical_text(plan: &dyn ExecutionPlan) -> String {
     let mut lines = Vec::new();
@@ -209,27 +306,32 @@ impl Session {
         if options.bound {
             return explained_lines(self.bound_lines(query).await?);
         }
-        let mut lines: Vec<String> = point.into_iter().collect();
+        let mut report = Report::default();
+        if options.json {
+            report.beside.extend(point.map(|point| ("Point Path", Json::Text(point))));
+        } else {
+            report.lines.extend(point);
+        }
         if query.acts() {
-            return self.explain_changes(&query, &options, lines).await;
+            return self.explain_changes(&query, &options, report).await;
         }
         if options.steps {
             return self.planning_steps(query).await.map(explained);
         }
         // The plan on the point path comes before the query's.
-        let depth = lines.len();
+        let depth = report.lines.len();
         if depth > 0 {
-            lines.push("otherwise".into());
+            report.lines.push("otherwise".into());
         }
         let began = Instant::now();
         let planned = self.planned_to_explain(query, options.verbose).await?;
-        self.explain_plan(planned, began, depth, &options, &mut lines).await?;
-        explained_lines(lines)
+        self.explain_plan(planned, began, depth, &options, &mut report).await?;
+        report.into_output(&options)
     }
 
     /// The lines of a change: its kind, and the plan that finds its rows; behind the changes that
     /// its WITH has.
-    async fn explain_changes(&mut self, source: &Source, options: &Options, mut lines: Vec<String>) -> Result<Output> {
+    async fn explain_changes(&mut self, source: &Source, options: &Options, mut report: Report) -> Result<Output> {
         let began = Instant::now();
         let bound = self.bound_statement(source).await?;
         if options.analyze {
@@ -265,14 +367,18 @@ impl Session {
             if options.steps {
                 return self.steps_of_plan(plan).await.map(explained);
             }
-            let before = lines.len();
-            lines.extend(word.map(str::to_owned));
+            let before = report.lines.len();
+            report.lines.extend(word.map(str::to_owned));
             let frame = DataFrame::new(self.state(), plan);
             let planned = self.frame_to_explain(frame, options.verbose).await?;
-            let depth = usize::from(before < lines.len());
-            self.explain_plan(planned, began, depth, options, &mut lines).await?;
+            let depth = usize::from(before < report.lines.len());
+            self.explain_plan(planned, began, depth, options, &mut report).await?;
+            if let (Some(word), true) = (word, options.json) {
+                let found = report.plans.pop().map(|plan| (Relationship::Outer, plan));
+                report.plans.push(PlanNode { children: found.into_iter().collect(), ..acting_node(word) });
+            }
         }
-        explained_lines(lines)
+        report.into_output(options)
     }
 
     /// The lines of a plan that was made since `began`.
@@ -282,9 +388,12 @@ impl Session {
         began: Instant,
         depth: usize,
         options: &Options,
-        lines: &mut Vec<String>,
+        report: &mut Report,
     ) -> Result<()> {
-        if let Some(logical) = logical {
+        let lines = &mut report.lines;
+        if options.json {
+            report.beside.extend(logical.map(|logical| ("Logical Plan", Json::Text(logical))));
+        } else if let Some(logical) = logical {
             lines.push("Logical plan".into());
             lines.extend(logical.lines().map(|line| format!("  {line}")));
             lines.push("Physical plan".into());
@@ -299,6 +408,20 @@ impl Session {
             }
         }
         let executed = began.elapsed() - planned;
+        if options.json {
+            report.plans.push(plan_node(plan.as_ref(), options));
+            report.beside.retain(|(key, _)| !key.ends_with("Time") && *key != "Triggers");
+            if options.summary {
+                report.beside.push(("Planning Time", milliseconds(planned)));
+            }
+            if options.analyze {
+                report.beside.push(("Triggers", Json::List(Vec::new())));
+            }
+            if options.summary && options.analyze {
+                report.beside.push(("Execution Time", milliseconds(executed)));
+            }
+            return Ok(());
+        }
         add_lines(plan.as_ref(), depth, options, lines);
         if options.summary {
             lines.push(format!("Planning Time: {:.3} ms", planned.as_secs_f64() * 1e3));

@@ -159,7 +159,7 @@ pub(crate) fn check_rows(state: &SessionState, table: &Table, rows: &RecordBatch
         let outcome = KeptExpression::over(&table.definition, &check.expression, Place::Check).values(state, rows)?;
         let violated = outcome.as_boolean_opt().is_none_or(|b| b.iter().any(|held| held == Some(false)));
         if violated {
-            return Err(EngineError::Check { table: table.name().into(), constraint: check.name.clone() }.into());
+            return Err(table.check_violated(&check.name).into());
         }
     }
     Ok(())

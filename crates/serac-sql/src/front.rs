@@ -16,7 +16,7 @@ use crate::transaction::TransactionStatus;
 use crate::transactions::OpenStatement;
 use crate::{binding, programs};
 use futures::TryStreamExt;
-use serac_parser::tree::{Discard, Execute, Prepare, Reset, StatementKind, Transaction};
+use serac_parser::tree::{Discard, Execute, Prepare, Reset, Show, StatementKind, Transaction};
 use serac_pg::TypeId;
 use std::time::SystemTime;
 
@@ -127,7 +127,7 @@ impl Session {
     }
     /// The limits of a statement that starts now.
     pub fn limits(&self) -> Limits {
-        Limits::new(&self.cancel, self.statement_timeout)
+        Limits::new(&self.cancel, self.shared.values.statement_timeout())
     }
 
     /// Runs one statement and gives the rows of a query as they come. The statement ends with the last row, or when the stream is dropped.
@@ -260,6 +260,11 @@ impl Session {
 
     pub(crate) async fn run(&mut self, statement: Parsed) -> Result<Output> {
         let source = statement.into_source();
+        if let StatementKind::Set(_) | StatementKind::Reset(_) | StatementKind::Show(Show::Setting(_)) = source.kind()
+            && let Some(running) = &mut self.running
+        {
+            running.unstart();
+        }
         match source.kind() {
             kind if is_bound(kind) => self.run_bound(source).await,
             StatementKind::Show(shown) => self.show(shown).await,

@@ -12,7 +12,7 @@ use crate::copy::streams::CopyStreams;
 use crate::database::SqlDatabase;
 use crate::identifiers::{CATALOG, SEARCH_PATH};
 use crate::identity::Identity;
-use crate::limits::{CancelHandle, SessionDefaults};
+use crate::limits::CancelHandle;
 use crate::notices::{Notice, Notices, Severity};
 use crate::pipeline::pass::Resources;
 use crate::pipeline::rules::Rules;
@@ -23,8 +23,9 @@ use crate::query_runtime::QueryRuntime;
 use crate::registry::registry;
 use crate::resolver::TransactionCatalog;
 use crate::session_expressions::SessionExpressions;
+use crate::setting_values::SessionValues;
 use crate::shared::Shared;
-use crate::transaction::{Isolation, Modes, Running, TransactionStatus};
+use crate::transaction::{Running, TransactionStatus};
 use crate::work_memory::WorkMemory;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
@@ -37,7 +38,6 @@ use serac_query::scan::ScanSharing;
 use serac_storage::CommitTicket;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 /// A connection's state.
 pub struct Session {
@@ -52,30 +52,19 @@ pub struct Session {
     pub(crate) point: PointState,
     /// What evaluates defaults and checks for the engine.
     pub(crate) expressions: Arc<dyn Expressions>,
-    pub(crate) default_modes: Modes,
     pub(crate) cancel: CancelHandle,
     pub(crate) notices: Notices,
-    pub(crate) statement_timeout: Option<Duration>,
-    pub(crate) idle_in_transaction_timeout: Option<Duration>,
-    pub(crate) idle_timeout: Option<Duration>,
     pub(crate) work_memory: Arc<WorkMemory>,
     /// Bytes of it that were in use when the statement began.
     pub(crate) memory_before: usize,
     /// Whether the tasks of a query whose rows were not wanted may still hold some of it.
     pub(crate) has_abandoned: bool,
-    pub(crate) defaults: SessionDefaults,
     /// Whether columns of results without a name get PostgreSQL's.
     pub(crate) postgresql_names: bool,
     /// How the next query gives short decimals that are columns of a table.
     pub(crate) next_decimals: DecimalForm,
-    /// How long a statement waits for a transaction in its way.
-    pub(crate) lock_timeout: Option<Duration>,
-    /// Whether it does so at all levels of isolation.
-    pub(crate) waits_at_any_level: bool,
     /// Of a role that has connected.
     pub(crate) login: Option<Login>,
-    /// How often a setting has been made by its name.
-    pub(crate) parameters_set: u64,
     /// Whether a setting of the query engine's own has been made.
     pub(crate) has_engine_setting: bool,
     /// What the session was like at first; none if nobody asks.
@@ -110,6 +99,7 @@ impl Session {
             let share = limit / (5 * db.threads.max(1));
             options.execution.sort_spill_reservation_bytes = options.execution.sort_spill_reservation_bytes.min(share);
         }
+        let work_memory = Arc::new(WorkMemory::new(db.runtime.memory_pool.clone()));
         let shared = Arc::new(Shared {
             database: db.database.clone(),
             view: Default::default(),
@@ -121,6 +111,8 @@ impl Session {
             identity: OnceLock::new(),
             roles: Default::default(),
             sql: db.clone(),
+            values: SessionValues::new(&db.defaults),
+            work_memory: work_memory.clone(),
             client_settings: Default::default(),
             settings: Default::default(),
             client_changes: Default::default(),
@@ -137,7 +129,6 @@ impl Session {
         });
         config.set_extension(Arc::new(Functions::new(shared.clone(), registry())));
         config.set_extension(shared.scan_sharing.clone());
-        let work_memory = Arc::new(WorkMemory::new(db.runtime.memory_pool.clone()));
         let runtime = RuntimeEnv { memory_pool: work_memory.clone(), ..db.runtime.as_ref().clone() };
         let resources = Resources { work_memory: work_memory.clone(), memory_limit: db.memory_limit };
         let state = SessionStateBuilder::new()
@@ -149,7 +140,7 @@ impl Session {
         let ctx = SessionContext::new_with_state(state);
         ctx.register_catalog(CATALOG, Arc::new(TransactionCatalog(shared.clone())));
         let _ = shared.state.set(ctx.state_weak_ref());
-        let mut session = Self {
+        let session = Self {
             expressions: Arc::new(SessionExpressions(shared.clone())),
             shared,
             ctx,
@@ -159,26 +150,18 @@ impl Session {
             error_ticket: None,
             prepared: HashMap::new(),
             point: PointState::default(),
-            default_modes: Modes::default(),
             cancel: CancelHandle::default(),
             notices: Notices::default(),
-            statement_timeout: db.defaults.statement_timeout,
-            idle_in_transaction_timeout: db.defaults.idle_in_transaction_session_timeout,
-            idle_timeout: db.defaults.idle_session_timeout,
             work_memory,
             memory_before: 0,
             has_abandoned: false,
-            defaults: db.defaults,
             postgresql_names: false,
             next_decimals: DecimalForm::default(),
-            lock_timeout: None,
-            waits_at_any_level: false,
             login: None,
-            parameters_set: 0,
             has_engine_setting: false,
             beginning: None,
         };
-        session.set_work_memory(db.defaults.work_mem);
+        session.shared.set_work_memory(db.defaults.work_mem);
         session
     }
 
@@ -190,8 +173,7 @@ impl Session {
     /// COPY, and its names of the columns of results.
     pub fn as_for_postgresql(&mut self) {
         self.copy_streams.format = Format::Text;
-        self.default_modes.isolation = Isolation::ReadCommitted;
-        self.waits_at_any_level = true;
+        self.shared.values.set_for_postgresql();
         self.name_columns_as_postgresql();
     }
     /// Gives columns of results that have no name PostgreSQL's, several the same perhaps: `sum`,

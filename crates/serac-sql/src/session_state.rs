@@ -40,6 +40,6 @@ impl Session {
     /// Another number whenever a setting or a role may have changed.
     fn settings_version(&self) -> u64 {
         // Relaxed: as in `set_for_client`. Roles are noted as settings are.
-        self.shared.settings() + self.shared.client_changes.load(Ordering::Relaxed) + self.parameters_set
+        self.shared.settings() + self.shared.client_changes.load(Ordering::Relaxed)
     }
 }

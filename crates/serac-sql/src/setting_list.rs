@@ -7,13 +7,13 @@
 
 use crate::error::{Result, SqlError};
 use crate::identifiers::{quote_ident, split_list};
-use crate::setting_values::{SessionValues, on_or_off};
+use crate::setting_values::{SessionValues, invalid, memory_of, on_or_off, shown_memory, switch};
 use crate::shared::Shared;
 use datafusion::execution::context::SessionState;
 use serac_values::TimeStyle;
 use serac_values::time_style::{IntervalStyle, date_style, session_zone, shown_date_style};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 /// What a setting's values are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,6 +98,7 @@ const SETTINGS: &[Setting] = &[
     preset("durability", Kind::OneOf(&["full", "relaxed", "off"]), "When a commit is acknowledged."),
     set("enable_bitmap_index", Kind::Switch, PLANNER, "Whether queries use bitmap indexes."),
     set("enable_point_path", Kind::Switch, PLANNER, "Whether short statements on a key run without planning."),
+    set("escape_string_warning", Kind::Switch, COMPATIBILITY, "Changes nothing: backslashes in strings are letters."),
     set("extra_float_digits", Kind::Number, LOCALE, "Floats have as many digits as tell them apart."),
     set("idle_in_transaction_session_timeout", Kind::Time, STATEMENT, "How long a session may be idle in a transaction."),
     set("idle_session_timeout", Kind::Time, STATEMENT, "How long a session may be idle."),
@@ -130,8 +131,8 @@ const SETTINGS: &[Setting] = &[
     set("statement_timeout", Kind::Time, STATEMENT, "How long a statement may take."),
     set("threads", Kind::Number, "Resource Usage / Asynchronous Behavior", "How many threads a query may use."),
     set("TimeZone", Kind::Text, LOCALE, "The time zone."),
-    preset("transaction_deferrable", Kind::Switch, "Whether the transaction waits for a safe snapshot."),
-    preset("transaction_isolation", LEVELS, "The isolation level of the transaction."),
+    set("transaction_deferrable", Kind::Switch, STATEMENT, "Whether the transaction waits for a safe snapshot."),
+    set("transaction_isolation", LEVELS, STATEMENT, "The isolation level of the transaction."),
     set("transaction_read_only", Kind::Switch, STATEMENT, "Whether the transaction only reads."),
     set("work_mem", Kind::Memory, "Resource Usage / Memory", "The memory of a session's queries."),
 ];
@@ -155,6 +156,12 @@ fn preset_value(name: &str) -> Option<&'static str> {
 }
 
 impl Shared {
+    /// Changes the session's state of DataFusion.
+    pub(crate) fn change_state(&self, change: impl FnOnce(&mut SessionState)) {
+        if let Some(state) = self.state.get().and_then(Weak::upgrade) {
+            change(&mut state.write());
+        }
+    }
     /// The session's options of DataFusion.
     fn with_state<T>(&self, look: impl FnOnce(&SessionState) -> T) -> Option<T> {
         let state = self.state.get()?.upgrade()?;
@@ -163,10 +170,11 @@ impl Shared {
     }
     /// A setting as SHOW gives it, by its name in lower case; none if there is no such setting. Not
     /// those of DataFusion.
-    pub(crate) fn setting(&self, session: &SessionValues, name: &str) -> Option<String> {
+    pub(crate) fn setting(&self, name: &str) -> Option<String> {
         let of_session = || {
             Some(match name {
                 "max_connections" => self.sql.defaults.max_connections.to_string(),
+                "work_mem" => shown_memory(self.work_memory.wanted()),
                 "durability" => format!("{:?}", self.database.storage().options().durability).to_lowercase(),
                 "threads" => self.with_state(|state| state.config().target_partitions())?.to_string(),
                 // Relaxed: the session's own statements change it.
@@ -182,7 +190,13 @@ impl Shared {
             made.get(name).map(String::as_str).or_else(|| usual_setting(name)).map(str::to_owned)
         };
         let of_nobody = || preset_value(name).map(str::to_owned);
-        session.value(name).or_else(of_session).or_else(of_nobody).or_else(of_client)
+        self.values.value(name).or_else(of_session).or_else(of_nobody).or_else(of_client)
+    }
+    /// A setting of DataFusion's.
+    pub(crate) fn engine_setting(&self, name: &str) -> Option<String> {
+        let entries =
+            self.with_state(|state| state.config().options().entries()).filter(|_| name.starts_with("datafusion."))?;
+        entries.into_iter().find(|entry| entry.key == name).map(|entry| entry.value.unwrap_or_default())
     }
     /// A setting that tells of the session's roles.
     fn of_roles(&self, name: &str) -> Option<String> {
@@ -196,19 +210,20 @@ impl Shared {
         })
     }
     /// What a setting is after RESET; none where that is not known.
-    fn usual_value(&self, session: &SessionValues, name: &str) -> Option<String> {
+    fn usual_value(&self, name: &str) -> Option<String> {
         let value = match name {
             "enable_bitmap_index" => Some("on"),
             "shared_scans" => Some("auto"),
             DISABLED_PASSES => Some(""),
-            "threads" => return None,
+            "threads" => return Some(self.sql.threads.to_string()),
+            "work_mem" => return Some(shown_memory(self.sql.defaults.work_mem.or(self.sql.defaults.max_work_mem))),
             _ => usual_setting(name).or_else(|| preset_value(name)),
         };
         if let Some(initial) = self.initial_settings.read().get(name) {
             return Some(initial.clone());
         }
-        let of_session = || session.usual(&self.sql.defaults).value(name);
-        value.map(str::to_owned).or_else(of_session).or_else(|| self.setting(session, name))
+        let of_session = || self.values.usual(&self.sql.defaults).value(name);
+        value.map(str::to_owned).or_else(of_session).or_else(|| self.setting(name))
     }
 }
 
@@ -230,24 +245,26 @@ pub(crate) struct ListedSetting {
 }
 
 /// All settings, in the order of their names whatever their case.
-pub(crate) fn all_settings(shared: &Arc<Shared>, session: &SessionValues) -> Vec<ListedSetting> {
-    let usual = session.usual(&shared.sql.defaults);
+pub(crate) fn all_settings(shared: &Arc<Shared>) -> Vec<ListedSetting> {
+    let usual = shared.values.usual(&shared.sql.defaults);
     let in_unit = |of: &SessionValues, kind: Kind, name: &str, shown: Option<String>| match kind {
         Kind::Time => of.time(name).map(|time| time.map_or(0, |time| time.as_millis()).to_string()),
-        Kind::Memory => Some(of.work_mem.map_or(0, |bytes| bytes >> 10).to_string()),
+        Kind::Memory => {
+            shown.and_then(|shown| memory_of(&shown)).map(|bytes| bytes.map_or(0, |bytes| bytes >> 10).to_string())
+        }
         _ => shown,
     };
     let listed = |setting: &Setting| {
         let name = setting.name.to_lowercase();
-        let shown = shared.setting(session, &name).unwrap_or_default();
+        let shown = shared.setting(&name).unwrap_or_default();
         ListedSetting {
             name: setting.name.into(),
             kind: setting.kind,
             category: setting.category,
             description: setting.description.into(),
             context: if setting.is_set { "user" } else { "internal" },
-            value: in_unit(session, setting.kind, &name, Some(shown.clone())).unwrap_or_default(),
-            usual: in_unit(&usual, setting.kind, &name, shared.usual_value(session, &name)),
+            value: in_unit(&shared.values, setting.kind, &name, Some(shown.clone())).unwrap_or_default(),
+            usual: in_unit(&usual, setting.kind, &name, shared.usual_value(&name)),
             shown,
         }
     };
@@ -275,19 +292,56 @@ pub(crate) fn all_settings(shared: &Arc<Shared>, session: &SessionValues) -> Vec
 pub(crate) struct ClientSetting {
     name: &'static str,
     usual: &'static str,
-    /// The values that mean what is done anyway; none where the value changes nothing.
-    accepts: &'static [&'static str],
+    accepts: Accepts,
 }
 
-pub(crate) const fn fixed(name: &'static str, usual: &'static str, accepts: &'static [&'static str]) -> ClientSetting {
-    ClientSetting { name, usual, accepts }
+/// What a setting of clients takes.
+enum Accepts {
+    /// The values that mean what is done anyway. It keeps its usual value.
+    These(&'static [&'static str]),
+    /// A switch, from which nothing follows.
+    Switch,
+    /// Any text.
+    Text,
+    /// A list of names.
+    Names,
 }
 
-pub(crate) const fn noted(name: &'static str, usual: &'static str) -> ClientSetting {
-    ClientSetting { name, usual, accepts: &[] }
+const fn fixed(name: &'static str, usual: &'static str, accepts: &'static [&'static str]) -> ClientSetting {
+    ClientSetting { name, usual, accepts: Accepts::These(accepts) }
 }
 
-pub(crate) const CLIENT_SETTINGS: [ClientSetting; 18] = [
+const fn noted(name: &'static str, usual: &'static str) -> ClientSetting {
+    ClientSetting { name, usual, accepts: Accepts::Text }
+}
+
+const fn switched(name: &'static str, usual: &'static str) -> ClientSetting {
+    ClientSetting { name, usual, accepts: Accepts::Switch }
+}
+
+impl ClientSetting {
+    /// What SHOW gives after a value was set; none if it stays the usual one.
+    ///
+    /// # Errors
+    /// 22023 for a value that it does not take.
+    fn shown(&self, value: String) -> Result<Option<String>> {
+        let plain = |text: &str| text.to_lowercase().replace(['-', ' ', '_'], "");
+        match &self.accepts {
+            Accepts::These(accepts) if accepts.iter().any(|accepted| plain(accepted) == plain(&value)) => Ok(None),
+            Accepts::These(accepts) => {
+                Err(invalid(self.name, &value).explained(format!("It can be {} here.", accepts.join(" or "))))
+            }
+            Accepts::Switch => switch(self.name, Some(&value), false).map(|on| Some(on_or_off(on))),
+            Accepts::Text => Ok(Some(value)),
+            Accepts::Names => {
+                let names = split_list(&value).ok_or_else(|| invalid(self.name, &value))?;
+                Ok(Some(names.iter().map(|name| quote_ident(name)).collect::<Vec<_>>().join(", ")))
+            }
+        }
+    }
+}
+
+pub(crate) const CLIENT_SETTINGS: [ClientSetting; 19] = [
     fixed("client_encoding", "UTF8", &["UTF8", "unicode"]),
     noted("datestyle", "ISO, MDY"),
     noted("intervalstyle", "postgres"),
@@ -304,7 +358,9 @@ pub(crate) const CLIENT_SETTINGS: [ClientSetting; 18] = [
     fixed("extra_float_digits", "1", &["1", "2", "3"]),
     fixed("check_function_bodies", "on", &["on", "true", "1", "yes", "off", "false", "0", "no"]),
     fixed("jit", "off", &["on", "true", "1", "yes", "off", "false", "0", "no"]),
-    noted("search_path", "public"),
+    ClientSetting { name: "search_path", usual: "public", accepts: Accepts::Names },
+    // Strings in which a backslash would be worth a warning are no strings here.
+    switched("escape_string_warning", "on"),
     noted("default_statistics_target", "100"),
     fixed("default_with_oids", "off", &["off", "of", "false", "fals", "fal", "fa", "f", "no", "n", "0"]),
     fixed("lc_numeric", "C", &["C", "POSIX"]),
@@ -331,6 +387,7 @@ pub(crate) const RESETTABLE: [&str; 13] = [
 #[cfg(test)]
 pub(crate) fn set_names() -> impl Iterator<Item = &'static str> {
     let of_session = RESETTABLE.into_iter().chain(["threads", "role", "session_authorization"]);
+    let of_session = of_session.chain(["transaction_deferrable", "transaction_isolation", "transaction_read_only"]);
     let of_session = of_session.filter(|name| usual_setting(name).is_none());
     of_session.chain(CLIENT_SETTINGS.iter().map(|setting| setting.name))
 }
@@ -357,57 +414,31 @@ impl Shared {
         // Relaxed: as in `note_setting`.
         self.settings.load(Ordering::Relaxed)
     }
-    /// `set_config`: sets a setting of clients, in a transaction block or with `local` until the transaction ends if it does not commit.
-    pub(crate) fn set_config(&self, name: &str, value: &str, local: bool) -> Option<Result<()>> {
-        let usual = usual_setting(name).unwrap_or_default();
-        let before = self.client_settings.read().get(name).map_or(usual, String::as_str).to_owned();
-        let set = set_for_client(self, name, value)?;
-        if set.is_ok() {
-            let now = self.client_settings.read().get(name).map_or(usual, String::as_str).to_owned();
-            self.changed_settings.note(name, before, &now, local);
-        }
-        Some(set)
-    }
 }
 
-/// Takes a setting that clients of PostgreSQL make; none if it is not one.
-pub(crate) fn set_for_client(shared: &Shared, name: &str, value: &str) -> Option<Result<()>> {
+/// Takes a setting that clients of PostgreSQL make, or resets it for no value; none if it is not
+/// one.
+pub(crate) fn set_for_client(shared: &Shared, name: &str, value: Option<&str>) -> Option<Result<()>> {
     let Some(known) = CLIENT_SETTINGS.iter().find(|setting| setting.name == name) else {
         return set_of_users(shared, name, value);
     };
-    let plain = |text: &str| text.to_lowercase().replace(['-', ' ', '_'], "");
-    let (is_default, is_path) = (value.eq_ignore_ascii_case("default"), name == "search_path");
-    let initial = shared.initial_settings.read().get(known.name).cloned();
-    let value = match initial.as_deref().filter(|_| is_default) {
-        Some(initial) => initial,
-        None if is_default && is_of_times(name) => known.usual,
-        None => value,
-    };
-    let is_default = is_default && initial.is_none();
-    // Relaxed: the session's own statements read it.
-    shared.client_changes.fetch_add(1, Ordering::Relaxed);
-    if is_path {
+    if known.name == "search_path" {
         shared.note_setting();
     }
+    let initial = || shared.initial_settings.read().get(known.name).cloned();
+    let value = value.map(str::to_owned).or_else(initial);
     if is_of_times(name) {
-        return Some(shared.set_time_style(known.name, value));
+        return Some(shared.set_time_style(known.name, value.as_deref().unwrap_or(known.usual)));
     }
-    if is_default {
+    let Some(value) = value else {
         shared.client_settings.write().remove(known.name);
-    } else if is_path {
-        let Some(path) = split_list(value) else {
-            return Some(Err(SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""))));
-        };
-        let shown = path.iter().map(|name| quote_ident(name)).collect::<Vec<_>>().join(", ");
-        shared.client_settings.write().insert(known.name.to_owned(), shown);
-    } else if known.accepts.is_empty() {
-        shared.client_settings.write().insert(known.name.to_owned(), value.to_owned());
-    } else if !known.accepts.iter().any(|accepted| plain(accepted) == plain(value)) {
-        let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
-        let detail = format!("It can be {} here.", known.accepts.join(" or "));
-        return Some(Err(SqlError { detail: Some(detail), ..SqlError::new("22023", message) }));
-    }
-    Some(Ok(()))
+        return Some(Ok(()));
+    };
+    Some(known.shown(value).map(|shown| {
+        if let Some(shown) = shown {
+            shared.client_settings.write().insert(known.name.to_owned(), shown);
+        }
+    }))
 }
 
 /// Whether a setting is one of those of [`TimeStyle`].
@@ -455,9 +486,9 @@ pub(crate) fn is_of_users(name: &str) -> bool {
 }
 
 /// Takes a setting that users make as they like; none if the name is of no such one.
-fn set_of_users(shared: &Shared, name: &str, value: &str) -> Option<Result<()>> {
+fn set_of_users(shared: &Shared, name: &str, value: Option<&str>) -> Option<Result<()>> {
     let is_preset = |setting: &Setting| !setting.is_set && setting.name.eq_ignore_ascii_case(name);
-    if !name.starts_with("transaction_") && SETTINGS.iter().any(is_preset) {
+    if SETTINGS.iter().any(is_preset) {
         return Some(Err(SqlError::new("55P02", format!("parameter \"{name}\" cannot be changed")).named(name)));
     }
     if !is_of_users(name) {
@@ -476,8 +507,8 @@ fn set_of_users(shared: &Shared, name: &str, value: &str) -> Option<Result<()>> 
         return invalid("\"serac\" is a reserved prefix.");
     }
     let initial = || shared.initial_settings.read().get(name).cloned().unwrap_or_default();
-    let value = if value.eq_ignore_ascii_case("default") { &initial() } else { value };
-    shared.client_settings.write().insert(name.to_owned(), value.to_owned());
+    let value = value.map_or_else(initial, str::to_owned);
+    shared.client_settings.write().insert(name.to_owned(), value);
     Some(Ok(()))
 }
 

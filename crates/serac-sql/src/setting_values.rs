@@ -1,10 +1,11 @@
 //! Values of settings: the session's fields among them, how they are shown, and what the running
 //! transaction has set.
 
+use crate::error::{Result, SqlError};
 use crate::limits::SessionDefaults;
 use crate::transaction::{Isolation, Modes};
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A time in the largest unit of which it is a multiple.
@@ -110,60 +111,271 @@ impl ChangedSettings {
     }
 }
 
-/// The settings that are fields of the session.
-#[derive(Clone, Copy, Debug)]
+/// A time, or none, that threads of a session share: nanoseconds, zero for none.
+#[derive(Debug, Default)]
+struct SharedTime(AtomicU64);
+
+impl SharedTime {
+    fn new(time: Option<Duration>) -> Self {
+        let shared = Self::default();
+        shared.set(time);
+        shared
+    }
+    fn get(&self) -> Option<Duration> {
+        // Relaxed: see `SessionValues`.
+        Some(Duration::from_nanos(self.0.load(Ordering::Relaxed))).filter(|time| !time.is_zero())
+    }
+    fn set(&self, time: Option<Duration>) {
+        let nanos = time.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        self.0.store(nanos, Ordering::Relaxed);
+    }
+}
+
+/// The modes of a transaction, or none, that threads of a session share.
+#[derive(Debug)]
+struct SharedModes(AtomicU8);
+
+impl SharedModes {
+    const NONE: u8 = u8::MAX;
+    const fn new() -> Self {
+        Self(AtomicU8::new(Self::NONE))
+    }
+    fn get(&self) -> Option<Modes> {
+        // Relaxed: see `SessionValues`.
+        Some(self.0.load(Ordering::Relaxed)).filter(|bits| *bits != Self::NONE).map(Modes::from_bits)
+    }
+    fn set(&self, modes: Option<Modes>) {
+        self.0.store(modes.map_or(Self::NONE, Modes::bits), Ordering::Relaxed);
+    }
+}
+
+/// The settings that only the session reads. Its queries see and set them, too (`current_setting`,
+/// `set_config`), on whatever thread they run.
+///
+/// All accesses are relaxed: a query's threads are joined to its session by channels, and each
+/// setting stands for itself.
+#[derive(Debug)]
 pub(crate) struct SessionValues {
     /// The modes of the running transaction.
-    pub(crate) modes: Modes,
-    pub(crate) default_modes: Modes,
-    pub(crate) statement_timeout: Option<Duration>,
-    pub(crate) idle_in_transaction_timeout: Option<Duration>,
-    pub(crate) idle_timeout: Option<Duration>,
-    pub(crate) lock_timeout: Option<Duration>,
-    pub(crate) has_point_path: bool,
-    /// Bytes; none for no limit.
-    pub(crate) work_mem: Option<usize>,
-    /// The level of isolation of a session that sets none.
-    pub(crate) usual_isolation: Isolation,
+    transaction: SharedModes,
+    default_modes: SharedModes,
+    statement_timeout: SharedTime,
+    idle_in_transaction_timeout: SharedTime,
+    idle_timeout: SharedTime,
+    lock_timeout: SharedTime,
+    has_point_path: AtomicBool,
+    /// Whether the usual level of isolation is that of PostgreSQL, and statements wait for
+    /// transactions in the way at every level.
+    is_for_postgresql: AtomicBool,
 }
 
 impl SessionValues {
-    /// What holds after RESET ALL.
-    pub(crate) fn usual(self, defaults: &SessionDefaults) -> Self {
-        let default_modes = Modes { isolation: self.usual_isolation, ..Modes::default() };
+    /// Those of a new session.
+    pub(crate) fn new(defaults: &SessionDefaults) -> Self {
         Self {
-            modes: self.modes,
-            default_modes,
-            statement_timeout: defaults.statement_timeout,
-            idle_in_transaction_timeout: defaults.idle_in_transaction_session_timeout,
-            idle_timeout: defaults.idle_session_timeout,
-            lock_timeout: None,
-            has_point_path: true,
-            work_mem: defaults.work_mem.or(defaults.max_work_mem),
-            usual_isolation: self.usual_isolation,
+            transaction: SharedModes::new(),
+            default_modes: SharedModes::new(),
+            statement_timeout: SharedTime::new(defaults.statement_timeout),
+            idle_in_transaction_timeout: SharedTime::new(defaults.idle_in_transaction_session_timeout),
+            idle_timeout: SharedTime::new(defaults.idle_session_timeout),
+            lock_timeout: SharedTime::default(),
+            has_point_path: AtomicBool::new(true),
+            is_for_postgresql: AtomicBool::new(false),
         }
     }
-    pub(crate) fn time(&self, name: &str) -> Option<Option<Duration>> {
+    /// Those after RESET ALL, in the running transaction.
+    pub(crate) fn usual(&self, defaults: &SessionDefaults) -> Self {
+        let usual = Self::new(defaults);
+        usual.transaction.set(self.transaction.get());
+        usual.is_for_postgresql.store(self.is_for_postgresql(), Ordering::Relaxed);
+        usual
+    }
+    /// Makes usual what clients of PostgreSQL rely on.
+    pub(crate) fn set_for_postgresql(&self) {
+        self.is_for_postgresql.store(true, Ordering::Relaxed);
+    }
+    pub(crate) fn is_for_postgresql(&self) -> bool {
+        self.is_for_postgresql.load(Ordering::Relaxed)
+    }
+    /// The level of isolation of a session that sets none.
+    fn usual_isolation(&self) -> Isolation {
+        if self.is_for_postgresql() { Isolation::ReadCommitted } else { Isolation::default() }
+    }
+    /// The modes of transactions that say nothing of theirs.
+    pub(crate) fn default_modes(&self) -> Modes {
+        let usual = || Modes { isolation: self.usual_isolation(), ..Modes::default() };
+        self.default_modes.get().unwrap_or_else(usual)
+    }
+    /// The modes of the running transaction, or of the next one.
+    pub(crate) fn modes(&self) -> Modes {
+        self.transaction.get().unwrap_or_else(|| self.default_modes())
+    }
+    /// Notes the modes of the transaction that begins, or that none runs.
+    pub(crate) fn set_transaction(&self, modes: Option<Modes>) {
+        self.transaction.set(modes);
+    }
+    /// Makes the running transaction one that only reads, or not, as it was at a savepoint.
+    pub(crate) fn set_read_only(&self, read_only: bool) {
+        self.transaction.set(self.transaction.get().map(|modes| Modes { read_only, ..modes }));
+    }
+    /// Sets the modes of the running transaction; without one, nothing.
+    ///
+    /// # Errors
+    /// 25001 for what cannot change once a statement of the transaction has begun.
+    pub(crate) fn change_modes(&self, modes: Modes, is_started: bool) -> Result<()> {
+        let Some(before) = self.transaction.get() else { return Ok(()) };
+        let refused = if !is_started {
+            None
+        } else if before.read_only && !modes.read_only {
+            Some("transaction read-write mode must be set before any query")
+        } else if before.isolation != modes.isolation {
+            Some("SET TRANSACTION ISOLATION LEVEL must be called before any query")
+        } else if before.deferrable != modes.deferrable {
+            Some("SET TRANSACTION [NOT] DEFERRABLE must be called before any query")
+        } else {
+            None
+        };
+        if let Some(message) = refused {
+            return Err(SqlError::new("25001", message));
+        }
+        self.transaction.set(Some(modes));
+        Ok(())
+    }
+    pub(crate) fn statement_timeout(&self) -> Option<Duration> {
+        self.statement_timeout.get()
+    }
+    pub(crate) fn lock_timeout(&self) -> Option<Duration> {
+        self.lock_timeout.get()
+    }
+    pub(crate) fn idle_timeout(&self) -> Option<Duration> {
+        self.idle_timeout.get()
+    }
+    pub(crate) fn idle_in_transaction_timeout(&self) -> Option<Duration> {
+        self.idle_in_transaction_timeout.get()
+    }
+    pub(crate) fn has_point_path(&self) -> bool {
+        self.has_point_path.load(Ordering::Relaxed)
+    }
+    fn shared_time(&self, name: &str) -> Option<&SharedTime> {
         Some(match name {
-            "statement_timeout" => self.statement_timeout,
-            "idle_in_transaction_session_timeout" => self.idle_in_transaction_timeout,
-            "idle_session_timeout" => self.idle_timeout,
-            "lock_timeout" => self.lock_timeout,
+            "statement_timeout" => &self.statement_timeout,
+            "idle_in_transaction_session_timeout" => &self.idle_in_transaction_timeout,
+            "idle_session_timeout" => &self.idle_timeout,
+            "lock_timeout" => &self.lock_timeout,
             _ => return None,
         })
     }
-    /// A field as SHOW gives it; none if the setting is not one of the session's fields.
+    pub(crate) fn time(&self, name: &str) -> Option<Option<Duration>> {
+        Some(self.shared_time(name)?.get())
+    }
+    /// A setting as SHOW gives it; none if it is not one of these.
     pub(crate) fn value(&self, name: &str) -> Option<String> {
+        let (modes, default_modes) = (self.modes(), self.default_modes());
         Some(match name {
-            "transaction_isolation" | "transaction_isolation_level" => self.modes.isolation.name().into(),
-            "transaction_read_only" => on_or_off(self.modes.read_only),
-            "transaction_deferrable" => on_or_off(self.modes.deferrable),
-            "default_transaction_deferrable" => on_or_off(self.default_modes.deferrable),
-            "default_transaction_isolation" => self.default_modes.isolation.name().into(),
-            "default_transaction_read_only" => on_or_off(self.default_modes.read_only),
-            "enable_point_path" => on_or_off(self.has_point_path),
-            "work_mem" => shown_memory(self.work_mem),
+            "transaction_isolation" | "transaction_isolation_level" => modes.isolation.name().into(),
+            "transaction_read_only" => on_or_off(modes.read_only),
+            "transaction_deferrable" => on_or_off(modes.deferrable),
+            "default_transaction_deferrable" => on_or_off(default_modes.deferrable),
+            "default_transaction_isolation" => default_modes.isolation.name().into(),
+            "default_transaction_read_only" => on_or_off(default_modes.read_only),
+            "enable_point_path" => on_or_off(self.has_point_path()),
             time => shown_time(self.time(time)?),
         })
     }
+    /// Sets a setting, or resets it for none; false if it is not one of these. `is_started`: whether
+    /// a statement of the running transaction has begun.
+    ///
+    /// # Errors
+    /// 22023 for a wrong value; as [`change_modes`](Self::change_modes).
+    pub(crate) fn set(
+        &self,
+        name: &str,
+        value: Option<&str>,
+        defaults: &SessionDefaults,
+        is_started: bool,
+    ) -> Result<bool> {
+        let (mut modes, mut default_modes) = (self.modes(), self.default_modes());
+        match name {
+            "default_transaction_isolation" => default_modes.isolation = level(name, value, self.usual_isolation())?,
+            "default_transaction_deferrable" => default_modes.deferrable = switch(name, value, false)?,
+            "default_transaction_read_only" => default_modes.read_only = switch(name, value, false)?,
+            // Of the transaction that runs, and of nothing else.
+            "transaction_isolation" => modes.isolation = level(name, value, default_modes.isolation)?,
+            "transaction_deferrable" => modes.deferrable = switch(name, value, default_modes.deferrable)?,
+            "transaction_read_only" => modes.read_only = switch(name, value, default_modes.read_only)?,
+            "enable_point_path" => {
+                self.has_point_path.store(switch(name, value, true)?, Ordering::Relaxed);
+                return Ok(true);
+            }
+            _ => {
+                let Some(time) = self.shared_time(name) else { return Ok(false) };
+                time.set(match value {
+                    Some(value) => time_of(name, value)?,
+                    None => Self::new(defaults).time(name).flatten(),
+                });
+                return Ok(true);
+            }
+        }
+        if name.starts_with("default_") {
+            self.default_modes.set(Some(default_modes));
+        } else {
+            self.change_modes(modes, is_started)?;
+        }
+        Ok(true)
+    }
+}
+
+/// Whether a setting is one of the running transaction, which ends with it.
+pub(crate) fn is_of_transaction(name: &str) -> bool {
+    matches!(name, "transaction_isolation" | "transaction_deferrable" | "transaction_read_only")
+}
+
+/// That a setting cannot have a value.
+pub(crate) fn invalid(name: &str, value: &str) -> SqlError {
+    SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""))
+}
+
+/// A switch, or its usual value for none.
+pub(crate) fn switch(name: &str, value: Option<&str>, usual: bool) -> Result<bool> {
+    match value.map(str::to_lowercase).as_deref() {
+        None => Ok(usual),
+        Some("on" | "true" | "1" | "yes") => Ok(true),
+        Some("off" | "false" | "0" | "no") => Ok(false),
+        Some(_) => Err(SqlError::new("22023", format!("parameter \"{name}\" requires a Boolean value"))),
+    }
+}
+
+fn level(name: &str, value: Option<&str>, usual: Isolation) -> Result<Isolation> {
+    value.map_or(Ok(usual), |value| Isolation::of_name(value).ok_or_else(|| invalid(name, value)))
+}
+
+/// A number and its unit, which must be one of these; without one it counts in the first.
+fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].trim() {
+        "" => units.first(),
+        unit => units.iter().find(|(name, _)| *name == unit),
+    };
+    digits.trim().parse::<u64>().ok()?.checked_mul(unit?.1)
+}
+
+/// The longest time that a setting has: PostgreSQL's.
+const LONGEST_MILLIS: u64 = i32::MAX as u64;
+
+/// A time as PostgreSQL's settings have it: in milliseconds, or with its unit; none for 0.
+fn time_of(name: &str, text: &str) -> Result<Option<Duration>> {
+    let units = [("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+    let millis = with_unit(text, &units).ok_or_else(|| invalid(name, text))?;
+    if millis > LONGEST_MILLIS {
+        let range = format!("{millis} ms is outside the valid range for parameter \"{name}\" (0 .. {LONGEST_MILLIS})");
+        return Err(SqlError::new("22023", range));
+    }
+    Ok(Some(Duration::from_millis(millis)).filter(|time| !time.is_zero()))
+}
+
+/// Bytes as PostgreSQL's settings have them: in kB, or with their unit; none for 0.
+pub(crate) fn memory_of(text: &str) -> Option<Option<usize>> {
+    let units = [("kB", 1 << 10), ("B", 1), ("MB", 1 << 20), ("GB", 1 << 30), ("TB", 1 << 40)];
+    let bytes = usize::try_from(with_unit(text, &units)?).ok()?;
+    Some(Some(bytes).filter(|bytes| *bytes > 0))
 }

@@ -6,12 +6,9 @@ use crate::notices::Severity;
 use crate::parsed::{Arguments, Source};
 use crate::result::{Output, StatementResult};
 use crate::session::Session;
-use crate::setting_list::DISABLED_PASSES;
-use crate::setting_list::{
-    ListedSetting, RESETTABLE, all_settings, client_setting_names, is_of_users, set_for_client, written_name,
-};
-use crate::setting_values::{SessionValues, SettingsMark, on_or_off};
-use crate::transaction::{Isolation, Running, TransactionStatus};
+use crate::setting_list::{ListedSetting, RESETTABLE, all_settings, client_setting_names, is_of_users, written_name};
+use crate::setting_values::{SettingsMark, is_of_transaction, on_or_off};
+use crate::transaction::{Running, TransactionStatus};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
@@ -21,35 +18,10 @@ use serac_engine::{Catalog, DEFAULT_SCHEMA};
 use serac_parser::tree::{
     IntervalFields, Name, Reset, Set, SetChange, SetScope, SetSetting, SetValue, Show, Text, TransactionMode, Value,
 };
-use serac_query::scan::SharedScans;
 use serac_values::TimeStyle;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
-
-/// A number and its unit, which must be one of these; without one it counts in the first.
-fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match text[digits.len()..].trim() {
-        "" => units.first(),
-        unit => units.iter().find(|(name, _)| *name == unit),
-    };
-    digits.trim().parse::<u64>().ok()?.checked_mul(unit?.1)
-}
-
-/// A time as PostgreSQL's settings have it: in milliseconds, or with its unit; none for 0.
-fn time_of(text: &str) -> Option<Option<Duration>> {
-    let units = [("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
-    let time = with_unit(text, &units)?;
-    Some(Some(Duration::from_millis(time)).filter(|time| !time.is_zero()))
-}
-
-/// Bytes as PostgreSQL's settings have them: in kB, or with their unit; none for 0.
-fn memory_of(text: &str) -> Option<Option<usize>> {
-    let units = [("kB", 1 << 10), ("B", 1), ("MB", 1 << 20), ("GB", 1 << 30), ("TB", 1 << 40)];
-    let bytes = usize::try_from(with_unit(text, &units)?).ok()?;
-    Some(Some(bytes).filter(|bytes| *bytes > 0))
-}
 
 /// Settings of whose changes clients of PostgreSQL are told, by name.
 pub type Reported = [(&'static str, String); 6];
@@ -102,32 +74,15 @@ impl Session {
     }
     /// SET SESSION CHARACTERISTICS AS TRANSACTION: the settings of the same meaning.
     pub(crate) fn set_default_modes(&mut self, modes: &[TransactionMode]) -> Result<()> {
-        let mut wanted = self.default_modes;
+        let mut wanted = self.shared.values.default_modes();
         wanted.set(modes);
-        self.set_in_transaction("default_transaction_isolation", wanted.isolation.name(), false)?;
-        self.set_in_transaction("default_transaction_read_only", &on_or_off(wanted.read_only), false)?;
-        self.set_in_transaction("default_transaction_deferrable", &on_or_off(wanted.deferrable), false)
-    }
-    /// The settings that are the session's fields.
-    pub(crate) fn setting_values(&self) -> SessionValues {
-        SessionValues {
-            modes: self.running.as_ref().map_or(self.default_modes, |running| running.modes),
-            default_modes: self.default_modes,
-            statement_timeout: self.statement_timeout,
-            idle_in_transaction_timeout: self.idle_in_transaction_timeout,
-            idle_timeout: self.idle_timeout,
-            lock_timeout: self.lock_timeout,
-            has_point_path: !self.point.is_off,
-            work_mem: self.work_memory.wanted(),
-            usual_isolation: self.usual_isolation(),
-        }
-    }
-    fn usual_isolation(&self) -> Isolation {
-        if self.waits_at_any_level { Isolation::ReadCommitted } else { Isolation::default() }
+        self.set_in_transaction("default_transaction_isolation", Some(wanted.isolation.name()), false)?;
+        self.set_in_transaction("default_transaction_read_only", Some(&on_or_off(wanted.read_only)), false)?;
+        self.set_in_transaction("default_transaction_deferrable", Some(&on_or_off(wanted.deferrable)), false)
     }
     /// A setting as SHOW gives it, by its name in lower case; none if there is no such setting.
     pub(crate) fn setting(&self, name: &str) -> Option<String> {
-        self.shared.setting(&self.setting_values(), name)
+        self.shared.setting(name)
     }
     /// SHOW.
     pub(crate) async fn show(&mut self, show: &Show) -> Result<Output> {
@@ -185,7 +140,7 @@ impl Session {
     }
     /// SHOW ALL.
     pub(crate) fn show_all(&self) -> Result<RecordBatch> {
-        let all = all_settings(&self.shared, &self.setting_values());
+        let all = all_settings(&self.shared);
         let column = |of: fn(&ListedSetting) -> &str| -> ArrayRef {
             Arc::new(StringArray::from_iter_values(all.iter().map(of)))
         };
@@ -202,77 +157,16 @@ impl Session {
     /// # Errors
     /// SQLSTATE 42704 if there is no such setting, 22023 for a wrong value.
     pub fn set_parameter(&mut self, name: &str, value: &str) -> Result<()> {
-        self.parameters_set += 1;
-        let invalid = || SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""));
-        let is_default = value.eq_ignore_ascii_case("default");
-        let time = |usual| if is_default { Ok(usual) } else { time_of(value).ok_or_else(invalid) };
-        let usual_level = self.usual_isolation();
-        let level = || if is_default { Ok(usual_level) } else { Isolation::of_name(value).ok_or_else(invalid) };
-        let switch = |usual| match value.to_lowercase().as_str() {
-            "default" => Ok(usual),
-            "on" | "true" | "1" | "yes" => Ok(true),
-            "off" | "false" | "0" | "no" => Ok(false),
-            _ => Err(SqlError::new("22023", format!("parameter \"{name}\" requires a Boolean value"))),
-        };
-        match name {
-            "default_transaction_isolation" => self.default_modes.isolation = level()?,
-            "default_transaction_deferrable" => self.default_modes.deferrable = switch(false)?,
-            "default_transaction_read_only" => self.default_modes.read_only = switch(false)?,
-            // Of the transaction that runs, and of nothing else.
-            "transaction_read_only" => {
-                let mut wanted = self.running.as_ref().map_or(self.default_modes, |running| running.modes);
-                wanted.read_only = switch(self.default_modes.read_only)?;
-                self.set_modes(wanted)?;
-            }
-            "enable_point_path" => self.point.is_off = !switch(true)?,
-            "statement_timeout" => self.statement_timeout = time(self.defaults.statement_timeout)?,
-            "idle_in_transaction_session_timeout" => {
-                self.idle_in_transaction_timeout = time(self.defaults.idle_in_transaction_session_timeout)?;
-            }
-            "lock_timeout" => self.lock_timeout = time(None)?,
-            "idle_session_timeout" => self.idle_timeout = time(self.defaults.idle_session_timeout)?,
-            "work_mem" => {
-                let wanted = if is_default { self.defaults.work_mem } else { memory_of(value).ok_or_else(invalid)? };
-                if let Some(most) = self.defaults.max_work_mem
-                    && wanted.is_none_or(|bytes| bytes > most)
-                {
-                    let detail = Some(format!("The server allows {}kB at the most.", most >> 10));
-                    return Err(SqlError { detail, ..invalid() });
-                }
-                self.set_work_memory(wanted);
-            }
-            // Relaxed: only this session reads it.
-            "enable_bitmap_index" => self.shared.bitmap_indexes.store(switch(true)?, Ordering::Relaxed),
-            "shared_scans" => {
-                let wanted = if is_default { Some(SharedScans::Auto) } else { SharedScans::of_name(value) };
-                let detail = || Some("It can be auto, on or off.".into());
-                self.shared.scan_sharing.set(wanted.ok_or_else(|| SqlError { detail: detail(), ..invalid() })?);
-            }
-            DISABLED_PASSES => self.disable_passes(if is_default { "" } else { value })?,
-            "threads" => {
-                let threads = value.parse::<usize>().map_err(|_| invalid())?.clamp(1, 1024);
-                self.ctx.state_ref().write().config_mut().options_mut().execution.target_partitions = threads;
-            }
-            _ => {
-                let unknown = || SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""));
-                return set_for_client(&self.shared, name, value).ok_or_else(unknown)?;
-            }
-        }
-        // Queries see a copy of the session's fields.
-        self.refresh_setting_values();
-        Ok(())
+        self.set_or_reset(name, Some(value))
     }
-    /// Limits the memory of the session's queries.
-    pub(crate) fn set_work_memory(&mut self, limit: Option<usize>) {
-        // A bound of the server holds for those who ask for no limit, too.
-        let most = self.defaults.max_work_mem;
-        let Some(limit) = self.work_memory.set_limit(limit.or(most), most) else { return };
-        let state = self.ctx.state_ref();
-        let mut state = state.write();
-        let options = state.config_mut().options_mut();
-        // What sorts keep back for merging must leave most of the memory for sorting.
-        let share = limit / (5 * options.execution.target_partitions.max(1));
-        options.execution.sort_spill_reservation_bytes = options.execution.sort_spill_reservation_bytes.min(share);
+    /// Sets a setting, or resets it for none.
+    fn set_or_reset(&mut self, name: &str, value: Option<&str>) -> Result<()> {
+        let is_started = self.running.as_ref().is_some_and(|running| running.started);
+        self.shared.set_parameter(name, value, is_started)?;
+        if let Some(running) = self.running.as_mut().filter(|_| is_of_transaction(name)) {
+            running.follow_modes(self.shared.values.modes());
+        }
+        Ok(())
     }
     /// What the client calls itself.
     pub fn application_name(&self) -> String {
@@ -312,56 +206,50 @@ impl Session {
     }
     /// How long a statement may take; none for ever.
     pub fn statement_limit(&self) -> Option<Duration> {
-        self.statement_timeout
+        self.shared.values.statement_timeout()
     }
     /// How long the session may be idle as it is now, with a transaction or without; none for ever.
     pub fn idle_limit(&self) -> Option<Duration> {
         match self.transaction_status() {
-            TransactionStatus::Idle => self.idle_timeout,
-            _ => self.idle_in_transaction_timeout,
+            TransactionStatus::Idle => self.shared.values.idle_timeout(),
+            _ => self.shared.values.idle_in_transaction_timeout(),
         }
     }
 
     /// RESET of a setting, or of all but the name that the client has given itself.
     pub(crate) fn reset(&mut self, reset: &Reset) -> Result<StatementResult> {
         match reset {
-            Reset::Setting(name) => self.set_in_transaction(&setting_name(name), "default", false)?,
+            Reset::Setting(name) => self.set_in_transaction(&setting_name(name), None, false)?,
             Reset::All => {
                 for name in RESETTABLE {
-                    self.set_in_transaction(name, "default", false)?;
+                    self.set_in_transaction(name, None, false)?;
                 }
                 for name in client_setting_names().filter(|name| *name != "application_name") {
-                    self.set_in_transaction(name, "default", false)?;
+                    self.set_in_transaction(name, None, false)?;
                 }
                 // Those that users have made are known from then on, and empty.
                 let made = self.shared.client_settings.read().keys().cloned().collect::<Vec<_>>();
                 for name in made.iter().filter(|name| is_of_users(name)) {
-                    self.set_in_transaction(name, "default", false)?;
+                    self.set_in_transaction(name, None, false)?;
                 }
             }
         }
         Ok(StatementResult::command("RESET"))
     }
 
-    /// SET, which a rollback takes back, or SET LOCAL, for which a commit does, too.
-    fn set_in_transaction(&mut self, name: &str, value: &str, local: bool) -> Result<()> {
+    /// SET, which a rollback takes back, or SET LOCAL, for which a commit does, too; RESET for no
+    /// value.
+    fn set_in_transaction(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
         if !self.running.as_ref().is_some_and(Running::is_block) {
             if local {
                 self.say(Severity::Warning, "25P01", "SET LOCAL can only be used in transaction blocks");
                 return Ok(());
             }
-            return self.set_parameter(name, value);
+            return self.set_or_reset(name, value);
         }
-        // One of users that nobody has made yet is empty.
-        let before = self.setting(name).or_else(|| is_of_users(name).then(String::new));
-        self.set_parameter(name, value)?;
-        // The modes of a transaction end with it.
-        if name == "transaction_read_only" {
-            return Ok(());
-        }
-        if let (Some(before), Some(now)) = (before, self.setting(name)) {
-            self.shared.changed_settings.note(name, before, &now, local);
-        }
+        let before = self.shared.setting_before(name);
+        self.set_or_reset(name, value)?;
+        self.shared.note_change(name, before, local);
         Ok(())
     }
 
@@ -376,15 +264,16 @@ impl Session {
         let (name, local) = (setting_name(name), *scope == Some(SetScope::Local));
         let of_engine = name.starts_with("datafusion.");
         let value = match value {
-            SetValue::List(values) if name == "search_path" => joined(values, |value| quote(&written(value))),
+            SetValue::Default if of_engine => Some("default".to_owned()),
+            SetValue::Default => None,
+            SetValue::List(values) if name == "search_path" => Some(joined(values, |value| quote(&written(value)))),
             SetValue::List(values) if of_engine && values.len() > 1 => {
                 return Err(SqlError::unsupported(format!("this value of the setting \"{name}\"")));
             }
             SetValue::List(values) if is_of_users(&name) && values.len() > 1 => {
                 return Err(SqlError::new("22023", format!("SET {name} takes only one argument")));
             }
-            SetValue::List(values) => joined(values, written),
-            SetValue::Default => "default".to_owned(),
+            SetValue::List(values) => Some(joined(values, written)),
             SetValue::Current if self.setting(&name).is_some() => return Ok(StatementResult::command("SET")),
             SetValue::Current => {
                 let message = format!("unrecognized configuration parameter \"{name}\"");
@@ -397,11 +286,11 @@ impl Session {
                     Some(IntervalFields::Minute) => " MINUTE",
                     Some(_) => " HOUR TO MINUTE",
                 };
-                format!("INTERVAL '{text}'{fields}")
+                Some(format!("INTERVAL '{text}'{fields}"))
             }
         };
         if !of_engine {
-            self.set_in_transaction(&name, &value, local)?;
+            self.set_in_transaction(&name, value.as_deref(), local)?;
             return Ok(StatementResult::command("SET"));
         }
         if scope.is_some() {
@@ -412,7 +301,7 @@ impl Session {
         }
         self.shared.note_setting();
         self.has_engine_setting = true;
-        let set = PlanStatement::SetVariable(SetVariable { variable: name, value });
+        let set = PlanStatement::SetVariable(SetVariable { variable: name, value: value.unwrap_or_default() });
         self.ctx.execute_logical_plan(LogicalPlan::Statement(set)).await?;
         Ok(StatementResult::command("SET"))
     }

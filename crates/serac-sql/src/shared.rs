@@ -8,8 +8,9 @@ use crate::error::SqlError;
 use crate::identity::Identity;
 use crate::sequence_values::SequenceValues;
 use crate::session_roles::SessionRoles;
-use crate::setting_values::ChangedSettings;
+use crate::setting_values::{ChangedSettings, SessionValues};
 use crate::view::View;
+use crate::work_memory::WorkMemory;
 use datafusion::arrow::datatypes::TimestampMicrosecondType;
 use datafusion::arrow::temporal_conversions::as_datetime;
 use datafusion::error::Result;
@@ -61,6 +62,10 @@ pub(crate) struct Shared {
     pub(crate) roles: RwLock<SessionRoles>,
     /// The database with what queries need.
     pub(crate) sql: SqlDatabase,
+    /// The settings that only the session reads.
+    pub(crate) values: SessionValues,
+    /// The memory of the session's queries.
+    pub(crate) work_memory: Arc<WorkMemory>,
     /// What clients of PostgreSQL have set, and settings that users make as they like.
     pub(crate) client_settings: RwLock<HashMap<String, String>>,
     /// What these were when the client had connected.

@@ -31,6 +31,8 @@ pub(crate) enum Isolation {
 }
 
 impl Isolation {
+    /// In the order of their numbers.
+    const ALL: [Self; 4] = [Self::ReadUncommitted, Self::ReadCommitted, Self::Snapshot, Self::Serializable];
     /// Of its name in SQL.
     pub(crate) fn of_name(name: &str) -> Option<Self> {
         Some(match name.to_lowercase().as_str() {
@@ -66,6 +68,15 @@ pub(crate) struct Modes {
 }
 
 impl Modes {
+    /// As one byte, of which the highest bit is not set.
+    pub(crate) fn bits(self) -> u8 {
+        self.isolation as u8 | u8::from(self.read_only) << 2 | u8::from(self.deferrable) << 3
+    }
+    /// Of [`bits`](Self::bits).
+    pub(crate) fn from_bits(bits: u8) -> Self {
+        let isolation = Isolation::ALL[usize::from(bits & 3)];
+        Self { isolation, read_only: bits & 4 != 0, deferrable: bits & 8 != 0 }
+    }
     /// Sets what `modes` say.
     pub(crate) fn set(&mut self, modes: &[TransactionMode]) {
         for TransactionMode { kind, span: _ } in modes {
@@ -148,9 +159,10 @@ pub(crate) struct Running {
     pub(crate) temporary: Option<Transaction>,
     pub(crate) scope: Scope,
     pub(crate) failed: bool,
-    pub(crate) modes: Modes,
     /// Whether a statement has begun in it: its modes stay what they are then.
     pub(crate) started: bool,
+    /// Whether that was so before the present statement.
+    pub(crate) was_started: bool,
     pub(crate) roles: RunningRoles,
     pub(crate) savepoints: Vec<NamedSavepoint>,
     /// Where the statement that runs has begun, in a block.
@@ -161,6 +173,16 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Lets the present statement, which looks at nothing, be none that decides the modes.
+    pub(crate) fn unstart(&mut self) {
+        self.started = self.was_started;
+    }
+    /// Takes over modes that have been set; those of one that has started stay what they are.
+    pub(crate) fn follow_modes(&mut self, modes: Modes) {
+        if !self.started {
+            self.txn.set_serializable(modes.isolation == Isolation::Serializable);
+        }
+    }
     /// Whether it goes on after the statement.
     pub(crate) fn is_block(&self) -> bool {
         self.scope != Scope::Statement

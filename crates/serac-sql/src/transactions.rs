@@ -102,14 +102,15 @@ impl Session {
         let shown = Shown(self.cancel.clone());
         shown.show(&txn);
         let letters = self.shared.listener.letters.clone();
+        self.shared.values.set_transaction(Some(modes));
         self.running = Some(Running {
             txn,
             shown,
             temporary,
             scope,
             failed,
-            modes,
             started,
+            was_started: false,
             roles,
             savepoints,
             begun: None,
@@ -138,23 +139,9 @@ impl Session {
             let access = running.txn.access(self.current_role());
             let temporary = running.temporary.as_ref().map(part);
             let path = self.path(&catalog, &access);
-            let (read_only, settings) = (running.modes.read_only, self.setting_values());
             let image = LazyImage::default();
             let (before, transaction) = (None, running.txn.number());
-            View {
-                catalog,
-                snapshot,
-                transaction,
-                own,
-                before,
-                reads,
-                image,
-                temporary,
-                access,
-                read_only,
-                path,
-                settings,
-            }
+            View { catalog, snapshot, transaction, own, before, reads, image, temporary, access, path }
         });
         *self.shared.view.write() = view;
     }
@@ -169,16 +156,11 @@ impl Session {
         }
         Ok(())
     }
-    /// Lets queries see the session's settings as they are now.
-    pub(crate) fn refresh_setting_values(&self) {
-        if let Some(view) = &mut *self.shared.view.write() {
-            view.settings = self.setting_values();
-        }
-    }
     pub(crate) fn end(&mut self) -> Option<Running> {
         // A view left behind would keep old versions alive.
         *self.shared.view.write() = None;
         let running = self.running.take()?;
+        self.shared.values.set_transaction(None);
         running.letters.truncate(0);
         if running.has_cursors {
             self.shared.cursors.lock().end();
@@ -199,10 +181,10 @@ impl Session {
         self.check_not_failed()?;
         match &mut self.running {
             Some(running) => {
-                if running.modes.isolation.is_of_statements() {
+                if self.shared.values.modes().isolation.is_of_statements() {
                     running.refresh();
                 }
-                running.started = true;
+                running.was_started = std::mem::replace(&mut running.started, true);
                 // Relaxed: as in `begin`.
                 self.shared.statement_time.store(NOT_ASKED, Ordering::Relaxed);
                 if running.is_block() {
@@ -215,7 +197,7 @@ impl Session {
     }
     /// Begins a statement's own transaction.
     pub(crate) fn begin_statement(&mut self) {
-        self.begin(Scope::Statement, self.default_modes);
+        self.begin(Scope::Statement, self.shared.values.default_modes());
     }
     /// Refuses, in a transaction that has failed, what does not end it.
     ///
@@ -289,7 +271,7 @@ impl Session {
     /// Begins an implicit block for statements that the client has sent together, if no transaction is open.
     pub fn begin_implicit(&mut self) {
         if self.running.is_none() {
-            self.begin(Scope::Implicit, self.default_modes);
+            self.begin(Scope::Implicit, self.shared.values.default_modes());
         }
     }
     /// Whether an implicit block is open.
@@ -342,7 +324,7 @@ impl Session {
     /// The transaction on the database, to write.
     pub(crate) fn txn(&mut self) -> Result<&mut Transaction> {
         let running = self.running.as_mut().expect("statements run in a transaction");
-        if running.modes.read_only {
+        if self.shared.values.modes().read_only {
             return Err(SqlError::new("25006", "cannot write in a read-only transaction"));
         }
         Ok(&mut running.txn)
@@ -408,14 +390,8 @@ impl Session {
     /// Sets the modes of the transaction that BEGIN opened; without one, nothing.
     pub(crate) fn set_modes(&mut self, modes: Modes) -> Result<()> {
         let Some(running) = self.running.as_mut().filter(|running| running.is_block()) else { return Ok(()) };
-        let weaker = running.modes.read_only && !modes.read_only;
-        if running.started && (running.modes.isolation != modes.isolation || weaker) {
-            return Err(SqlError::new("25001", "the modes of a transaction must be set before its first statement"));
-        }
-        if !running.started {
-            running.txn.set_serializable(modes.isolation == Isolation::Serializable);
-        }
-        running.modes = modes;
+        self.shared.values.change_modes(modes, running.started)?;
+        running.follow_modes(modes);
         Ok(())
     }
 
@@ -458,7 +434,7 @@ impl Session {
             StatementKind::Set(Set { scope: _, change }) => match change {
                 SetChange::Characteristics(modes) => self.set_default_modes(modes).map(|()| done("SET")),
                 SetChange::Transaction(modes) => {
-                    let mut wanted = self.running.as_ref().map_or(self.default_modes, |running| running.modes);
+                    let mut wanted = self.shared.values.modes();
                     wanted.set(modes);
                     self.set_modes(wanted).map(|()| done("SET"))
                 }
@@ -472,14 +448,14 @@ impl Session {
     fn end_block(&mut self, commits: bool, chain: bool) -> Result<(StatementResult, Started)> {
         let word = if commits { "COMMIT" } else { "ROLLBACK" };
         let modes = match &self.running {
-            Some(running) if running.scope == Scope::Explicit => running.modes,
+            Some(running) if running.scope == Scope::Explicit => self.shared.values.modes(),
             _ if chain => {
                 let message = format!("{word} AND CHAIN can only be used in transaction blocks");
                 return Err(SqlError::new("25P01", message));
             }
             _ => {
                 self.say(Severity::Warning, "25P01", "there is no transaction in progress");
-                self.default_modes
+                self.shared.values.default_modes()
             }
         };
         // What has failed is rolled back in any case.
@@ -499,12 +475,12 @@ impl Session {
     /// BEGIN.
     fn begin_block(&mut self, modes: &[TransactionMode]) -> Result<()> {
         let Some(running) = &self.running else {
-            let mut wanted = self.default_modes;
+            let mut wanted = self.shared.values.default_modes();
             wanted.set(modes);
             self.begin(Scope::Explicit, wanted);
             return Ok(());
         };
-        let (mut wanted, scope) = (running.modes, running.scope);
+        let (mut wanted, scope) = (self.shared.values.modes(), running.scope);
         wanted.set(modes);
         if scope == Scope::Explicit {
             self.say(Severity::Warning, "25001", "there is already a transaction in progress");
@@ -520,17 +496,18 @@ impl Session {
     }
     fn savepoint(&mut self, name: &str) -> Result<()> {
         let (roles, settings) = (self.shared.roles.read().clone(), self.shared.changed_settings.mark());
+        let read_only = self.shared.values.modes().read_only;
         let running = self.block("SAVEPOINT")?;
         let (name, mark, running_roles) = (name.to_owned(), running.mark(), running.roles.clone());
-        let read_only = running.modes.read_only;
         running.savepoints.push(NamedSavepoint { name, mark, read_only, roles, running_roles, settings });
         Ok(())
     }
     fn release_savepoint(&mut self, name: &str) -> Result<()> {
         let running = self.block("RELEASE SAVEPOINT")?;
         let at = running.named_savepoint(name)?;
-        running.modes.read_only = running.savepoints[at].read_only;
+        let read_only = running.savepoints[at].read_only;
         running.savepoints.truncate(at);
+        self.shared.values.set_read_only(read_only);
         self.shared.cursors.lock().release(at);
         Ok(())
     }
@@ -541,10 +518,11 @@ impl Session {
         let savepoint = &running.savepoints[at];
         let (mark, roles, settings) = (savepoint.mark.clone(), savepoint.roles.clone(), savepoint.settings.clone());
         running.roles = savepoint.running_roles.clone();
-        running.modes.read_only = savepoint.read_only;
+        let read_only = savepoint.read_only;
         running.rollback_to(&mark);
         running.txn.set_role(roles.current);
         running.failed = false;
+        self.shared.values.set_read_only(read_only);
         self.shared.cursors.lock().roll_back(at);
         // Plans are made anew for another role.
         if *self.shared.roles.read() != roles {

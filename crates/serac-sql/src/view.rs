@@ -4,7 +4,6 @@ use crate::error::SqlError;
 use crate::identifiers::{TEMPORARY_SCHEMA, resolve};
 use crate::pg_catalog::image::LazyImage;
 use crate::session_roles::readable;
-use crate::setting_values::SessionValues;
 use datafusion::error::Result;
 use serac_engine::bitmap::OwnChanges;
 use serac_engine::catalog::Schema;
@@ -34,12 +33,8 @@ pub(crate) struct View {
     pub(crate) temporary: Option<(Arc<Catalog>, Snapshot, OwnChanges)>,
     /// What the current user may do.
     pub(crate) access: Access,
-    /// Whether the transaction may change nothing but temporary relations.
-    pub(crate) read_only: bool,
     /// The schemas in which unqualified names are looked up, in order: those of the setting that are there and that the user may use.
     pub(crate) path: Arc<[String]>,
-    /// The settings that are the session's fields.
-    pub(crate) settings: SessionValues,
 }
 
 impl View {

@@ -24,10 +24,21 @@ pub struct SqlError {
     pub detail: Option<String>,
     /// The column, relation, function or constraint that it is about.
     pub name: Option<String>,
+    /// Whose constraint does not hold.
+    pub table: Option<Box<ConstrainedTable>>,
     /// Where in the text: line and column, from 1.
     pub position: Option<(u64, u64)>,
     /// The running transaction that is in the way, of a conflict.
     pub blocker: Option<Arc<Blocker>>,
+}
+
+/// The table whose constraint does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConstrainedTable {
+    /// Its schema.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
 }
 
 /// Result of a statement.
@@ -36,7 +47,7 @@ pub type Result<T, E = SqlError> = std::result::Result<T, E>;
 impl SqlError {
     /// An error without detail.
     pub fn new(sqlstate: &'static str, message: impl Into<String>) -> Self {
-        Self { sqlstate, message: message.into(), detail: None, name: None, position: None, blocker: None }
+        Self { sqlstate, message: message.into(), detail: None, name: None, table: None, position: None, blocker: None }
     }
     /// The error of an unknown column of a relation.
     pub fn no_column(column: &str, relation: &str) -> Self {
@@ -46,6 +57,11 @@ impl SqlError {
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
+    }
+    /// The same about a table whose constraint does not hold.
+    #[must_use]
+    pub fn of_table(self, schema: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { table: Some(Box::new(ConstrainedTable { schema: schema.into(), name: name.into() })), ..self }
     }
     /// With more about it.
     #[must_use]
@@ -109,11 +125,15 @@ impl std::error::Error for SqlError {}
 
 impl From<&EngineError> for SqlError {
     fn from(error: &EngineError) -> Self {
-        Self {
+        let error_alone = Self {
             detail: error.detail().map(Into::into),
             name: error.name().map(Into::into),
             blocker: error.blocker().cloned(),
             ..Self::new(error.sqlstate(), error.to_string())
+        };
+        match error.constrained_table() {
+            Some((schema, name)) => error_alone.of_table(schema, name),
+            None => error_alone,
         }
     }
 }

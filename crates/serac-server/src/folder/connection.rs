@@ -680,7 +680,7 @@ impl Connection {
         self.wire.flush(&self.running).await?;
         self.owes_data = true;
         let (sender, pieces) = mpsc::channel(DATA_AHEAD);
-        self.session.set_copy_input(Box::new(Input::new(pieces)));
+        self.session.set_waiting_copy_input(Box::new(Input::new(pieces)));
         let progress = self.session.copy_progress();
         let Self { session, wire, running, frames, owes_data, .. } = self;
         let copied = with_progress(running.attend(session.execute_statement(statement)), wire, running, &progress);

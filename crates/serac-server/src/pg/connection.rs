@@ -105,6 +105,8 @@ enum Work {
     /// A Query message, and when it began.
     Script(Bytes, Instant),
     Description(Described),
+    /// A Bind message, and its statement.
+    Binding(Described, Bytes),
     Execution(Execution),
 }
 
@@ -275,6 +277,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return self.ready().await;
             }
             Work::Description(described) => self.describe_anew(described).await,
+            Work::Binding(described, body) => self.bind_described(described, &body).await,
             Work::Execution(execution) => self.finish(execution, true).await.map(|_| ()),
         };
         self.skipping |= result.is_err();
@@ -329,7 +332,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Ok(Next::Takes(Work::Text(body.clone())));
             }
             b'P' => Box::pin(self.parse(body)).await,
-            b'B' => self.bind(body),
+            b'B' => match self.bind(body) {
+                Ok(Some(described)) => return Ok(Next::Takes(Work::Binding(described, body.clone()))),
+                bound => bound.map(|_| ()),
+            },
             b'D' => match self.describe(body) {
                 Ok(Some(described)) => return Ok(Next::Takes(Work::Description(described))),
                 described => described.map(|_| ()),

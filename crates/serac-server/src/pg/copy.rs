@@ -5,7 +5,7 @@ use super::connection::{Connection, terminated};
 use super::message::{Body, bare, message, put_i16};
 use super::wire::SEND_BYTES;
 use crate::copy_streams::{Input, Output, Pieces};
-use serac_sql::{Parsed, SqlError, StatementResult, StreamedCopy};
+use serac_sql::{Parsed, Quotes, SqlError, StatementResult, StreamedCopy};
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -48,7 +48,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     async fn copy_in(&mut self, statement: Parsed) -> Result<StatementResult, WireError> {
         let (sender, pieces) = mpsc::channel(AHEAD);
-        self.session.set_copy_input(Box::new(Input::new(pieces)));
+        self.session.set_waiting_copy_input(Box::new(Input::new(pieces)));
         let Self { wire, session, cancel, activity, .. } = self;
         let mut limits = session.limits();
         let mut ends = activity.activity().ends();
@@ -125,7 +125,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Self { wire, session, cancel, .. } = self;
         let mut limits = session.limits();
         let mut copied = pin!(session.execute_statement(statement));
-        let mut lines = Lines { quote: copy.quote, ..Lines::default() };
+        let mut lines = Lines { quotes: copy.quotes, ..Lines::default() };
         let mut begun = false;
         loop {
             let step = poll_fn(|context| match copied.as_mut().poll(context) {
@@ -140,7 +140,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 begun = true;
             }
             let mut put = |piece: &[u8]| message(&mut wire.out, b'd', |out| out.extend_from_slice(piece));
-            match copy.quote {
+            match copy.quotes {
                 Some(_) => lines.split(&bytes, &mut put),
                 None => {
                     let mut from = 0;
@@ -167,8 +167,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 /// Finds the rows of CSV: clients rely on messages being rows.
 #[derive(Default)]
 struct Lines {
-    quote: Option<u8>,
-    is_quoted: bool,
+    quotes: Option<Quotes>,
     /// The beginning of a row whose end has not come yet.
     begun: Vec<u8>,
 }
@@ -178,9 +177,8 @@ impl Lines {
     fn split(&mut self, bytes: &[u8], put: &mut impl FnMut(&[u8])) {
         let mut from = 0;
         for (at, byte) in bytes.iter().enumerate() {
-            if Some(*byte) == self.quote {
-                self.is_quoted = !self.is_quoted;
-            } else if *byte == b'\n' && !self.is_quoted {
+            let is_within = self.quotes.as_mut().is_some_and(|quotes| quotes.pass(*byte));
+            if *byte == b'\n' && !is_within {
                 self.begun.extend_from_slice(&bytes[from..=at]);
                 put(&self.begun);
                 self.begun.clear();
@@ -199,7 +197,7 @@ mod tests {
     fn rows_of_csv_are_found_whatever_the_pieces() {
         let text = b"a,b\n\"x\ny\",\"q\"\"\n\"\n,\n";
         for size in 1..text.len() {
-            let mut lines = Lines { quote: Some(b'"'), ..Lines::default() };
+            let mut lines = Lines { quotes: Some(Quotes::new(b'"', b'"')), ..Lines::default() };
             let mut rows = Vec::new();
             text.chunks(size).for_each(|piece| lines.split(piece, &mut |row| rows.push(row.to_vec())));
             assert_eq!(rows, [&b"a,b\n"[..], b"\"x\ny\",\"q\"\"\n\"\n", b",\n"]);

@@ -216,8 +216,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Bind: portal, statement, formats and values of parameters, formats of columns.
-    pub(super) fn bind(&mut self, message: &Bytes) -> Result<(), WireError> {
+    /// Bind: portal, statement, formats and values of parameters, formats of columns. The statement,
+    /// and no portal, if it has to be [described](Self::bind_described) first: there are formats for
+    /// several columns, and how many it has is not known.
+    pub(super) fn bind(&mut self, message: &Bytes) -> Result<Option<Described>, WireError> {
+        self.bind_or_ask(message, true)
+    }
+    /// Bind of a statement that has to be described first.
+    pub(super) async fn bind_described(&mut self, described: Described, message: &Bytes) -> Result<(), WireError> {
+        self.description(&described.statement).await?;
+        self.bind_or_ask(message, false).map(|_| ())
+    }
+    fn bind_or_ask(&mut self, message: &Bytes, may_ask: bool) -> Result<Option<Described>, WireError> {
         let mut body = Body(message);
         let (name, of) = (body.string()?, body.string()?);
         let statement = self.statement(of)?;
@@ -253,9 +263,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let columns = self::formats(&mut body)?;
         body.end()?;
-        let known = self.known_description(&statement.lock());
-        if let Some(schema) = known.as_ref().and_then(|description| description.schema.as_ref()) {
-            check_formats(&columns, schema.fields().len())?;
+        match self.known_description(&statement.lock()) {
+            Some(description) => {
+                if let Some(schema) = &description.schema {
+                    check_formats(&columns, schema.fields().len())?;
+                }
+            }
+            None if may_ask && columns.binary.len() > 1 => {
+                return Ok(Some(Described { statement: statement.clone(), formats: None }));
+            }
+            None => {}
         }
         let portal = Portal {
             statement,
@@ -270,7 +287,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         self.portals.insert(name, portal);
         bare(&mut self.wire.out, b'2');
-        Ok(())
+        Ok(None)
     }
 
     /// DEALLOCATE of a statement that the client has prepared by the protocol; false if there is more to do.

@@ -16,8 +16,12 @@ pub(super) fn put_error(out: &mut Vec<u8>, error: &WireError, sql: &str) {
     }
     fields.extend(error.detail.as_deref().map(|detail| (b'D', detail)));
     fields.extend(position.as_deref().map(|position| (b'P', position)));
-    let of_constraint = error.sqlstate.starts_with("23");
-    fields.extend(error.name.as_deref().filter(|_| of_constraint).map(|name| (b'n', name)));
+    if let Some(table) = &error.table {
+        fields.extend([(b's', table.schema.as_str()), (b't', table.name.as_str())]);
+        // What does not hold is a constraint with a name, or that of a column.
+        let what = if error.sqlstate == "23502" { b'c' } else { b'n' };
+        fields.extend(error.name.as_deref().map(|name| (what, name)));
+    }
     report(out, b'E', &fields);
 }
 

@@ -8,19 +8,23 @@ pub(crate) mod streams;
 
 use crate::conflicts::Conflicts;
 use crate::error::{Result, SqlError};
+use crate::expressions::named_columns;
 use crate::generated;
 use crate::identifiers::name_of;
+use crate::kept_expression::KeptExpression;
 use crate::parsed::{Parsed, Source as Query};
 use crate::result::StatementResult;
 use crate::session::Session;
-use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::compute::filter_record_batch;
 use futures::StreamExt;
 use options::read_options;
-use serac_copy::{CopyProgress, FileSink, Format, Input, Options, Rows, Sink, Source};
+use serac_binder::Place;
+use serac_copy::{CopyInput, CopyProgress, FileSink, Format, Input, Options, Quotes, Rows, Sink, Source, SteadyInput};
+use serac_engine::Table;
 use serac_engine::definition::ColumnDefinition;
 use serac_engine::roles::{Privilege, RoleId};
-use serac_engine::{EngineError, Table};
-use serac_parser::tree::{Copy, CopySubject, Ident, Name, StatementKind};
+use serac_parser::tree::{Copy, CopySubject, Ident, Name, Span, StatementKind};
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -36,8 +40,9 @@ pub struct StreamedCopy {
     pub is_input: bool,
     /// Whether it is PostgreSQL's binary format, or another that is no text.
     pub is_binary: bool,
-    /// Whether rows are lines, but for those within quotes of this kind.
-    pub quote: Option<u8>,
+    /// Rows are lines, but for ends of lines within such quotes; none where they are no lines, or have
+    /// no quotes.
+    pub quotes: Option<Quotes>,
 }
 
 /// Where the rows of COPY TO go.
@@ -71,6 +76,11 @@ fn copied_columns(table: &Table) -> Vec<Ident> {
     }
 }
 
+/// The condition of a COPY, over the columns of its table.
+fn copy_filter<'t>(table: &'t Table, filter: &'t str) -> KeptExpression<'t> {
+    KeptExpression::over(&table.definition, filter, Place::CopyFilter)
+}
+
 fn specified_twice(column: &str) -> SqlError {
     SqlError::new("42701", format!("column \"{column}\" specified more than once"))
 }
@@ -84,6 +94,10 @@ fn twice(names: impl Iterator<Item = String>) -> Option<String> {
 impl Session {
     /// What the next COPY … FROM STDIN reads.
     pub fn set_copy_input(&mut self, input: Box<dyn Read + Send>) {
+        self.set_waiting_copy_input(Box::new(SteadyInput(input)));
+    }
+    /// The same of an input that tells whether it lets its reader wait.
+    pub fn set_waiting_copy_input(&mut self, input: Box<dyn CopyInput + Send>) {
         *self.copy_streams.input.lock() = Some(input);
     }
     /// What the next COPY … TO STDOUT writes to.
@@ -104,7 +118,7 @@ impl Session {
         Ok(Some(StreamedCopy {
             is_input: copy.from,
             is_binary: !matches!(options.format, Format::Csv | Format::Text),
-            quote: (options.format == Format::Csv).then_some(options.quote),
+            quotes: options.quotes(),
         }))
     }
     /// How far this session's COPY is.
@@ -118,9 +132,6 @@ impl Session {
         self.copy_streams.progress.restart();
         if *program {
             return Err(SqlError::unsupported("COPY with a program"));
-        }
-        if filter.is_some() {
-            return Err(SqlError::unsupported("COPY … WHERE"));
         }
         let missing = |what: &str| SqlError::new("08P01", format!("the session was given nothing as {what}"));
         let (name, stream) = match file {
@@ -143,7 +154,9 @@ impl Session {
                 } else {
                     Input::File(name.to_owned())
                 };
-                self.copy_from(table, columns, name, input, options).await?
+                let written = |span: Span| &source.text()[span.start as usize..span.end as usize];
+                let filter = filter.as_ref().map(|filter| written(filter.span));
+                self.copy_from(table, columns, name, input, options, filter).await?
             }
             subject => {
                 options.check_output()?;
@@ -184,6 +197,7 @@ impl Session {
         name: &str,
         input: Input,
         options: Options,
+        filter: Option<&str>,
     ) -> Result<u64> {
         let table = self.table(table)?;
         let mut targets = Vec::new();
@@ -204,12 +218,13 @@ impl Session {
             targets = generated::parts(&table.definition).1;
         }
         self.check_privilege(&table, Privilege::Insert, &targets)?;
+        self.check_copy_filter(&table, filter)?;
         let progress = self.copy_progress();
         let names: Vec<&str> = targets.iter().map(|&at| all[at].name.as_str()).collect();
         let options = options.for_columns(&table, &names)?;
         let types = targets.iter().map(|&at| table.definition.columns[at].sql_type.column_type).collect();
         let mut source = Source::start(input, options, types, progress.clone())?;
-        let (mut rows, mut run, mut run_rows) = (0u64, Vec::new(), 0);
+        let (mut read_rows, mut rows, mut run, mut run_rows) = (0u64, 0, Vec::new(), 0);
         while let Some(read) = source.next().await.map_err(|e| in_file(e, name))? {
             let batch = &read.batch;
             if batch.num_columns() != targets.len() {
@@ -218,12 +233,16 @@ impl Session {
                     format!("\"{name}\" has {} columns, but {} are wanted", batch.num_columns(), targets.len()),
                 ));
             }
-            let complete = match self.checked_rows(&table, &targets, batch) {
+            let complete = match self.checked_rows(&table, &targets, filter, batch) {
                 Ok(complete) => complete,
-                Err(error) => return Err(in_file(self.first_wrong(&table, &targets, &read, rows, error), name)),
+                Err(error) => {
+                    let first = self.first_wrong(&table, &targets, filter, &read, read_rows, error);
+                    return Err(in_file(first, name));
+                }
             };
-            rows += batch.num_rows() as u64;
-            run_rows += batch.num_rows();
+            read_rows += batch.num_rows() as u64;
+            rows += complete.num_rows() as u64;
+            run_rows += complete.num_rows();
             run.push(complete);
             if table.definition.cluster.is_empty() || run_rows >= CLUSTERED_ROWS {
                 self.insert_run(&table, std::mem::take(&mut run)).await?;
@@ -236,13 +255,37 @@ impl Session {
         Ok(rows)
     }
 
-    /// The rows as the table has them.
-    fn checked_rows(&self, table: &Table, targets: &[usize], batch: &RecordBatch) -> Result<RecordBatch> {
-        let complete = self.complete_rows(table, targets, batch)?;
+    /// Checks the condition of a COPY before its rows come.
+    fn check_copy_filter(&self, table: &Table, filter: Option<&str>) -> Result<()> {
+        let Some(filter) = filter else { return Ok(()) };
+        let all = &table.definition.columns;
+        let empty = RecordBatch::new_empty(table.definition.storage_schema().arrow());
+        copy_filter(table, filter).values(&self.state(), &empty)?;
+        let named = named_columns(&table.definition, filter)?;
+        if let Some(&at) = named.iter().find(|&&at| all[at].generation.is_some()) {
+            let error = SqlError::new("42P10", "generated columns are not supported in COPY FROM WHERE conditions");
+            return Err(error.explained(format!("Column \"{}\" is a generated column.", all[at].name)));
+        }
+        Ok(())
+    }
+
+    /// The rows for which the condition holds, as the table has them.
+    fn checked_rows(
+        &self,
+        table: &Table,
+        targets: &[usize],
+        filter: Option<&str>,
+        batch: &RecordBatch,
+    ) -> Result<RecordBatch> {
+        let mut complete = self.complete_rows(table, targets, batch)?;
+        if let Some(filter) = filter {
+            let holds = copy_filter(table, filter).values(&self.state(), &complete)?;
+            complete = filter_record_batch(&complete, holds.as_boolean())?;
+        }
         // As the engine does, which knows no lines.
         let missing = |(column, values): &(&ColumnDefinition, &ArrayRef)| !column.nullable && values.null_count() > 0;
         if let Some((column, _)) = table.definition.columns.iter().zip(complete.columns()).find(missing) {
-            return Err(EngineError::NotNull { table: table.name().into(), column: column.name.clone() }.into());
+            return Err(table.null_in(&column.name).into());
         }
         self.check_rows(table, &complete)?;
         Ok(complete)
@@ -250,19 +293,27 @@ impl Session {
 
     /// The error of the first row in which something is wrong, with its line, or its number where
     /// there are no lines. `before`: rows that were read before these.
-    fn first_wrong(&self, table: &Table, targets: &[usize], read: &Rows, before: u64, mut error: SqlError) -> SqlError {
+    fn first_wrong(
+        &self,
+        table: &Table,
+        targets: &[usize],
+        filter: Option<&str>,
+        read: &Rows,
+        before: u64,
+        mut error: SqlError,
+    ) -> SqlError {
         // Rows before `good` have nothing wrong, and among those from there to `wrong` there is one
         // that has.
         let (mut good, mut wrong) = (0, read.batch.num_rows());
         while wrong - good > 1 {
             let middle = good + (wrong - good) / 2;
-            match self.checked_rows(table, targets, &read.batch.slice(good, middle - good)) {
+            match self.checked_rows(table, targets, filter, &read.batch.slice(good, middle - good)) {
                 Ok(_) => good = middle,
                 Err(first) => (wrong, error) = (middle, first),
             }
         }
         // What was found in several rows may be another row's.
-        if let Err(first) = self.checked_rows(table, targets, &read.batch.slice(good, 1)) {
+        if let Err(first) = self.checked_rows(table, targets, filter, &read.batch.slice(good, 1)) {
             error = first;
         }
         let place = match read.lines.get(good) {

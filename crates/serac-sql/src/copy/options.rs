@@ -11,7 +11,7 @@ pub(super) fn read_options(path: &str, given: &[CopyOption], otherwise: Format) 
         Format::of_name(name).ok_or_else(unknown)
     };
     let mut options = Options::of_file(path, otherwise);
-    let (mut delimiter, mut null, mut has_quote) = (None, None, false);
+    let (mut delimiter, mut null, mut has_quote, mut escape_byte) = (None, None, false, None);
     for (at, option) in given.iter().enumerate() {
         let name = option.name.name.as_str();
         if given[..at].iter().any(|earlier| earlier.name.name == name) {
@@ -28,16 +28,14 @@ pub(super) fn read_options(path: &str, given: &[CopyOption], otherwise: Format) 
             // Rows are never visible to anybody before the commit, and then to all.
             "freeze" => _ = is_on(option)?,
             "encoding" if text_of(option)?.to_lowercase().replace('-', "") == "utf8" => {}
-            "escape" => {
-                byte_of(option)?;
-                return Err(SqlError::unsupported("the COPY option ESCAPE"));
-            }
+            "escape" => escape_byte = Some(byte_of(option)?),
             "force_quote" | "encoding" => {
                 return Err(SqlError::unsupported(format!("the COPY option {}", name.to_uppercase())));
             }
             _ => return Err(SqlError::new("42601", format!("option \"{name}\" not recognized"))),
         }
     }
+    options.escape = escape_byte.unwrap_or(options.quote);
     let is_text = options.format == Format::Text;
     let usual = Options::new(path, options.format);
     options.delimiter = delimiter.unwrap_or(usual.delimiter);
@@ -50,6 +48,9 @@ pub(super) fn read_options(path: &str, given: &[CopyOption], otherwise: Format) 
     }
     if has_quote && options.format != Format::Csv {
         return Err(SqlError::new("0A000", "COPY quote available only in CSV mode"));
+    }
+    if escape_byte.is_some() && options.format != Format::Csv {
+        return Err(SqlError::new("0A000", "COPY escape available only in CSV mode"));
     }
     if is_text && (options.delimiter.is_ascii_lowercase() || b"\\.0123456789".contains(&options.delimiter)) {
         let delimiter = char::from(options.delimiter);

@@ -511,7 +511,7 @@ impl Session {
         self.txn_for(&table.schema)?.lock_table(&table.schema, &table.name)?;
         if self.has_rows(&self.table_now(table)?, ident(column).is_null()).await? {
             let message = format!("column \"{column}\" of relation \"{}\" contains null values", table.name);
-            return Err(SqlError::new("23502", message));
+            return Err(SqlError::new("23502", message).named(column).of_table(&table.schema, &table.name));
         }
         Ok(self.txn_for(&table.schema)?.alter_column(&table.schema, &table.name, column, |c| c.nullable = false)?)
     }
@@ -565,9 +565,9 @@ impl Session {
         let kept = KeptExpression::over(&now.definition, &check.expression, Place::Check);
         let expression = kept.bound(&self.state(), &schema)?.expr;
         if self.has_rows(&now, not(expression)).await? {
-            let (name, table) = (&check.name, &table.name);
-            let message = format!("check constraint \"{name}\" of relation \"{table}\" is violated by some row");
-            return Err(SqlError::new("23514", message));
+            let name = &check.name;
+            let message = format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name);
+            return Err(SqlError::new("23514", message).named(name).of_table(&table.schema, &table.name));
         }
         Ok(())
     }

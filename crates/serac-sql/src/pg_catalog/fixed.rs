@@ -368,8 +368,7 @@ fn descriptions(scope: &Scope<'_>, shared: bool, rows: &mut Rows) {
 }
 
 fn settings(scope: &Scope<'_>, rows: &mut Rows) {
-    let Some(view) = scope.shared.view() else { return };
-    for setting in all_settings(scope.shared, &view.settings) {
+    for setting in all_settings(scope.shared) {
         let is_changed = setting.usual.as_ref().is_some_and(|usual| *usual != setting.value);
         let enumvals = match setting.kind {
             Kind::OneOf(values) => Cell::Texts(values.iter().map(ToString::to_string).collect()),

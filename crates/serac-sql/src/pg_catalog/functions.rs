@@ -11,7 +11,7 @@ use crate::error::SqlError;
 use crate::identifiers::{quote_ident, split_name};
 use crate::pg_catalog::scope::Scope;
 use crate::shared::Shared;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, new_empty_array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array, new_empty_array};
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema};
 use datafusion::catalog::{MemTable, TableFunction, TableFunctionImpl, TableProvider};
 use datafusion::common::ScalarValue;
@@ -592,11 +592,7 @@ fn expanded(row: &Row<'_>) -> Outcome {
 fn setting(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     let Some(name) = row.text(0) else { return maybe(None) };
     let lower = name.to_lowercase();
-    let known = match scope.shared.view() {
-        Some(view) => scope.shared.setting(&view.settings, &lower),
-        None => crate::setting_list::usual_setting(&lower).map(str::to_owned),
-    };
-    match known {
+    match scope.shared.setting(&lower).or_else(|| scope.shared.engine_setting(&lower)) {
         Some(value) => text(value),
         None if row.is_true(1) => maybe(None),
         None => Err(SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""))),
@@ -608,10 +604,9 @@ fn search_path(scope: &Scope<'_>, implicit: bool) -> Vec<String> {
     implicit.then(|| crate::identifiers::CATALOG_SCHEMA.to_owned()).into_iter().chain(path).collect()
 }
 fn set_config(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
-    let (Some(name), Some(value)) = (row.text(0), row.text(1)) else { return maybe(None) };
-    let known = scope.shared.set_config(&name.to_lowercase(), &value, row.is_true(2));
-    known.ok_or_else(|| SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\"")))??;
-    text(value)
+    let name = row.text(0).ok_or_else(|| SqlError::new("22004", "SET requires parameter name"))?;
+    let value = row.text(1);
+    text(scope.shared.set_config(&name.to_lowercase(), value.as_deref(), row.is_true(2))?)
 }
 
 fn definition(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
@@ -816,6 +811,18 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
     ("pg_reg_text", Gives::Text, |scope, row| {
         let kind = row.text(0).unwrap_or_default();
         maybe(registered(scope, &kind, row, 1)?.map(|oid| registered_name(scope, &kind, oid)))
+    }),
+    ("pg_reg_texts", Gives::Texts, |scope, row| {
+        let Some(ScalarValue::List(objects)) = row.get(1) else {
+            return Ok(ScalarValue::new_null_list(DataType::Utf8, true, 1));
+        };
+        let objects = objects.value(0);
+        let kind = row.text(0).unwrap_or_default();
+        let objects = objects.as_any().downcast_ref::<UInt32Array>();
+        let objects =
+            objects.ok_or_else(|| SqlError::unsupported("an array of arrays of the names of catalog objects"))?;
+        let names = objects.iter().map(|oid| ScalarValue::Utf8(oid.map(|oid| registered_name(scope, &kind, oid))));
+        Ok(ScalarValue::List(ScalarValue::new_list_nullable(&names.collect::<Vec<_>>(), &DataType::Utf8)))
     }),
 ];
 

@@ -104,8 +104,12 @@ impl Layout {
     pub(super) fn arrow(&self) -> SchemaRef {
         let field = |column: &Column| {
             let field = Field::new(column.name, arrow_type(column.type_name), true);
-            // Its values are seen as names.
-            if column.is_function() { with_type(field, TypeId::REGPROC.0, NO_MODIFIER) } else { field }
+            // Their values are seen as names.
+            match column.type_name {
+                "regproc" => with_type(field, TypeId::REGPROC.0, NO_MODIFIER),
+                "regtype[]" => with_type(field, TypeId::REGTYPE.array().expect("it has arrays").0, NO_MODIFIER),
+                _ => field,
+            }
         };
         Arc::new(Schema::new(self.columns.iter().map(field).collect::<Vec<_>>()))
     }

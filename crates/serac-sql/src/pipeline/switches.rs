@@ -8,7 +8,7 @@ use super::table::PASSES;
 use crate::error::{Result, SqlError};
 use crate::pipeline::pass::{Pass, Resources};
 use crate::pipeline::rules::Rules;
-use crate::session::Session;
+use crate::shared::Shared;
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::execution::SessionStateBuilder;
 
@@ -45,26 +45,26 @@ fn unknown(name: &str) -> SqlError {
         .explained(format!("The nearest that can be disabled is \"{nearest}\". The view serac_passes has all."))
 }
 
-impl Session {
+impl Shared {
     /// Plans without the optional passes in a list of names from now on.
     ///
     /// # Errors
     /// As [`names_in`]; then nothing has changed.
-    pub(crate) fn disable_passes(&mut self, written: &str) -> Result<()> {
+    pub(crate) fn disable_passes(&self, written: &str) -> Result<()> {
         let disabled = names_in(written)?;
-        if *self.shared.disabled_passes.read() == disabled {
+        if *self.disabled_passes.read() == disabled {
             return Ok(());
         }
-        let memory_limit = self.shared.sql.memory_limit;
+        let memory_limit = self.sql.memory_limit;
         let resources = Resources { work_memory: self.work_memory.clone(), memory_limit };
         let rules = Rules::new(&resources, &disabled);
-        let state = self.ctx.state_ref();
-        let mut state = state.write();
-        let session_id = state.session_id().to_owned();
-        let builder = SessionStateBuilder::new_from_existing(state.clone()).with_session_id(session_id);
-        *state = rules.put_into(builder).build();
-        *self.shared.disabled_passes.write() = disabled;
-        self.shared.note_setting();
+        self.change_state(|state| {
+            let session_id = state.session_id().to_owned();
+            let builder = SessionStateBuilder::new_from_existing(state.clone()).with_session_id(session_id);
+            *state = rules.put_into(builder).build();
+        });
+        *self.disabled_passes.write() = disabled;
+        self.note_setting();
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use super::rows::Rows;
 use crate::error::{Result, SqlError};
 use crate::row_locks::OnHeld;
 use serac_engine::values::OwnedValue;
-use serac_engine::{ColumnUpdate, EngineError, Table, Transaction};
+use serac_engine::{ColumnUpdate, Table, Transaction};
 use serac_storage::{ColumnId, RowBuffer, RowId, Snapshot, Value};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -179,7 +179,7 @@ impl After {
     fn check(&self, table: &Table, row: &Row<'_>) -> Result<()> {
         for (name, condition) in &self.checks {
             if condition.truth(row)? == Some(false) {
-                return Err(EngineError::Check { table: table.name().into(), constraint: name.clone() }.into());
+                return Err(table.check_violated(name).into());
             }
         }
         Ok(())

@@ -433,7 +433,8 @@ impl Session {
         rows: &mut Rows,
     ) -> Result<Option<Started>> {
         let claims = prepared.statement.claims();
-        let (mut conflicts, mut limits) = (Conflicts::default(), Limits::new(&self.cancel, self.statement_timeout));
+        let (mut conflicts, mut limits) =
+            (Conflicts::default(), Limits::new(&self.cancel, self.shared.values.statement_timeout()));
         let mut open = OpenStatement::new(self);
         let result = loop {
             if let Err(error) = open.make_way(error, claims, &mut conflicts, &mut limits).await {
@@ -557,7 +558,7 @@ impl Session {
 
     /// Whether it is known, without a look at the transaction, that a statement is for the other path.
     fn is_other(&self, prepared: &Prepared) -> bool {
-        if self.point.is_off || !prepared.is_candidate {
+        if !self.shared.values.has_point_path() || !prepared.is_candidate {
             return true;
         }
         let Known::Other(known) = &prepared.known else { return false };
@@ -570,6 +571,6 @@ impl Session {
 impl Session {
     /// How a statement runs once it is known; none if it is not for the point path, or finds no rows. The session's view of the database is set.
     pub(crate) fn shown_point(&self, source: &Source) -> Option<String> {
-        if self.point.is_off { None } else { self.compile_point(source)?.shown() }
+        if self.shared.values.has_point_path() { self.compile_point(source)?.shown() } else { None }
     }
 }

@@ -10,8 +10,6 @@ use std::ops::Range;
 #[derive(Debug, Default)]
 pub(crate) struct PointState {
     pub(crate) texts: Texts,
-    /// Statements that may not come here.
-    pub(crate) is_off: bool,
     /// Statements that have run here.
     pub(super) executions: u64,
     pub(super) scratch: Option<Box<Scratch>>,

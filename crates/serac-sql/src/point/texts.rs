@@ -257,7 +257,7 @@ fn may_be_point(sql: &str) -> bool {
 impl Session {
     /// Runs a text on the point path if it is for it and its like has been seen before.
     pub(crate) async fn execute_text(&mut self, sql: &str) -> Result<Option<Outcome>> {
-        if self.point.is_off || sql.len() > MOST_BYTES || !may_be_point(sql) {
+        if !self.shared.values.has_point_path() || sql.len() > MOST_BYTES || !may_be_point(sql) {
             return Ok(None);
         }
         let Texts { keys, key, constants } = &mut self.point.texts;

@@ -107,7 +107,7 @@ impl SequenceFunction {
         };
         let (catalog, snapshot) = view.of(schema);
         let changes = matches!(self.function, Function::Next | Function::Set);
-        if changes && view.read_only && schema != TEMPORARY_SCHEMA {
+        if changes && self.shared.values.modes().read_only && schema != TEMPORARY_SCHEMA {
             let message = format!("cannot execute {}() in a read-only transaction", self.name());
             return Err(SqlError::new("25006", message));
         }

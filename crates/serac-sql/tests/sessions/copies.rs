@@ -123,7 +123,13 @@ async fn options_are_obeyed_or_refused() {
         ("COPY t FROM STDIN (FORMAT text, FORCE_NULL (a))", "0A000"),
         ("COPY t TO STDOUT (FORMAT csv, FORCE_NULL (a))", "0A000"),
         ("COPY t TO STDOUT (FORMAT csv, FORCE_QUOTE (a))", "0A000"),
-        ("COPY t FROM STDIN (FORMAT csv, ESCAPE '\\')", "0A000"),
+        ("COPY t FROM STDIN (FORMAT text, ESCAPE '\\')", "0A000"),
+        ("COPY t FROM STDIN (FORMAT csv, ESCAPE 'ab')", "0A000"),
+        ("COPY t TO STDOUT WHERE b > 1", "42601"),
+        ("COPY t FROM STDIN WHERE (SELECT true)", "0A000"),
+        ("COPY t FROM STDIN WHERE count(*) > 1", "42803"),
+        ("COPY t FROM STDIN WHERE b", "42804"),
+        ("COPY t FROM STDIN WHERE nope > 1", "42703"),
         ("COPY t FROM STDIN (FORMAT csv, DELIMITER '\"')", "22023"),
         ("COPY t FROM STDIN (FORMAT csv, DELIMITER 'ab')", "0A000"),
         ("COPY t FROM STDIN (FORMAT csv, DELIMITER '')", "0A000"),
@@ -237,4 +243,43 @@ async fn plain_rows_are_what_texts_give() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn an_escape_takes_the_meaning_of_a_quote_away() {
+    let mut session = session();
+    session.execute("CREATE TABLE t (a INT, b TEXT, c TEXT)").await.unwrap();
+    let copy = r"COPY t FROM STDIN (FORMAT csv, ESCAPE '\')";
+    let text = "1,\"a\\\"b\\\\c\\d\",\\\n2,\"x\n\\\"y,\",\"\\\\\"\n";
+    assert_eq!(into(&mut session, copy, text).await.unwrap(), 2);
+    let rows = out(&mut session, "COPY (SELECT b, c FROM t ORDER BY a) TO STDOUT (FORMAT text)").await;
+    assert_eq!(rows, "a\"b\\\\c\\\\d\t\\\\\nx\\n\"y,\t\\\\\n");
+    // An escape alone needs no quotes.
+    let copy_out = r"COPY (SELECT * FROM t ORDER BY a) TO STDOUT (FORMAT csv, ESCAPE '\')";
+    assert_eq!(out(&mut session, copy_out).await, "1,\"a\\\"b\\\\c\\\\d\",\\\n2,\"x\n\\\"y,\",\\\n");
+    // Where none is told, it is the quote.
+    let quoted = out(&mut session, "COPY (SELECT 'it''s', 'a') TO STDOUT (FORMAT csv, QUOTE '''')").await;
+    assert_eq!(quoted, "'it''s',a\n");
+    let unended = into(&mut session, copy, "1,\"a\\\",b\n").await.unwrap_err();
+    assert_eq!((unended.sqlstate, unended.message.as_str()), ("22P04", "unterminated CSV quoted field"));
+}
+
+#[tokio::test]
+async fn a_condition_leaves_rows_out() {
+    let mut session = session();
+    let table = "CREATE TABLE t (a INT NOT NULL, b TEXT DEFAULT 'd', g INT GENERATED ALWAYS AS (a * 2) STORED)";
+    session.execute(table).await.unwrap();
+    let copy = "COPY t (a, b) FROM STDIN (FORMAT text) WHERE a > 1 AND b <> 'z'";
+    assert_eq!(into(&mut session, copy, "1\tx\n2\ty\n3\tz\n").await.unwrap(), 1);
+    // Defaults are there before it, and constraints come after it.
+    let copy = "COPY t (a) FROM STDIN (FORMAT text) WHERE b = 'd' AND a IS NOT NULL";
+    assert_eq!(into(&mut session, copy, "\\N\n4\n").await.unwrap(), 1);
+    assert_eq!(out(&mut session, "COPY (SELECT * FROM t ORDER BY a) TO STDOUT (FORMAT csv)").await, "2,y,4\n4,d,8\n");
+    let error = into(&mut session, "COPY t (a, b) FROM STDIN WHERE g > 1", "").await.unwrap_err();
+    assert_eq!(error.sqlstate, "42P10");
+    assert_eq!(error.message, "generated columns are not supported in COPY FROM WHERE conditions");
+    let copy = "COPY t (a, b) FROM STDIN (FORMAT text) WHERE 10 / a > 0";
+    let error = into(&mut session, copy, "1\tx\n0\ty\n").await.unwrap_err();
+    assert_eq!(error.sqlstate, "22012");
+    assert!(error.detail.as_deref().is_some_and(|detail| detail.contains("line 2")), "{:?}", error.detail);
 }

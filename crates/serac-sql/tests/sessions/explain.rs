@@ -2,6 +2,8 @@
 
 use crate::bitmap_queries::open;
 use datafusion::arrow::array::{Array, AsArray};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::DataType;
 use serac_sql::{Session, StatementResult};
 
 /// The columns' names of a result, and its rows, columns with a bar between them.
@@ -10,6 +12,7 @@ async fn rows(session: &mut Session, sql: &str) -> (Vec<String>, Vec<String>) {
     let Some(StatementResult::Rows { schema, batches, .. }) = result else { panic!("{sql}: no rows") };
     let row = |batch: &datafusion::arrow::array::RecordBatch, row: usize| {
         let values = batch.columns().iter().map(|column| {
+            let column = cast(column, &DataType::Utf8).unwrap();
             let column = column.as_string::<i32>();
             if column.is_valid(row) { column.value(row).to_owned() } else { "NULL".into() }
         });
@@ -56,7 +59,8 @@ async fn a_plan_is_an_indented_tree() {
     let (_, plan) = rows(&mut session, "EXPLAIN (FORMAT TEXT) DELETE FROM t WHERE name = 'n1'").await;
     assert_eq!(plan[0], "DELETE");
     for (sql, sqlstate) in [
-        ("EXPLAIN (FORMAT JSON) SELECT 1", "0A000"),
+        ("EXPLAIN (FORMAT XML) SELECT 1", "0A000"),
+        ("EXPLAIN (FORMAT JSON, BOUND) SELECT 1", "0A000"),
         ("EXPLAIN (ANALYZE, BUFFERS) SELECT 1", "0A000"),
         ("EXPLAIN (NOTHING) SELECT 1", "42601"),
         ("EXPLAIN (ANALYZE perhaps) SELECT 1", "42601"),
@@ -113,4 +117,34 @@ async fn errors_name_types_as_sql_does() {
             assert!(!error.contains(arrow), "{sql}: {error}");
         }
     }
+}
+
+#[tokio::test]
+async fn json_has_the_shape_of_postgresql() {
+    let mut session = session().await;
+    let query =
+        "EXPLAIN (FORMAT JSON, ANALYZE) SELECT a.name FROM t a JOIN t b ON a.price = b.price + 1 WHERE a.id > 0";
+    let (names, plan) = rows(&mut session, query).await;
+    assert_eq!((names, plan.len()), (vec!["QUERY PLAN".to_owned()], 1));
+    let document: serde_json::Value = serde_json::from_str(&plan[0]).unwrap();
+    let statement = &document.as_array().unwrap()[0];
+    assert!(statement["Planning Time"].is_number() && statement["Execution Time"].is_number());
+    assert_eq!(statement["Triggers"], serde_json::json!([]));
+    // Each operator has its kind, and says how it stands to the one above it.
+    let (mut open, mut count, mut inner) = (vec![&statement["Plan"]], 0, 0);
+    while let Some(node) = open.pop() {
+        assert!(node["Node Type"].is_string() && node["Details"].is_string(), "{node}");
+        assert_eq!(node.get("Parent Relationship").is_some(), count > 0, "{node}");
+        inner += usize::from(node["Parent Relationship"] == "Inner");
+        count += 1;
+        open.extend(node.get("Plans").and_then(|plans| plans.as_array()).into_iter().flatten());
+    }
+    assert!(count > 3 && inner == 1, "{document}");
+    assert_eq!(statement["Plan"]["Actual Rows"], 999, "{document}");
+    let (_, plan) = rows(&mut session, "EXPLAIN (FORMAT JSON) DELETE FROM t WHERE price = 4").await;
+    let document: serde_json::Value = serde_json::from_str(&plan[0]).unwrap();
+    let plan = &document[0]["Plan"];
+    assert_eq!((&plan["Node Type"], &plan["Operation"]), (&"ModifyTable".into(), &"Delete".into()));
+    assert_eq!(plan["Plans"][0]["Parent Relationship"], "Outer");
+    assert!(document[0].get("Planning Time").is_none());
 }

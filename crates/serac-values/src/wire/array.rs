@@ -5,7 +5,7 @@ use super::columns::to_wire;
 use super::decode::{Given, decimals, scalar, utf8};
 use super::encode::{write_binary, write_text};
 use super::rows::{RECORD, binary_forms};
-use super::types::{JSON, TEXT, of_oid, oid, wire_type};
+use super::types::{JSON, OID, TEXT, of_oid, oid, wire_type};
 use crate::assignment::assign;
 use crate::error::{Result, SqlError};
 use crate::type_names::{array_type, element_type};
@@ -50,7 +50,7 @@ pub fn element_of(data_type: &DataType) -> Option<&DataType> {
 /// The number of an element's type; in arrays of arrays, of the innermost elements'.
 fn element_oid(data_type: &DataType) -> u32 {
     match data_type {
-        DataType::UInt32 => 26,
+        DataType::UInt32 => OID,
         DataType::LargeBinary => NUMERIC,
         other => element_of(other).map_or_else(|| oid(wire_type(other)), element_oid),
     }
@@ -60,7 +60,7 @@ fn element_oid(data_type: &DataType) -> u32 {
 pub fn type_of(data_type: &DataType) -> WireColumn {
     let of = |oid, size| WireColumn { oid, size, modifier: -1 };
     match data_type {
-        DataType::UInt32 => of(26, 4),
+        DataType::UInt32 => of(OID, 4),
         DataType::LargeBinary => of(NUMERIC, -1),
         DataType::Struct(_) => of(RECORD, -1),
         DataType::LargeList(element) if *element.data_type() == DataType::UInt32 => of(30, -1),
@@ -271,6 +271,7 @@ fn list(elements: &[Option<&[u8]>], binary: bool, element: u32) -> Result<Scalar
         // Texts become values of any other type.
         true => match of_oid(element) {
             Some(ColumnType::Decimal { .. }) | None => new_empty_array(&DataType::Utf8),
+            Some(_) if element == OID => new_empty_array(&DataType::UInt32),
             Some(element) => new_empty_array(&element.arrow()),
         },
         false => ScalarValue::iter_to_array(values)?,

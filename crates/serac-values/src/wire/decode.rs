@@ -1,7 +1,7 @@
 //! Parameters as clients send them: text or binary, of a type that the client has named or of the one that the statement needs.
 
 use super::encode::{EPOCH_DAYS, EPOCH_MICROS, JSONB_VERSION};
-use super::types::{TEXT, of_oid};
+use super::types::{OID, TEXT, of_oid};
 use crate::assignment::{assign, is_lost_float, parse_bool};
 use crate::error::{Result, SqlError};
 use crate::time_range::{DATES, TIMES, TIMESTAMPS, time_out_of_range};
@@ -84,7 +84,11 @@ pub fn value(given: Given<'_>, wanted: ColumnType) -> Result<Option<OwnedValue>>
         ) => from,
         _ => return Ok(None),
     };
-    let read = if given.binary { of_binary(bytes, exact)? } else { of_text(bytes, exact)? };
+    let read = match (named, given.oid, given.binary) {
+        (Some(_), OID, binary) => OwnedValue::Fixed(Value::Int64(object_number(bytes, binary)?.into())),
+        (.., true) => of_binary(bytes, exact)?,
+        (.., false) => of_text(bytes, exact)?,
+    };
     let number = match read.as_value() {
         Value::Int16(v) => i64::from(v),
         Value::Int32(v) => i64::from(v),
@@ -206,6 +210,10 @@ pub fn scalar(given: Given<'_>, inferred: Option<ColumnType>) -> Result<ScalarVa
             Some(bytes) => Ok(ScalarValue::Utf8(Some(utf8(bytes)?.into()))),
         };
     };
+    if given.oid == OID {
+        let number = given.bytes.map(|bytes| object_number(bytes, given.binary)).transpose()?;
+        return Ok(ScalarValue::UInt32(number));
+    }
     // A number has the digits that the client has given it.
     if let (ColumnType::Decimal { .. }, Some(bytes)) = (column_type, given.bytes) {
         let number = number(bytes, given.binary)?;
@@ -219,6 +227,28 @@ pub fn scalar(given: Given<'_>, inferred: Option<ColumnType>) -> Result<ScalarVa
     };
     ScalarValue::try_from_array(&array_of(&[value], column_type), 0)
         .map_err(|error| SqlError::new("22P02", error.to_string()))
+}
+
+/// The number of an object: 32 bits without a sign, of which a text may write the upper half as
+/// negative numbers.
+fn object_number(bytes: &[u8], binary: bool) -> Result<u32> {
+    if binary {
+        let bytes = bytes.try_into();
+        return bytes
+            .map(u32::from_be_bytes)
+            .map_err(|_| SqlError::new("22P03", "incorrect binary data format for type oid"));
+    }
+    let text = utf8(bytes)?;
+    let number = text.trim().parse::<i64>().map_err(|error| match error.kind() {
+        std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => object_out_of_range(text),
+        _ => SqlError::new("22P02", format!("invalid input syntax for type oid: \"{text}\"")),
+    })?;
+    let signed = || i32::try_from(number).map(i32::cast_unsigned);
+    u32::try_from(number).or_else(|_| signed()).map_err(|_| object_out_of_range(text))
+}
+
+fn object_out_of_range(text: &str) -> SqlError {
+    SqlError::new("22003", format!("value \"{text}\" is out of range for type oid"))
 }
 
 /// The value that a text says.

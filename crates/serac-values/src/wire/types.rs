@@ -10,6 +10,9 @@ pub const JSON: u32 = 114;
 /// JSONB's number.
 pub const JSONB: u32 = 3802;
 
+/// OID's number.
+pub(super) const OID: u32 = 26;
+
 /// PostgreSQL's number for a type.
 pub fn oid(column_type: ColumnType) -> u32 {
     match column_type {
@@ -38,9 +41,10 @@ pub fn of_oid(oid: u32) -> Option<ColumnType> {
     Some(match oid {
         16 => ColumnType::Boolean,
         17 => ColumnType::Binary,
-        20 => ColumnType::Int64,
+        // Numbers of objects have 32 bits without a sign.
+        20 | OID => ColumnType::Int64,
         21 => ColumnType::Int16,
-        23 | 26 => ColumnType::Int32,
+        23 => ColumnType::Int32,
         700 => ColumnType::Float32,
         701 => ColumnType::Float64,
         1082 => ColumnType::Date,

@@ -1,0 +1,173 @@
+//! EXPLAIN's result as JSON, in PostgreSQL's shape: an array with one object, whose `Plan` is an
+//! operator with those that it takes rows from in `Plans`.
+
+use std::fmt::Write;
+
+/// A document to be written.
+#[derive(Clone, Debug)]
+pub(crate) enum Json {
+    Text(String),
+    /// Digits.
+    Number(String),
+    Bool(bool),
+    List(Vec<Self>),
+    Object(Vec<(&'static str, Self)>),
+}
+
+/// How an operator stands to the one that takes its rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Relationship {
+    /// The first, or only, one.
+    Outer,
+    /// The second of a join.
+    Inner,
+    /// One of several whose rows come one after the other.
+    Member,
+    /// A part of WITH, which is done before.
+    InitPlan,
+}
+
+impl Relationship {
+    /// Of a child by its place among so many.
+    pub(crate) fn of_child(at: usize, all: usize) -> Self {
+        match (at, all) {
+            (0, 1 | 2) => Self::Outer,
+            (1, 2) => Self::Inner,
+            _ => Self::Member,
+        }
+    }
+    fn name(self) -> &'static str {
+        match self {
+            Self::Outer => "Outer",
+            Self::Inner => "Inner",
+            Self::Member => "Member",
+            Self::InitPlan => "InitPlan",
+        }
+    }
+}
+
+/// An operator of a plan.
+#[derive(Clone, Debug)]
+pub(crate) struct PlanNode {
+    /// Its kind.
+    pub(crate) kind: String,
+    /// What else is told of it, and measured.
+    pub(crate) fields: Vec<(&'static str, Json)>,
+    pub(crate) children: Vec<(Relationship, Self)>,
+}
+
+impl PlanNode {
+    pub(crate) fn new(kind: impl Into<String>) -> Self {
+        Self { kind: kind.into(), fields: Vec::new(), children: Vec::new() }
+    }
+    /// The same with a text about it.
+    pub(crate) fn with(mut self, key: &'static str, text: impl Into<String>) -> Self {
+        self.fields.push((key, Json::Text(text.into())));
+        self
+    }
+    /// As a document.
+    pub(crate) fn document(self, relationship: Option<Relationship>) -> Json {
+        let mut object = vec![("Node Type", Json::Text(self.kind))];
+        object.extend(relationship.map(|relationship| ("Parent Relationship", Json::Text(relationship.name().into()))));
+        object.push(("Parallel Aware", Json::Bool(false)));
+        object.push(("Async Capable", Json::Bool(false)));
+        object.extend(self.fields);
+        if !self.children.is_empty() {
+            let children = self.children.into_iter().map(|(relationship, child)| child.document(Some(relationship)));
+            object.push(("Plans", Json::List(children.collect())));
+        }
+        Json::Object(object)
+    }
+}
+
+fn write_text(out: &mut String, text: &str) {
+    out.push('"');
+    for letter in text.chars() {
+        match letter {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            control if control < ' ' => write!(out, "\\u{:04x}", u32::from(control)).expect("memory takes all"),
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+}
+
+impl Json {
+    /// The text of the document, a value a line.
+    pub(crate) fn text(&self) -> String {
+        let mut out = String::new();
+        self.write(&mut out, 0);
+        out
+    }
+    fn write(&self, out: &mut String, depth: usize) {
+        let line = |out: &mut String, depth: usize| {
+            out.push('\n');
+            out.push_str(&"  ".repeat(depth));
+        };
+        match self {
+            Self::Text(text) => write_text(out, text),
+            Self::Number(digits) => out.push_str(digits),
+            Self::Bool(is_so) => out.push_str(if *is_so { "true" } else { "false" }),
+            Self::List(values) => {
+                out.push('[');
+                for (i, value) in values.iter().enumerate() {
+                    out.push_str(if i > 0 { "," } else { "" });
+                    line(out, depth + 1);
+                    value.write(out, depth + 1);
+                }
+                line(out, depth);
+                out.push(']');
+            }
+            Self::Object(fields) => {
+                out.push('{');
+                for (i, (key, value)) in fields.iter().enumerate() {
+                    out.push_str(if i > 0 { "," } else { "" });
+                    line(out, depth + 1);
+                    write_text(out, key);
+                    out.push_str(": ");
+                    value.write(out, depth + 1);
+                }
+                line(out, depth);
+                out.push('}');
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_written_as_postgresql_writes_them() {
+        let scan = PlanNode::new("Scan").with("Details", "a\"\\\n\u{1}");
+        let filter = PlanNode { children: vec![(Relationship::of_child(0, 1), scan)], ..PlanNode::new("Filter") };
+        let triggers = ("Triggers", Json::List(Vec::new()));
+        let all = Json::List(vec![Json::Object(vec![("Plan", filter.document(None)), triggers])]);
+        let wanted = r#"[
+  {
+    "Plan": {
+      "Node Type": "Filter",
+      "Parallel Aware": false,
+      "Async Capable": false,
+      "Plans": [
+        {
+          "Node Type": "Scan",
+          "Parent Relationship": "Outer",
+          "Parallel Aware": false,
+          "Async Capable": false,
+          "Details": "a\"\\\n\u0001"
+        }
+      ]
+    },
+    "Triggers": [
+    ]
+  }
+]"#;
+        assert_eq!(all.text(), wanted);
+    }
+}
