@@ -7,7 +7,7 @@
 //! | `texts`, `bytes`, `padding`, `regexes`, `like`, `digests`, `json`, `arrays`, `array_keys`, `elements`, `powers`, `records`, `rounding`, `times`, `intervals` and others | families |
 //! | `formats` | what reads and writes by patterns: to_char, to_date, to_number |
 //! | `styled` | what depends on a session's settings of times |
-//! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums`, `variances`, `sliding` | aggregates, and these over moving frames |
+//! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums`, `variances`, `regressions`, `sliding` | aggregates, and these over moving frames |
 //! | `casts`, `uuids`, `chains`, `quotients`, `zeros` | operators and casts with PostgreSQL's meaning |
 //! | `accounted` | functions whose results may be large take their memory from the session's |
 //! | `constant_errors` | constants that are errors, found when a statement is planned |
@@ -27,8 +27,8 @@ mod casts;
 mod chains;
 mod chosen;
 mod compared_types;
-mod date_parts;
 mod constant_errors;
+mod date_parts;
 mod definition;
 mod digests;
 mod elements;
@@ -49,6 +49,7 @@ mod powers;
 mod quotients;
 mod records;
 mod regexes;
+mod regressions;
 mod rounding;
 mod series;
 mod sleep;
@@ -69,9 +70,9 @@ pub use accounted::{Accounts, LongTexts, SmallConstants, accounted};
 pub use aggregates::functions as aggregates;
 pub use casts::{Casts, cast_of_text, with_own_casts};
 pub use compared_types::{OperandPurpose, common_type, is_decimal, is_plain_text};
+pub use constant_errors::ConstantErrors;
 pub use date_parts::function_of as date_part_function;
 pub use float_errors::{check_floats, float_error};
-pub use constant_errors::ConstantErrors;
 pub use integer_results::windows;
 pub use like::escape as like_escape;
 pub use operators::operate;
@@ -90,8 +91,8 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
     let definitions = [
         arguments::DEFINITIONS,
         arithmetic::DEFINITIONS,
-        array_search::DEFINITIONS,
         array_keys::DEFINITIONS,
+        array_search::DEFINITIONS,
         arrays::DEFINITIONS,
         bytes::DEFINITIONS,
         date_parts::DEFINITIONS,
