@@ -7,7 +7,7 @@
 //! | `texts`, `bytes`, `padding`, `regexes`, `like`, `digests`, `json`, `arrays`, `array_keys`, `elements`, `powers`, `records`, `rounding`, `times`, `intervals` and others | families |
 //! | `formats` | what reads and writes by patterns: to_char, to_date, to_number |
 //! | `styled` | what depends on a session's settings of times |
-//! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums`, `variances`, `sliding` | aggregates, and these over moving frames |
+//! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums`, `variances`, `regressions`, `sliding` | aggregates, and these over moving frames |
 //! | `casts`, `uuids`, `chains`, `quotients`, `zeros` | operators and casts with PostgreSQL's meaning |
 //! | `accounted` | functions whose results may be large take their memory from the session's |
 //! | `constant_errors` | constants that are errors, found when a statement is planned |
@@ -49,6 +49,7 @@ mod powers;
 mod quotients;
 mod records;
 mod regexes;
+mod regressions;
 mod rounding;
 mod series;
 mod sleep;
@@ -90,8 +91,8 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
     let definitions = [
         arguments::DEFINITIONS,
         arithmetic::DEFINITIONS,
-        array_search::DEFINITIONS,
         array_keys::DEFINITIONS,
+        array_search::DEFINITIONS,
         arrays::DEFINITIONS,
         bytes::DEFINITIONS,
         date_parts::DEFINITIONS,

@@ -13,6 +13,7 @@
 //! two states.
 
 use super::extremes;
+use super::regressions::{self, Regression};
 use super::variances::{self, Variance};
 use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
@@ -53,8 +54,8 @@ pub const SLIDING: [&str; 21] = [
     "regr_sxy",
 ];
 
-/// An aggregate as it is, but over frames that slide; variances, and extremes of floats in groups,
-/// are our own.
+/// An aggregate as it is, but over frames that slide; variances, regressions, and extremes of floats in
+/// groups, are our own.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Sliding(Arc<AggregateUDF>);
 
@@ -198,7 +199,7 @@ impl AggregateUDFImpl for Sliding {
         if !is_float || args.is_distinct {
             return self.0.create_sliding_accumulator(args);
         }
-        Ok(Box::new(Frame::new(Factory::new(self.0.clone(), args))?))
+        Ok(Box::new(Frame::new(Factory::new(Arc::new(sliding(self.0.clone())), args))?))
     }
 
     fn name(&self) -> &str {
@@ -237,16 +238,23 @@ impl AggregateUDFImpl for Sliding {
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         match Variance::of_name(self.name()) {
             Some(variance) if !args.is_distinct => Ok(Box::new(variances::One::new(variance))),
-            _ => self.0.accumulator(args),
+            _ => match Regression::of_name(self.name()) {
+                Some(regression) if !args.is_distinct => Ok(Box::new(regressions::One::new(regression))),
+                _ => self.0.accumulator(args),
+            },
         }
     }
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        self.0.inner().state_fields(args)
+        match Regression::of_name(self.name()) {
+            Some(_) if !args.is_distinct => Ok(regressions::state_fields(args.name)),
+            _ => self.0.inner().state_fields(args),
+        }
     }
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
         // DataFusion's sets of distinct values are not by group, though it says so.
         let is_set = args.is_distinct && self.name() == "bit_xor";
-        !is_set && self.0.inner().groups_accumulator_supported(args)
+        let is_of_pairs = !args.is_distinct && Regression::of_name(self.name()).is_some();
+        !is_set && !is_of_pairs && self.0.inner().groups_accumulator_supported(args)
     }
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         match Variance::of_name(self.name()) {
