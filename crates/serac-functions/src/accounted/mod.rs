@@ -361,21 +361,16 @@ impl OptimizerRule for SmallConstants {
         self.0.apply_order()
     }
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        folding(|| self.0.rewrite(plan, config))
-    }
-}
-
-/// Computes constants, of which none becomes large.
-pub(crate) fn folding<T>(compute: impl FnOnce() -> T) -> T {
-    /// Says it again, also after a panic.
-    struct Before(bool);
-    impl Drop for Before {
-        fn drop(&mut self) {
-            FOLDING.set(self.0);
+        /// Says it again, also after a panic.
+        struct Before(bool);
+        impl Drop for Before {
+            fn drop(&mut self) {
+                FOLDING.set(self.0);
+            }
         }
+        let _before = Before(FOLDING.replace(true));
+        self.0.rewrite(plan, config)
     }
-    let _before = Before(FOLDING.replace(true));
-    compute()
 }
 
 /// Makes views of long constant texts, which the rows of a batch share.

@@ -3,7 +3,7 @@
 use crate::binding::BIND;
 use crate::pipeline::pass::Origin::{Around, DataFusion, Ours};
 use crate::pipeline::pass::{Origin, Pass, Stage, Work};
-use serac_functions::{Accounts, Casts, ConstantErrors, LongTexts, Patterns, SmallConstants, UuidTypes};
+use serac_functions::{Accounts, Casts, LongTexts, Patterns, SmallConstants, UuidTypes};
 use serac_query::optimizer::{
     Analyzing, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, EmptyBranches, Filters, FloatCases,
     FloatZeros, GivenOrders, GroupingSets, InLists, JoinOrder, LostOrders, NullSafe, Optimizing, Physical,
@@ -54,7 +54,6 @@ pub(super) static PASSES: &[Pass] = &[
     analyzer("volatile_columns", Ours(|_| Arc::new(VolatileColumns)), "Keeps columns with volatile functions that nobody reads."),
     analyzer("checked_arithmetic", Ours(|_| Arc::new(CheckedArithmetic)), "Lets arithmetic fail where its result does not fit."),
     analyzer("accounts", Ours(|resources| Arc::new(Accounts(resources.work_memory.clone()))), "Counts the memory of functions whose results may be large."),
-    analyzer("constant_errors", Ours(|_| Arc::new(ConstantErrors)), "Finds constants that are errors, which the simplifier might drop."),
 
     // Logical plans: how they are computed. `optimize_unions` of DataFusion's list is left out, and
     // so are `extract_leaf_expressions` and `push_down_leaf_projections`: they read a field of a row
