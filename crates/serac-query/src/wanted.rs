@@ -1,19 +1,25 @@
-//! Nested-loop joins that end when nobody wants their rows any more.
+//! Joins that end when nobody wants their rows any more.
 //!
 //! DataFusion's operators give their thread back with the rows that they find. A join that compares every pair of many rows, and finds none, keeps it until it has compared
 //! them all, though its statement was cancelled long ago. So its condition fails once the result has been dropped.
+//!
+//! A join whose rows an aggregation or a sort takes has always another batch ready, as long as one batch of its input lasts: billions of rows of a product. Tokio ends a task
+//! only where that gives its thread back, which each join here does after some batches ([`Yielding`]).
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Schema};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
-use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::joins::NestedLoopJoinExec;
+use datafusion::physical_plan::coop::make_cooperative;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::StreamExt;
 use serac_numeric_functions::wanted::IsWanted;
 use std::fmt;
@@ -86,19 +92,63 @@ impl PhysicalExpr for WantedExpr {
     }
 }
 
-/// The plan, with joins that ask whether they are wanted.
+/// A join that gives its thread back after some batches. It shows as the join.
+#[derive(Debug)]
+struct Yielding(Arc<dyn ExecutionPlan>);
+
+impl DisplayAs for Yielding {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt_as(format, f)
+    }
+}
+
+impl ExecutionPlan for Yielding {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.0.properties()
+    }
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.0.children()
+    }
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.0.apply_expressions(f)
+    }
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self(replace_children_if_necessary(self.0.clone(), children)?)))
+    }
+    fn metrics(&self) -> Option<MetricsSet> {
+        self.0.metrics()
+    }
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        Ok(make_cooperative(self.0.execute(partition, context)?))
+    }
+}
+
+/// The plan, with joins that give their threads back, and ask whether they are wanted.
 pub fn while_wanted(plan: Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Result<Arc<dyn ExecutionPlan>> {
     let transformed = plan.transform_up(|node| {
         let join = node.downcast_ref::<NestedLoopJoinExec>();
         let Some((join, filter)) = join.and_then(|join| Some((join, join.filter()?))) else {
-            return Ok(Transformed::no(node));
+            let is_join = join.is_some()
+                || node.is::<CrossJoinExec>()
+                || node.is::<HashJoinExec>()
+                || node.is::<SortMergeJoinExec>();
+            return Ok(match is_join {
+                true => Transformed::yes(Arc::new(Yielding(node)) as Arc<dyn ExecutionPlan>),
+                false => Transformed::no(node),
+            });
         };
         let expr = WantedExpr { expr: filter.expression().clone(), wanted: wanted.clone() };
         let filter = JoinFilter::new(Arc::new(expr), filter.column_indices().to_vec(), filter.schema().clone());
         let projection = join.projection().as_ref().map(|projection| projection.to_vec());
         let (left, right) = (join.left().clone(), join.right().clone());
         let join = NestedLoopJoinExec::try_new(left, right, Some(filter), join.join_type(), projection)?;
-        Ok(Transformed::yes(Arc::new(join) as Arc<dyn ExecutionPlan>))
+        Ok(Transformed::yes(Arc::new(Yielding(Arc::new(join))) as Arc<dyn ExecutionPlan>))
     })?;
     Ok(transformed.data)
 }

@@ -108,6 +108,14 @@ async fn a_cancelled_statement_does_nothing_and_the_session_goes_on() {
     session.execute(many).await.unwrap();
     let pairs = "SELECT count(*) FROM many a, many b WHERE a.t || b.t LIKE '%nothing%'";
     assert_eq!(cancel_after_a_moment(&mut session, pairs).await, "57014");
+    // Products of which an aggregation takes each row, more of them than there are threads.
+    let few = "CREATE TABLE few (n INTEGER); INSERT INTO few SELECT value FROM generate_series(1, 500) AS g (value)";
+    session.execute(few).await.unwrap();
+    let product = "SELECT sum(a.n + b.n + c.n) FROM few a, few b, few c, few d";
+    let equal = "SELECT sum(length(a.t || b.t)) FROM many a JOIN many b ON length(a.t) = length(b.t)";
+    for endless in [product, equal, product, equal] {
+        assert_eq!(cancel_after_a_moment(&mut session, endless).await, "57014");
+    }
     assert_eq!(cancel_after_a_moment(&mut session, "SELECT pg_sleep(1000)").await, "57014");
     assert_eq!(cancel_after_a_moment(&mut session, "SELECT t, pg_sleep(1) FROM many").await, "57014");
     let started = Instant::now();
