@@ -6,6 +6,7 @@
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::output_requirements::OutputRequirementExec;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
@@ -43,7 +44,8 @@ fn kept(plan: Arc<dyn ExecutionPlan>, is_seen: bool) -> Result<Arc<dyn Execution
         || plan.is::<LocalLimitExec>()
         || plan.is::<UnnestExec>()
         || plan.is::<CoalescePartitionsExec>()
-        || plan.is::<CooperativeExec>();
+        || plan.is::<CooperativeExec>()
+        || plan.is::<OutputRequirementExec>();
     let numbers = plan.is::<BoundedWindowAggExec>() || plan.is::<WindowAggExec>();
     let collects = plan.downcast_ref::<AggregateExec>().is_some_and(collects_in_order)
         || numbers && plan.required_input_ordering().iter().all(Option::is_none);
