@@ -183,6 +183,11 @@ pub(super) fn in_line(sqlstate: &'static str, what: impl Into<String>, line: u64
     SqlError { detail: Some(format!("line {line}")), ..SqlError::new(sqlstate, what) }
 }
 
+/// The text that these bytes of a line are.
+pub(super) fn text_in_line(bytes: &[u8], line: u64) -> Result<&str> {
+    utf8(bytes).map_err(|error| in_line(error.sqlstate, error.message, line))
+}
+
 impl<R: CopyInput> CsvReader<R> {
     /// Reads rows for columns of these types.
     pub(super) fn new(input: R, options: &Options, types: &[ColumnType]) -> Self {
@@ -380,8 +385,7 @@ impl<R: CopyInput> CsvReader<R> {
             if text == self.null && (if field.is_quoted { nulls.quoted } else { nulls.bare }) {
                 column.append_null();
             } else {
-                let invalid = |error: SqlError| in_line(error.sqlstate, error.message, line);
-                column.append_value(utf8(text).map_err(invalid)?);
+                column.append_value(text_in_line(text, line)?);
             }
         }
         Ok(Some(line))

@@ -1,12 +1,11 @@
 //! COPY's text format, PostgreSQL's own, for reading: a line a row, columns with a delimiter
 //! between them, `\N` for NULL, backslashes before what would be misunderstood.
 
-use super::csv::in_line;
+use super::csv::{in_line, text_in_line};
 use super::options::Options;
 use super::rows::{BATCH_ROWS, MAX_LINE, Rows, row_too_long};
 use crate::arrival::CopyInput;
 use datafusion::arrow::array::StringViewBuilder;
-use serac_values::wire::utf8;
 use serac_values::{Result, SqlError};
 use std::io::{BufRead, BufReader, Read};
 
@@ -116,8 +115,7 @@ impl<R: CopyInput> TextReader<R> {
             } else {
                 raw
             };
-            let invalid = |error: SqlError| in_line(error.sqlstate, error.message, self.line);
-            column.append_value(utf8(text).map_err(invalid)?);
+            column.append_value(text_in_line(text, self.line)?);
         }
         if fields < self.columns {
             return Err(in_line("22P04", format!("missing data for column {}", fields + 1), self.line));

@@ -3,13 +3,13 @@
 use crate::catalog::Schema;
 use crate::definition::{BitmapDefinition, CheckDefinition, ForeignKeyDefinition, KeyDefinition, TableDefinition};
 use crate::error::{EngineError, Result, exists, missing};
-use crate::foreign_key::key_at;
+use crate::foreign_key::{is_integer, key_at};
 use crate::roles::Privilege;
 use crate::table::{Table, TableIndex};
 use crate::transaction::Transaction;
 use crate::values::display;
 use crate::watch::go_on;
-use serac_storage::{BlockNo, ColumnType, RowBuffer, RowId};
+use serac_storage::{BlockNo, RowBuffer, RowId};
 use std::sync::Arc;
 
 /// Gives each foreign key of a table in `schema` an index on its columns, where no key has them.
@@ -81,7 +81,7 @@ impl Transaction {
         self.acting().check_columns(&parent.definition, Privilege::References, &foreign_key.parent_columns)
     }
 
-    /// Checks a foreign key of `definition` and puts its columns into the order of the parent's key, so that both ends have their parts in one order.
+    /// Checks a foreign key of `definition` and puts its columns into the order of the parent's key.
     pub(crate) fn complete_foreign_key(
         &self,
         definition: &TableDefinition,
@@ -101,9 +101,8 @@ impl Transaction {
         };
         for (&c, &p) in columns.iter().zip(parent_columns) {
             let (c, p) = (&definition.columns[c], &parent.columns[p]);
-            let is_integer = |of| matches!(of, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64);
-            let (of_c, of_p) = (c.sql_type.column_type, p.sql_type.column_type);
-            if of_c != of_p && !(is_integer(of_c) && is_integer(of_p)) {
+            let types = [c.sql_type.column_type, p.sql_type.column_type];
+            if types[0] != types[1] && !types.into_iter().all(is_integer) {
                 let (of_child, of_parent) = (c.sql_type, p.sql_type);
                 let detail = format!(
                     "Key columns \"{}\" and \"{}\" are of incompatible types: {of_child} and {of_parent}.",
@@ -156,13 +155,13 @@ impl Transaction {
             for &row in reader.row_ids(reader.visible()).values() {
                 table.data.read(self.snapshot(), RowId::from_u64(row), &ids, &mut buffer)?;
                 let values = buffer.values();
-                let (wanted, has_null) = index.encode_key(values.iter().copied());
-                let wanted = key_at(parent, &definition.parent_columns, &wanted, || values.iter().copied());
-                let has_parent = match wanted {
-                    Some(wanted) => self.find_latest(parent, &definition.parent_columns, &wanted)?.is_some(),
-                    None => false,
-                };
-                if !has_null && !has_parent {
+                let (key, has_null) = index.encode_key(values.iter().copied());
+                if has_null {
+                    continue;
+                }
+                let wanted = key_at(parent, &definition.parent_columns, &key, || values.iter().copied());
+                let found = wanted.map(|wanted| self.find_latest(parent, &definition.parent_columns, &wanted));
+                if found.transpose()?.flatten().is_none() {
                     let types = definition.columns.iter().map(|&c| table.definition.columns[c].sql_type.column_type);
                     let shown: Vec<String> = values.iter().zip(types).map(|(value, of)| display(value, of)).collect();
                     return Err(self.missing_parent(table, definition, &shown.join(", ")));

@@ -114,8 +114,8 @@ pub enum EngineError {
         /// The constraint.
         constraint: String,
     },
-    /// A foreign key whose columns are not of the types of those that they refer to: apart from integers,
-    /// keys are compared by their bytes.
+    /// A foreign key whose columns are not of the types of those that they refer to: apart from
+    /// integers, keys are compared by their bytes.
     #[error("foreign key constraint \"{constraint}\" cannot be implemented")]
     ForeignKeyTypes {
         /// The constraint.

@@ -6,7 +6,8 @@
 //! The child pins first and looks afterwards, the parent deletes first and looks for pins afterwards, so one of the two sees the other. Children of one parent
 //! do not disturb each other. Compaction, which moves parents, is like a delete here: it leaves pinned rows where they are.
 //!
-//! Both ends may be integers of different widths. A key is then encoded anew for the other end's index; a number for which that has no room is no row's.
+//! Both ends may be integers of different widths. A key is then encoded anew for the other end's
+//! index; a number for which that has no room is no row's.
 //!
 //! Pins name rows of the parent's data ([`crate::parent_pins`]). DDL that puts other data in its place excludes transactions that add children
 //! ([`crate::lock`]), and sees the children of all that have committed, or fails. So new data begins without pins.
@@ -47,7 +48,8 @@ impl EndKey {
         let (bytes, has_null) = table.index_for_key(columns).key_of(row);
         (!has_null).then(|| Self { bytes, values: columns.iter().map(|&c| OwnedValue::from(&row[c])).collect() })
     }
-    /// The same key as the index on `columns` of the other end's table has it; none if no row there can have it.
+    /// The same key as the index on `columns` of the other end's table has it; none if no row there
+    /// can have it.
     fn at(&self, table: &Table, columns: &[usize]) -> Option<Cow<'_, [u8]>> {
         key_at(table, columns, &self.bytes, || self.values.iter().map(OwnedValue::as_value))
     }
@@ -59,8 +61,8 @@ impl EndKey {
     }
 }
 
-/// The key of values, which has these bytes at one end of a foreign key, as the index on `columns` of the other end's table has
-/// it; none if no row there can have it.
+/// The key of values, which has these bytes at one end of a foreign key, as the index on `columns` of
+/// the other end's table has it; none if no row there can have it.
 pub(crate) fn key_at<'k, 'v, V: Iterator<Item = Value<'v>>>(
     table: &Table,
     columns: &[usize],
@@ -85,7 +87,13 @@ fn is_of_other_width(value: &Value<'_>, column: ColumnType) -> bool {
     }
 }
 
-/// An integer as a column of integers keeps it, and other values as they are; none if the column has no room for it.
+/// Whether a column has integers, of whatever width.
+pub(crate) fn is_integer(column: ColumnType) -> bool {
+    matches!(column, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64)
+}
+
+/// An integer as a column of integers keeps it, and other values as they are; none if the column has
+/// no room for it.
 pub(crate) fn as_kept(value: Value<'_>, column: ColumnType) -> Option<Value<'_>> {
     let number = match value {
         Value::Int16(number) => i64::from(number),

@@ -3,8 +3,9 @@
 //! DataFusion's operators give their thread back with the rows that they find. A join that compares every pair of many rows, and finds none, keeps it until it has compared
 //! them all, though its statement was cancelled long ago. So its condition fails once the result has been dropped.
 //!
-//! A join whose rows an aggregation or a sort takes has always another batch ready, as long as one batch of its input lasts: billions of rows of a product. Tokio ends a task
-//! only where that gives its thread back, which each join here does after some batches ([`Yielding`]).
+//! A join whose rows an aggregation or a sort takes has always another batch ready, as long as one
+//! batch of its input lasts: billions of rows of a product. Tokio ends a task only where that gives
+//! its thread back, which each join here does after some batches ([`Yielding`]).
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Schema};
@@ -13,7 +14,6 @@ use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::coop::make_cooperative;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
@@ -21,10 +21,12 @@ use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::StreamExt;
+use futures::stream::poll_fn;
 use serac_numeric_functions::wanted::IsWanted;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::task::Poll;
 
 /// Held by whoever wants a query's rows.
 pub struct Wanted(pub IsWanted);
@@ -92,6 +94,27 @@ impl PhysicalExpr for WantedExpr {
     }
 }
 
+/// Batches that a join gives before it gives its thread back.
+const BATCHES_IN_A_TURN: usize = 32;
+
+/// The rows of a join, which gives its thread back after some batches. It counts those that it has
+/// given: DataFusion's `make_cooperative` asks for a share of Tokio's budget before each, which a chain
+/// of more joins than that has units would spend before one of them gives a row.
+fn in_turns(mut rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
+    let (schema, mut given) = (rows.schema(), 0);
+    let rows = poll_fn(move |context| {
+        if given == BATCHES_IN_A_TURN {
+            given = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let next = rows.poll_next_unpin(context);
+        given = if next.is_ready() { given + 1 } else { 0 };
+        next
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, rows))
+}
+
 /// A join that gives its thread back after some batches. It shows as the join.
 #[derive(Debug)]
 struct Yielding(Arc<dyn ExecutionPlan>);
@@ -125,7 +148,7 @@ impl ExecutionPlan for Yielding {
         self.0.metrics()
     }
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        Ok(make_cooperative(self.0.execute(partition, context)?))
+        Ok(in_turns(self.0.execute(partition, context)?))
     }
 }
 

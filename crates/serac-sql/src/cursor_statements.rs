@@ -16,7 +16,7 @@ use std::time::SystemTime;
 impl Session {
     /// The columns of a cursor's rows, which PostgreSQL's clients ask for as a portal's.
     pub fn cursor_schema(&self, name: &str) -> Option<SchemaRef> {
-        self.shared.cursors.lock().0.get(name).map(|cursor| cursor.schema.clone())
+        self.shared.cursors.lock().all.get(name).map(|cursor| cursor.schema.clone())
     }
     /// Where a portal is made; none where no savepoint can take it away.
     pub fn portal_place(&self) -> Option<Arc<PortalPlace>> {
@@ -79,7 +79,7 @@ impl Session {
             savepoints: Some(running.savepoint_count()),
             _memory: memory,
         };
-        self.shared.cursors.lock().0.insert(name, cursor);
+        self.shared.cursors.lock().all.insert(name, cursor);
         Ok(StatementResult::command("DECLARE CURSOR"))
     }
 
@@ -116,7 +116,7 @@ impl Session {
             savepoints: Some(running.savepoint_count()),
             _memory: memory,
         };
-        self.shared.cursors.lock().0.insert(name.to_owned(), cursor);
+        self.shared.cursors.lock().all.insert(name.to_owned(), cursor);
         Ok(())
     }
     /// The next rows of a cursor, up to a number, and whether these are its last.
@@ -132,7 +132,7 @@ impl Session {
     }
     /// Forgets a cursor, if it is there.
     pub fn forget_cursor(&mut self, name: &str) {
-        self.shared.cursors.lock().0.remove(name);
+        self.shared.cursors.lock().all.remove(name);
     }
 
     /// FETCH or MOVE.
@@ -153,11 +153,11 @@ impl Session {
     pub(crate) fn close_cursor(&mut self, name: Option<&Ident>) -> Result<StatementResult> {
         let mut cursors = self.shared.cursors.lock();
         let Some(name) = name else {
-            cursors.0.clear();
+            cursors.all.clear();
             return Ok(StatementResult::command("CLOSE CURSOR ALL"));
         };
         cursors.get(&name.name)?;
-        cursors.0.remove(&name.name);
+        cursors.all.remove(&name.name);
         Ok(StatementResult::command("CLOSE CURSOR"))
     }
 }

@@ -92,8 +92,8 @@ impl Cursor {
     }
 }
 
-/// Where in a transaction a portal of a protocol was made. A portal goes with the savepoint before it, as a
-/// cursor does.
+/// Where in a transaction a portal of a protocol was made. A portal goes with the savepoint before it,
+/// as a cursor does.
 #[derive(Debug)]
 pub struct PortalPlace {
     /// How many savepoints there were. Relaxed here and below: one thread at a time runs a session.
@@ -108,46 +108,50 @@ impl PortalPlace {
     }
 }
 
-/// A session's cursors, by name.
+/// A session's cursors, and the places of its portals.
 #[derive(Debug, Default)]
-pub(crate) struct Cursors(pub(crate) BTreeMap<String, Cursor>, Vec<Weak<PortalPlace>>);
+pub(crate) struct Cursors {
+    /// By name.
+    pub(crate) all: BTreeMap<String, Cursor>,
+    portals: Vec<Weak<PortalPlace>>,
+}
 
 impl Cursors {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Cursor)> {
-        self.0.iter()
+        self.all.iter()
     }
     pub(crate) fn get(&mut self, name: &str) -> Result<&mut Cursor> {
         let missing = || SqlError::new("34000", format!("cursor \"{name}\" does not exist"));
-        self.0.get_mut(name).ok_or_else(missing)
+        self.all.get_mut(name).ok_or_else(missing)
     }
     /// Those that outlive their transaction if it commits.
     pub(crate) fn take_held(&mut self) -> Vec<(String, Cursor)> {
-        let held = self.0.extract_if(.., |_, cursor| cursor.holds && cursor.savepoints.is_some());
+        let held = self.all.extract_if(.., |_, cursor| cursor.holds && cursor.savepoints.is_some());
         held.map(|(name, cursor)| (name, Cursor { savepoints: None, ..cursor })).collect()
     }
     /// Their transaction has committed.
     pub(crate) fn keep(&mut self, held: Vec<(String, Cursor)>) {
-        self.0.extend(held);
+        self.all.extend(held);
     }
     /// The place of a portal that is made where there are so many savepoints.
     pub(crate) fn place(&mut self, savepoints: usize) -> Arc<PortalPlace> {
         let place =
             Arc::new(PortalPlace { savepoints: AtomicUsize::new(savepoints), is_undone: AtomicBool::new(false) });
-        if self.1.len() == self.1.capacity() {
-            self.1.retain(|place| place.strong_count() > 0);
+        if self.portals.len() == self.portals.capacity() {
+            self.portals.retain(|place| place.strong_count() > 0);
         }
-        self.1.push(Arc::downgrade(&place));
+        self.portals.push(Arc::downgrade(&place));
         place
     }
     /// A transaction has ended.
     pub(crate) fn end(&mut self) {
-        self.1.clear();
-        self.0.retain(|_, cursor| cursor.savepoints.is_none());
+        self.portals.clear();
+        self.all.retain(|_, cursor| cursor.savepoints.is_none());
     }
     /// The transaction has gone back to when it had so many savepoints.
     pub(crate) fn roll_back(&mut self, savepoints: usize) {
-        self.0.retain(|_, cursor| cursor.savepoints.is_none_or(|declared| declared <= savepoints));
-        for place in self.1.iter().filter_map(Weak::upgrade) {
+        self.all.retain(|_, cursor| cursor.savepoints.is_none_or(|declared| declared <= savepoints));
+        for place in self.portals.iter().filter_map(Weak::upgrade) {
             if place.savepoints.load(Ordering::Relaxed) > savepoints {
                 place.is_undone.store(true, Ordering::Relaxed);
             }
@@ -155,10 +159,10 @@ impl Cursors {
     }
     /// The transaction has given up all savepoints but so many.
     pub(crate) fn release(&mut self, savepoints: usize) {
-        for declared in self.0.values_mut().filter_map(|cursor| cursor.savepoints.as_mut()) {
+        for declared in self.all.values_mut().filter_map(|cursor| cursor.savepoints.as_mut()) {
             *declared = (*declared).min(savepoints);
         }
-        for place in self.1.iter().filter_map(Weak::upgrade) {
+        for place in self.portals.iter().filter_map(Weak::upgrade) {
             place.savepoints.fetch_min(savepoints, Ordering::Relaxed);
         }
     }

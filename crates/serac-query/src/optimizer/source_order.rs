@@ -1,6 +1,7 @@
 //! The order of rows that one stream gives (`generate_series`, `unnest`, a window) on the way to the
-//! client, and into aggregates and windows without an order of their own. DataFusion deals the batches of such a stream out
-//! to several threads, so that an expression above it is computed by all; they come back in any order.
+//! client, and into aggregates and windows without an order of their own. DataFusion deals the batches
+//! of such a stream out to several threads, so that all of them compute an expression above it; the
+//! batches come back in any order.
 //! Without ORDER BY any order is right, but PostgreSQL gives the stream's, and people rely on it.
 
 use datafusion::common::Result;
@@ -20,7 +21,7 @@ use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 use std::sync::Arc;
 
-/// See the module. Comes right after rows are distributed.
+/// The pass of this module. It comes right after the pass that distributes rows.
 #[derive(Debug)]
 pub struct SourceOrder;
 

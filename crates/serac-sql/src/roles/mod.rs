@@ -59,7 +59,8 @@ impl Session {
     pub fn current_role(&self) -> RoleId {
         self.shared.roles.read().current
     }
-    /// What the current user may do, as the statement sees it that is running, or else the transaction.
+    /// What the current user may do. The running statement's snapshot tells it; without a statement, the
+    /// transaction's, or the newest state.
     pub(crate) fn access(&self) -> Access {
         match (self.shared.view(), &self.running) {
             (Some(view), _) => view.access,

@@ -42,7 +42,8 @@ fn name(column_type: ColumnType) -> String {
 /// The text that these bytes are.
 ///
 /// # Errors
-/// 22021 if they are none, or have a NUL, which no text of SQL has. The message says which bytes are wrong.
+/// 22021 if they are none, or have a NUL, which no text of SQL has. The message says which bytes are
+/// wrong.
 pub fn utf8(bytes: &[u8]) -> Result<&str> {
     let wrong = match std::str::from_utf8(bytes) {
         Ok(text) if !bytes.contains(&0) => return Ok(text),
