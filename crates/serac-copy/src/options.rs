@@ -177,7 +177,7 @@ impl Options {
     pub(super) fn csv(header: bool, delimiter: u8, null: &str) -> Self {
         let (force_null, force_not_null, nulls) = (Vec::new(), Vec::new(), Vec::new());
         let (format, null) = (Format::Csv, null.to_owned());
-        let (quote, style) = (b'"', None);
-        Self { format, header, delimiter, quote, null, force_null, force_not_null, nulls, style }
+        let (quote, escape, style) = (b'"', b'"', None);
+        Self { format, header, delimiter, quote, escape, null, force_null, force_not_null, nulls, style }
     }
 }
