@@ -32,7 +32,7 @@ impl Binder<'_> {
         let bind = |tree: &Tree| self.expression(tree, context);
         let all = self.elements(trees, &bind, context)?;
         let (exprs, of) = self.unified("ARRAY", all, context.schema)?;
-        self.array_of(exprs, of.id, span, context.schema)
+        Ok(Bound { modifier: of.modifier, ..self.array_of(exprs, of.id, span, context.schema)? })
     }
     /// `ARRAY[a, b]::t[]`: each element is cast.
     pub(crate) fn array_as(
@@ -56,7 +56,7 @@ impl Binder<'_> {
         };
         let all = self.elements(trees, &bind, context)?;
         let (exprs, of) = self.unified("ARRAY", all, context.schema)?;
-        self.array_of(exprs, of.id, span, context.schema)
+        Ok(Bound { modifier: of.modifier, ..self.array_of(exprs, of.id, span, context.schema)? })
     }
     /// The elements of an array. Those that are arrays are of one length.
     fn elements(

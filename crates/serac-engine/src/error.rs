@@ -85,7 +85,10 @@ pub enum EngineError {
         detail: String,
     },
     /// A foreign key without its parent, or a parent that is still referenced.
-    #[error("{operation} on table \"{table}\" violates foreign key constraint \"{constraint}\"")]
+    #[error(
+        "{operation} on table \"{table}\" violates foreign key constraint \"{constraint}\"{}",
+        on_child(.operation, .child)
+    )]
     ForeignKey {
         /// "insert or update", or "update or delete".
         operation: &'static str,
@@ -218,6 +221,11 @@ pub enum EngineError {
         /// Bytes that there are.
         limit: u64,
     },
+}
+
+/// Whose constraint a change of a parent violates; that of a child names its own table already.
+fn on_child(operation: &str, (_, child): &(String, String)) -> String {
+    if operation == "insert or update" { String::new() } else { format!(" on table \"{child}\"") }
 }
 
 impl EngineError {

@@ -131,16 +131,16 @@ async fn json_has_the_shape_of_postgresql() {
     assert!(statement["Planning Time"].is_number() && statement["Execution Time"].is_number());
     assert_eq!(statement["Triggers"], serde_json::json!([]));
     // Each operator has its kind, and says how it stands to the one above it.
-    let (mut open, mut count, mut inner) = (vec![&statement["Plan"]], 0, 0);
+    let (mut open, mut count, mut inner, mut given) = (vec![&statement["Plan"]], 0, 0, false);
     while let Some(node) = open.pop() {
         assert!(node["Node Type"].is_string() && node["Details"].is_string(), "{node}");
         assert_eq!(node.get("Parent Relationship").is_some(), count > 0, "{node}");
         inner += usize::from(node["Parent Relationship"] == "Inner");
         count += 1;
+        given |= node["Actual Rows"] == 999;
         open.extend(node.get("Plans").and_then(|plans| plans.as_array()).into_iter().flatten());
     }
-    assert!(count > 3 && inner == 1, "{document}");
-    assert_eq!(statement["Plan"]["Actual Rows"], 999, "{document}");
+    assert!(count > 3 && inner == 1 && given, "{document}");
     let (_, plan) = rows(&mut session, "EXPLAIN (FORMAT JSON) DELETE FROM t WHERE price = 4").await;
     let document: serde_json::Value = serde_json::from_str(&plan[0]).unwrap();
     let plan = &document[0]["Plan"];
