@@ -8,7 +8,7 @@
 use crate::report::Report;
 use crate::setup::{Folder, open, resident_bytes, schema, text};
 use indicatif::{ProgressBar, ProgressStyle};
-use serac_storage::storage::Storage;
+use serac_storage::durability::storage::Storage;
 use serac_storage::{ColumnId, ColumnType, DataTable, Durability, RowId, Transaction, Value};
 use serde_json::json;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use crate::report::{Report, median};
 use crate::setup::text;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use serac_engine::Database;
-use serac_engine::definition::{BitmapDefinition, ColumnDefinition, TableDefinition};
+use serac_engine::catalog::definition::{BitmapDefinition, ColumnDefinition, TableDefinition};
 use serac_storage::{ColumnType, RowId};
 use serde_json::json;
 use std::sync::Arc;

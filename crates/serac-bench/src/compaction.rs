@@ -7,9 +7,9 @@ use clap::ValueEnum;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
-use serac_storage::compact::NobodyFollows;
-use serac_storage::compact::selection::{BlockSelection, Candidate, Occupancy, Variant};
-use serac_storage::layout::BlockLayout;
+use serac_storage::block::layout::BlockLayout;
+use serac_storage::freeze::compact::NobodyFollows;
+use serac_storage::freeze::compact::selection::{BlockSelection, Candidate, Occupancy, Variant};
 use serac_storage::{
     BlockNo, ColumnSchema, ColumnType, CompactionGroups, RowId, Storage, StorageOptions, TableId, TableSchema,
 };

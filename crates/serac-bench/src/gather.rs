@@ -11,7 +11,7 @@ use crate::setup::{OneTable, text};
 use arrow::array::{ArrayRef, Int64Builder, RecordBatch, StringBuilder};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serac_storage::compact::NobodyFollows;
+use serac_storage::freeze::compact::NobodyFollows;
 use serac_storage::{
     BlockNo, ColumnId, ColumnSchema, ColumnType, CompactionGroups, DataTable, FreezeFormat, RowBuffer, RowId, Slot,
     Storage, StorageOptions, TableId, TableSchema, Value,

@@ -2,7 +2,7 @@
 
 use serac_engine::{Database, Table};
 use serac_sql::{Session, SqlDatabase, SqlOptions};
-use serac_storage::storage::{Storage, StorageOptions};
+use serac_storage::durability::storage::{Storage, StorageOptions};
 use serac_storage::{
     ColumnSchema, ColumnType, DataTable, Durability, RecoveryCatalog, StorageError, TableId, TableSchema,
 };

@@ -8,10 +8,10 @@ use crate::snapshot::{Snapshot, find_table};
 use crate::statement::{ColumnName, TableName};
 use crate::values::NumberKind;
 use crate::variable::Positions;
-use serac_engine::definition::{
+use serac_engine::catalog::definition::{
     ColumnDefinition, ColumnOrder, IndexForm, IndexStructure, KeyDefinition, ReferentialAction, TableDefinition,
 };
-use serac_engine::roles::Privilege;
+use serac_engine::security::Privilege;
 use serac_engine::{Catalog, ColumnUpdate, EngineError, Table, Transaction};
 use serac_operators::row_order::sort_rows;
 use serac_storage::{ColumnType, RowBuffer, RowId, Value};

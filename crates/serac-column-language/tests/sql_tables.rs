@@ -5,7 +5,7 @@ mod common;
 use arrow_array::{ArrayRef, Int32Array, RecordBatch, RecordBatchOptions};
 use common::{Client, in_memory};
 use serac_column_language::OperatorError;
-use serac_engine::definition::{
+use serac_engine::catalog::definition::{
     CheckDefinition, ColumnDefinition, ColumnOrder, ForeignKeyDefinition, KeyDefinition, ReferentialAction,
     TableDefinition,
 };

@@ -5,7 +5,7 @@
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use serac_engine::Database;
-use serac_engine::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
+use serac_engine::catalog::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
 use serac_storage::{ColumnType, Value};
 use std::path::Path;
 use std::sync::Arc;

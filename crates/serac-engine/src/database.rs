@@ -5,21 +5,21 @@
 //! reads it faster. A checkpoint that fails then is no harm: the log has everything. Without a log (durability off) the checkpoint is all that keeps what was
 //! committed: commits are refused before it is taken, and accepted again if it fails.
 
-use crate::bitmap::BitmapIndex;
+use crate::catalog::catalog_changes::CatalogLocks;
+use crate::catalog::definition::SequenceDefinition;
+use crate::catalog::procedure::Procedures;
+use crate::catalog::sequence::Mark;
 use crate::catalog::{Catalog, CatalogState, MetaRecord};
-use crate::catalog_changes::CatalogLocks;
-use crate::definition::SequenceDefinition;
 use crate::error::{EngineError, Result};
-use crate::moves::IndexFollower;
-use crate::procedure::Procedures;
-use crate::roles::{RoleId, Security};
 use crate::salvage::violations;
-use crate::sequence::Mark;
+use crate::security::{RoleId, Security};
+use crate::table::bitmap::BitmapIndex;
 use crate::transaction::Transaction;
+use crate::transaction::row_follower::IndexFollower;
 use serac_index::cubit::Merger;
-use serac_storage::checkpoint::CheckpointReport;
-use serac_storage::storage::StorageMetrics;
-use serac_storage::transaction::TransactionManager;
+use serac_storage::durability::checkpoint::CheckpointReport;
+use serac_storage::durability::storage::StorageMetrics;
+use serac_storage::version::transaction::TransactionManager;
 use serac_storage::{
     Durability, RecoveryCatalog, RecoveryReport, Snapshot, Storage, StorageError, StorageOptions, TableId, Timestamp,
 };
@@ -458,7 +458,7 @@ fn rebuild_indexes(catalog: &Catalog, storage: &Arc<Storage>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definition::ViewDefinition;
+    use crate::catalog::definition::ViewDefinition;
 
     #[test]
     fn a_snapshot_finds_its_catalog_however_many_have_come_since() {

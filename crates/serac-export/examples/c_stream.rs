@@ -5,7 +5,7 @@
 mod every;
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use serac_engine::definition::{ColumnDefinition, TableDefinition};
+use serac_engine::catalog::definition::{ColumnDefinition, TableDefinition};
 use serac_engine::{Database, EngineError, VarlenForm};
 use serac_export::c_stream;
 use serac_storage::{ColumnType, FreezeFormat};

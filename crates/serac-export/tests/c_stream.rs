@@ -4,7 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchReader, StringViewArray};
-use serac_engine::definition::{ColumnDefinition, TableDefinition};
+use serac_engine::catalog::definition::{ColumnDefinition, TableDefinition};
 use serac_engine::{Database, DecimalForm, Table};
 use serac_export::c_stream;
 use serac_storage::{ColumnType, RowId};

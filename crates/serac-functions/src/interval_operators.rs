@@ -2,6 +2,7 @@
 
 use super::definition::{Definition, Types};
 use super::intervals::one_interval;
+use crate::SqlResult;
 use datafusion::arrow::array::{ArrayRef, AsArray, Decimal128Array, Float64Array, IntervalMonthDayNanoArray};
 use datafusion::arrow::datatypes::{
     DataType, DurationMicrosecondType, Field, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimeUnit,
@@ -9,19 +10,19 @@ use datafusion::arrow::datatypes::{
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF, cast};
+use serac_values::SqlError;
 use serac_values::intervals::{DAYS_PER_MONTH, INTERVAL, MICROS_PER_DAY, Parts, intervals, is_interval, out_of_range};
-use serac_values::{Result as Outcome, SqlError};
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 
 /// Applies `f` to intervals and numbers.
-fn scale(args: &[ArrayRef], f: impl Fn(Parts, f64) -> Outcome<Parts>) -> Outcome<ArrayRef> {
+fn scale(args: &[ArrayRef], f: impl Fn(Parts, f64) -> SqlResult<Parts>) -> SqlResult<ArrayRef> {
     let numbers: &Float64Array = args[1].as_primitive::<Float64Type>();
     let scaled = |(interval, number): (Option<IntervalMonthDayNano>, Option<f64>)| match (interval, number) {
         (Some(interval), Some(number)) => f(Parts::of(interval), number)?.interval().map(Some),
         _ => Ok(None),
     };
-    let result: Outcome<IntervalMonthDayNanoArray> = intervals(&args[0]).iter().zip(numbers).map(scaled).collect();
+    let result: SqlResult<IntervalMonthDayNanoArray> = intervals(&args[0]).iter().zip(numbers).map(scaled).collect();
     Ok(Arc::new(result?))
 }
 
@@ -67,7 +68,7 @@ static TIMES_AFTER_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::ne
 static OVER_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&OVER).into()));
 
 /// Applies `f` to each part of two intervals.
-fn each_part(args: &[ArrayRef], f: fn(i64, i64) -> Option<i64>) -> Outcome<ArrayRef> {
+fn each_part(args: &[ArrayRef], f: fn(i64, i64) -> Option<i64>) -> SqlResult<ArrayRef> {
     let sum = |(left, right): (Option<IntervalMonthDayNano>, Option<IntervalMonthDayNano>)| {
         let Some((left, right)) = left.zip(right) else { return Ok(None) };
         let (left, right) = (Parts::of(left), Parts::of(right));
@@ -78,7 +79,7 @@ fn each_part(args: &[ArrayRef], f: fn(i64, i64) -> Option<i64>) -> Outcome<Array
         };
         parts().ok_or_else(out_of_range)?.interval().map(Some)
     };
-    let sums: Outcome<IntervalMonthDayNanoArray> =
+    let sums: SqlResult<IntervalMonthDayNanoArray> =
         intervals(&args[0]).iter().zip(intervals(&args[1])).map(sum).collect();
     Ok(Arc::new(sums?))
 }
@@ -96,8 +97,8 @@ static PLUS_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&PLU
 static MINUS_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&MINUS).into()));
 
 /// Differences of times as intervals of days and times.
-pub(super) fn as_intervals(durations: &ArrayRef) -> Outcome<ArrayRef> {
-    let interval = |micros: i64| -> Outcome<IntervalMonthDayNano> {
+pub(super) fn as_intervals(durations: &ArrayRef) -> SqlResult<ArrayRef> {
+    let interval = |micros: i64| -> SqlResult<IntervalMonthDayNano> {
         let parts = Parts { months: 0, days: 0, micros }.justify_hours();
         parts.ok_or_else(out_of_range)?.interval()
     };
@@ -174,7 +175,7 @@ static OF_DURATION: Definition = Definition {
         matches!(given, [DataType::Duration(_)]).then(|| (vec![micros], INTERVAL))
     },
     body: |args| {
-        let interval = |micros: i64| -> Outcome<IntervalMonthDayNano> {
+        let interval = |micros: i64| -> SqlResult<IntervalMonthDayNano> {
             let parts = Parts { months: 0, days: 0, micros }.justify_hours();
             parts.ok_or_else(out_of_range)?.interval()
         };

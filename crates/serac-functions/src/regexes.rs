@@ -7,6 +7,7 @@
 pub(super) mod patterns;
 
 use super::definition::{Definition, Types};
+use crate::SqlResult;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanBuilder, Int32Builder, ListBuilder, StringArray, StringBuilder,
 };
@@ -16,8 +17,6 @@ use regex::{Captures, Regex, RegexBuilder};
 use serac_values::SqlError;
 use serac_values::text_types::is_text_or_null;
 use std::sync::Arc;
-
-type Outcome<T> = Result<T, SqlError>;
 
 fn list(element: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(element, true)))
@@ -45,7 +44,7 @@ fn mixed(given: &[DataType], texts: usize, rest: &str, least: usize, result: Dat
 }
 
 /// A pattern with its flags, and whether all matches are wanted.
-pub(super) fn compiled(pattern: &str, flags: &str) -> Outcome<(Regex, bool)> {
+pub(super) fn compiled(pattern: &str, flags: &str) -> SqlResult<(Regex, bool)> {
     let mut options = Options::default();
     flags.chars().try_for_each(|flag| options.set(flag))?;
     let regex = patterns::translated(pattern, &mut options)?;
@@ -92,7 +91,7 @@ impl<'a> Row<'a> {
         self.args[argument].as_string_view().value(self.row)
     }
     /// A number that must not be less than another; what is left out is that.
-    fn number(&self, argument: usize, name: &str, least: i32, left_out: i32) -> Outcome<i32> {
+    fn number(&self, argument: usize, name: &str, least: i32, left_out: i32) -> SqlResult<i32> {
         let given = self.args.get(argument).map(|array| array.as_primitive::<Int32Type>().value(self.row));
         let value = given.unwrap_or(left_out);
         match value >= least {
@@ -101,7 +100,7 @@ impl<'a> Row<'a> {
         }
     }
     /// The byte at which the search begins, if the argument is a character's number; none if that is behind the text.
-    fn start(&self, argument: usize) -> Outcome<Option<usize>> {
+    fn start(&self, argument: usize) -> SqlResult<Option<usize>> {
         let characters = self.number(argument, "start", 1, 1)? as usize - 1;
         if characters == 0 {
             return Ok(Some(0));
@@ -111,7 +110,7 @@ impl<'a> Row<'a> {
     }
     /// # Errors
     /// 22023 where the flags ask for all matches.
-    fn has_no_global(&self, name: &str) -> Outcome<()> {
+    fn has_no_global(&self, name: &str) -> SqlResult<()> {
         match self.all {
             true => Err(SqlError::new("22023", format!("{name}() does not support the \"global\" option"))),
             false => Ok(()),
@@ -120,7 +119,7 @@ impl<'a> Row<'a> {
 }
 
 /// Calls `f` for rows without NULL; without arguments for the others. The flags are the argument of that number.
-fn each(args: &[ArrayRef], flags_at: usize, mut f: impl FnMut(Option<Row<'_>>) -> Outcome<()>) -> Outcome<()> {
+fn each(args: &[ArrayRef], flags_at: usize, mut f: impl FnMut(Option<Row<'_>>) -> SqlResult<()>) -> SqlResult<()> {
     let (texts, patterns) = (args[0].as_string_view(), args[1].as_string_view());
     let flags_of = args.get(flags_at).map(|array| array.as_string_view());
     // Most often it is one pattern for all rows.
@@ -162,7 +161,7 @@ fn behind(text: &str, captures: &Captures<'_>) -> Option<usize> {
     }
 }
 
-fn regexp_count(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn regexp_count(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let mut counts = Int32Builder::new();
     each(args, 3, |row| {
         let Some(row) = row else {
@@ -184,12 +183,12 @@ fn regexp_count(args: &[ArrayRef]) -> Outcome<ArrayRef> {
 }
 
 /// The part that a group has found, of the match of a number.
-fn part_found<'t>(row: &Row<'t>, number: i32, group: i32) -> Outcome<Option<regex::Match<'t>>> {
+fn part_found<'t>(row: &Row<'t>, number: i32, group: i32) -> SqlResult<Option<regex::Match<'t>>> {
     let Some(start) = row.start(2)? else { return Ok(None) };
     Ok(nth(row.regex, row.text, start, number).and_then(|found| found.get(group as usize)))
 }
 
-fn regexp_instr(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn regexp_instr(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let mut places = Int32Builder::new();
     each(args, 5, |row| {
         let Some(row) = row else {
@@ -214,7 +213,7 @@ fn regexp_instr(args: &[ArrayRef]) -> Outcome<ArrayRef> {
     Ok(Arc::new(places.finish()))
 }
 
-fn regexp_substr(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn regexp_substr(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let mut texts = StringBuilder::new();
     each(args, 4, |row| {
         let Some(row) = row else {
@@ -231,7 +230,7 @@ fn regexp_substr(args: &[ArrayRef]) -> Outcome<ArrayRef> {
     Ok(Arc::new(texts.finish()))
 }
 
-fn regexp_like(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn regexp_like(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let mut found = BooleanBuilder::new();
     each(args, 2, |row| {
         let Some(row) = row else {
@@ -254,7 +253,7 @@ fn append_groups(regex: &Regex, found: &Captures<'_>, groups: &mut ListBuilder<S
     groups.append(true);
 }
 
-fn regexp_match(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn regexp_match(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let mut rows = ListBuilder::new(StringBuilder::new());
     each(args, 2, |row| {
         let Some(row) = row else {
@@ -298,7 +297,7 @@ fn append_replacement(replacement: &str, found: &Captures<'_>, out: &mut String)
 }
 
 /// regexp_replace (text, pattern, replacement [, flags]), or with a start, a number of a match and flags.
-fn regexp_replace(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn regexp_replace(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let has_start = args.get(3).is_some_and(|array| *array.data_type() == DataType::Int32);
     let mut texts = StringBuilder::new();
     let mut out = String::new();
@@ -336,7 +335,7 @@ fn regexp_replace(args: &[ArrayRef]) -> Outcome<ArrayRef> {
     Ok(Arc::new(texts.finish()))
 }
 
-fn regexp_matches(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn regexp_matches(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let mut rows = ListBuilder::new(ListBuilder::new(StringBuilder::new()));
     each(args, 2, |row| {
         let Some(Row { regex, all, text, .. }) = row else {
@@ -352,7 +351,7 @@ fn regexp_matches(args: &[ArrayRef]) -> Outcome<ArrayRef> {
     Ok(Arc::new(rows.finish()))
 }
 
-fn split(args: &[ArrayRef], name: &str) -> Outcome<ArrayRef> {
+fn split(args: &[ArrayRef], name: &str) -> SqlResult<ArrayRef> {
     let mut rows = ListBuilder::new(StringBuilder::new());
     each(args, 2, |row| {
         let Some(row) = row else {
@@ -377,7 +376,7 @@ fn split(args: &[ArrayRef], name: &str) -> Outcome<ArrayRef> {
 /// The pattern of SIMILAR TO as a regular expression, with the character that takes other characters' meaning from them.
 /// With a double quote behind it, that character separates the part that SUBSTRING gives from the one before it, which
 /// matches as little as it can, and from the one behind it.
-fn regex_of_similar(pattern: &str, escape: Option<char>) -> Outcome<String> {
+fn regex_of_similar(pattern: &str, escape: Option<char>) -> SqlResult<String> {
     let mut regex = String::from("^(?:");
     let has_parts = escape.is_some_and(|escape| pattern.contains(&format!("{escape}\"")));
     let (mut characters, mut in_brackets, mut part) = (pattern.chars(), false, 0);
@@ -418,9 +417,9 @@ fn regex_of_similar(pattern: &str, escape: Option<char>) -> Outcome<String> {
     Ok(regex + ")$")
 }
 
-fn similar_to_escape(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn similar_to_escape(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let (patterns, escapes) = (args[0].as_string_view(), args.get(1).map(|escapes| escapes.as_string_view()));
-    let regex = |row: usize| -> Outcome<Option<String>> {
+    let regex = |row: usize| -> SqlResult<Option<String>> {
         let escape = match escapes {
             None => Some('\\'),
             Some(escapes) if escapes.is_null(row) => return Ok(None),
@@ -435,7 +434,7 @@ fn similar_to_escape(args: &[ArrayRef]) -> Outcome<ArrayRef> {
         };
         patterns.is_valid(row).then(|| regex_of_similar(patterns.value(row), escape)).transpose()
     };
-    Ok(Arc::new((0..patterns.len()).map(regex).collect::<Outcome<StringArray>>()?))
+    Ok(Arc::new((0..patterns.len()).map(regex).collect::<SqlResult<StringArray>>()?))
 }
 
 pub(super) static DEFINITIONS: &[Definition] = &[

@@ -2,6 +2,7 @@
 //! has no positive one.
 
 use super::definition::{Definition, Types};
+use crate::SqlResult;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use datafusion::arrow::array::{
@@ -20,10 +21,8 @@ use serac_values::text_types::is_text_or_null;
 use serac_values::wire::{as_told, wire_type};
 use std::sync::Arc;
 
-type Outcome<T> = Result<T, SqlError>;
-
 /// Values as texts; none for NULL of no type.
-fn told(array: &ArrayRef) -> Outcome<Option<ArrayRef>> {
+fn told(array: &ArrayRef) -> SqlResult<Option<ArrayRef>> {
     if array.data_type().is_null() {
         return Ok(None);
     }
@@ -37,8 +36,8 @@ fn any(given: &[DataType], least: usize) -> Option<Types> {
 }
 
 /// What is not NULL, one behind the other.
-fn concat(args: &[ArrayRef]) -> Outcome<ArrayRef> {
-    let texts = args.iter().map(told).collect::<Outcome<Vec<_>>>()?;
+fn concat(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
+    let texts = args.iter().map(told).collect::<SqlResult<Vec<_>>>()?;
     let (mut all, mut text) = (StringViewBuilder::new(), String::new());
     for row in 0..args.first().map_or(1, Array::len) {
         text.clear();
@@ -51,9 +50,9 @@ fn concat(args: &[ArrayRef]) -> Outcome<ArrayRef> {
 }
 
 /// The same with the first argument between each two.
-fn concat_ws(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn concat_ws(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let separators = told(&args[0])?;
-    let texts = args[1..].iter().map(told).collect::<Outcome<Vec<_>>>()?;
+    let texts = args[1..].iter().map(told).collect::<SqlResult<Vec<_>>>()?;
     let (mut all, mut text) = (StringViewBuilder::new(), String::new());
     for row in 0..args[0].len() {
         let Some(separators) = separators.as_ref().filter(|separators| separators.is_valid(row)) else {
@@ -84,7 +83,7 @@ enum Format {
 }
 
 impl Format {
-    fn of_name(name: &str) -> Outcome<Self> {
+    fn of_name(name: &str) -> SqlResult<Self> {
         match name.to_ascii_lowercase().as_str() {
             "hex" => Ok(Self::Hex),
             "base64" => Ok(Self::Base64),
@@ -116,7 +115,7 @@ impl Format {
             }
         }
     }
-    fn decode(self, text: &str) -> Outcome<Vec<u8>> {
+    fn decode(self, text: &str) -> SqlResult<Vec<u8>> {
         match self {
             Self::Hex => bytes_of_digits(text),
             Self::Base64 => base64_decoded(text),
@@ -133,7 +132,7 @@ impl Format {
 }
 
 /// What base 64 says, between whose characters there may be blanks.
-fn base64_decoded(text: &str) -> Outcome<Vec<u8>> {
+fn base64_decoded(text: &str) -> SqlResult<Vec<u8>> {
     let (mut bytes, mut bits, mut position, mut end) = (Vec::with_capacity(text.len() / 4 * 3), 0u32, 0, 0);
     for character in text.chars() {
         let value = match character {
@@ -193,21 +192,21 @@ fn bytes_type(given: &DataType) -> Option<DataType> {
     }
 }
 
-fn as_bytes(array: &ArrayRef) -> Outcome<BinaryViewArray> {
+fn as_bytes(array: &ArrayRef) -> SqlResult<BinaryViewArray> {
     let bytes = assign(array, ColumnType::Binary.into(), "?").map_err(|error| SqlError { detail: None, ..error })?;
     Ok(cast(&bytes, &DataType::BinaryView)?.as_binary_view().clone())
 }
 
-fn encode(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn encode(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let (bytes, formats) = (as_bytes(&args[0])?, args[1].as_string_view());
     let rows = bytes.iter().zip(formats).map(|(bytes, format)| match (bytes, format) {
         (Some(bytes), Some(format)) => Ok(Some(Format::of_name(format)?.encode(bytes))),
         _ => Ok(None),
     });
-    Ok(Arc::new(rows.collect::<Outcome<StringArray>>()?))
+    Ok(Arc::new(rows.collect::<SqlResult<StringArray>>()?))
 }
 
-fn decode(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn decode(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let mut all = BinaryViewBuilder::new();
     for (text, format) in args[0].as_string_view().iter().zip(args[1].as_string_view()) {
         match (text, format) {
@@ -219,21 +218,21 @@ fn decode(args: &[ArrayRef]) -> Outcome<ArrayRef> {
 }
 
 /// The place of a byte, or of a bit of so many.
-fn place(number: i64, count: usize) -> Outcome<usize> {
+fn place(number: i64, count: usize) -> SqlResult<usize> {
     let place = usize::try_from(number).ok().filter(|place| *place < count);
     let out_of_range = || SqlError::new("2202E", format!("index {number} out of valid range, 0..{}", count as i64 - 1));
     place.ok_or_else(out_of_range)
 }
 
 /// Applies `f` to bytes and a number.
-fn with_number(args: &[ArrayRef], f: impl Fn(&[u8], i64) -> Outcome<i32>) -> Outcome<ArrayRef> {
+fn with_number(args: &[ArrayRef], f: impl Fn(&[u8], i64) -> SqlResult<i32>) -> SqlResult<ArrayRef> {
     let (bytes, numbers) = (as_bytes(&args[0])?, args[1].as_primitive::<Int64Type>());
     let rows = bytes.iter().zip(numbers).map(|(bytes, number)| bytes.zip(number).map(|(b, n)| f(b, n)).transpose());
-    Ok(Arc::new(rows.collect::<Outcome<Int32Array>>()?))
+    Ok(Arc::new(rows.collect::<SqlResult<Int32Array>>()?))
 }
 
 /// Applies `f` to bytes, of which it changes one, a number and a value.
-fn with_change(args: &[ArrayRef], f: impl Fn(&mut [u8], i64, i32) -> Outcome<()>) -> Outcome<ArrayRef> {
+fn with_change(args: &[ArrayRef], f: impl Fn(&mut [u8], i64, i32) -> SqlResult<()>) -> SqlResult<ArrayRef> {
     let bytes = as_bytes(&args[0])?;
     let (numbers, values) = (args[1].as_primitive::<Int64Type>(), args[2].as_primitive::<Int32Type>());
     let mut all = BinaryViewBuilder::new();
@@ -265,7 +264,7 @@ fn change_types(given: &[DataType]) -> Option<Types> {
 ///
 /// # Errors
 /// 22023 and 54000 where there is none.
-fn chr(number: i32) -> Outcome<String> {
+fn chr(number: i32) -> SqlResult<String> {
     match u32::try_from(number) {
         Ok(0) => Err(SqlError::new("54000", "null character not permitted")),
         Ok(number) => match char::from_u32(number) {
@@ -288,7 +287,7 @@ fn lengths(given: &[DataType]) -> Option<Types> {
     }
 }
 /// The bytes of each value, times a number.
-fn length(args: &[ArrayRef], factor: usize) -> Outcome<ArrayRef> {
+fn length(args: &[ArrayRef], factor: usize) -> SqlResult<ArrayRef> {
     let count = |bytes: usize| (bytes * factor) as i32;
     let lengths: Int32Array = match args[0].as_string_view_opt() {
         Some(texts) => texts.iter().map(|text| text.map(|text| count(text.len()))).collect(),
@@ -315,7 +314,7 @@ fn abs_types(given: &[DataType]) -> Option<Types> {
     Some((vec![number.clone()], number))
 }
 
-fn abs(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn abs(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let number = &args[0];
     let out_of_range = || SqlError::out_of_range(wire_type(number.data_type()));
     Ok(match number.data_type() {
@@ -345,7 +344,7 @@ fn abs(args: &[ArrayRef]) -> Outcome<ArrayRef> {
 ///
 /// # Errors
 /// 22011 for a part before the text, 22003 for one whose end is no INTEGER.
-fn overlay(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn overlay(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let (texts, news) = (args[0].as_string_view(), args[1].as_string_view());
     let number = |at: usize, row| args.get(at).map(|numbers| numbers.as_primitive::<Int32Type>().value(row));
     let mut all = StringViewBuilder::new();
@@ -394,7 +393,7 @@ fn last_characters(text: &str, count: i32) -> &str {
     &text[start..]
 }
 
-fn right(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn right(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let rows = args[0].as_string_view().iter().zip(args[1].as_primitive::<Int32Type>());
     let ends = rows.map(|(text, count)| text.zip(count).map(|(text, count)| last_characters(text, count)));
     Ok(Arc::new(ends.collect::<StringViewArray>()))
@@ -425,7 +424,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         },
         body: |args| {
             let letters = args[0].as_primitive::<Int32Type>().iter().map(|number| number.map(chr).transpose());
-            Ok(Arc::new(letters.collect::<Outcome<StringArray>>()?))
+            Ok(Arc::new(letters.collect::<SqlResult<StringArray>>()?))
         },
     },
     Definition {

@@ -1,10 +1,10 @@
 //! A block that cools, freezes and thaws several times: writers, the freezer, collectors and a reader. No write is lost, whether the writer comes before
 //! cooling, pre-empts it, waits for the gather, or thaws; and what a frozen block was lent never changes. The temperature is the real one
-//! (`serac_storage::temperature`), with loom's atomics.
+//! (`serac_storage::freeze::temperature`), with loom's atomics.
 //! And the block's memory, which its frozen form shares: when that is there, neither a collector nor a vacuum writes to it any more.
 #![cfg(loom)]
 
-#[path = "../../serac-storage/src/temperature.rs"]
+#[path = "../../serac-storage/src/freeze/temperature.rs"]
 mod temperature;
 
 // The temperature takes its atomics from this crate, in place of `serac_sync`.

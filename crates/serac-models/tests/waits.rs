@@ -1,4 +1,4 @@
-//! Transactions that wait for the end of another (`serac_storage::waits`): nobody sleeps behind one that has ended, nobody overtakes who has waited, no deadlock stays.
+//! Transactions that wait for the end of another (`serac_storage::version::waits`): nobody sleeps behind one that has ended, nobody overtakes who has waited, no deadlock stays.
 #![cfg(loom)]
 
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};

@@ -9,7 +9,7 @@ use arrow_data::ArrayData;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use serac_engine::definition::ReferentialAction;
+use serac_engine::catalog::definition::ReferentialAction;
 use serac_engine::{EngineError, KeyRange, Savepoint, TableIndex, Transaction};
 use serac_index::cubit::Predicate;
 use serac_storage::{BlockNo, RowBuffer, RowId};

@@ -3,7 +3,7 @@
 use crate::model::{CHILD, Datum, PARENT};
 use crate::plan::Plan;
 use arrow_array::{ArrayRef, RecordBatch};
-use serac_engine::definition::{
+use serac_engine::catalog::definition::{
     BitmapDefinition, ColumnDefinition, ForeignKeyDefinition, KeyDefinition, TableDefinition,
 };
 use serac_engine::values::{OwnedValue, array_of};

@@ -9,7 +9,7 @@ use crate::upkeep;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_engine::{Database, EngineError};
-use serac_storage::file_system::FaultFileSystem;
+use serac_storage::durability::file_system::FaultFileSystem;
 use serac_storage::{CompactionGroups, Durability, StorageOptions};
 use serac_sync::simulation::{self, Summary, Weather};
 use serac_sync::thread;

@@ -3,7 +3,7 @@
 use crate::model::{CHILD, PARENT, Table};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serac_engine::definition::ReferentialAction;
+use serac_engine::catalog::definition::ReferentialAction;
 use serac_storage::{Durability, FreezeFormat};
 
 /// Parts of an execution that can be left out, to see what a failure needs.

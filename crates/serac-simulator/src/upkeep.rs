@@ -7,7 +7,7 @@ use crate::model::{CHILD, Changes, PARENT};
 use crate::plan::Part;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serac_engine::definition::BitmapDefinition;
+use serac_engine::catalog::definition::BitmapDefinition;
 use serac_engine::{EngineError, Transaction};
 use serac_storage::{ColumnType, FreezeFormat};
 use serac_sync::thread::{self, JoinHandle};

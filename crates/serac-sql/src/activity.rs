@@ -74,7 +74,7 @@ impl StatementKind {
         let kinds = [Self::Select, Self::Insert, Self::Update, Self::Delete];
         kinds.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(word)).unwrap_or(Self::Other)
     }
-    /// Its name, in small letters.
+    /// Its name, in small notifications.
     pub fn name(self) -> &'static str {
         match self {
             Self::Select => "select",

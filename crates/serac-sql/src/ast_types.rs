@@ -2,7 +2,7 @@
 
 use crate::error::{Result, SqlError};
 use serac_binder::{BindError, type_with_modifiers};
-use serac_engine::definition::SqlType;
+use serac_engine::catalog::definition::SqlType;
 use serac_parser::tree::TypeName;
 use serac_pg::TypeId;
 use serac_storage::ColumnType;

@@ -6,8 +6,8 @@ use crate::clock::micros;
 use crate::database::SqlDatabase;
 use crate::error::SqlError;
 use crate::metrics::{Metric, Sample};
-use crate::shared::Shared;
-use crate::view::View;
+use crate::session_env::SessionEnv;
+use crate::statement_snapshot::StatementSnapshot;
 use datafusion::arrow::array::{
     ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
     TimestampMicrosecondArray,
@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 use serac_engine::Table;
-use serac_engine::roles::{Access, RoleId};
+use serac_engine::security::{Access, RoleId};
 use serac_storage::Waiting;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -166,7 +166,7 @@ pub(crate) fn locks(sql: &SqlDatabase) -> Vec<Lock> {
 }
 
 /// `serac_locks`: who waits for whom, and at which row. The names of tables are for those who may read them.
-pub(crate) fn locks_view(sql: &SqlDatabase, view: &View) -> Result<Arc<dyn TableProvider>> {
+pub(crate) fn locks_view(sql: &SqlDatabase, view: &StatementSnapshot) -> Result<Arc<dyn TableProvider>> {
     let locks = locks(sql);
     let table_of = |lock: &Lock| {
         let mut tables = view.catalog.tables();
@@ -217,7 +217,7 @@ pub(crate) fn metrics_view(sql: &SqlDatabase, access: &Access) -> Result<Arc<dyn
 struct EndFunction {
     terminates: bool,
     signature: Signature,
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
 }
 
 impl PartialEq for EndFunction {
@@ -233,7 +233,7 @@ impl Hash for EndFunction {
 }
 
 /// The functions that end what others run.
-pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
+pub(crate) fn functions(shared: &Arc<SessionEnv>) -> Vec<ScalarUDF> {
     let function = |terminates| {
         // A number in a text is of 64 bits, a column with numbers of connections of 32. How long to wait for the end may be said, and nobody waits.
         let (integer, long) = (DataType::Int32, DataType::Int64);

@@ -15,10 +15,10 @@ use crate::pg_catalog::system_table;
 use crate::plan_text::logical_text;
 use crate::planner::{Names, check_size, functions, in_planner};
 use crate::rows_to_come::RowsToCome;
+use crate::session_env::{SessionEnv, owner_planned_for};
 use crate::session_roles::target_columns;
-use crate::shared::{Shared, owner_planned_for};
+use crate::statement_snapshot::StatementSnapshot;
 use crate::table_schema::TARGET;
-use crate::view::View;
 use datafusion::arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
@@ -36,10 +36,10 @@ use serac_binder::{
     IndexPart, OutputColumn, Place, Relation, StatementError, Target, UniqueIndex, arrays_of_numbers, arrow_type,
     is_registered, type_of_arrow,
 };
-use serac_engine::definition::{ColumnDefinition, KeyDefinition};
+use serac_engine::catalog::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;
 use serac_engine::json_text::check as check_document;
-use serac_engine::roles::Columns;
+use serac_engine::security::Columns;
 use serac_engine::{EngineError, Table};
 use serac_functions::{StyledFunctions, cast_of_text};
 use serac_parser::tree::{Expr as Tree, Name, Query, Span, StatementKind, TypeName};
@@ -118,7 +118,7 @@ fn registered(state: &SessionState, name: &str, kind: TypeId) -> Result<ScalarVa
 
 /// The value of a parameter as one of its type, by the session's settings of times; none where they do
 /// not count.
-fn styled_value(shared: &Shared, value: &ScalarValue, id: TypeId) -> Result<Option<ScalarValue>> {
+fn styled_value(shared: &SessionEnv, value: &ScalarValue, id: TypeId) -> Result<Option<ScalarValue>> {
     let Some(style) = shared.styled_functions().filter(|_| !value.is_null()) else { return Ok(None) };
     match arrow_type(id) {
         Some(stored) => style.value(value, &stored),
@@ -351,7 +351,7 @@ pub(crate) fn of_one_table(
     bound.parts.is_empty().then(|| named(bound, source, postgresql_names))
 }
 
-async fn bound_statement(state: &SessionState, shared: &Arc<Shared>, source: &Source) -> Result<BoundStatement> {
+async fn bound_statement(state: &SessionState, shared: &Arc<SessionEnv>, source: &Source) -> Result<BoundStatement> {
     if source.query().is_some() {
         return Ok(bound(state, shared, source).await?.into());
     }
@@ -411,7 +411,7 @@ fn known<T>(bound: Result<T, BindError>, source: &Source) -> Result<T> {
 ///
 /// # Errors
 /// What is wrong with it.
-async fn bound(state: &SessionState, shared: &Arc<Shared>, source: &Source) -> Result<BoundQuery> {
+async fn bound(state: &SessionState, shared: &Arc<SessionEnv>, source: &Source) -> Result<BoundQuery> {
     let query = source.query().ok_or_else(|| SqlError::unsupported("a change in the place of a query"))?;
     let kept = source.kept();
     if let Some(kept) = kept
@@ -560,7 +560,7 @@ fn shown(plan: &LogicalPlan, columns: &[OutputColumn], source: &Source, postgres
 /// What names mean to a session.
 struct InSession<'s> {
     names: Names<'s>,
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
     /// The relations of parts that have been done, from the next one on.
     parts: RefCell<VecDeque<Arc<dyn TableSource>>>,
     /// The digits of NUMERIC parameters that are fixed numbers.
@@ -592,7 +592,7 @@ fn key(name: &Name) -> Vec<String> {
 
 impl<'s> InSession<'s> {
     /// One that knows no relation.
-    fn over_nothing(state: &'s SessionState, shared: &Arc<Shared>) -> Self {
+    fn over_nothing(state: &'s SessionState, shared: &Arc<SessionEnv>) -> Self {
         let style = shared.styled_functions();
         Self {
             style_of_constants: style.clone().filter(|_| owner_planned_for().is_none()),
@@ -606,7 +606,7 @@ impl<'s> InSession<'s> {
         }
     }
     /// One that knows these relations, as far as they are there.
-    async fn knowing(state: &'s SessionState, shared: &Arc<Shared>, names: Vec<Name>) -> Result<Self> {
+    async fn knowing(state: &'s SessionState, shared: &Arc<SessionEnv>, names: Vec<Name>) -> Result<Self> {
         let mut session = Self::over_nothing(state, shared);
         for name in names {
             deep::check()?;
@@ -627,7 +627,7 @@ impl<'s> InSession<'s> {
     ///
     /// # Errors
     /// 57014 if it has ended: it was cancelled, and nobody waits for what is bound here.
-    fn view(&self) -> Result<View> {
+    fn view(&self) -> Result<StatementSnapshot> {
         self.shared.view().ok_or_else(cancelled)
     }
     /// The table of a name, whose rows are to be changed.

@@ -1,6 +1,6 @@
 //! What sessions tell each other, in channels that exist while somebody listens.
 //!
-//! What a transaction says and to what it listens counts when it commits, and is undone with it, also to a savepoint ([`Letters`]). Notifications reach the inboxes
+//! What a transaction says and to what it listens counts when it commits, and is undone with it, also to a savepoint ([`PendingNotifications`]). Notifications reach the inboxes
 //! of those who listen once the commit is durable, in the order of commits, each text of a channel once for a transaction. Nothing is kept for who does not listen.
 
 use crate::error::{Result, SqlError};
@@ -153,15 +153,15 @@ impl Letter {
     }
 }
 
-/// The letters of the running transaction, in order, and their bytes.
+/// The notifications of the running transaction, in order, and their bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Letters {
+pub(crate) struct PendingNotifications {
     list: Mutex<(Vec<Letter>, usize)>,
     /// Their number. Relaxed: a session has one transaction, and runs one statement, at a time.
     count: AtomicUsize,
 }
 
-impl Letters {
+impl PendingNotifications {
     pub(crate) fn push(&self, letter: Letter) -> Result<()> {
         let (list, bytes) = &mut *self.list.lock();
         *bytes += letter.bytes();
@@ -195,12 +195,12 @@ impl Letters {
 pub(crate) struct Listener {
     pub(crate) channels: Channels,
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) letters: Arc<Letters>,
+    pub(crate) notifications: Arc<PendingNotifications>,
 }
 
 impl Listener {
     pub(crate) fn new(channels: &Channels) -> Self {
-        Self { channels: channels.clone(), inbox: Arc::default(), letters: Arc::default() }
+        Self { channels: channels.clone(), inbox: Arc::default(), notifications: Arc::default() }
     }
     pub(crate) fn say(&self, channel: &str, payload: &str) -> Result<()> {
         check_name(channel)?;
@@ -208,10 +208,10 @@ impl Listener {
             return Err(SqlError::new("22023", "payload string too long"));
         }
         self.channels.check_room(channel)?;
-        self.letters.push(Letter::Notify(channel.into(), payload.into()))
+        self.notifications.push(Letter::Notify(channel.into(), payload.into()))
     }
     /// The transaction has committed: it counts from now on what it listens to, and what it has said once it is durable.
-    pub(crate) fn post(&self, process: i32, letters: Vec<Letter>, ticket: &CommitTicket) {
+    pub(crate) fn post(&self, process: i32, notifications: Vec<Letter>, ticket: &CommitTicket) {
         let mut said = Vec::new();
         for letter in letters {
             match letter {

@@ -16,7 +16,7 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use serac_binder::{arrow_type, is_registered, type_of_arrow};
-use serac_engine::definition::{ColumnDefinition, SqlType};
+use serac_engine::catalog::definition::{ColumnDefinition, SqlType};
 use serac_numeric::Numeric;
 use serac_pg::{ModifiedType, TypeId};
 use serac_storage::ColumnType;

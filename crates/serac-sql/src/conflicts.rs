@@ -1,6 +1,6 @@
 //! Statements that meet what a running transaction holds, or what one has changed since their snapshot.
 //!
-//! A READ COMMITTED statement is undone, waits until the transaction in its way has ended (`serac_storage::waits`), and is begun again on a new snapshot: so it goes on from what that
+//! A READ COMMITTED statement is undone, waits until the transaction in its way has ended (`serac_storage::version::waits`), and is begun again on a new snapshot: so it goes on from what that
 //! one has left. At the other levels, what another has changed since the snapshot is an error in any case, so waiting helps only if that is rolled back. Claims
 //! (SELECT … FOR UPDATE) wait all the same, and so does everything in sessions of [clients of PostgreSQL](Session::as_for_postgresql), where that is usual; others
 //! learn of the conflict at once.

@@ -14,7 +14,7 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use serac_binder::{Definition, Place};
-use serac_engine::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
+use serac_engine::catalog::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
 use serac_engine::{EngineError, Table};
 use serac_functions::with_own_casts;
 use serac_numeric_functions::{FREE, keys};

@@ -4,14 +4,14 @@
 use crate::conflicts::Conflicts;
 use crate::deep::{self, Roomy};
 use crate::error::{Result, SqlError};
+use crate::error_position::located;
 use crate::limits::Limits;
-use crate::locate::located;
 use crate::parsed::{Arguments, Parsed, Source, is_bound, parse, transaction_word};
 use crate::point::prepared::Prepared;
-use crate::result::{Outcome, Output, StatementResult, durable, row_tag};
+use crate::result::{Output, PendingResult, StatementResult, durable, row_tag};
 use crate::row_stream::{RowStream, StatementStream};
 use crate::session::Session;
-use crate::shared::PreparedStatement;
+use crate::session_env::PreparedStatement;
 use crate::transaction::TransactionStatus;
 use crate::transactions::OpenStatement;
 use crate::{binding, programs};
@@ -425,7 +425,7 @@ impl Session {
     }
 
     /// EXECUTE of a statement of the point path; none for others.
-    async fn execute_named(&mut self, statement: &Parsed) -> Result<Option<Outcome>> {
+    async fn execute_named(&mut self, statement: &Parsed) -> Result<Option<PendingResult>> {
         let StatementKind::Execute(execute) = statement.statement() else { return Ok(None) };
         let Some(prepared) = self.prepared.remove_entry(&execute.name.name) else { return Ok(None) };
         let mut executed = Executed { session: self, prepared: Some(prepared) };

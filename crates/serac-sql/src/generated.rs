@@ -8,7 +8,7 @@ use crate::table_schema::nullable_schema;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::execution::SessionState;
 use serac_engine::Table;
-use serac_engine::definition::{ColumnDefinition, TableDefinition};
+use serac_engine::catalog::definition::{ColumnDefinition, TableDefinition};
 
 /// What is wrong with a value of the user's for a column that takes none.
 pub(crate) fn refused(column: &ColumnDefinition, message: &str) -> SqlError {

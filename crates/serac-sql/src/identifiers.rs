@@ -66,11 +66,11 @@ pub(crate) fn quote_ident(name: &str) -> String {
 pub(crate) fn split_name(text: &str) -> (Option<String>, String) {
     let mut parts: Vec<String> = Vec::new();
     let (mut part, mut quoted) = (String::new(), false);
-    let mut letters = text.trim().chars().peekable();
-    while let Some(letter) = letters.next() {
+    let mut notifications = text.trim().chars().peekable();
+    while let Some(letter) = notifications.next() {
         match letter {
-            '"' if quoted && letters.peek() == Some(&'"') => {
-                letters.next();
+            '"' if quoted && notifications.peek() == Some(&'"') => {
+                notifications.next();
                 part.push('"');
             }
             '"' => quoted = !quoted,

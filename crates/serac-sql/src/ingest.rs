@@ -13,8 +13,8 @@ use crate::transactions::OpenStatement;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, Schema};
 use futures::{Stream, StreamExt};
-use serac_engine::definition::SqlType;
-use serac_engine::roles::Privilege;
+use serac_engine::catalog::definition::SqlType;
+use serac_engine::security::Privilege;
 use serac_parser::tree::{
     ColumnConstraint, ColumnConstraintKind, ColumnDefinition, CreateTable, Drop, Expr, ExprKind, Ident, Literal, Name,
     ObjectKind, Persistence, Span, StatementKind, TableElement, TableForm, TableStorage, TypeName,

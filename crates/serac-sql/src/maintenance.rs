@@ -9,7 +9,7 @@ use crate::pg_catalog::system_table;
 use crate::result::StatementResult;
 use crate::session::Session;
 use crate::transaction::TransactionStatus;
-use serac_engine::roles::{Access, Object, RoleId};
+use serac_engine::security::{Access, Object, RoleId};
 use serac_engine::{EngineError, Table};
 use serac_parser::tree::{CommandOption, Discard, Ident, Name, SetConstraints, StatementKind, Vacuum};
 use serac_storage::FreezeFormat;

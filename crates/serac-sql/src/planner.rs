@@ -5,7 +5,7 @@
 
 use crate::deep;
 use crate::error::SqlError;
-use crate::shared::Shared;
+use crate::session_env::SessionEnv;
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion, TreeNodeVisitor};
 use datafusion::common::{DFSchema, ResolvedTableReference, TableReference, plan_datafusion_err};
@@ -20,14 +20,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 /// A call of a function that users have made, by its name and its arguments.
-type CreatedCall = fn(&Arc<Shared>, &str, &[Expr]) -> Result<Option<Arc<dyn TableProvider>>, SqlError>;
+type CreatedCall = fn(&Arc<SessionEnv>, &str, &[Expr]) -> Result<Option<Arc<dyn TableProvider>>, SqlError>;
 
 /// Where the functions of sessions come from.
 pub(crate) struct Registry {
     /// Those that are the same in every session.
     pub(crate) common: fn() -> &'static SessionState,
     /// Those that know their session.
-    pub(crate) of_session: fn(&Arc<Shared>) -> Vec<ScalarUDF>,
+    pub(crate) of_session: fn(&Arc<SessionEnv>) -> Vec<ScalarUDF>,
     /// The call of a function of the database in FROM, with these literals; none if there is no such
     /// function.
     pub(crate) created: CreatedCall,
@@ -35,18 +35,18 @@ pub(crate) struct Registry {
 
 /// The functions of a session, an extension of its configuration.
 pub(crate) struct Functions {
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
     registry: Registry,
     /// Those that know the session, by name.
     own: OnceLock<HashMap<String, Arc<ScalarUDF>>>,
 }
 
 impl Functions {
-    pub(crate) fn new(shared: Arc<Shared>, registry: Registry) -> Self {
+    pub(crate) fn new(shared: Arc<SessionEnv>, registry: Registry) -> Self {
         Self { shared, registry, own: OnceLock::new() }
     }
     /// What the session's statements share.
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<SessionEnv> {
         &self.shared
     }
     fn common(&self) -> &'static SessionState {

@@ -36,8 +36,8 @@ use serac_engine::{DecimalForm, Table};
 use serac_numeric_functions::wanted::IsWanted;
 use serac_parser::tree::Expr;
 use serac_pg::TypeId;
+use serac_query::abandonable_join::{Wanted, while_wanted};
 use serac_query::scan::{SeracScanExec, SeracTable};
-use serac_query::wanted::{Wanted, while_wanted};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -2,7 +2,7 @@
 
 use crate::planner::Registry;
 use crate::programs::table::FunctionTable;
-use crate::shared::Shared;
+use crate::session_env::SessionEnv;
 use crate::{backends, pg_catalog, session_functions};
 use datafusion::catalog::TableProvider;
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
@@ -50,7 +50,7 @@ pub(crate) fn registry() -> Registry {
 }
 
 /// The functions that know their session.
-fn of_session(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
+fn of_session(shared: &Arc<SessionEnv>) -> Vec<ScalarUDF> {
     session_functions::functions(shared)
         .chain(pg_catalog::functions(shared))
         .chain(backends::functions(shared))

@@ -103,7 +103,7 @@ pub(crate) enum Output {
 }
 
 /// The result of a statement, which may be shown once what it has done or read is durable.
-pub(crate) struct Outcome {
+pub(crate) struct PendingResult {
     pub(crate) result: StatementResult,
     pub(crate) ticket: Option<CommitTicket>,
 }

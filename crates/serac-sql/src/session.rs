@@ -22,9 +22,9 @@ use crate::point::state::PointState;
 use crate::query_runtime::QueryRuntime;
 use crate::registry::registry;
 use crate::resolver::TransactionCatalog;
+use crate::session_env::SessionEnv;
 use crate::session_expressions::SessionExpressions;
 use crate::setting_values::SessionValues;
-use crate::shared::Shared;
 use crate::transaction::{Running, TransactionStatus};
 use crate::work_memory::WorkMemory;
 use datafusion::execution::SessionStateBuilder;
@@ -32,7 +32,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use serac_copy::Format;
-use serac_engine::roles::Login;
+use serac_engine::security::Login;
 use serac_engine::{Database, DecimalForm, Expressions};
 use serac_query::scan::ScanSharing;
 use serac_storage::CommitTicket;
@@ -41,7 +41,7 @@ use std::sync::{Arc, OnceLock};
 
 /// A connection's state.
 pub struct Session {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SessionEnv>,
     pub(crate) ctx: SessionContext,
     pub(crate) query_runtime: Arc<QueryRuntime>,
     pub(crate) copy_streams: CopyStreams,
@@ -100,7 +100,7 @@ impl Session {
             options.execution.sort_spill_reservation_bytes = options.execution.sort_spill_reservation_bytes.min(share);
         }
         let work_memory = Arc::new(WorkMemory::new(db.runtime.memory_pool.clone()));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SessionEnv {
             database: db.database.clone(),
             view: Default::default(),
             temporary_database: OnceLock::new(),

@@ -2,7 +2,7 @@
 
 use crate::identifiers::TEMPORARY_SCHEMA;
 use serac_engine::Table;
-use serac_engine::roles::{Access, Columns, Privilege, RoleId, Security};
+use serac_engine::security::{Access, Columns, Privilege, RoleId, Security};
 
 /// Who a session is.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,13 +2,13 @@
 //! all come here.
 
 use crate::error::{Result, SqlError};
+use crate::session_env::SessionEnv;
 use crate::setting_list::{DISABLED_PASSES, is_of_users, set_for_client};
 use crate::setting_values::{invalid, is_of_transaction, memory_of, switch};
-use crate::shared::Shared;
 use serac_query::scan::SharedScans;
 use std::sync::atomic::Ordering;
 
-impl Shared {
+impl SessionEnv {
     /// Sets a setting by its name in lower case, or resets it for none. `is_started`: whether a
     /// statement of the running transaction has begun.
     ///

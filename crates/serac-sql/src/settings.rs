@@ -13,7 +13,7 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement as PlanStatement};
-use serac_engine::roles::Access;
+use serac_engine::security::Access;
 use serac_engine::{Catalog, DEFAULT_SCHEMA};
 use serac_parser::tree::{
     IntervalFields, Name, Reset, Set, SetChange, SetScope, SetSetting, SetValue, Show, Text, TransactionMode, Value,

@@ -1,7 +1,7 @@
 //! The running transaction of a session as a value: modes, savepoints, and what it undoes. The
 //! statements about it are in [`crate::transactions`].
 
-use crate::channels::Letters;
+use crate::channels::PendingNotifications;
 use crate::error::{Result, SqlError};
 use crate::limits::CancelHandle;
 use crate::session_roles::SessionRoles;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     main: Savepoint,
-    letters: usize,
+    notifications: usize,
     temporary: Option<Box<Savepoint>>,
 }
 
@@ -167,7 +167,7 @@ pub(crate) struct Running {
     pub(crate) savepoints: Vec<NamedSavepoint>,
     /// Where the statement that runs has begun, in a block.
     pub(crate) begun: Option<Mark>,
-    pub(crate) letters: Arc<Letters>,
+    pub(crate) notifications: Arc<PendingNotifications>,
     /// Whether cursors go with it.
     pub(crate) has_cursors: bool,
 }
@@ -206,11 +206,11 @@ impl Running {
     }
     pub(crate) fn mark(&mut self) -> Mark {
         let temporary = self.temporary.as_mut().map(|txn| Box::new(txn.savepoint()));
-        Mark { main: self.txn.savepoint(), letters: self.letters.len(), temporary }
+        Mark { main: self.txn.savepoint(), notifications: self.notifications.len(), temporary }
     }
     pub(crate) fn rollback_to(&mut self, mark: &Mark) {
         self.txn.rollback_to(&mark.main);
-        self.letters.truncate(mark.letters);
+        self.notifications.truncate(mark.notifications);
         match (&mut self.temporary, &mark.temporary) {
             (Some(temporary), Some(mark)) => temporary.rollback_to(mark),
             // It began after the mark.
@@ -245,7 +245,7 @@ impl Running {
     /// Undoes everything, and begins again with a snapshot of the present.
     pub(crate) fn restart(&mut self) {
         self.txn.restart();
-        self.letters.truncate(0);
+        self.notifications.truncate(0);
         self.shown.show(&self.txn);
         if let Some(temporary) = &mut self.temporary {
             temporary.restart();

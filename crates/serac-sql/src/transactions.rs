@@ -37,11 +37,11 @@ use crate::parsed::Parsed;
 use crate::pg_catalog::image::LazyImage;
 use crate::result::{Started, StatementResult, durable};
 use crate::session::Session;
+use crate::session_env::NOT_ASKED;
 use crate::session_roles::SessionRoles;
-use crate::shared::NOT_ASKED;
+use crate::statement_snapshot::StatementSnapshot;
 use crate::transaction::{Isolation, Modes, NamedSavepoint, Running, RunningRoles, Scope, Shown, TransactionStatus};
-use crate::view::View;
-use serac_engine::roles::{Object, Privilege};
+use serac_engine::security::{Object, Privilege};
 use serac_engine::{Catalog, Database, Table, Transaction};
 use serac_parser::tree::{Name, Set, SetChange, StatementKind, Transaction as Control, TransactionMode};
 use serac_storage::{CommitTicket, Snapshot};
@@ -93,7 +93,7 @@ impl Session {
         let roles = RunningRoles { before: self.shared.roles.read().clone(), set: None, is_local: false };
         txn.set_role(roles.before.current);
         if scope == Scope::Statement {
-            // Relaxed: see `Shared::time`.
+            // Relaxed: see `SessionEnv::time`.
             self.shared.time.store(0, Ordering::Relaxed);
         } else {
             self.shared.start_time();
@@ -101,7 +101,7 @@ impl Session {
         self.shared.statement_time.store(0, Ordering::Relaxed);
         let shown = Shown(self.cancel.clone());
         shown.show(&txn);
-        let letters = self.shared.listener.letters.clone();
+        let notifications = self.shared.listener.notifications.clone();
         self.shared.values.set_transaction(Some(modes));
         self.running = Some(Running {
             txn,
@@ -114,7 +114,7 @@ impl Session {
             roles,
             savepoints,
             begun: None,
-            letters,
+            notifications,
             has_cursors: false,
         });
     }
@@ -141,7 +141,7 @@ impl Session {
             let path = self.path(&catalog, &access);
             let image = LazyImage::default();
             let (before, transaction) = (None, running.txn.number());
-            View { catalog, snapshot, transaction, own, before, reads, image, temporary, access, path }
+            StatementSnapshot { catalog, snapshot, transaction, own, before, reads, image, temporary, access, path }
         });
         *self.shared.view.write() = view;
     }
@@ -161,7 +161,7 @@ impl Session {
         *self.shared.view.write() = None;
         let running = self.running.take()?;
         self.shared.values.set_transaction(None);
-        running.letters.truncate(0);
+        running.notifications.truncate(0);
         if running.has_cursors {
             self.shared.cursors.lock().end();
         }
@@ -295,7 +295,7 @@ impl Session {
             Some(running) if running.has_cursors => self.shared.cursors.lock().take_held(),
             _ => Vec::new(),
         };
-        let letters = self.shared.listener.letters.take();
+        let notifications = self.shared.listener.notifications.take();
         let kept = self.shared.changed_settings.kept();
         // Until everybody can see what has been done.
         let _locks = self.shared.advisory_locks.until_committed();
@@ -304,9 +304,9 @@ impl Session {
         if let Some(temporary) = running.temporary {
             temporary.commit()?;
         }
-        if !letters.is_empty() {
+        if !notifications.is_empty() {
             let process = self.shared.identity.get().map_or(0, |identity| identity.process);
-            self.shared.listener.post(process, letters, &ticket);
+            self.shared.listener.post(process, notifications, &ticket);
         }
         if !held.is_empty() {
             self.shared.cursors.lock().keep(held);

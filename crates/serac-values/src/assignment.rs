@@ -18,7 +18,7 @@ use datafusion::arrow::datatypes::{
 };
 use datafusion::arrow::util::display::FormatOptions;
 use serac_engine::EngineError;
-use serac_engine::definition::SqlType;
+use serac_engine::catalog::definition::SqlType;
 use serac_engine::json::normal_documents;
 use serac_engine::json_text::check_documents;
 use serac_storage::ColumnType;

@@ -6,7 +6,7 @@ use datafusion::common::SchemaError;
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::error::DataFusionError;
 use serac_engine::EngineError;
-use serac_engine::definition::SqlType;
+use serac_engine::catalog::definition::SqlType;
 use serac_numeric::NumericError;
 use serac_storage::{Blocker, ColumnType, StorageError};
 use std::any::Any;

@@ -14,7 +14,7 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
-use serac_engine::definition::SqlType;
+use serac_engine::catalog::definition::SqlType;
 use serac_numeric::{Numeric, NumericError};
 use serac_numeric_functions::values::{Builder, Kind, Value, texts};
 use serac_storage::ColumnType;

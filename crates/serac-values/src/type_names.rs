@@ -4,7 +4,7 @@
 
 use crate::wire;
 use datafusion::arrow::datatypes::DataType;
-use serac_engine::definition::SqlType;
+use serac_engine::catalog::definition::SqlType;
 use std::sync::LazyLock;
 
 /// A type.

@@ -7,7 +7,7 @@ use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use serac_index::cubit::{
     Bitvector, Builder, Changes, Cubit, Key, Merger, Options, Predicate, Statistics, TransactionCell,
 };
-use serac_storage::transaction::TransactionManager;
+use serac_storage::version::transaction::TransactionManager;
 use serac_storage::{BlockNo, RowId, Slot, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses some of them")]
 
-use serac_engine::definition::{ColumnDefinition, ForeignKeyDefinition, KeyDefinition, SequenceDefinition};
+use serac_engine::catalog::definition::{ColumnDefinition, ForeignKeyDefinition, KeyDefinition, SequenceDefinition};
 use serac_engine::{Table, Transaction};
 use serac_storage::{BlockNo, ColumnType, RowId};
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use http::HeaderMap;
 use serac_engine::Catalog;
-use serac_engine::roles::RoleId;
+use serac_engine::security::RoleId;
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;

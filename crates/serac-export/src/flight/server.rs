@@ -200,7 +200,7 @@ mod tests {
     use arrow_data::ArrayData;
     use arrow_flight::{FlightClient, FlightDescriptor};
     use futures::TryStreamExt;
-    use serac_engine::definition::{ColumnDefinition, TableDefinition};
+    use serac_engine::catalog::definition::{ColumnDefinition, TableDefinition};
     use serac_storage::{BlockNo, ColumnType, FreezeFormat};
     use std::io::IoSlice;
     use std::ops::Range;

@@ -24,7 +24,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use hyper::body::Incoming;
 use prost::Message;
-use serac_engine::roles::{Access, RoleId};
+use serac_engine::security::{Access, RoleId};
 use serac_engine::{ArrowScan, Database, Transaction};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

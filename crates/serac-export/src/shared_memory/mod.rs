@@ -24,7 +24,7 @@ use arrow_array::RecordBatchReader;
 use placement::SharedPlacement;
 use serac_client::image::{Manifest, SnapshotRequest};
 use serac_engine::Transaction;
-use serac_engine::roles::Access;
+use serac_engine::security::Access;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use super::key::Key;
 use super::leaf::{Entry, Leaf, leaves};
 use super::log::DeltaLog;
 use super::{Cubit, Options, Variant};
-use serac_storage::transaction::TransactionManager;
+use serac_storage::version::transaction::TransactionManager;
 use serac_storage::{RowId, Timestamp};
 use serac_sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;

@@ -9,7 +9,7 @@ use super::bitvector::compact;
 use super::build::Builder;
 use super::bulk::Bulk;
 use super::key::Key;
-use serac_storage::transaction::Transaction;
+use serac_storage::version::transaction::Transaction;
 use serac_storage::{RowId, Timestamp};
 use serac_sync::atomic::{AtomicU64, Ordering};
 use std::ops::Bound;

@@ -11,7 +11,7 @@ use super::leaf::Leaf;
 use super::version::{Change, Version};
 use crossbeam_skiplist::base::SkipList;
 use serac_storage::Timestamp;
-use serac_storage::transaction::Readers;
+use serac_storage::version::transaction::Readers;
 use serac_sync::atomic::{AtomicBool, Ordering};
 use serac_sync::epoch::{Atomic, Guard, Owned, Shared};
 use std::ops::Bound;

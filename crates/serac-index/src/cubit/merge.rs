@@ -22,7 +22,7 @@ use super::key::Key;
 use super::log::{Anchor, Node};
 use super::progress::Progress;
 use super::version::{Bit, Change};
-use serac_storage::transaction::Readers;
+use serac_storage::version::transaction::Readers;
 use serac_sync::atomic::Ordering;
 use serac_sync::epoch::{Guard, Owned, Shared};
 use serac_sync::thread::ThreadId;

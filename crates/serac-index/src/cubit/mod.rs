@@ -77,7 +77,7 @@ use log::DeltaLog;
 use merge::Plan;
 use merger::Background;
 use serac_storage::Timestamp;
-use serac_storage::transaction::TransactionManager;
+use serac_storage::version::transaction::TransactionManager;
 use serac_sync::Mutex;
 use serac_sync::OnceLock;
 use serac_sync::atomic::{AtomicU64, Ordering};

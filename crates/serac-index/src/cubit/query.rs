@@ -15,7 +15,7 @@ use super::log::Anchor;
 use super::selected::Selected;
 use super::version::{Bit, Version, balance};
 use serac_storage::Timestamp;
-use serac_storage::transaction::Snapshot;
+use serac_storage::version::transaction::Snapshot;
 use serac_sync::epoch::Guard;
 use std::cell::Cell;
 use std::ops::{Bound, Range};

@@ -32,7 +32,7 @@ use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_storage::RowId;
-use serac_storage::transaction::{Snapshot, Transaction};
+use serac_storage::version::transaction::{Snapshot, Transaction};
 use serac_sync::time::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

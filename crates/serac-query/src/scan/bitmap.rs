@@ -23,7 +23,7 @@ use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, Operator};
 use datafusion::physical_expr::create_physical_expr;
-use serac_engine::bitmap::BitmapReader;
+use serac_engine::table::bitmap::BitmapReader;
 use serac_engine::values::array_of;
 use serac_index::cubit::{Bitvector, Key, Predicate, Selected};
 use serac_operators::select::Comparison;

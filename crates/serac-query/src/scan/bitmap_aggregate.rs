@@ -29,7 +29,7 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
 use futures::TryStreamExt;
-use serac_engine::bitmap::BitmapReader;
+use serac_engine::table::bitmap::BitmapReader;
 use serac_storage::RowId;
 use std::fmt;
 use std::sync::{Arc, OnceLock};

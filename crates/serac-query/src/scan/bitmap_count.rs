@@ -25,7 +25,7 @@ use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use serac_engine::bitmap::BitmapReader;
+use serac_engine::table::bitmap::BitmapReader;
 use serac_engine::values::array_of;
 use serac_index::cubit::{Key, Predicate, Shared};
 use std::fmt;

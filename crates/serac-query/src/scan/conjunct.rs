@@ -2,10 +2,10 @@
 //!
 //! A comparison of a number, date or short decimal column with a constant or with another such column runs on the raw values with the
 //! operators' select kernels (decimals as scaled 64-bit integers), and so does the key filter of a join. Everything else is a DataFusion
-//! expression over just the columns it names, evaluated on the words of a dictionary where a block has one ([`super::words`]).
+//! expression over just the columns it names, evaluated on the words of a dictionary where a block has one ([`super::dictionary_predicate`]).
 
+use super::dictionary_predicate::constants_of;
 use super::join_keys::KeyFilter;
-use super::words::constants_of;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::datatypes::{

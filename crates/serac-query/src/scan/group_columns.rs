@@ -6,7 +6,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::aggregates::PhysicalGroupBy;
 use datafusion::physical_plan::projection::ProjectionExec;
-use serac_engine::bitmap::BitmapReader;
+use serac_engine::table::bitmap::BitmapReader;
 use serac_engine::values::array_of;
 use serac_index::cubit::container::Words;
 use serac_index::cubit::{Bitvector, Key, Predicate, Shared};

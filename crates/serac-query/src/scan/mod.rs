@@ -12,6 +12,7 @@ mod bitmap_join;
 mod block_aggregate;
 mod circular;
 mod conjunct;
+mod dictionary_predicate;
 mod exec;
 mod filter_pushdown;
 mod group_columns;
@@ -26,7 +27,6 @@ mod provider;
 mod rows;
 mod segments;
 mod value_set;
-mod words;
 
 pub use bitmap_aggregate::{BitmapAggregation, CubitAggregateExec};
 pub use bitmap_count::{BitmapCounts, CubitCountExec};

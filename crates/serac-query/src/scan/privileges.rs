@@ -7,7 +7,7 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use serac_engine::roles::Columns;
+use serac_engine::security::Columns;
 use serac_values::SqlError;
 use std::sync::Arc;
 

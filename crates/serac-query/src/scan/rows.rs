@@ -1,7 +1,7 @@
 //! Rows that bitmap indexes name.
 
 use super::segments::BySegment;
-use serac_engine::bitmap::BitmapReader;
+use serac_engine::table::bitmap::BitmapReader;
 use serac_index::cubit::container::Words;
 use serac_index::cubit::{Bitvector, Key, Predicate, Shared};
 use serac_storage::types::ColumnType;

@@ -1,6 +1,6 @@
 //! Sets of values of an indexed column: ascending intervals of keys, and NULL.
 
-use serac_engine::bitmap::BitmapReader;
+use serac_engine::table::bitmap::BitmapReader;
 use serac_index::cubit::{Key, Predicate, Selected};
 use serac_operators::select::Comparison;
 use std::ops::Bound;

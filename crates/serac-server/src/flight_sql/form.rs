@@ -8,7 +8,7 @@
 //!
 //! Which columns are dictionaries is seen from the first rows. So a FlightInfo says no schema to a client that wants them: the stream does.
 
-use super::words::Words;
+use super::result_dictionary::ResultDictionary;
 use super::{of_arrow, statement};
 use arrow_flight::{FlightInfo, IpcMessage};
 use bytes::Bytes;
@@ -100,10 +100,10 @@ pub(super) async fn rows(
     (known, mut batches): (SchemaRef, Batches),
 ) -> Result<(SchemaRef, Batches), Status> {
     let mut wanted = schema(caller, known.clone());
-    let mut words: Vec<Option<Words>> = Vec::new();
+    let mut words: Vec<Option<ResultDictionary>> = Vec::new();
     if caller.form.dictionaries {
         let Some(first) = batches.next().await.transpose()? else { return Ok((wanted, batches)) };
-        words = first.columns().iter().map(Words::of).collect();
+        words = first.columns().iter().map(ResultDictionary::of).collect();
         let fields = wanted.fields().iter().zip(&words).map(|(field, words)| match words {
             Some(words) => Arc::new(field.as_ref().clone().with_data_type(words.data_type())),
             None => field.clone(),

@@ -7,14 +7,14 @@
 //! Every client is offered a cookie; one that sends it back has a session, which keeps settings and temporary tables between
 //! calls.
 
-use super::shelf::{Owner, hex, random_id};
+use super::expiring_map::{Owner, hex, random_id};
 use super::{FlightSql, form, status_of};
 use crate::passwords::basic;
 use crate::pg::Account;
 use http::header::{AUTHORIZATION, COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
 use serac_engine::Catalog;
-use serac_engine::roles::RoleId;
+use serac_engine::security::RoleId;
 use serac_export::flight::{Caller, Token};
 use serac_sql::Session;
 use std::sync::Arc;

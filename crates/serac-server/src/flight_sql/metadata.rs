@@ -1,12 +1,12 @@
 //! What there is: catalogs, schemas, tables, keys.
 
-use super::shelf::Owner;
+use super::expiring_map::Owner;
 use super::{FlightSql, form, info, of_arrow, of_flight, status_of};
 use arrow_flight::sql::metadata::{GetCatalogsBuilder, GetTablesBuilder};
 use arrow_flight::sql::{Command, CommandGetDbSchemas, CommandGetTables, UpdateDeleteRules};
 use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray, UInt8Array};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
-use serac_engine::definition::{ForeignKeyDefinition, ReferentialAction, TableDefinition};
+use serac_engine::catalog::definition::{ForeignKeyDefinition, ReferentialAction, TableDefinition};
 use serac_engine::{Catalog, Table};
 use serac_export::flight::Caller;
 use serac_sql::parse;

@@ -19,29 +19,29 @@
 //! | [`ingest`] | rows that come as batches |
 //! | [`metadata`], [`info`] | what there is |
 
+mod expiring_map;
 mod form;
 mod info;
 mod ingest;
 mod login;
 mod metadata;
 mod parameters;
-mod seat;
+mod result_dictionary;
 mod service;
-mod shelf;
+mod session_lease;
 mod statement;
 mod stream;
 mod transaction;
-mod words;
 
 use crate::passwords::Passwords;
 use crate::pg::Verifier;
 use arrow_flight::error::FlightError;
 use datafusion::arrow::error::ArrowError;
 use login::Login;
-use seat::Seat;
+use seat::SessionLease;
 use serac_export::flight::Token;
 use serac_sql::{SqlDatabase, SqlError};
-use shelf::Shelf;
+use shelf::ExpiringMap;
 use statement::{Finished, PreparedStatement};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -97,14 +97,14 @@ pub struct FlightSql {
     options: FlightSqlOptions,
     passwords: Passwords,
     /// Users by the tokens that they got for their passwords.
-    logins: Shelf<Login>,
+    logins: ExpiringMap<Login>,
     /// Sessions of clients that keep the server's cookie.
-    clients: Shelf<Arc<Seat>>,
-    transactions: Shelf<OpenTransaction>,
+    clients: ExpiringMap<Arc<SessionLease>>,
+    transactions: ExpiringMap<OpenTransaction>,
     /// By connection, the session of its last transaction.
-    spare: Shelf<Arc<Seat>>,
-    prepared: Shelf<Arc<PreparedStatement>>,
-    results: Shelf<Arc<Finished>>,
+    spare: ExpiringMap<Arc<SessionLease>>,
+    prepared: ExpiringMap<Arc<PreparedStatement>>,
+    results: ExpiringMap<Arc<Finished>>,
     /// Statements whose rows are being read, by the marks of their tickets.
     running: Running,
     sessions: AtomicI32,
@@ -122,12 +122,12 @@ impl FlightSql {
         let (sessions, limit) = (options.session_timeout, options.max_sessions);
         Self {
             passwords: Passwords::default(),
-            logins: Shelf::new("token", options.login, 1 << 16),
-            clients: Shelf::new("session", sessions, limit),
-            transactions: Shelf::new("transaction", options.transaction_timeout, limit),
-            spare: Shelf::new("session", options.transaction_timeout, limit),
-            prepared: Shelf::new("prepared statement", sessions, limit),
-            results: Shelf::new("result", options.stall, limit),
+            logins: ExpiringMap::new("token", options.login, 1 << 16),
+            clients: ExpiringMap::new("session", sessions, limit),
+            transactions: ExpiringMap::new("transaction", options.transaction_timeout, limit),
+            spare: ExpiringMap::new("session", options.transaction_timeout, limit),
+            prepared: ExpiringMap::new("prepared statement", sessions, limit),
+            results: ExpiringMap::new("result", options.stall, limit),
             running: Arc::default(),
             // Other numbers than those of clients of PostgreSQL.
             sessions: AtomicI32::new(1 << 30),

@@ -1,6 +1,6 @@
 //! Which call goes where.
 
-use super::shelf::{Id, Owner};
+use super::expiring_map::{Id, Owner};
 use super::statement::flight_info;
 use super::{FlightSql, error, form, ingest};
 use arrow_flight::sql::{
@@ -15,7 +15,7 @@ use futures::StreamExt;
 use http::HeaderMap;
 use prost::Message;
 use serac_engine::Catalog;
-use serac_engine::roles::RoleId;
+use serac_engine::security::RoleId;
 use serac_export::flight::{Batches, Caller, Extension};
 use tonic::{Status, Streaming};
 

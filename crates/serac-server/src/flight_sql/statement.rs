@@ -1,8 +1,8 @@
 //! Statements, prepared or not: what they give, and where it is to be had.
 
+use super::expiring_map::{Id, Owner, random_id};
 use super::parameters::Parameters;
-use super::seat::{Awaited, Seat};
-use super::shelf::{Id, Owner, random_id};
+use super::session_lease::{Awaited, SessionLease};
 use super::stream::{self, Cancellable, DIFFERENT_TYPES, Work, types_of};
 use super::{FlightSql, error, form, of_arrow, status_of};
 use arrow_flight::sql::{
@@ -29,7 +29,7 @@ use tonic::Status;
 
 /// A statement that a client has prepared.
 pub(super) struct PreparedStatement {
-    pub(super) seat: Arc<Seat>,
+    pub(super) seat: Arc<SessionLease>,
     prepared: Prepared,
     description: Arc<Description>,
     /// Rows of parameters for the next executions.
@@ -134,7 +134,7 @@ fn check_lone(statement: &StatementKind) -> Result<(), Status> {
     Err(error("0A000", message))
 }
 
-fn check(seat: &Seat, statement: &Parsed) -> Result<(), Status> {
+fn check(seat: &SessionLease, statement: &Parsed) -> Result<(), Status> {
     let statement = statement.statement();
     if seat.is_lone() {
         check_lone(statement)?;
@@ -163,7 +163,7 @@ async fn single(session: &mut Session, sql: &str) -> Result<Parsed, Status> {
 }
 
 /// As [`single`], for a statement that is to run.
-async fn runnable(session: &mut Session, seat: &Seat, sql: &str) -> Result<Parsed, Status> {
+async fn runnable(session: &mut Session, seat: &SessionLease, sql: &str) -> Result<Parsed, Status> {
     let statement = single(session, sql).await?;
     check(seat, &statement).inspect_err(|_| session.fail_transaction())?;
     Ok(statement)
@@ -286,7 +286,7 @@ impl PreparedStatement {
 
 impl FlightSql {
     /// Plans a query, or runs anything else.
-    async fn plan(&self, seat: &Arc<Seat>, sql: &str) -> Result<Flight, Status> {
+    async fn plan(&self, seat: &Arc<SessionLease>, sql: &str) -> Result<Flight, Status> {
         let mut session = seat.take().await?;
         let statement = runnable(&mut session, seat, sql).await?;
         if is_query(&statement) {

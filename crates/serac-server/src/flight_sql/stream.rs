@@ -7,7 +7,7 @@
 //! [`AHEAD_BYTES`], and the session is given back. A client that goes away ends the statement; one that stands still for too long, too.
 
 use super::parameters::Parameters;
-use super::seat::{Seat, Taken};
+use super::session_lease::{LeasedSession, SessionLease};
 use super::{error, status_of};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
@@ -62,7 +62,7 @@ impl Drop for Cancellable {
 
 /// Where the rows go.
 struct Outlet {
-    seat: Arc<Seat>,
+    seat: Arc<SessionLease>,
     schema: Option<SchemaRef>,
     begun: Option<oneshot::Sender<SchemaRef>>,
     sender: mpsc::Sender<RecordBatch>,
@@ -211,8 +211,8 @@ impl Outlet {
 
 /// Begins to run what gives rows.
 pub(super) async fn rows(
-    seat: Arc<Seat>,
-    mut session: Taken,
+    seat: Arc<SessionLease>,
+    mut session: LeasedSession,
     work: Work,
     decimals: DecimalForm,
     stall: Duration,

@@ -4,8 +4,8 @@
 //! connection: statements that a client has prepared in one transaction, and goes on to use in the next as if nothing had happened (ADBC's cursors do), run
 //! in the next then.
 
-use super::seat::{Kind, Seat};
-use super::shelf::{Id, Owner, random_id};
+use super::expiring_map::{Id, Owner, random_id};
+use super::session_lease::{Kind, SessionLease};
 use super::{FlightSql, error};
 use serac_export::flight::Caller;
 use serac_sql::TransactionStatus;
@@ -15,7 +15,7 @@ use tonic::Status;
 /// A transaction that a client has begun.
 #[derive(Clone)]
 pub(super) struct OpenTransaction {
-    pub(super) seat: Arc<Seat>,
+    pub(super) seat: Arc<SessionLease>,
 }
 
 /// The name of a savepoint, as it must be written in SQL text.
@@ -48,7 +48,7 @@ impl FlightSql {
         Ok(id)
     }
 
-    async fn run_text(&self, seat: &Arc<Seat>, sql: String, anew: bool) -> Result<(), Status> {
+    async fn run_text(&self, seat: &Arc<SessionLease>, sql: String, anew: bool) -> Result<(), Status> {
         let mut session = if anew { seat.take_anew().await? } else { seat.take().await? };
         if anew && session.transaction_status() != TransactionStatus::Idle {
             return Err(error("25001", "the session has a transaction already"));

@@ -13,7 +13,7 @@
 
 use super::rows::Messages;
 use super::running::Running;
-use super::server::Shared;
+use super::server::FolderServerState;
 use crate::copy_streams::{Input, Output};
 use crate::frame_stream::{ReadError, read_frame};
 use crate::pg::Account;
@@ -24,7 +24,7 @@ use serac_client::wire::{
     self, ClientFrame, Failure, FrameError, HolderFrame, MOST_DATA_BYTES, MOST_DESCRIPTORS, MOST_IMAGE_BYTES, Sender,
     Status, VERSION,
 };
-use serac_engine::roles::BOOTSTRAP_ROLE;
+use serac_engine::security::BOOTSTRAP_ROLE;
 use serac_export::admission::Waiting;
 use serac_export::listen::Socket;
 use serac_export::shared_memory::Descriptors;

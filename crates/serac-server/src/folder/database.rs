@@ -180,7 +180,7 @@ struct Held {
     server: Option<FolderServer>,
 }
 
-struct Shared {
+struct DatabaseState {
     opening: Opening,
     held: Mutex<Option<Held>>,
     /// The folder that was found at the path first. No other one takes its place.
@@ -218,7 +218,7 @@ impl Drop for Occupies {
 ///
 /// # Errors
 /// [`BUSY`] as long as a session of this process has a statement or a transaction.
-fn hand_over(occupancy: &watch::Sender<Occupancy>, shared: Weak<Shared>) -> Result<(), Failure> {
+fn hand_over(occupancy: &watch::Sender<Occupancy>, shared: Weak<DatabaseState>) -> Result<(), Failure> {
     let (mut is_granted, mut is_on_its_way) = (false, false);
     occupancy.send_if_modified(|occupancy| {
         is_on_its_way = occupancy.is_closing;
@@ -309,7 +309,7 @@ pub fn open_to_serve(
 
 /// A database in a folder, open in this process or in another. See the [module](super).
 #[derive(Clone)]
-pub struct FolderDatabase(Arc<Shared>);
+pub struct FolderDatabase(Arc<DatabaseState>);
 
 impl std::fmt::Debug for FolderDatabase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -317,7 +317,7 @@ impl std::fmt::Debug for FolderDatabase {
     }
 }
 
-impl Shared {
+impl DatabaseState {
     /// The folder at the path.
     fn found(&self) -> Option<FolderId> {
         let path = self.opening.storage.path.as_deref()?;
@@ -457,7 +457,7 @@ impl FolderDatabase {
     /// # Errors
     /// See [`FolderError`].
     pub fn open(opening: Opening) -> Result<Self, FolderError> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(DatabaseState {
             opening,
             held: Mutex::default(),
             folder: OnceLock::new(),

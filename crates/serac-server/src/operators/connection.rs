@@ -3,7 +3,7 @@
 use super::link::{End, Link, Place};
 use super::login::{LoggedIn, log_in};
 use super::read::{ReadError, read_frame};
-use super::server::Shared;
+use super::server::OperatorServerState;
 use super::worker::{ENDING, Worker};
 use crate::port::Phase;
 use serac_column_language::frames::{ClientFrame, Sender, ServerFrame};
@@ -33,7 +33,7 @@ const TICKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_se
 
 /// Serves a client to its end. `place`: where it waits until it has logged in. `busy`: dropped when nothing of it runs any
 /// more.
-pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, place: Waiting, busy: mpsc::Sender<()>) {
+pub(super) async fn serve(socket: Socket, shared: Arc<OperatorServerState>, place: Waiting, busy: mpsc::Sender<()>) {
     let (address, is_unix) = (socket.peer_address(), socket.is_unix());
     match shared.tls.clone().filter(|_| !is_unix) {
         None => serve_stream(socket, address, shared, place, busy).await,
@@ -53,7 +53,7 @@ pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, place: Waiting, b
 async fn serve_stream<S>(
     mut stream: S,
     address: Option<SocketAddr>,
-    shared: Arc<Shared>,
+    shared: Arc<OperatorServerState>,
     place: Waiting,
     busy: mpsc::Sender<()>,
 ) where
@@ -125,7 +125,7 @@ async fn attend<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     link: &Arc<Link>,
     activity: &Activity,
     cancel: &CancelHandle,
-    shared: &Shared,
+    shared: &OperatorServerState,
 ) {
     let reading = read(reader, link, activity);
     let writing = write(writer, link, activity, shared.options.write_timeout);

@@ -74,7 +74,7 @@ impl OperatorsOptions {
 }
 
 /// What all connections share.
-pub(super) struct Shared {
+pub(super) struct OperatorServerState {
     pub(super) db: SqlDatabase,
     pub(super) operators: Operators,
     pub(super) options: OperatorsOptions,
@@ -89,7 +89,7 @@ pub(super) struct Shared {
     pub(super) ended: watch::Sender<Option<Result<(), String>>>,
 }
 
-impl Shared {
+impl OperatorServerState {
     /// Ready when the server ends.
     pub(super) async fn stopped(&self) {
         left_first(self.phase.subscribe()).await;
@@ -100,7 +100,7 @@ impl Shared {
 pub struct OperatorsServer {
     listeners: Vec<Listener>,
     adopted: Vec<Socket>,
-    shared: Arc<Shared>,
+    shared: Arc<OperatorServerState>,
 }
 
 impl std::fmt::Debug for OperatorsServer {
@@ -118,7 +118,7 @@ impl OperatorsServer {
             Some(limit) => Operators::with(database, limit, serac_column_language::Settings::default()),
             None => Operators::new(database),
         };
-        let shared = Shared {
+        let shared = OperatorServerState {
             operators,
             tls: options.tls.clone().map(TlsAcceptor::from),
             seats: Arc::new(Semaphore::new(options.max_connections.min(Semaphore::MAX_PERMITS))),
@@ -182,7 +182,7 @@ impl OperatorsServer {
 /// Clients that have asked for the server's end, and wait for it.
 #[must_use]
 pub struct Farewell {
-    shared: Arc<Shared>,
+    shared: Arc<OperatorServerState>,
     connections: JoinSet<()>,
 }
 

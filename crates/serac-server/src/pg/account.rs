@@ -10,7 +10,7 @@
 
 use super::scram::Verifier;
 use serac_engine::Database;
-use serac_engine::roles::RoleId;
+use serac_engine::security::RoleId;
 use serac_sql::{Session, SqlError};
 use std::collections::HashMap;
 

@@ -13,7 +13,7 @@ use super::message::{
 use super::reactor::Reactor;
 use super::report::put_error;
 use super::scram::{Exchange, MECHANISM};
-use super::server::{Entry, Shared};
+use super::server::{Entry, ServerState};
 use super::wire::Wire;
 use serac_export::admission::Waiting;
 use serac_export::listen::Socket;
@@ -25,7 +25,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::{debug, warn};
 
 /// Serves a client to its end. `place`: where it waits until it has logged in.
-pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, reactor: Arc<Reactor>, mut stop: Stop, place: Waiting) {
+pub(super) async fn serve(
+    socket: Socket,
+    shared: Arc<ServerState>,
+    reactor: Arc<Reactor>,
+    mut stop: Stop,
+    place: Waiting,
+) {
     let ends = place.ends(shared.options.login_timeout);
     tokio::pin!(ends);
     let login = async {
@@ -73,7 +79,7 @@ enum Entered {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> LoggedIn<S> {
     /// Serves the client to its end.
-    async fn serve(self, stop: Stop, shared: &Shared, reactor: &Reactor) {
+    async fn serve(self, stop: Stop, shared: &ServerState, reactor: &Reactor) {
         let Self { wire, session, activity, entry, user, _seat } = self;
         let process = entry.process();
         let connection = Connection::new(wire, session, activity, shared.options.slow_statement);
@@ -102,7 +108,7 @@ async fn startup<S: AsyncRead + AsyncWrite + Unpin>(wire: &mut Wire<S>) -> Resul
 }
 
 /// Up to the client's name and wishes; none if it wanted something else, and has got it.
-async fn begin(socket: Socket, shared: &Arc<Shared>) -> Result<Option<(Opened, Parameters)>, WireError> {
+async fn begin(socket: Socket, shared: &Arc<ServerState>) -> Result<Option<(Opened, Parameters)>, WireError> {
     let address = socket.peer_address();
     let tls = shared.tls.as_ref().filter(|_| !socket.is_unix());
     let needs_tls = shared.options.require_tls && !socket.is_unix();
@@ -167,7 +173,7 @@ fn heard(out: &mut Vec<u8>, wishes: Wishes) -> Parameters {
 async fn enter<S: AsyncRead + AsyncWrite + Unpin>(
     mut wire: Wire<S>,
     parameters: Parameters,
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
 ) -> Option<LoggedIn<S>> {
     let address = wire.address;
     let parameter = |name: &str| parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
@@ -293,7 +299,7 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     wire: &mut Wire<S>,
     user: &str,
     account: &Account,
-    shared: &Shared,
+    shared: &ServerState,
 ) -> Result<bool, WireError> {
     if account.wants_password {
         authentication(&mut wire.out, 10, format!("{MECHANISM}\0\0").as_bytes());

@@ -59,7 +59,7 @@ impl Default for PgOptions {
 }
 
 /// What all connections share.
-pub(super) struct Shared {
+pub(super) struct ServerState {
     pub(super) db: SqlDatabase,
     pub(super) options: PgOptions,
     pub(super) tls: Option<TlsAcceptor>,
@@ -70,7 +70,7 @@ pub(super) struct Shared {
     running: Mutex<HashMap<i32, (i32, Arc<Activity>)>>,
 }
 
-impl Shared {
+impl ServerState {
     /// Keeps a secret with which a connection's statements can be cancelled.
     pub(super) fn enter(self: &Arc<Self>, activity: Arc<Activity>) -> Entry {
         let mut secret = [0; 4];
@@ -89,7 +89,7 @@ impl Shared {
 
 /// A connection's secret, up to its end.
 pub(super) struct Entry {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     process: i32,
     pub(super) secret: i32,
 }
@@ -110,7 +110,7 @@ impl Drop for Entry {
 pub struct PgServer {
     listeners: Vec<Listener>,
     reactors: Vec<Arc<Reactor>>,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
 impl std::fmt::Debug for PgServer {
@@ -134,7 +134,8 @@ impl PgServer {
     pub fn new(db: SqlDatabase, listeners: Vec<Listener>, options: PgOptions) -> io::Result<Self> {
         let tls = options.tls.clone().map(TlsAcceptor::from);
         let seats = Arc::new(Semaphore::new(options.max_connections.min(Semaphore::MAX_PERMITS)));
-        let shared = Arc::new(Shared { db, options, tls, seats, mock: Mock::default(), running: Mutex::default() });
+        let shared =
+            Arc::new(ServerState { db, options, tls, seats, mock: Mock::default(), running: Mutex::default() });
         Ok(Self { listeners, reactors: Reactor::start_all()?, shared })
     }
     /// The address where it listens.

@@ -8,7 +8,7 @@ use serac_engine::Database;
 use serac_server::PgOptions;
 use serac_sql::{SqlDatabase, SqlOptions};
 use serac_storage::StorageOptions;
-use serac_storage::file_system::FaultFileSystem;
+use serac_storage::durability::file_system::FaultFileSystem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

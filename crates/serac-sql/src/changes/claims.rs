@@ -16,7 +16,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use futures::TryStreamExt;
 use serac_binder::{BoundClaim, ClaimedTable};
 use serac_engine::Table;
-use serac_engine::roles::Privilege;
+use serac_engine::security::Privilege;
 use serac_storage::RowId;
 use std::collections::HashMap;
 use std::sync::Arc;

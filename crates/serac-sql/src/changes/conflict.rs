@@ -11,8 +11,8 @@ use datafusion::arrow::compute::{concat_batches, interleave_record_batch, take_r
 use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
 use datafusion::dataframe::DataFrame;
 use serac_binder::{BoundConflict, Target};
-use serac_engine::definition::{KeyDefinition, TableDefinition};
-use serac_engine::roles::Privilege;
+use serac_engine::catalog::definition::{KeyDefinition, TableDefinition};
+use serac_engine::security::Privilege;
 use serac_engine::values::value_at;
 use serac_engine::{Table, TableIndex};
 use serac_storage::RowId;

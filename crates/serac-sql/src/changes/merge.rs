@@ -13,7 +13,7 @@ use datafusion::arrow::datatypes::{Field, Int32Type, Schema, UInt64Type};
 use datafusion::dataframe::DataFrame;
 use serac_binder::{ActionValues, BoundAction, BoundMerge, Target};
 use serac_engine::Table;
-use serac_engine::roles::Privilege;
+use serac_engine::security::Privilege;
 use serac_storage::RowId;
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -45,7 +45,7 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use serac_binder::{
     BoundBody, BoundChange, BoundPart, BoundQuery, BoundReturning, BoundRows, InsertSource, PartBody, Target,
 };
-use serac_engine::roles::Privilege;
+use serac_engine::security::Privilege;
 use std::collections::HashSet;
 use written::{Written, tables_of};
 

@@ -22,8 +22,8 @@ use options::read_options;
 use serac_binder::Place;
 use serac_copy::{CopyInput, CopyProgress, FileSink, Format, Input, Options, Quotes, Rows, Sink, Source, SteadyInput};
 use serac_engine::Table;
-use serac_engine::definition::ColumnDefinition;
-use serac_engine::roles::{Privilege, RoleId};
+use serac_engine::catalog::definition::ColumnDefinition;
+use serac_engine::security::{Privilege, RoleId};
 use serac_parser::tree::{Copy, CopySubject, Ident, Name, Span, StatementKind};
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -277,11 +277,12 @@ impl Session {
         filter: Option<&str>,
         batch: &RecordBatch,
     ) -> Result<RecordBatch> {
-        let mut complete = self.complete_rows(table, targets, batch)?;
+        let mut given = self.given_rows(table, targets, batch)?;
         if let Some(filter) = filter {
-            let holds = copy_filter(table, filter).values(&self.state(), &complete)?;
-            complete = filter_record_batch(&complete, holds.as_boolean())?;
+            let holds = copy_filter(table, filter).values(&self.state(), &given)?;
+            given = filter_record_batch(&given, holds.as_boolean())?;
         }
+        let complete = generated::complete(&self.state(), table, given)?;
         // As the engine does, which knows no lines.
         let missing = |(column, values): &(&ColumnDefinition, &ArrayRef)| !column.nullable && values.null_count() > 0;
         if let Some((column, _)) = table.definition.columns.iter().zip(complete.columns()).find(missing) {

@@ -21,8 +21,8 @@ use datafusion::dataframe::DataFrame;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, ident, not};
 use serac_binder::Place;
-use serac_engine::definition::{CheckDefinition, ColumnDefinition, KeyDefinition, SqlType, TableDefinition};
-use serac_engine::roles::{Object, ObjectKind};
+use serac_engine::catalog::definition::{CheckDefinition, ColumnDefinition, KeyDefinition, SqlType, TableDefinition};
+use serac_engine::security::{Object, ObjectKind};
 use serac_engine::{EngineError, Table};
 use serac_parser::tree::{
     self, AlterAction, AlterActionKind, AlterRelation, ColumnChange, RelationKind, TableConstraint,

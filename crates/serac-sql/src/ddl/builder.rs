@@ -8,13 +8,13 @@ use crate::error::{Result, SqlError};
 use crate::expressions::named_columns;
 use crate::identifiers::TEMPORARY_SCHEMA;
 use crate::parsed::Source;
-use crate::view::View;
+use crate::statement_snapshot::StatementSnapshot;
 use serac_engine::Catalog;
-use serac_engine::definition::{
+use serac_engine::catalog::definition::{
     CheckDefinition, ColumnDefinition, ForeignKeyDefinition, KeyDefinition, ReferentialAction, SequenceDefinition,
     TableDefinition,
 };
-use serac_engine::roles::Object;
+use serac_engine::security::Object;
 use serac_parser::tree::{
     self, ColumnConstraint, ColumnConstraintKind, Ident, KeptExpr, KeyAction, References, SequenceOption,
     TableConstraint, TableConstraintKind,
@@ -33,7 +33,7 @@ pub(super) struct TableBuilder<'s> {
     /// The texts of expressions that the statement itself has.
     pub(super) written: HashSet<String>,
     /// What the statement sees.
-    view: View,
+    view: StatementSnapshot,
     /// Where the texts of expressions are.
     source: &'s Source,
 }
@@ -67,7 +67,7 @@ fn action(action: Option<&KeyAction>) -> Result<ReferentialAction> {
 }
 
 impl<'s> TableBuilder<'s> {
-    pub(super) fn new(definition: TableDefinition, view: View, source: &'s Source) -> Self {
+    pub(super) fn new(definition: TableDefinition, view: StatementSnapshot, source: &'s Source) -> Self {
         Self {
             definition,
             sequences: Vec::new(),

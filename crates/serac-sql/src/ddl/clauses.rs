@@ -13,7 +13,7 @@
 use crate::error::{Result, SqlError};
 use crate::parsed::Source;
 use crate::result::StatementResult;
-use serac_engine::definition::{SqlType, TableDefinition};
+use serac_engine::catalog::definition::{SqlType, TableDefinition};
 use serac_parser::tree::{
     ConstraintAttributes, Ident, KeyStorage, Name, ObjectKind, OnCommit, Persistence, Span, StorageOption,
     StorageValue, TableStorage,

@@ -5,7 +5,7 @@ use crate::error::{Result, SqlError};
 use crate::result::StatementResult;
 use crate::session::Session;
 use datafusion::arrow::array::RecordBatch;
-use serac_engine::definition::{ColumnOrder, TableDefinition};
+use serac_engine::catalog::definition::{ColumnOrder, TableDefinition};
 use serac_engine::{EngineError, Table};
 use serac_parser::tree::{Cluster, CommandOption, Ident};
 

@@ -4,7 +4,7 @@ use crate::ddl::clauses::done;
 use crate::error::{Result, SqlError};
 use crate::result::StatementResult;
 use crate::session::Session;
-use serac_engine::roles::{self, Object};
+use serac_engine::security::{self, Object};
 use serac_parser::tree::{Comment, CommentTarget, Name, ObjectKind};
 
 impl Session {

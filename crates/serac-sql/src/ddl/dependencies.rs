@@ -21,7 +21,7 @@ use crate::parsed::Source;
 use crate::resolver::planned_for_owner;
 use crate::session::Session;
 use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
-use serac_engine::roles::Object;
+use serac_engine::security::Object;
 use serac_engine::{Catalog, DEFAULT_SCHEMA, EngineError};
 use serac_parser::tree::{self, Span};
 use std::collections::HashSet;

@@ -4,7 +4,7 @@ use crate::ast_types::sql_type;
 use crate::error::{Result, SqlError};
 use crate::result::StatementResult;
 use crate::session::Session;
-use serac_engine::function::{FunctionColumn, FunctionDefinition, FunctionLanguage};
+use serac_engine::catalog::function::{FunctionColumn, FunctionDefinition, FunctionLanguage};
 use serac_parser::tree::{
     ColumnType, CreateFunction, DropFunction, FunctionName, FunctionOption, FunctionOptionKind, Name, Parameter,
     ParameterMode, Returns, RoutineKind,

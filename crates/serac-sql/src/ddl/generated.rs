@@ -8,7 +8,7 @@ use crate::session::Session;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::DFSchema;
 use serac_binder::Place;
-use serac_engine::definition::{ReferentialAction, TableDefinition};
+use serac_engine::catalog::definition::{ReferentialAction, TableDefinition};
 
 impl Session {
     /// Refuses a generated column whose expression cannot be meant, or not to be stored: its value must depend on the row's other columns alone.

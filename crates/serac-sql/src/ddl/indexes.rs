@@ -22,7 +22,9 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::DataType;
 use serac_binder::Place;
 use serac_engine::EngineError;
-use serac_engine::definition::{BitmapDefinition, ColumnDefinition, ColumnOrder, KeyDefinition, TableDefinition};
+use serac_engine::catalog::definition::{
+    BitmapDefinition, ColumnDefinition, ColumnOrder, KeyDefinition, TableDefinition,
+};
 use serac_parser::tree::{CreateIndex, Expr, ExprKind, IndexElement, KeptExpr};
 
 /// In which order an index has a column: as in PostgreSQL, NULLs are larger than all values unless

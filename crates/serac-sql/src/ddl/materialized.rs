@@ -18,8 +18,8 @@ use crate::session::Session;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::prelude::DataFrame;
 use serac_engine::Table;
-use serac_engine::definition::{Materialized, TableDefinition};
-use serac_engine::roles::Object;
+use serac_engine::catalog::definition::{Materialized, TableDefinition};
+use serac_engine::security::Object;
 use serac_parser::tree::{CreateMaterializedView, Persistence, RefreshMaterializedView};
 use std::sync::Arc;
 

@@ -37,8 +37,8 @@ use dependencies::refuse_circle;
 use relations::Mentions;
 use serac_binder::Place;
 use serac_engine::DEFAULT_SCHEMA;
-use serac_engine::definition::{ColumnDefinition, SqlType, TableDefinition, ViewDefinition};
-use serac_engine::roles::{Object, Privilege};
+use serac_engine::catalog::definition::{ColumnDefinition, SqlType, TableDefinition, ViewDefinition};
+use serac_engine::security::{Object, Privilege};
 use serac_parser::tree::{
     CreateSchema, CreateTable, CreateTableAs, CreateView, Drop, Name, ObjectKind, Persistence, Query, Relation, Span,
     StatementKind, TableConstraint, TableElement, TableForm, TableSource, Truncate,

@@ -6,7 +6,7 @@ use crate::ddl::clauses::done;
 use crate::error::{Result, SqlError};
 use crate::result::StatementResult;
 use crate::session::Session;
-use serac_engine::definition::{SequenceDefinition, SqlType};
+use serac_engine::catalog::definition::{SequenceDefinition, SqlType};
 use serac_parser::tree::{
     AlterSequence, CreateSequence, Ident, Name, Number, Persistence, SequenceOption, SequenceOptionKind,
 };

@@ -2,7 +2,7 @@
 
 use super::image::{Constraint, ConstraintKind, Image, Object, Relation};
 use crate::identifiers::{quote_ident, split_name};
-use serac_engine::definition::{KeyDefinition, ReferentialAction, TableDefinition};
+use serac_engine::catalog::definition::{KeyDefinition, ReferentialAction, TableDefinition};
 use serac_parser::parse_expression;
 use serac_parser::tree::{Expr, ExprKind};
 

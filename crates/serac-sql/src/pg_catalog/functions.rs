@@ -10,7 +10,7 @@ use super::system_table;
 use crate::error::SqlError;
 use crate::identifiers::{quote_ident, split_name};
 use crate::pg_catalog::scope::Scope;
-use crate::shared::Shared;
+use crate::session_env::SessionEnv;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array, new_empty_array};
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema};
 use datafusion::catalog::{MemTable, TableFunction, TableFunctionImpl, TableProvider};
@@ -20,9 +20,9 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
-use serac_engine::function::{FunctionColumn, FunctionDefinition};
+use serac_engine::catalog::function::{FunctionColumn, FunctionDefinition};
 use serac_engine::json;
-use serac_engine::roles::{self, Privilege, RoleId};
+use serac_engine::security::{self, Privilege, RoleId};
 use serac_numeric::Numeric;
 use serac_pg::functions as registry;
 use serac_values::type_names;
@@ -448,10 +448,10 @@ fn formatted(row: &Row<'_>) -> Outcome {
     let unterminated =
         || wrong("unterminated format() type specifier").explained("A single \"%\" is written as \"%%\".");
     let (mut out, mut last) = (String::new(), 0);
-    let mut letters = pattern.chars().peekable();
-    let number = |letters: &mut std::iter::Peekable<std::str::Chars<'_>>| -> Result<Option<usize>, SqlError> {
+    let mut notifications = pattern.chars().peekable();
+    let number = |notifications: &mut std::iter::Peekable<std::str::Chars<'_>>| -> Result<Option<usize>, SqlError> {
         let mut digits = String::new();
-        while let Some(digit) = letters.next_if(char::is_ascii_digit) {
+        while let Some(digit) = notifications.next_if(char::is_ascii_digit) {
             digits.push(digit);
         }
         match digits.parse::<i32>() {
@@ -472,28 +472,28 @@ fn formatted(row: &Row<'_>) -> Outcome {
             }
         }
     };
-    while let Some(letter) = letters.next() {
+    while let Some(letter) = notifications.next() {
         if letter != '%' {
             out.push(letter);
             continue;
         }
-        if letters.next_if_eq(&'%').is_some() {
+        if notifications.next_if_eq(&'%').is_some() {
             out.push('%');
             continue;
         }
-        let (mut place, mut width) = (None, number(&mut letters)?);
-        if width.is_some() && letters.next_if_eq(&'$').is_some() {
+        let (mut place, mut width) = (None, number(&mut notifications)?);
+        if width.is_some() && notifications.next_if_eq(&'$').is_some() {
             (place, width) = (width, None);
         }
         let mut to_left = false;
         if width.is_none() {
-            while letters.next_if_eq(&'-').is_some() {
+            while notifications.next_if_eq(&'-').is_some() {
                 to_left = true;
             }
-            width = number(&mut letters)?;
-            if letters.next_if_eq(&'*').is_some() {
-                let of_width = number(&mut letters)?;
-                if of_width.is_some() && letters.next_if_eq(&'$').is_none() {
+            width = number(&mut notifications)?;
+            if notifications.next_if_eq(&'*').is_some() {
+                let of_width = number(&mut notifications)?;
+                if of_width.is_some() && notifications.next_if_eq(&'$').is_none() {
                     return Err(wrong("width argument position must be ended by \"$\""));
                 }
                 let given = row.int(taken(of_width)?).unwrap_or(0);
@@ -501,7 +501,7 @@ fn formatted(row: &Row<'_>) -> Outcome {
                 width = Some(given.unsigned_abs() as usize);
             }
         }
-        let kind = letters.next().ok_or_else(unterminated)?;
+        let kind = notifications.next().ok_or_else(unterminated)?;
         if !matches!(kind, 's' | 'I' | 'L') {
             return Err(wrong(&format!("unrecognized format() type specifier \"{kind}\""))
                 .explained("A single \"%\" is written as \"%%\"."));
@@ -831,7 +831,7 @@ struct SystemFunction {
     gives: Gives,
     body: Body,
     signature: Signature,
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
 }
 
 impl std::fmt::Debug for SystemFunction {
@@ -852,7 +852,7 @@ impl Hash for SystemFunction {
 }
 
 /// The functions of a session.
-pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
+pub(crate) fn functions(shared: &Arc<SessionEnv>) -> Vec<ScalarUDF> {
     let function = |(name, gives, body): &(&'static str, Gives, Body)| {
         let arguments = vec![TypeSignature::VariadicAny, TypeSignature::Nullary];
         let volatility = if matches!(*name, "set_config" | "pg_listening_channels") {

@@ -10,10 +10,10 @@ use crate::identifiers::{CATALOG_SCHEMA, INFORMATION_SCHEMA, TEMPORARY_SCHEMA};
 use crate::index_names::index_column_name;
 use crate::wire::{WireColumn, told_type, type_of};
 use serac_engine::catalog::Schema;
-use serac_engine::definition::{
+use serac_engine::catalog::definition::{
     BitmapDefinition, KeyDefinition, Materialized, ReferentialAction, SqlType, ViewDefinition,
 };
-use serac_engine::sequence::Sequence;
+use serac_engine::catalog::sequence::Sequence;
 use serac_engine::{Catalog, DEFAULT_SCHEMA, Table, roles};
 use serac_values::type_names;
 use std::collections::{HashMap, HashSet};
@@ -334,7 +334,7 @@ impl Relation {
     /// Its columns; none for a view, of which only a plan tells.
     pub(super) fn attributes(&self, image: &Image) -> Option<Vec<Attribute>> {
         let of_table = |table: &Table| -> Vec<Attribute> {
-            let attribute = |column: &serac_engine::definition::ColumnDefinition| Attribute {
+            let attribute = |column: &serac_engine::catalog::definition::ColumnDefinition| Attribute {
                 nullable: column.nullable,
                 default: match &column.generation {
                     Some(expression) => Some(expression.clone()),

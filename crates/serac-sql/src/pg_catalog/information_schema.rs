@@ -6,8 +6,8 @@ use super::layout::Rows;
 use super::relations::sequence_type;
 use crate::identifiers::{CATALOG_SCHEMA, TEMPORARY_SCHEMA};
 use crate::pg_catalog::scope::Scope;
-use serac_engine::definition::{KeyDefinition, ReferentialAction};
-use serac_engine::roles::{self, Columns, Privilege, RoleId};
+use serac_engine::catalog::definition::{KeyDefinition, ReferentialAction};
+use serac_engine::security::{self, Columns, Privilege, RoleId};
 use serac_pg::functions::{self, FunctionKind, Volatility};
 use serac_values::type_names;
 

@@ -5,8 +5,8 @@ use super::image::{Attribute, CATALOG_NAMESPACE, Constraint, ConstraintKind, Ima
 use super::layout::{Cell, Rows};
 use crate::identifiers::CATALOG_SCHEMA;
 use crate::pg_catalog::scope::{BITMAP_METHOD, BTREE_METHOD, HEAP_METHOD, SUPERUSER, Scope};
-use serac_engine::definition::{KeyDefinition, ReferentialAction};
-use serac_engine::roles;
+use serac_engine::catalog::definition::{KeyDefinition, ReferentialAction};
+use serac_engine::security;
 use serac_values::type_names;
 
 /// The numbers of columns as PostgreSQL counts them, from 1.

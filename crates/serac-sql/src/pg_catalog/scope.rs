@@ -3,12 +3,12 @@
 use crate::column_types::columns_of;
 use crate::identifiers::{CATALOG, TEMPORARY_SCHEMA};
 use crate::pg_catalog::image::{Attribute, FIRST_USER_OID, Image, Object, Relation};
+use crate::session_env::SessionEnv;
 use crate::session_roles::readable;
-use crate::shared::Shared;
-use crate::view::View;
+use crate::statement_snapshot::StatementSnapshot;
 use datafusion::catalog::TableProvider;
 use futures::FutureExt;
-use serac_engine::roles::{self, Access, Columns, RoleId};
+use serac_engine::security::{self, Access, Columns, RoleId};
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
@@ -24,13 +24,13 @@ pub(super) const BITMAP_METHOD: u32 = FIRST_USER_OID - 1;
 
 /// What rows and functions are made from.
 pub(super) struct Scope<'s> {
-    pub(super) shared: &'s Arc<Shared>,
+    pub(super) shared: &'s Arc<SessionEnv>,
     pub(super) image: &'s Image,
     pub(super) access: &'s Access,
 }
 
 impl<'s> Scope<'s> {
-    pub(super) fn new(shared: &'s Arc<Shared>, view: &'s View) -> Self {
+    pub(super) fn new(shared: &'s Arc<SessionEnv>, view: &'s StatementSnapshot) -> Self {
         let temporary = view.temporary.as_ref().map(|(catalog, ..)| catalog.as_ref());
         Self { shared, image: view.image.of(&view.catalog, temporary, &view.path), access: &view.access }
     }

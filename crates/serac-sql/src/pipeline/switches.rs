@@ -2,13 +2,13 @@
 //!
 //! The rules of the session's state are made anew when the setting changes, so it costs nothing
 //! otherwise. Plans that are kept are made again, because the change counts as one of a setting
-//! ([`Shared::note_setting`](crate::shared::Shared::note_setting)).
+//! ([`SessionEnv::note_setting`](crate::session_env::SessionEnv::note_setting)).
 
 use super::table::PASSES;
 use crate::error::{Result, SqlError};
 use crate::pipeline::pass::{Pass, Resources};
 use crate::pipeline::rules::Rules;
-use crate::shared::Shared;
+use crate::session_env::SessionEnv;
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::execution::SessionStateBuilder;
 
@@ -45,7 +45,7 @@ fn unknown(name: &str) -> SqlError {
         .explained(format!("The nearest that can be disabled is \"{nearest}\". The view serac_passes has all."))
 }
 
-impl Shared {
+impl SessionEnv {
     /// Plans without the optional passes in a list of names from now on.
     ///
     /// # Errors

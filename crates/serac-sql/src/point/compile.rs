@@ -31,8 +31,8 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use serac_binder::{
     BoundBody, BoundChange, BoundConflict, BoundInsert, BoundReturning, BoundRows, InsertSource, Place, Target,
 };
-use serac_engine::definition::ColumnDefinition;
-use serac_engine::roles::Privilege;
+use serac_engine::catalog::definition::ColumnDefinition;
+use serac_engine::security::Privilege;
 use serac_engine::{Catalog, ColumnUpdate, Table};
 use serac_functions::with_own_casts;
 use serac_pg::TypeId;

@@ -12,7 +12,7 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, SchemaRef, TimeUnit};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
-use serac_engine::definition::{ColumnDefinition, SqlType};
+use serac_engine::catalog::definition::{ColumnDefinition, SqlType};
 use serac_engine::values::{OwnedValue, array_of, value_at};
 use serac_functions::float_error;
 use serac_storage::{ColumnType, RowBuffer, Value};

@@ -36,8 +36,8 @@ use crate::description::Description;
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
 use crate::parsed::{Parsed, Source};
-use crate::point::prepared::{Known, Prepared, Under, changed_plan, has_same_columns};
-use crate::result::{Outcome, Started, StatementResult, durable};
+use crate::point::prepared::{PathChoice, PointDependencies, Prepared, changed_plan, has_same_columns};
+use crate::result::{PendingResult, Started, StatementResult, durable};
 use crate::session::Session;
 use crate::transactions::OpenStatement;
 use bumpalo::Bump;
@@ -55,7 +55,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The parameters of an execution.
-enum Given<'a> {
+enum ParameterValues<'a> {
     /// Values that are to be of the plan's types.
     Values(&'a [Value<'a>]),
     /// What becomes values of the plan's types, if it is exactly that.
@@ -154,7 +154,7 @@ impl Session {
         parameters: &[Value<'_>],
         rows: &mut Rows,
     ) -> Result<Option<u64>> {
-        let started = match self.start_point(prepared, &Given::Values(parameters), rows) {
+        let started = match self.start_point(prepared, &ParameterValues::Values(parameters), rows) {
             Ok(started) => started,
             Err(error) => {
                 if let Some(ticket) = self.error_ticket.take() {
@@ -196,7 +196,7 @@ impl Session {
         parameters: &[Value<'_>],
         rows: &mut Rows,
     ) -> Result<Start> {
-        self.start_point(prepared, &Given::Values(parameters), rows)
+        self.start_point(prepared, &ParameterValues::Values(parameters), rows)
     }
     /// Goes on with a statement, of the same parameters, once nothing is in its way; none if it is not for the point path then.
     ///
@@ -209,7 +209,7 @@ impl Session {
         parameters: &[Value<'_>],
         rows: &mut Rows,
     ) -> Result<Option<Started>> {
-        self.run_after(*blocked.0, prepared, &Given::Values(parameters), rows).await
+        self.run_after(*blocked.0, prepared, &ParameterValues::Values(parameters), rows).await
     }
 
     /// Runs a text if it is for the point path, and one that differs from it in constants alone has been seen before; none if not.
@@ -259,14 +259,19 @@ impl Session {
     }
 
     /// What a statement depends on now, in the running transaction or outside of any.
-    fn under(&self) -> Under {
+    fn under(&self) -> PointDependencies {
         let (catalog, temporary) = match &self.running {
             Some(running) => {
                 (running.txn.catalog().clone(), running.temporary.as_ref().map(|txn| txn.catalog().clone()))
             }
             None => (self.database().catalog(), self.temporary_catalog()),
         };
-        Under { catalog, temporary, security: self.database().security_version(), settings: self.shared.settings() }
+        PointDependencies {
+            catalog,
+            temporary,
+            security: self.database().security_version(),
+            settings: self.shared.settings(),
+        }
     }
     /// Whether what the client was told of a statement, if it was told anything, holds without a new look.
     pub fn is_as_told(&self, prepared: &Prepared) -> bool {
@@ -312,12 +317,12 @@ impl Session {
         Ok(description)
     }
     /// What the statement takes and gives now, and under what.
-    async fn looked_up(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<(Description, Under)> {
+    async fn looked_up(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<(Description, PointDependencies)> {
         let is_deep = prepared.is_deep;
         let look = async |session: &mut Self| {
             let under = session.under();
             // Only the binder tells a VARCHAR from a TEXT.
-            if let Known::Point(plan, known) = &prepared.known
+            if let PathChoice::Point(plan, known) = &prepared.known
                 && known.is_same(&under)
                 && !plan.parameters.contains(&ColumnType::Utf8)
             {
@@ -333,7 +338,7 @@ impl Session {
     }
 
     /// The result of a statement, once it may be shown.
-    pub(crate) async fn acknowledged(&mut self, outcome: Outcome) -> Result<StatementResult> {
+    pub(crate) async fn acknowledged(&mut self, outcome: PendingResult) -> Result<StatementResult> {
         let durable = match outcome.ticket {
             Some(ticket) => durable(ticket).await,
             None => Ok(()),
@@ -348,7 +353,7 @@ impl Session {
         prepared: &mut Prepared,
         arguments: &[Expr],
         values: &[ScalarValue],
-    ) -> Result<Option<Outcome>> {
+    ) -> Result<Option<PendingResult>> {
         let value = |argument: &Expr, column_type: ColumnType| match &argument.kind {
             ExprKind::Parameter(number) => of_scalar(values.get((*number as usize).checked_sub(1)?)?, column_type),
             _ => constant(argument)?.value_of(column_type),
@@ -361,13 +366,13 @@ impl Session {
     }
 
     /// Runs a statement on the point path if it is for it, with the parameters that `exact` gives for their types.
-    async fn try_point(&mut self, prepared: &mut Prepared, exact: &Exact<'_>) -> Result<Option<Outcome>> {
+    async fn try_point(&mut self, prepared: &mut Prepared, exact: &Exact<'_>) -> Result<Option<PendingResult>> {
         let mut rows = std::mem::take(&mut self.point.rows);
-        let ran = self.run_point(prepared, Given::Exact(exact), &mut rows).await;
+        let ran = self.run_point(prepared, ParameterValues::Exact(exact), &mut rows).await;
         let outcome = match ran {
             Ok(Some(ran)) => {
                 let plan = prepared.plan().expect("it has run");
-                plan.result(ran.affected, &rows).map(|result| Some(Outcome { result, ticket: ran.ticket }))
+                plan.result(ran.affected, &rows).map(|result| Some(PendingResult { result, ticket: ran.ticket }))
             }
             Ok(None) => Ok(None),
             Err(error) => Err(self.shown(error).await),
@@ -382,17 +387,19 @@ impl Session {
         let (catalog, temporary) = (running.txn.catalog(), running.temporary.as_ref().map(|txn| txn.catalog()));
         let (security, settings) = (self.database().security_version(), self.shared.settings());
         match &prepared.known {
-            Known::Other(known) | Known::Point(_, known) if known.is(catalog, temporary, security, settings) => {
+            PathChoice::Other(known) | PathChoice::Point(_, known)
+                if known.is(catalog, temporary, security, settings) =>
+            {
                 return false;
             }
             _ => {}
         }
-        let under = Under { catalog: catalog.clone(), temporary: temporary.cloned(), security, settings };
+        let under = PointDependencies { catalog: catalog.clone(), temporary: temporary.cloned(), security, settings };
         self.refresh_view();
         let plan = prepared.statement.query_or_change().and_then(|source| self.compile_point(source));
         prepared.known = match plan {
-            Some(plan) => Known::Point(Arc::new(plan), under),
-            None => Known::Other(under),
+            Some(plan) => PathChoice::Point(Arc::new(plan), under),
+            None => PathChoice::Other(under),
         };
         true
     }
@@ -401,7 +408,7 @@ impl Session {
     async fn run_point(
         &mut self,
         prepared: &mut Prepared,
-        parameters: Given<'_>,
+        parameters: ParameterValues<'_>,
         rows: &mut Rows,
     ) -> Result<Option<Started>> {
         match self.start_point(prepared, &parameters, rows)? {
@@ -413,7 +420,12 @@ impl Session {
     }
 
     /// Begins a statement and runs it, if it is for the point path.
-    fn start_point(&mut self, prepared: &mut Prepared, parameters: &Given<'_>, rows: &mut Rows) -> Result<Start> {
+    fn start_point(
+        &mut self,
+        prepared: &mut Prepared,
+        parameters: &ParameterValues<'_>,
+        rows: &mut Rows,
+    ) -> Result<Start> {
         if self.is_other(prepared) {
             return Ok(Start::Other);
         }
@@ -429,7 +441,7 @@ impl Session {
         &mut self,
         mut error: SqlError,
         prepared: &mut Prepared,
-        parameters: &Given<'_>,
+        parameters: &ParameterValues<'_>,
         rows: &mut Rows,
     ) -> Result<Option<Started>> {
         let claims = prepared.statement.claims();
@@ -467,7 +479,12 @@ impl Session {
     /// Runs a statement in the transaction as it is; none if it is not for the point path. Nor is
     /// it if DDL holds the table: that is waited for on the other path, as whoever would end the
     /// waiting may need this thread. A panic is an error like any other.
-    fn run_once(&mut self, prepared: &mut Prepared, parameters: &Given<'_>, rows: &mut Rows) -> Result<Option<u64>> {
+    fn run_once(
+        &mut self,
+        prepared: &mut Prepared,
+        parameters: &ParameterValues<'_>,
+        rows: &mut Rows,
+    ) -> Result<Option<u64>> {
         self.running.as_mut().expect("a statement is open").txn.set_lock_timeout(Duration::ZERO);
         let run = std::panic::AssertUnwindSafe(|| self.run_known(prepared, parameters, rows));
         let result = std::panic::catch_unwind(run).unwrap_or_else(|panic| Err(SqlError::of_panic(&*panic)));
@@ -481,13 +498,18 @@ impl Session {
             result => result,
         }
     }
-    fn run_known(&mut self, prepared: &mut Prepared, parameters: &Given<'_>, rows: &mut Rows) -> Result<Option<u64>> {
+    fn run_known(
+        &mut self,
+        prepared: &mut Prepared,
+        parameters: &ParameterValues<'_>,
+        rows: &mut Rows,
+    ) -> Result<Option<u64>> {
         let is_new = self.know(prepared);
         prepared.check_told()?;
         let Some(plan) = prepared.plan() else { return Ok(None) };
         if is_new
             && prepared.told.is_some()
-            && let Given::Values(values) = parameters
+            && let ParameterValues::Values(values) = parameters
             && !(values.len() == plan.parameters.len()
                 && values.iter().zip(&plan.parameters).all(|(v, t)| is_of(v, *t)))
         {
@@ -495,16 +517,16 @@ impl Session {
             return Ok(None);
         }
         let exact = match parameters {
-            Given::Exact(exact) => match exact(&plan.parameters) {
+            ParameterValues::Exact(exact) => match exact(&plan.parameters) {
                 Some(exact) => exact,
                 None => return Ok(None),
             },
-            Given::Values(_) => Vec::new(),
+            ParameterValues::Values(_) => Vec::new(),
         };
         let exact: Vec<Value<'_>> = exact.iter().map(OwnedValue::as_value).collect();
         let parameters = match parameters {
-            Given::Values(values) => values,
-            Given::Exact(_) => &exact[..],
+            ParameterValues::Values(values) => values,
+            ParameterValues::Exact(_) => &exact[..],
         };
         let mut scratch = self.point.scratch.take().unwrap_or_default();
         let result = self.run_plan(plan, parameters, &mut scratch, rows);
@@ -561,7 +583,7 @@ impl Session {
         if !self.shared.values.has_point_path() || !prepared.is_candidate {
             return true;
         }
-        let Known::Other(known) = &prepared.known else { return false };
+        let PathChoice::Other(known) = &prepared.known else { return false };
         let (security, settings) = (self.database().security_version(), self.shared.settings());
         self.running.is_none()
             && known.is(&self.database().catalog(), self.temporary_catalog().as_ref(), security, settings)

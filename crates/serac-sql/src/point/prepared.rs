@@ -18,17 +18,17 @@ use std::sync::Arc;
 
 /// What is known of a statement.
 #[derive(Clone, Debug)]
-pub(crate) enum Known {
+pub(crate) enum PathChoice {
     Nothing,
     /// It is for the other path.
-    Other(Under),
+    Other(PointDependencies),
     /// It has a plan.
-    Point(Arc<Plan>, Under),
+    Point(Arc<Plan>, PointDependencies),
 }
 
 /// What a statement depends on.
 #[derive(Clone, Debug)]
-pub(crate) struct Under {
+pub(crate) struct PointDependencies {
     pub(super) catalog: Arc<Catalog>,
     /// Of the session's temporary tables.
     pub(super) temporary: Option<Arc<Catalog>>,
@@ -37,7 +37,7 @@ pub(crate) struct Under {
     pub(super) settings: u64,
 }
 
-impl Under {
+impl PointDependencies {
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.is(&other.catalog, other.temporary.as_ref(), other.security, other.settings)
     }
@@ -64,8 +64,8 @@ pub(crate) struct Told {
     pub(super) description: Arc<Description>,
     /// The numbers of the parameters' types that the client had named.
     pub(super) named: Arc<[u32]>,
-    /// Under what that was found to hold last.
-    pub(super) under: Under,
+    /// PointDependencies what that was found to hold last.
+    pub(super) under: PointDependencies,
 }
 
 /// A prepared statement, made by [`Session::prepare`]. For the session that has prepared it.
@@ -80,7 +80,7 @@ pub struct Prepared {
     pub(super) is_deep: bool,
     /// How many arguments EXECUTE must give, of a statement that PREPARE has made.
     arguments: usize,
-    pub(super) known: Known,
+    pub(super) known: PathChoice,
     pub(super) told: Option<Told>,
 }
 
@@ -113,7 +113,7 @@ impl Prepared {
         let is_deep = statement.is_deep();
         let is_candidate = statement.query_or_change().is_some_and(may_be_point);
         let statement = Arc::new(statement.with_arguments(Arguments { types, values: None }));
-        Self { statement, is_candidate, is_deep, arguments: 0, known: Known::Nothing, told: None }
+        Self { statement, is_candidate, is_deep, arguments: 0, known: PathChoice::Nothing, told: None }
     }
     /// Gives parameters the types that the client has named, where these are not 0.
     pub(super) fn name_types(&mut self, named: &[u32]) {
@@ -128,7 +128,7 @@ impl Prepared {
         }
         let statement = self.statement.as_ref().clone();
         self.statement = Arc::new(statement.with_arguments(Arguments { types, values: None }));
-        self.known = Known::Nothing;
+        self.known = PathChoice::Nothing;
     }
     /// Finds out how many arguments EXECUTE must give.
     pub(crate) fn count_arguments(&mut self) {
@@ -160,12 +160,12 @@ impl Prepared {
         self.statement.as_ref().clone().with_arguments(arguments)
     }
     /// Notes what the client is told.
-    pub(super) fn tell(&mut self, description: &Arc<Description>, named: &[u32], under: Under) {
+    pub(super) fn tell(&mut self, description: &Arc<Description>, named: &[u32], under: PointDependencies) {
         self.told = Some(Told { description: description.clone(), named: named.into(), under });
     }
     /// Refuses a plan of the point path with other columns than the client was told of.
     pub(super) fn check_told(&mut self) -> Result<()> {
-        let (Some(told), Known::Point(plan, under)) = (&mut self.told, &self.known) else { return Ok(()) };
+        let (Some(told), PathChoice::Point(plan, under)) = (&mut self.told, &self.known) else { return Ok(()) };
         if told.under.is_same(under) {
             return Ok(());
         }
@@ -181,7 +181,7 @@ impl Prepared {
     }
     pub(super) fn plan(&self) -> Option<&Arc<Plan>> {
         match &self.known {
-            Known::Point(plan, _) => Some(plan),
+            PathChoice::Point(plan, _) => Some(plan),
             _ => None,
         }
     }

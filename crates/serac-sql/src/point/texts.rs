@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::parsed::parse;
 use crate::point::prepared::Prepared;
 use crate::point::state::{Entry, Role, Texts};
-use crate::result::Outcome;
+use crate::result::PendingResult;
 use crate::session::Session;
 use serac_engine::values::OwnedValue;
 use serac_parser::tree::{Condition, Expr, ExprKind, Literal, Operator, QueryBody, Span, StatementKind};
@@ -256,7 +256,7 @@ fn may_be_point(sql: &str) -> bool {
 
 impl Session {
     /// Runs a text on the point path if it is for it and its like has been seen before.
-    pub(crate) async fn execute_text(&mut self, sql: &str) -> Result<Option<Outcome>> {
+    pub(crate) async fn execute_text(&mut self, sql: &str) -> Result<Option<PendingResult>> {
         if !self.shared.values.has_point_path() || sql.len() > MOST_BYTES || !may_be_point(sql) {
             return Ok(None);
         }

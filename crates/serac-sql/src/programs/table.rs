@@ -23,7 +23,7 @@ use crate::error::SqlError;
 use crate::parsed::Arguments;
 use crate::programs::job::Programs;
 use crate::programs::rows::{EndAtDrop, input_query, read_rows};
-use crate::shared::{PlannedFor, Shared, owner_planned_for};
+use crate::session_env::{PlannedFor, SessionEnv, owner_planned_for};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -42,8 +42,8 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
 };
 use futures::TryStreamExt;
-use serac_engine::function::{FunctionColumn, FunctionDefinition};
-use serac_engine::roles::{Object, Privilege, RoleId};
+use serac_engine::catalog::function::{FunctionColumn, FunctionDefinition};
+use serac_engine::security::{Object, Privilege, RoleId};
 use serac_storage::ColumnType;
 use serac_values::assignment::{assign, check_assignment};
 use serac_values::free_numbers::given;
@@ -54,7 +54,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A call of a function in FROM.
 pub(crate) struct FunctionTable {
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
     definition: Arc<FunctionDefinition>,
     /// The values of the arguments, of the parameters' types.
     arguments: Vec<ScalarValue>,
@@ -90,7 +90,7 @@ impl FunctionTable {
     ///
     /// # Errors
     /// What is wrong with the arguments, or 42501.
-    pub(crate) fn of(shared: &Arc<Shared>, name: &str, arguments: &[Expr]) -> Result<Option<Self>, SqlError> {
+    pub(crate) fn of(shared: &Arc<SessionEnv>, name: &str, arguments: &[Expr]) -> Result<Option<Self>, SqlError> {
         let Some(view) = shared.view() else { return Ok(None) };
         let Some(definition) = view.catalog.functions.get(name).cloned() else { return Ok(None) };
         shared.access(&view).check(&Object::Function(name.to_owned()), Privilege::Execute)?;

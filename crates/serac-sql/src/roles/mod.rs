@@ -10,7 +10,7 @@
 //! | INSERT, UPDATE, DELETE, MERGE, COPY, FOR UPDATE | before they are planned ([`Session::check_privilege`]) |
 //! | statements of the point path | when they are compiled; a plan holds for one version of the privileges and one role (`point`) |
 //! | sequences | when they are asked (`session_functions/sequences`) |
-//! | DDL, GRANT | in the engine (`serac_engine::roles`) |
+//! | DDL, GRANT | in the engine (`serac_engine::security`) |
 
 mod password;
 mod run;
@@ -21,7 +21,7 @@ use crate::session::Session;
 use crate::session_roles::{SessionRoles, readable};
 pub use password::MAX_ITERATIONS;
 use serac_engine::Table;
-use serac_engine::roles::{Access, Columns, Login, Privilege, RoleId};
+use serac_engine::security::{Access, Columns, Login, Privilege, RoleId};
 use std::sync::Arc;
 
 impl Session {

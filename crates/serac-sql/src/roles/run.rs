@@ -11,7 +11,7 @@ use crate::session_roles::SessionRoles;
 use crate::transaction::TransactionStatus;
 use datafusion::common::ScalarValue;
 use serac_engine::EngineError;
-use serac_engine::roles::{
+use serac_engine::security::{
     DefaultGrant, Object, ObjectKind, PasswordVerifier, Privilege, Privileges, RoleId, RoleOptions, Terms,
 };
 use serac_parser::tree::{
@@ -206,9 +206,9 @@ impl Session {
             K::Grant(grant) => {
                 let Grant { revoke, grant_option, privileges, on, grantees, granted_by, cascade } = &**grant;
                 self.check_grantor(granted_by.as_ref())?;
-                let granting = Granting {
+                let granting = GrantChange {
                     revoke: *revoke,
-                    wanted: Wanted::of(privileges)?,
+                    wanted: GrantedPrivileges::of(privileges)?,
                     grantees: self.grantees(grantees)?,
                     option: *grant_option,
                     cascade: *cascade,
@@ -477,7 +477,7 @@ impl Session {
         })
     }
 
-    fn grant_on(&mut self, granting: &Granting<'_>, object: &Object) -> Result<()> {
+    fn grant_on(&mut self, granting: &GrantChange<'_>, object: &Object) -> Result<()> {
         let kind = self.txn()?.catalog().kind_of(object);
         // What is not there is the engine's to refuse.
         let kind =
@@ -521,7 +521,7 @@ impl Session {
             true => vec![None],
             false => schemas.iter().map(|schema| Some(schema.name.clone())).collect(),
         };
-        for (privileges, column) in Wanted::of(privileges)?.on_kind(kind)? {
+        for (privileges, column) in GrantedPrivileges::of(privileges)?.on_kind(kind)? {
             if column.is_some() {
                 return Err(SqlError::new("0LP01", "default privileges cannot be set for columns"));
             }
@@ -549,9 +549,9 @@ fn named(role: &RoleName) -> Result<&str> {
 }
 
 /// GRANT or REVOKE of privileges.
-struct Granting<'g> {
+struct GrantChange<'g> {
     revoke: bool,
-    wanted: Wanted<'g>,
+    wanted: GrantedPrivileges<'g>,
     grantees: Vec<RoleId>,
     /// WITH GRANT OPTION, or GRANT OPTION FOR.
     option: bool,
@@ -559,12 +559,12 @@ struct Granting<'g> {
 }
 
 /// Privileges in GRANT and REVOKE, with the columns that they are on.
-enum Wanted<'g> {
+enum GrantedPrivileges<'g> {
     All(&'g [Ident]),
     Some(Vec<(Privilege, &'g [Ident])>),
 }
 
-impl<'g> Wanted<'g> {
+impl<'g> GrantedPrivileges<'g> {
     fn of(privileges: &'g tree::Privileges) -> Result<Self> {
         let of_name = |privilege: &'g tree::Privilege| {
             let tree::Privilege { name: Ident { name, .. }, columns } = privilege;

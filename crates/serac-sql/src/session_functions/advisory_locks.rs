@@ -2,7 +2,7 @@
 
 use crate::advisory_locks::{Hold, Key, Mode};
 use crate::error::SqlError;
-use crate::shared::Shared;
+use crate::session_env::SessionEnv;
 use async_trait::async_trait;
 use datafusion::arrow::array::{Array, AsArray, BooleanArray, Int64Array, StringArray};
 use datafusion::arrow::datatypes::{DataType, Int64Type};

@@ -1,7 +1,7 @@
 //! Functions of notifications: `pg_notify` and `pg_listening_channels`.
 
 use crate::error::SqlError;
-use crate::shared::Shared;
+use crate::session_env::SessionEnv;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct NotifyFunction {
     signature: Signature,
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
 }
 
 impl PartialEq for NotifyFunction {
@@ -60,7 +60,7 @@ impl ScalarUDFImpl for NotifyFunction {
 }
 
 /// The functions of a session.
-pub(crate) fn functions(shared: &Arc<Shared>) -> [ScalarUDF; 2] {
+pub(crate) fn functions(shared: &Arc<SessionEnv>) -> [ScalarUDF; 2] {
     let signature = Signature::exact(vec![DataType::Utf8, DataType::Utf8], Volatility::Volatile);
     let channels = shared.listener.channels.clone();
     let usage = move |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(ScalarValue::Float64(Some(channels.usage()))));

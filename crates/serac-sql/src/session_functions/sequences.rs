@@ -2,8 +2,8 @@
 
 use crate::error::SqlError;
 use crate::identifiers::{TEMPORARY_SCHEMA, split_name};
-use crate::shared::Shared;
-use crate::view::View;
+use crate::session_env::SessionEnv;
+use crate::statement_snapshot::StatementSnapshot;
 use datafusion::arrow::array::{Array, AsArray, Int64Array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
@@ -12,7 +12,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
-use serac_engine::roles::{Columns, Object, Privilege};
+use serac_engine::security::{Columns, Object, Privilege};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ enum Function {
 struct SequenceFunction {
     function: Function,
     signature: Signature,
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
 }
 
 impl PartialEq for SequenceFunction {
@@ -45,7 +45,7 @@ impl Hash for SequenceFunction {
 }
 
 /// The functions of a session.
-pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
+pub(crate) fn functions(shared: &Arc<SessionEnv>) -> Vec<ScalarUDF> {
     [Function::Next, Function::Current, Function::Last, Function::Set]
         .into_iter()
         .map(|function| {
@@ -68,7 +68,7 @@ pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
 
 impl SequenceFunction {
     /// Whoever may insert into a table may draw from the sequences of its columns.
-    fn check_access(&self, view: &View, schema: &str, name: &str) -> Result<(), SqlError> {
+    fn check_access(&self, view: &StatementSnapshot, schema: &str, name: &str) -> Result<(), SqlError> {
         let object = Object::relation(schema, name);
         let enough = match self.function {
             Function::Next => [Privilege::Usage, Privilege::Update],
@@ -139,7 +139,7 @@ impl SequenceFunction {
 }
 
 /// Schema and name of the sequence that a text means. Defaults of columns name theirs as they are, without quotes.
-fn found(view: &View, name: &str) -> (String, String) {
+fn found(view: &StatementSnapshot, name: &str) -> (String, String) {
     let placed = |(schema, short): (Option<String>, String)| {
         (schema.unwrap_or_else(|| view.schema_of(&short).to_owned()), short)
     };

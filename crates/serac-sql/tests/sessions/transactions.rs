@@ -8,7 +8,7 @@ use serac_engine::Database;
 use serac_sql::{
     IngestTarget, Rows, Session, SqlDatabase, SqlOptions, Start, StatementResult, StatementStream, TransactionStatus,
 };
-use serac_storage::file_system::FaultFileSystem;
+use serac_storage::durability::file_system::FaultFileSystem;
 use serac_storage::{StorageOptions, Value};
 use std::io::Write;
 use std::sync::Arc;

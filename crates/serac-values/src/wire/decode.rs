@@ -36,7 +36,7 @@ fn malformed(column_type: ColumnType) -> SqlError {
 }
 
 fn name(column_type: ColumnType) -> String {
-    serac_engine::definition::SqlType::from(column_type).to_string()
+    serac_engine::catalog::definition::SqlType::from(column_type).to_string()
 }
 
 /// The text that these bytes are.

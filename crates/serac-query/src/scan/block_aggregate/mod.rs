@@ -45,7 +45,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::future::{BoxFuture, FutureExt, Shared};
 use program::Compiled;
-use serac_engine::bitmap::BitmapReader;
+use serac_engine::table::bitmap::BitmapReader;
 use serac_operators::aggregate::{Groups, Merged, States};
 use serac_storage::ColumnType;
 use serac_values::SqlError;

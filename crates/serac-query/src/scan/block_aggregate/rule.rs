@@ -247,8 +247,9 @@ impl BlockAggregation {
                 && scan.estimated_rows() * MOST_ROWS_PER_WANTED >= indexes[0].row_count() as f64
         });
         let masked = |indexes: &Vec<_>| {
-            let values =
-                indexes.iter().map(|index: &serac_engine::bitmap::BitmapReader| index.index().entries.value_count());
+            let values = indexes
+                .iter()
+                .map(|index: &serac_engine::table::bitmap::BitmapReader| index.index().entries.value_count());
             values.product::<u64>() <= MASKED_GROUPS as u64
         };
         match indexes {
