@@ -845,8 +845,9 @@ impl Binder<'_> {
                 comparable_values(argument.id)?;
             }
         }
-        if matches!(name, "min" | "max" | "array_agg")
-            && given.iter().any(|id| id.element().is_some() || is_registered(*id))
+        let is_array = |id: &TypeId| id.element().is_some();
+        if matches!(name, "min" | "max" | "array_agg") && given.iter().any(|id| is_registered(*id))
+            || name == "array_agg" && given.iter().any(is_array)
         {
             return Err(unsupported(name, &given, NO_PLACE));
         }

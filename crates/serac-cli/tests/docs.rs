@@ -2,7 +2,7 @@
 //!
 //! Each fenced block is listed below, with how it runs, or why it does not. Addresses are replaced
 //! by those of servers that the test starts, and the folder of the database by one of its own. Rust
-//! is compiled by the documentation tests of `serac-sql`. Python needs the packages that
+//! is compiled by the documentation tests of `seracdb`. Python needs the packages that
 //! scripts/readers installs; psql needs to be there.
 
 mod common;
@@ -33,7 +33,7 @@ enum Way {
     Python(&'static str),
     /// In a folder with a checkpoint.
     PythonInFolder,
-    /// By `cargo test --doc -p serac-sql`.
+    /// By `cargo test --doc --package seracdb`.
     Doctest,
     Not(&'static str),
 }
@@ -54,8 +54,8 @@ const BLOCKS: &[(&str, &str, Way)] = &[
     ("README.md", "target/release/serac serve my.db --flight 127.0.0.1:8815", Way::Serve),
     ("README.md", "import pyarrow as pa, pyarrow.flight as flight", Way::Python("")),
     ("README.md", "import adbc_driver_flightsql.dbapi as adbc, polars as pl", Way::Python("")),
-    ("README.md", "use serac_engine::Database;", Way::Doctest),
-    ("README.md", "use serac_sql::{Rows, Session, SqlError};", Way::Doctest),
+    ("README.md", "use seracdb::{Session, StatementResult};", Way::Doctest),
+    ("README.md", "use seracdb::{Rows, Session, SqlError, Value};", Way::Doctest),
     ("docs/durability.md", "import pyarrow as pa", Way::PythonInFolder),
     (
         "docs/compute.md",

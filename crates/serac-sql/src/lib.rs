@@ -123,12 +123,3 @@ pub use settings::Reported;
 pub use snapshot_reading::SnapshotReading;
 pub use transaction::TransactionStatus;
 pub use transactions::{controls_transaction, ends_transaction};
-
-/// The Rust in the documents, compiled.
-#[cfg(doctest)]
-mod documents {
-    #[doc = include_str!("../../../README.md")]
-    mod readme {}
-    #[doc = include_str!("../../../docs/export.md")]
-    mod export {}
-}

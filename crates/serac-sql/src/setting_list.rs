@@ -367,7 +367,7 @@ pub(crate) const CLIENT_SETTINGS: [ClientSetting; 19] = [
 ];
 
 /// What RESET ALL gives its usual value back.
-pub(crate) const RESETTABLE: [&str; 13] = [
+pub(crate) const RESETTABLE: [&str; 14] = [
     "search_path",
     "default_transaction_deferrable",
     "default_transaction_isolation",
@@ -381,12 +381,13 @@ pub(crate) const RESETTABLE: [&str; 13] = [
     "idle_in_transaction_session_timeout",
     "idle_session_timeout",
     "work_mem",
+    "threads",
 ];
 
 /// The settings that SET takes, but those of DataFusion.
 #[cfg(test)]
 pub(crate) fn set_names() -> impl Iterator<Item = &'static str> {
-    let of_session = RESETTABLE.into_iter().chain(["threads", "role", "session_authorization"]);
+    let of_session = RESETTABLE.into_iter().chain(["role", "session_authorization"]);
     let of_session = of_session.chain(["transaction_deferrable", "transaction_isolation", "transaction_read_only"]);
     let of_session = of_session.filter(|name| usual_setting(name).is_none());
     of_session.chain(CLIENT_SETTINGS.iter().map(|setting| setting.name))
@@ -395,7 +396,7 @@ pub(crate) fn set_names() -> impl Iterator<Item = &'static str> {
 /// Settings by which a session may differ from a new one, so that its statements mean something
 /// else or end otherwise. What a client calls itself is none.
 pub(crate) fn compared() -> impl Iterator<Item = &'static str> {
-    RESETTABLE.into_iter().chain(["threads", "client_min_messages", "timezone", "datestyle", "intervalstyle"])
+    RESETTABLE.into_iter().chain(["client_min_messages", "timezone", "datestyle", "intervalstyle"])
 }
 
 /// The value of a setting of clients that has not been made.
