@@ -213,7 +213,7 @@ impl Listener {
     /// The transaction has committed: it counts from now on what it listens to, and what it has said once it is durable.
     pub(crate) fn post(&self, process: i32, notifications: Vec<Letter>, ticket: &CommitTicket) {
         let mut said = Vec::new();
-        for letter in letters {
+        for letter in notifications {
             match letter {
                 Letter::Listen(channel) => self.channels.listen(channel, &self.inbox),
                 Letter::Unlisten(channel) => self.channels.unlisten(channel.as_deref(), &self.inbox),

@@ -21,14 +21,14 @@ impl Session {
         };
         let relation = |kind| (kind, name.clone(), None);
         let (wanted, name, column) = match kind {
-            ObjectKind::Table | ObjectKind::MaterializedView => relation(roles::ObjectKind::Table),
-            ObjectKind::View => relation(roles::ObjectKind::View),
-            ObjectKind::Sequence => relation(roles::ObjectKind::Sequence),
+            ObjectKind::Table | ObjectKind::MaterializedView => relation(security::ObjectKind::Table),
+            ObjectKind::View => relation(security::ObjectKind::View),
+            ObjectKind::Sequence => relation(security::ObjectKind::Sequence),
             ObjectKind::Column => {
                 let mut relation = name.clone();
                 let column = relation.parts.pop().filter(|_| !relation.parts.is_empty());
                 let missing = || SqlError::new("42601", "column name must be qualified");
-                (roles::ObjectKind::Table, relation, Some(column.ok_or_else(missing)?.name))
+                (security::ObjectKind::Table, relation, Some(column.ok_or_else(missing)?.name))
             }
             ObjectKind::Schema => {
                 self.txn()?.comment(&Object::Schema(name.to_string()), None, text)?;
@@ -47,7 +47,7 @@ impl Session {
 
     fn comment_on_relation(
         &mut self,
-        wanted: roles::ObjectKind,
+        wanted: security::ObjectKind,
         name: &Name,
         column: Option<&str>,
         text: Option<String>,

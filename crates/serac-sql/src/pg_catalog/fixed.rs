@@ -313,7 +313,7 @@ fn procedures(scope: &Scope<'_>, rows: &mut Rows) {
             ("oid", made_function_oid(&function.name).into()),
             ("proname", (&function.name).into()),
             ("pronamespace", PUBLIC_NAMESPACE.into()),
-            ("proowner", scope.access.security().owner(&roles::Object::Function(function.name.clone())).0.into()),
+            ("proowner", scope.access.security().owner(&security::Object::Function(function.name.clone())).0.into()),
             ("prolang", 12.into()),
             ("prokind", "f".into()),
             ("proretset", true.into()),

@@ -299,7 +299,7 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
             let found = scope.image.namespaces.iter().find(|n| number.map_or(n.name == name, |oid| n.oid == oid));
             let missing = || SqlError::new("3F000", format!("schema \"{name}\" does not exist"));
             match found {
-                Some(found) => roles::Object::Schema(found.name.clone()),
+                Some(found) => security::Object::Schema(found.name.clone()),
                 // Of a number that no object has, nothing is known.
                 None if number.is_some() => return unknown,
                 None => return Err(missing()),
@@ -310,12 +310,12 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
             None if name != scope.database() => {
                 return Err(SqlError::new("3D000", format!("database \"{name}\" does not exist")));
             }
-            _ => roles::Object::Database,
+            _ => security::Object::Database,
         },
         _ => {
             relation = row.relation(at, scope.image);
             match relation {
-                Some(relation) => roles::Object::relation(&relation.schema, &relation.name),
+                Some(relation) => security::Object::relation(&relation.schema, &relation.name),
                 None if number.is_some() => return unknown,
                 None => return Err(no_relation(&name)),
             }
@@ -343,7 +343,7 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
     }
     let is_system = match (&object, relation) {
         (_, Some(relation)) => relation.is_system(),
-        (roles::Object::Schema(name), _) => crate::identifiers::is_system_schema(name),
+        (security::Object::Schema(name), _) => crate::identifiers::is_system_schema(name),
         _ => false,
     };
     let columns = || match relation {
@@ -384,7 +384,7 @@ fn has_role(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     };
     let security = scope.access.security();
     let is_admin = || {
-        let gives = |of: &roles::Role| of.member_of.iter().any(|m| m.role == role && m.admin);
+        let gives = |of: &security::Role| of.member_of.iter().any(|m| m.role == role && m.admin);
         security.is_superuser(member) || security.roles().any(|of| gives(of) && security.is_member(member, of.id))
     };
     let mut any = false;

@@ -14,7 +14,7 @@ use serac_engine::catalog::definition::{
     BitmapDefinition, KeyDefinition, Materialized, ReferentialAction, SqlType, ViewDefinition,
 };
 use serac_engine::catalog::sequence::Sequence;
-use serac_engine::{Catalog, DEFAULT_SCHEMA, Table, roles};
+use serac_engine::{Catalog, DEFAULT_SCHEMA, Table, security};
 use serac_values::type_names;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -176,12 +176,12 @@ impl Image {
     fn add_comments(&mut self, catalog: &Catalog) {
         for (object, column, text) in catalog.comments.iter() {
             let place = match object {
-                roles::Object::Database => Some((PG_DATABASE, 0, 0)),
-                roles::Object::Schema(name) => {
+                security::Object::Database => Some((PG_DATABASE, 0, 0)),
+                security::Object::Schema(name) => {
                     let namespace = self.namespaces.iter().find(|namespace| namespace.name == *name);
                     namespace.map(|namespace| (PG_NAMESPACE, namespace.oid, 0))
                 }
-                roles::Object::Relation(schema, name) => self.relation_named(schema, name).and_then(|relation| {
+                security::Object::Relation(schema, name) => self.relation_named(schema, name).and_then(|relation| {
                     let number = match (&relation.object, column) {
                         (_, None) => 0,
                         (Object::Table(table), Some(column)) => table.definition.column(column)? as i32 + 1,
@@ -189,7 +189,7 @@ impl Image {
                     };
                     Some((PG_CLASS, relation.oid, number))
                 }),
-                roles::Object::Procedure(_) | roles::Object::Function(_) => None,
+                security::Object::Procedure(_) | security::Object::Function(_) => None,
             };
             if let Some(place) = place {
                 self.comments.insert(place, text.to_owned());

@@ -74,7 +74,7 @@ pub(super) fn namespaces(scope: &Scope<'_>, rows: &mut Rows) {
         rows.add([
             ("oid", namespace.oid.into()),
             ("nspname", (&namespace.name).into()),
-            ("nspowner", scope.access.security().owner(&roles::Object::Schema(namespace.name.clone())).0.into()),
+            ("nspowner", scope.access.security().owner(&security::Object::Schema(namespace.name.clone())).0.into()),
         ]);
     }
 }

@@ -74,11 +74,11 @@ impl<'s> Scope<'s> {
         match relation.object {
             Object::System(_) => SUPERUSER,
             _ if relation.schema == TEMPORARY_SCHEMA => self.access.role().0,
-            _ => self.access.security().owner(&roles::Object::relation(&relation.schema, &relation.name)).0,
+            _ => self.access.security().owner(&security::Object::relation(&relation.schema, &relation.name)).0,
         }
     }
     pub(super) fn schema_owner(&self, schema: &str) -> String {
-        let owner = self.access.security().owner(&roles::Object::Schema(schema.to_owned()));
+        let owner = self.access.security().owner(&security::Object::Schema(schema.to_owned()));
         self.role_name(owner.0).unwrap_or_default()
     }
     pub(super) fn owner_name(&self, relation: &Relation) -> String {
@@ -86,7 +86,7 @@ impl<'s> Scope<'s> {
     }
     /// The columns of a relation that the information schema shows to the current user.
     pub(super) fn shown(&self, relation: &Relation) -> Columns {
-        let object = roles::Object::relation(&relation.schema, &relation.name);
+        let object = security::Object::relation(&relation.schema, &relation.name);
         match &relation.object {
             Object::System(_) => Columns::All,
             _ if relation.schema == TEMPORARY_SCHEMA => Columns::All,

@@ -31,7 +31,7 @@ pub(crate) struct Function {
     mode: Mode,
     of_transaction: bool,
     signature: Signature,
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
 }
 
 impl std::fmt::Debug for Function {
@@ -55,7 +55,7 @@ impl Hash for Function {
 }
 
 /// The functions of a session.
-pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
+pub(crate) fn functions(shared: &Arc<SessionEnv>) -> Vec<ScalarUDF> {
     use Action::{Lock, Try, Unlock};
     use Mode::{Exclusive, Shared};
     let functions = [
