@@ -1,10 +1,11 @@
 //! Arrow Flight: a server in the program, and a client that reads a table from it.
 //!
-//! `cargo run --example flight_server --features export`
+//! `cargo run --example flight_server`; a program that depends on `seracdb` has the server as
+//! `seracdb::export`, with the feature `export`.
 
 use arrow_flight::{FlightClient, FlightDescriptor};
 use futures::TryStreamExt;
-use seracdb::export::flight::{FlightOptions, FlightServer};
+use serac_export::flight::{FlightOptions, FlightServer};
 use seracdb::prelude::*;
 
 #[tokio::main]

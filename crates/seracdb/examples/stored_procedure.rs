@@ -3,15 +3,16 @@
 //! `cargo run --example stored_procedure`
 
 use seracdb::engine::catalog::procedure::{Parameter, Procedure};
+use seracdb::engine::values::OwnedValue;
 use seracdb::engine::{ColumnUpdate, EngineError, IndexAccess};
 use seracdb::prelude::*;
-use seracdb::{ColumnType, engine};
+use seracdb::{ColumnType, RowBuffer, engine};
 
 /// Adds `amount` to the balance of an account. The new balance.
 fn deposit(txn: &mut engine::Transaction, id: i32, amount: i64) -> Result<i64, EngineError> {
     let table = txn.catalog().table("public", "account")?.clone();
     let access = IndexAccess::named(txn.catalog(), "account", "account_pkey", &["balance"])?;
-    let mut row = engine::RowBuffer::default();
+    let mut row = RowBuffer::default();
     let found = txn.get(&access, &[id.into()], &mut row)?;
     let found = found.ok_or_else(|| EngineError::InvalidCall(format!("there is no account {id}")))?;
     let balance = row.get::<i64>(0)? + amount;
@@ -34,7 +35,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let parameters = vec![Parameter::new("id", ColumnType::Int32), Parameter::new("amount", ColumnType::Int64)];
     let returns = vec![Parameter::new("balance", ColumnType::Int64)];
     let procedure = Procedure::new(parameters, returns, |txn, arguments| match *arguments {
-        [Value::Int32(id), Value::Int64(amount)] => Ok(vec![vec![deposit(txn, id, amount)?.into()]]),
+        [Value::Int32(id), Value::Int64(amount)] => {
+            Ok(vec![vec![OwnedValue::Fixed(Value::Int64(deposit(txn, id, amount)?))]])
+        }
         _ => Err(EngineError::InvalidCall("deposit of NULL".into())),
     });
     db.database().register_procedure("deposit", procedure);

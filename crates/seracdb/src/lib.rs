@@ -37,7 +37,7 @@ pub use serac_sql::{
     CancelHandle, Notice, Notification, Prepared, Rows, Session, SessionDefaults, SqlDatabase, SqlError, SqlOptions,
     StatementResult, StatementStream,
 };
-pub use serac_storage::{ColumnType, Durability, FreezeFormat, StorageOptions, Value};
+pub use serac_storage::{ColumnType, Durability, FreezeFormat, RowBuffer, StorageOptions, Value};
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
