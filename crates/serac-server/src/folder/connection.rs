@@ -221,7 +221,12 @@ fn is_short_of_files(error: &io::Error) -> bool {
 }
 
 /// Reads a client's frames to its end.
-async fn read(mut socket: OwnedReadHalf, frames: mpsc::Sender<Next>, running: Arc<Running>, shared: Arc<Shared>) {
+async fn read(
+    mut socket: OwnedReadHalf,
+    frames: mpsc::Sender<Next>,
+    running: Arc<Running>,
+    shared: Arc<FolderServerState>,
+) {
     let mut phases = shared.phase.subscribe();
     let reading = async {
         loop {
@@ -271,7 +276,7 @@ async fn read(mut socket: OwnedReadHalf, frames: mpsc::Sender<Next>, running: Ar
 
 /// Serves a client to its end. `place`: where it waits until it has logged in. `busy`: dropped when
 /// nothing of it runs any more.
-pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, place: Waiting, busy: mpsc::Sender<()>) {
+pub(super) async fn serve(socket: Socket, shared: Arc<FolderServerState>, place: Waiting, busy: mpsc::Sender<()>) {
     let peer = socket.peer();
     let Socket::Unix(socket) = socket else { return };
     let (mut reader, writer) = socket.into_split();
@@ -348,7 +353,7 @@ pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, place: Waiting, b
 type Entered = (Session, Client, Option<String>, OwnedSemaphorePermit);
 
 /// Lets a client in.
-fn enter(hello: &ClientFrame<'_>, shared: &Shared) -> Result<Entered, Failure> {
+fn enter(hello: &ClientFrame<'_>, shared: &FolderServerState) -> Result<Entered, Failure> {
     let ClientFrame::Hello { version, postgresql_names, role, application, folder } = *hello else {
         return Err(malformed("the first frame is no Hello"));
     };
@@ -382,7 +387,7 @@ async fn session_of(
     reader: OwnedReadHalf,
     folder: Option<String>,
     running: Arc<Running>,
-    shared: &Arc<Shared>,
+    shared: &Arc<FolderServerState>,
     user: String,
 ) {
     let process = running.activity().process();
@@ -429,7 +434,7 @@ struct Connection {
 
 impl Connection {
     /// Works off frames until the connection ends; why.
-    async fn run(&mut self, shared: &Shared) -> Stop {
+    async fn run(&mut self, shared: &FolderServerState) -> Stop {
         let mut ends = self.running.activity().ends();
         let notifications = self.notifications.clone();
         // Who comes while the end waits for others may run one statement.
@@ -508,7 +513,7 @@ impl Connection {
     }
 
     /// Answers the end of a statement; an error if the connection ends with it.
-    async fn end(&mut self, statement: u64, result: Result<(), Stop>, shared: &Shared) -> Result<(), Stop> {
+    async fn end(&mut self, statement: u64, result: Result<(), Stop>, shared: &FolderServerState) -> Result<(), Stop> {
         match result {
             Ok(()) => {}
             Err(Stop::Sql(mut error)) => {
@@ -567,7 +572,7 @@ impl Connection {
     }
 
     /// Runs the statements of a text.
-    async fn statement(&mut self, statement: u64, text: &str, shared: &Shared) -> Result<(), Stop> {
+    async fn statement(&mut self, statement: u64, text: &str, shared: &FolderServerState) -> Result<(), Stop> {
         let began = self.running.activity().begins(text);
         self.running.begin(statement);
         let result = self.script(text, began).await;
@@ -776,7 +781,7 @@ impl Connection {
         schema: Option<&str>,
         table: &str,
         columns: &[u8],
-        shared: &Shared,
+        shared: &FolderServerState,
     ) -> Result<(), Stop> {
         let began = self.running.activity().begins("CREATE TABLE");
         self.running.begin(statement);
@@ -803,7 +808,7 @@ impl Connection {
         self.end(statement, result.map(|_| ()).map_err(Stop::Sql), shared).await
     }
 
-    async fn snapshot(&mut self, statement: u64, request: &[u8], shared: &Shared) -> Result<(), Stop> {
+    async fn snapshot(&mut self, statement: u64, request: &[u8], shared: &FolderServerState) -> Result<(), Stop> {
         let began = self.running.activity().begins("image in shared memory");
         self.running.begin(statement);
         let made = match self.images.clone() {
