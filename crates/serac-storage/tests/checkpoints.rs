@@ -372,7 +372,7 @@ fn a_damaged_block_stays_where_it_is_when_the_rest_of_its_file_has_changed() {
 }
 
 fn schema_slots() -> u32 {
-    layout::BlockLayout::new(&schema()).unwrap().slot_count()
+    block::layout::BlockLayout::new(&schema()).unwrap().slot_count()
 }
 
 #[test]
