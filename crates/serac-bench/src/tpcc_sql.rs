@@ -444,7 +444,7 @@ impl Engine for Serac {
 }
 
 fn failure(error: SqlError) -> Failure {
-    if error.sqlstate == "40001" { Failure::Conflict } else { Failure::Other(text(error)) }
+    if error.sqlstate == sqlstate::SERIALIZATION_FAILURE { Failure::Conflict } else { Failure::Other(text(error)) }
 }
 
 /// A database with what the benchmark begins with.

@@ -42,7 +42,7 @@ impl BindError {
     }
     /// That PostgreSQL has something, and SeracDB has not; at [`NO_PLACE`] of the statement as a whole.
     pub(crate) fn unsupported(what: impl std::fmt::Display, span: Span) -> Self {
-        Self::new("0A000", format!("{what} is not supported"), span)
+        Self::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"), span)
     }
     /// The same as a refusal of what PostgreSQL has, where there is no plan and the statement is not
     /// wrong.

@@ -208,7 +208,7 @@ pub fn bind_arguments(
         let (given, span) = (bound.id, bound.span);
         if serac_pg::casts::cast(given, *id, CastContext::Assignment).is_none() && given != *id {
             let message = format!("parameter ${number} of type {given} cannot be coerced to the expected type {id}");
-            return Err(BindError::new("42804", message, span));
+            return Err(BindError::new(sqlstate::DATATYPE_MISMATCH, message, span));
         }
         values.push(binder.assigned(bound, *id, &schema)?.expr.alias(format!("${number}")));
     }

@@ -125,7 +125,7 @@ impl Binder<'_> {
             QueryBody::SetOperations(..) => return Err(not_with(first, "UNION/INTERSECT/EXCEPT")),
             QueryBody::Values(_) => {
                 let message = format!("{} cannot be applied to VALUES", first.strength.words());
-                return Err(BindError::without_place("0A000", message));
+                return Err(BindError::without_place(sqlstate::FEATURE_NOT_SUPPORTED, message));
             }
             QueryBody::Nested(_) => {
                 let what = format!("{} of a query in parentheses", first.strength.words());
@@ -186,11 +186,11 @@ impl Binder<'_> {
             for name in &lock.of {
                 let [own] = &name.parts[..] else {
                     let message = format!("{words} must specify unqualified relation names");
-                    return Err(BindError::new("42601", message, name.span));
+                    return Err(BindError::new(sqlstate::SYNTAX_ERROR, message, name.span));
                 };
                 let Some(item) = items.iter().find(|item| item.name == own.name) else {
                     let message = format!("relation \"{}\" in {words} clause not found in FROM clause", own.name);
-                    return Err(BindError::new("42P01", message, name.span));
+                    return Err(BindError::new(sqlstate::UNDEFINED_TABLE, message, name.span));
                 };
                 let what = match item.kind {
                     ItemKind::Relation(relation) if is_of_with(relation) => "WITH query",
@@ -199,7 +199,7 @@ impl Binder<'_> {
                     ItemKind::Relation(_) | ItemKind::Query(_) => continue,
                 };
                 let message = format!("{words} cannot be applied to a {what}");
-                return Err(BindError::new("0A000", message, name.span));
+                return Err(BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, name.span));
             }
         }
         for Item { name, kind, may_be_missing } in items {
@@ -208,7 +208,7 @@ impl Binder<'_> {
                 ItemKind::Relation(relation) if *may_be_missing && !is_of_with(relation) => {
                     let words = strength.words();
                     let message = format!("{words} cannot be applied to the nullable side of an outer join");
-                    return Err(BindError::without_place("0A000", message));
+                    return Err(BindError::without_place(sqlstate::FEATURE_NOT_SUPPORTED, message));
                 }
                 ItemKind::Query(query) => {
                     let mut read = Vec::new();

@@ -46,7 +46,7 @@ pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<Si
             return Err(BindError::unsupported(format!("operator {}", shown(symbol, operands)), at));
         }
         Resolved::None => (
-            "42883",
+            sqlstate::UNDEFINED_FUNCTION,
             "operator does not exist",
             match operands {
                 [_] => {
@@ -58,7 +58,7 @@ pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<Si
             },
         ),
         Resolved::Several => (
-            "42725",
+            sqlstate::AMBIGUOUS_FUNCTION,
             "operator is not unique",
             "Could not choose a best candidate operator. You might need to add explicit type casts.",
         ),

@@ -80,7 +80,7 @@ async fn refresh(db: SqlDatabase, scale: f64, stop: Arc<AtomicBool>, done: Arc<R
                 let counter = if refresh.inserts { &done.inserted } else { &done.deleted };
                 counter.fetch_add(rows, Ordering::Relaxed);
             }
-            Err(error) if error.sqlstate == "40001" => {
+            Err(error) if error.sqlstate == sqlstate::SERIALIZATION_FAILURE => {
                 session.execute("ROLLBACK").await?;
                 done.conflicts.fetch_add(1, Ordering::Relaxed);
             }

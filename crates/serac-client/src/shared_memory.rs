@@ -88,7 +88,11 @@ impl Client {
             }),
             Err(error) => {
                 self.end_lease(image.lease)?;
-                let sqlstate = if matches!(error, ImageError::Map(_)) { "53000" } else { "XX000" };
+                let sqlstate = if matches!(error, ImageError::Map(_)) {
+                    sqlstate::INSUFFICIENT_RESOURCES
+                } else {
+                    sqlstate::INTERNAL_ERROR
+                };
                 Err(Error::Statement(Failure::new(sqlstate, error.to_string())))
             }
         }

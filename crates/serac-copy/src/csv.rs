@@ -53,7 +53,7 @@ impl<R: CopyInput> Window<R> {
                     return Ok(count > 0);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(SqlError::new("58030", format!("could not read: {error}"))),
+                Err(error) => return Err(SqlError::new(sqlstate::IO_ERROR, format!("could not read: {error}"))),
             }
         }
     }
@@ -224,7 +224,7 @@ impl<R: CopyInput> CsvReader<R> {
             if input.is_empty() {
                 let Some(begun) = begun else { return Ok(None) };
                 if matches!(place, Place::Quoted | Place::EscapeInQuoted) {
-                    return Err(in_line("22P04", "unterminated CSV quoted field", begun));
+                    return Err(in_line(sqlstate::BAD_COPY_FILE_FORMAT, "unterminated CSV quoted field", begun));
                 }
                 self.fields.push(Field { end: self.bytes.len(), is_quoted });
                 return Ok(Some(begun));
@@ -373,10 +373,14 @@ impl<R: CopyInput> CsvReader<R> {
         let Some(line) = self.read_row()? else { return Ok(None) };
         let (found, wanted) = (self.fields.len(), columns.len());
         if found > wanted {
-            return Err(in_line("22P04", "extra data after last expected column", line));
+            return Err(in_line(sqlstate::BAD_COPY_FILE_FORMAT, "extra data after last expected column", line));
         }
         if found < wanted {
-            return Err(in_line("22P04", format!("missing data for column {}", found + 1), line));
+            return Err(in_line(
+                sqlstate::BAD_COPY_FILE_FORMAT,
+                format!("missing data for column {}", found + 1),
+                line,
+            ));
         }
         let mut start = 0;
         for ((column, field), nulls) in columns.iter_mut().zip(&self.fields).zip(&self.nulls) {

@@ -12,7 +12,7 @@ pub(super) const MAX_LINE: usize = 64 << 20;
 
 /// The error of a row that is longer.
 pub(super) fn row_too_long() -> SqlError {
-    SqlError::new("54000", format!("a row has more than {} MiB", MAX_LINE >> 20))
+    SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("a row has more than {} MiB", MAX_LINE >> 20))
 }
 
 /// Rows that were read, and the line on which each begins, from 1; no lines where the format has

@@ -55,10 +55,10 @@ impl InvalidJson {
     /// The SQLSTATE.
     pub fn sqlstate(&self) -> &'static str {
         match self {
-            Self::Syntax(_) => "22P02",
-            Self::Zero => "22P05",
-            Self::Digits => "22003",
-            Self::Depth => "54001",
+            Self::Syntax(_) => sqlstate::INVALID_TEXT_REPRESENTATION,
+            Self::Zero => sqlstate::UNTRANSLATABLE_CHARACTER,
+            Self::Digits => sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+            Self::Depth => sqlstate::STATEMENT_TOO_COMPLEX,
         }
     }
     /// What a statement says of it.

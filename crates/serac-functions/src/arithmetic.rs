@@ -10,7 +10,7 @@ use std::sync::Arc;
 const DIGITS: u8 = 38;
 
 fn out_of_range(what: &str) -> SqlError {
-    SqlError::new("22003", format!("{what} out of range"))
+    SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("{what} out of range"))
 }
 
 /// The decimal type of integers and decimals alike; none if there are others. NULL is of any type.
@@ -85,7 +85,7 @@ fn whole(args: &[ArrayRef], f: impl Fn(i128, i128) -> Option<i128>) -> SqlResult
 fn div(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let [left, right] = [&args[0], &args[1]].map(|array| array.as_primitive::<Decimal128Type>());
     let one = |(a, b): (Option<i128>, Option<i128>)| match (a, b) {
-        (Some(_), Some(0)) => Err(SqlError::new("22012", "division by zero")),
+        (Some(_), Some(0)) => Err(SqlError::new(sqlstate::DIVISION_BY_ZERO, "division by zero")),
         (Some(a), Some(b)) => Ok(Some(a / b)),
         _ => Ok(None),
     };
@@ -108,7 +108,7 @@ fn bucket_types(given: &[DataType]) -> Option<Types> {
 }
 
 fn invalid(message: &str) -> SqlError {
-    SqlError::new("2201G", message)
+    SqlError::new(sqlstate::INVALID_ARGUMENT_FOR_WIDTH_BUCKET_FUNCTION, message)
 }
 
 fn float_bucket([value, low, high]: [f64; 3], count: i32) -> SqlResult<i64> {

@@ -175,7 +175,7 @@ fn position(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
             continue;
         }
         if starts.is_some_and(|starts| starts.is_null(row)) {
-            return Err(SqlError::new("22004", "initial position must not be null"));
+            return Err(SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "initial position must not be null"));
         }
         let skipped = starts.map_or(0, |starts| starts.value(row).saturating_sub(1).max(0) as usize);
         let number = places(&lists, row).enumerate().skip(skipped).find(|(_, at)| equal(*at, row));
@@ -304,7 +304,7 @@ fn have_one_length(elements: &ArrayRef, taken: &[u64]) -> Result<(), SqlError> {
     let Some(inner) = elements.as_list_opt::<i32>() else { return Ok(()) };
     let lengths: Int32Array = taken.iter().map(|at| Some(inner.value_length(*at as usize))).collect();
     if lengths.values().windows(2).any(|pair| pair[0] != pair[1]) {
-        return Err(SqlError::new("2202E", "cannot concatenate incompatible arrays"));
+        return Err(SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, "cannot concatenate incompatible arrays"));
     }
     let of_first = places(inner, taken[0] as usize).map(|at| at as u64).collect::<Vec<_>>();
     for at in taken {

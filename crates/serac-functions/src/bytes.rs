@@ -62,7 +62,7 @@ fn each(args: &[ArrayRef], of: impl Fn(usize) -> SqlResult<Vec<u8>>) -> SqlResul
 /// The bytes from a number on, which counts from one, and so many; all behind it if that is not told.
 fn part(of: &[u8], from: i64, length: Option<i64>) -> SqlResult<&[u8]> {
     if length.is_some_and(|length| length < 0) {
-        return Err(SqlError::new("22011", "negative substring length not allowed"));
+        return Err(SqlError::new(sqlstate::SUBSTRING_ERROR, "negative substring length not allowed"));
     }
     let most = of.len() as i64;
     let end = length.map_or(most, |length| (from - 1).saturating_add(length).clamp(0, most));
@@ -72,11 +72,11 @@ fn part(of: &[u8], from: i64, length: Option<i64>) -> SqlResult<&[u8]> {
 
 fn overlaid(of: &[u8], new: &[u8], from: i64, length: i64) -> SqlResult<Vec<u8>> {
     if from <= 0 {
-        return Err(SqlError::new("22011", "negative substring length not allowed"));
+        return Err(SqlError::new(sqlstate::SUBSTRING_ERROR, "negative substring length not allowed"));
     }
     let rest = from.saturating_add(length);
     if i32::try_from(rest).is_err() {
-        return Err(SqlError::new("22003", "integer out of range"));
+        return Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"));
     }
     Ok([part(of, 1, Some(from - 1))?, new, part(of, rest, None)?].concat())
 }

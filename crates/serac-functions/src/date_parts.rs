@@ -102,8 +102,12 @@ fn unsupported(part: &str, data_type: &DataType) -> SqlError {
         _ => "interval",
     };
     match part_of(part) {
-        Some(_) => SqlError::new("0A000", format!("unit \"{part}\" not supported for type {name}")),
-        None => SqlError::new("22023", format!("unit \"{part}\" not recognized for type {name}")),
+        Some(_) => {
+            SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("unit \"{part}\" not supported for type {name}"))
+        }
+        None => {
+            SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unit \"{part}\" not recognized for type {name}"))
+        }
     }
 }
 

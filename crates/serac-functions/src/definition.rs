@@ -95,7 +95,9 @@ pub(super) fn strict_results(
 /// The error of a call with arguments that a function does not take.
 pub(super) fn no_function(name: &str, given: &[DataType]) -> datafusion::error::DataFusionError {
     let shown = given.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    SqlError::new("42883", format!("function {name}({shown}) does not exist")).named(name).external()
+    SqlError::new(sqlstate::UNDEFINED_FUNCTION, format!("function {name}({shown}) does not exist"))
+        .named(name)
+        .external()
 }
 
 impl ScalarUDFImpl for DefinedFunction {

@@ -57,7 +57,7 @@ static OVER: Definition = Definition {
     types: interval_and_number,
     body: |args| {
         scale(args, |parts, divisor| match divisor {
-            0.0 => Err(SqlError::new("22012", "division by zero")),
+            0.0 => Err(SqlError::new(sqlstate::DIVISION_BY_ZERO, "division by zero")),
             _ => parts.scaled(|part| part / divisor).ok_or_else(out_of_range),
         })
     },

@@ -109,7 +109,9 @@ fn age(later: NaiveDateTime, earlier: NaiveDateTime) -> Parts {
 /// The ages of times, as intervals.
 pub(super) fn ages(later: &TimestampMicrosecondArray, earlier: &TimestampMicrosecondArray) -> SqlResult<ArrayRef> {
     let time = |array: &PrimitiveArray<TimestampMicrosecondType>, row| {
-        array.value_as_datetime(row).ok_or_else(|| SqlError::new("22008", "timestamp out of range"))
+        array
+            .value_as_datetime(row)
+            .ok_or_else(|| SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range"))
     };
     let one = |row: usize| match later.is_valid(row) && earlier.is_valid(row) {
         true => age(time(later, row)?, time(earlier, row)?).interval().map(Some),

@@ -96,7 +96,7 @@ impl ScalarUDFImpl for LikePattern {
         let compare = if self.is_any_case { ilike } else { like };
         if compare(arrays[0].as_string_view(), &unfinished)?.true_count() > 0 {
             let message = "LIKE pattern must not end with escape character";
-            return Err(SqlError::new("22025", message).external());
+            return Err(SqlError::new(sqlstate::INVALID_ESCAPE_SEQUENCE, message).external());
         }
         let mut args = args.args;
         Ok(args.swap_remove(1))
@@ -111,7 +111,7 @@ pub fn escape(pattern: &str, escape: &str) -> Result<String, SqlError> {
     let mut letters = escape.chars();
     let (escape, None) = (letters.next(), letters.next()) else {
         let message = "invalid escape string: it must be empty or one character";
-        return Err(SqlError::new("22025", message));
+        return Err(SqlError::new(sqlstate::INVALID_ESCAPE_SEQUENCE, message));
     };
     let mut escaped = String::with_capacity(pattern.len() + 4);
     let mut letters = pattern.chars();
@@ -164,7 +164,7 @@ mod tests {
         ] {
             assert_eq!(escape(pattern, by).unwrap(), escaped, "{pattern} by {by}");
         }
-        assert_eq!(escape("a", "##").unwrap_err().sqlstate, "22025");
+        assert_eq!(escape("a", "##").unwrap_err().sqlstate, sqlstate::INVALID_ESCAPE_SEQUENCE);
     }
 
     #[test]

@@ -96,7 +96,10 @@ impl<'a> Row<'a> {
         let value = given.unwrap_or(left_out);
         match value >= least {
             true => Ok(value),
-            false => Err(SqlError::new("22023", format!("invalid value for parameter \"{name}\": {value}"))),
+            false => Err(SqlError::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("invalid value for parameter \"{name}\": {value}"),
+            )),
         }
     }
     /// The byte at which the search begins, if the argument is a character's number; none if that is behind the text.
@@ -112,7 +115,10 @@ impl<'a> Row<'a> {
     /// 22023 where the flags ask for all matches.
     fn has_no_global(&self, name: &str) -> SqlResult<()> {
         match self.all {
-            true => Err(SqlError::new("22023", format!("{name}() does not support the \"global\" option"))),
+            true => Err(SqlError::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("{name}() does not support the \"global\" option"),
+            )),
             false => Ok(()),
         }
     }
@@ -199,7 +205,10 @@ fn regexp_instr(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
         let number = row.number(3, "n", 1, 1)?;
         let is_end = row.number(4, "endoption", 0, 0)?;
         if is_end > 1 {
-            return Err(SqlError::new("22023", format!("invalid value for parameter \"endoption\": {is_end}")));
+            return Err(SqlError::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("invalid value for parameter \"endoption\": {is_end}"),
+            ));
         }
         row.has_no_global("regexp_instr")?;
         let group = row.number(6, "subexpr", 0, 0)?;
@@ -392,7 +401,7 @@ fn regex_of_similar(pattern: &str, escape: Option<char>) -> SqlResult<String> {
                     _ => {
                         let message =
                             "SQL regular expression may not contain more than two escape-double-quote separators";
-                        return Err(SqlError::new("2200C", message));
+                        return Err(SqlError::new(sqlstate::INVALID_USE_OF_ESCAPE_CHARACTER, message));
                     }
                 });
             }
@@ -427,7 +436,7 @@ fn similar_to_escape(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
                 let mut characters = escapes.value(row).chars();
                 let escape = characters.next();
                 if characters.next().is_some() {
-                    return Err(SqlError::new("22025", "invalid escape string"));
+                    return Err(SqlError::new(sqlstate::INVALID_ESCAPE_SEQUENCE, "invalid escape string"));
                 }
                 escape
             }

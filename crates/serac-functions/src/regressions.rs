@@ -150,7 +150,7 @@ impl Sums {
             || self.y.is_infinite() && y_was_finite
             || self.products.is_infinite() && x_was_finite && y_was_finite;
         if is_error {
-            return Err(SqlError::new("22003", "value out of range: overflow").external());
+            return Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow").external());
         }
         for sum in [&mut self.x.squares, &mut self.y.squares, &mut self.products] {
             if sum.is_infinite() {

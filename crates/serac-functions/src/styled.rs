@@ -59,7 +59,7 @@ fn is_with_zone(data_type: &DataType) -> bool {
 }
 
 fn out_of_range() -> SqlError {
-    SqlError::new("22008", "timestamp out of range")
+    SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range")
 }
 
 /// Whether a cast from one type to another depends on the settings. Types of lists are compared by
@@ -271,7 +271,7 @@ impl Styled {
                 Ok(Arc::new(times.iter().map(|time| time.map(ahead)).collect::<Int32Array>()))
             }
             Kernel::Modified => modified_styled(args, self.style.intervals),
-            _ => Err(SqlError::new("XX000", "a function inside of another one is called by itself")),
+            _ => Err(SqlError::new(sqlstate::INTERNAL_ERROR, "a function inside of another one is called by itself")),
         }
     }
     /// The date on which a time lies.
@@ -366,7 +366,9 @@ impl ScalarUDFImpl for Styled {
         let is_ahead = matches!(self.kernel, Kernel::Ahead(..))
             && args.arg_fields.last().is_some_and(|field| is_with_zone(field.data_type()));
         match &self.kernel {
-            Kernel::Today => Err(SqlError::new("XX000", "the day is known when a statement is planned").external()),
+            Kernel::Today => {
+                Err(SqlError::new(sqlstate::INTERNAL_ERROR, "the day is known when a statement is planned").external())
+            }
             // It names a zone.
             Kernel::Instant(_) if args.args.len() == 7 => self.call_inner(args),
             Kernel::Instant(_) => {

@@ -71,7 +71,7 @@ fn concat_ws(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
 }
 
 fn invalid(message: impl Into<String>) -> SqlError {
-    SqlError::new("22023", message)
+    SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
 
 /// The format of encode and decode.
@@ -122,7 +122,12 @@ impl Format {
             Self::Escape => {
                 let bytes = match text.strip_prefix("\\x") {
                     // Which is none of this format's.
-                    Some(_) => return Err(SqlError::new("22P02", "invalid input syntax for type bytea")),
+                    Some(_) => {
+                        return Err(SqlError::new(
+                            sqlstate::INVALID_TEXT_REPRESENTATION,
+                            "invalid input syntax for type bytea",
+                        ));
+                    }
                     None => as_bytes(&(Arc::new(StringArray::from(vec![text])) as ArrayRef))?,
                 };
                 Ok(bytes.value(0).to_vec())
@@ -220,7 +225,12 @@ fn decode(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
 /// The place of a byte, or of a bit of so many.
 fn place(number: i64, count: usize) -> SqlResult<usize> {
     let place = usize::try_from(number).ok().filter(|place| *place < count);
-    let out_of_range = || SqlError::new("2202E", format!("index {number} out of valid range, 0..{}", count as i64 - 1));
+    let out_of_range = || {
+        SqlError::new(
+            sqlstate::ARRAY_SUBSCRIPT_ERROR,
+            format!("index {number} out of valid range, 0..{}", count as i64 - 1),
+        )
+    };
     place.ok_or_else(out_of_range)
 }
 
@@ -266,13 +276,17 @@ fn change_types(given: &[DataType]) -> Option<Types> {
 /// 22023 and 54000 where there is none.
 fn chr(number: i32) -> SqlResult<String> {
     match u32::try_from(number) {
-        Ok(0) => Err(SqlError::new("54000", "null character not permitted")),
+        Ok(0) => Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "null character not permitted")),
         Ok(number) => match char::from_u32(number) {
             Some(letter) => Ok(letter.to_string()),
-            None if number > u32::from(char::MAX) => {
-                Err(SqlError::new("54000", format!("requested character too large for encoding: {number}")))
-            }
-            None => Err(SqlError::new("54000", format!("requested character not valid for encoding: {number}"))),
+            None if number > u32::from(char::MAX) => Err(SqlError::new(
+                sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                format!("requested character too large for encoding: {number}"),
+            )),
+            None => Err(SqlError::new(
+                sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                format!("requested character not valid for encoding: {number}"),
+            )),
         },
         Err(_) => Err(invalid("character number must be positive")),
     }
@@ -355,10 +369,12 @@ fn overlay(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
         }
         let (text, new, from) = (texts.value(row), news.value(row), number(2, row).unwrap_or(1));
         if from <= 0 {
-            return Err(SqlError::new("22011", "negative substring length not allowed"));
+            return Err(SqlError::new(sqlstate::SUBSTRING_ERROR, "negative substring length not allowed"));
         }
         let length = number(3, row).unwrap_or_else(|| new.chars().count() as i32);
-        let rest = from.checked_add(length).ok_or_else(|| SqlError::new("22003", "integer out of range"))?;
+        let rest = from
+            .checked_add(length)
+            .ok_or_else(|| SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"))?;
         // Characters, counted from one, begin at these bytes.
         let place = |character: i32| {
             let before = usize::try_from(character - 1).unwrap_or(0);
@@ -549,10 +565,10 @@ mod tests {
         assert_eq!(Format::Escape.decode("a\\000\\\\\\377").unwrap(), b"a\x00\\\xff");
         assert_eq!(Format::Hex.decode("00 ff").unwrap(), [0, 255]);
         let state = |format: Format, text: &str| format.decode(text).unwrap_err().sqlstate;
-        assert_eq!(state(Format::Hex, "0"), "22023");
-        assert_eq!(state(Format::Hex, "0g"), "22023");
-        assert_eq!(state(Format::Base64, "="), "22023");
-        assert_eq!(state(Format::Base64, "AAA"), "22023");
-        assert_eq!(state(Format::Escape, "\\9"), "22P02");
+        assert_eq!(state(Format::Hex, "0"), sqlstate::INVALID_PARAMETER_VALUE);
+        assert_eq!(state(Format::Hex, "0g"), sqlstate::INVALID_PARAMETER_VALUE);
+        assert_eq!(state(Format::Base64, "="), sqlstate::INVALID_PARAMETER_VALUE);
+        assert_eq!(state(Format::Base64, "AAA"), sqlstate::INVALID_PARAMETER_VALUE);
+        assert_eq!(state(Format::Escape, "\\9"), sqlstate::INVALID_TEXT_REPRESENTATION);
     }
 }

@@ -45,7 +45,7 @@ fn body(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
             last = Some((row, zone));
         }
         let zone = &last.as_ref().expect("set above").1;
-        let out_of_range = || SqlError::new("22008", "timestamp out of range");
+        let out_of_range = || SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range");
         let time = times.value(row);
         let moved = if is_local { zone.instant(time) } else { zone.local(time) };
         Ok(Some(moved.ok_or_else(out_of_range)?))

@@ -53,12 +53,20 @@ fn micros_of(parts: [i32; 5], second: f64) -> SqlResult<i64> {
         let (month, day) = (u32::try_from(month).ok()?, u32::try_from(day).ok()?);
         NaiveDate::from_ymd_opt(year, month, day)
     });
-    let date = date
-        .ok_or_else(|| SqlError::new("22008", format!("date field value out of range: {year}-{month:02}-{day:02}")))?;
-    let time = micros_of_day(hour, minute, second)
-        .ok_or_else(|| SqlError::new("22008", format!("time field value out of range: {hour}:{minute:02}:{second}")))?;
+    let date = date.ok_or_else(|| {
+        SqlError::new(
+            sqlstate::DATETIME_FIELD_OVERFLOW,
+            format!("date field value out of range: {year}-{month:02}-{day:02}"),
+        )
+    })?;
+    let time = micros_of_day(hour, minute, second).ok_or_else(|| {
+        SqlError::new(
+            sqlstate::DATETIME_FIELD_OVERFLOW,
+            format!("time field value out of range: {hour}:{minute:02}:{second}"),
+        )
+    })?;
     let midnight = date.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_micros();
-    midnight.checked_add(time).ok_or_else(|| SqlError::new("22008", "timestamp out of range"))
+    midnight.checked_add(time).ok_or_else(|| SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range"))
 }
 
 /// The numbers of rows that have no NULL: those of all but the last argument, and the last.
@@ -118,12 +126,12 @@ fn time_rounded(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
 
 /// The beginning of the bin, of a width counted from an origin, that each time is in.
 fn date_bin(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
-    let wrong = |message: &'static str| SqlError::new("22008", message);
+    let wrong = |message: &'static str| SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, message);
     let bin = |width: IntervalMonthDayNano, time: i64, origin: i64| {
         let Parts { months, days, micros } = Parts::of(width);
         if months != 0 {
             let message = "timestamps cannot be binned into intervals containing months or years";
-            return Err(SqlError::new("0A000", message));
+            return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
         }
         let width = i64::from(days).checked_mul(MICROS_PER_DAY).and_then(|days| days.checked_add(micros));
         let width = width.ok_or_else(|| wrong("interval out of range"))?;
@@ -192,7 +200,7 @@ pub(super) static DEFINITIONS: &[Definition] = &[
         body: |args| {
             let local = make_timestamp(&args[..6])?;
             let Some(zones) = args.get(6) else { return Ok(Arc::new(local.with_timezone("UTC"))) };
-            let out_of_range = || SqlError::new("22008", "timestamp out of range");
+            let out_of_range = || SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range");
             let instant = |(local, zone): (Option<i64>, Option<&str>)| -> SqlResult<Option<i64>> {
                 let Some((local, zone)) = local.zip(zone) else { return Ok(None) };
                 zone_of_offset(zone)?.instant(local).map(Some).ok_or_else(out_of_range)
@@ -208,7 +216,7 @@ pub(super) static DEFINITIONS: &[Definition] = &[
             let time = |[hour, minute]: [i32; 2], second| {
                 let out_of_range = || {
                     let message = format!("time field value out of range: {hour}:{minute:02}:{second}");
-                    SqlError::new("22008", message)
+                    SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, message)
                 };
                 micros_of_day(hour, minute, second).ok_or_else(out_of_range)
             };
@@ -276,7 +284,7 @@ impl ScalarUDFImpl for Now {
         Ok(ExprSimplifyResult::Simplified(Expr::Literal(value, None)))
     }
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        Err(SqlError::new("XX000", "the time is known when a statement is planned").external())
+        Err(SqlError::new(sqlstate::INTERNAL_ERROR, "the time is known when a statement is planned").external())
     }
 }
 
@@ -302,7 +310,7 @@ struct Age {
 pub(super) fn on_clocks(times: &ArrayRef, zone: &Zone) -> SqlResult<ArrayRef> {
     let micros = cast(times, &with_zone())?;
     let micros = micros.as_primitive::<TimestampMicrosecondType>();
-    let out_of_range = || SqlError::new("22008", "timestamp out of range");
+    let out_of_range = || SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range");
     let shown =
         micros.try_unary::<_, TimestampMicrosecondType, SqlError>(|time| zone.local(time).ok_or_else(out_of_range));
     Ok(Arc::new(shown?))
@@ -346,7 +354,7 @@ impl ScalarUDFImpl for Age {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let apply = |arrays: &[ArrayRef]| {
             let [later, earlier] = arrays else {
-                return Err(SqlError::new("XX000", "nobody knows what day it is").external());
+                return Err(SqlError::new(sqlstate::INTERNAL_ERROR, "nobody knows what day it is").external());
             };
             let local = |array: &ArrayRef| match array.data_type() {
                 DataType::Timestamp(_, Some(_)) => on_clocks(array, &self.zone),

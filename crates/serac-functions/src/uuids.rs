@@ -60,7 +60,9 @@ impl ScalarUDFImpl for RandomUuid {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let mut bytes = vec![0; 16 * args.number_rows];
         let random = SystemRandom::new();
-        random.fill(&mut bytes).map_err(|_| SqlError::new("58000", "the system gives no random numbers").external())?;
+        random
+            .fill(&mut bytes)
+            .map_err(|_| SqlError::new(sqlstate::SYSTEM_ERROR, "the system gives no random numbers").external())?;
         for uuid in bytes.chunks_exact_mut(16) {
             // The version, and the variant of RFC 9562.
             uuid[6] = uuid[6] & 0x0f | 0x40;

@@ -88,7 +88,9 @@ impl Sums {
     fn checked(&mut self, was_finite: bool) -> Result<()> {
         if self.sum.is_infinite() || self.squares.is_infinite() {
             if was_finite {
-                return Err(SqlError::new("22003", "value out of range: overflow").external());
+                return Err(
+                    SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow").external()
+                );
             }
             self.squares = f64::NAN;
         }

@@ -257,7 +257,10 @@ impl Numeric {
     pub fn with_digits(&self, precision: i32, scale: i32) -> Result<Self> {
         let overflow = |rest: &str| {
             let detail = format!("A field with precision {precision}, scale {scale} {rest}");
-            NumericError { detail: Some(detail), ..NumericError::new("22003", "numeric field overflow") }
+            NumericError {
+                detail: Some(detail),
+                ..NumericError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow")
+            }
         };
         match self {
             Self::NaN => Ok(Self::NaN),

@@ -19,7 +19,7 @@ impl ParseError {
         Self { sqlstate, message: message.into(), position }
     }
     pub(crate) fn at(message: impl Into<String>, span: Span) -> Self {
-        Self::new("42601", message, span.start)
+        Self::new(sqlstate::SYNTAX_ERROR, message, span.start)
     }
     /// Line and column of the error in its text, in characters from 1.
     pub fn line_and_column(&self, sql: &str) -> (u64, u64) {

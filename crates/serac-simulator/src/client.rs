@@ -328,7 +328,7 @@ impl Client {
             return true;
         }
         // After a conflict most give up.
-        !(error.sqlstate() == "40001" && self.rng.random_bool(0.7))
+        !(error.sqlstate() == sqlstate::SERIALIZATION_FAILURE && self.rng.random_bool(0.7))
     }
 
     // ---- reading
@@ -525,13 +525,15 @@ impl Client {
         let start = running.txn.snapshot().start().0;
         let has_key = |other: &Row| other[ID] == row[ID] || (row[CODE] != Datum::Null && other[CODE] == row[CODE]);
         let is_explained = match error.sqlstate() {
-            "23505" => {
+            sqlstate::UNIQUE_VIOLATION => {
                 self.view(running, table).values().any(has_key) || self.world.model().has_had(table, start, has_key)
             }
-            "23503" => row[REFERENCE].int().is_some_and(|parent| match running.own.get(&(PARENT, parent)) {
-                Some(own) => own.is_none(),
-                None => self.world.model().has_missed(PARENT, parent, start),
-            }),
+            sqlstate::FOREIGN_KEY_VIOLATION => {
+                row[REFERENCE].int().is_some_and(|parent| match running.own.get(&(PARENT, parent)) {
+                    Some(own) => own.is_none(),
+                    None => self.world.model().has_missed(PARENT, parent, start),
+                })
+            }
             _ => true,
         };
         assert!(is_explained, "{table} {row:?} is refused: {error}: {}", self.describe(running));

@@ -137,9 +137,13 @@ impl World {
     /// At any other.
     pub fn expect(&self, error: &EngineError) {
         match error.sqlstate() {
-            "40001" | "40P01" | "23505" | "23503" | "55006" => {}
-            "53100" if self.plan.has(Part::FullDisks) => {}
-            "58030" if self.plan.has(Part::BrokenDisks) => self.dead.store(true, SeqCst),
+            sqlstate::SERIALIZATION_FAILURE
+            | sqlstate::DEADLOCK_DETECTED
+            | sqlstate::UNIQUE_VIOLATION
+            | sqlstate::FOREIGN_KEY_VIOLATION
+            | sqlstate::OBJECT_IN_USE => {}
+            sqlstate::DISK_FULL if self.plan.has(Part::FullDisks) => {}
+            sqlstate::IO_ERROR if self.plan.has(Part::BrokenDisks) => self.dead.store(true, SeqCst),
             _ => panic!("an error that nothing explains: {error} {error:?}"),
         }
     }

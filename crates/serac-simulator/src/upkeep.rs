@@ -113,7 +113,7 @@ fn define(world: &World, rng: &mut StdRng) {
             Ok(()) => break,
             Err(error) => {
                 world.expect(&error);
-                if world.is_dead() || error.sqlstate() != "40001" {
+                if world.is_dead() || error.sqlstate() != sqlstate::SERIALIZATION_FAILURE {
                     return;
                 }
                 own.clear();

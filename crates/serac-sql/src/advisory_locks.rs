@@ -237,7 +237,7 @@ impl SessionLocks {
                 let mut state = self.locks.0.state.lock();
                 state.waiting.insert(self.owner, (key, wanted.mode));
                 if state.is_deadlock(self.owner, key, wanted.mode) {
-                    return Err(SqlError::new("40P01", "deadlock detected"));
+                    return Err(SqlError::new(sqlstate::DEADLOCK_DETECTED, "deadlock detected"));
                 }
             }
             released.await;

@@ -55,7 +55,7 @@ fn may_touch(access: &Access, user: &str, all: RoleId) -> bool {
 }
 
 fn denied(message: &str) -> DataFusionError {
-    DataFusionError::External(Box::new(SqlError::new("42501", message)))
+    DataFusionError::External(Box::new(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message)))
 }
 
 /// What a connection waits for that waits for another's transaction.

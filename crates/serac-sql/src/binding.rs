@@ -92,7 +92,7 @@ fn with_values(
 ) -> Result<LogicalPlan> {
     let mut given = Vec::with_capacity(types.len());
     for (at, id) in types.iter().enumerate() {
-        let missing = || SqlError::new("42P02", format!("there is no parameter ${}", at + 1));
+        let missing = || SqlError::new(sqlstate::UNDEFINED_PARAMETER, format!("there is no parameter ${}", at + 1));
         let value = values.get(at).ok_or_else(missing)?;
         given.push(match value.try_as_str() {
             Some(Some(name)) if is_registered(*id) => registered(state, name, *id)?,
@@ -193,7 +193,7 @@ pub(crate) async fn of_relation(state: &SessionState, source: &Source) -> Result
     let mut seen = HashSet::new();
     if let Some(again) = columns.fields().iter().find(|field| !seen.insert(field.name())) {
         let message = format!("column \"{}\" specified more than once", again.name());
-        return Err(SqlError::new("42701", message).named(again.name()));
+        return Err(SqlError::new(sqlstate::DUPLICATE_COLUMN, message).named(again.name()));
     }
     let plan = under_names(plan, &columns)?;
     Ok(RelationPlan { plan, columns })
@@ -714,16 +714,18 @@ impl Environment for InSession<'_> {
         match self.relations.get(&key(name)) {
             Some(Ok(relation)) => Ok(relation.clone()),
             Some(Err(error)) => Err(BindError::Plan(error.clone().external())),
-            None => Err(BindError::new("42P01", format!("relation \"{name}\" does not exist"), name.span)),
+            None => {
+                Err(BindError::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"), name.span))
+            }
         }
     }
     fn target(&self, name: &Name) -> Result<Target, BindError> {
         let table = self.table(name).map_err(|error| match error.sqlstate {
-            "42P01" | "3F000" if system_table::is_named(name) => {
+            sqlstate::UNDEFINED_TABLE | sqlstate::INVALID_SCHEMA_NAME if system_table::is_named(name) => {
                 let message = format!("a change of system table \"{name}\" is not supported");
-                BindError::new("0A000", message, name.span)
+                BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, name.span)
             }
-            "42P01" => BindError::new("42P01", error.message, name.span),
+            sqlstate::UNDEFINED_TABLE => BindError::new(sqlstate::UNDEFINED_TABLE, error.message, name.span),
             _ => BindError::Plan(error.external()),
         })?;
         let view = self.view().map_err(|error| BindError::Plan(error.external()))?;
@@ -921,7 +923,7 @@ mod tests {
         for sql in ["INSERT INTO t VALUES (1)", "UPDATE t SET a = 1", "DELETE FROM t"] {
             let parsed = crate::parse(sql).unwrap().remove(0);
             let bound = statement(&session.state(), parsed.source(), false).await;
-            assert_eq!(bound.err().map(|error| error.sqlstate), Some("57014"), "{sql}");
+            assert_eq!(bound.err().map(|error| error.sqlstate), Some(sqlstate::QUERY_CANCELED), "{sql}");
         }
     }
 }

@@ -205,7 +205,7 @@ impl Listener {
     pub(crate) fn say(&self, channel: &str, payload: &str) -> Result<()> {
         check_name(channel)?;
         if payload.len() > PAYLOAD_BYTES {
-            return Err(SqlError::new("22023", "payload string too long"));
+            return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "payload string too long"));
         }
         self.channels.check_room(channel)?;
         self.notifications.push(Letter::Notify(channel.into(), payload.into()))
@@ -253,13 +253,13 @@ impl Drop for Listener {
 }
 
 fn too_many(what: &str) -> SqlError {
-    SqlError::new("54000", format!("too many notifications {what}"))
+    SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("too many notifications {what}"))
 }
 
 pub(crate) fn check_name(channel: &str) -> Result<()> {
     match channel.len() {
-        0 => Err(SqlError::new("22023", "channel name cannot be empty")),
+        0 => Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "channel name cannot be empty")),
         1..=NAME_BYTES => Ok(()),
-        _ => Err(SqlError::new("22023", "channel name too long")),
+        _ => Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "channel name too long")),
     }
 }

@@ -78,7 +78,8 @@ impl Session {
         let waits = claims || self.shared.values.is_for_postgresql();
         let timeout = self.shared.values.lock_timeout();
         let Some(running) = &mut self.running else { return Err(error) };
-        if error.sqlstate != "40001" || !(read_committed || (waits && error.blocker.is_some())) {
+        if error.sqlstate != sqlstate::SERIALIZATION_FAILURE || !(read_committed || (waits && error.blocker.is_some()))
+        {
             return Err(error);
         }
         match mark {
@@ -94,7 +95,9 @@ impl Session {
                 (Some(turn), None) => turn.await,
                 (Some(turn), Some(timeout)) => {
                     let in_time = tokio::time::timeout(timeout, turn).await;
-                    in_time.map_err(|_| SqlError::new("55P03", "canceling statement due to lock timeout"))?;
+                    in_time.map_err(|_| {
+                        SqlError::new(sqlstate::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")
+                    })?;
                 }
                 (None, _) => return if conflicts.pause().await { Ok(false) } else { Err(error) },
             }

@@ -40,10 +40,13 @@ impl Session {
         let (name, holds) = (name.name.clone(), *hold);
         let running = self.running.as_ref().expect("a statement runs in a transaction");
         if !holds && !running.is_block() {
-            return Err(SqlError::new("25P01", "DECLARE CURSOR can only be used in transaction blocks"));
+            return Err(SqlError::new(
+                sqlstate::NO_ACTIVE_SQL_TRANSACTION,
+                "DECLARE CURSOR can only be used in transaction blocks",
+            ));
         }
         if self.shared.cursors.lock().get(&name).is_ok() {
-            return Err(SqlError::new("42P03", format!("cursor \"{name}\" already exists")));
+            return Err(SqlError::new(sqlstate::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
         }
         let text = source.text_of_statement().to_owned();
         let pool: Arc<dyn MemoryPool> = self.work_memory.clone();
@@ -96,8 +99,10 @@ impl Session {
         schema: SchemaRef,
         batches: Vec<RecordBatch>,
     ) -> Result<()> {
-        let running =
-            self.running.as_mut().ok_or_else(|| SqlError::new("25P01", "there is no transaction in progress"))?;
+        let running = self
+            .running
+            .as_mut()
+            .ok_or_else(|| SqlError::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress"))?;
         let pool: Arc<dyn MemoryPool> = self.work_memory.clone();
         let memory = MemoryConsumer::new(format!("portal {name}")).register(&pool);
         memory.try_grow(batches.iter().map(RecordBatch::get_array_memory_size).sum())?;

@@ -62,7 +62,10 @@ impl Cursor {
             Relative(rows) => to(self.at.saturating_add(rows)),
         };
         if at < self.at && !self.scrolls {
-            return Err(SqlError::new("55000", "cursor can only scan forward: it was declared with NO SCROLL"));
+            return Err(SqlError::new(
+                sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "cursor can only scan forward: it was declared with NO SCROLL",
+            ));
         }
         self.at = at;
         let came = came.start.max(1)..came.end.min(end);
@@ -121,7 +124,7 @@ impl Cursors {
         self.all.iter()
     }
     pub(crate) fn get(&mut self, name: &str) -> Result<&mut Cursor> {
-        let missing = || SqlError::new("34000", format!("cursor \"{name}\" does not exist"));
+        let missing = || SqlError::new(sqlstate::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"));
         self.all.get_mut(name).ok_or_else(missing)
     }
     /// Those that outlive their transaction if it commits.

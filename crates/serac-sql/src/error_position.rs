@@ -8,7 +8,17 @@ use crate::parsed::line_and_column;
 use serac_parser::{PlainKind, PlainToken, plain_tokens};
 
 /// SQLSTATEs of errors about a name that stands in the statement.
-const ABOUT_NAMES: [&str; 9] = ["42703", "42702", "42P01", "42883", "42704", "42701", "42P07", "42710", "3F000"];
+const ABOUT_NAMES: [&str; 9] = [
+    sqlstate::UNDEFINED_COLUMN,
+    sqlstate::AMBIGUOUS_COLUMN,
+    sqlstate::UNDEFINED_TABLE,
+    sqlstate::UNDEFINED_FUNCTION,
+    sqlstate::UNDEFINED_OBJECT,
+    sqlstate::DUPLICATE_COLUMN,
+    sqlstate::DUPLICATE_TABLE,
+    sqlstate::DUPLICATE_OBJECT,
+    sqlstate::INVALID_SCHEMA_NAME,
+];
 /// Words before the name of a relation.
 const BEFORE_RELATIONS: [&str; 12] =
     ["from", "join", "into", "update", "table", "truncate", "copy", "using", "references", "view", "exists", "on"];
@@ -40,8 +50,8 @@ fn find(error: &SqlError, script: &str, statement: usize) -> Option<(u64, u64)> 
         let (before, after) = (before(**at), token(**at + 1));
         let called = after == Some(&PlainKind::Sign(b'('));
         match error.sqlstate {
-            "42883" => called,
-            "42P01" | "42P07" | "3F000" => {
+            sqlstate::UNDEFINED_FUNCTION => called,
+            sqlstate::UNDEFINED_TABLE | sqlstate::DUPLICATE_TABLE | sqlstate::INVALID_SCHEMA_NAME => {
                 after == Some(&PlainKind::Sign(b'.'))
                     || before.is_some_and(|token| match token {
                         PlainKind::Sign(b',' | b'.') => true,

@@ -349,7 +349,7 @@ impl Session {
         let Prepare { name, types, statement: _ } = prepare;
         if self.prepared.contains_key(&name.name) {
             let message = format!("prepared statement \"{}\" already exists", name.name);
-            return Err(SqlError::new("42P05", message));
+            return Err(SqlError::new(sqlstate::DUPLICATE_PREPARED_STATEMENT, message));
         }
         let types = types.iter().map(|declared| binding::named_type(declared, source).map(|id| id.0));
         let mut prepared = Prepared::new(Parsed::of_source(source.clone().inside()), types.collect::<Result<_>>()?);
@@ -408,7 +408,10 @@ impl Session {
             }
             Discard::All => {
                 if self.transaction_status() != TransactionStatus::Idle {
-                    return Err(SqlError::new("25001", "DISCARD ALL cannot run inside a transaction block"));
+                    return Err(SqlError::new(
+                        sqlstate::ACTIVE_SQL_TRANSACTION,
+                        "DISCARD ALL cannot run inside a transaction block",
+                    ));
                 }
                 self.close_cursor(None)?;
                 self.shared.listener.unlisten_all();
@@ -485,5 +488,5 @@ impl Drop for Executed<'_> {
 }
 
 pub(crate) fn not_prepared(name: &str) -> SqlError {
-    SqlError::new("26000", format!("prepared statement \"{name}\" does not exist"))
+    SqlError::new(sqlstate::INVALID_SQL_STATEMENT_NAME, format!("prepared statement \"{name}\" does not exist"))
 }

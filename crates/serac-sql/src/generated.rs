@@ -17,7 +17,7 @@ pub(crate) fn refused(column: &ColumnDefinition, message: &str) -> SqlError {
         Some(_) => format!("Column \"{name}\" is a generated column."),
         None => format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."),
     };
-    SqlError { detail: Some(detail), ..SqlError::new("428C9", message) }
+    SqlError { detail: Some(detail), ..SqlError::new(sqlstate::GENERATED_ALWAYS, message) }
 }
 /// A value of the user's that INSERT or record batches give to such a column.
 pub(crate) fn not_inserted(column: &ColumnDefinition) -> SqlError {

@@ -39,7 +39,7 @@ pub(crate) fn resolve(name: &Name) -> Result<(String, String)> {
         [name] => Ok((DEFAULT_SCHEMA.into(), name.name.clone())),
         [schema, name] => Ok((schema.name.clone(), name.name.clone())),
         [catalog, schema, name] if catalog.name == CATALOG => Ok((schema.name.clone(), name.name.clone())),
-        _ => Err(SqlError::new("42601", format!("improper qualified name: {name}"))),
+        _ => Err(SqlError::new(sqlstate::SYNTAX_ERROR, format!("improper qualified name: {name}"))),
     }
 }
 

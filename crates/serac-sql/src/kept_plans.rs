@@ -101,7 +101,7 @@ impl TableProvider for KeptTable {
         _: &[Expr],
         _: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        Err(SqlError::new("XX000", "a kept plan is read in no snapshot").external())
+        Err(SqlError::new(sqlstate::INTERNAL_ERROR, "a kept plan is read in no snapshot").external())
     }
 }
 

@@ -56,10 +56,10 @@ impl CancelHandle {
 }
 
 pub(crate) fn cancelled() -> SqlError {
-    SqlError::new("57014", "canceling statement due to user request")
+    SqlError::new(sqlstate::QUERY_CANCELED, "canceling statement due to user request")
 }
 fn timed_out() -> SqlError {
-    SqlError::new("57014", "canceling statement due to statement timeout")
+    SqlError::new(sqlstate::QUERY_CANCELED, "canceling statement due to statement timeout")
 }
 
 /// The limits of one statement: it may be cancelled, and has a time to run.

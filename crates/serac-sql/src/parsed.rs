@@ -268,7 +268,7 @@ impl Source {
         let script = Script::new(text)?;
         match &script.trees[..] {
             [tree] if matches!(tree.kind, StatementKind::Query(_)) => Ok(Self::new(&Arc::new(script), 0)),
-            _ => Err(SqlError::new("XX000", format!("not a query: {text}"))),
+            _ => Err(SqlError::new(sqlstate::INTERNAL_ERROR, format!("not a query: {text}"))),
         }
     }
     /// The statement inside of a PREPARE or EXPLAIN; itself if it is another.

@@ -169,7 +169,7 @@ pub(crate) fn check_size(plan: &LogicalPlan) -> Result<()> {
     }
     if plan.schema().fields().len() > MAX_COLUMNS {
         let message = format!("target lists can have at most {MAX_COLUMNS} entries");
-        return Err(SqlError::new("54011", message).external());
+        return Err(SqlError::new(sqlstate::TOO_MANY_COLUMNS, message).external());
     }
     Ok(())
 }
@@ -233,8 +233,13 @@ pub(crate) fn in_planner(error: DataFusionError) -> SqlError {
     let is_of_planner = matches!(error.find_root(), DataFusionError::SchemaError(..) | DataFusionError::Plan(_));
     let told = SqlError::from(error);
     match told.sqlstate {
-        "42P01" | "42701" | "42702" | "42703" if is_of_planner => {
-            SqlError::new("XX000", format!("the planner has lost a name: {}", told.message))
+        sqlstate::UNDEFINED_TABLE
+        | sqlstate::DUPLICATE_COLUMN
+        | sqlstate::AMBIGUOUS_COLUMN
+        | sqlstate::UNDEFINED_COLUMN
+            if is_of_planner =>
+        {
+            SqlError::new(sqlstate::INTERNAL_ERROR, format!("the planner has lost a name: {}", told.message))
         }
         _ => told,
     }

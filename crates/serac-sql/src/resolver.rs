@@ -139,7 +139,7 @@ pub(crate) async fn table_of(
         }
         if table.definition.materialized.as_ref().is_some_and(|materialized| !materialized.populated) {
             let message = format!("materialized view \"{name}\" has not been populated");
-            return Err(refused(SqlError::new("55000", message).named(name)));
+            return Err(refused(SqlError::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message).named(name)));
         }
         return Ok(Some(Arc::new(shared.provider(&view, table, false))));
     }
@@ -173,10 +173,10 @@ pub(crate) async fn planned_for_owner(
     object: &Object,
     query: &str,
 ) -> Result<RelationPlan, SqlError> {
-    let view = shared.view().ok_or_else(|| SqlError::new("XX000", "no statement is running"))?;
+    let view = shared.view().ok_or_else(|| SqlError::new(sqlstate::INTERNAL_ERROR, "no statement is running"))?;
     let _for_owner = PlannedFor::new(object, view.access.security().owner(object))?;
     let state = shared.state.get().and_then(Weak::upgrade);
-    let state = state.ok_or_else(|| SqlError::new("XX000", "the session has ended"))?;
+    let state = state.ok_or_else(|| SqlError::new(sqlstate::INTERNAL_ERROR, "the session has ended"))?;
     let state = state.read().clone();
     view_plan(&state, query).await.map_err(SqlError::unplaced)
 }

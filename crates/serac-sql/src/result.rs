@@ -144,6 +144,6 @@ pub(crate) async fn durable(ticket: CommitTicket) -> Result<()> {
     }));
     match receiver.await {
         Ok(result) => result.map(|_| ()).map_err(SqlError::from),
-        Err(_) => Err(SqlError::new("58030", "the log ended before the commit was durable")),
+        Err(_) => Err(SqlError::new(sqlstate::IO_ERROR, "the log ended before the commit was durable")),
     }
 }

@@ -26,7 +26,7 @@ impl OnHeld {
             (Ok(()), _) => Ok(true),
             (Err(error), Self::Fail) if error.blocker().is_some() => {
                 let message = format!("could not obtain lock on row in relation \"{}\"", table.name());
-                Err(SqlError::new("55P03", message))
+                Err(SqlError::new(sqlstate::LOCK_NOT_AVAILABLE, message))
             }
             (Err(error), Self::Skip) if error.blocker().is_some() => Ok(false),
             (Err(error), _) => Err(error.into()),

@@ -226,6 +226,6 @@ impl Session {
     }
     /// Says that something that was to be changed or dropped is not there.
     pub(crate) fn say_missing(&self, what: &str) {
-        self.say(Severity::Notice, "00000", format!("{what} does not exist, skipping"));
+        self.say(Severity::Notice, sqlstate::SUCCESSFUL_COMPLETION, format!("{what} does not exist, skipping"));
     }
 }

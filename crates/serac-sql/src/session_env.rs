@@ -177,10 +177,10 @@ impl PlannedFor {
                     if matches!(view, Object::Function(_)) { "the inputs of function" } else { "rules for relation" };
                 let name = view.name();
                 let message = format!("infinite recursion detected in {kind} \"{name}\"");
-                return Err(SqlError::new("42P17", message).named(name));
+                return Err(SqlError::new(sqlstate::INVALID_OBJECT_DEFINITION, message).named(name));
             }
             if views.len() >= MAX_VIEWS {
-                return Err(SqlError::new("54001", "views are nested too deeply"));
+                return Err(SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, "views are nested too deeply"));
             }
             views.push((view.clone(), owner));
             Ok(Self)

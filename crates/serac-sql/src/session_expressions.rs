@@ -19,7 +19,7 @@ pub(crate) struct SessionExpressions(pub(crate) Arc<SessionEnv>);
 impl SessionExpressions {
     fn state(&self) -> Result<SessionState> {
         let state = self.0.state.get().and_then(Weak::upgrade);
-        let state = state.ok_or_else(|| SqlError::new("XX000", "the session has ended"))?;
+        let state = state.ok_or_else(|| SqlError::new(sqlstate::INTERNAL_ERROR, "the session has ended"))?;
         Ok(self.0.at_its_time(&state))
     }
 }

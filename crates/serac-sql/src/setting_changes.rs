@@ -53,7 +53,12 @@ impl SessionEnv {
                 self.change_state(|state| state.config_mut().options_mut().execution.target_partitions = threads);
             }
             _ => {
-                let unknown = || SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""));
+                let unknown = || {
+                    SqlError::new(
+                        sqlstate::UNDEFINED_OBJECT,
+                        format!("unrecognized configuration parameter \"{name}\""),
+                    )
+                };
                 return set_for_client(self, name, value).ok_or_else(unknown)?;
             }
         }

@@ -490,14 +490,18 @@ pub(crate) fn is_of_users(name: &str) -> bool {
 fn set_of_users(shared: &SessionEnv, name: &str, value: Option<&str>) -> Option<Result<()>> {
     let is_preset = |setting: &Setting| !setting.is_set && setting.name.eq_ignore_ascii_case(name);
     if SETTINGS.iter().any(is_preset) {
-        return Some(Err(SqlError::new("55P02", format!("parameter \"{name}\" cannot be changed")).named(name)));
+        return Some(Err(SqlError::new(
+            sqlstate::CANT_CHANGE_RUNTIME_PARAM,
+            format!("parameter \"{name}\" cannot be changed"),
+        )
+        .named(name)));
     }
     if !is_of_users(name) {
         return None;
     }
     let invalid = |detail: &str| {
         let message = format!("invalid configuration parameter name \"{name}\"");
-        Some(Err(SqlError { detail: Some(detail.into()), ..SqlError::new("42602", message) }))
+        Some(Err(SqlError { detail: Some(detail.into()), ..SqlError::new(sqlstate::INVALID_NAME, message) }))
     };
     let begins = |letter: char| letter.is_alphabetic() || letter == '_';
     let goes_on = |letter: char| begins(letter) || letter.is_ascii_digit() || letter == '$';

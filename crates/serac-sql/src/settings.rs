@@ -120,7 +120,7 @@ impl Session {
             || self.ctx.state_ref().read().config_options().entries().iter().any(|entry| entry.key == name);
         if !is_known {
             let message = format!("unrecognized configuration parameter \"{name}\"");
-            return Err(SqlError::new("42704", message).named(name));
+            return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message).named(name));
         }
         let of_engine = Source::of_query("SELECT name, value FROM information_schema.df_settings WHERE name = $1")?;
         Ok(Shown::Query(of_engine.with(texts([name.as_str()]))))
@@ -242,7 +242,11 @@ impl Session {
     fn set_in_transaction(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
         if !self.running.as_ref().is_some_and(Running::is_block) {
             if local {
-                self.say(Severity::Warning, "25P01", "SET LOCAL can only be used in transaction blocks");
+                self.say(
+                    Severity::Warning,
+                    sqlstate::NO_ACTIVE_SQL_TRANSACTION,
+                    "SET LOCAL can only be used in transaction blocks",
+                );
                 return Ok(());
             }
             return self.set_or_reset(name, value);
@@ -271,13 +275,16 @@ impl Session {
                 return Err(SqlError::unsupported(format!("this value of the setting \"{name}\"")));
             }
             SetValue::List(values) if is_of_users(&name) && values.len() > 1 => {
-                return Err(SqlError::new("22023", format!("SET {name} takes only one argument")));
+                return Err(SqlError::new(
+                    sqlstate::INVALID_PARAMETER_VALUE,
+                    format!("SET {name} takes only one argument"),
+                ));
             }
             SetValue::List(values) => Some(joined(values, written)),
             SetValue::Current if self.setting(&name).is_some() => return Ok(StatementResult::command("SET")),
             SetValue::Current => {
                 let message = format!("unrecognized configuration parameter \"{name}\"");
-                return Err(SqlError::new("42704", message).named(name));
+                return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message).named(name));
             }
             SetValue::Interval { text: Text { text, span: _ }, fields, precision: _ } => {
                 let fields = match fields {

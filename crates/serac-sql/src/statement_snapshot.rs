@@ -101,7 +101,7 @@ impl StatementSnapshot {
         let (schema, short) = resolve(name)?;
         match (name.parts.len(), self.path.first()) {
             (1, Some(first)) => Ok((first.clone(), short)),
-            (1, None) => Err(SqlError::new("3F000", "no schema has been selected to create in")),
+            (1, None) => Err(SqlError::new(sqlstate::INVALID_SCHEMA_NAME, "no schema has been selected to create in")),
             _ => Ok((schema, short)),
         }
     }

@@ -229,7 +229,8 @@ impl Running {
     }
     /// Where the newest savepoint of a name is.
     pub(crate) fn named_savepoint(&self, name: &str) -> Result<usize> {
-        let missing = || SqlError::new("3B001", format!("savepoint \"{name}\" does not exist"));
+        let missing =
+            || SqlError::new(sqlstate::INVALID_SAVEPOINT_SPECIFICATION, format!("savepoint \"{name}\" does not exist"));
         self.savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(missing)
     }
     pub(crate) fn savepoint_count(&self) -> usize {

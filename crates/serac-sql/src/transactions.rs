@@ -206,7 +206,7 @@ impl Session {
     pub fn check_not_failed(&self) -> Result<()> {
         if self.transaction_status() == TransactionStatus::Failed {
             let message = "current transaction is aborted, commands ignored until end of transaction block";
-            return Err(SqlError::new("25P02", message));
+            return Err(SqlError::new(sqlstate::IN_FAILED_SQL_TRANSACTION, message));
         }
         Ok(())
     }
@@ -325,7 +325,7 @@ impl Session {
     pub(crate) fn txn(&mut self) -> Result<&mut Transaction> {
         let running = self.running.as_mut().expect("statements run in a transaction");
         if self.shared.values.modes().read_only {
-            return Err(SqlError::new("25006", "cannot write in a read-only transaction"));
+            return Err(SqlError::new(sqlstate::READ_ONLY_SQL_TRANSACTION, "cannot write in a read-only transaction"));
         }
         Ok(&mut running.txn)
     }
@@ -451,10 +451,10 @@ impl Session {
             Some(running) if running.scope == Scope::Explicit => self.shared.values.modes(),
             _ if chain => {
                 let message = format!("{word} AND CHAIN can only be used in transaction blocks");
-                return Err(SqlError::new("25P01", message));
+                return Err(SqlError::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, message));
             }
             _ => {
-                self.say(Severity::Warning, "25P01", "there is no transaction in progress");
+                self.say(Severity::Warning, sqlstate::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress");
                 self.shared.values.default_modes()
             }
         };
@@ -483,7 +483,7 @@ impl Session {
         let (mut wanted, scope) = (self.shared.values.modes(), running.scope);
         wanted.set(modes);
         if scope == Scope::Explicit {
-            self.say(Severity::Warning, "25001", "there is already a transaction in progress");
+            self.say(Severity::Warning, sqlstate::ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress");
         }
         self.set_modes(wanted)?;
         self.running.as_mut().expect("it is open").scope = Scope::Explicit;
@@ -491,7 +491,12 @@ impl Session {
     }
     /// What BEGIN has opened, which alone has savepoints.
     fn block(&mut self, statement: &str) -> Result<&mut Running> {
-        let no_block = || SqlError::new("25P01", format!("{statement} can only be used in transaction blocks"));
+        let no_block = || {
+            SqlError::new(
+                sqlstate::NO_ACTIVE_SQL_TRANSACTION,
+                format!("{statement} can only be used in transaction blocks"),
+            )
+        };
         self.running.as_mut().filter(|running| running.scope == Scope::Explicit).ok_or_else(no_block)
     }
     fn savepoint(&mut self, name: &str) -> Result<()> {

@@ -211,7 +211,7 @@ fn vanished(number: &Numeric) -> SqlError {
     let ColumnType::Decimal { scale, .. } = DEFAULT_NUMERIC else { return SqlError::unsupported("NUMERIC") };
     let detail = format!("A column of type NUMERIC without precision keeps {scale} digits behind the point.");
     let message = format!("{number} would be stored as 0");
-    SqlError { detail: Some(detail), ..SqlError::new("22003", message) }
+    SqlError { detail: Some(detail), ..SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, message) }
 }
 
 /// Checks that no decimal has vanished in a column that it has been rounded for.

@@ -18,7 +18,7 @@ pub const TIMESTAMPS: Range<i64> = *DATES.start() as i64 * DAY_MICROS..(*DATES.e
 
 /// The error of a date or time that there is not.
 pub fn time_out_of_range(what: &str) -> SqlError {
-    SqlError::new("22008", format!("{what} out of range"))
+    SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("{what} out of range"))
 }
 
 /// Refuses dates and times of Arrow that there are not: whoever reads them would fail.

@@ -303,7 +303,10 @@ impl Zone {
     /// 22023 for an interval with months or days.
     pub fn of_interval(parts: Parts) -> Result<Self> {
         if parts.months != 0 || parts.days != 0 {
-            return Err(SqlError::new("22023", "an interval that is a time zone must not have months or days"));
+            return Err(SqlError::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                "an interval that is a time zone must not have months or days",
+            ));
         }
         Ok(Self::Micros(parts.micros))
     }
@@ -381,7 +384,7 @@ impl Zone {
 }
 
 fn unknown(name: &str) -> SqlError {
-    SqlError::new("22023", format!("time zone \"{name}\" not recognized"))
+    SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("time zone \"{name}\" not recognized"))
 }
 
 /// The names of all zones of the database, in their order.

@@ -38,10 +38,13 @@ fn refused<T>(sqlstate: &'static str, message: String) -> Result<T> {
 
 fn may_log_in(security: &Security, role: RoleId) -> Result<&Role> {
     let Some(role) = security.role(role) else {
-        return refused("28000", "the role does not exist any more".into());
+        return refused(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, "the role does not exist any more".into());
     };
     if !role.login {
-        return refused("28000", format!("role \"{}\" is not permitted to log in", role.name));
+        return refused(
+            sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
+            format!("role \"{}\" is not permitted to log in", role.name),
+        );
     }
     if !security.may(role.id, &Object::Database, Privilege::Connect) {
         return Err(EngineError::Denied(format!("permission denied for database {}", Object::Database.name())));
@@ -58,7 +61,7 @@ impl Database {
     pub fn log_in(&self, name: &str) -> Result<Login> {
         match self.0.security().role_named(name) {
             Ok(role) => self.log_in_as(role.id),
-            Err(_) => refused("28000", format!("role \"{name}\" does not exist")),
+            Err(_) => refused(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, format!("role \"{name}\" does not exist")),
         }
     }
     /// As [`log_in`](Self::log_in), for a role that is known by its number, which no other role ever has.
@@ -71,7 +74,7 @@ impl Database {
         let mut logins = self.0.logins.lock();
         let count = logins.entry(role.id).or_default();
         if role.connection_limit.is_some_and(|limit| *count >= limit) && !role.superuser {
-            return refused("53300", format!("too many connections for role \"{}\"", role.name));
+            return refused(sqlstate::TOO_MANY_CONNECTIONS, format!("too many connections for role \"{}\"", role.name));
         }
         *count += 1;
         Ok(Login { db: self.0.clone(), role: role.id })

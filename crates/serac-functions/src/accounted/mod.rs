@@ -182,14 +182,14 @@ impl ScalarUDFImpl for Accounted {
         let bytes = arguments.results(self.size, args.return_type(), if is_constant { 1 } else { rows }, enough);
         if bytes.largest > LARGEST {
             let message = format!("a result of {}() of more than {LARGEST} bytes", self.name());
-            return Err(SqlError::new("54000", message).external());
+            return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message).external());
         }
         if bytes.all <= enough {
             let result = self.function.invoke_with_args(args)?;
             return if spreads { self.spread(result, rows) } else { Ok(result) };
         }
         if FOLDING.get() {
-            return Err(SqlError::new("54000", "too large for a constant").external());
+            return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "too large for a constant").external());
         }
         // Where texts are no views, each row of a constant gets its own.
         let copies = if is_constant && !is_view && !spreads { rows as u64 } else { 1 };
@@ -198,7 +198,7 @@ impl ScalarUDFImpl for Accounted {
         let is_short = matches!(args.return_type(), DataType::Utf8 | DataType::Binary);
         if is_short && needed > i32::MAX as u64 {
             let message = format!("the results of {}() for {rows} rows have more than {} bytes", self.name(), i32::MAX);
-            return Err(SqlError::new("54000", message).external());
+            return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message).external());
         }
         let result = self.function.invoke_with_args(args)?;
         if spreads && !is_view {

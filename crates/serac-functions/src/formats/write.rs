@@ -239,8 +239,11 @@ fn field_of_interval(field: Field, interval: Parts) -> Result<OfInterval, SqlErr
             return Err(SqlError::unsupported("to_char of an interval by weeks or Julian days"));
         }
         _ => {
-            return Err(SqlError::new("22007", "invalid format specification for an interval value")
-                .explained("Intervals are not tied to specific calendar dates."));
+            return Err(SqlError::new(
+                sqlstate::INVALID_DATETIME_FORMAT,
+                "invalid format specification for an interval value",
+            )
+            .explained("Intervals are not tied to specific calendar dates."));
         }
     })
 }

@@ -43,7 +43,7 @@ fn texts(
 }
 
 fn wrong(message: impl Into<String>) -> SqlError {
-    SqlError::new("22023", message)
+    SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
 
 /// That a document is an array, whose elements `function` gives.

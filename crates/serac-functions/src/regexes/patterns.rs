@@ -30,7 +30,7 @@ use std::str::Chars;
 use std::sync::{Arc, LazyLock};
 
 pub(super) fn wrong(message: &str) -> SqlError {
-    SqlError::new("2201B", format!("invalid regular expression: {message}"))
+    SqlError::new(sqlstate::INVALID_REGULAR_EXPRESSION, format!("invalid regular expression: {message}"))
 }
 
 /// How a pattern is read.
@@ -64,7 +64,10 @@ impl Options {
             'q' => self.literal = true,
             'b' | 'e' => return Err(SqlError::unsupported(format!("the regular expression option \"{flag}\""))),
             other => {
-                return Err(SqlError::new("22023", format!("invalid regular expression option: \"{other}\"")));
+                return Err(SqlError::new(
+                    sqlstate::INVALID_PARAMETER_VALUE,
+                    format!("invalid regular expression option: \"{other}\""),
+                ));
             }
         }
         Ok(())
@@ -97,7 +100,7 @@ pub(super) fn translated(pattern: &str, options: &mut Options) -> SqlResult<Stri
                 return Err(wrong("invalid embedded option"));
             }
             options.set(flag).map_err(|error| match error.sqlstate {
-                "22023" => wrong("invalid embedded option"),
+                sqlstate::INVALID_PARAMETER_VALUE => wrong("invalid embedded option"),
                 _ => error,
             })?;
         }
@@ -496,12 +499,12 @@ mod tests {
             ("(?x)a b # c", "ab"),
             ("(?:a|b)*?", "(?:a|b)*?"),
             (r"\u00e4", "ä"),
-            ("a**", "2201B"),
-            ("*a", "2201B"),
-            ("a{300}", "2201B"),
-            ("a(?=b)", "0A000"),
-            (r"(a)\1", "0A000"),
-            (r"\q", "2201B"),
+            ("a**", sqlstate::INVALID_REGULAR_EXPRESSION),
+            ("*a", sqlstate::INVALID_REGULAR_EXPRESSION),
+            ("a{300}", sqlstate::INVALID_REGULAR_EXPRESSION),
+            ("a(?=b)", sqlstate::FEATURE_NOT_SUPPORTED),
+            (r"(a)\1", sqlstate::FEATURE_NOT_SUPPORTED),
+            (r"\q", sqlstate::INVALID_REGULAR_EXPRESSION),
         ] {
             assert_eq!(shown(pattern), wanted, "{pattern}");
         }

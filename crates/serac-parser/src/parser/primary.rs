@@ -217,7 +217,11 @@ impl Parser<'_> {
                 self.at += 1;
                 self.nulls_distinct()?;
                 self.in_parentheses(Self::query)?;
-                return Err(ParseError::new("0A000", "UNIQUE predicate is not yet implemented", start.start));
+                return Err(ParseError::new(
+                    sqlstate::FEATURE_NOT_SUPPORTED,
+                    "UNIQUE predicate is not yet implemented",
+                    start.start,
+                ));
             }
             "treat" if opens => {
                 self.at += 1;
@@ -544,7 +548,7 @@ fn check_frame(first: &FrameBound, end: Option<&FrameBound>, start_at: Span, end
         }
         _ => return Ok(()),
     };
-    Err(ParseError::new("42P20", message, at.start))
+    Err(ParseError::new(sqlstate::WINDOWING_ERROR, message, at.start))
 }
 
 /// What `f(5)` is as a type with modifiers; none if it can only be a call.

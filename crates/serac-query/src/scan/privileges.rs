@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// The error of a table of which columns are read that the role may not read.
 pub fn denied(table: &str) -> SqlError {
-    SqlError::new("42501", format!("permission denied for table {table}"))
+    SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied for table {table}"))
 }
 
 /// Refuses a scan that reads other columns than those allowed. `names` are the provider's columns in order; those beyond the allowed ones are no user's.

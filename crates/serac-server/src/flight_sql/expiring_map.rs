@@ -103,7 +103,7 @@ impl<T: Clone> ExpiringMap<T> {
             let Some(oldest) = oldest else {
                 let kind = self.kind;
                 let message = format!("the server keeps no more of the kind \"{kind}\" for this user");
-                return Err(error("53300", message));
+                return Err(error(sqlstate::TOO_MANY_CONNECTIONS, message));
             };
             gone = held.remove(&oldest);
         }
@@ -143,7 +143,9 @@ impl<T: Clone> ExpiringMap<T> {
         let (kind, seconds) = (self.kind, self.lifetime.as_secs_f64());
         let message = format!("there is no such {kind}, or it has not been used for {seconds} seconds");
         let mut status = Status::not_found(message);
-        status.metadata_mut().insert("sqlstate", tonic::metadata::MetadataValue::from_static("26000"));
+        status
+            .metadata_mut()
+            .insert("sqlstate", tonic::metadata::MetadataValue::from_static(sqlstate::INVALID_SQL_STATEMENT_NAME));
         status
     }
 

@@ -70,7 +70,10 @@ impl FlightSql {
                 false => is_open && !user.is_empty(),
             };
             if !is_known {
-                return Err(super::error("28P01", format!("password authentication failed for user \"{user}\"")));
+                return Err(super::error(
+                    sqlstate::INVALID_PASSWORD,
+                    format!("password authentication failed for user \"{user}\""),
+                ));
             }
             let role = self.admitted(&user, &account)?;
             let until = Instant::now() + self.options.longest_login;
@@ -84,7 +87,7 @@ impl FlightSql {
             if Instant::now() >= login.until || !account.is(&login.account) {
                 self.logins.remove_any(token);
                 let message = format!("the login of user \"{}\" is over: log in again", login.user);
-                return Err(super::error("28000", message));
+                return Err(super::error(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, message));
             }
             let role = self.admitted(&login.user, &account)?;
             return Ok((Some(login), role));
@@ -100,13 +103,16 @@ impl FlightSql {
             (Some(token), Some(shown)) if token.is(shown) => Ok((None, nobody()?)),
             // A user's token that is good no more is no leave to call as somebody else.
             (_, shown) if is_open && !shown.is_some_and(is_of_user) => Ok((None, nobody()?)),
-            (_, Some(_)) => Err(super::error("28000", "the token is not the server's, or its time is over")),
+            (_, Some(_)) => Err(super::error(
+                sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
+                "the token is not the server's, or its time is over",
+            )),
             (None, None) => Err(super::error(
-                "28000",
+                sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
                 "the server wants a user and a password: make a handshake with them, and send the token that it gives",
             )),
             (Some(_), None) => Err(super::error(
-                "28000",
+                sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
                 "the server wants a token: send the header \"authorization: Bearer <token>\"",
             )),
         }
@@ -125,7 +131,7 @@ impl FlightSql {
 
     /// The role that the caller has in the database.
     pub(super) fn role_of(&self, caller: &Caller, catalog: &Catalog) -> Result<RoleId, Status> {
-        let gone = || super::error("28000", "the role does not exist any more");
+        let gone = || super::error(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, "the role does not exist any more");
         catalog.security.role(caller.role).map(|role| role.id).ok_or_else(gone)
     }
 

@@ -140,13 +140,21 @@ impl FlightSql {
 /// The gRPC status of an error of SQL. Its SQLSTATE stands before the message, and in the header `sqlstate`.
 fn status_of(error: &SqlError) -> Status {
     let code = match error.sqlstate {
-        "0A000" => Code::Unimplemented,
-        "40001" | "40P01" => Code::Aborted,
-        "42501" => Code::PermissionDenied,
-        "42P07" | "42710" | "42P06" | "42P05" => Code::AlreadyExists,
-        "42P01" | "42883" | "42704" | "3D000" | "3F000" | "26000" => Code::NotFound,
-        "55006" => Code::Unavailable,
-        "57014" => Code::Cancelled,
+        sqlstate::FEATURE_NOT_SUPPORTED => Code::Unimplemented,
+        sqlstate::SERIALIZATION_FAILURE | sqlstate::DEADLOCK_DETECTED => Code::Aborted,
+        sqlstate::INSUFFICIENT_PRIVILEGE => Code::PermissionDenied,
+        sqlstate::DUPLICATE_TABLE
+        | sqlstate::DUPLICATE_OBJECT
+        | sqlstate::DUPLICATE_SCHEMA
+        | sqlstate::DUPLICATE_PREPARED_STATEMENT => Code::AlreadyExists,
+        sqlstate::UNDEFINED_TABLE
+        | sqlstate::UNDEFINED_FUNCTION
+        | sqlstate::UNDEFINED_OBJECT
+        | sqlstate::INVALID_CATALOG_NAME
+        | sqlstate::INVALID_SCHEMA_NAME
+        | sqlstate::INVALID_SQL_STATEMENT_NAME => Code::NotFound,
+        sqlstate::OBJECT_IN_USE => Code::Unavailable,
+        sqlstate::QUERY_CANCELED => Code::Cancelled,
         state => match &state[..2] {
             "22" | "42" | "08" | "21" => Code::InvalidArgument,
             "23" | "25" | "3B" | "55" => Code::FailedPrecondition,
@@ -168,7 +176,7 @@ fn of_arrow(error: ArrowError) -> Status {
 fn of_flight(error: FlightError) -> Status {
     match error {
         FlightError::Arrow(error) => of_arrow(error),
-        other => self::error("XX000", other.to_string()),
+        other => self::error(sqlstate::INTERNAL_ERROR, other.to_string()),
     }
 }
 

@@ -33,7 +33,10 @@ impl Parameters {
         let columns_of = |batch: &RecordBatch| {
             if batch.num_columns() != types.len() {
                 let (given, wanted) = (batch.num_columns(), types.len());
-                return Err(error("08P01", format!("{given} parameters are given, but the statement has {wanted}")));
+                return Err(error(
+                    sqlstate::PROTOCOL_VIOLATION,
+                    format!("{given} parameters are given, but the statement has {wanted}"),
+                ));
             }
             let columns = batch.columns().iter().zip(types).map(|(column, wanted)| match wanted.map(|t| t.arrow()) {
                 // What is to become a document is still a text.

@@ -63,13 +63,21 @@ impl SessionLease {
             self.waiting.fetch_add(1, Ordering::SeqCst);
             let _waiting = Waiting(&self.waiting);
             self.wanted.notify_waiters();
-            let busy = |_| error("55006", "the session is busy: it sends rows that nobody reads, or runs a statement");
+            let busy = |_| {
+                error(
+                    sqlstate::OBJECT_IN_USE,
+                    "the session is busy: it sends rows that nobody reads, or runs a statement",
+                )
+            };
             tokio::time::timeout(PATIENCE, self.session.clone().lock_owned()).await.map_err(busy)?
         };
         // Relaxed: the lock orders it. A client's session goes on after it was told; what was prepared in a transaction does not go on without one.
         if self.has_expired.load(Ordering::Relaxed) {
             self.has_expired.store(self.kind != Kind::Client, Ordering::Relaxed);
-            return Err(error("25P03", "the transaction has been rolled back: nothing was heard of it for too long"));
+            return Err(error(
+                sqlstate::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+                "the transaction has been rolled back: nothing was heard of it for too long",
+            ));
         }
         // What a query did not take up is not for the next.
         session.set_next_decimals(DecimalForm::default());
@@ -143,7 +151,7 @@ impl SessionLease {
         };
         match tokio::spawn(attended).await {
             Ok(result) => result.map_err(|error| status_of(&error)),
-            Err(panic) => Err(error("XX000", format!("internal error: {panic}"))),
+            Err(panic) => Err(error(sqlstate::INTERNAL_ERROR, format!("internal error: {panic}"))),
         }
     }
 }
@@ -158,7 +166,7 @@ impl Awaited {
     /// 57014 once the caller has gone.
     pub(super) fn check(&self) -> Result<(), SqlError> {
         match self.0.is_closed() {
-            true => Err(SqlError::new("57014", "canceling statement because its client has gone")),
+            true => Err(SqlError::new(sqlstate::QUERY_CANCELED, "canceling statement because its client has gone")),
             false => Ok(()),
         }
     }

@@ -58,13 +58,13 @@ impl Returned {
     fn add(&mut self, tag: &'static str, schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<(), SqlError> {
         let (_, first) = self.form.get_or_insert_with(|| (tag, schema.clone()));
         if !types_of(first).eq(types_of(&schema)) {
-            return Err(SqlError::new("42804", DIFFERENT_TYPES));
+            return Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, DIFFERENT_TYPES));
         }
         for batch in batches {
             self.bytes += batch.get_array_memory_size();
             if self.bytes > MOST_RETURNED {
                 let message = format!("the statement returns more than {MOST_RETURNED} bytes for all its parameters");
-                return Err(SqlError::new("54000", message));
+                return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
             }
             self.small.push(batch);
             if self.small.len() == BATCHES_TOGETHER {
@@ -131,7 +131,7 @@ fn check_lone(statement: &StatementKind) -> Result<(), Status> {
         _ => return Ok(()),
     };
     let message = format!("{what} needs a session: let the client keep cookies, or begin a transaction");
-    Err(error("0A000", message))
+    Err(error(sqlstate::FEATURE_NOT_SUPPORTED, message))
 }
 
 fn check(seat: &SessionLease, statement: &Parsed) -> Result<(), Status> {
@@ -140,12 +140,14 @@ fn check(seat: &SessionLease, statement: &Parsed) -> Result<(), Status> {
         check_lone(statement)?;
     }
     match statement {
-        StatementKind::Listen(_) => {
-            Err(error("0A000", "LISTEN is not supported here: notifications come by PostgreSQL's protocol"))
-        }
-        StatementKind::Copy(copy) if copy.file.is_none() => {
-            Err(error("0A000", "COPY through the connection is not supported here: ingest batches instead"))
-        }
+        StatementKind::Listen(_) => Err(error(
+            sqlstate::FEATURE_NOT_SUPPORTED,
+            "LISTEN is not supported here: notifications come by PostgreSQL's protocol",
+        )),
+        StatementKind::Copy(copy) if copy.file.is_none() => Err(error(
+            sqlstate::FEATURE_NOT_SUPPORTED,
+            "COPY through the connection is not supported here: ingest batches instead",
+        )),
         _ => Ok(()),
     }
 }
@@ -157,7 +159,7 @@ async fn single(session: &mut Session, sql: &str) -> Result<Parsed, Status> {
         (Some(statement), true) => Ok(statement),
         _ => {
             session.fail_transaction();
-            Err(error("42601", "one statement is wanted, neither none nor several"))
+            Err(error(sqlstate::SYNTAX_ERROR, "one statement is wanted, neither none nor several"))
         }
     }
 }
@@ -241,7 +243,7 @@ impl PreparedStatement {
         match self.bound.lock().clone() {
             Some(bound) => Ok(bound),
             None if self.description.parameters.is_empty() => Ok(Arc::new(Parameters::none())),
-            None => Err(error("08P01", "the statement has parameters, and no values were given")),
+            None => Err(error(sqlstate::PROTOCOL_VIOLATION, "the statement has parameters, and no values were given")),
         }
     }
 
@@ -345,7 +347,7 @@ impl FlightSql {
 
     /// The rows of a ticket.
     pub(super) async fn ticket_rows(&self, caller: &Caller, handle: &Bytes) -> Result<(SchemaRef, Batches), Status> {
-        let unknown = || error("08P01", "this is no ticket of this server");
+        let unknown = || error(sqlstate::PROTOCOL_VIOLATION, "this is no ticket of this server");
         let (mark, command) = handle.split_at_checked(size_of::<Id>()).ok_or_else(unknown)?;
         if command.is_empty() {
             let finished = self.results.get(&Owner::of(caller), mark)?;
@@ -394,7 +396,8 @@ impl FlightSql {
         runnable(&mut session, &seat, &sql).await?;
         let prepare = async move {
             let prepared = session.prepare_elsewhere(&sql, &[]).await?;
-            let mut prepared = prepared.ok_or_else(|| SqlError::new("42601", "there is no statement"))?;
+            let mut prepared =
+                prepared.ok_or_else(|| SqlError::new(sqlstate::SYNTAX_ERROR, "there is no statement"))?;
             let description = session.describe(&mut prepared, &[]).await?;
             Ok((prepared, description))
         };
@@ -457,7 +460,10 @@ impl FlightSql {
     ) -> Result<(SchemaRef, Batches), Status> {
         let statement = self.prepared.get(&Owner::of(caller), handle)?;
         if !statement.is_query() {
-            return Err(error("42809", "the statement is no query: its ticket comes from GetFlightInfo"));
+            return Err(error(
+                sqlstate::WRONG_OBJECT_TYPE,
+                "the statement is no query: its ticket comes from GetFlightInfo",
+            ));
         }
         let parameters = statement.parameters(None)?;
         if parameters.len() == 0 {

@@ -103,7 +103,7 @@ impl Outlet {
             }
             // Their names may differ: those of the first hold.
             Some(first) if types_of(first).eq(types_of(schema)) => Ok(()),
-            Some(_) => Err(End::Failed(error("42804", DIFFERENT_TYPES))),
+            Some(_) => Err(End::Failed(error(sqlstate::DATATYPE_MISMATCH, DIFFERENT_TYPES))),
         }
     }
     fn push(&mut self, batch: RecordBatch) {
@@ -153,7 +153,9 @@ impl Outlet {
                 batches.into_iter().for_each(|batch| self.push(batch));
                 Ok(())
             }
-            StatementResult::Command { .. } => Err(End::Failed(error("42809", "the statement gives no rows"))),
+            StatementResult::Command { .. } => {
+                Err(End::Failed(error(sqlstate::WRONG_OBJECT_TYPE, "the statement gives no rows")))
+            }
         }
     }
 
@@ -175,7 +177,9 @@ impl Outlet {
         match work {
             Work::Statement(statement) => match self.attend(session.stream_statement(*statement)).await? {
                 StatementStream::Rows(rows) => self.send_rows(rows).await,
-                StatementStream::Command { .. } => Err(End::Failed(error("42809", "the statement gives no rows"))),
+                StatementStream::Command { .. } => {
+                    Err(End::Failed(error(sqlstate::WRONG_OBJECT_TYPE, "the statement gives no rows")))
+                }
             },
             Work::Prepared(mut prepared, parameters) => {
                 for row in parameters.rows() {
@@ -184,7 +188,10 @@ impl Outlet {
                     consume_budget().await;
                     // Relaxed: who reads it late executes once more. Pairs with the store in `rows`.
                     if self.is_cancelled.load(Ordering::Relaxed) {
-                        return Err(End::Failed(error("57014", "canceling statement due to user request")));
+                        return Err(End::Failed(error(
+                            sqlstate::QUERY_CANCELED,
+                            "canceling statement due to user request",
+                        )));
                     }
                     if self.sender.is_closed() {
                         return Err(End::Gone);
@@ -199,7 +206,7 @@ impl Outlet {
                     match self.attend(session.stream_prepared(&mut prepared, &parameters)).await? {
                         StatementStream::Rows(rows) => self.send_rows(rows).await?,
                         StatementStream::Command { .. } => {
-                            return Err(End::Failed(error("42809", "the statement gives no rows")));
+                            return Err(End::Failed(error(sqlstate::WRONG_OBJECT_TYPE, "the statement gives no rows")));
                         }
                     }
                 }
@@ -267,7 +274,9 @@ pub(super) async fn rows(
     });
     let Ok(schema) = has_begun.await else {
         let status = outcome.lock().take();
-        return Err(status.unwrap_or_else(|| error("XX000", "the statement has ended without a result")));
+        return Err(
+            status.unwrap_or_else(|| error(sqlstate::INTERNAL_ERROR, "the statement has ended without a result"))
+        );
     };
     let batches = futures::stream::poll_fn(move |cx| {
         receiver.poll_recv(cx).map(|batch| match batch {

@@ -21,7 +21,7 @@ pub(super) struct OpenTransaction {
 /// The name of a savepoint, as it must be written in SQL text.
 fn quoted(name: &str) -> Result<String, Status> {
     if name.is_empty() {
-        return Err(error("42602", "a savepoint needs a name"));
+        return Err(error(sqlstate::INVALID_NAME, "a savepoint needs a name"));
     }
     Ok(format!("\"{}\"", name.replace('"', "\"\"")))
 }
@@ -51,7 +51,7 @@ impl FlightSql {
     async fn run_text(&self, seat: &Arc<SessionLease>, sql: String, anew: bool) -> Result<(), Status> {
         let mut session = if anew { seat.take_anew().await? } else { seat.take().await? };
         if anew && session.transaction_status() != TransactionStatus::Idle {
-            return Err(error("25001", "the session has a transaction already"));
+            return Err(error(sqlstate::ACTIVE_SQL_TRANSACTION, "the session has a transaction already"));
         }
         seat.attend(async move { session.execute(&sql).await.map(|_| ()) }).await
     }
@@ -68,10 +68,13 @@ impl FlightSql {
         }
         ended?;
         match status {
-            TransactionStatus::Failed if commits => {
-                Err(error("25P02", "a statement of the transaction had failed: it has been rolled back"))
+            TransactionStatus::Failed if commits => Err(error(
+                sqlstate::IN_FAILED_SQL_TRANSACTION,
+                "a statement of the transaction had failed: it has been rolled back",
+            )),
+            TransactionStatus::Idle => {
+                Err(error(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "the transaction has ended before"))
             }
-            TransactionStatus::Idle => Err(error("25P01", "the transaction has ended before")),
             _ => Ok(()),
         }
     }
@@ -89,7 +92,7 @@ impl FlightSql {
     }
 
     pub(super) async fn end_savepoint(&self, caller: &Caller, savepoint: &[u8], releases: bool) -> Result<(), Status> {
-        let unknown = || error("3B001", "there is no such savepoint");
+        let unknown = || error(sqlstate::INVALID_SAVEPOINT_SPECIFICATION, "there is no such savepoint");
         let (transaction, name) = savepoint.split_at_checked(size_of::<Id>()).ok_or_else(unknown)?;
         let name = quoted(std::str::from_utf8(name).map_err(|_| unknown())?)?;
         let OpenTransaction { seat } = self.transactions.get(&Owner::of(caller), transaction)?;

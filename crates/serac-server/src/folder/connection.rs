@@ -116,13 +116,13 @@ impl From<SqlError> for Stop {
 }
 
 fn terminated() -> Failure {
-    Failure::new("57P01", "terminating connection due to administrator command")
+    Failure::new(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
 }
 fn malformed(error: impl std::fmt::Display) -> Failure {
-    Failure::new("08P01", error.to_string())
+    Failure::new(sqlstate::PROTOCOL_VIOLATION, error.to_string())
 }
 fn too_many() -> Failure {
-    Failure::new("53300", "sorry, too many clients already")
+    Failure::new(sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
         .with_hint("Close other connections to the folder, or try again later.")
 }
 
@@ -202,7 +202,7 @@ impl Wire {
                 // user: other clients, which do not read, may have taken them.
                 Err(error) if is_short_of_files(&error) => {
                     let message = format!("no more open files can be sent at the moment: {error}");
-                    return Err(SqlError::new("53000", message).into());
+                    return Err(SqlError::new(sqlstate::INSUFFICIENT_RESOURCES, message).into());
                 }
                 _ => {
                     running.leave();
@@ -298,7 +298,7 @@ pub(super) async fn serve(socket: Socket, shared: Arc<FolderServerState>, place:
     };
     let entered = match (refused, first) {
         (_, Ok(None) | Err(ReadError::Io(_))) => return,
-        (Some(why), _) => Err(Failure::new("28000", why)),
+        (Some(why), _) => Err(Failure::new(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, why)),
         (None, Err(ReadError::Frame(error))) => Err(malformed(error)),
         (None, Ok(Some((kind, body)))) => match ClientFrame::read(kind, &body) {
             Ok(ClientFrame::Cancel { process, secret, statement }) => {
@@ -311,7 +311,10 @@ pub(super) async fn serve(socket: Socket, shared: Arc<FolderServerState>, place:
             Ok(ClientFrame::HandOver) => {
                 let answer = match &shared.hand_over {
                     Some(hand_over) => hand_over(),
-                    None => Err(Failure::new("55000", "the process that has the database open serves it to its end")),
+                    None => Err(Failure::new(
+                        sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                        "the process that has the database open serves it to its end",
+                    )),
                 };
                 info!(is_granted = answer.is_ok(), "a server asks for the folder");
                 let mut out = Vec::new();
@@ -359,7 +362,7 @@ fn enter(hello: &ClientFrame<'_>, shared: &FolderServerState) -> Result<Entered,
     };
     if version != VERSION {
         let message = format!("version {version} of the protocol is not spoken, but version {VERSION} is");
-        return Err(Failure::new("0A000", message));
+        return Err(Failure::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
     }
     let seat = shared.seats.clone().try_acquire_owned().map_err(|_| too_many())?;
     let mut session = Session::new(&shared.db);
@@ -470,8 +473,8 @@ impl Connection {
                 }
                 () = idle => {
                     return Stop::Bye(match self.session.transaction_status() {
-                        TransactionStatus::Idle => Failure::new("57P05", "the session was idle for too long"),
-                        _ => Failure::new("25P03", "the session was idle in a transaction for too long"),
+                        TransactionStatus::Idle => Failure::new(sqlstate::IDLE_SESSION_TIMEOUT, "the session was idle for too long"),
+                        _ => Failure::new(sqlstate::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, "the session was idle in a transaction for too long"),
                     });
                 }
             };
@@ -520,9 +523,9 @@ impl Connection {
                 if let Err(log) = self.session.error_is_durable().await {
                     error = log;
                 }
-                if error.sqlstate == "57014" && *shared.phase.borrow() == Phase::Cancelling {
+                if error.sqlstate == sqlstate::QUERY_CANCELED && *shared.phase.borrow() == Phase::Cancelling {
                     let message = "canceling statement because the process that has the database open closes it";
-                    error = SqlError::new("57P01", message);
+                    error = SqlError::new(sqlstate::ADMIN_SHUTDOWN, message);
                 }
                 self.put_notices();
                 self.wire.put(&HolderFrame::Error(failure(error)));
@@ -597,7 +600,7 @@ impl Connection {
             let error = match &result {
                 Ok(_) => None,
                 Err(Stop::Sql(error)) => Some(error.sqlstate),
-                Err(_) => Some("08006"),
+                Err(_) => Some(sqlstate::CONNECTION_FAILURE),
             };
             self.note(kind, began, text, error);
             match result {
@@ -668,7 +671,7 @@ impl Connection {
         };
         let Some(folder) = &self.folder else {
             let message = format!("\"{text}\" is a relative path, and the client's folder is not known");
-            return Err(SqlError::new("58P01", message));
+            return Err(SqlError::new(sqlstate::UNDEFINED_FILE, message));
         };
         Ok(statement.with_copy_file(&Path::new(folder).join(text).to_string_lossy()))
     }
@@ -715,7 +718,10 @@ impl Connection {
                     }
                     Ok(ClientFrame::DataEnd(Err(why))) => {
                         *owes_data = false;
-                        stop = Some(Stop::Sql(SqlError::new("57014", format!("COPY from stdin failed: {why}"))));
+                        stop = Some(Stop::Sql(SqlError::new(
+                            sqlstate::QUERY_CANCELED,
+                            format!("COPY from stdin failed: {why}"),
+                        )));
                         (Err(io::Error::other(why.to_owned())), true)
                     }
                     _ => {
@@ -795,7 +801,7 @@ impl Connection {
         let result = running
             .attend(async {
                 let ArrowMessage::Schema(schema) = ArrowMessages::default().read(columns, &Buffer::default())? else {
-                    return Err(SqlError::new("08P01", "a schema is expected"));
+                    return Err(SqlError::new(sqlstate::PROTOCOL_VIOLATION, "a schema is expected"));
                 };
                 session.ingest(&target, &schema, futures::stream::empty()).await
             })
@@ -816,7 +822,10 @@ impl Connection {
                 let made = tokio::task::block_in_place(|| source(&mut self.session, request))?;
                 self.running.check_image().map(|()| made)
             }),
-            None => Err(SqlError::new("0A000", "the process that has the database open gives no images of it")),
+            None => Err(SqlError::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                "the process that has the database open gives no images of it",
+            )),
         };
         let result = match made {
             Ok(image) => self.send_image(image).await,

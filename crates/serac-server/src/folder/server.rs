@@ -94,7 +94,7 @@ impl FolderServerState {
         // Relaxed: it was stored before the phase that is looked at first was sent.
         match self.is_handed_over.load(Ordering::Relaxed) {
             true => Failure::new(HANDED_OVER, "it hands the database over to a server"),
-            false => Failure::new("57P01", "it closes the database"),
+            false => Failure::new(sqlstate::ADMIN_SHUTDOWN, "it closes the database"),
         }
     }
     /// Ready when the server stops.

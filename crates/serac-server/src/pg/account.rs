@@ -51,7 +51,9 @@ impl Account {
     /// # Errors
     /// SQLSTATE 28000 for a name that nobody has.
     pub(crate) fn role(&self, user: &str) -> Result<RoleId, SqlError> {
-        self.role.ok_or_else(|| SqlError::new("28000", format!("role \"{user}\" does not exist")))
+        self.role.ok_or_else(|| {
+            SqlError::new(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, format!("role \"{user}\" does not exist"))
+        })
     }
     /// Makes a session that of the role.
     pub(crate) fn enter(&self, session: &mut Session, user: &str) -> Result<(), SqlError> {

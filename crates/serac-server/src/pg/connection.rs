@@ -66,7 +66,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The connection is ended by somebody else.
 pub(super) fn terminated() -> WireError {
-    WireError::fatal("57P01", "terminating connection due to administrator command")
+    WireError::fatal(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
 }
 
 /// Messages up to this length are read where connections wait.
@@ -207,9 +207,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 () = idle => {
                     return Err(match self.session.transaction_status() {
                         TransactionStatus::Idle => {
-                            WireError::fatal("57P05", "terminating connection due to idle-session timeout")
+                            WireError::fatal(sqlstate::IDLE_SESSION_TIMEOUT, "terminating connection due to idle-session timeout")
                         }
-                        _ => WireError::fatal("25P03", "terminating connection due to idle-in-transaction timeout"),
+                        _ => WireError::fatal(sqlstate::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, "terminating connection due to idle-in-transaction timeout"),
                     });
                 }
             }
@@ -325,7 +325,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return self.ready().await.map(|()| Next::Goes);
             }
             b'P' | b'B' | b'D' | b'E' if self.is_late() => {
-                Err(WireError::error("57014", "canceling statement due to statement timeout"))
+                Err(WireError::error(sqlstate::QUERY_CANCELED, "canceling statement due to statement timeout"))
             }
             // A statement with a name is bound at once.
             b'P' if body.len() > SHORT_MESSAGE || body.first() != Some(&0) => {
@@ -357,7 +357,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             b'X' => return Ok(Next::Ends),
             b'F' => {
-                let error = WireError::error("0A000", "function calls of the protocol are not supported");
+                let error = WireError::error(
+                    sqlstate::FEATURE_NOT_SUPPORTED,
+                    "function calls of the protocol are not supported",
+                );
                 self.answer(Err(error), "").await?;
                 return self.ready().await.map(|()| Next::Goes);
             }
@@ -365,7 +368,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             b'd' | b'c' | b'f' => return Ok(Next::Goes),
             other => {
                 let message = format!("invalid frontend message type {other}");
-                return Err(WireError::fatal("08P01", message));
+                return Err(WireError::fatal(sqlstate::PROTOCOL_VIOLATION, message));
             }
         };
         self.skipping |= result.is_err();

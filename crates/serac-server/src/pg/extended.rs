@@ -176,7 +176,7 @@ impl Portal {
 }
 
 fn protocol(message: String) -> WireError {
-    WireError::error("08P01", message)
+    WireError::error(sqlstate::PROTOCOL_VIOLATION, message)
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -188,7 +188,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let oids = (0..count).map(|_| Ok(body.int32()? as u32)).collect::<Result<Vec<_>, WireError>>()?;
         body.end()?;
         if !name.is_empty() && (self.statements.get(name).is_some() || self.session.has_prepared(name)) {
-            return Err(WireError::error("42P05", format!("prepared statement \"{name}\" already exists")));
+            return Err(WireError::error(
+                sqlstate::DUPLICATE_PREPARED_STATEMENT,
+                format!("prepared statement \"{name}\" already exists"),
+            ));
         }
         let Self { wire, session, cancel, .. } = &mut *self;
         let statement = wire.attend(cancel, session.prepare_elsewhere(sql, &oids)).await?;
@@ -248,7 +251,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let is_there = self.portals.get(name).is_some_and(Portal::is_open);
         if !name.is_empty() && (is_there || self.session.cursor_schema(name).is_some()) {
-            return Err(WireError::error("42P03", format!("cursor \"{name}\" already exists")));
+            return Err(WireError::error(sqlstate::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
         }
         let start = message.as_ptr() as usize;
         // A portal's memory is used again.
@@ -308,11 +311,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn statement(&self, name: &str) -> Result<Arc<Mutex<Prepared>>, WireError> {
-        self.statements.get(name).cloned().ok_or_else(|| missing("26000", "prepared statement", name))
+        self.statements
+            .get(name)
+            .cloned()
+            .ok_or_else(|| missing(sqlstate::INVALID_SQL_STATEMENT_NAME, "prepared statement", name))
     }
     fn portal(&mut self, name: &str) -> Result<&mut Portal, WireError> {
         let open = self.portals.get_mut(name).filter(|portal| portal.is_open());
-        open.ok_or_else(|| missing("34000", "portal", name))
+        open.ok_or_else(|| missing(sqlstate::INVALID_CURSOR_NAME, "portal", name))
     }
     /// Ends all portals, as their transaction has ended.
     pub(super) fn close_portals(&mut self) {
@@ -491,7 +497,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let began = self.activity.begins(&text);
         let begun = if goes_on || has_run {
-            let again = WireError::error("55000", format!("portal \"{name}\" cannot be run"));
+            let again = WireError::error(
+                sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("portal \"{name}\" cannot be run"),
+            );
             let checked = self.session.check_not_failed().map_err(WireError::from);
             checked.and(if goes_on { Ok(Begun::GoesOn) } else { Err(again) })
         } else {
@@ -786,7 +795,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Tree::DeclareCursor(cursor) if self.portals.get(&cursor.name.name).is_some_and(Portal::is_open) => {
                 let message = format!("cursor \"{}\" already exists", cursor.name.name);
-                return Err(WireError::error("42P03", message));
+                return Err(WireError::error(sqlstate::DUPLICATE_CURSOR, message));
             }
             _ => return Ok(()),
         };

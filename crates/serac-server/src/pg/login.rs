@@ -151,7 +151,8 @@ async fn begin(socket: Socket, shared: &Arc<ServerState>) -> Result<Option<(Open
             Ok(Some(Startup::Session(wishes))) => {
                 if needs_tls {
                     let message = "connections without encryption are not allowed";
-                    return refuse(wire, WireError::fatal("28000", message)).await;
+                    return refuse(wire, WireError::fatal(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, message))
+                        .await;
                 }
                 let parameters = heard(&mut wire.out, wishes);
                 return Ok(Some((Opened::Plain(wire), parameters)));
@@ -183,7 +184,10 @@ async fn enter<S: AsyncRead + AsyncWrite + Unpin>(
             return Err(too_many());
         }
         if user.is_empty() {
-            return Err(WireError::fatal("28000", "no PostgreSQL user name specified in startup packet"));
+            return Err(WireError::fatal(
+                sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
+                "no PostgreSQL user name specified in startup packet",
+            ));
         }
         if let Some(encoding) = parameter("client_encoding")
             && !matches!(
@@ -191,7 +195,10 @@ async fn enter<S: AsyncRead + AsyncWrite + Unpin>(
                 "utf8" | "unicode" | "auto" | "sqlascii"
             )
         {
-            return Err(WireError::fatal("22023", format!("client_encoding {encoding} is not supported: use UTF8")));
+            return Err(WireError::fatal(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("client_encoding {encoding} is not supported: use UTF8"),
+            ));
         }
         let account = || Account::of(&user, &shared.options.users, shared.db.database());
         let begun = account();
@@ -256,7 +263,7 @@ async fn enter<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 fn too_many() -> WireError {
-    WireError::fatal("53300", "sorry, too many clients already")
+    WireError::fatal(sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
 }
 
 /// Takes the settings that a client gives with its name: those in its options must be right, others are wishes.
@@ -306,11 +313,15 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
         let Some((b'p', body)) = wire.next().await? else { return Ok(false) };
         let mut body = Body(&body);
         if body.string()? != MECHANISM {
-            return Err(WireError::fatal("08P01", "the client has chosen a mechanism that it was not offered"));
+            return Err(WireError::fatal(
+                sqlstate::PROTOCOL_VIOLATION,
+                "the client has chosen a mechanism that it was not offered",
+            ));
         }
         let text = |bytes: Option<&[u8]>| {
             let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
-            text.map(str::to_owned).ok_or_else(|| WireError::fatal("08P01", "malformed SCRAM message"))
+            text.map(str::to_owned)
+                .ok_or_else(|| WireError::fatal(sqlstate::PROTOCOL_VIOLATION, "malformed SCRAM message"))
         };
         let verifier = account.verifier.clone().unwrap_or_else(|| shared.mock.verifier(user));
         let exchange = Exchange::begin(&text(body.value()?)?, verifier, account.verifier.is_none())?;
@@ -324,7 +335,7 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     Ok(true)
 }
 fn wrong_password(user: &str) -> WireError {
-    WireError::fatal("28P01", format!("password authentication failed for user \"{user}\""))
+    WireError::fatal(sqlstate::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
 }
 
 /// What a client is told when it may begin.

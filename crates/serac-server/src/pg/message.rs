@@ -16,7 +16,7 @@ const GSS_REQUEST: i32 = 80_877_104;
 
 /// A malformed message.
 fn invalid(what: &str) -> WireError {
-    WireError::error("08P01", format!("invalid message: {what}"))
+    WireError::error(sqlstate::PROTOCOL_VIOLATION, format!("invalid message: {what}"))
 }
 
 /// The rest of a message's body.
@@ -95,7 +95,7 @@ pub(super) fn startup_length(input: &[u8]) -> Result<Option<usize>, WireError> {
     let Some(head) = input.first_chunk::<4>() else { return Ok(None) };
     match usize::try_from(i32::from_be_bytes(*head)) {
         Ok(length @ 8..=MAX_STARTUP) => Ok(Some(length)),
-        _ => Err(WireError::fatal("08P01", "invalid length of startup packet")),
+        _ => Err(WireError::fatal(sqlstate::PROTOCOL_VIOLATION, "invalid length of startup packet")),
     }
 }
 
@@ -127,7 +127,7 @@ impl Startup {
             version => {
                 let (major, minor) = (version >> 16, version & 0xffff);
                 let message = format!("unsupported frontend protocol {major}.{minor}: server supports 3.0");
-                Err(WireError::fatal("0A000", message))
+                Err(WireError::fatal(sqlstate::FEATURE_NOT_SUPPORTED, message))
             }
         }
     }
@@ -141,7 +141,7 @@ pub(super) fn message_length(input: &[u8], limit: usize) -> Result<Option<usize>
         Ok(length) if length >= 4 && length <= limit => Ok(Some(length + 1)),
         Ok(length) if length > limit => {
             let message = format!("a message of {length} bytes: the server takes {limit} at most");
-            Err(WireError::fatal("54000", message))
+            Err(WireError::fatal(sqlstate::PROGRAM_LIMIT_EXCEEDED, message))
         }
         _ => Err(invalid("its length").made_fatal()),
     }

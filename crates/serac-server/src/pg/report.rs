@@ -10,7 +10,7 @@ pub(super) fn put_error(out: &mut Vec<u8>, error: &WireError, sql: &str) {
     let severity = if *fatal { "FATAL" } else { "ERROR" };
     let position = error.position.filter(|_| !sql.is_empty()).map(|place| position_of(sql, place).to_string());
     let mut fields = vec![(b'S', severity), (b'V', severity), (b'C', error.sqlstate), (b'M', &error.message)];
-    if error.sqlstate == "0A000" && error.message == CHANGED_PLAN {
+    if error.sqlstate == sqlstate::FEATURE_NOT_SUPPORTED && error.message == CHANGED_PLAN {
         // Drivers know by the function in which PostgreSQL finds this that they may prepare the statement again.
         fields.push((b'R', "RevalidateCachedQuery"));
     }
@@ -19,7 +19,7 @@ pub(super) fn put_error(out: &mut Vec<u8>, error: &WireError, sql: &str) {
     if let Some(table) = &error.table {
         fields.extend([(b's', table.schema.as_str()), (b't', table.name.as_str())]);
         // What does not hold is a constraint with a name, or that of a column.
-        let what = if error.sqlstate == "23502" { b'c' } else { b'n' };
+        let what = if error.sqlstate == sqlstate::NOT_NULL_VIOLATION { b'c' } else { b'n' };
         fields.extend(error.name.as_deref().map(|name| (what, name)));
     }
     report(out, b'E', &fields);

@@ -117,7 +117,7 @@ pub(super) struct Exchange {
 }
 
 fn invalid() -> WireError {
-    WireError::fatal("08P01", "malformed SCRAM message")
+    WireError::fatal(sqlstate::PROTOCOL_VIOLATION, "malformed SCRAM message")
 }
 fn attribute(text: Option<&str>, name: char) -> Result<&str, WireError> {
     text.and_then(|text| text.strip_prefix(name)?.strip_prefix('=')).ok_or_else(invalid)
@@ -136,7 +136,7 @@ impl Exchange {
         let bare_at = message.match_indices(',').nth(1).ok_or_else(invalid)?.0 + 1;
         let (gs2_header, bare) = message.split_at(bare_at);
         if !gs2_header.starts_with("n,") && !gs2_header.starts_with("y,") {
-            return Err(WireError::fatal("0A000", "channel binding is not supported"));
+            return Err(WireError::fatal(sqlstate::FEATURE_NOT_SUPPORTED, "channel binding is not supported"));
         }
         let mut parts = bare.split(',');
         attribute(parts.next(), 'n')?;

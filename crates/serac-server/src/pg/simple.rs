@@ -160,7 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 Some(sqlstate)
             }
-            Err(WireError::Io) => Some("08006"),
+            Err(WireError::Io) => Some(sqlstate::CONNECTION_FAILURE),
         };
         if matches!(kind, StatementKind::Commit | StatementKind::Rollback)
             && self.session.transaction_status() == TransactionStatus::Idle

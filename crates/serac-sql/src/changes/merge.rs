@@ -83,7 +83,10 @@ impl Session {
             if let BoundAction::Delete | BoundAction::Update(_) = action
                 && !ids.iter().all(|id| seen.insert(*id))
             {
-                return Err(SqlError::new("21000", "MERGE command cannot affect row a second time"));
+                return Err(SqlError::new(
+                    sqlstate::CARDINALITY_VIOLATION,
+                    "MERGE command cannot affect row a second time",
+                ));
             }
             let own_values = match own_values {
                 Some(values) => Some(self.values_of_action(values, &found, &places).await?),

@@ -111,7 +111,7 @@ pub(crate) fn table_of(target: &Target) -> Result<Arc<Table>> {
     let provider = source_as_provider(&target.relation.source)?;
     match provider.downcast_ref::<SeracTable>() {
         Some(table) => Ok(table.table().clone()),
-        None => Err(SqlError::new("42809", format!("\"{}\" is not a table", target.name))),
+        None => Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", target.name))),
     }
 }
 

@@ -27,7 +27,7 @@ impl Session {
             ObjectKind::Column => {
                 let mut relation = name.clone();
                 let column = relation.parts.pop().filter(|_| !relation.parts.is_empty());
-                let missing = || SqlError::new("42601", "column name must be qualified");
+                let missing = || SqlError::new(sqlstate::SYNTAX_ERROR, "column name must be qualified");
                 (security::ObjectKind::Table, relation, Some(column.ok_or_else(missing)?.name))
             }
             ObjectKind::Schema => {
@@ -57,7 +57,9 @@ impl Session {
         let txn = self.txn_for(&schema)?;
         let found = txn.catalog().kind_of(&object);
         if found.is_some_and(|found| found != wanted) {
-            return Err(SqlError::new("42809", format!("\"{short}\" is not a {wanted}")).named(short));
+            return Err(
+                SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{short}\" is not a {wanted}")).named(short)
+            );
         }
         if let (Some(column), Some(_)) = (column, found)
             && txn.catalog().table(&schema, &short)?.definition.column(column).is_none()

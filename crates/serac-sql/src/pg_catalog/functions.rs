@@ -144,7 +144,7 @@ fn texts(values: impl IntoIterator<Item = String>) -> Outcome {
 }
 
 fn no_relation(name: &str) -> SqlError {
-    SqlError::new("42P01", format!("relation \"{name}\" does not exist")).named(name)
+    SqlError::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")).named(name)
 }
 
 /// The number of the object that a text names, or that a number is.
@@ -159,7 +159,9 @@ fn registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>, at: usize) -> Result
     if written == "-" {
         return Ok(Some(0));
     }
-    let missing = |what: &str| SqlError::new("42704", format!("{what} \"{written}\" does not exist")).named(&written);
+    let missing = |what: &str| {
+        SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("{what} \"{written}\" does not exist")).named(&written)
+    };
     let found = match kind {
         "regclass" => {
             return relation_of(scope.image, &written).map(|r| Some(r.oid)).ok_or_else(|| no_relation(&written));
@@ -176,7 +178,9 @@ fn registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>, at: usize) -> Result
         "regnamespace" => {
             let name = split_name(&written).1;
             let found = scope.image.namespaces.iter().find(|namespace| namespace.name == name);
-            found.map(|n| n.oid).ok_or_else(|| SqlError::new("3F000", format!("schema \"{name}\" does not exist")))
+            found.map(|n| n.oid).ok_or_else(|| {
+                SqlError::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
+            })
         }
         "regrole" => scope.role_named(&split_name(&written).1).ok_or_else(|| missing("role")),
         "regcollation" => {
@@ -197,11 +201,15 @@ fn function_named(scope: &Scope<'_>, written: &str) -> Result<u32, SqlError> {
         return Ok(fixed::made_function_oid(&name));
     }
     let mut numbers = registry::numbers_of(&name);
-    let missing = || SqlError::new("42883", format!("function \"{written}\" does not exist")).named(written);
+    let missing =
+        || SqlError::new(sqlstate::UNDEFINED_FUNCTION, format!("function \"{written}\" does not exist")).named(written);
     let number = numbers.next().ok_or_else(missing)?;
     match numbers.all(|other| other == number) {
         true => Ok(number),
-        false => Err(SqlError::new("42725", format!("more than one function named \"{written}\"")).named(written)),
+        false => {
+            Err(SqlError::new(sqlstate::AMBIGUOUS_FUNCTION, format!("more than one function named \"{written}\""))
+                .named(written))
+        }
     }
 }
 
@@ -260,7 +268,10 @@ fn privilege_of(asked: Asked, told: &str) -> Result<(String, bool), SqlError> {
     };
     match asked.privileges().contains(&name) {
         true => Ok((name.to_owned(), grants)),
-        false => Err(SqlError::new("22023", format!("unrecognized privilege type: \"{}\"", told.trim()))),
+        false => Err(SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("unrecognized privilege type: \"{}\"", told.trim()),
+        )),
     }
 }
 
@@ -297,7 +308,7 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
     let object = match asked {
         Asked::Schema => {
             let found = scope.image.namespaces.iter().find(|n| number.map_or(n.name == name, |oid| n.oid == oid));
-            let missing = || SqlError::new("3F000", format!("schema \"{name}\" does not exist"));
+            let missing = || SqlError::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"));
             match found {
                 Some(found) => security::Object::Schema(found.name.clone()),
                 // Of a number that no object has, nothing is known.
@@ -308,7 +319,10 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
         Asked::Database => match number {
             Some(number) if number != fixed::database_oid(scope) => return unknown,
             None if name != scope.database() => {
-                return Err(SqlError::new("3D000", format!("database \"{name}\" does not exist")));
+                return Err(SqlError::new(
+                    sqlstate::INVALID_CATALOG_NAME,
+                    format!("database \"{name}\" does not exist"),
+                ));
             }
             _ => security::Object::Database,
         },
@@ -397,7 +411,7 @@ fn has_role(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
             ("MEMBER", false) => security.is_member(member, role),
             _ => {
                 let message = format!("unrecognized privilege type: \"{}\"", told.trim());
-                return Err(SqlError::new("22023", message));
+                return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
             }
         };
     }
@@ -444,7 +458,7 @@ fn pretty(bytes: &Numeric) -> Result<String, SqlError> {
 /// `%s`, `%I` and `%L` of a text with values: `%1$s` takes the first of these, `%-10s` and `%*s` fill up with blanks.
 fn formatted(row: &Row<'_>) -> Outcome {
     let Some(pattern) = row.text(0) else { return maybe(None) };
-    let wrong = |message: &str| SqlError::new("22023", message);
+    let wrong = |message: &str| SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message);
     let unterminated =
         || wrong("unterminated format() type specifier").explained("A single \"%\" is written as \"%%\".");
     let (mut out, mut last) = (String::new(), 0);
@@ -457,7 +471,7 @@ fn formatted(row: &Row<'_>) -> Outcome {
         match digits.parse::<i32>() {
             _ if digits.is_empty() => Ok(None),
             Ok(number) => Ok(Some(number as usize)),
-            Err(_) => Err(SqlError::new("22003", "number is out of range")),
+            Err(_) => Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "number is out of range")),
         }
     };
     // The value of a number, or the next one.
@@ -510,14 +524,22 @@ fn formatted(row: &Row<'_>) -> Outcome {
         let text = match kind {
             's' => value.unwrap_or_default(),
             'I' => {
-                let null = || SqlError::new("22004", "null values cannot be formatted as an SQL identifier");
+                let null = || {
+                    SqlError::new(
+                        sqlstate::NULL_VALUE_NOT_ALLOWED,
+                        "null values cannot be formatted as an SQL identifier",
+                    )
+                };
                 quote_ident(&value.ok_or_else(null)?)
             }
             _ => value.map_or("NULL".into(), |value| quote_literal(&value)),
         };
         let blanks = width.unwrap_or(0).saturating_sub(text.chars().count());
         if blanks > MOST_BLANKS {
-            return Err(SqlError::new("54000", "the width of a value in format() is too large"));
+            return Err(SqlError::new(
+                sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                "the width of a value in format() is too large",
+            ));
         }
         if to_left {
             out.push_str(&text);
@@ -595,7 +617,9 @@ fn setting(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     match scope.shared.setting(&lower).or_else(|| scope.shared.engine_setting(&lower)) {
         Some(value) => text(value),
         None if row.is_true(1) => maybe(None),
-        None => Err(SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""))),
+        None => {
+            Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\"")))
+        }
     }
 }
 /// The schemas that unqualified names are looked up in.
@@ -604,7 +628,8 @@ fn search_path(scope: &Scope<'_>, implicit: bool) -> Vec<String> {
     implicit.then(|| crate::identifiers::CATALOG_SCHEMA.to_owned()).into_iter().chain(path).collect()
 }
 fn set_config(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
-    let name = row.text(0).ok_or_else(|| SqlError::new("22004", "SET requires parameter name"))?;
+    let name =
+        row.text(0).ok_or_else(|| SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "SET requires parameter name"))?;
     let value = row.text(1);
     text(scope.shared.set_config(&name.to_lowercase(), value.as_deref(), row.is_true(2))?)
 }

@@ -57,7 +57,7 @@ pub(crate) async fn table(
     if let (Some(view), Some(guard)) = (shared.view(), guard(name))
         && !view.access.has_privileges_of(guard)
     {
-        let error = SqlError::new("42501", format!("permission denied for view {name}"));
+        let error = SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied for view {name}"));
         return Err(DataFusionError::External(Box::new(error)));
     }
     Ok(shared.view().map(|view| Arc::new(SystemTable { layout, shared: shared.clone(), view }) as _))

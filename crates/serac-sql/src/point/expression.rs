@@ -263,7 +263,7 @@ pub(super) fn of_number(number: i128, target: ColumnType) -> Option<Value<'stati
 }
 
 fn overflow() -> SqlError {
-    SqlError::new("22003", "numeric field overflow")
+    SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow")
 }
 
 /// How two values of one type compare: as their keys in an ordered index. Of floats, both zeros are
@@ -465,7 +465,7 @@ fn integer(operation: Arithmetic, a: Value<'_>, b: Value<'_>) -> Result<Value<'s
                 _ => $a.checked_mul($b),
             }
             .map(Value::$variant)
-            .ok_or_else(|| SqlError::new("22003", concat!($name, " out of range")))
+            .ok_or_else(|| SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, concat!($name, " out of range")))
         };
     }
     match (a, b) {

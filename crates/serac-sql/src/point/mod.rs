@@ -102,7 +102,7 @@ impl Session {
     /// SQLSTATE 42601 for what is not one statement.
     pub fn prepare(&mut self, sql: &str) -> Result<Prepared> {
         let prepared = self.prepare_if_any(sql)?;
-        let none = || SqlError::new("42601", "cannot prepare anything but a single statement");
+        let none = || SqlError::new(sqlstate::SYNTAX_ERROR, "cannot prepare anything but a single statement");
         let prepared = prepared.ok_or_else(none);
         self.failing(prepared)
     }
@@ -127,7 +127,10 @@ impl Session {
     fn prepare_parsed(&mut self, mut statements: Vec<Parsed>, named: &[u32]) -> Result<Option<Prepared>> {
         if statements.len() > 1 {
             self.fail_transaction();
-            return Err(SqlError::new("42601", "cannot insert multiple commands into a prepared statement"));
+            return Err(SqlError::new(
+                sqlstate::SYNTAX_ERROR,
+                "cannot insert multiple commands into a prepared statement",
+            ));
         }
         let Some(statement) = statements.pop() else { return Ok(None) };
         let mut prepared = Prepared::new(statement, named.into());
@@ -431,7 +434,9 @@ impl Session {
         }
         self.open_statement()?;
         match self.run_once(prepared, parameters, rows) {
-            Err(error) if error.sqlstate == "40001" => Ok(Start::Blocked(Blocked(Box::new(error)))),
+            Err(error) if error.sqlstate == sqlstate::SERIALIZATION_FAILURE => {
+                Ok(Start::Blocked(Blocked(Box::new(error))))
+            }
             result => Ok(self.close_point(result)?.map_or(Start::Other, Start::Ran)),
         }
     }
@@ -453,7 +458,7 @@ impl Session {
                 break Err(error);
             }
             match open.run_once(prepared, parameters, rows) {
-                Err(again) if again.sqlstate == "40001" => error = again,
+                Err(again) if again.sqlstate == sqlstate::SERIALIZATION_FAILURE => error = again,
                 result => break result,
             }
         };
@@ -491,7 +496,7 @@ impl Session {
         let running = self.running.as_mut().expect("a statement is open");
         running.txn.set_lock_timeout(LOCK_TIMEOUT);
         match result {
-            Err(error) if error.sqlstate == "55006" => {
+            Err(error) if error.sqlstate == sqlstate::OBJECT_IN_USE => {
                 running.undo_statement();
                 Ok(None)
             }
@@ -543,12 +548,15 @@ impl Session {
     ) -> Result<Option<u64>> {
         if parameters.len() != plan.parameters.len() {
             let (wanted, given) = (plan.parameters.len(), parameters.len());
-            return Err(SqlError::new("08P01", format!("the statement has {wanted} parameters, {given} are given")));
+            return Err(SqlError::new(
+                sqlstate::PROTOCOL_VIOLATION,
+                format!("the statement has {wanted} parameters, {given} are given"),
+            ));
         }
         for (i, (value, column_type)) in parameters.iter().zip(&plan.parameters).enumerate() {
             if !is_of(value, *column_type) {
                 let message = format!("parameter ${} is not a value of its type {column_type:?}", i + 1);
-                return Err(SqlError::new("08P01", message));
+                return Err(SqlError::new(sqlstate::PROTOCOL_VIOLATION, message));
             }
         }
         if plan.needs_view {

@@ -88,7 +88,7 @@ pub struct Prepared {
 pub const CHANGED_PLAN: &str = "cached plan must not change result type";
 
 pub(crate) fn changed_plan() -> SqlError {
-    SqlError::new("0A000", CHANGED_PLAN)
+    SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, CHANGED_PLAN)
 }
 
 /// Whether two schemas are the same to a client: their columns' names, and types on the wire.
@@ -143,7 +143,7 @@ impl Prepared {
         }
         let message = format!("wrong number of parameters for prepared statement \"{name}\"");
         let detail = Some(format!("Expected {} parameters but got {given}.", self.arguments));
-        Err(SqlError { detail, ..SqlError::new("42601", message) })
+        Err(SqlError { detail, ..SqlError::new(sqlstate::SYNTAX_ERROR, message) })
     }
     /// The statement with values for its parameters. Their types are those that the client has
     /// named, or, if it has not asked for the statement's, their own; texts may be of any.
@@ -208,7 +208,7 @@ impl Prepared {
     pub fn batch(&self, rows: &Rows) -> Result<RecordBatch> {
         match self.plan().and_then(|plan| Some((plan, plan.schema.as_ref()?))) {
             Some((plan, schema)) => rows.batch(schema, &plan.types),
-            None => Err(SqlError::new("42809", "the statement gives no rows")),
+            None => Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, "the statement gives no rows")),
         }
     }
     /// The columns of the rows that a statement of the point path gives; none if it gives none.

@@ -98,12 +98,12 @@ impl FunctionTable {
         if arguments.len() != parameters.len() {
             let (wanted, given) = (parameters.len(), arguments.len());
             let message = format!("function {name} takes {wanted} arguments, but {given} were given");
-            return Err(SqlError::new("42883", message).named(name));
+            return Err(SqlError::new(sqlstate::UNDEFINED_FUNCTION, message).named(name));
         }
         let value = |(parameter, argument): (&FunctionColumn, &Expr)| {
             let Expr::Literal(value, _) = argument else {
                 let message = format!("the argument {} of function {name} must be a constant", parameter.name);
-                return Err(SqlError::new("0A000", message).named(name));
+                return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message).named(name));
             };
             let value = assign(&value.to_array()?, parameter.sql_type, &parameter.name)?;
             Ok(ScalarValue::try_from_array(&value, 0)?)
@@ -131,7 +131,8 @@ impl FunctionTable {
 
     async fn plan(&self, state: &SessionState, projection: Option<&Vec<usize>>) -> Result<FunctionExec, SqlError> {
         let name = &self.definition.name;
-        let view = self.shared.view().ok_or_else(|| SqlError::new("XX000", "no statement is running"))?;
+        let view =
+            self.shared.view().ok_or_else(|| SqlError::new(sqlstate::INTERNAL_ERROR, "no statement is running"))?;
         // Also so that a function that reads itself is found out.
         let caller = self.view_owner.unwrap_or_else(|| view.access.role());
         let _within = PlannedFor::new(&Object::Function(name.clone()), caller)?;
@@ -269,7 +270,7 @@ impl ExecutionPlan for FunctionExec {
                 let (given, batches) = read_rows(job.run(&cancelled)?, |bytes| {
                     // Relaxed: see `EndAtDrop`.
                     match cancelled.load(Ordering::Relaxed) {
-                        true => Err(SqlError::new("57014", "canceling statement due to user request")),
+                        true => Err(SqlError::new(sqlstate::QUERY_CANCELED, "canceling statement due to user request")),
                         false => Ok(memory.try_grow(bytes)?),
                     }
                 })?;
@@ -281,7 +282,7 @@ impl ExecutionPlan for FunctionExec {
             };
             let done: Result<_, SqlError> = match tokio::task::spawn_blocking(work).await {
                 Ok(done) => done,
-                Err(panic) => Err(SqlError::new("XX000", format!("internal error: {panic}"))),
+                Err(panic) => Err(SqlError::new(sqlstate::INTERNAL_ERROR, format!("internal error: {panic}"))),
             };
             let (batches, memory) = done.map_err(external)?;
             Ok::<_, DataFusionError>(futures::stream::iter(batches.into_iter().map(Ok)).inspect_ok(move |_| {
@@ -300,7 +301,7 @@ fn check_columns(function: &FunctionDefinition, given: &Schema) -> Result<(), Sq
     if given.fields().len() != wanted.len() {
         let (given, wanted) = (given.fields().len(), wanted.len());
         let message = format!("the program of function {name} gave {given} columns, and is to give {wanted}");
-        return Err(SqlError::new("42804", message).named(name));
+        return Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, message).named(name));
     }
     for (field, column) in given.fields().iter().zip(wanted) {
         let is_document = column.sql_type.column_type.is_document() && is_text(field.data_type());

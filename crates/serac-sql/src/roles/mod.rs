@@ -77,7 +77,7 @@ impl Session {
     pub(crate) fn check_privilege(&self, table: &Table, privilege: Privilege, columns: &[usize]) -> Result<()> {
         if table.definition.materialized.is_some() && privilege != Privilege::Select {
             let message = format!("cannot change materialized view \"{}\"", table.name());
-            return Err(SqlError::new("42809", message).named(table.name()));
+            return Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message).named(table.name()));
         }
         if table.definition.schema == TEMPORARY_SCHEMA {
             return Ok(());
@@ -96,7 +96,9 @@ impl Session {
     }
     /// An error without the values that it tells of, where they may be of rows that the current user must not read.
     pub(crate) fn without_secrets(&self, error: SqlError) -> SqlError {
-        if error.detail.is_none() || !["23505", "23503"].contains(&error.sqlstate) {
+        if error.detail.is_none()
+            || ![sqlstate::UNIQUE_VIOLATION, sqlstate::FOREIGN_KEY_VIOLATION].contains(&error.sqlstate)
+        {
             return error;
         }
         let Some(running) = &self.running else { return error };

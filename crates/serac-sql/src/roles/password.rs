@@ -31,7 +31,7 @@ pub(super) fn verifier(password: &str) -> Result<String> {
         Some(1..=MAX_ITERATIONS) => Ok(password.to_owned()),
         Some(_) => {
             let message = format!("a SCRAM verifier may have {MAX_ITERATIONS} iterations at the most");
-            Err(SqlError::new("22023", message))
+            Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message))
         }
         None => {
             let mut salt = [0; 16];
@@ -87,7 +87,7 @@ mod tests {
         {
             let text = first.replace("4096", &iterations.to_string());
             let taken = verifier(&text).map_err(|error| error.sqlstate);
-            assert_eq!(taken, if is_taken { Ok(text) } else { Err("22023") });
+            assert_eq!(taken, if is_taken { Ok(text) } else { Err(sqlstate::INVALID_PARAMETER_VALUE) });
         }
     }
 }

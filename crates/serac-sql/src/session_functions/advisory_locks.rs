@@ -89,8 +89,10 @@ pub(crate) fn keys(args: &ScalarFunctionArgs) -> Result<Vec<Option<Key>>> {
         let numbers: &Int64Array = array.as_primitive::<Int64Type>();
         numbers.is_valid(row).then(|| numbers.value(row))
     };
-    let half =
-        |number: i64| i32::try_from(number).map_err(|_| SqlError::new("22003", "integer out of range").external());
+    let half = |number: i64| {
+        i32::try_from(number)
+            .map_err(|_| SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range").external())
+    };
     let key = |row: usize| {
         let Some(first) = value(&arrays[0], row) else { return Ok(None) };
         let Some(second) = arrays.get(1) else { return Ok(Some(Key { number: first, of_two: false })) };

@@ -216,7 +216,10 @@ fn dimensions(elements: &ArrayRef) -> Result<(Vec<usize>, ArrayRef), ArrowError>
         let length = parts.first().and_then(Option::as_ref).map_or(0, |first| first.len());
         if parts.iter().any(|part| part.as_ref().is_none_or(|part| part.len() != length)) {
             let message = "multidimensional arrays must have array expressions with matching dimensions";
-            return Err(ArrowError::from_external_error(Box::new(SqlError::new("2202E", message))));
+            return Err(ArrowError::from_external_error(Box::new(SqlError::new(
+                sqlstate::ARRAY_SUBSCRIPT_ERROR,
+                message,
+            ))));
         }
         let innermost = element_of(elements.data_type()).expect("a list");
         let empty = new_empty_array(innermost);
@@ -291,7 +294,8 @@ pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
         let elements: Vec<Option<&[u8]>> = texts.iter().map(|text| text.as_deref().map(str::as_bytes)).collect();
         return list(&elements, false, element).map(Some);
     }
-    let malformed = || SqlError::new("22P03", "incorrect binary data format of an array");
+    let malformed =
+        || SqlError::new(sqlstate::INVALID_BINARY_REPRESENTATION, "incorrect binary data format of an array");
     let mut rest = bytes;
     let number = |rest: &mut &[u8]| -> Result<i32> {
         let (head, tail) = rest.split_first_chunk::<4>().ok_or_else(malformed)?;
@@ -372,12 +376,12 @@ mod tests {
         assert_eq!(numbers("{}").unwrap(), "{}");
         assert_eq!(numbers("{1e30,1.5}").unwrap(), "{1000000000000000000000000000000.0,1.5}");
         for (text, sqlstate) in [
-            ("{NaN}", "0A000"),
-            ("{1,-Infinity}", "0A000"),
-            ("{1e30,1e-9}", "22003"),
-            ("{1e50}", "22003"),
-            ("{1e-50}", "22003"),
-            ("{x}", "22P02"),
+            ("{NaN}", sqlstate::FEATURE_NOT_SUPPORTED),
+            ("{1,-Infinity}", sqlstate::FEATURE_NOT_SUPPORTED),
+            ("{1e30,1e-9}", sqlstate::NUMERIC_VALUE_OUT_OF_RANGE),
+            ("{1e50}", sqlstate::NUMERIC_VALUE_OUT_OF_RANGE),
+            ("{1e-50}", sqlstate::NUMERIC_VALUE_OUT_OF_RANGE),
+            ("{x}", sqlstate::INVALID_TEXT_REPRESENTATION),
         ] {
             assert_eq!(numbers(text).unwrap_err().sqlstate, sqlstate, "{text}");
         }
@@ -414,8 +418,11 @@ mod tests {
         let wanted: Vec<u8> = [0i32, 0, 23].iter().flat_map(|number| number.to_be_bytes()).collect();
         assert_eq!(sent.as_binary_view().value(0), wanted);
         let ragged = array_of(&[numbers(&[Some(1)]), numbers(&[Some(2), Some(3)])]);
-        assert_eq!(SqlError::from(column(&ragged, true).unwrap_err()).sqlstate, "2202E");
+        assert_eq!(SqlError::from(column(&ragged, true).unwrap_err()).sqlstate, sqlstate::ARRAY_SUBSCRIPT_ERROR);
         let refused = |text| read_back(text, 1007).unwrap_err().sqlstate;
-        assert_eq!((refused("{{1,2},{3,4}}"), refused("[2:3]={1,2}"), refused("{1,{2}}")), ("0A000", "0A000", "22P02"));
+        assert_eq!(
+            (refused("{{1,2},{3,4}}"), refused("[2:3]={1,2}"), refused("{1,{2}}")),
+            (sqlstate::FEATURE_NOT_SUPPORTED, sqlstate::FEATURE_NOT_SUPPORTED, sqlstate::INVALID_TEXT_REPRESENTATION)
+        );
     }
 }

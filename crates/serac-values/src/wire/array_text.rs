@@ -63,7 +63,8 @@ pub fn read_array(text: &str) -> Result<Vec<Option<String>>> {
     {
         return Err(several_dimensions());
     }
-    let malformed = || SqlError::new("22P02", format!("malformed array literal: \"{text}\""));
+    let malformed =
+        || SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, format!("malformed array literal: \"{text}\""));
     array_elements(text).ok_or_else(malformed)
 }
 
@@ -86,6 +87,6 @@ mod tests {
         for wrong in ["{a\"b\"c}", "{\"a\"b}", "{a,}", "{,a}", "{\"a}", "{{a}}", "a", "{a"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
-        assert_eq!(read_array("{{1},{2}}").unwrap_err().sqlstate, "0A000");
+        assert_eq!(read_array("{{1},{2}}").unwrap_err().sqlstate, sqlstate::FEATURE_NOT_SUPPORTED);
     }
 }

@@ -127,9 +127,9 @@ pub fn read(pattern: &NumberPattern, text: &str) -> Result<(i128, usize)> {
     let digits: String = reader.digits.chars().filter(char::is_ascii_digit).collect();
     if digits.is_empty() {
         let message = format!("invalid input syntax for type numeric: \"{}\"", reader.sign.unwrap_or(' '));
-        return Err(SqlError::new("22P02", message));
+        return Err(SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, message));
     }
-    let overflow = || SqlError::new("22003", "numeric field overflow");
+    let overflow = || SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow");
     let before = digits.trim_start_matches('0').len().saturating_sub(after);
     if before > pattern.before + pattern.shift {
         return Err(overflow());

@@ -147,7 +147,7 @@ fn last_wanted(pattern: &NumberPattern, number: &[u8], blanks: usize) -> Option<
 fn ordinal(number: &[u8], upper: bool) -> Result<&'static str> {
     if !number.last().is_some_and(u8::is_ascii_digit) {
         let message = format!("\"{}\" is not a number", String::from_utf8_lossy(number));
-        return Err(SqlError::new("22P02", message));
+        return Err(SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, message));
     }
     let digits: Vec<u8> = number.iter().copied().filter(u8::is_ascii_digit).collect();
     let letters = match digits[digits.len().saturating_sub(2)..] {

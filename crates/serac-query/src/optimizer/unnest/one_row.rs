@@ -30,7 +30,7 @@ impl ScalarUDFImpl for OneRow {
         let rows = rows.to_array(args.number_rows)?;
         if rows.as_primitive::<Int64Type>().iter().flatten().any(|rows| rows > 1) {
             let message = "more than one row returned by a subquery used as an expression";
-            return Err(SqlError::new("21000", message).external());
+            return Err(SqlError::new(sqlstate::CARDINALITY_VIOLATION, message).external());
         }
         Ok(args.args[0].clone())
     }
