@@ -3,9 +3,9 @@
 use crate::settings::{Flags, Settings};
 use serac_engine::Database;
 use serac_export::flight::{FlightOptions, FlightServer, Token};
-use serac_export::listen::Listener;
 use serac_export::rdma::RdmaOptions;
 use serac_export::rdma::transport::Transport;
+use serac_net::listen::Listener;
 use serac_server::folder::{
     FolderOptions, FolderServer, SharedMemory, SharedMemoryOptions, open_to_serve, shared_memory,
 };

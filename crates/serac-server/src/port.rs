@@ -1,7 +1,7 @@
 //! What the ports with connections of their own have in common: how they take connections.
 
-use serac_export::admission::{Admission, Waiting};
-use serac_export::listen::{Listener, Socket};
+use serac_net::admission::{Admission, Waiting};
+use serac_net::listen::{Listener, Socket};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;

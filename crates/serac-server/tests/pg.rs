@@ -8,7 +8,7 @@ mod pg_transactions;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_engine::Database;
-use serac_export::listen::Listener;
+use serac_net::listen::Listener;
 use serac_server::{PgOptions, PgServer, Verifier, tls_config};
 use serac_sql::{SessionDefaults, SqlDatabase, SqlOptions};
 use std::collections::HashMap;

@@ -14,7 +14,7 @@ mod input;
 use crate::{OpenOptions, folder};
 use client::Ending;
 use connect::{Login, Place, TlsOptions};
-use serac_export::listen::Socket;
+use serac_net::listen::Socket;
 use serac_server::operators::{OperatorsOptions, OperatorsServer};
 use std::path::PathBuf;
 use tokio::sync::oneshot;

@@ -6,7 +6,7 @@
 //! HTTP/2 flushes after each frame, too. So the first flush after a large frame only asks for the connection's task to run again, which it does when
 //! nothing else is ready to be written; the flush at that time, with no frame in between, is the one that is meant, and sends the rest.
 
-use crate::listen::Socket;
+use serac_net::listen::Socket;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -89,8 +89,8 @@ impl AsyncWrite for Corked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listen::Listener;
     use futures::task::noop_waker_ref;
+    use serac_net::listen::Listener;
     use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;

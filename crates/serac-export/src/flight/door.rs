@@ -3,8 +3,8 @@
 //! HTTP/2 knows no login. So a connection counts as one of those who wait ([`crate::admission`]) up to its first call that is
 //! admitted, whatever it does until then: nothing at all, half of a handshake, or calls with wrong passwords.
 
-use crate::admission::Waiting;
 use parking_lot::Mutex;
+use serac_net::admission::Waiting;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};

@@ -25,9 +25,9 @@ use serac_client::wire::{
     Status, VERSION,
 };
 use serac_engine::security::BOOTSTRAP_ROLE;
-use serac_export::admission::Waiting;
-use serac_export::listen::Socket;
 use serac_export::shared_memory::Descriptors;
+use serac_net::admission::Waiting;
+use serac_net::listen::Socket;
 use serac_sql::activity::{Client, StatementKind, Wait};
 use serac_sql::free_numbers::{shown, shown_schema};
 use serac_sql::tree::{StatementKind as StatementTree, Text};

@@ -4,7 +4,7 @@
 //! processors, and each connection belongs to one of them. What may take longer (planning above all) goes to the threads of the server's runtime meanwhile, where it
 //! holds up no connection but its own.
 
-use serac_export::listen::Socket;
+use serac_net::listen::Socket;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;

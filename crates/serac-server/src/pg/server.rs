@@ -7,7 +7,7 @@ use super::scram::{Mock, Verifier};
 use crate::port;
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
-use serac_export::listen::Listener;
+use serac_net::listen::Listener;
 use serac_sql::SqlDatabase;
 use serac_sql::activity::Activity;
 use std::collections::HashMap;

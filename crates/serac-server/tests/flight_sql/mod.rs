@@ -20,7 +20,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_engine::Database;
 use serac_export::flight::{Caller, Extension, FlightOptions, FlightServer};
-use serac_export::listen::Listener;
+use serac_net::listen::Listener;
 use serac_server::{FlightSql, FlightSqlOptions, Verifier, tls_config};
 use serac_sql::{Session, SqlDatabase, SqlOptions};
 use serac_storage::{BlockNo, StorageOptions};
