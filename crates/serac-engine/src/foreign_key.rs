@@ -11,6 +11,8 @@
 //!
 //! Pins name rows of the parent's data ([`crate::parent_pins`]). DDL that puts other data in its place excludes transactions that add children
 //! ([`crate::lock`]), and sees the children of all that have committed, or fails. So new data begins without pins.
+//!
+//! Model: `serac-models/tests/parent_pins.rs`.
 
 use crate::definition::{ForeignKeyDefinition, ReferentialAction};
 use crate::error::{EngineError, Result};

@@ -9,6 +9,8 @@
 //! ```
 //! What is done when a commit has become obsolete knows the commit that it is for: the row may meanwhile be pinned by a newer one, which only that one's
 //! own action may end. A pin goes with the last of what it holds.
+//!
+//! Model: `serac-models/tests/parent_pins.rs`.
 
 use serac_storage::RowId;
 use serac_sync::Mutex;

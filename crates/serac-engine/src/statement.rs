@@ -2,6 +2,9 @@
 //!
 //! Each is a statement of its own: constraints and foreign keys are checked at its end, and one that fails leaves nothing behind, so that a
 //! procedure may go on. CHECK constraints are SQL and the business of the callers that know it.
+//!
+//! Each pins an epoch once for all that it does. But for a transaction's first write to a table,
+//! none counts anything in the catalog or in the table, where threads would wait for each other.
 
 use crate::access::positions;
 use crate::bitmap::BitmapIndex;

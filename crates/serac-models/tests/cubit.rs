@@ -1,6 +1,9 @@
 //! CUBIT's Delta Log, merges and visibility: `serac_index::cubit` in small. Two writers insert a row each (bit 0 and bit 1), so that an
 //! answer is a set of two bits; nodes, versions and anchors are words. Which tasks of a plan are done is known by the real code
 //! (`serac_index::cubit::progress`), with loom's atomics.
+//!
+//! Of: `serac-index/src/cubit/mod.rs`, `serac-index/src/cubit/log.rs`,
+//! Of: `serac-index/src/cubit/merge.rs`, `serac-index/src/cubit/progress.rs`.
 #![cfg(loom)]
 
 #[path = "../../serac-index/src/cubit/progress.rs"]

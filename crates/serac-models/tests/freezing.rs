@@ -2,6 +2,8 @@
 //! cooling, pre-empts it, waits for the gather, or thaws; and what a frozen block was lent never changes. The temperature is the real one
 //! (`serac_storage::temperature`), with loom's atomics.
 //! And the block's memory, which its frozen form shares: when that is there, neither a collector nor a vacuum writes to it any more.
+//!
+//! Of: `serac-storage/src/freeze.rs`, `serac-storage/src/temperature.rs`.
 #![cfg(loom)]
 
 #[path = "../../serac-storage/src/temperature.rs"]

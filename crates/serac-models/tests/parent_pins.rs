@@ -3,6 +3,8 @@
 //! children that its snapshot sees (ON DELETE CASCADE) and learns of all others from the pins. So
 //! no orphan is left. The pins are the real ones (`serac_engine::parent_pins`), with loom's lock;
 //! the parent's row, the clock and the collector's queue are restated.
+//!
+//! Of: `serac-engine/src/parent_pins.rs`, `serac-engine/src/foreign_key.rs`.
 #![cfg(loom)]
 
 #[path = "../../serac-engine/src/parent_pins.rs"]

@@ -2,6 +2,8 @@
 //! its row ids, the row that it found there, or none. The pins are the real ones
 //! (`serac_storage::row_pins`), with loom's lock. The table restates what they guard: a row that is
 //! moved by a transaction, and a block that is recycled once no snapshot sees a row of it.
+//!
+//! Of: `serac-storage/src/row_pins.rs`.
 #![cfg(loom)]
 
 #[path = "../../serac-storage/src/row_pins.rs"]

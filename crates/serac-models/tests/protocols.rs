@@ -1,4 +1,7 @@
 //! One row, one slot: install, read, commit, abort, begin, unlink.
+//!
+//! Of: `serac-storage/src/data_table.rs`, `serac-storage/src/transaction.rs`,
+//! Of: `serac-storage/src/gc.rs`.
 #![cfg(loom)]
 
 use loom::sync::Mutex;

@@ -1,5 +1,7 @@
 //! The ordered index's tree itself (`serac_index::ordered::tree`), with loom's atomics and nodes of two entries, so that a handful of inserts splits leaves and
 //! inner nodes. Nothing that stays is ever missed, nothing is lost or seen twice, and the tree holds together.
+//!
+//! Of: `serac-index/src/ordered/tree/mod.rs`.
 #![cfg(loom)]
 
 #[path = "../../serac-index/src/ordered/tree/mod.rs"]

@@ -1,6 +1,8 @@
 //! A vacuum redirects the view of one row from one chunk to another, beside a reader that copies in bulk, a writer that updates the row and takes it
 //! back, and the epochs by which a chunk is dropped. What the reader has copied is untorn, and names a value that is there. A reader of single rows finds it
 //! without the heap's latch.
+//!
+//! Of: `serac-storage/src/vacuum.rs`, `serac-storage/src/heap.rs`.
 #![cfg(loom)]
 
 use loom::sync::Mutex;

@@ -1,4 +1,6 @@
 //! Transactions that wait for the end of another (`serac_storage::waits`): nobody sleeps behind one that has ended, nobody overtakes who has waited, no deadlock stays.
+//!
+//! Of: `serac-storage/src/waits.rs`.
 #![cfg(loom)]
 
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};

@@ -22,6 +22,8 @@
 //!
 //! **Emptied blocks** are recycled by the freezer like cold ones once no snapshot sees a row in them (see [`crate::freeze`]). Recovery replays moves like other
 //! changes, to the same row ids, and recycles what is empty at its end.
+//!
+//! Model: `serac-models/tests/slots.rs`.
 
 pub mod selection;
 

@@ -36,6 +36,8 @@
 //! out to a thread which then stalled goes to one of the two. A stalled inserter cannot mistake a later chain for none: compaction's record is newer
 //! than its snapshot and stays until its transaction has ended. The number of a block that was recycled goes to a later block. Whoever kept a row id
 //! beyond the snapshot in which it found it may find another row.
+//!
+//! Model: `serac-models/tests/protocols.rs`, `serac-models/tests/slots.rs`.
 
 use crate::block::{Block, HotBlock};
 use crate::block_table::BlockTable;

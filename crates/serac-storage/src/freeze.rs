@@ -33,6 +33,8 @@
 //! publication sees the same rows: nobody writes to it any more. A reader that holds a frozen block after a thaw misses only what was written
 //! after it found the block. For its snapshot that is invisible anyway, since its snapshot is older; and a transaction that starts after a writer's commit
 //! finds the thawed block, because the writer published it before it committed.
+//!
+//! Model: `serac-models/tests/freezing.rs`.
 
 use crate::block::{Block, HotBlock};
 use crate::data_table::DataTable;

@@ -51,6 +51,8 @@
 //! **How many collectors.** One comes by every few milliseconds. The others sleep until there is
 //! more work than for one (finished transactions, blocks to freeze). The collector that finds it
 //! wakes them; they sleep again when it is done.
+//!
+//! Model: `serac-models/tests/protocols.rs`.
 
 use crate::block::{Block, HotBlock};
 use crate::data_table::DataTable;

@@ -20,6 +20,8 @@
 //!
 //! **Back from frozen.** A thawed block [adopts](HeapLatch::adopt) the buffers of its frozen form as chunks that take no appends, so that a thaw copies no
 //! values of variable length.
+//!
+//! Model: `serac-models/tests/vacuum.rs`.
 
 use crate::error::{Result, StorageError};
 use crate::ids::ColumnId;

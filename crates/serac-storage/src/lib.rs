@@ -11,13 +11,19 @@
 //! | [`transaction`] | timestamps, snapshots, commit and abort protocols (§3.1) |
 //! | [`waits`] | who waits for whose end, and in which order; deadlocks |
 //! | [`data_table`], [`scan`] | the Data Table API: insert, update, delete, read, block scans |
+//! | `version_column`, `racy` | the heads of version chains; copies beside writers |
+//! | `append` | bulk loads from Arrow arrays |
 //! | `order` | blocks whose values ascend, and ranges of values in them |
+//! | `row_pins` | row ids that are kept beyond their snapshot |
+//! | `vacuum` | garbage in the heaps of hot blocks |
 //! | [`compact`] | rows of cold blocks move together (§4.3) |
-//! | [`freeze`], [`frozen`] | hot, cooling, freezing, frozen; gather into a target format (§4.1 to §4.4) |
+//! | [`freeze`], `temperature`, [`frozen`] | hot, cooling, freezing, frozen; gather into a target format (§4.1 to §4.4) |
 //! | `background` | threads that give way to those of clients |
 //! | [`gc`] | unlink, then free; deferred actions (§3.3) |
 //! | [`wal`] | redo records, group commit, log segments (§3.4) |
-//! | [`checkpoint`], [`data_file`] | Arrow files of blocks, written once and mapped; the manifest; recovery (§3.4) |
+//! | [`checkpoint`], [`data_file`], `mapping` | Arrow files of blocks, written once and mapped; the manifest; recovery (§3.4) |
+//! | `salvage` | what becomes of damaged files when a database is salvaged |
+//! | [`file_system`] | the one trait through which files are reached; tests put a disk with faults behind it |
 //! | [`storage`] | all of the above behind one handle that a database opens |
 #![warn(missing_docs)]
 

@@ -10,6 +10,8 @@
 //! again before the entry is due. The old entry says nothing about the writers that came in between: it must not freeze the block. So each round of
 //! cooling has a number that its table never uses again. The number is in the word and in the entry, and an entry freezes a block of its own round only.
 //! That holds for another block under the same number, too.
+//!
+//! Model: `serac-models/tests/freezing.rs`.
 
 use serac_sync::atomic::{AtomicU64, Ordering};
 

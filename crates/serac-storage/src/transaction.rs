@@ -26,6 +26,8 @@
 //! there is nothing to wait for. What a transaction shows before it ends waits for [`Snapshot::unacknowledged_reads`].
 //!
 //! **Who waits for a commit** ([`crate::waits`]) goes on once the clock is published, not when the log is durable: its own commit comes later in the log, and is acknowledged later.
+//!
+//! Model: `serac-models/tests/protocols.rs`.
 
 use crate::data_table::DataTable;
 use crate::error::{Result, StorageError};

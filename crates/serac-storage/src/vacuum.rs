@@ -19,6 +19,8 @@
 //!
 //! **Against freezing.** A step looks at the temperature and gives up on a freezing block; the freezer takes the latch once before it gathers, so that no
 //! step is under way. The gather redirects views in the same way ([`crate::frozen`]).
+//!
+//! Model: `serac-models/tests/vacuum.rs`.
 
 use crate::block::{Block, HotBlock};
 use crate::heap::{BlockHeap, HeapLatch};

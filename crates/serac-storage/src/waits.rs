@@ -18,6 +18,8 @@
 //! **Deadlocks.** A transaction waits for one other at a time, so the graph of who waits for whom is a set of trees, and one walk along the chain from the holder says
 //! whether to wait for it would close a cycle. Who would close it fails. A cycle may go through somebody who is yet to take what was handed over to it, and fail a transaction that
 //! could have gone on.
+//!
+//! Model: `serac-models/tests/waits.rs`.
 
 use crate::error::{Result, StorageError};
 use crate::ids::{RowId, TableId};

@@ -8,6 +8,8 @@
 //! **Anchor**: everything committed at or before its timestamp has been merged into the value bitvectors. The entries that were open or
 //! newer when the merge looked at them are *carried*: copied into the anchor. So a transaction that stops before its commit does not hold up
 //! the log. What lies between the old and the new anchor is given back an epoch later.
+//!
+//! Model: `serac-models/tests/cubit.rs`.
 
 use super::delta::Ule;
 use serac_sync::Mutex;

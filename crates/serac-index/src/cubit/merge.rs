@@ -13,6 +13,8 @@
 //!   log once the anchor has passed it. A snapshot that begins later is not older than the plan's timestamp.
 //! - A plan that comes late (made from an anchor that has moved) does no harm: its tasks find bins that are newer, and its anchor's serial
 //!   number does not fit.
+//!
+//! Model: `serac-models/tests/cubit.rs`.
 
 use super::Cubit;
 use super::bulk::Bulk;

@@ -40,6 +40,8 @@
 //! and leaf, sharing what did not change.
 //!
 //! **CUBIT-lk** ([`Variant::Latched`]) is the same with a latch around appends and swings, for comparison.
+//!
+//! Model: `serac-models/tests/cubit.rs`.
 
 pub mod bitvector;
 mod build;

@@ -6,6 +6,8 @@
 //!
 //! The last one finds out: who looks puts a fence between what it has said and its look. Of two who say something and then look, one sees what the other
 //! has said.
+//!
+//! Model: `serac-models/tests/cubit.rs`.
 
 use serac_sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 

@@ -1,3 +1,5 @@
+//! Tests of the ordered index as a whole.
+
 use super::tree::Tree;
 use super::*;
 use proptest::prelude::*;

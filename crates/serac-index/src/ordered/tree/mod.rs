@@ -26,11 +26,14 @@
 //! **Empty leaves** are removed with the inner nodes that have nothing else, under locks taken from the root downwards and kept from the lowest node on that
 //! has another child. Nodes that are merely sparse stay.
 //!
-//! Atomics, pinning and the size of nodes come from [`super::sync`], so that the models (`serac-models/tests/tree.rs`) run this code with nodes of two entries.
+//! Atomics, pinning and the size of nodes come from [`super::sync`], so that the models run this code
+//! with nodes of two entries.
 //!
 //! **An empty tree** is filled with many entries at once by a tree that is built beside it ([`bulk`]).
 //!
 //! **Scans** copy a leaf, check its version, and go on from the separator that bounded it: leaves need no links.
+//!
+//! Model: `serac-models/tests/tree.rs`.
 
 mod ahead;
 mod bulk;
