@@ -1,5 +1,7 @@
 //! Runs every `tests/slt/*.slt` file against a fresh database in memory, and once more with all
 //! optional passes disabled. Errors are shown as `ERROR <SQLSTATE>: <message>`.
+//!
+//! `SERAC_SLT=joins` runs `joins.slt` alone.
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{Array, ArrayRef};
@@ -71,6 +73,9 @@ async fn all_files() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slt");
     let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "slt"));
+    if let Ok(wanted) = std::env::var("SERAC_SLT") {
+        files.retain(|file| file.file_stem().is_some_and(|name| name == wanted.as_str()));
+    }
     files.sort();
     let mut failures = Vec::new();
     let about_bitmaps = |file: &&std::path::PathBuf| file.file_name().is_some_and(|name| name == "bitmap_queries.slt");
