@@ -1,4 +1,5 @@
-//! Transactions that wait for the end of another (`serac_storage::waits`): nobody sleeps behind one that has ended, nobody overtakes who has waited, no deadlock stays.
+//! Transactions that wait for the end of another (`serac_storage::waits`): nobody sleeps behind one
+//! that has ended, nobody overtakes who has waited, no deadlock stays.
 //!
 //! Of: `serac-storage/src/waits.rs`.
 #![cfg(loom)]
@@ -20,7 +21,8 @@ struct State {
     queues: BTreeMap<usize, VecDeque<usize>>,
 }
 
-/// Rows, each with the timestamp of its newest version, and who waits for them. All who wait for one transaction want the same row here.
+/// Rows, each with the timestamp of its newest version, and who waits for them. All who wait for
+/// one transaction want the same row here.
 struct World {
     rows: [AtomicUsize; 2],
     count: AtomicUsize,
