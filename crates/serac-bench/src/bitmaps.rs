@@ -68,7 +68,8 @@ impl Case {
         Ok(Self { database, ids, times: Default::default() })
     }
 
-    /// Transactions of one statement each: updates of one column, of all columns, and inserts of one row.
+    /// Transactions of one statement each: updates of one column, of all columns, and inserts of
+    /// one row.
     fn run(&mut self, values: u64, state: &mut u64) -> Result<(), String> {
         let new = rows(1_000, values, state)?;
         let all: Vec<usize> = (0..COLUMNS).collect();

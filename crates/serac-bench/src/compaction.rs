@@ -1,4 +1,5 @@
-//! Compaction, in the set-up of §6.2: blocks of 1 MB with one column of 8 bytes and one of 12 to 24 bytes of variable length, whose slots are empty at random.
+//! Compaction, in the set-up of §6.2: blocks of 1 MB with one column of 8 bytes and one of 12 to 24
+//! bytes of variable length, whose slots are empty at random.
 
 use crate::report::Report;
 use crate::setup::{OneTable, text};

@@ -149,8 +149,8 @@ fn candidates(name: &str, count: usize) -> Vec<(Signature, &'static Function)> {
 /// Which function a call at `span` means, its polymorphic types in place.
 ///
 /// # Errors
-/// 42883 if there is none, 42725 if there are several; 0A000 where PostgreSQL has one for types that
-/// are not here.
+/// 42883 if there is none, 42725 if there are several; 0A000 where PostgreSQL has one for types
+/// that are not here.
 pub(crate) fn chosen(name: &str, given: &[TypeId], span: Span) -> Result<Chosen> {
     let candidates = candidates(name, given.len());
     let signatures = candidates.iter().map(|(signature, _)| signature).collect();
@@ -197,8 +197,8 @@ pub(crate) fn chosen(name: &str, given: &[TypeId], span: Span) -> Result<Chosen>
     })
 }
 
-/// The type that the name of a function stands for: `float8(x)` is a cast, if there is no such function
-/// of the very type of `x`.
+/// The type that the name of a function stands for: `float8(x)` is a cast, if there is no such
+/// function of the very type of `x`.
 fn cast_of(name: &str, given: &[TypeId]) -> Option<TypeId> {
     let [from] = *given else { return None };
     let to = TypeId::by_name(name).filter(|to| to.category() != Category::Pseudo && to.element().is_none())?;
@@ -225,8 +225,8 @@ impl Chosen {
                 TypeId::ANY => argument.into_text()?,
                 _ => binder.implicitly(argument, *to, schema)?,
             };
-            // A function of any type knows numbers in their fixed form alone. Those that write numbers
-            // take their texts.
+            // A function of any type knows numbers in their fixed form alone. Those that write
+            // numbers take their texts.
             let is_free = resolve::is_polymorphic(*declared) && argument.expr.get_type(schema)? == FREE;
             let argument = match is_free {
                 true if name.contains("json") => argument,
@@ -305,8 +305,8 @@ impl Binder<'_> {
             _ => self.scalar_call(name, arguments, span, context),
         }
     }
-    /// `information_schema._pg_expandarray(array)`: rows of an element and its number. Drivers ask it for the
-    /// columns of keys. The other functions of that schema are for its own views.
+    /// `information_schema._pg_expandarray(array)`: rows of an element and its number. Drivers ask
+    /// it for the columns of keys. The other functions of that schema are for its own views.
     fn expanded(&self, name: &str, call: &Call, span: Span, context: Context<'_>) -> Result<Bound> {
         let given = self.arguments_of(call, context)?;
         let is_plain = call.over.is_none() && of_aggregates(name, call).is_none();
@@ -417,7 +417,8 @@ impl Binder<'_> {
         };
         self.postgresql_call(name, arguments, found, span, context).map_err(refused)
     }
-    /// The call of a function that PostgreSQL does not have: the function tells what it takes and gives.
+    /// The call of a function that PostgreSQL does not have: the function tells what it takes and
+    /// gives.
     fn own_call(
         &self,
         function: &Arc<ScalarUDF>,
@@ -875,7 +876,8 @@ impl Binder<'_> {
         let (parts, finish) = self.parts(name, exprs, signature.result, call.distinct, context.schema)?;
         Ok(AggregateCall { parts, filter, finish, order_by, result: signature.result })
     }
-    /// The aggregates of a plan that compute this one of `exprs`, and the function that finishes it.
+    /// The aggregates of a plan that compute this one of `exprs`, and the function that finishes
+    /// it.
     fn parts(
         &self,
         name: &str,
@@ -1043,8 +1045,8 @@ fn of_own_type(call: Expr, result: &DataType, span: Span) -> Result<Bound> {
     }
 }
 
-/// The order in which an aggregate takes its values. Different ones that have no other order come in
-/// their own, since PostgreSQL sorts values to find equal ones.
+/// The order in which an aggregate takes its values. Different ones that have no other order come
+/// in their own, since PostgreSQL sorts values to find equal ones.
 fn order_of_values(
     call: &Call,
     order_by: Vec<(SortExpr, Bound)>,

@@ -193,8 +193,8 @@ pub fn bind_definition(environment: &dyn Environment, definition: DefinitionText
 }
 
 impl Binder<'_> {
-    /// A value of a type that can be assigned to its column. A constant in quotes becomes a value of
-    /// the column's type.
+    /// A value of a type that can be assigned to its column. A constant in quotes becomes a value
+    /// of the column's type.
     fn of_default(
         &self,
         bound: Bound,

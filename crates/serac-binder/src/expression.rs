@@ -921,8 +921,8 @@ impl Binder<'_> {
     }
 }
 
-/// Whether a cast may have other results under other settings, of times in most cases, so that PostgreSQL
-/// does not call it immutable. Constants are read when a statement is bound.
+/// Whether a cast may have other results under other settings, of times in most cases, so that
+/// PostgreSQL does not call it immutable. Constants are read when a statement is bound.
 pub(crate) fn depends_on_settings(from: TypeId, to: TypeId) -> bool {
     use TypeId as T;
     // PostgreSQL does not look at the elements of arrays as texts.
@@ -953,8 +953,8 @@ fn is_of_bits(operator: Operator) -> bool {
     matches!(operator, BitwiseAnd | BitwiseOr | BitwiseXor | BitwiseShiftLeft | BitwiseShiftRight)
 }
 
-/// Where an expression stands for PostgreSQL: where its first operand does, which of a constant with the
-/// name of its type is the constant.
+/// Where an expression stands for PostgreSQL: where its first operand does, which of a constant
+/// with the name of its type is the constant.
 fn first_place(tree: &Tree) -> Span {
     let mut tree = tree;
     loop {
@@ -1283,8 +1283,8 @@ impl Binder<'_> {
         {
             return checked(function.call(vec![bound.expr]), to, span, schema);
         }
-        // Arrow makes bytes of a text that is a number, keeps blanks that a CHAR(n) has not, and takes
-        // a text for an element of an array.
+        // Arrow makes bytes of a text that is a number, keeps blanks that a CHAR(n) has not, and
+        // takes a text for an element of an array.
         let is_read =
             to.element().is_none_or(|element| from.category() != Category::String || is_read_in_arrays(element));
         if to == TypeId::NUMERIC || to.element() == Some(TypeId::BPCHAR) || !is_read {

@@ -219,7 +219,8 @@ impl Binder<'_> {
     }
     /// A query of WITH, where it is named.
     fn with_rows(&self, table: &WithTable, shown: &str, alias: Option<&Alias>) -> Result<Rows> {
-        // Queries that name others twice, in each other, would make the plan grow twofold with each.
+        // Queries that name others twice, in each other, would make the plan grow twofold with
+        // each.
         self.reads(if table.is_used.get() { 4 * table.relations } else { table.relations })?;
         // It is as deep again where it is named.
         self.deeper(table.levels, || Ok(()))?;

@@ -406,7 +406,8 @@ impl Binder<'_> {
         if groupings.is_empty() {
             return Ok(plan);
         }
-        // The number of the set is not there any more once the planner has put something in the place of GROUPING.
+        // The number of the set is not there any more once the planner has put something in the
+        // place of GROUPING.
         let all = schema.columns().into_iter().filter(|column| column.name != Aggregate::INTERNAL_GROUPING_ID);
         let mut columns: Vec<Expr> = all.map(Expr::Column).collect();
         for (name, grouping) in groupings {

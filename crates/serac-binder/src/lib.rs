@@ -35,9 +35,9 @@
 //! | [`names`] | the names of a result's columns |
 //! | [`visit`] | the relations of a statement |
 //!
-//! A query holds expressions, and an expression queries. The modules that bind them are parts of one
-//! `impl Binder` and call each other as its methods. Types, limits and functions that several of them
-//! need are in modules below `binder`, so that no module names one that names it.
+//! A query holds expressions, and an expression queries. The modules that bind them are parts of
+//! one `impl Binder` and call each other as its methods. Types, limits and functions that several
+//! of them need are in modules below `binder`, so that no module names one that names it.
 //!
 //! What PostgreSQL has and SeracDB has not is an error of the statement, too (0A000).
 #![warn(missing_docs)]

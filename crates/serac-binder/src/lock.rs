@@ -1,12 +1,13 @@
 //! FOR UPDATE and its kin: queries that claim the rows of tables that they give.
 //!
-//! Such a query is a [part](crate::BoundPart) of its statement, which is done before the rest of it,
-//! even where it is the statement itself: then the rest gives the rows of the part. Its plan tells,
-//! behind what is selected, which row of each claimed table it is.
+//! Such a query is a [part](crate::BoundPart) of its statement, which is done before the rest of
+//! it, even where it is the statement itself: then the rest gives the rows of the part. Its plan
+//! tells, behind what is selected, which row of each claimed table it is.
 //!
 //! While the query is bound, [`Claims`] are in the binder. FROM scans claimed tables with a column
 //! that tells their rows ([`Binder::claimed_rows`]), and the select list gets these columns at its
-//! end ([`Claims::rows`]). What PostgreSQL refuses is told in its order: behind errors of the query.
+//! end ([`Claims::rows`]). What PostgreSQL refuses is told in its order: behind errors of the
+//! query.
 
 use crate::binder::Binder;
 use crate::claims::{Claims, not_with};

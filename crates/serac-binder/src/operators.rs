@@ -1,4 +1,5 @@
-//! Operators: their names, the one that is meant for operands of certain types, and results of calls.
+//! Operators: their names, the one that is meant for operands of certain types, and results of
+//! calls.
 
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};

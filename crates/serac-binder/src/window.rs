@@ -49,8 +49,8 @@ struct Written<'w> {
 /// What computes a window function that is no aggregate.
 struct Computed {
     functions: Vec<(WindowFunctionDefinition, Vec<Expr>)>,
-    /// The value where there is no row at the distance that is asked for; then the last function tells
-    /// whether there is one.
+    /// The value where there is no row at the distance that is asked for; then the last function
+    /// tells whether there is one.
     default: Option<Expr>,
     result: TypeId,
 }
@@ -396,8 +396,8 @@ impl Binder<'_> {
             _ => Err(BindError::unsupported("an offset of a window frame that is computed", span)),
         }
     }
-    /// The offsets of a frame of the values of an order, which become values of a type in which no sum
-    /// of one and an offset is too large.
+    /// The offsets of a frame of the values of an order, which become values of a type in which no
+    /// sum of one and an offset is too large.
     fn range(
         &self,
         order: &mut SortExpr,

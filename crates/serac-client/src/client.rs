@@ -206,8 +206,8 @@ pub struct RawImage {
 /// the caller is. If it does, the folder's lock gets free when what others run has ended.
 ///
 /// # Errors
-/// [`Error::Nobody`] when nobody answers within `timeout`; [`Error::Refused`] with the reason, whose
-/// SQLSTATE is [`wire::BUSY`] if it may be asked again.
+/// [`Error::Nobody`] when nobody answers within `timeout`; [`Error::Refused`] with the reason,
+/// whose SQLSTATE is [`wire::BUSY`] if it may be asked again.
 pub fn ask_for_folder(folder: &Path, timeout: Duration) -> Result<(), Error> {
     let folder = open_folder(folder).map_err(Error::Nobody)?;
     let socket = connect(&folder, timeout).map_err(Error::Nobody)?;
@@ -1059,8 +1059,8 @@ impl Client {
     }
 }
 
-/// Nobody but the user, the system's or the folder's owner is believed to be the holder. Whether the
-/// holder is [trusted](is_trusted), too.
+/// Nobody but the user, the system's or the folder's owner is believed to be the holder. Whether
+/// the holder is [trusted](is_trusted), too.
 fn check_holder(folder: &OwnedFd, socket: &OwnedFd) -> io::Result<bool> {
     let holder = socket_peercred(socket)?.uid;
     let owner = rustix::fs::fstat(folder)?.st_uid;

@@ -228,8 +228,8 @@ fn copy_buffers(
     for place in places[first..].iter().take_while(|place| place.start < piece_end) {
         let (mut from, end) = (place.start.max(piece.offset), place.end.min(piece_end));
         while from < end {
-            // SAFETY: the bytes lie in the range, which is ours, can be written to, and has no other
-            // reference into it yet.
+            // SAFETY: the bytes lie in the range, which is ours, can be written to, and has no
+            // other reference into it yet.
             let wanted = unsafe {
                 std::slice::from_raw_parts_mut(
                     range.start.as_ptr().cast::<u8>().add(from as usize),

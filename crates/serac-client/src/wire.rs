@@ -40,11 +40,11 @@
 //! statement. So a cancellation is not held up by data on its way, and none meets a later
 //! statement.
 //!
-//! **Handing over.** A server that finds the folder held asks for it on a connection of its own, whose
-//! first and only frame is a HandOver. A holder that grants it answers with a Bye, and ends as it
-//! always does; otherwise it answers with a Refused, whose SQLSTATE is [`BUSY`] if the server may
-//! ask again. The Byes of its clients then have the SQLSTATE [`HANDED_OVER`]: they leave the folder
-//! to the server for a moment.
+//! **Handing over.** A server that finds the folder held asks for it on a connection of its own,
+//! whose first and only frame is a HandOver. A holder that grants it answers with a Bye, and ends
+//! as it always does; otherwise it answers with a Refused, whose SQLSTATE is [`BUSY`] if the server
+//! may ask again. The Byes of its clients then have the SQLSTATE [`HANDED_OVER`]: they leave the
+//! folder to the server for a moment.
 //!
 //! **The end.** A holder that ends in order sends a Bye, with the number of the last statement that
 //! it has begun. A later statement has not run, so the client may run it elsewhere. After any other

@@ -1,5 +1,8 @@
 //! Statements that change the database, each one transaction: its commit is durable when they
 //! return.
+//!
+//! Tables with rules that are SQL's to keep (CHECK, generated columns, cascades) are not changed
+//! here.
 
 use crate::column::rows_of;
 use crate::error::{OperatorError, Result};

@@ -1,7 +1,8 @@
 //! Arrow IPC messages from outside, read without trust.
 //!
-//! Arrow's own reader checks values, but believes what a header says of types, lengths and places: it slices, multiplies
-//! and allocates by it, and panics where that is wrong. So messages of clients and files are read here:
+//! Arrow's own reader checks values, but believes what a header says of types, lengths and places:
+//! it slices, multiplies and allocates by it, and panics where that is wrong. So messages of
+//! clients and files are read here:
 //!
 //! ```text
 //! header ──verify (flatbuffers)──▶ Schema ──every field checked──▶ arrow-schema
@@ -9,11 +10,12 @@
 //!                                  ▼
 //!        nodes, buffers ──bounds, sizes, decompression within limits──▶ ArrayData::build (values) ──▶ RecordBatch
 //! ```
-//! What a message makes of little input is bounded: rows ([`MAX_ROWS`]), what it unpacks to ([`MAX_BODY`]), and the bytes
-//! that its views and codes name ([`MAX_NAMED`]). Dictionaries stay for the messages that follow: all of a stream take
-//! no more than one message may ([`MAX_BODY`]).
+//! What a message makes of little input is bounded: rows ([`MAX_ROWS`]), what it unpacks to
+//! ([`MAX_BODY`]), and the bytes that its views and codes name ([`MAX_NAMED`]). Dictionaries stay
+//! for the messages that follow: all of a stream take no more than one message may ([`MAX_BODY`]).
 //!
-//! Types that no table and no parameter has (structures, maps, unions, runs) are refused: SQLSTATE 0A000.
+//! Types that no table and no parameter has (structures, maps, unions, runs) are refused: SQLSTATE
+//! 0A000.
 
 use datafusion::arrow::array::{
     Array, ArrayData, ArrayDataBuilder, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, make_array, new_empty_array,
@@ -357,7 +359,8 @@ fn built(builder: ArrayDataBuilder) -> Result<ArrayRef> {
     Ok(array)
 }
 
-/// Refuses values that their type does not have, of which Arrow does not know, and those that name far more than is there.
+/// Refuses values that their type does not have, of which Arrow does not know, and those that name
+/// far more than is there.
 fn check_values(array: &ArrayRef) -> Result<()> {
     check_times(array)?;
     let named = match array.data_type() {
@@ -407,8 +410,8 @@ impl ArrowMessages {
     /// Reads the next message: its header, and its body.
     ///
     /// # Errors
-    /// SQLSTATE 08P01 or 22P03 for what is malformed, 54000 for what is too large, 0A000 for types and forms that are not
-    /// known here, 22003 and 22008 for values that their types do not have.
+    /// SQLSTATE 08P01 or 22P03 for what is malformed, 54000 for what is too large, 0A000 for types
+    /// and forms that are not known here, 22003 and 22008 for values that their types do not have.
     pub fn read(&mut self, header: &[u8], body: &Buffer) -> Result<ArrowMessage> {
         let message = ipc::root_as_message(header).map_err(|error| malformed(format!("its header: {error}")))?;
         if message.version() < MetadataVersion::V4 {

@@ -1,4 +1,5 @@
-//! COPY's binary format: a header, per row the number of columns and each value with its length, and a trailer.
+//! COPY's binary format: a header, per row the number of columns and each value with its length,
+//! and a trailer.
 
 use super::rows::{BATCH_ROWS, MAX_LINE};
 use crate::arrival::CopyInput;
@@ -69,7 +70,8 @@ impl<R: CopyInput> BinaryReader<R> {
         }
         Ok(filled)
     }
-    /// The number of a row's fields, -1 for the trailer; none at the end of the input, which needs no trailer.
+    /// The number of a row's fields, -1 for the trailer; none at the end of the input, which needs
+    /// no trailer.
     fn field_count(&mut self) -> Result<Option<i16>> {
         let mut bytes = [0; 2];
         let read = self.read_up_to(&mut bytes)?;
@@ -159,7 +161,8 @@ impl<R: CopyInput> Iterator for BinaryReader<R> {
     }
 }
 
-/// Writes batches, a row in one piece; the header is in the same piece as what comes first behind it, as some readers expect.
+/// Writes batches, a row in one piece; the header is in the same piece as what comes first behind
+/// it, as some readers expect.
 pub(super) struct BinaryWriter<W> {
     output: W,
     header: Vec<u8>,

@@ -5,8 +5,8 @@
 //! empty field. A field is NULL if it has the text of NULL and no quotes.
 //!
 //! Where all columns are INTEGER, rows of plain numbers are parsed into numbers at once, many at a
-//! time and by several threads (`serac_operators::integer_rows`). The first row of another kind, and
-//! some behind it, are read as texts: few if most rows are plain.
+//! time and by several threads (`serac_operators::integer_rows`). The first row of another kind,
+//! and some behind it, are read as texts: few if most rows are plain.
 
 use super::options::{Nulls, Options};
 use super::rows::{BATCH_ROWS, MAX_LINE, Rows, row_too_long};
@@ -90,8 +90,8 @@ impl<R: CopyInput> Window<R> {
             }
         }
     }
-    /// Many bytes of the input: all there is room for, once more than half of that are consumed, or as
-    /// many as come soon.
+    /// Many bytes of the input: all there is room for, once more than half of that are consumed, or
+    /// as many as come soon.
     fn many(&mut self) -> Result<&[u8]> {
         if self.to - self.from > self.bytes.len() / 2 {
             return Ok(self.bytes());

@@ -5,7 +5,8 @@
 //! file, and the session waits for that thread as it waits for rows. Pipes and devices are opened
 //! without blocking (O_NONBLOCK) and polled, every [`ASKED`], which is when the thread of a
 //! statement that was cancelled finds that nobody wants the file ([`Wanted`]) and ends. Only a file
-//! system that does not answer can hold the thread up for longer, and it then holds up nothing else.
+//! system that does not answer can hold the thread up for longer, and it then holds up nothing
+//! else.
 
 use super::options::Options;
 use super::sink::Sink;

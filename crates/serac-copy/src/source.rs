@@ -117,7 +117,8 @@ fn file_batches(
 /// The columns of a file that COPY FROM would read, by its name's extension.
 ///
 /// # Errors
-/// SQLSTATE 58P01 for a file that cannot be opened, 22P04 for one that is not of its format, 0A000 for a format that says nothing of columns.
+/// SQLSTATE 58P01 for a file that cannot be opened, 22P04 for one that is not of its format, 0A000
+/// for a format that says nothing of columns.
 pub fn file_schema(path: &str) -> Result<SchemaRef> {
     let options = Options::of_file(path, Format::Csv);
     let file = File::open(path).map_err(|e| io(path, e))?;
@@ -151,7 +152,8 @@ fn stream_batches(
     }
 }
 
-/// Batches of an input as they are read. Those of the text format are texts, those of CSV texts or integers.
+/// Batches of an input as they are read. Those of the text format are texts, those of CSV texts or
+/// integers.
 pub struct Source {
     batches: Receiver<Result<Rows>>,
     reader: Option<JoinHandle<()>>,
@@ -185,7 +187,8 @@ impl Source {
                 Err(error) => drop(sender.blocking_send(Err(error))),
             }
         };
-        // Not of the runtime's blocking threads, for which its end would wait while this one waits for a terminal.
+        // Not of the runtime's blocking threads, for which its end would wait while this one waits
+        // for a terminal.
         let reader = std::thread::Builder::new().name("serac-copy".into()).spawn(read);
         let reader = reader
             .map_err(|e| SqlError::new(sqlstate::INSUFFICIENT_RESOURCES, format!("no thread for reading: {e}")))?;

@@ -1,7 +1,11 @@
-//! How long a database takes to open: `cargo run --release -p serac-engine --example opening -- <folder> indexes [rows]`, or `… few [openings]`.
+//! How long a database takes to open:
+//! `cargo run --release -p serac-engine --example opening -- <folder> indexes [rows]`, or
+//! `… few [openings]`.
 //!
-//! `indexes` makes a table of ten columns with ten indexes (a primary key and nine others, of which two are over texts), writes a checkpoint, and opens
-//! the database three times. `few` makes a database of six rows and opens it again and again, each time with a row more. The folder must not be there.
+//! `indexes` makes a table of ten columns with ten indexes (a primary key and nine others, of which
+//! two are over texts), writes a checkpoint, and opens the database three times. `few` makes a
+//! database of six rows and opens it again and again, each time with a row more. The folder must
+//! not be there.
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use serac_engine::Database;
@@ -35,7 +39,8 @@ fn key(at: usize) -> KeyDefinition {
     KeyDefinition { name, columns: vec![at], unique: primary, primary, constraint: primary, ..Default::default() }
 }
 
-/// A number that looks random, another one for each column: some columns have few values, most have many.
+/// A number that looks random, another one for each column: some columns have few values, most have
+/// many.
 fn number(row: i64, at: usize) -> i64 {
     let mixed = (row as u64 ^ (at as u64) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 8;
     match at {

@@ -290,12 +290,14 @@ impl EngineError {
         }
     }
 
-    /// Whether a concurrent transaction got in the way, so that the same transaction may succeed with a new snapshot.
+    /// Whether a concurrent transaction got in the way, so that the same transaction may succeed
+    /// with a new snapshot.
     pub fn is_conflict(&self) -> bool {
         self.sqlstate() == sqlstate::SERIALIZATION_FAILURE
     }
 
-    /// The running transaction that is in the way, if it is that: see [`crate::Transaction::wait_for`].
+    /// The running transaction that is in the way, if it is that: see
+    /// [`crate::Transaction::wait_for`].
     pub fn blocker(&self) -> Option<&Arc<Blocker>> {
         match self {
             Self::Storage(StorageError::WriteConflict { blocker, .. }) => blocker.as_ref(),

@@ -682,7 +682,8 @@ fn play(seed: u64) {
                     Ok(()) => open.done.push(change),
                     Err(error) => {
                         let sqlstate = error.sqlstate();
-                        // Names of tables and of views are the same, so one may be of the other kind (42809).
+                        // Names of tables and of views are the same, so one may be of the other
+                        // kind (42809).
                         let expected = [
                             "40001", "55006", "42P07", "42P01", "42701", "42703", "42704", "42710", "42809", "2BP01",
                             "23505",

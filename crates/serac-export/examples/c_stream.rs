@@ -1,5 +1,6 @@
-//! A library for other languages: `serac_example_stream` fills an ArrowArrayStream with the rows of a table. Python reads it with
-//! `pyarrow.RecordBatchReader._import_from_c(address)`; see tests/readers.py.
+//! A library for other languages: `serac_example_stream` fills an ArrowArrayStream with the rows of
+//! a table. Python reads it with `pyarrow.RecordBatchReader._import_from_c(address)`; see
+//! tests/readers.py.
 
 #[path = "../tests/common/every.rs"]
 mod every;
@@ -45,7 +46,8 @@ fn stream(rows: i64, form: VarlenForm) -> Result<FFI_ArrowArrayStream, EngineErr
     Ok(c_stream(db.begin().scan_arrow(&table, &all, &[])?.with_varlen(form)))
 }
 
-/// Fills `*out` with a stream of `rows` rows, whose texts come as views (`form` 0), with offsets (1) or as dictionaries (2); leaves it released if that fails.
+/// Fills `*out` with a stream of `rows` rows, whose texts come as views (`form` 0), with offsets
+/// (1) or as dictionaries (2); leaves it released if that fails.
 ///
 /// # Safety
 /// `out` points to room for an ArrowArrayStream, which the caller owns and releases.

@@ -1,4 +1,5 @@
-//! Arrow's C stream interface: what another language holds neither stops writers nor changes, and goes back from any thread.
+//! Arrow's C stream interface: what another language holds neither stops writers nor changes, and
+//! goes back from any thread.
 
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
@@ -41,7 +42,8 @@ fn filled() -> (Database, Arc<Table>) {
 
 /// What a C program would do: move the struct out of a raw pointer, and read.
 fn import(mut stream: FFI_ArrowArrayStream) -> ArrowArrayStreamReader {
-    // SAFETY: the pointer is to a stream that was just exported; `from_raw` leaves an empty one behind.
+    // SAFETY: the pointer is to a stream that was just exported; `from_raw` leaves an empty one
+    // behind.
     unsafe { ArrowArrayStreamReader::from_raw(&mut stream) }.unwrap()
 }
 
@@ -112,7 +114,8 @@ fn a_stream_that_is_held_sees_its_snapshot_while_writers_go_on() {
         stop.store(true, Ordering::Relaxed);
     });
     check(&held);
-    // The stream and the arrays are given back by another thread, after which nothing holds the snapshot.
+    // The stream and the arrays are given back by another thread, after which nothing holds the
+    // snapshot.
     std::thread::spawn(move || drop((reader, held))).join().unwrap();
     assert_eq!(db.storage().manager().active_count(), 0);
 }

@@ -1,5 +1,6 @@
-//! The aggregates of a session. Here, mode (), percentile_disc (fraction) and percentile_cont (fraction), WITHIN GROUP (ORDER BY value): the first two give
-//! one of the values, and the last one what lies between two of them. All keep the values of a group.
+//! The aggregates of a session. Here, mode (), percentile_disc (fraction) and percentile_cont
+//! (fraction), WITHIN GROUP (ORDER BY value): the first two give one of the values, and the last
+//! one what lies between two of them. All keep the values of a group.
 
 use super::definition::no_function;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_empty_array};

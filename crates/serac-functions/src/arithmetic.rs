@@ -1,7 +1,7 @@
 //! div, gcd, lcm and width_bucket.
 
 use super::definition::{Definition, Types};
-use crate::SqlResult;
+use crate::sql_result::SqlResult;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Int32Array, Int64Array};
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, DecimalType, Float64Type, Int32Type, Int64Type, i256};
 use serac_values::SqlError;
@@ -53,7 +53,8 @@ fn lcm(a: i128, b: i128) -> Option<i128> {
     if a == 0 || b == 0 { Some(0) } else { (a / gcd(a, b)).checked_mul(b)?.checked_abs() }
 }
 
-/// Applies `f` to two integers or decimals of one scale. None of it is a value that is out of range.
+/// Applies `f` to two integers or decimals of one scale. None of it is a value that is out of
+/// range.
 fn whole(args: &[ArrayRef], f: impl Fn(i128, i128) -> Option<i128>) -> SqlResult<ArrayRef> {
     let (left, right) = (&args[0], &args[1]);
     Ok(match left.data_type() {

@@ -118,7 +118,8 @@ fn deepest(list: &DataType) -> Option<&DataType> {
     if is_list(element) { deepest(element) } else { Some(element) }
 }
 
-/// The array type with the elements of `flat`, an array of one dimension, and the dimensions of `list`.
+/// The array type with the elements of `flat`, an array of one dimension, and the dimensions of
+/// `list`.
 fn as_deep(list: &DataType, flat: &DataType) -> DataType {
     match element_of(list).filter(|element| is_list(element)) {
         Some(inner) => DataType::new_list(as_deep(inner, flat), true),
@@ -262,8 +263,8 @@ fn joined_types(given: &[DataType]) -> Option<Types> {
     (levels(&left).abs_diff(levels(&right)) <= 1).then_some((vec![left, right], deeper))
 }
 
-/// Arrays one after the other. NULL beside an array is nothing, and so is an array without elements;
-/// one of a dimension less is an element of the other.
+/// Arrays one after the other. NULL beside an array is nothing, and so is an array without
+/// elements; one of a dimension less is an element of the other.
 fn joined(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     let deepest = levels(args[0].data_type()).max(levels(args[1].data_type()));
     let side = |list: &ArrayRef| {

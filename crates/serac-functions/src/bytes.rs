@@ -1,8 +1,8 @@
-//! Functions of BYTEA that have the names of those of texts in PostgreSQL: position, substr, overlay and
-//! the trimming ones; convert_to and convert_from, between texts and bytes.
+//! Functions of BYTEA that have the names of those of texts in PostgreSQL: position, substr,
+//! overlay and the trimming ones; convert_to and convert_from, between texts and bytes.
 
 use super::definition::{Definition, Types};
-use crate::SqlResult;
+use crate::sql_result::SqlResult;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BinaryViewArray, BinaryViewBuilder, Int32Array, StringViewArray,
 };
@@ -59,7 +59,8 @@ fn each(args: &[ArrayRef], of: impl Fn(usize) -> SqlResult<Vec<u8>>) -> SqlResul
     Ok(Arc::new(all.finish()))
 }
 
-/// The bytes from a number on, which counts from one, and so many; all behind it if that is not told.
+/// The bytes from a number on, which counts from one, and so many; all behind it if that is not
+/// told.
 fn part(of: &[u8], from: i64, length: Option<i64>) -> SqlResult<&[u8]> {
     if length.is_some_and(|length| length < 0) {
         return Err(SqlError::new(sqlstate::SUBSTRING_ERROR, "negative substring length not allowed"));

@@ -1,8 +1,9 @@
-//! Intervals and operators: products with numbers, comparisons, differences of times, and what the planner does not read as an interval.
+//! Intervals and operators: products with numbers, comparisons, differences of times, and what the
+//! planner does not read as an interval.
 
 use super::definition::{Definition, Types};
 use super::intervals::one_interval;
-use crate::SqlResult;
+use crate::sql_result::SqlResult;
 use datafusion::arrow::array::{ArrayRef, AsArray, Decimal128Array, Float64Array, IntervalMonthDayNanoArray};
 use datafusion::arrow::datatypes::{
     DataType, DurationMicrosecondType, Field, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimeUnit,
@@ -42,7 +43,8 @@ static TIMES: Definition = Definition {
     types: interval_and_number,
     body: |args| scale(args, |parts, factor| parts.scaled(|part| part * factor).ok_or_else(out_of_range)),
 };
-/// The same with the number first, under a name of its own, as the names of columns are made of names of functions.
+/// The same with the number first, under a name of its own, as the names of columns are made of
+/// names of functions.
 static TIMES_AFTER: Definition = Definition {
     name: "times_interval",
     types: |given| match given {
@@ -107,7 +109,8 @@ pub(super) fn as_intervals(durations: &ArrayRef) -> SqlResult<ArrayRef> {
     Ok(Arc::new(durations.try_unary::<_, IntervalMonthDayNanoType, SqlError>(interval)?))
 }
 
-/// The length of an interval in microseconds, of months of thirty days, by which intervals are compared.
+/// The length of an interval in microseconds, of months of thirty days, by which intervals are
+/// compared.
 pub(super) static LENGTH: Definition = Definition {
     name: "interval_length",
     types: |given| one_interval(given).map(|(types, _)| (types, DataType::Decimal128(38, 0))),
@@ -144,7 +147,8 @@ fn operand(expr: &Expr, schema: &DFSchema) -> Operand {
     }
 }
 
-/// A date to which an interval is added or from which it is taken, as the time at which it begins: so is the sum.
+/// A date to which an interval is added or from which it is taken, as the time at which it begins:
+/// so is the sum.
 fn with_time(date: Expr, interval: &Expr, schema: &DFSchema) -> Expr {
     let is = |expr: &Expr, is: fn(&DataType) -> bool| expr.get_type(schema).is_ok_and(|data_type| is(&data_type));
     if !is(interval, is_interval) || !is(&date, |data_type| *data_type == DataType::Date32) {

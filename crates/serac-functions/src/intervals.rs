@@ -2,7 +2,7 @@
 //! two times.
 
 use super::definition::{Definition, Types};
-use crate::SqlResult;
+use crate::sql_result::SqlResult;
 use chrono::{Datelike, NaiveDateTime, Timelike};
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, IntervalMonthDayNanoArray, PrimitiveArray, TimestampMicrosecondArray,
@@ -85,7 +85,8 @@ fn days_of_month(year: i32, month: i32) -> i32 {
 /// From `earlier` to `later` in years, months, days and time, as one would count on a calendar.
 fn age(later: NaiveDateTime, earlier: NaiveDateTime) -> Parts {
     let negative = later < earlier;
-    // Counted from the earlier to the later; the month whose days are borrowed is that of the second argument.
+    // Counted from the earlier to the later; the month whose days are borrowed is that of the
+    // second argument.
     let (to, from) = if negative { (earlier, later) } else { (later, earlier) };
     let of_day = |time: NaiveDateTime| {
         i64::from(time.num_seconds_from_midnight()) * MICROS_PER_SECOND + i64::from(time.nanosecond() / 1_000)

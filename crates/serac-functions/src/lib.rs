@@ -52,6 +52,7 @@ mod rounding;
 mod series;
 mod sleep;
 mod sliding;
+mod sql_result;
 mod styled;
 mod sum;
 mod text_aggregate;
@@ -82,9 +83,6 @@ pub use uuids::UuidTypes;
 pub use zeros::{has_one_zero, one_zero, with_one_nan};
 
 use datafusion::logical_expr::ScalarUDF;
-
-/// What a function gives, or its error with a SQLSTATE.
-pub(crate) type SqlResult<T = datafusion::arrow::array::ArrayRef> = serac_values::Result<T>;
 
 /// The functions that are the same in every session.
 pub fn functions() -> impl Iterator<Item = ScalarUDF> {

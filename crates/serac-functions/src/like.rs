@@ -1,9 +1,9 @@
 //! Patterns of LIKE and ILIKE.
 //!
-//! - like_escape (pattern, escape): the pattern of a LIKE with an escape character of its own, as one
-//!   that is escaped by backslashes.
-//! - like_pattern (text, pattern), ilike_pattern (text, pattern): the pattern. It is an error if it ends
-//!   with a backslash that escapes nothing, and the comparison with the text gets there.
+//! - like_escape (pattern, escape): the pattern of a LIKE with an escape character of its own, as
+//!   one that is escaped by backslashes.
+//! - like_pattern (text, pattern), ilike_pattern (text, pattern): the pattern. It is an error if it
+//!   ends with a backslash that escapes nothing, and the comparison with the text gets there.
 
 use super::definition::{Definition, no_function};
 use datafusion::arrow::array::{ArrayRef, AsArray, StringArray, StringViewArray};
@@ -18,12 +18,12 @@ use serac_values::SqlError;
 use serac_values::text_types::is_text_or_null;
 use std::sync::Arc;
 
-/// The pattern of the texts whose comparison with `pattern` gets to a backslash at its end that escapes
-/// nothing; none if there is no such backslash. What stands before it must match a part of the text, and
-/// more of the text must follow.
+/// The pattern of the texts whose comparison with `pattern` gets to a backslash at its end that
+/// escapes nothing; none if there is no such backslash. What stands before it must match a part of
+/// the text, and more of the text must follow.
 fn unfinished(pattern: &str) -> Option<String> {
-    // The wildcards behind the last character that stands for itself: where the first `%` among them
-    // is, and how many `_` follow that.
+    // The wildcards behind the last character that stands for itself: where the first `%` among
+    // them is, and how many `_` follow that.
     let mut any: Option<(usize, usize)> = None;
     let mut letters = pattern.char_indices();
     while let Some((at, letter)) = letters.next() {
@@ -46,7 +46,8 @@ fn unfinished(pattern: &str) -> Option<String> {
     None
 }
 
-/// Whether a constant pattern ends with a backslash that escapes nothing; none if it is no constant.
+/// Whether a constant pattern ends with a backslash that escapes nothing; none if it is no
+/// constant.
 fn is_unfinished(pattern: &Expr) -> Option<bool> {
     let text = pattern.as_literal()?.try_as_str()?;
     Some(text.is_some_and(|text| unfinished(text).is_some()))

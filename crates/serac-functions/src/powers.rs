@@ -144,8 +144,8 @@ fn area_cosine(x: f64) -> Result<f64, SqlError> {
     }
 }
 
-/// Functions of angles in degrees, which are exact where their results are: as PostgreSQL does it, by the functions of radians,
-/// divided by what these give for 30, 45 and 60 degrees.
+/// Functions of angles in degrees, which are exact where their results are: as PostgreSQL does it,
+/// by the functions of radians, divided by what these give for 30, 45 and 60 degrees.
 mod degrees {
     use std::sync::LazyLock;
 
@@ -192,7 +192,8 @@ mod degrees {
         }
     }
 
-    /// An angle between 0 and 90, and the signs that the sine, the cosine and the tangent have of the one that it stands for.
+    /// An angle between 0 and 90, and the signs that the sine, the cosine and the tangent have of
+    /// the one that it stands for.
     fn first_quadrant(x: f64) -> (f64, f64, f64, f64) {
         let (mut angle, mut sine, mut cosine) = (x % 360.0, 1.0, 1.0);
         if angle < 0.0 {

@@ -1,13 +1,14 @@
-//! The functions regexp_…, of which what gives several rows in PostgreSQL is an array here, which is unnested; the regular expression that a pattern of
-//! SIMILAR TO is.
+//! The functions regexp_…, of which what gives several rows in PostgreSQL is an array here, which
+//! is unnested; the regular expression that a pattern of SIMILAR TO is.
 //!
-//! Patterns are PostgreSQL's ([`patterns`]). As there, `.` matches a line's end unless the flags say otherwise. Of alternatives, the first that matches is
-//! taken, where PostgreSQL takes the longest.
+//! Patterns are PostgreSQL's ([`patterns`]). As there, `.` matches a line's end unless the flags
+//! say otherwise. Of alternatives, the first that matches is taken, where PostgreSQL takes the
+//! longest.
 
 pub(super) mod patterns;
 
 use super::definition::{Definition, Types};
-use crate::SqlResult;
+use crate::sql_result::SqlResult;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanBuilder, Int32Builder, ListBuilder, StringArray, StringBuilder,
 };
@@ -57,8 +58,8 @@ pub(super) fn compiled(pattern: &str, flags: &str) -> SqlResult<(Regex, bool)> {
     Ok((regex, options.all))
 }
 
-/// The matches in a text, or the first. An empty match may follow another one at its end, unless only `proper` ones count: then it may not, nor stand at an end of
-/// the text.
+/// The matches in a text, or the first. An empty match may follow another one at its end, unless
+/// only `proper` ones count: then it may not, nor stand at an end of the text.
 fn matches<'t>(regex: &Regex, text: &'t str, all: bool, proper: bool) -> Vec<Captures<'t>> {
     let (mut found, mut start, mut last_end) = (Vec::new(), 0, 0);
     while let Some(captures) = regex.captures_at(text, start) {
@@ -102,7 +103,8 @@ impl<'a> Row<'a> {
             )),
         }
     }
-    /// The byte at which the search begins, if the argument is a character's number; none if that is behind the text.
+    /// The byte at which the search begins, if the argument is a character's number; none if that
+    /// is behind the text.
     fn start(&self, argument: usize) -> SqlResult<Option<usize>> {
         let characters = self.number(argument, "start", 1, 1)? as usize - 1;
         if characters == 0 {
@@ -124,7 +126,8 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Calls `f` for rows without NULL; without arguments for the others. The flags are the argument of that number.
+/// Calls `f` for rows without NULL; without arguments for the others. The flags are the argument of
+/// that number.
 fn each(args: &[ArrayRef], flags_at: usize, mut f: impl FnMut(Option<Row<'_>>) -> SqlResult<()>) -> SqlResult<()> {
     let (texts, patterns) = (args[0].as_string_view(), args[1].as_string_view());
     let flags_of = args.get(flags_at).map(|array| array.as_string_view());
@@ -305,7 +308,8 @@ fn append_replacement(replacement: &str, found: &Captures<'_>, out: &mut String)
     out.push_str(rest);
 }
 
-/// regexp_replace (text, pattern, replacement [, flags]), or with a start, a number of a match and flags.
+/// regexp_replace (text, pattern, replacement [, flags]), or with a start, a number of a match and
+/// flags.
 fn regexp_replace(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let has_start = args.get(3).is_some_and(|array| *array.data_type() == DataType::Int32);
     let mut texts = StringBuilder::new();
@@ -382,9 +386,10 @@ fn split(args: &[ArrayRef], name: &str) -> SqlResult<ArrayRef> {
     Ok(Arc::new(rows.finish()))
 }
 
-/// The pattern of SIMILAR TO as a regular expression, with the character that takes other characters' meaning from them.
-/// With a double quote behind it, that character separates the part that SUBSTRING gives from the one before it, which
-/// matches as little as it can, and from the one behind it.
+/// The pattern of SIMILAR TO as a regular expression, with the character that takes other
+/// characters' meaning from them. With a double quote behind it, that character separates the part
+/// that SUBSTRING gives from the one before it, which matches as little as it can, and from the one
+/// behind it.
 fn regex_of_similar(pattern: &str, escape: Option<char>) -> SqlResult<String> {
     let mut regex = String::from("^(?:");
     let has_parts = escape.is_some_and(|escape| pattern.contains(&format!("{escape}\"")));

@@ -1,6 +1,6 @@
 //! generate_series (start, stop, step) of timestamps, in microseconds; DataFusion's are of
-//! nanoseconds, which hold no other years than 1677 to 2262. Of numbers with digits of their own, too.
-//! Of other types it is DataFusion's.
+//! nanoseconds, which hold no other years than 1677 to 2262. Of numbers with digits of their own,
+//! too. Of other types it is DataFusion's.
 
 use super::styled::later;
 use datafusion::arrow::array::timezone::Tz;

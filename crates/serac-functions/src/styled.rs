@@ -1,5 +1,6 @@
-//! What depends on a session's settings of times ([`TimeStyle`]): casts of times and of texts that are
-//! times, sums of times and intervals, parts of times, and functions that write values of any type.
+//! What depends on a session's settings of times ([`TimeStyle`]): casts of times and of texts that
+//! are times, sums of times and intervals, parts of times, and functions that write values of any
+//! type.
 //!
 //! A plan says what it computes: each function here has the settings under which it was bound. A
 //! session whose settings are the usual ones does not come here.
@@ -10,7 +11,7 @@ use super::interval_fields::modified_styled;
 use super::times::{TIMESTAMP, on_clocks, with_zone};
 use super::truncated_times::truncated_in;
 use super::{formats, series, times};
-use crate::SqlResult;
+use crate::sql_result::SqlResult;
 use datafusion::arrow::array::timezone::Tz;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int32Array, ListBuilder, StringViewBuilder};
 use datafusion::arrow::compute::cast;

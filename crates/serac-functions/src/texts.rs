@@ -1,8 +1,8 @@
-//! concat and concat_ws, which write values as results are written; encode and decode, and bits and bytes of BYTEA; abs, which fails where the least number
-//! has no positive one.
+//! concat and concat_ws, which write values as results are written; encode and decode, and bits and
+//! bytes of BYTEA; abs, which fails where the least number has no positive one.
 
 use super::definition::{Definition, Types};
-use crate::SqlResult;
+use crate::sql_result::SqlResult;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use datafusion::arrow::array::{
@@ -353,8 +353,8 @@ fn abs(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     })
 }
 
-/// overlay (text, new, from, length): the text with a part replaced, which is as long as `new` if its
-/// length is not told.
+/// overlay (text, new, from, length): the text with a part replaced, which is as long as `new` if
+/// its length is not told.
 ///
 /// # Errors
 /// 22011 for a part before the text, 22003 for one whose end is no INTEGER.

@@ -1,8 +1,9 @@
-//! `time AT TIME ZONE zone`, the function timezone (zone, time): of a TIMESTAMPTZ what clocks show in a zone, of a TIMESTAMP when clocks there show it.
+//! `time AT TIME ZONE zone`, the function timezone (zone, time): of a TIMESTAMPTZ what clocks show
+//! in a zone, of a TIMESTAMP when clocks there show it.
 
 use super::definition::{Definition, Types};
 use super::times::{TIMESTAMP, with_zone};
-use crate::SqlResult;
+use crate::sql_result::SqlResult;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray, TimestampMicrosecondArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, TimestampMicrosecondType};

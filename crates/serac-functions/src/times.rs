@@ -1,9 +1,9 @@
-//! age, now, isfinite, make_timestamp, make_timestamptz and make_time; date_of_days (days), which is the
-//! date so many days after 1970-01-01.
+//! age, now, isfinite, make_timestamp, make_timestamptz and make_time; date_of_days (days), which
+//! is the date so many days after 1970-01-01.
 
 use super::definition::{Definition, no_function};
 use super::intervals::ages;
-use crate::SqlResult;
+use crate::sql_result::SqlResult;
 use chrono::NaiveDate;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Date32Array, Int64Array, Time64MicrosecondArray, TimestampMicrosecondArray,
@@ -107,8 +107,8 @@ fn make_timestamp(args: &[ArrayRef]) -> SqlResult<TimestampMicrosecondArray> {
     rows(args, micros_of).collect()
 }
 
-/// Times of microseconds, rounded to a number of digits of a second; of two that are equally near, it
-/// is the one farther from 2000, from which PostgreSQL counts, or from midnight.
+/// Times of microseconds, rounded to a number of digits of a second; of two that are equally near,
+/// it is the one farther from 2000, from which PostgreSQL counts, or from midnight.
 fn time_rounded(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     const MICROS_TO_2000: i64 = 946_684_800_000_000;
     let epoch = if matches!(args[0].data_type(), DataType::Timestamp(..)) { MICROS_TO_2000 } else { 0 };
@@ -247,8 +247,9 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     },
 ];
 
-/// now (), current_timestamp, current_time: when the transaction began, in microseconds. DataFusion's
-/// are of nanoseconds, which hold no other years than 1677 to 2262, also of what they are compared with.
+/// now (), current_timestamp, current_time: when the transaction began, in microseconds.
+/// DataFusion's are of nanoseconds, which hold no other years than 1677 to 2262, also of what they
+/// are compared with.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Now {
     of_day: bool,

@@ -2,8 +2,8 @@
 //!
 //! A state has how many numbers there are, their sum, and the sum of the squares of their distances
 //! from their mean. The last one grows without the mean being divided and multiplied again, so that
-//! large numbers that lie close together keep their digits. It is NaN as soon as a number is infinite
-//! or NaN.
+//! large numbers that lie close together keep their digits. It is NaN as soon as a number is
+//! infinite or NaN.
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, UInt64Array};
 use datafusion::arrow::compute::{and, cast, is_not_null, prep_null_mask_filter};

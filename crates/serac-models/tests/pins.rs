@@ -1,7 +1,9 @@
 //! Row pins beside compaction and the freezer: whoever pins before the snapshot finds, at each of
 //! its row ids, the row that it found there, or none. The pins are the real ones
-//! (`serac_storage::table::row_pins`), with loom's lock. The table restates what they guard: a row that is
-//! moved by a transaction, and a block that is recycled once no snapshot sees a row of it.
+//! (`serac_storage::table::row_pins`), with loom's lock. The table restates what they guard: a row
+//! that is moved by a transaction, and a block that is recycled once no snapshot sees a row of it.
+//!
+//! Of: `serac-storage/src/table/row_pins.rs`.
 #![cfg(loom)]
 
 #[path = "../../serac-storage/src/table/row_pins.rs"]

@@ -1,7 +1,7 @@
 //! Who may wait at a port without having said who they are.
 //!
-//! A connection costs memory and a descriptor before anybody has logged in on it, so those that wait are bounded in
-//! number and in time, and they take nothing from those who have logged in:
+//! A connection costs memory and a descriptor before anybody has logged in on it, so those that
+//! wait are bounded in number and in time, and they take nothing from those who have logged in:
 //!
 //! ```text
 //! accept ──▶ Waiting ──logged in──▶ a seat of the server (max_connections)
@@ -9,9 +9,10 @@
 //!               ▼
 //!             closed
 //! ```
-//! An address may have as many places as are left for others. A newcomer from an address that has its share takes the
-//! place of that address's oldest; where all places are taken, one of the address that has the most. So a flood from
-//! anywhere shortens the time to log in, from the address of the flood above all, but closes the port to nobody.
+//! An address may have as many places as are left for others. A newcomer from an address that has
+//! its share takes the place of that address's oldest; where all places are taken, one of the
+//! address that has the most. So a flood from anywhere shortens the time to log in, from the
+//! address of the flood above all, but closes the port to nobody.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -28,7 +29,8 @@ pub struct Admission {
     waiting: Mutex<HashMap<Origin, VecDeque<Arc<Notify>>>>,
 }
 
-/// Where a connection comes from: an IPv4 address, the network of an IPv6 address, or this machine, by a file.
+/// Where a connection comes from: an IPv4 address, the network of an IPv6 address, or this machine,
+/// by a file.
 type Origin = Option<IpAddr>;
 
 fn origin(address: Option<IpAddr>) -> Origin {
@@ -45,7 +47,8 @@ impl Admission {
         Arc::new(Self { limit: limit.max(1), waiting: Mutex::default() })
     }
 
-    /// A place for a connection from this address, none for one by a file. Another may have to give way.
+    /// A place for a connection from this address, none for one by a file. Another may have to give
+    /// way.
     pub fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> Waiting {
         let (origin, expelled) = (origin(address), Arc::new(Notify::new()));
         let mut waiting = self.waiting.lock();
@@ -78,7 +81,8 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Ready when the connection is to be closed: `time` is over, or another needs the place. Does not keep the place.
+    /// Ready when the connection is to be closed: `time` is over, or another needs the place. Does
+    /// not keep the place.
     pub fn ends(&self, time: Duration) -> impl Future<Output = ()> + Send + 'static {
         let expelled = self.expelled.clone();
         async move {

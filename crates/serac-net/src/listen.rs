@@ -1,6 +1,7 @@
 //! Where a server listens: addresses of TCP and Unix sockets, and the connections that come there.
 //!
-//! A Unix socket is a file. One that a server has left behind which is gone is replaced; one behind which a server answers is not. The file goes when its listener does.
+//! A Unix socket is a file. One that a server has left behind which is gone is replaced; one behind
+//! which a server answers is not. The file goes when its listener does.
 
 use socket2::{SockRef, TcpKeepalive};
 use std::fs;
@@ -19,8 +20,8 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 const SILENCE: Duration = Duration::from_secs(60);
 /// How long it may take to answer before it is asked again.
 const PROBES: Duration = Duration::from_secs(10);
-/// A client that leaves so many questions without an answer is gone, and what it had locked is free: two minutes after it
-/// has vanished.
+/// A client that leaves so many questions without an answer is gone, and what it had locked is
+/// free: two minutes after it has vanished.
 const MOST_PROBES: u32 = 6;
 
 /// Connections that wait to be taken at the socket of a folder.
@@ -43,7 +44,8 @@ impl Listener {
     pub async fn tcp(address: SocketAddr) -> io::Result<Self> {
         TcpListener::bind(address).await.map(Self::Tcp)
     }
-    /// Listens on a Unix socket at `path`. Whoever may enter its folder may connect, as with PostgreSQL's.
+    /// Listens on a Unix socket at `path`. Whoever may enter its folder may connect, as with
+    /// PostgreSQL's.
     ///
     /// # Errors
     /// When there is another server behind it, a file that is no socket, or no way to make one.
@@ -112,8 +114,8 @@ impl Listener {
             Self::Unix(listener, _) => listener.poll_accept(context).map_ok(|(socket, _)| Socket::Unix(socket)),
         }
     }
-    /// The next connection on any of them, of which any may be asked first: one to which connections come all the time keeps
-    /// nobody from the others. One task may wait at a time.
+    /// The next connection on any of them, of which any may be asked first: one to which
+    /// connections come all the time keeps nobody from the others. One task may wait at a time.
     ///
     /// # Errors
     /// When a connection cannot be taken (no file descriptors left, for example).
@@ -175,7 +177,8 @@ impl Socket {
     pub fn is_unix(&self) -> bool {
         matches!(self, Self::Unix(_))
     }
-    /// Writes what more follows: the kernel may hold back the end of it until there is more, or until [`push`](Self::push).
+    /// Writes what more follows: the kernel may hold back the end of it until there is more, or
+    /// until [`push`](Self::push).
     ///
     /// # Errors
     /// When the connection has ended.
@@ -312,7 +315,8 @@ mod tests {
         assert!(socket.keepalive().unwrap());
         let option = |name: libc::c_int| {
             let (mut value, mut length) = (0i32, size_of::<i32>() as libc::socklen_t);
-            // SAFETY: The descriptor is open, and the kernel writes an integer of this length at the most.
+            // SAFETY: The descriptor is open, and the kernel writes an integer of this length at
+            // the most.
             let got = unsafe {
                 libc::getsockopt(
                     std::os::fd::AsRawFd::as_raw_fd(&*socket),

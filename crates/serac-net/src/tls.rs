@@ -10,7 +10,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 /// Certificate and key of a server.
 pub type TlsConfig = Arc<ServerConfig>;
 
-/// What a server needs for TLS 1.2 and 1.3, from files in PEM: its certificate, with those between it and the authority, and its key.
+/// What a server needs for TLS 1.2 and 1.3, from files in PEM: its certificate, with those between
+/// it and the authority, and its key.
 ///
 /// # Errors
 /// What is wrong with the files.

@@ -6,8 +6,8 @@ use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
 
-/// Places that numbers are rounded to: behind the point as many as they may have, before it all that
-/// they may have, and two more, where none is left.
+/// Places that numbers are rounded to: behind the point as many as they may have, before it all
+/// that they may have, and two more, where none is left.
 const ROUNDED: RangeInclusive<i32> = -131_073..=16_383;
 
 impl Finite {

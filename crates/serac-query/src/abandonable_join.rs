@@ -1,7 +1,8 @@
 //! Joins that end when nobody wants their rows any more.
 //!
-//! DataFusion's operators give their thread back with the rows that they find. A join that compares every pair of many rows, and finds none, keeps it until it has compared
-//! them all, though its statement was cancelled long ago. So its condition fails once the result has been dropped.
+//! DataFusion's operators give their thread back with the rows that they find. A join that compares
+//! every pair of many rows, and finds none, keeps it until it has compared them all, though its
+//! statement was cancelled long ago. So its condition fails once the result has been dropped.
 //!
 //! A join whose rows an aggregation or a sort takes has always another batch ready, as long as one
 //! batch of its input lasts: billions of rows of a product. Tokio ends a task only where that gives
@@ -98,8 +99,8 @@ impl PhysicalExpr for WantedExpr {
 const BATCHES_IN_A_TURN: usize = 32;
 
 /// The rows of a join, which gives its thread back after some batches. It counts those that it has
-/// given: DataFusion's `make_cooperative` asks for a share of Tokio's budget before each, which a chain
-/// of more joins than that has units would spend before one of them gives a row.
+/// given: DataFusion's `make_cooperative` asks for a share of Tokio's budget before each, which a
+/// chain of more joins than that has units would spend before one of them gives a row.
 fn in_turns(mut rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
     let (schema, mut given) = (rows.schema(), 0);
     let rows = poll_fn(move |context| {

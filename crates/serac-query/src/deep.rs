@@ -21,8 +21,8 @@
 //!
 //! **Memory.** The planner is charged for what its thread has taken ([`crate::allocations`]), out
 //! of the memory for the queries of all sessions, where it also looks whether anybody waits. A
-//! session's `work_mem` is for what its queries keep. The charge ends with the planning; a plan that
-//! is done is small beside what made it.
+//! session's `work_mem` is for what its queries keep. The charge ends with the planning; a plan
+//! that is done is small beside what made it.
 
 use crate::allocations;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};

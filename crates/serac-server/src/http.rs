@@ -1,10 +1,12 @@
 //! `/metrics`, `/ready` and `/live` over HTTP, for who watches the server.
 //!
-//! A connection is for one request, and has a time for all of it: the request, the answer, and the client's reading. So
-//! clients that do not read, or do not ask, hold no place for longer, and those of one address no more than half of them.
+//! A connection is for one request, and has a time for all of it: the request, the answer, and the
+//! client's reading. So clients that do not read, or do not ask, hold no place for longer, and
+//! those of one address no more than half of them.
 //!
-//! Where other machines reach the port, `/metrics` is for those who show the server's token, or the name and password of a
-//! superuser, as the view `serac_metrics` is. `/ready` and `/live`, which say one word, are for everybody.
+//! Where other machines reach the port, `/metrics` is for those who show the server's token, or the
+//! name and password of a superuser, as the view `serac_metrics` is. `/ready` and `/live`, which
+//! say one word, are for everybody.
 
 use crate::passwords::{Passwords, basic};
 use crate::pg::{Account, Verifier};
@@ -117,7 +119,8 @@ impl HttpState {
 }
 
 impl HttpServer {
-    /// Listens on `address` (port 0: any that is free). Nothing is answered before [`run`](Self::run).
+    /// Listens on `address` (port 0: any that is free). Nothing is answered before
+    /// [`run`](Self::run).
     ///
     /// # Errors
     /// When the address cannot be used.

@@ -1,4 +1,5 @@
-//! Clients: transactions of random statements, each of which must see what the history had at its snapshot.
+//! Clients: transactions of random statements, each of which must see what the history had at its
+//! snapshot.
 
 use crate::definition::*;
 use crate::episode::World;
@@ -520,7 +521,8 @@ impl Client {
         assert!(same.is_none(), "{table} {row:?} went in beside {same:?}: {}", self.describe(running));
     }
 
-    /// A row that was refused: somebody has had its key since the snapshot, or its parent has been missing.
+    /// A row that was refused: somebody has had its key since the snapshot, or its parent has been
+    /// missing.
     fn check_refusal(&self, running: &Running, table: Table, row: &Row, error: &EngineError) {
         let start = running.txn.snapshot().start().0;
         let has_key = |other: &Row| other[ID] == row[ID] || (row[CODE] != Datum::Null && other[CODE] == row[CODE]);
@@ -713,8 +715,8 @@ impl Client {
         Ok(())
     }
 
-    /// What happens to the rows that reference a parent whose key has gone. Those that a newer commit has taken
-    /// away are none of them any more, though the snapshot still sees them.
+    /// What happens to the rows that reference a parent whose key has gone. Those that a newer
+    /// commit has taken away are none of them any more, though the snapshot still sees them.
     fn follow(&self, running: &mut Running, parent: i64, new: Option<i64>) {
         let references = |row: &Row| row[REFERENCE] == Datum::Int(parent);
         for (table, on_delete, on_update) in self.world.plan.relations() {

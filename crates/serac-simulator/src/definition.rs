@@ -36,7 +36,8 @@ pub fn key(name: &str, columns: &[usize], unique: bool, primary: bool) -> KeyDef
     }
 }
 
-/// Columns that both tables begin with: key, reference or number, unique value, truth value, text, long number.
+/// Columns that both tables begin with: key, reference or number, unique value, truth value, text,
+/// long number.
 pub fn columns() -> Vec<ColumnDefinition> {
     vec![
         column("id", ColumnType::Int64),

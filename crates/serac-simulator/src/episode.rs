@@ -1,4 +1,5 @@
-//! Executions of one database: the first from nothing, the others from what a crash or a clean end has left.
+//! Executions of one database: the first from nothing, the others from what a crash or a clean end
+//! has left.
 
 use crate::client::{Client, scan};
 use crate::definition::{SCHEMA, create};
@@ -23,7 +24,8 @@ use std::time::Duration;
 /// Switches that an execution may take at the most.
 const MOST_SWITCHES: u64 = 30_000_000;
 
-/// What all tasks of an execution share. Its locks are the standard library's and held across no point.
+/// What all tasks of an execution share. Its locks are the standard library's and held across no
+/// point.
 pub struct World {
     pub plan: Plan,
     pub files: FaultFileSystem,
@@ -169,7 +171,8 @@ fn options(plan: &Plan, path: &Path, files: &FaultFileSystem) -> StorageOptions 
     }
 }
 
-/// Runs a plan: the first execution, then one for each image that the others leave. Returns what they did.
+/// Runs a plan: the first execution, then one for each image that the others leave. Returns what
+/// they did.
 pub fn run(plan: &Plan, folder: &Path) -> Report {
     let crashes = if plan.has(Part::Crashes) { plan.crashes } else { 0 };
     let (mut report, mut budget) = (Report::default(), 3 + 2 * crashes);

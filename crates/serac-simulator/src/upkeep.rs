@@ -1,5 +1,5 @@
-//! What goes on beside the clients: collecting, freezing, compaction, vacuums, checkpoints, definitions that
-//! change, and a disk that fills up or breaks.
+//! What goes on beside the clients: collecting, freezing, compaction, vacuums, checkpoints,
+//! definitions that change, and a disk that fills up or breaks.
 
 use crate::definition::{EARLY, FLAG, NOTE, REFERENCE, SCHEMA, column, first, key, table};
 use crate::episode::World;

@@ -116,8 +116,8 @@ fn registered(state: &SessionState, name: &str, kind: TypeId) -> Result<ScalarVa
     Ok(ScalarValue::try_from_array(&number.evaluate(&row)?.into_array(1)?, 0)?)
 }
 
-/// The value of a parameter as one of its type, by the session's settings of times; none where they do
-/// not count.
+/// The value of a parameter as one of its type, by the session's settings of times; none where they
+/// do not count.
 fn styled_value(shared: &SessionEnv, value: &ScalarValue, id: TypeId) -> Result<Option<ScalarValue>> {
     let Some(style) = shared.styled_functions().filter(|_| !value.is_null()) else { return Ok(None) };
     match arrow_type(id) {
@@ -539,7 +539,8 @@ fn told(error: StatementError, position: Option<(u64, u64)>) -> SqlError {
     SqlError { position, name, detail: detail.or(hint.map(str::to_owned)), ..SqlError::new(sqlstate, message) }
 }
 
-/// The columns of the result with their types. Those without a name get PostgreSQL's, or their text.
+/// The columns of the result with their types. Those without a name get PostgreSQL's, or their
+/// text.
 fn shown(plan: &LogicalPlan, columns: &[OutputColumn], source: &Source, postgresql_names: bool) -> SchemaRef {
     let schema = plan.schema().as_arrow();
     let name = |column: &OutputColumn| match column.text.filter(|_| !postgresql_names) {

@@ -1,7 +1,9 @@
 //! What sessions tell each other, in channels that exist while somebody listens.
 //!
-//! What a transaction says and to what it listens counts when it commits, and is undone with it, also to a savepoint ([`PendingNotifications`]). Notifications reach the inboxes
-//! of those who listen once the commit is durable, in the order of commits, each text of a channel once for a transaction. Nothing is kept for who does not listen.
+//! What a transaction says and to what it listens counts when it commits, and is undone with it,
+//! also to a savepoint ([`PendingNotifications`]). Notifications reach the inboxes of those who
+//! listen once the commit is durable, in the order of commits, each text of a channel once for a
+//! transaction. Nothing is kept for who does not listen.
 
 use crate::error::{Result, SqlError};
 use parking_lot::Mutex;
@@ -72,7 +74,8 @@ impl Notifications {
         waiting.bytes = 0;
         waiting.notifications.drain(..).collect()
     }
-    /// Waits until something arrives, or has arrived since this was last waited for. For one waiter at a time.
+    /// Waits until something arrives, or has arrived since this was last waited for. For one waiter
+    /// at a time.
     pub async fn arrived(&self) {
         self.0.arrived.notified().await;
     }
@@ -210,7 +213,8 @@ impl Listener {
         self.channels.check_room(channel)?;
         self.notifications.push(Letter::Notify(channel.into(), payload.into()))
     }
-    /// The transaction has committed: it counts from now on what it listens to, and what it has said once it is durable.
+    /// The transaction has committed: it counts from now on what it listens to, and what it has
+    /// said once it is durable.
     pub(crate) fn post(&self, process: i32, notifications: Vec<Letter>, ticket: &CommitTicket) {
         let mut said = Vec::new();
         for letter in notifications {

@@ -23,8 +23,8 @@ impl Session {
         let savepoints = self.running.as_ref().map_or(0, |running| running.savepoint_count());
         (savepoints > 0).then(|| self.shared.cursors.lock().place(savepoints))
     }
-    /// The columns of what a FETCH gives; none for a MOVE, and as long as there is no such cursor: a
-    /// FETCH can be prepared before its cursor is declared.
+    /// The columns of what a FETCH gives; none for a MOVE, and as long as there is no such cursor:
+    /// a FETCH can be prepared before its cursor is declared.
     pub(crate) fn fetched_schema(&self, fetch: &Fetch) -> Option<SchemaRef> {
         let Fetch { moves, direction: _, cursor } = fetch;
         (!moves).then(|| self.cursor_schema(&cursor.name)).flatten()
@@ -86,8 +86,8 @@ impl Session {
         Ok(StatementResult::command("DECLARE CURSOR"))
     }
 
-    /// Makes a cursor of a portal of the protocol, which has given `gone` rows and has these left. It moves
-    /// forward alone.
+    /// Makes a cursor of a portal of the protocol, which has given `gone` rows and has these left.
+    /// It moves forward alone.
     ///
     /// # Errors
     /// 53200 if there is no room for the rows; 25P01 outside of transactions.

@@ -28,7 +28,8 @@ fn oids_told(types: &[TypeId]) -> Vec<u32> {
 }
 
 impl Session {
-    /// Says what a statement that has not been prepared takes and gives; `named` as in [`describe`](Self::describe).
+    /// Says what a statement that has not been prepared takes and gives; `named` as in
+    /// [`describe`](Self::describe).
     ///
     /// # Errors
     /// What is wrong with the statement.

@@ -62,12 +62,14 @@ impl Session {
                 None => self.column_default(column, source.num_rows()),
             })
             .collect::<Result<_>>()?;
-        // The engine reports NULLs in NOT NULL columns with the constraint's own error, so the batch may hold them.
+        // The engine reports NULLs in NOT NULL columns with the constraint's own error, so the
+        // batch may hold them.
         let options = RecordBatchOptions::new().with_row_count(Some(source.num_rows()));
         Ok(RecordBatch::try_new_with_options(nullable_schema(table), columns, &options)?)
     }
 
-    /// What an UPDATE of `columns` writes, the generated columns that change with them included; none if there are none.
+    /// What an UPDATE of `columns` writes, the generated columns that change with them included;
+    /// none if there are none.
     pub(crate) fn with_generated(
         &self,
         table: &Table,

@@ -1,5 +1,5 @@
-//! The statements of a session: texts and prepared statements come in, each is sent to what runs it,
-//! and its transaction ends with it.
+//! The statements of a session: texts and prepared statements come in, each is sent to what runs
+//! it, and its transaction ends with it.
 
 use crate::conflicts::Conflicts;
 use crate::deep::{self, Roomy};
@@ -48,7 +48,8 @@ impl Session {
         self.failing(statements)
     }
 
-    /// Runs a script, statement by statement, up to the first error. Nothing runs of a script with an error of syntax.
+    /// Runs a script, statement by statement, up to the first error. Nothing runs of a script with
+    /// an error of syntax.
     ///
     /// # Errors
     /// What is wrong with the first statement that fails.
@@ -92,7 +93,8 @@ impl Session {
                 return self.acknowledged(outcome).await;
             }
         }
-        // In a box: what planning may have to keep is a hundred kilobytes, which would be moved for BEGIN and COMMIT, too.
+        // In a box: what planning may have to keep is a hundred kilobytes, which would be moved for
+        // BEGIN and COMMIT, too.
         Roomy::new(is_deep, self.execute_other(statement)).await
     }
     async fn execute_other(&mut self, mut statement: Parsed) -> Result<StatementResult> {
@@ -130,7 +132,8 @@ impl Session {
         Limits::new(&self.cancel, self.shared.values.statement_timeout())
     }
 
-    /// Runs one statement and gives the rows of a query as they come. The statement ends with the last row, or when the stream is dropped.
+    /// Runs one statement and gives the rows of a query as they come. The statement ends with the
+    /// last row, or when the stream is dropped.
     ///
     /// # Errors
     /// What is wrong with it; errors of a query may also come later, from the stream.
@@ -166,7 +169,8 @@ impl Session {
             .keep(async {
                 let output = open.run(statement).await?;
                 if matches!(output, Output::Rows { .. }) {
-                    // Rows are shown before the transaction ends, so what they show must be durable before.
+                    // Rows are shown before the transaction ends, so what they show must be durable
+                    // before.
                     open.snapshot_is_durable().await?;
                 }
                 Ok(output)
@@ -197,7 +201,8 @@ impl Session {
         }
     }
 
-    /// Begins a statement, in a transaction of its own if none is open, and lets queries see what it sees.
+    /// Begins a statement, in a transaction of its own if none is open, and lets queries see what
+    /// it sees.
     pub(crate) fn start_statement(&mut self) -> Result<()> {
         self.open_statement()?;
         self.memory_before = self.work_memory.used();
@@ -206,7 +211,8 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a statement: commits its own transaction and waits until that is durable, or undoes what a failed one has done.
+    /// Ends a statement: commits its own transaction and waits until that is durable, or undoes
+    /// what a failed one has done.
     pub(crate) async fn finish_statement<T>(&mut self, result: Result<T>) -> Result<T> {
         let result = match result {
             Ok(result) => result,
@@ -247,8 +253,9 @@ impl Session {
         let ticket = self.shared.view().expect("a statement is running").snapshot.ticket();
         durable(ticket).await
     }
-    /// Waits until everything that the transaction has read so far is durable: rows that a query gives after [that](Self::snapshot_is_durable) may
-    /// show what is newer than its snapshot, such as a sequence's next value.
+    /// Waits until everything that the transaction has read so far is durable: rows that a query
+    /// gives after [that](Self::snapshot_is_durable) may show what is newer than its snapshot, such
+    /// as a sequence's next value.
     pub(crate) async fn reads_are_durable(&self) -> Result<()> {
         match self.running.as_ref().and_then(|running| running.txn.snapshot().unacknowledged_reads()) {
             Some(ticket) => durable(ticket).await,
@@ -364,8 +371,8 @@ impl Session {
         self.prepared.insert(name.name.clone(), prepared);
         Ok(StatementResult::command("PREPARE"))
     }
-    /// Keeps a statement that a client has prepared by the protocol, so that EXECUTE and DEALLOCATE know it, too.
-    /// Its parameters have types of the numbers `types`.
+    /// Keeps a statement that a client has prepared by the protocol, so that EXECUTE and DEALLOCATE
+    /// know it, too. Its parameters have types of the numbers `types`.
     pub fn keep_prepared(&mut self, name: &str, prepared: &Prepared, text: &str, types: &[u32]) {
         let parameters = types.iter().copied().map(TypeId).collect();
         let shown =
@@ -390,7 +397,8 @@ impl Session {
         self.shared.prepared_statements.lock().clear();
     }
 
-    /// DISCARD: lets go of what the session keeps. ALL of it is what a pool does before it gives a connection to somebody else.
+    /// DISCARD: lets go of what the session keeps. ALL of it is what a pool does before it gives a
+    /// connection to somebody else.
     fn discard(&mut self, what: Discard) -> Result<StatementResult> {
         let word = match what {
             // Plans are made anew for other settings.

@@ -10,7 +10,8 @@ pub(crate) const CATALOG: &str = "serac";
 
 /// The schema of a session's own tables, which live in a database of the session's own.
 pub(crate) const TEMPORARY_SCHEMA: &str = "pg_temp";
-/// The schema that stands for unqualified names: temporary tables, then the schemas of the setting `search_path`. No user sees it.
+/// The schema that stands for unqualified names: temporary tables, then the schemas of the setting
+/// `search_path`. No user sees it.
 pub(crate) const SEARCH_PATH: &str = "pg_search_path";
 
 /// The schema of the system tables.

@@ -1,7 +1,8 @@
-//! Record batches into a table, new or there already: no text, no plan, straight to the storage's batch insert.
+//! Record batches into a table, new or there already: no text, no plan, straight to the storage's
+//! batch insert.
 //!
-//! It is one statement: after an error nothing of it is there, the table included. Columns are matched by their names; those of the table that are
-//! not brought take their defaults.
+//! It is one statement: after an error nothing of it is there, the table included. Columns are
+//! matched by their names; those of the table that are not brought take their defaults.
 
 use crate::column_types::{of_column, stored_type};
 use crate::error::{Result, SqlError};
@@ -75,7 +76,8 @@ impl Session {
     /// Puts record batches into a table. `schema`: that of the batches. How many rows.
     ///
     /// # Errors
-    /// What is wrong with the table or the rows, or what `batches` gives; nothing has been done then.
+    /// What is wrong with the table or the rows, or what `batches` gives; nothing has been done
+    /// then.
     pub async fn ingest(
         &mut self,
         target: &IngestTarget,

@@ -1,14 +1,14 @@
 //! What the binder has made of a prepared statement, for its next executions.
 //!
-//! A statement is bound once for each list of types of its parameters. What came of that holds until
-//! the catalog, roles and grants, or a setting that plans depend on are others, as the plans of the
-//! point path do. Values are put into it for each execution before it is optimized, so that indexes
-//! and statistics are used as with constants.
+//! A statement is bound once for each list of types of its parameters. What came of that holds
+//! until the catalog, roles and grants, or a setting that plans depend on are others, as the plans
+//! of the point path do. Values are put into it for each execution before it is optimized, so that
+//! indexes and statistics are used as with constants.
 //!
 //! A kept plan names tables in no snapshot; an execution puts them in as it sees them. Statements
 //! that read anything else (system tables, functions of rows of the session), or have changes in
-//! their WITH, are not kept. Nor are those with a table of a view whose owner may read other columns
-//! of it than the user.
+//! their WITH, are not kept. Nor are those with a table of a view whose owner may read other
+//! columns of it than the user.
 
 use crate::error::{Result, SqlError};
 use crate::rows_to_come::RowsToCome;
@@ -132,8 +132,8 @@ fn put_sources(
 }
 
 impl KeptPlans {
-    /// The statement for parameters of these types, as the running statement sees its tables; none if
-    /// it is not kept.
+    /// The statement for parameters of these types, as the running statement sees its tables; none
+    /// if it is not kept.
     ///
     /// # Errors
     /// DataFusion's.

@@ -129,8 +129,8 @@ impl Session {
         Ok(StatementResult::command("CHECKPOINT"))
     }
 
-    /// The named tables, which must have the columns, without those that are not the current user's to maintain, of
-    /// which a warning tells; all of the user's if none is named.
+    /// The named tables, which must have the columns, without those that are not the current user's
+    /// to maintain, of which a warning tells; all of the user's if none is named.
     fn own_tables(&mut self, what: &str, named: &[(Name, Vec<Ident>)]) -> Result<Vec<Arc<Table>>> {
         let access = self.access();
         let catalog = match &self.running {

@@ -5,7 +5,8 @@ use crate::parsed::syntax_error;
 use serac_parser::{PlainKind, PlainToken, plain_tokens};
 use std::borrow::Cow;
 
-/// The text with `$1`, `$2`, … in the place of parameters that are written `?`; marks within strings, names and comments stay.
+/// The text with `$1`, `$2`, … in the place of parameters that are written `?`; marks within
+/// strings, names and comments stay.
 ///
 /// # Errors
 /// SQLSTATE 42601 for a text that cannot be read.

@@ -89,8 +89,8 @@ impl Parsed {
     pub fn only_shows(&self) -> bool {
         matches!(self.statement(), StatementKind::Query(_)) && !self.0.acts()
     }
-    /// Whether it is a query or a change that changes rows, by a part of it perhaps, and gives some:
-    /// who cannot show these must not have committed it.
+    /// Whether it is a query or a change that changes rows, by a part of it perhaps, and gives
+    /// some: who cannot show these must not have committed it.
     pub fn shows_changes(&self) -> bool {
         match self.statement() {
             StatementKind::Query(query) => {
@@ -369,7 +369,8 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
     }
 }
 
-/// BEGIN, COMMIT, END, ROLLBACK and ABORT with nothing else, parsed once for all: many a transaction has as many of these as of other statements.
+/// BEGIN, COMMIT, END, ROLLBACK and ABORT with nothing else, parsed once for all: many a
+/// transaction has as many of these as of other statements.
 pub(crate) fn transaction_word(sql: &str) -> Option<&'static Parsed> {
     static WORDS: LazyLock<Vec<(&str, Parsed)>> = LazyLock::new(|| {
         let parsed = |word| Some((word, Parsed::of_script(word).ok()?.pop()?));

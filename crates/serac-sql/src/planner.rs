@@ -1,7 +1,9 @@
 //! From names in statements to functions, and the limits of plans.
 //!
-//! Functions are found here and not in DataFusion's state of a session, which is copied for every statement with all that it knows. Those that are the same in every
-//! session are registered once for all; those that know their session come into being when it first asks for a function. A [`Registry`] gives both.
+//! Functions are found here and not in DataFusion's state of a session, which is copied for every
+//! statement with all that it knows. Those that are the same in every session are registered once
+//! for all; those that know their session come into being when it first asks for a function. A
+//! [`Registry`] gives both.
 
 use crate::deep;
 use crate::error::SqlError;
@@ -28,8 +30,8 @@ pub(crate) struct Registry {
     pub(crate) common: fn() -> &'static SessionState,
     /// Those that know their session.
     pub(crate) of_session: fn(&Arc<SessionEnv>) -> Vec<ScalarUDF>,
-    /// The call of a function of the database in FROM, with these literals; none if there is no such
-    /// function.
+    /// The call of a function of the database in FROM, with these literals; none if there is no
+    /// such function.
     pub(crate) created: CreatedCall,
 }
 
@@ -228,7 +230,8 @@ impl<'s> Names<'s> {
     }
 }
 
-/// An error of a plan that the user's names have led to: that it does not find one of them any more is no error of the user's.
+/// An error of a plan that the user's names have led to: that it does not find one of them any more
+/// is no error of the user's.
 pub(crate) fn in_planner(error: DataFusionError) -> SqlError {
     let is_of_planner = matches!(error.find_root(), DataFusionError::SchemaError(..) | DataFusionError::Plan(_));
     let told = SqlError::from(error);

@@ -9,7 +9,8 @@ use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder}
 use datafusion::logical_expr::ScalarUDF;
 use std::sync::{Arc, LazyLock};
 
-/// The functions that are the same in every session: DataFusion's, PostgreSQL's names of these, and ours.
+/// The functions that are the same in every session: DataFusion's, PostgreSQL's names of these, and
+/// ours.
 static COMMON: LazyLock<SessionState> = LazyLock::new(|| {
     use datafusion::{functions_aggregate as aggregates, functions_nested as nested};
     let mut state = SessionStateBuilder::new().with_default_features().build();

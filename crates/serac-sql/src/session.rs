@@ -1,9 +1,10 @@
 //! Sessions: one per connection. What runs their statements is in the modules above this one, as
 //! parts of `impl Session`, from `front` on.
 //!
-//! Every statement runs in a transaction: the one that BEGIN opened, or its own. A statement that fails leaves nothing behind; inside an
-//! opened transaction nothing but ROLLBACK (or ROLLBACK TO) is then accepted, as in PostgreSQL. Queries run on DataFusion over the transaction's
-//! snapshot; an acknowledged commit is durable at the database's level, and so is everything a result shows.
+//! Every statement runs in a transaction: the one that BEGIN opened, or its own. A statement that
+//! fails leaves nothing behind; inside an opened transaction nothing but ROLLBACK (or ROLLBACK TO)
+//! is then accepted, as in PostgreSQL. Queries run on DataFusion over the transaction's snapshot;
+//! an acknowledged commit is durable at the database's level, and so is everything a result shows.
 
 use crate::advisory_locks::SessionLocks;
 use crate::beginning::Beginning;
@@ -91,8 +92,8 @@ impl Session {
         options.execution.skip_physical_aggregate_schema_check = true;
         options.execution.time_zone = Some("UTC".into());
         options.optimizer.prefer_existing_sort = false;
-        // The rule hands a LIMIT down to an aggregation past windows, and finds the sort key by a name that a
-        // projection gives to something else.
+        // The rule hands a LIMIT down to an aggregation past windows, and finds the sort key by a
+        // name that a projection gives to something else.
         options.optimizer.enable_topk_aggregation = false;
         if let Some(limit) = db.memory_limit {
             // What sorts keep back for merging must leave most of the memory for sorting.
@@ -169,8 +170,9 @@ impl Session {
     pub fn database(&self) -> &Database {
         &self.shared.database
     }
-    /// Makes usual what clients of PostgreSQL rely on where they do not say: READ COMMITTED, waiting for transactions in the way at every level, its text format in
-    /// COPY, and its names of the columns of results.
+    /// Makes usual what clients of PostgreSQL rely on where they do not say: READ COMMITTED,
+    /// waiting for transactions in the way at every level, its text format in COPY, and its names
+    /// of the columns of results.
     pub fn as_for_postgresql(&mut self) {
         self.copy_streams.format = Format::Text;
         self.shared.values.set_for_postgresql();
@@ -181,7 +183,8 @@ impl Session {
     pub fn name_columns_as_postgresql(&mut self) {
         self.postgresql_names = true;
     }
-    /// Lets the next query, where its rows come from a table as they are, give decimals of up to 18 digits in this form. Others come in 128 bits.
+    /// Lets the next query, where its rows come from a table as they are, give decimals of up to 18
+    /// digits in this form. Others come in 128 bits.
     pub fn set_next_decimals(&mut self, form: DecimalForm) {
         self.next_decimals = form;
     }

@@ -80,9 +80,11 @@ pub(crate) struct SessionEnv {
     pub(crate) changed_settings: ChangedSettings,
     /// Values that this session got from sequences.
     pub(crate) sequence_values: RwLock<SequenceValues>,
-    /// What `now()` is in the running transaction, in microseconds since 1970; zero until somebody asks.
+    /// What `now()` is in the running transaction, in microseconds since 1970; zero until somebody
+    /// asks.
     pub(crate) time: AtomicI64,
-    /// What `statement_timestamp()` is, in microseconds since 1970; zero where that is `now()`, [`NOT_ASKED`] where it is to be looked at a clock.
+    /// What `statement_timestamp()` is, in microseconds since 1970; zero where that is `now()`,
+    /// [`NOT_ASKED`] where it is to be looked at a clock.
     pub(crate) statement_time: AtomicI64,
     /// The session's cursors.
     pub(crate) cursors: Mutex<Cursors>,
@@ -114,7 +116,8 @@ impl SessionEnv {
         let known = self.time.load(Ordering::Relaxed);
         if known != 0 { known } else { self.start_time() }
     }
-    /// When the running statement began, in microseconds since 1970: `now()` unless it is one of several in a transaction.
+    /// When the running statement began, in microseconds since 1970: `now()` unless it is one of
+    /// several in a transaction.
     pub(crate) fn statement_time(&self) -> i64 {
         // Relaxed: as in `time`.
         match self.statement_time.load(Ordering::Relaxed) {

@@ -52,7 +52,8 @@ pub(crate) fn some_or_none(columns: Columns, table: &Table) -> Columns {
     }
 }
 
-/// The columns of a table that is the target of a change: none of its own need be readable to find rows by nothing.
+/// The columns of a table that is the target of a change: none of its own need be readable to find
+/// rows by nothing.
 pub(crate) fn target_columns(access: &Access, table: &Table) -> Columns {
     some_or_none(readable(access, table), table)
 }

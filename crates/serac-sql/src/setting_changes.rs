@@ -91,8 +91,8 @@ impl SessionEnv {
             self.changed_settings.note(name, before, &now, local);
         }
     }
-    /// `set_config`: SET, or SET LOCAL, in the running transaction, and RESET for no value. What the
-    /// setting is then.
+    /// `set_config`: SET, or SET LOCAL, in the running transaction, and RESET for no value. What
+    /// the setting is then.
     ///
     /// # Errors
     /// As [`set_parameter`](Self::set_parameter).

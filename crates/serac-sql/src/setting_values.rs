@@ -282,8 +282,8 @@ impl SessionValues {
             time => shown_time(self.time(time)?),
         })
     }
-    /// Sets a setting, or resets it for none; false if it is not one of these. `is_started`: whether
-    /// a statement of the running transaction has begun.
+    /// Sets a setting, or resets it for none; false if it is not one of these. `is_started`:
+    /// whether a statement of the running transaction has begun.
     ///
     /// # Errors
     /// 22023 for a wrong value; as [`change_modes`](Self::change_modes).

@@ -181,12 +181,13 @@ impl Session {
     pub fn time_style(&self) -> Option<Arc<TimeStyle>> {
         self.shared.time_style.read().clone()
     }
-    /// Notes that RESET gives clients' settings the values that they have now, with which the client
-    /// has connected.
+    /// Notes that RESET gives clients' settings the values that they have now, with which the
+    /// client has connected.
     pub fn note_initial_settings(&mut self) {
         *self.shared.initial_settings.write() = self.shared.client_settings.read().clone();
     }
-    /// The settings of whose changes clients of PostgreSQL are told, as far as they can change here.
+    /// The settings of whose changes clients of PostgreSQL are told, as far as they can change
+    /// here.
     pub fn reported(&self) -> Reported {
         let (roles, catalog) = (
             self.shared.roles.read().clone(),

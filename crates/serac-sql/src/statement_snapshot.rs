@@ -33,7 +33,8 @@ pub(crate) struct StatementSnapshot {
     pub(crate) temporary: Option<(Arc<Catalog>, Snapshot, OwnChanges)>,
     /// What the current user may do.
     pub(crate) access: Access,
-    /// The schemas in which unqualified names are looked up, in order: those of the setting that are there and that the user may use.
+    /// The schemas in which unqualified names are looked up, in order: those of the setting that
+    /// are there and that the user may use.
     pub(crate) path: Arc<[String]>,
 }
 
@@ -60,7 +61,8 @@ impl StatementSnapshot {
             _ => &self.own,
         }
     }
-    /// Whether the current user may read the whole of a table, or owns it: what system views say of its rows is for such users alone.
+    /// Whether the current user may read the whole of a table, or owns it: what system views say of
+    /// its rows is for such users alone.
     pub(crate) fn may_look_into(&self, table: &Table) -> bool {
         let definition = &table.definition;
         self.access.is_superuser()
@@ -96,7 +98,8 @@ impl StatementSnapshot {
         let schema = if name.parts.len() == 1 { self.schema_of(&short).to_owned() } else { schema };
         Ok((schema, short))
     }
-    /// Schema and name of a relation that is to be made: unqualified, in the first schema of the path.
+    /// Schema and name of a relation that is to be made: unqualified, in the first schema of the
+    /// path.
     pub(crate) fn locate_new(&self, name: &Name) -> Result<(String, String), SqlError> {
         let (schema, short) = resolve(name)?;
         match (name.parts.len(), self.path.first()) {

@@ -140,8 +140,8 @@ pub(crate) struct RunningRoles {
 pub(crate) struct NamedSavepoint {
     pub(crate) name: String,
     pub(crate) mark: Mark,
-    /// Whether the transaction was READ ONLY: what SET TRANSACTION says behind a savepoint holds up to
-    /// its end.
+    /// Whether the transaction was READ ONLY: what SET TRANSACTION says behind a savepoint holds up
+    /// to its end.
     pub(crate) read_only: bool,
     /// Who the session was.
     pub(crate) roles: SessionRoles,
@@ -187,8 +187,8 @@ impl Running {
     pub(crate) fn is_block(&self) -> bool {
         self.scope != Scope::Statement
     }
-    /// Undoes what nothing leads back to, so that nobody need wait for it. Only what ends the transaction is accepted from now on, or
-    /// leads back to a savepoint.
+    /// Undoes what nothing leads back to, so that nobody need wait for it. Only what ends the
+    /// transaction is accepted from now on, or leads back to a savepoint.
     pub(crate) fn fail(&mut self) {
         match self.savepoints.last() {
             Some(savepoint) => {
@@ -217,7 +217,8 @@ impl Running {
             (temporary, _) => *temporary = None,
         }
     }
-    /// Undoes what the statement that runs has done. One with a transaction of its own begins again with a snapshot of the present.
+    /// Undoes what the statement that runs has done. One with a transaction of its own begins again
+    /// with a snapshot of the present.
     pub(crate) fn undo_statement(&mut self) {
         match self.begun.take() {
             Some(begun) => {

@@ -1,9 +1,11 @@
 //! A session's transactions: BEGIN to COMMIT, savepoints, and who writes to which table.
 //!
-//! Temporary tables live in a small database of the session's own, with a transaction of its own beside the one on the database. Both begin, roll
-//! back and commit together; as nobody else sees temporary tables, their commit cannot fail once the other has succeeded.
+//! Temporary tables live in a small database of the session's own, with a transaction of its own
+//! beside the one on the database. Both begin, roll back and commit together; as nobody else sees
+//! temporary tables, their commit cannot fail once the other has succeeded.
 //!
-//! **Blocks**, as in PostgreSQL. A transaction belongs to one statement, to an implicit block, or to BEGIN ([`Scope`]):
+//! **Blocks**, as in PostgreSQL. A transaction belongs to one statement, to an implicit block, or
+//! to BEGIN ([`Scope`]):
 //!
 //! ```text
 //! statement of its own       begins and commits its transaction
@@ -16,19 +18,22 @@
 //!                                                  ▼
 //!                                                failed: only what ends it, or leads back to a savepoint, is accepted
 //! ```
-//! An error is one of any kind: of a statement, of its syntax, or of the client's protocol ([`Session::fail_transaction`]).
-//! So is a statement whose future is dropped half-way, or that panics outside of its limits
-//! ([`OpenStatement`]).
+//! An error is one of any kind: of a statement, of its syntax, or of the client's protocol
+//! ([`Session::fail_transaction`]). So is a statement whose future is dropped half-way, or that
+//! panics outside of its limits ([`OpenStatement`]).
 //!
 //! **Savepoints** lead back to rows, catalog, notifications, cursors, settings and roles as they
 //! were. Locks stay, of rows apart.
 //!
-//! **What is shown must be durable.** A statement that commits waits for its own log. One that does not, as it runs in a block, waits for
-//! the newest commit that its transaction has read ([`Session::close_statement`]), and so does one that fails ([`Session::error_is_durable`]);
-//! rows that leave before the statement ends wait for the whole snapshot.
+//! **What is shown must be durable.** A statement that commits waits for its own log. One that does
+//! not, as it runs in a block, waits for the newest commit that its transaction has read
+//! ([`Session::close_statement`]), and so does one that fails ([`Session::error_is_durable`]); rows
+//! that leave before the statement ends wait for the whole snapshot.
 //!
-//! **Isolation.** A transaction has one snapshot ([`Isolation::Snapshot`]), or one for each statement ([`Isolation::ReadCommitted`]), or one and validation at the
-//! commit ([`Isolation::Serializable`], see `serac_engine::ReadSet`). What a statement does that meets a conflict is in [`crate::conflicts`].
+//! **Isolation.** A transaction has one snapshot ([`Isolation::Snapshot`]), or one for each
+//! statement ([`Isolation::ReadCommitted`]), or one and validation at the commit
+//! ([`Isolation::Serializable`], see `serac_engine::ReadSet`). What a statement does that meets a
+//! conflict is in [`crate::conflicts`].
 
 use crate::error::{Result, SqlError};
 use crate::identifiers::TEMPORARY_SCHEMA;
@@ -145,8 +150,8 @@ impl Session {
         });
         *self.shared.view.write() = view;
     }
-    /// Lets queries see what the transaction sees now, and not what the running statement writes from
-    /// now on.
+    /// Lets queries see what the transaction sees now, and not what the running statement writes
+    /// from now on.
     pub(crate) fn read_before_writes(&mut self) -> Result<()> {
         let running = self.running.as_mut().expect("it runs");
         let temporary = running.temporary.as_mut().map(Transaction::snapshot_until_now).transpose()?;
@@ -210,7 +215,8 @@ impl Session {
         }
         Ok(())
     }
-    /// Ends a statement: commits its own transaction. What it gives must not be shown before the promise is kept; none if it may be at once.
+    /// Ends a statement: commits its own transaction. What it gives must not be shown before the
+    /// promise is kept; none if it may be at once.
     pub(crate) fn close_statement(&mut self) -> Result<Option<CommitTicket>> {
         match self.running.as_mut().filter(|running| running.is_block()) {
             Some(running) => {
@@ -228,8 +234,9 @@ impl Session {
         self.fail_transaction();
         error
     }
-    /// Waits until what the last error of a statement tells of others' rows is durable: a client must not learn before of a key that is there.
-    /// Done already for errors of what is `async` here.
+    /// Waits until what the last error of a statement tells of others' rows is durable: a client
+    /// must not learn before of a key that is there. Done already for errors of what is `async`
+    /// here.
     ///
     /// # Errors
     /// When the log has failed.
@@ -246,8 +253,9 @@ impl Session {
             Err(log) => log,
         }
     }
-    /// Ends what an error ends: the implicit block, or the statement's own transaction. One that BEGIN opened has failed then. Errors of
-    /// statements come here by themselves; who finds others (of a protocol, say) tells of them, so that the client's next COMMIT is a rollback.
+    /// Ends what an error ends: the implicit block, or the statement's own transaction. One that
+    /// BEGIN opened has failed then. Errors of statements come here by themselves; who finds others
+    /// (of a protocol, say) tells of them, so that the client's next COMMIT is a rollback.
     pub fn fail_transaction(&mut self) {
         match self.running.as_mut().filter(|running| running.scope == Scope::Explicit) {
             Some(running) if running.failed => {}
@@ -268,7 +276,8 @@ impl Session {
         result
     }
 
-    /// Begins an implicit block for statements that the client has sent together, if no transaction is open.
+    /// Begins an implicit block for statements that the client has sent together, if no transaction
+    /// is open.
     pub fn begin_implicit(&mut self) {
         if self.running.is_none() {
             self.begin(Scope::Implicit, self.shared.values.default_modes());
@@ -278,7 +287,8 @@ impl Session {
     pub fn is_implicit(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.scope == Scope::Implicit)
     }
-    /// Commits the implicit block, if one is open; none if not. That the statements have ended must not be shown before it is [durable](Started::durable).
+    /// Commits the implicit block, if one is open; none if not. That the statements have ended must
+    /// not be shown before it is [durable](Started::durable).
     ///
     /// # Errors
     /// Why it cannot commit; it has been rolled back then.
@@ -348,7 +358,8 @@ impl Session {
     pub(crate) fn txn_of(&mut self, table: &Table) -> Result<&mut Transaction> {
         self.txn_for(&table.definition.schema)
     }
-    /// The database of the session's temporary tables: in memory, without a log, and gone with the session.
+    /// The database of the session's temporary tables: in memory, without a log, and gone with the
+    /// session.
     fn temporary_database(&self) -> Result<&Database> {
         if self.shared.temporary_database.get().is_none() {
             let database = Database::in_memory()?;
@@ -365,7 +376,8 @@ impl Session {
         self.shared.temporary_database.get().map(Database::catalog)
     }
 
-    /// Schema and name of the relation that a name means: unqualified, a temporary table goes before others.
+    /// Schema and name of the relation that a name means: unqualified, a temporary table goes
+    /// before others.
     pub(crate) fn locate(&self, name: &Name) -> Result<(String, String)> {
         self.shared.view().expect("a statement is running").locate(name)
     }
@@ -409,8 +421,9 @@ impl Session {
         })
     }
 
-    /// Statements about transactions: BEGIN, COMMIT, ROLLBACK and the like; none for any other. A commit is not waited for: its result must not be shown before it
-    /// is [durable](Started::durable).
+    /// Statements about transactions: BEGIN, COMMIT, ROLLBACK and the like; none for any other. A
+    /// commit is not waited for: its result must not be shown before it is
+    /// [durable](Started::durable).
     ///
     /// # Errors
     /// What is wrong with it.
@@ -538,7 +551,8 @@ impl Session {
     }
 }
 
-/// Whether a statement ends a transaction, or leads back in it: such are accepted in one that has failed.
+/// Whether a statement ends a transaction, or leads back in it: such are accepted in one that has
+/// failed.
 pub fn ends_transaction(statement: &Parsed) -> bool {
     use Control::{Commit, Rollback, RollbackTo};
     matches!(statement.statement(), StatementKind::Transaction(Commit { .. } | Rollback { .. } | RollbackTo(_)))

@@ -1,5 +1,5 @@
-//! Each `tests/slt/*.slt` file is a test of its name: it runs against a fresh database in memory.
-//! A second test, `…/without_passes`, runs it with all optional passes disabled. Errors are shown as
+//! Each `tests/slt/*.slt` file is a test of its name: it runs against a fresh database in memory. A
+//! second test, `…/without_passes`, runs it with all optional passes disabled. Errors are shown as
 //! `ERROR <SQLSTATE>: <message>`.
 //!
 //! `cargo test -p serac-sql --test sqllogictest joins` runs the files with `joins` in their name;

@@ -1,6 +1,8 @@
-//! The storage and transaction core of SeracDB: relaxed Arrow blocks under multi-version concurrency control.
+//! The storage and transaction core of SeracDB: relaxed Arrow blocks under multi-version
+//! concurrency control.
 //!
-//! What it knows: Arrow's memory format, row ids, timestamps, files. What it does not know: SQL, constraints, index keys.
+//! What it knows: Arrow's memory format, row ids, timestamps, files. What it does not know: SQL,
+//! constraints, index keys.
 //!
 //! | module | concept (Mainlining Databases) |
 //! |---|---|
@@ -50,8 +52,9 @@ pub use value::{FromValue, Value};
 pub use version::transaction::{CommitTicket, Savepoint, Snapshot, Transaction};
 pub use version::waits::{Blocker, Turn, Waiting};
 
-/// Keeps what operations of the calling thread may reach from being freed, as each of them does for itself. Around several of them, it saves each a fence; it must not
-/// be held for long, because nothing is freed meanwhile.
+/// Keeps what operations of the calling thread may reach from being freed, as each of them does for
+/// itself. Around several of them, it saves each a fence; it must not be held for long, because
+/// nothing is freed meanwhile.
 pub fn pin() -> serac_sync::epoch::Guard {
     serac_sync::epoch::pin()
 }

@@ -35,8 +35,8 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     (digits.len() == 32).then(|| bytes.try_into().expect("32 digits are 16 bytes"))
 }
 
-/// Bytes as texts have them: `\x00ff`, or letters among which a backslash stands before another one, or before
-/// three octal digits.
+/// Bytes as texts have them: `\x00ff`, or letters among which a backslash stands before another
+/// one, or before three octal digits.
 ///
 /// # Errors
 /// 22023 for what are no hexadecimal digits, 22P02 for a backslash before something else.

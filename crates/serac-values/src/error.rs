@@ -1,4 +1,5 @@
-//! Errors as SQL clients know them: an SQLSTATE, a message, perhaps a detail, and a position in the statement.
+//! Errors as SQL clients know them: an SQLSTATE, a message, perhaps a detail, and a position in the
+//! statement.
 
 use crate::sql_terms::in_sql_terms;
 use datafusion::arrow::error::ArrowError;

@@ -3,8 +3,8 @@
 //! Inside, such a column is Arrow's `LargeBinary`. PostgreSQL's protocol writes its values as
 //! PostgreSQL does ([`crate::wire`]). `LargeBinary` that comes as Arrow holds bytes, and is turned
 //! into another form of these where it enters. Where a result leaves as Arrow, numbers are texts:
-//! decimals of Arrow have one scale for all values, and floats would lose digits. A text has the same
-//! digits in each batch, and each tool reads a number from it.
+//! decimals of Arrow have one scale for all values, and floats would lose digits. A text has the
+//! same digits in each batch, and each tool reads a number from it.
 
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::{

@@ -1,7 +1,8 @@
 //! Texts that become intervals: `1 day 02:03:04`, `1.5 weeks ago`, `1-2`, and `P1Y2DT3H`.
 //!
-//! A type may name the fields that its values have, as in `INTERVAL HOUR TO MINUTE`: they say of which unit a number alone
-//! is, and smaller ones are cut off. It may have a number of digits behind the point of seconds, to which values are rounded.
+//! A type may name the fields that its values have, as in `INTERVAL HOUR TO MINUTE`: they say of
+//! which unit a number alone is, and smaller ones are cut off. It may have a number of digits
+//! behind the point of seconds, to which values are rounded.
 
 use crate::error::SqlError;
 use crate::intervals::{DAYS_PER_MONTH, MICROS_PER_DAY, Parts, out_of_range};

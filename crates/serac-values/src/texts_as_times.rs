@@ -6,8 +6,8 @@
 //!
 //! A session's settings tell the order of a date's numbers, and the zone of a time that tells none.
 //!
-//! `now`, `today` and their like mean the time at which the transaction began, which the planner knows: they are read in constants alone. Infinity has no
-//! value here.
+//! `now`, `today` and their like mean the time at which the transaction began, which the planner
+//! knows: they are read in constants alone. Infinity has no value here.
 
 use crate::error::SqlError;
 use crate::time_range::{DATES, TIMES, TIMESTAMPS};
@@ -665,10 +665,12 @@ pub fn is_relative(text: &str) -> bool {
     words(text).is_some_and(|words| words.iter().any(is_relative))
 }
 
-/// Texts as dates or times of a type that [`is_time`]. A zone moves a time to UTC if the type has one, and means nothing otherwise.
+/// Texts as dates or times of a type that [`is_time`]. A zone moves a time to UTC if the type has
+/// one, and means nothing otherwise.
 ///
 /// # Errors
-/// 22007 for what is no time, 22008 for one that does not exist, 22009 and 22023 for a zone that does not.
+/// 22007 for what is no time, 22008 for one that does not exist, 22009 and 22023 for a zone that
+/// does not.
 pub fn read(texts: &ArrayRef, wanted: &DataType) -> std::result::Result<ArrayRef, SqlError> {
     read_at(texts, wanted, None, TimeStyle::usual())
 }

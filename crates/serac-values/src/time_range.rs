@@ -8,7 +8,8 @@ use datafusion::arrow::datatypes::{
 };
 use std::ops::{Range, RangeBounds, RangeInclusive};
 
-/// Days from 1970 that a DATE may be: from 4714-11-24 BC, as in PostgreSQL, to 262142-12-31, the last that can be shown.
+/// Days from 1970 that a DATE may be: from 4714-11-24 BC, as in PostgreSQL, to 262142-12-31, the
+/// last that can be shown.
 pub const DATES: RangeInclusive<i32> = -2_440_588..=95_026_236;
 const DAY_MICROS: i64 = 86_400_000_000;
 /// Microseconds that a TIME may be.

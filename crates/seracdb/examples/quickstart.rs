@@ -20,7 +20,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     session.execute("UPDATE account SET balance = balance + 30 WHERE owner = 'bob'").await?;
     session.execute("COMMIT").await?;
 
-    // A change that a constraint forbids is an error with PostgreSQL's SQLSTATE, and changes nothing.
+    // A change that a constraint forbids is an error with PostgreSQL's SQLSTATE, and changes
+    // nothing.
     let error = session.execute("UPDATE account SET balance = balance - 1000").await.unwrap_err();
     assert_eq!(error.sqlstate, "23514");
 

@@ -5,8 +5,8 @@
 //! target ⟗ source → number of the WHEN → those that have one → row, number, values of all WHENs
 //! ```
 //!
-//! A value is computed for rows of its WHEN alone. Those of a WHEN that has subqueries are a plan of
-//! their own, over the rows that it has taken: a subquery would be computed for others, too.
+//! A value is computed for rows of its WHEN alone. Those of a WHEN that has subqueries are a plan
+//! of their own, over the rows that it has taken: a subquery would be computed for others, too.
 
 use super::assignment::Assignments;
 use super::insert::check_overriding;

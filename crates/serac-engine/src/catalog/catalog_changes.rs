@@ -28,9 +28,9 @@
 //! checks that nothing has joined since. Memberships of roles must have no circle, which is about
 //! all of them together: one transaction at a time changes them.
 //!
-//! The locks of tables ([`crate::table::lock`]) keep what foreign keys and rows rest on. Views, defaults
-//! and checks name what they rest on in texts that the engine does not understand. A concurrent
-//! transaction may drop what such a text names, just as a later one may.
+//! The locks of tables ([`crate::table::lock`]) keep what foreign keys and rows rest on. Views,
+//! defaults and checks name what they rest on in texts that the engine does not understand. A
+//! concurrent transaction may drop what such a text names, just as a later one may.
 //!
 //! A transaction whose snapshot is renewed puts its changes on top of the new snapshot's catalog in
 //! the same way.

@@ -1,4 +1,5 @@
-//! What users say of objects and their columns (COMMENT ON). It goes with its object: by another name, and away.
+//! What users say of objects and their columns (COMMENT ON). It goes with its object: by another
+//! name, and away.
 
 use crate::catalog::Catalog;
 use crate::error::{Result, missing};
@@ -88,7 +89,8 @@ impl Transaction {
     /// COMMENT ON an object or one of its columns; none takes the comment away.
     ///
     /// # Errors
-    /// [`EngineError::Missing`](crate::EngineError::Missing); [`EngineError::Denied`](crate::EngineError::Denied) for who does not own the object.
+    /// [`EngineError::Missing`](crate::EngineError::Missing);
+    /// [`EngineError::Denied`](crate::EngineError::Denied) for who does not own the object.
     pub fn comment(&mut self, object: &Object, column: Option<&str>, text: Option<String>) -> Result<()> {
         self.kind_of(object)?;
         self.acting().check_owner(object)?;

@@ -15,8 +15,8 @@ pub struct SqlType {
     pub length: Option<u32>,
     /// CHAR(n): trailing blanks do not count and are not kept.
     pub fixed_length: bool,
-    /// VARCHAR without a length, or NUMERIC without digits: it is stored as TEXT, or with digits that
-    /// were chosen for it, and has a name of its own. With a length, [`NAME`](Self::NAME).
+    /// VARCHAR without a length, or NUMERIC without digits: it is stored as TEXT, or with digits
+    /// that were chosen for it, and has a name of its own. With a length, [`NAME`](Self::NAME).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_modifier: bool,
 }
@@ -37,8 +37,8 @@ impl SqlType {
     pub(crate) fn limit(&self) -> Option<u32> {
         self.length.or(self.fixed_length.then_some(u32::MAX))
     }
-    /// The number and the modifier (-1 for none) of PostgreSQL's type, where the column's Arrow type
-    /// tells another.
+    /// The number and the modifier (-1 for none) of PostgreSQL's type, where the column's Arrow
+    /// type tells another.
     pub fn told(&self) -> Option<(u32, i32)> {
         // Of PostgreSQL's pg_type.
         let (bpchar, varchar, numeric, time, timestamp, timestamptz) = (1042, 1043, 1700, 1083, 1114, 1184);
@@ -63,8 +63,8 @@ impl SqlType {
             _ => None,
         }
     }
-    /// The part of a text that a column of this type keeps: that without a CHAR's trailing blanks, and
-    /// without blanks that a VARCHAR has no room for; the first 63 bytes for a NAME.
+    /// The part of a text that a column of this type keeps: that without a CHAR's trailing blanks,
+    /// and without blanks that a VARCHAR has no room for; the first 63 bytes for a NAME.
     ///
     /// # Errors
     /// [`EngineError::TooLong`].
@@ -148,10 +148,12 @@ pub struct ColumnDefinition {
     pub default: Option<String>,
     /// GENERATED ALWAYS AS IDENTITY: values of the user's are refused.
     pub always_generated: bool,
-    /// GENERATED ALWAYS AS (…) STORED: SQL text that gives the value from the row's other columns; values of the user's are refused.
+    /// GENERATED ALWAYS AS (…) STORED: SQL text that gives the value from the row's other columns;
+    /// values of the user's are refused.
     #[serde(default)]
     pub generation: Option<String>,
-    /// Of an index: what one of its expressions gives. Such columns come behind all others, and no user sees them.
+    /// Of an index: what one of its expressions gives. Such columns come behind all others, and no
+    /// user sees them.
     #[serde(default)]
     pub hidden: bool,
 }
@@ -191,8 +193,8 @@ pub struct KeyDefinition {
     /// Positions of the columns of INCLUDE: kept for who asks; the entries hold the key alone.
     #[serde(default)]
     pub include: Vec<usize>,
-    /// SQL texts of the columns that are expressions, or that a condition hides: a hidden column of the table has their values. None for other columns; those that
-    /// are missing are none.
+    /// SQL texts of the columns that are expressions, or that a condition hides: a hidden column of
+    /// the table has their values. None for other columns; those that are missing are none.
     #[serde(default)]
     pub expressions: Vec<Option<String>>,
     /// SQL text of the condition of a partial index: other rows have NULL in its first column.
@@ -513,7 +515,8 @@ mod tests {
         let varchar = SqlType { length: Some(7), ..ColumnType::Utf8.into() };
         assert_eq!(serde_json::from_str::<SqlType>(old).unwrap(), varchar);
         assert_eq!(serde_json::to_string(&varchar).unwrap(), old);
-        // Columns that were declared as JSON before there was such a type keep normal forms, and are JSONB.
+        // Columns that were declared as JSON before there was such a type keep normal forms, and
+        // are JSONB.
         let old = r#"{"column_type":"Json","length":null,"fixed_length":false}"#;
         assert_eq!(serde_json::from_str::<SqlType>(old).unwrap().to_string(), "jsonb");
         let json = SqlType::from(ColumnType::JsonText);

@@ -1,9 +1,12 @@
 //! The catalog: immutable versions, published at commit.
 //!
-//! A transaction works with the version that was current at its snapshot, and with a private copy once it runs DDL. What it has changed there is put on
-//! top of the newest version when it commits ([`crate::catalog::catalog_changes`]), so versions form a line. The version becomes current inside the commit's critical
-//! section, together with the data. The log keeps whole versions, as JSON: DDL is rare and a catalog is small, and replay needs no rules. A version comes at the
-//! end of its transaction; rows of tables that the transaction has made come before, so what their data is like is logged when it is made.
+//! A transaction works with the version that was current at its snapshot, and with a private copy
+//! once it runs DDL. What it has changed there is put on top of the newest version when it commits
+//! ([`crate::catalog::catalog_changes`]), so versions form a line. The version becomes current
+//! inside the commit's critical section, together with the data. The log keeps whole versions, as
+//! JSON: DDL is rare and a catalog is small, and replay needs no rules. A version comes at the end
+//! of its transaction; rows of tables that the transaction has made come before, so what their data
+//! is like is logged when it is made.
 
 pub(crate) mod catalog_changes;
 pub mod comments;
@@ -73,7 +76,8 @@ impl Catalog {
     pub(crate) fn initial() -> Self {
         Self { schemas: BTreeMap::from([(DEFAULT_SCHEMA.to_owned(), Schema::default())]), ..Self::default() }
     }
-    /// Of which kind an object is; none if it is not there. Procedures are registered by each process, so they are taken to be there.
+    /// Of which kind an object is; none if it is not there. Procedures are registered by each
+    /// process, so they are taken to be there.
     pub fn kind_of(&self, object: &Object) -> Option<ObjectKind> {
         match object {
             Object::Database => Some(ObjectKind::Database),
@@ -93,7 +97,8 @@ impl Catalog {
     pub(crate) fn note_created(&mut self, object: Object, kind: ObjectKind, owner: RoleId) {
         Arc::make_mut(&mut self.security).created(object, kind, owner);
     }
-    /// Whether an object has a column, if one is named. The columns of views are those of their queries, of which the catalog knows nothing.
+    /// Whether an object has a column, if one is named. The columns of views are those of their
+    /// queries, of which the catalog knows nothing.
     pub(crate) fn has_column(&self, object: &Object, column: Option<&str>) -> bool {
         match (object, column) {
             (Object::Relation(schema, name), Some(column)) => match self.table(schema, name) {
@@ -158,7 +163,8 @@ impl Catalog {
         })
     }
 
-    /// Puts tables with new indexes, which are to be filled, in the place of all: recovery made them with a clock of its own.
+    /// Puts tables with new indexes, which are to be filled, in the place of all: recovery made
+    /// them with a clock of its own.
     pub(crate) fn use_clock(&mut self, manager: &Arc<TransactionManager>) {
         for table in self.schemas.values_mut().flat_map(|schema| schema.tables.values_mut()) {
             *table = Arc::new(Table::new(table.definition.clone(), table.data.clone(), manager));
@@ -184,7 +190,8 @@ impl Catalog {
         }
     }
 
-    /// The catalog that `state` describes; tables and sequences that `self` has already are taken over.
+    /// The catalog that `state` describes; tables and sequences that `self` has already are taken
+    /// over.
     pub(crate) fn follow(&self, state: &CatalogState, storage: &Storage) -> Result<Self> {
         let (security, comments) = (Arc::new(state.security.clone()), state.comments.clone());
         // What is the same stays the same, so that a difference between catalogs is a change.
@@ -252,7 +259,8 @@ struct SchemaState {
 pub(crate) enum MetaRecord {
     /// A new version of the catalog.
     Catalog(CatalogState),
-    /// Data of a table that the transaction's version of the catalog will have, unless it is dropped again before.
+    /// Data of a table that the transaction's version of the catalog will have, unless it is
+    /// dropped again before.
     NewData(TableDefinition),
     /// Values of a sequence may have been given out up to here.
     Sequence { id: u32, reserved: Mark },

@@ -1,7 +1,9 @@
-//! Stored procedures: transactions as Rust functions, run again when a concurrent transaction got in the way, and a registry of those that have a name.
+//! Stored procedures: transactions as Rust functions, run again when a concurrent transaction got
+//! in the way, and a registry of those that have a name.
 //!
-//! [`Database::transact`] is for code that is linked with the database. A [`Procedure`] has a signature besides, so that a server can
-//! [call](Database::call) it by name with values that came over a wire, and hand its rows out as an Arrow batch.
+//! [`Database::transact`] is for code that is linked with the database. A [`Procedure`] has a
+//! signature besides, so that a server can [call](Database::call) it by name with values that came
+//! over a wire, and hand its rows out as an Arrow batch.
 
 use crate::catalog::Catalog;
 use crate::database::Database;
@@ -16,12 +18,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a transaction is tried again after a conflict: at once a few times, then after waits that double and vary at random.
+/// How a transaction is tried again after a conflict: at once a few times, then after waits that
+/// double and vary at random.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryPolicy {
     /// Attempts in all, at least one.
     pub attempts: u32,
-    /// Attempts that follow their predecessor at once, or as soon as other threads have had their turn.
+    /// Attempts that follow their predecessor at once, or as soon as other threads have had their
+    /// turn.
     pub eager: u32,
     /// The first wait after these.
     pub first_wait: Duration,
@@ -49,19 +53,22 @@ impl RetryPolicy {
 }
 
 impl Database {
-    /// Runs `body` in a transaction, commits it, and waits until the commit is durable. After a conflict (SQLSTATE 40001) everything is rolled back and `body` runs
-    /// again in a new snapshot, so it must not have effects of its own. An error of `body`'s rolls back and is returned.
+    /// Runs `body` in a transaction, commits it, and waits until the commit is durable. After a
+    /// conflict (SQLSTATE 40001) everything is rolled back and `body` runs again in a new snapshot,
+    /// so it must not have effects of its own. An error of `body`'s rolls back and is returned.
     ///
     /// # Errors
-    /// Those of `body` and of the commit; a conflict, when the attempts of the default [`RetryPolicy`] have all met one.
+    /// Those of `body` and of the commit; a conflict, when the attempts of the default
+    /// [`RetryPolicy`] have all met one.
     pub fn transact<T>(&self, body: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         let (value, ticket) = self.transact_with(&RetryPolicy::default(), body)?;
         ticket.wait()?;
         Ok(value)
     }
 
-    /// As [`transact`](Self::transact), under a policy of the caller's, who also waits for durability: until the ticket says so, nothing
-    /// that `body` has read or done should leave the process.
+    /// As [`transact`](Self::transact), under a policy of the caller's, who also waits for
+    /// durability: until the ticket says so, nothing that `body` has read or done should leave the
+    /// process.
     ///
     /// # Errors
     /// As [`transact`](Self::transact).
@@ -83,7 +90,8 @@ impl Database {
     }
 }
 
-/// Something made from the catalog, such as an [`IndexAccess`](crate::IndexAccess), kept until the catalog is another one.
+/// Something made from the catalog, such as an [`IndexAccess`](crate::IndexAccess), kept until the
+/// catalog is another one.
 #[derive(Debug)]
 pub struct Resolved<T>(Mutex<Option<(Arc<Catalog>, Arc<T>)>>);
 
@@ -159,10 +167,12 @@ impl Procedure {
         Self { parameters, returns, body: Box::new(body) }
     }
 
-    /// Runs the procedure, whose name errors say, in a transaction of the caller's, and returns its rows.
+    /// Runs the procedure, whose name errors say, in a transaction of the caller's, and returns its
+    /// rows.
     ///
     /// # Errors
-    /// [`EngineError::InvalidCall`] for arguments that do not fit, and the procedure's own; what it has done by then is the caller's to undo.
+    /// [`EngineError::InvalidCall`] for arguments that do not fit, and the procedure's own; what it
+    /// has done by then is the caller's to undo.
     pub fn run(&self, name: &str, txn: &mut Transaction, arguments: &[Value<'_>]) -> Result<RecordBatch> {
         self.check(name, arguments)?;
         self.batch(&(self.body)(txn, arguments)?)
@@ -234,10 +244,12 @@ impl Database {
         self.0.procedures.0.read().keys().cloned().collect()
     }
 
-    /// Runs a named procedure as a transaction of its own, as [`transact`](Self::transact) does, and returns its rows.
+    /// Runs a named procedure as a transaction of its own, as [`transact`](Self::transact) does,
+    /// and returns its rows.
     ///
     /// # Errors
-    /// [`EngineError::Missing`], [`EngineError::InvalidCall`] for arguments that do not fit, and the procedure's own.
+    /// [`EngineError::Missing`], [`EngineError::InvalidCall`] for arguments that do not fit, and
+    /// the procedure's own.
     pub fn call(&self, name: &str, arguments: &[Value<'_>]) -> Result<RecordBatch> {
         let procedure = self.procedure(name)?;
         self.transact(|txn| procedure.run(name, txn, arguments))

@@ -1,15 +1,20 @@
-//! Sequences: numbers that are given out once, outside of transactions, and not again after a crash.
+//! Sequences: numbers that are given out once, outside of transactions, and not again after a
+//! crash.
 //!
-//! Values are reserved in the log a stride at a time, ahead of being given out (PostgreSQL's `SEQ_LOG_VALS`). A reservation is a commit of its own. Whoever
-//! draws a value notes the reservation's timestamp in its snapshot, as if it had read a version of that time. So what shows the value waits until the
-//! reservation is durable, even if nothing else was written, and a value that comes from a reservation of somebody else waits for that one.
+//! Values are reserved in the log a stride at a time, ahead of being given out (PostgreSQL's
+//! `SEQ_LOG_VALS`). A reservation is a commit of its own. Whoever draws a value notes the
+//! reservation's timestamp in its snapshot, as if it had read a version of that time. So what shows
+//! the value waits until the reservation is durable, even if nothing else was written, and a value
+//! that comes from a reservation of somebody else waits for that one.
 //!
-//! A checkpoint keeps the last value given out, not the last one reserved: it gives the rest back, and the next value reserves anew, in the log after the
-//! checkpoint. So a clean end leaves no gap.
+//! A checkpoint keeps the last value given out, not the last one reserved: it gives the rest back,
+//! and the next value reserves anew, in the log after the checkpoint. So a clean end leaves no gap.
 //!
-//! **Directions.** A definition that is not committed yet draws from the same position as the committed one. If its values go the other way, a
-//! reservation of either would say nothing about the values of the other. So a reservation is refused if its definition goes another way than the
-//! newest committed one ([`crate::database`]). A value that goes the other way is never covered by a reservation, so it always asks for one.
+//! **Directions.** A definition that is not committed yet draws from the same position as the
+//! committed one. If its values go the other way, a reservation of either would say nothing about
+//! the values of the other. So a reservation is refused if its definition goes another way than the
+//! newest committed one ([`crate::database`]). A value that goes the other way is never covered by
+//! a reservation, so it always asks for one.
 
 use crate::catalog::definition::SequenceDefinition;
 use crate::error::{EngineError, Result};
@@ -49,7 +54,8 @@ struct Position {
 pub struct Sequence {
     /// Bounds and step.
     pub definition: SequenceDefinition,
-    /// Shared with the versions of the sequence under other definitions: all give out the same values.
+    /// Shared with the versions of the sequence under other definitions: all give out the same
+    /// values.
     position: Arc<Mutex<Position>>,
 }
 
@@ -77,19 +83,22 @@ impl Sequence {
         let reserved = Some(reserved);
         *self.position.lock() = Position { given: reserved, reserved, logged: Timestamp::ZERO };
     }
-    /// The value last given out by anybody; none if the sequence begins, or has been set to go on with a value.
+    /// The value last given out by anybody; none if the sequence begins, or has been set to go on
+    /// with a value.
     pub fn last(&self) -> Option<i64> {
         match self.position.lock().given {
             Some(Mark::Last(last)) => Some(last),
             _ => None,
         }
     }
-    /// Gives back what is reserved and not given out: the next value reserves anew. For a checkpoint, whose state then has the last value given out.
+    /// Gives back what is reserved and not given out: the next value reserves anew. For a
+    /// checkpoint, whose state then has the last value given out.
     pub(crate) fn give_back(&self) {
         let mut position = self.position.lock();
         position.reserved = position.given;
     }
-    /// Goes on from `mark`; `log` logs a reservation. Returns the commit that must be durable before anybody is told.
+    /// Goes on from `mark`; `log` logs a reservation. Returns the commit that must be durable
+    /// before anybody is told.
     pub(crate) fn set(&self, mark: Mark, log: impl FnOnce(Mark) -> Result<Timestamp>) -> Result<Timestamp> {
         let mut position = self.position.lock();
         let logged = log(mark)?;
@@ -97,7 +106,8 @@ impl Sequence {
         Ok(logged)
     }
 
-    /// The next value; `log` logs a reservation. Returns the value, and the commit that must be durable before anybody sees it.
+    /// The next value; `log` logs a reservation. Returns the value, and the commit that must be
+    /// durable before anybody sees it.
     pub(crate) fn next(&self, log: impl FnOnce(Mark) -> Result<Timestamp>) -> Result<(i64, Timestamp)> {
         let d = &self.definition;
         let exhausted = || EngineError::SequenceExhausted(d.name.clone());

@@ -1,16 +1,23 @@
-//! Foreign keys, checked at the end of each statement, after its referential actions ([`crate::constraint::referential_action`]).
+//! Foreign keys, checked at the end of each statement, after its referential actions
+//! ([`crate::constraint::referential_action`]).
 //!
-//! A new child's parent must exist in its newest state; a parent that goes must leave no child behind. Under snapshot isolation neither
-//! would see a concurrent transaction's other half, so both announce themselves: a child *pins* its parent row until its transaction ends, and a
-//! parent's delete conflicts with a pin of a transaction that its snapshot does not see; a child finds a concurrently deleted parent by its uncommitted or newer version.
-//! The child pins first and looks afterwards, the parent deletes first and looks for pins afterwards, so one of the two sees the other. Children of one parent
-//! do not disturb each other. Compaction, which moves parents, is like a delete here: it leaves pinned rows where they are.
+//! A new child's parent must exist in its newest state; a parent that goes must leave no child
+//! behind. Under snapshot isolation neither would see a concurrent transaction's other half, so
+//! both announce themselves: a child *pins* its parent row until its transaction ends, and a
+//! parent's delete conflicts with a pin of a transaction that its snapshot does not see; a child
+//! finds a concurrently deleted parent by its uncommitted or newer version. The child pins first
+//! and looks afterwards, the parent deletes first and looks for pins afterwards, so one of the two
+//! sees the other. Children of one parent do not disturb each other. Compaction, which moves
+//! parents, is like a delete here: it leaves pinned rows where they are.
 //!
 //! Both ends may be integers of different widths. A key is then encoded anew for the other end's
 //! index; a number for which that has no room is no row's.
 //!
-//! Pins name rows of the parent's data ([`crate::constraint::parent_pins`]). DDL that puts other data in its place excludes transactions that add children
-//! ([`crate::table::lock`]), and sees the children of all that have committed, or fails. So new data begins without pins.
+//! Pins name rows of the parent's data ([`crate::constraint::parent_pins`]). DDL that puts other
+//! data in its place excludes transactions that add children ([`crate::table::lock`]), and sees the
+//! children of all that have committed, or fails. So new data begins without pins.
+//!
+//! Model: `serac-models/tests/parent_pins.rs`.
 
 use crate::catalog::definition::{ForeignKeyDefinition, ReferentialAction};
 use crate::constraint::parent_pins::Pinned;
@@ -61,8 +68,8 @@ impl EndKey {
     }
 }
 
-/// The key of values, which has these bytes at one end of a foreign key, as the index on `columns` of
-/// the other end's table has it; none if no row there can have it.
+/// The key of values, which has these bytes at one end of a foreign key, as the index on `columns`
+/// of the other end's table has it; none if no row there can have it.
 pub(crate) fn key_at<'k, 'v, V: Iterator<Item = Value<'v>>>(
     table: &Table,
     columns: &[usize],
@@ -92,8 +99,8 @@ pub(crate) fn is_integer(column: ColumnType) -> bool {
     matches!(column, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64)
 }
 
-/// An integer as a column of integers keeps it, and other values as they are; none if the column has
-/// no room for it.
+/// An integer as a column of integers keeps it, and other values as they are; none if the column
+/// has no room for it.
 pub(crate) fn as_kept(value: Value<'_>, column: ColumnType) -> Option<Value<'_>> {
     let number = match value {
         Value::Int16(number) => i64::from(number),
@@ -220,7 +227,8 @@ impl Transaction {
 
     fn check_child(&mut self, table: &Arc<Table>, foreign_key: usize, key: &EndKey) -> Result<()> {
         let definition = table.definition.foreign_keys[foreign_key].clone();
-        // The row may have been changed or deleted again by the same statement; then its key is not held by any child.
+        // The row may have been changed or deleted again by the same statement; then its key is not
+        // held by any child.
         let parent = self.catalog.table(&definition.parent_schema, &definition.parent_table)?.clone();
         self.lock_for_reference(&parent)?;
         let wanted = key.at(&parent, &definition.parent_columns);
@@ -230,7 +238,8 @@ impl Transaction {
         };
         while let Some(row) = parent_row(self)? {
             self.pin(&parent, row);
-            // With other indexes by now, or other data, parents may have gone of which these do not know.
+            // With other indexes by now, or other data, parents may have gone of which these do not
+            // know.
             if parent.lock.last_change() > self.snapshot().start().0 {
                 return Err(changed(&parent));
             }
@@ -287,7 +296,8 @@ impl Transaction {
         })
     }
 
-    /// A row whose newest state has `wanted` in `columns` (in this order), found through the index on them.
+    /// A row whose newest state has `wanted` in `columns` (in this order), found through the index
+    /// on them.
     pub(crate) fn find_latest(&self, table: &Table, columns: &[usize], wanted: &[u8]) -> Result<Option<RowId>> {
         let index = table.index_for_key(columns);
         match index.newest_holder(&table.data, self.snapshot(), wanted, None)? {

@@ -1,4 +1,5 @@
-//! Pins: which rows of a parent table are referenced by children whose transactions a snapshot may not see (see [`crate::constraint::foreign_key`]).
+//! Pins: which rows of a parent table are referenced by children whose transactions a snapshot may
+//! not see (see [`crate::constraint::foreign_key`]).
 //!
 //! ```text
 //! child's transaction              pin of the parent row
@@ -7,8 +8,11 @@
 //! no snapshot is older than `ts`   `newest` goes, unless a later commit has set it
 //! rolls back                       its number goes
 //! ```
-//! What is done when a commit has become obsolete knows the commit that it is for: the row may meanwhile be pinned by a newer one, which only that one's
-//! own action may end. A pin goes with the last of what it holds.
+//! What is done when a commit has become obsolete knows the commit that it is for: the row may
+//! meanwhile be pinned by a newer one, which only that one's own action may end. A pin goes with
+//! the last of what it holds.
+//!
+//! Model: `serac-models/tests/parent_pins.rs`.
 
 use serac_storage::RowId;
 use serac_sync::Mutex;
@@ -24,7 +28,8 @@ pub(crate) struct ParentPins(Mutex<HashMap<RowId, Pin>>);
 struct Pin {
     /// The numbers of transactions that are adding a child.
     running: Vec<u64>,
-    /// The newest commit that added one and that not every snapshot is known to see; 0 if there is none.
+    /// The newest commit that added one and that not every snapshot is known to see; 0 if there is
+    /// none.
     newest: u64,
 }
 
@@ -39,11 +44,13 @@ pub(crate) enum Pinned {
 }
 
 impl ParentPins {
-    /// The running transaction `number` adds a child of `row`. Once for a transaction and row, until it is [taken off](Self::unpin).
+    /// The running transaction `number` adds a child of `row`. Once for a transaction and row,
+    /// until it is [taken off](Self::unpin).
     pub(crate) fn pin(&self, row: RowId, number: u64) {
         self.0.lock().entry(row).or_default().running.push(number);
     }
-    /// The transaction `number` has been rolled back, or (in the commit critical section) commits at a timestamp.
+    /// The transaction `number` has been rolled back, or (in the commit critical section) commits
+    /// at a timestamp.
     pub(crate) fn unpin(&self, row: RowId, number: u64, committed: Option<u64>) {
         self.change(row, |pin| {
             pin.running.retain(|running| *running != number);
@@ -66,7 +73,8 @@ impl ParentPins {
             entry.remove();
         }
     }
-    /// Whether a child of `row` was added by a running transaction other than `own`, or by one that a snapshot of `start` does not see.
+    /// Whether a child of `row` was added by a running transaction other than `own`, or by one that
+    /// a snapshot of `start` does not see.
     pub(crate) fn of(&self, row: RowId, own: u64, start: u64) -> Pinned {
         let pins = self.0.lock();
         let Some(pin) = pins.get(&row) else { return Pinned::Free };

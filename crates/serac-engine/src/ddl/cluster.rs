@@ -1,8 +1,9 @@
-//! Sorted clustering: the rows of a table in the order of a key, so that the smallest and largest values of a frozen block lie close together and scans for ranges
-//! of the key skip the others.
+//! Sorted clustering: the rows of a table in the order of a key, so that the smallest and largest
+//! values of a frozen block lie close together and scans for ranges of the key skip the others.
 //!
-//! CLUSTER writes all rows anew, in order, as ADD COLUMN does: into new data, under a lock that keeps writers away. Rows that are inserted later lie where they come;
-//! [`sorted`] orders those of one load. Rows with equal keys stay in the order in which they were.
+//! CLUSTER writes all rows anew, in order, as ADD COLUMN does: into new data, under a lock that
+//! keeps writers away. Rows that are inserted later lie where they come; [`sorted`] orders those of
+//! one load. Rows with equal keys stay in the order in which they were.
 
 use crate::catalog::definition::ColumnOrder;
 use crate::error::{EngineError, Result};
@@ -158,7 +159,8 @@ pub fn sorted<'b>(batches: &'b [RecordBatch], key: &Key, watch: Option<&'b dyn W
 }
 
 impl Transaction {
-    /// CLUSTER: puts the rows of a table into the order of these columns, which is the table's from now on. The rows are in memory meanwhile.
+    /// CLUSTER: puts the rows of a table into the order of these columns, which is the table's from
+    /// now on. The rows are in memory meanwhile.
     ///
     /// # Errors
     /// [`EngineError::Missing`], [`EngineError::Denied`]; what Arrow cannot order; those of the

@@ -1,4 +1,5 @@
-//! DDL of constraints and indexes: what is added to a table with rows is checked against all of them.
+//! DDL of constraints and indexes: what is added to a table with rows is checked against all of
+//! them.
 
 use crate::catalog::Schema;
 use crate::catalog::definition::{
@@ -83,7 +84,8 @@ impl Transaction {
         self.acting().check_columns(&parent.definition, Privilege::References, &foreign_key.parent_columns)
     }
 
-    /// Checks a foreign key of `definition` and puts its columns into the order of the parent's key.
+    /// Checks a foreign key of `definition` and puts its columns into the order of the parent's
+    /// key.
     pub(crate) fn complete_foreign_key(
         &self,
         definition: &TableDefinition,
@@ -175,7 +177,8 @@ impl Transaction {
 
     // ---- any constraint
 
-    /// ALTER TABLE … DROP CONSTRAINT. With `cascade`, foreign keys that rest on the constraint go with it.
+    /// ALTER TABLE … DROP CONSTRAINT. With `cascade`, foreign keys that rest on the constraint go
+    /// with it.
     ///
     /// # Errors
     /// [`EngineError::Missing`], [`EngineError::Dependent`].
@@ -204,8 +207,9 @@ impl Transaction {
         self.put_table(Arc::new(old.redefined(definition)))
     }
 
-    /// Refuses foreign keys for which `definition`, which is to take the place of `old` and may lack keys that that has, has no parent's key; with `cascade`
-    /// they go. Foreign keys of `definition` itself get the indexes that they need.
+    /// Refuses foreign keys for which `definition`, which is to take the place of `old` and may
+    /// lack keys that that has, has no parent's key; with `cascade` they go. Foreign keys of
+    /// `definition` itself get the indexes that they need.
     pub(crate) fn drop_unsupported(
         &mut self,
         old: &Arc<Table>,

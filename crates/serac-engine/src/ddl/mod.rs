@@ -1,7 +1,8 @@
 //! DDL: transactional changes of the catalog.
 //!
-//! Changes that move columns (ADD and DROP COLUMN) and TRUNCATE make new data under a new number and copy what stays; older snapshots go on with the
-//! table they have. The table is locked against writers until the end of the transaction.
+//! Changes that move columns (ADD and DROP COLUMN) and TRUNCATE make new data under a new number
+//! and copy what stays; older snapshots go on with the table they have. The table is locked against
+//! writers until the end of the transaction.
 
 pub(crate) mod cluster;
 pub(crate) mod constraint_ddl;
@@ -58,7 +59,8 @@ impl Transaction {
     /// DROP SCHEMA.
     ///
     /// # Errors
-    /// [`EngineError::Missing`]; [`EngineError::Dependent`] when it is not empty and `cascade` is off.
+    /// [`EngineError::Missing`]; [`EngineError::Dependent`] when it is not empty and `cascade` is
+    /// off.
     pub fn drop_schema(&mut self, name: &str, cascade: bool) -> Result<()> {
         let schema = self.catalog.schema(name)?.clone();
         self.acting().check_owner(&Object::Schema(name.to_owned()))?;
@@ -80,7 +82,8 @@ impl Transaction {
         })
     }
 
-    /// CREATE TABLE. Ids in the definition are given here; foreign keys get an index on their columns.
+    /// CREATE TABLE. Ids in the definition are given here; foreign keys get an index on their
+    /// columns.
     ///
     /// # Errors
     /// What is wrong with the definition.
@@ -146,12 +149,13 @@ impl Transaction {
     /// DROP TABLE.
     ///
     /// # Errors
-    /// [`EngineError::Dependent`] when another table references it and `cascade` is off (on, the foreign keys go).
+    /// [`EngineError::Dependent`] when another table references it and `cascade` is off (on, the
+    /// foreign keys go).
     pub fn drop_table(&mut self, schema: &str, name: &str, cascade: bool) -> Result<()> {
         self.drop_table_with(schema, name, cascade, &[])
     }
-    /// As [`drop_table`](Self::drop_table), where foreign keys of the tables `also`, which are dropped next, are not in
-    /// the way.
+    /// As [`drop_table`](Self::drop_table), where foreign keys of the tables `also`, which are
+    /// dropped next, are not in the way.
     ///
     /// # Errors
     /// As there.
@@ -292,7 +296,8 @@ impl Transaction {
         .map(|_| ())
     }
 
-    /// ALTER TABLE … RENAME COLUMN. CHECK constraints that name the column must be dropped by hand first.
+    /// ALTER TABLE … RENAME COLUMN. CHECK constraints that name the column must be dropped by hand
+    /// first.
     ///
     /// # Errors
     /// [`EngineError::Missing`], [`EngineError::Exists`].
@@ -308,7 +313,8 @@ impl Transaction {
         .map(|_| ())
     }
 
-    /// ALTER TABLE … ALTER COLUMN: `change` may set default and nullability (the caller has checked the rows).
+    /// ALTER TABLE … ALTER COLUMN: `change` may set default and nullability (the caller has checked
+    /// the rows).
     ///
     /// # Errors
     /// [`EngineError::Missing`].
@@ -328,7 +334,8 @@ impl Transaction {
         .map(|_| ())
     }
 
-    /// Changes what is said of an index, which means what it meant: after RENAME COLUMN, the texts of its expressions.
+    /// Changes what is said of an index, which means what it meant: after RENAME COLUMN, the texts
+    /// of its expressions.
     ///
     /// # Errors
     /// [`EngineError::Missing`].
@@ -361,7 +368,8 @@ impl Transaction {
         .map(|_| ())
     }
 
-    /// Empties a materialized view for new rows of its query, or, if it is not to be `populated`, so that it cannot be read.
+    /// Empties a materialized view for new rows of its query, or, if it is not to be `populated`,
+    /// so that it cannot be read.
     ///
     /// # Errors
     /// [`EngineError::InvalidDefinition`] for a table that is none.
@@ -418,7 +426,8 @@ impl Transaction {
         Ok((batches, copied))
     }
 
-    /// Copies the visible rows into new data under `definition`; `convert` turns a batch of old columns into one of new columns.
+    /// Copies the visible rows into new data under `definition`; `convert` turns a batch of old
+    /// columns into one of new columns.
     fn rewrite(
         &mut self,
         table: &Arc<Table>,
@@ -443,7 +452,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// ALTER TABLE … ADD COLUMN, before the hidden columns unless it is one; `fill` gives the new column's values for a batch of old rows.
+    /// ALTER TABLE … ADD COLUMN, before the hidden columns unless it is one; `fill` gives the new
+    /// column's values for a batch of old rows.
     ///
     /// # Errors
     /// [`EngineError::Exists`], and NOT NULL without values.
@@ -498,7 +508,8 @@ impl Transaction {
         })
     }
 
-    /// ALTER TABLE … ALTER COLUMN … TYPE: puts `changed` in the place of a column; `convert` gives its values for a batch of old rows.
+    /// ALTER TABLE … ALTER COLUMN … TYPE: puts `changed` in the place of a column; `convert` gives
+    /// its values for a batch of old rows.
     ///
     /// # Errors
     /// [`EngineError::Missing`], what `convert` says, and what the new values violate.
@@ -522,8 +533,8 @@ impl Transaction {
         })
     }
 
-    /// ALTER TABLE … DROP COLUMN. Sequences that it owns go with it, and keys over it if `cascade` is on or they have no other column; foreign keys that rest on
-    /// these only if `cascade` is on.
+    /// ALTER TABLE … DROP COLUMN. Sequences that it owns go with it, and keys over it if `cascade`
+    /// is on or they have no other column; foreign keys that rest on these only if `cascade` is on.
     ///
     /// # Errors
     /// [`EngineError::Missing`], [`EngineError::Dependent`].
@@ -545,7 +556,8 @@ impl Transaction {
         definition.foreign_keys.retain(|k| !k.columns.contains(&at));
         self.drop_unsupported(&table, &mut definition, &what, cascade)?;
         self.remove_columns(&table, definition, &gone)?;
-        // Foreign keys of other tables name this table's columns by position. Hidden columns, which may have gone, too, are behind these.
+        // Foreign keys of other tables name this table's columns by position. Hidden columns, which
+        // may have gone, too, are behind these.
         let children: BTreeSet<TableId> = self
             .catalog
             .children_of(&table.definition)
@@ -574,7 +586,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes columns of which nothing of `definition` tells any more out of it, and of the table's rows.
+    /// Takes columns of which nothing of `definition` tells any more out of it, and of the table's
+    /// rows.
     pub(crate) fn remove_columns(
         &mut self,
         table: &Arc<Table>,
@@ -590,12 +603,12 @@ impl Transaction {
         self.rewrite(table, definition, |old| Ok(kept.iter().map(|&at| old.column(at).clone()).collect()))
     }
 
-    /// TRUNCATE of tables, with `cascade` also of those whose foreign keys refer to them; gives the names of the latter. With `restart`, the sequences of their columns
-    /// begin again.
+    /// TRUNCATE of tables, with `cascade` also of those whose foreign keys refer to them; gives the
+    /// names of the latter. With `restart`, the sequences of their columns begin again.
     ///
     /// # Errors
-    /// [`EngineError::Dependent`] for a foreign key of a table that stays; [`EngineError::Denied`] without TRUNCATE on a table, or for who does not own a sequence
-    /// that is to begin again.
+    /// [`EngineError::Dependent`] for a foreign key of a table that stays; [`EngineError::Denied`]
+    /// without TRUNCATE on a table, or for who does not own a sequence that is to begin again.
     pub fn truncate(&mut self, tables: &[(String, String)], cascade: bool, restart: bool) -> Result<Vec<String>> {
         let mut emptied: Vec<Arc<Table>> = Vec::new();
         let put = |emptied: &mut Vec<Arc<Table>>, table: &Arc<Table>| {
@@ -692,7 +705,8 @@ impl Transaction {
         self.check_may_drop(schema, name)?;
         self.drop_dependent(schema, name)
     }
-    /// Drops a view, or a materialized one, that cannot do without something that is dropped: whoever may drop that may do this.
+    /// Drops a view, or a materialized one, that cannot do without something that is dropped:
+    /// whoever may drop that may do this.
     ///
     /// # Errors
     /// [`EngineError::Missing`].
@@ -717,8 +731,8 @@ impl Transaction {
         })
         .map(|_| ())
     }
-    /// Puts the query of a view, or of a materialized one, in other words, which mean the same after a change of what it reads: whoever may change that may do
-    /// this.
+    /// Puts the query of a view, or of a materialized one, in other words, which mean the same
+    /// after a change of what it reads: whoever may change that may do this.
     ///
     /// # Errors
     /// [`EngineError::Missing`].
@@ -759,7 +773,8 @@ impl Transaction {
             Ok(())
         })
     }
-    /// ALTER SEQUENCE: the sequence with a name has another definition from now on, and goes on with the value `restart` if there is one. Undone by a rollback.
+    /// ALTER SEQUENCE: the sequence with a name has another definition from now on, and goes on
+    /// with the value `restart` if there is one. Undone by a rollback.
     ///
     /// # Errors
     /// [`EngineError::Missing`], or what is wrong with the definition.
@@ -772,7 +787,8 @@ impl Transaction {
         }
         self.put_sequence(schema, definition, restart)
     }
-    /// Puts a sequence in the place of the one with its name. One that begins again has an id of its own: what others reserve of the old one does not concern it.
+    /// Puts a sequence in the place of the one with its name. One that begins again has an id of
+    /// its own: what others reserve of the old one does not concern it.
     fn put_sequence(&mut self, schema: &str, mut definition: SequenceDefinition, restart: Option<i64>) -> Result<()> {
         if restart.is_some() {
             definition.id = self.next_id();
@@ -790,7 +806,8 @@ impl Transaction {
     /// DROP SEQUENCE.
     ///
     /// # Errors
-    /// [`EngineError::Missing`]; [`EngineError::Dependent`] when a column that owns it takes its values from it.
+    /// [`EngineError::Missing`]; [`EngineError::Dependent`] when a column that owns it takes its
+    /// values from it.
     pub fn drop_sequence(&mut self, schema: &str, name: &str) -> Result<()> {
         let Some(sequence) = self.catalog.schema(schema)?.sequences.get(name) else { return missing("sequence", name) };
         self.check_may_drop(schema, name)?;

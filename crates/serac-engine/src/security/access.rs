@@ -17,7 +17,8 @@ pub enum Columns {
     None,
 }
 
-/// A role, and what decides what it may do: the security of the catalog that its transaction sees, and that of the present catalog. Both must allow it.
+/// A role, and what decides what it may do: the security of the catalog that its transaction sees,
+/// and that of the present catalog. Both must allow it.
 #[derive(Clone, Debug)]
 pub struct Access {
     role: RoleId,
@@ -63,7 +64,8 @@ impl Access {
     pub fn security(&self) -> &Security {
         &self.catalog.security
     }
-    /// Whether the role has a privilege on a whole object. For relations, USAGE on their schema is not looked at.
+    /// Whether the role has a privilege on a whole object. For relations, USAGE on their schema is
+    /// not looked at.
     pub fn may(&self, object: &Object, privilege: Privilege) -> bool {
         self.is_superuser || self.both(|security| security.may(self.role, object, privilege))
     }
@@ -110,7 +112,8 @@ impl Access {
         if columns.contains(&true) { Columns::Some(columns) } else { Columns::None }
     }
 
-    /// Refuses what lacks a privilege on an object; for relations, also without USAGE on their schema.
+    /// Refuses what lacks a privilege on an object; for relations, also without USAGE on their
+    /// schema.
     ///
     /// # Errors
     /// [`EngineError::Denied`].
@@ -132,7 +135,8 @@ impl Access {
         let allowed = self.may(&Object::Schema(schema.to_owned()), Privilege::Usage);
         if allowed { Ok(()) } else { denied(ObjectKind::Schema, schema) }
     }
-    /// Refuses what lacks a privilege on these columns of a table (on one at least if none are named), or USAGE on its schema.
+    /// Refuses what lacks a privilege on these columns of a table (on one at least if none are
+    /// named), or USAGE on its schema.
     ///
     /// # Errors
     /// [`EngineError::Denied`].

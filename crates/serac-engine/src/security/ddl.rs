@@ -70,8 +70,9 @@ fn check_not_predefined(role: &Role) -> Result<()> {
     }
 }
 
-/// In whose name a role grants on an object or one of its columns, and what of `wanted` it may grant: the owner's, for the owner and superusers; else that of the role
-/// among those that it inherits from which has most of it with grant option.
+/// In whose name a role grants on an object or one of its columns, and what of `wanted` it may
+/// grant: the owner's, for the owner and superusers; else that of the role among those that it
+/// inherits from which has most of it with grant option.
 fn grantor(
     security: &Security,
     role: RoleId,
@@ -164,7 +165,8 @@ impl Transaction {
     /// CREATE ROLE.
     ///
     /// # Errors
-    /// [`EngineError::Exists`]; [`EngineError::Denied`] for who has neither SUPERUSER nor CREATEROLE.
+    /// [`EngineError::Exists`]; [`EngineError::Denied`] for who has neither SUPERUSER nor
+    /// CREATEROLE.
     pub fn create_role(&mut self, name: &str, options: &RoleOptions) -> Result<RoleId> {
         let mut role = Role::new(RoleId(RoleId::FIRST + self.next_id()), name);
         options.apply(&mut role);
@@ -229,7 +231,8 @@ impl Transaction {
     /// DROP ROLE.
     ///
     /// # Errors
-    /// [`EngineError::Missing`], [`EngineError::Denied`]; [`EngineError::Dependent`] while the role owns something or has privileges.
+    /// [`EngineError::Missing`], [`EngineError::Denied`]; [`EngineError::Dependent`] while the role
+    /// owns something or has privileges.
     pub fn drop_role(&mut self, name: &str) -> Result<()> {
         let role = self.role_named(name)?;
         if !self.may_manage(&role) {
@@ -275,7 +278,8 @@ impl Transaction {
     /// GRANT role TO member [WITH ADMIN OPTION].
     ///
     /// # Errors
-    /// [`EngineError::Missing`], [`EngineError::Denied`]; [`EngineError::InvalidGrant`] when the role is, at last, a member of the member.
+    /// [`EngineError::Missing`], [`EngineError::Denied`]; [`EngineError::InvalidGrant`] when the
+    /// role is, at last, a member of the member.
     pub fn grant_role(&mut self, role: &str, member: &str, admin: bool) -> Result<()> {
         let (role, member) = (self.role_named(role)?, self.role_named(member)?);
         if !self.may_grant_role(&role) {
@@ -351,7 +355,8 @@ impl Transaction {
     /// GRANT … ON … [WITH GRANT OPTION]. A role that is not the owner grants what of it it may.
     ///
     /// # Errors
-    /// [`EngineError::Missing`]; [`EngineError::Denied`] for who may grant nothing of it; [`EngineError::InvalidGrant`] for a grant option of everybody's.
+    /// [`EngineError::Missing`]; [`EngineError::Denied`] for who may grant nothing of it;
+    /// [`EngineError::InvalidGrant`] for a grant option of everybody's.
     pub fn grant(&mut self, terms: &Terms<'_>, with_grant_option: bool) -> Result<()> {
         if with_grant_option && terms.grantees.contains(&RoleId::PUBLIC) {
             return Err(EngineError::InvalidGrant("grant options can only be granted to roles".into()));
@@ -377,11 +382,13 @@ impl Transaction {
         })
     }
 
-    /// REVOKE [GRANT OPTION FOR] … ON …. What is revoked on a table is revoked on its columns, too. What the grantees have granted to others rests
-    /// on what is revoked: with `cascade` it goes, too.
+    /// REVOKE [GRANT OPTION FOR] … ON …. What is revoked on a table is revoked on its columns, too.
+    /// What the grantees have granted to others rests on what is revoked: with `cascade` it goes,
+    /// too.
     ///
     /// # Errors
-    /// [`EngineError::Missing`], [`EngineError::Denied`]; [`EngineError::DependentPrivileges`] without `cascade`.
+    /// [`EngineError::Missing`], [`EngineError::Denied`]; [`EngineError::DependentPrivileges`]
+    /// without `cascade`.
     pub fn revoke(&mut self, terms: &Terms<'_>, option_alone: bool, cascade: bool) -> Result<()> {
         let (grantor, privileges) = self.grantor(terms)?;
         let (object, column) = (terms.object.clone(), terms.column.map(str::to_owned));
@@ -442,7 +449,8 @@ impl Transaction {
     /// ALTER … OWNER TO. Sequences that columns of a table own go with it.
     ///
     /// # Errors
-    /// [`EngineError::Missing`]; [`EngineError::Denied`] for who does not own the object, is not a member of the new owner, or where that may not make such an object.
+    /// [`EngineError::Missing`]; [`EngineError::Denied`] for who does not own the object, is not a
+    /// member of the new owner, or where that may not make such an object.
     pub fn set_owner(&mut self, object: &Object, owner: RoleId) -> Result<()> {
         self.kind_of(object)?;
         let access = self.acting();

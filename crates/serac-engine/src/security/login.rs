@@ -53,18 +53,20 @@ fn may_log_in(security: &Security, role: RoleId) -> Result<&Role> {
 }
 
 impl Database {
-    /// Connects a role. Whether whoever asks is the role (by a password, say) is the caller's to find out.
+    /// Connects a role. Whether whoever asks is the role (by a password, say) is the caller's to
+    /// find out.
     ///
     /// # Errors
-    /// [`EngineError::Login`] for a role that is not there, may not log in, or is connected often enough; [`EngineError::Denied`] without CONNECT on the
-    /// database.
+    /// [`EngineError::Login`] for a role that is not there, may not log in, or is connected often
+    /// enough; [`EngineError::Denied`] without CONNECT on the database.
     pub fn log_in(&self, name: &str) -> Result<Login> {
         match self.0.security().role_named(name) {
             Ok(role) => self.log_in_as(role.id),
             Err(_) => refused(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, format!("role \"{name}\" does not exist")),
         }
     }
-    /// As [`log_in`](Self::log_in), for a role that is known by its number, which no other role ever has.
+    /// As [`log_in`](Self::log_in), for a role that is known by its number, which no other role
+    /// ever has.
     ///
     /// # Errors
     /// As there.
@@ -87,7 +89,8 @@ impl Database {
         may_log_in(&self.0.security(), role).map(|_| ())
     }
 
-    /// What is kept of the password of a role that may log in; none if there is no such role, or its password is none or is not valid any more.
+    /// What is kept of the password of a role that may log in; none if there is no such role, or
+    /// its password is none or is not valid any more.
     pub fn password_verifier(&self, name: &str) -> Option<String> {
         let security = self.0.security();
         let role = security.role_named(name).ok().filter(|role| role.login)?;

@@ -1,15 +1,19 @@
 //! Roles: who may do what.
 //!
-//! A version of the [`Catalog`](crate::Catalog) has one [`Security`]: the roles, who owns which object, and who was granted what on it. It changes with the catalog, so
-//! CREATE ROLE and GRANT are transactional, logged and recovered as other DDL. Who owns an object that nobody is noted for is the bootstrap role
-//! `serac`, a superuser: so a database from before there were roles belongs to it.
+//! A version of the [`Catalog`](crate::Catalog) has one [`Security`]: the roles, who owns which
+//! object, and who was granted what on it. It changes with the catalog, so CREATE ROLE and GRANT
+//! are transactional, logged and recovered as other DDL. Who owns an object that nobody is noted
+//! for is the bootstrap role `serac`, a superuser: so a database from before there were roles
+//! belongs to it.
 //!
 //! ```text
 //! statement ──▶ Access (role, the catalog's Security, the present Security) ──▶ allowed, or 42501
 //! ```
-//! What a statement needs, [`Access`] must find in the snapshot's catalog *and* in the present one: so a REVOKE is felt at the next statement, also
-//! of a transaction with an old snapshot. DDL is checked here, in the engine; rows are checked by whoever plans queries and changes. A transaction acts
-//! for the bootstrap role unless it is told otherwise ([`Transaction::set_role`](crate::Transaction::set_role)).
+//! What a statement needs, [`Access`] must find in the snapshot's catalog *and* in the present one:
+//! so a REVOKE is felt at the next statement, also of a transaction with an old snapshot. DDL is
+//! checked here, in the engine; rows are checked by whoever plans queries and changes. A
+//! transaction acts for the bootstrap role unless it is told otherwise
+//! ([`Transaction::set_role`](crate::Transaction::set_role)).
 //!
 //! | module | |
 //! |---|---|
@@ -72,8 +76,8 @@ impl RoleId {
 /// The name of the bootstrap role.
 pub const BOOTSTRAP_ROLE: &str = "serac";
 
-/// The roles that every database has besides the bootstrap role, under PostgreSQL's names and numbers. They cannot
-/// log in. A role that nobody has changed is in no catalog.
+/// The roles that every database has besides the bootstrap role, under PostgreSQL's names and
+/// numbers. They cannot log in. A role that nobody has changed is in no catalog.
 pub(crate) static PREDEFINED: LazyLock<BTreeMap<RoleId, Role>> = LazyLock::new(|| {
     const MONITOR: u32 = 3373;
     const MONITORED: [u32; 3] = [3374, RoleId::READ_ALL_STATS.0, 3377];
@@ -99,7 +103,8 @@ pub(crate) static PREDEFINED: LazyLock<BTreeMap<RoleId, Role>> = LazyLock::new(|
     names.into_iter().map(role).collect()
 });
 
-/// What is kept of a password, in PostgreSQL's form: `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`. It is not printed.
+/// What is kept of a password, in PostgreSQL's form:
+/// `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`. It is not printed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PasswordVerifier(pub String);
 

@@ -73,7 +73,8 @@ fn everywhere(object: &Object, privilege: Privilege) -> &'static [RoleId] {
     }
 }
 
-/// Takes from each grant what does not rest on the owner: was not given by the owner, nor by one who has it, so, with grant option. Whether there was any.
+/// Takes from each grant what does not rest on the owner: was not given by the owner, nor by one
+/// who has it, so, with grant option. Whether there was any.
 pub(super) fn drop_unsupported(grants: &mut Vec<Grant>, owner: RoleId) -> bool {
     let mut supported = vec![Privileges::NONE; grants.len()];
     // From the owner outwards, so that two who have it from each other alone do not keep it.
@@ -154,7 +155,8 @@ impl Security {
         self.defaults.retain(|default| default.owner != id && default.grantee != id);
     }
 
-    /// The roles that can be reached by memberships, the role itself included; `through` says by those of whom.
+    /// The roles that can be reached by memberships, the role itself included; `through` says by
+    /// those of whom.
     fn reachable(&self, role: RoleId, through: impl Fn(&Role) -> bool) -> BTreeSet<RoleId> {
         let (mut found, mut next) = (BTreeSet::new(), vec![role]);
         while let Some(id) = next.pop() {
@@ -170,11 +172,13 @@ impl Security {
         }
         found
     }
-    /// The roles whose privileges a role has: itself, and those that it inherits from. None for a role that is gone.
+    /// The roles whose privileges a role has: itself, and those that it inherits from. None for a
+    /// role that is gone.
     pub fn inherited(&self, role: RoleId) -> BTreeSet<RoleId> {
         self.reachable(role, |role| role.inherit)
     }
-    /// Whether a role is, by any number of steps, a member of another, so that it may SET ROLE to it.
+    /// Whether a role is, by any number of steps, a member of another, so that it may SET ROLE to
+    /// it.
     pub fn is_member(&self, role: RoleId, of: RoleId) -> bool {
         self.is_superuser(role) || self.reachable(role, |_| true).contains(&of)
     }
@@ -263,7 +267,8 @@ impl Security {
         let all = self.roles.keys().chain(other.roles.keys());
         all.filter(|id| self.roles.get(id) != other.roles.get(id)).copied().collect()
     }
-    /// Whether the same is said in `other` in which there are names of roles: in owners, grants and memberships.
+    /// Whether the same is said in `other` in which there are names of roles: in owners, grants and
+    /// memberships.
     pub(crate) fn names_the_same_roles(&self, other: &Self) -> bool {
         self.owners == other.owners
             && self.grants == other.grants

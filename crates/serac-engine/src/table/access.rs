@@ -1,9 +1,11 @@
 //! Rows by key: the point reads and index scans of stored procedures and of compiled statements.
 //!
-//! An [`IndexAccess`] names an index of a table and the columns to be read; it is made once and used by many transactions, without Arrow batches in between:
-//! a row is copied into a [`RowBuffer`], which the caller keeps from row to row. An entry of an index says that some version of its row has the key, so
-//! the key's columns are read along with the others and compared with the entry. For a whole key of a unique index, the row is tried first at which the
-//! last lookup found it.
+//! An [`IndexAccess`] names an index of a table and the columns to be read; it is made once and
+//! used by many transactions, without Arrow batches in between: a row is copied into a
+//! [`RowBuffer`], which the caller keeps from row to row. An entry of an index says that some
+//! version of its row has the key, so the key's columns are read along with the others and compared
+//! with the entry. For a whole key of a unique index, the row is tried first at which the last
+//! lookup found it.
 
 use crate::catalog::{Catalog, DEFAULT_SCHEMA};
 use crate::error::{Result, missing};
@@ -75,7 +77,8 @@ pub(crate) fn positions(table: &Table, columns: &[&str]) -> Result<Vec<usize>> {
 
 /// Keys of an index: equal in its first columns, and in a range of the next one.
 ///
-/// A range with a bound has no NULL, as in SQL; without bounds it has all keys that begin with the equal values.
+/// A range with a bound has no NULL, as in SQL; without bounds it has all keys that begin with the
+/// equal values.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyRange<'a> {
     /// Values of the first columns.
@@ -152,7 +155,8 @@ impl<'a> KeyRange<'a> {
 }
 
 impl Transaction {
-    /// Reads the row with this key of a unique index, and says which one it is; none where there is none, or where a value is NULL.
+    /// Reads the row with this key of a unique index, and says which one it is; none where there is
+    /// none, or where a value is NULL.
     ///
     /// # Errors
     /// When the row lies in a damaged file.
@@ -165,8 +169,9 @@ impl Transaction {
         Ok(found)
     }
 
-    /// Has the memory bring the rows with these keys of a unique index, of all keys together, for [`get`](Self::get)s that follow: each of these by itself
-    /// would wait for the index's nodes and the row's cells one after the other. Changes nothing, and fails at nothing.
+    /// Has the memory bring the rows with these keys of a unique index, of all keys together, for
+    /// [`get`](Self::get)s that follow: each of these by itself would wait for the index's nodes
+    /// and the row's cells one after the other. Changes nothing, and fails at nothing.
     pub fn look_ahead<'v, K: AsRef<[Value<'v>]>>(&self, access: &IndexAccess, keys: impl IntoIterator<Item = K>) {
         let _pinned = pin();
         with_key_buffers(|[encoded, ..]| {
@@ -185,7 +190,8 @@ impl Transaction {
         });
     }
 
-    /// Reads the rows with keys in a range, in the order of the index, until `visit` breaks or fails. The transaction's own changes are seen.
+    /// Reads the rows with keys in a range, in the order of the index, until `visit` breaks or
+    /// fails. The transaction's own changes are seen.
     ///
     /// # Errors
     /// Those of `visit`, and when a row lies in a damaged file.
@@ -217,7 +223,8 @@ impl Transaction {
             }
             if is_whole
                 && let Some(row) = index.entries.hint(from.prefix, &pinned)
-                // A hint that has become wrong may lead to a damaged file: only the tree's rows may fail.
+                // A hint that has become wrong may lead to a damaged file: only the tree's rows may
+                // fail.
                 && matches!(table.data.read_pinned(snapshot, row, read, out, &pinned), Ok(true))
                 && range.equal.iter().zip(*asked..).all(|(value, i)| out.holds(i, value))
             {
@@ -265,7 +272,8 @@ impl Transaction {
         })
     }
 
-    /// Checks that what was made from `catalog` still holds: that the transaction's catalog has the same table.
+    /// Checks that what was made from `catalog` still holds: that the transaction's catalog has the
+    /// same table.
     pub(crate) fn check_current(&self, catalog: &Arc<Catalog>, table: &Arc<Table>) -> Result<()> {
         let current = || self.catalog.table(&table.definition.schema, table.name());
         if Arc::ptr_eq(catalog, &self.catalog) || current().is_ok_and(|current| Arc::ptr_eq(current, table)) {

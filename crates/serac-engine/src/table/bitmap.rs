@@ -1,10 +1,13 @@
 //! Bitmap indexes of tables ([`serac_index::cubit`]), kept by every write.
 //!
-//! A transaction collects what its writes do to each index ([`BitmapChanges`]); savepoints mark the lengths of these lists. Just before the storage commits,
-//! one [`TransactionCell`] is made and all lists are published with it, so that table and indexes appear at one instant; an abort drops the lists.
-//! Moves of compaction are published the same way ([`crate::transaction::row_follower`]). An index is built from the rows that the snapshot of CREATE INDEX sees, while the
-//! table's lock keeps writers out and says that there is no newer row; own uncommitted rows are among them, which is right because nobody sees the index before
-//! they are committed, and a rollback to before them drops the index, too. Recovery builds all indexes anew.
+//! A transaction collects what its writes do to each index ([`BitmapChanges`]); savepoints mark the
+//! lengths of these lists. Just before the storage commits, one [`TransactionCell`] is made and all
+//! lists are published with it, so that table and indexes appear at one instant; an abort drops the
+//! lists. Moves of compaction are published the same way ([`crate::transaction::row_follower`]). An
+//! index is built from the rows that the snapshot of CREATE INDEX sees, while the table's lock
+//! keeps writers out and says that there is no newer row; own uncommitted rows are among them,
+//! which is right because nobody sees the index before they are committed, and a rollback to before
+//! them drops the index, too. Recovery builds all indexes anew.
 //!
 //! Queries get a [`BitmapReader`]: the index, the snapshot, and the transaction's own changes.
 
@@ -21,7 +24,8 @@ use serac_sync::{Mutex, MutexGuard};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// A transaction with more changes than this in an index reads the table in its place: each query would go through all of them.
+/// A transaction with more changes than this in an index reads the table in its place: each query
+/// would go through all of them.
 const MOST_OWN_CHANGES: usize = 1024;
 
 /// A bitmap index of a table.
@@ -64,9 +68,9 @@ impl BitmapIndex {
         Arc::new(Self { definition, column_type, entries })
     }
 
-    /// The key of a value of the column: two values have the same key exactly when SQL says that they
-    /// are equal, and keys order as the values do. But intervals have the key of their parts, as
-    /// Arrow compares them: SQL compares their lengths, for which it asks no bitmap index.
+    /// The key of a value of the column: two values have the same key exactly when SQL says that
+    /// they are equal, and keys order as the values do. But intervals have the key of their parts,
+    /// as Arrow compares them: SQL compares their lengths, for which it asks no bitmap index.
     pub fn key(&self, value: Value<'_>) -> Key {
         fn fixed<const N: usize>(bytes: [u8; N]) -> Key {
             let mut key = [1; 17];
@@ -153,7 +157,8 @@ impl BitmapIndex {
     }
 }
 
-/// What a running transaction has changed in bitmap indexes, in the order in which they were first touched.
+/// What a running transaction has changed in bitmap indexes, in the order in which they were first
+/// touched.
 #[derive(Debug, Default)]
 pub(crate) struct BitmapChanges(Vec<(Arc<Cubit>, Arc<Changes>)>);
 
@@ -183,8 +188,9 @@ impl BitmapChanges {
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
-    /// Puts the changes into the indexes' logs, from where they appear when `txn` commits. The last thing before that. Returns the indexes that have
-    /// got bulk inserts, which are to be merged afterwards.
+    /// Puts the changes into the indexes' logs, from where they appear when `txn` commits. The last
+    /// thing before that. Returns the indexes that have got bulk inserts, which are to be merged
+    /// afterwards.
     pub(crate) fn publish(&mut self, txn: &mut Transaction) -> Vec<Arc<Cubit>> {
         self.0.retain(|(_, changes)| !changes.is_empty());
         if self.0.is_empty() {
@@ -208,7 +214,8 @@ pub struct OwnChanges(Arc<Own>);
 #[derive(Debug, Default)]
 struct Own {
     changes: Mutex<BitmapChanges>,
-    /// Whether there may be changes. Relaxed: who runs the transaction, one thread at a time, writes and reads it.
+    /// Whether there may be changes. Relaxed: who runs the transaction, one thread at a time,
+    /// writes and reads it.
     any: AtomicBool,
 }
 
@@ -237,7 +244,8 @@ impl OwnChanges {
     }
 }
 
-/// A bitmap index in a snapshot, own changes included: what it says is what a scan of the snapshot finds.
+/// A bitmap index in a snapshot, own changes included: what it says is what a scan of the snapshot
+/// finds.
 #[derive(Clone, Debug)]
 pub struct BitmapReader {
     index: Arc<BitmapIndex>,

@@ -1,7 +1,8 @@
 //! Conditions of an Arrow scan: `column <comparison> constant`, tested on the columns of a block.
 //!
-//! Integers, dates, times and short decimals are compared as raw integers by the operators' select kernels, and the block's zone map may say
-//! beforehand that no row qualifies; everything else is compared by Arrow's kernels. A NULL on either side never qualifies.
+//! Integers, dates, times and short decimals are compared as raw integers by the operators' select
+//! kernels, and the block's zone map may say beforehand that no row qualifies; everything else is
+//! compared by Arrow's kernels. A NULL on either side never qualifies.
 
 use crate::error::{EngineError, Result};
 use crate::table::Table;
@@ -54,7 +55,8 @@ impl BoundFilter {
         self.column.id.0 as usize
     }
     /// # Errors
-    /// [`EngineError::InvalidDefinition`] if the column is not there, or the constant is not one value of its type.
+    /// [`EngineError::InvalidDefinition`] if the column is not there, or the constant is not one
+    /// value of its type.
     pub(crate) fn new(table: &Table, filter: &ColumnFilter) -> Result<Self> {
         let invalid = |message| Err(EngineError::InvalidDefinition(message));
         let Some(column) = table.data.schema().columns.get(filter.column) else {

@@ -1,12 +1,14 @@
 //! What a running transaction has done to ordered indexes.
 //!
-//! Entries are added when a version is written. If that is undone, they are removed again, unless another version has the key. The entry of a key that a row has
-//! lost stays until no snapshot can see the row with it. Both are noted here in the order in which they happened, keys one behind the other in one buffer, so that a
-//! note costs no allocation; savepoints mark the length.
+//! Entries are added when a version is written. If that is undone, they are removed again, unless
+//! another version has the key. The entry of a key that a row has lost stays until no snapshot can
+//! see the row with it. Both are noted here in the order in which they happened, keys one behind
+//! the other in one buffer, so that a note costs no allocation; savepoints mark the length.
 //!
-//! What was undone leaves its records on the version chains for a while, and among them states that nobody sees: of a row whose key was changed twice, or that was
-//! inserted and deleted. An entry that such a state has stays when it is rolled back, and is looked at again like the entry of a lost key, after the commit or after the
-//! rollback of the whole.
+//! What was undone leaves its records on the version chains for a while, and among them states that
+//! nobody sees: of a row whose key was changed twice, or that was inserted and deleted. An entry
+//! that such a state has stays when it is rolled back, and is looked at again like the entry of a
+//! lost key, after the commit or after the rollback of the whole.
 
 use crate::table::Table;
 use crate::table::write::remove_if_unused;
@@ -37,7 +39,8 @@ struct Note {
 /// The notes of a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct EntryNotes {
-    /// The tables of the notes, each once: threads that count in a table with every note would wait for each other.
+    /// The tables of the notes, each once: threads that count in a table with every note would wait
+    /// for each other.
     tables: Vec<Arc<Table>>,
     notes: Vec<Note>,
     keys: Vec<u8>,
@@ -63,7 +66,8 @@ impl EntryNotes {
         self.notes.push(Note { change, table: at, index, row, key_end: self.keys.len() });
         (&self.keys[key_start..], complete)
     }
-    /// An entry is added, for these values of the row. Returns its key, and whether that has no NULL.
+    /// An entry is added, for these values of the row. Returns its key, and whether that has no
+    /// NULL.
     pub(crate) fn added(
         &mut self,
         table: &Arc<Table>,
@@ -95,7 +99,8 @@ impl EntryNotes {
         let table = &self.tables[note.table as usize];
         remove_if_unused(&table.data, &table.indexes[note.index as usize], note.row, key, None)
     }
-    /// Removes the entries that were added since `mark`, newest first. The versions are undone already.
+    /// Removes the entries that were added since `mark`, newest first. The versions are undone
+    /// already.
     pub(crate) fn roll_back(&mut self, mark: usize) {
         let added = self.each_but(mark, Change::Lost).rev();
         let used = added.filter(|(note, key)| !self.remove_entry_if_unused(note, key));
@@ -111,8 +116,8 @@ impl EntryNotes {
         }
     }
 
-    /// What remains to be done, after the commit or after all is rolled back, once nobody sees the rows with the keys that they have lost; none if they
-    /// have lost none.
+    /// What remains to be done, after the commit or after all is rolled back, once nobody sees the
+    /// rows with the keys that they have lost; none if they have lost none.
     pub(crate) fn lost_keys(&self) -> Option<Self> {
         let mut lost = Self::default();
         for (note, key) in self.each_but(0, Change::Added) {

@@ -1,4 +1,5 @@
-//! Arrow out, in process: a table's rows as a transaction sees them, as a reader of record batches (Mainlining Databases §5).
+//! Arrow out, in process: a table's rows as a transaction sees them, as a reader of record batches
+//! (Mainlining Databases §5).
 
 use crate::error::{EngineError, Result};
 use crate::security::{Access, Privilege};
@@ -24,16 +25,19 @@ pub enum DecimalForm {
     Decimal64,
 }
 
-/// How a column of variable length is handed out. Blocks that have it in this form lend it; of the others it is made, so that all batches are alike.
+/// How a column of variable length is handed out. Blocks that have it in this form lend it; of the
+/// others it is made, so that all batches are alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum VarlenForm {
-    /// As Utf8View or BinaryView, and JSON as LargeUtf8: the form of hot blocks, and of those frozen in `view` format.
+    /// As Utf8View or BinaryView, and JSON as LargeUtf8: the form of hot blocks, and of those
+    /// frozen in `view` format.
     #[default]
     View,
     /// As Utf8 or Binary: the form of blocks frozen in `utf8` format.
     Offsets,
-    /// As Dictionary(UInt16, Utf8 or Binary), each batch with a dictionary of its own: the form of blocks frozen in `dictionary` format, except for columns
-    /// that a dictionary would not make smaller.
+    /// As Dictionary(UInt16, Utf8 or Binary), each batch with a dictionary of its own: the form of
+    /// blocks frozen in `dictionary` format, except for columns that a dictionary would not make
+    /// smaller.
     Dictionary,
 }
 
@@ -56,8 +60,9 @@ impl VarlenForm {
     }
 }
 
-/// The rows of a table, one record batch per block. Batches of frozen blocks are the blocks' own buffers; they never change and live as long as
-/// anybody holds them, also after the reader, the transaction and the database have gone.
+/// The rows of a table, one record batch per block. Batches of frozen blocks are the blocks' own
+/// buffers; they never change and live as long as anybody holds them, also after the reader, the
+/// transaction and the database have gone.
 #[derive(Clone, Debug)]
 pub struct ArrowScan {
     table: Arc<Table>,
@@ -69,11 +74,12 @@ pub struct ArrowScan {
 }
 
 impl Transaction {
-    /// Reads `columns` (positions in the table's definition) of all rows that the transaction sees and that fulfil every condition of `filter`.
-    /// The reader keeps the snapshot.
+    /// Reads `columns` (positions in the table's definition) of all rows that the transaction sees
+    /// and that fulfil every condition of `filter`. The reader keeps the snapshot.
     ///
     /// # Errors
-    /// [`EngineError::InvalidDefinition`] if a column is not there, or a condition does not fit its column.
+    /// [`EngineError::InvalidDefinition`] if a column is not there, or a condition does not fit its
+    /// column.
     pub fn scan_arrow(&self, table: &Arc<Table>, columns: &[usize], filter: &[ColumnFilter]) -> Result<ArrowScan> {
         let all = &table.definition.columns;
         if let Some(column) = columns.iter().find(|&&column| column >= all.len()) {
@@ -143,7 +149,8 @@ fn external(error: serac_storage::StorageError) -> ArrowError {
 }
 
 impl ArrowScan {
-    /// The same rows with those columns in another form for which `form_of` has one, by their positions and types.
+    /// The same rows with those columns in another form for which `form_of` has one, by their
+    /// positions and types.
     fn reform(mut self, form_of: impl Fn(usize, ColumnType) -> Option<(ColumnForm, DataType)>) -> Self {
         let stored = &self.table.data.schema().columns;
         let mut fields = self.schema.fields().to_vec();
@@ -204,7 +211,8 @@ impl ArrowScan {
         self.with_varlen_where(form, |_| true)
     }
 
-    /// The same rows with those columns of variable length in this form whose positions among the scan's columns are `wanted`.
+    /// The same rows with those columns of variable length in this form whose positions among the
+    /// scan's columns are `wanted`.
     #[must_use]
     pub fn with_varlen_where(self, form: VarlenForm, wanted: impl Fn(usize) -> bool) -> Self {
         let column_form = if form == VarlenForm::View { ColumnForm::Arrow } else { ColumnForm::Stored };
@@ -255,7 +263,8 @@ impl ArrowScan {
         self.blocks.clone()
     }
 
-    /// Reads the next block; none after the last, and no batch if none of the block's rows qualify. What [`Iterator::next`] repeats.
+    /// Reads the next block; none after the last, and no batch if none of the block's rows qualify.
+    /// What [`Iterator::next`] repeats.
     ///
     /// # Errors
     /// What Arrow refuses.

@@ -7,7 +7,8 @@ use arrow_array::{ArrayRef, RecordBatch};
 use serac_storage::{RowId, Snapshot};
 use std::fmt::Debug;
 
-/// Evaluates the SQL texts that definitions keep, where rows change by themselves (ON DELETE SET DEFAULT, ON UPDATE CASCADE).
+/// Evaluates the SQL texts that definitions keep, where rows change by themselves (ON DELETE SET
+/// DEFAULT, ON UPDATE CASCADE).
 pub trait Expressions: Debug + Send + Sync {
     /// The column's default, as an array of one value in the column's type.
     ///
@@ -15,7 +16,8 @@ pub trait Expressions: Debug + Send + Sync {
     /// What is wrong with the default.
     fn default_value(&self, column: &ColumnDefinition) -> Result<ArrayRef>;
 
-    /// The values that those generated columns have, which change with `changed` ones, in rows that the snapshot sees: positions and values of the columns.
+    /// The values that those generated columns have, which change with `changed` ones, in rows that
+    /// the snapshot sees: positions and values of the columns.
     ///
     /// # Errors
     /// What an expression says.

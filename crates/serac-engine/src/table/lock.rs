@@ -1,14 +1,17 @@
-//! Table locks: writers share, DDL excludes. Readers take none: they keep the table they found and their snapshot.
+//! Table locks: writers share, DDL excludes. Readers take none: they keep the table they found and
+//! their snapshot.
 //!
-//! Transactions that add children of the table's rows ([`crate::constraint::foreign_key`]) share it in a way of their own: only DDL that puts other rows in the place of the
-//! table's excludes them, too.
+//! Transactions that add children of the table's rows ([`crate::constraint::foreign_key`]) share it
+//! in a way of their own: only DDL that puts other rows in the place of the table's excludes them,
+//! too.
 
 use crate::error::{EngineError, Result};
 use serac_sync::atomic::{AtomicU64, Ordering};
 use serac_sync::time::{Duration, Instant};
 use serac_sync::{Condvar, Mutex, MutexGuard};
 
-/// How long DDL waits for writers, and writers for DDL, before giving up, unless a transaction says otherwise.
+/// How long DDL waits for writers, and writers for DDL, before giving up, unless a transaction says
+/// otherwise.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
@@ -20,7 +23,8 @@ struct Holders {
     exclusive: Option<u64>,
     /// Whether that one excludes those who add children, too.
     rewriting: bool,
-    /// How many wait to exclude others. Who is not yet a writer waits behind them: otherwise writers that overlap would keep them waiting for ever.
+    /// How many wait to exclude others. Who is not yet a writer waits behind them: otherwise
+    /// writers that overlap would keep them waiting for ever.
     excluding: u32,
     /// How many wait to exclude those who add children.
     starting_to_rewrite: u32,
@@ -34,7 +38,8 @@ fn leave(owners: &mut Vec<u64>, owner: u64) {
 
 /// The lock of one table (or of the catalog). Held by transactions, by number, to their end.
 ///
-/// It remembers when its holders committed, because a lock alone does not tell a transaction that the table has become another since its snapshot.
+/// It remembers when its holders committed, because a lock alone does not tell a transaction that
+/// the table has become another since its snapshot.
 #[derive(Debug, Default)]
 pub struct TableLock {
     holders: Mutex<Holders>,
@@ -90,14 +95,16 @@ impl TableLock {
         }
         Ok(is_new)
     }
-    /// Takes back a [`share`](Self::share) that said true. What else the transaction holds the lock for stays.
+    /// Takes back a [`share`](Self::share) that said true. What else the transaction holds the lock
+    /// for stays.
     pub(crate) fn unshare(&self, owner: u64) {
         let mut holders = self.holders.lock();
         leave(&mut holders.writers, owner);
         drop(holders);
         self.released.notify_all();
     }
-    /// As [`share`](Self::share), but gives way to whoever holds or wants the lock exclusively. For an owner that does not hold it yet.
+    /// As [`share`](Self::share), but gives way to whoever holds or wants the lock exclusively. For
+    /// an owner that does not hold it yet.
     pub(crate) fn try_share(&self, owner: u64) -> bool {
         let mut holders = self.holders.lock();
         let free = holders.exclusive.is_none() && holders.excluding == 0;
@@ -122,10 +129,12 @@ impl TableLock {
         }
         result.map(|()| holders.exclusive.replace(owner).is_none())
     }
-    /// For adding children of the table's rows. True if the transaction did not hold it for that before.
+    /// For adding children of the table's rows. True if the transaction did not hold it for that
+    /// before.
     ///
     /// # Errors
-    /// [`EngineError::InUse`] when another transaction puts other rows in the place of the table's for longer than `timeout`.
+    /// [`EngineError::InUse`] when another transaction puts other rows in the place of the table's
+    /// for longer than `timeout`.
     pub(crate) fn refer(&self, owner: u64, timeout: Duration, what: impl Fn() -> String) -> Result<bool> {
         let mut holders = self.holders.lock();
         self.wait_for(&mut holders, timeout, what, |h| match h.exclusive {
@@ -138,7 +147,8 @@ impl TableLock {
         }
         Ok(is_new)
     }
-    /// For putting other rows in the place of the table's. For who holds the lock exclusively, and does so to the end.
+    /// For putting other rows in the place of the table's. For who holds the lock exclusively, and
+    /// does so to the end.
     ///
     /// # Errors
     /// [`EngineError::InUse`] when others add children for longer than `timeout`.
@@ -160,14 +170,17 @@ impl TableLock {
             Hold::Write => &self.last_write,
             Hold::Exclude => &self.last_change,
         };
-        // AcqRel: pairs with the Acquire of who reads it without holding the lock; holders got it from this one.
+        // AcqRel: pairs with the Acquire of who reads it without holding the lock; holders got it
+        // from this one.
         last.fetch_max(timestamp, Ordering::AcqRel);
     }
-    /// The newest commit of a transaction that added children of the table's rows. For exclusive holders of the lock.
+    /// The newest commit of a transaction that added children of the table's rows. For exclusive
+    /// holders of the lock.
     pub(crate) fn last_reference(&self) -> u64 {
         self.last_reference.load(Ordering::Relaxed)
     }
-    /// The newest commit of a transaction that wrote rows. For holders of the lock, and in the commit critical section, in which it is noted.
+    /// The newest commit of a transaction that wrote rows. For holders of the lock, and in the
+    /// commit critical section, in which it is noted.
     pub(crate) fn last_write(&self) -> u64 {
         self.last_write.load(Ordering::Relaxed)
     }

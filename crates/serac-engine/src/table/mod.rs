@@ -30,8 +30,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-/// Entries of a key whose rows do not have it in their newest states, from which on these are looked
-/// at again.
+/// Entries of a key whose rows do not have it in their newest states, from which on these are
+/// looked at again.
 const PAST_ENTRIES: u64 = 16;
 
 /// An ordered index of a table, and the rule it enforces.
@@ -108,7 +108,8 @@ impl TableIndex {
         let (wanted, has_null) = self.encode_key(values.iter().copied());
         if has_null { Ok(Vec::new()) } else { self.lookup_key(data, snapshot, &wanted) }
     }
-    /// Visits the rows that have, in some snapshot, a key in a range, in the order of the index, until `visit` breaks. A row comes once for each of these keys.
+    /// Visits the rows that have, in some snapshot, a key in a range, in the order of the index,
+    /// until `visit` breaks. A row comes once for each of these keys.
     pub fn candidates(&self, range: &KeyRange<'_>, mut visit: impl FnMut(RowId) -> ControlFlow<()>) {
         let (mut from, mut to) = (Vec::new(), Vec::new());
         if let Some((from, to)) = range.limits(&self.encodings, &mut from, &mut to) {
@@ -117,11 +118,12 @@ impl TableIndex {
     }
     /// The row other than `except` whose newest state has this encoded key.
     ///
-    /// Rows are looked at until the index names no other: a row that is found gone may have been moved, and the entry of its new place was there before it went.
-    /// The new place may be one at which this has found nothing before, and of which the index has an old
-    /// entry. So all are looked at again if rows of the table have left their places meanwhile.
-    /// Under a long snapshot, entries of deleted rows stay. So many of them are looked at again here, and
-    /// those go that nobody can need: a key that comes and goes has few.
+    /// Rows are looked at until the index names no other: a row that is found gone may have been
+    /// moved, and the entry of its new place was there before it went. The new place may be one at
+    /// which this has found nothing before, and of which the index has an old entry. So all are
+    /// looked at again if rows of the table have left their places meanwhile. Under a long
+    /// snapshot, entries of deleted rows stay. So many of them are looked at again here, and those
+    /// go that nobody can need: a key that comes and goes has few.
     ///
     /// # Errors
     /// When a row lies in a damaged file.
@@ -138,8 +140,8 @@ impl TableIndex {
         let (mut open, mut had, mut without) = (None, false, Vec::new());
         let mut moves = data.moves();
         let first_moves = moves;
-        // SeqCst: pairs with itself. Of two transactions that have added entries of one key, to two leaves,
-        // and now look for others, one at least finds the other's.
+        // SeqCst: pairs with itself. Of two transactions that have added entries of one key, to two
+        // leaves, and now look for others, one at least finds the other's.
         fence(Ordering::SeqCst);
         let holder = 'found: loop {
             let mut rows = self.entries.rows(wanted);
@@ -204,14 +206,16 @@ pub(crate) enum NewestHolder {
     Open(Arc<Blocker>),
 }
 
-/// The columns of all indexes, those of foreign keys and of what they reference included, as these have indexes.
+/// The columns of all indexes, those of foreign keys and of what they reference included, as these
+/// have indexes.
 fn key_columns(definition: &TableDefinition) -> Vec<ColumnId> {
     let keys = definition.keys.iter().flat_map(|key| key.columns.iter().copied());
     let columns: BTreeSet<usize> = keys.chain(definition.bitmaps.iter().map(|bitmap| bitmap.column)).collect();
     columns.into_iter().map(|c| ColumnId(c as u16)).collect()
 }
 
-/// A table as one version of the catalog has it. Versions share data, indexes and lock until DDL changes them.
+/// A table as one version of the catalog has it. Versions share data, indexes and lock until DDL
+/// changes them.
 #[derive(Debug)]
 pub struct Table {
     /// Names, columns, constraints.
@@ -260,7 +264,8 @@ impl Table {
             statistics: Arc::default(),
         }
     }
-    /// The same table under a changed definition whose columns and keys are where they were. New bitmap indexes are to be filled.
+    /// The same table under a changed definition whose columns and keys are where they were. New
+    /// bitmap indexes are to be filled.
     pub(crate) fn redefined(&self, definition: TableDefinition) -> Self {
         Self {
             indexes: definition
@@ -297,7 +302,8 @@ impl Table {
             statistics: self.statistics.clone(),
         }
     }
-    /// Whether it is the same version of the same table: what is written to the one is in the indexes of the other.
+    /// Whether it is the same version of the same table: what is written to the one is in the
+    /// indexes of the other.
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
         let mut indexes = self.indexes.iter().zip(&other.indexes);
         let mut bitmaps = self.bitmaps.iter().zip(&other.bitmaps);
@@ -316,13 +322,15 @@ impl Table {
         // Release: pairs with `is_current`.
         self.is_current.store(is_current, Ordering::Release);
     }
-    /// The values of the key columns in `buffer`, each at its column's position; NULL in all others.
+    /// The values of the key columns in `buffer`, each at its column's position; NULL in all
+    /// others.
     pub(crate) fn spread<'b>(&self, buffer: &'b RowBuffer) -> Vec<Value<'b>> {
         let mut row = vec![Value::Null; self.definition.columns.len()];
         self.key_columns.iter().enumerate().for_each(|(i, column)| row[column.0 as usize] = buffer.value(i));
         row
     }
-    /// Rows that children refer to whose transactions are running, or are not seen by every snapshot.
+    /// Rows that children refer to whose transactions are running, or are not seen by every
+    /// snapshot.
     pub fn pinned_rows(&self) -> usize {
         self.parent_pins.len()
     }
@@ -402,7 +410,8 @@ impl Table {
         self.bitmaps.iter().try_for_each(|index| index.fill(&self.data, snapshot))
     }
 
-    /// Checks that every row that `snapshot` sees is in every index, and that bitmap indexes have no other. Nobody writes meanwhile.
+    /// Checks that every row that `snapshot` sees is in every index, and that bitmap indexes have
+    /// no other. Nobody writes meanwhile.
     ///
     /// # Panics
     /// When one is missing.
@@ -429,7 +438,8 @@ impl Table {
         }
     }
 
-    /// Checks that bitmap indexes have the rows that `snapshot` sees, and no other, also while others write.
+    /// Checks that bitmap indexes have the rows that `snapshot` sees, and no other, also while
+    /// others write.
     ///
     /// # Panics
     /// When they have not.
@@ -503,7 +513,8 @@ mod tests {
             db.storage().run_gc();
         }
 
-        // The last row goes to the last empty place before the others. An entry from earlier on is still there.
+        // The last row goes to the last empty place before the others. An entry from earlier on is
+        // still there.
         let (index, key) = (&table.indexes[0], table.indexes[0].key_of(&[Value::Int64(9)]).0);
         index.entries.insert(&key, rows[4]);
         let txn = db.begin();

@@ -1,7 +1,12 @@
-//! Statements of one row: insert, update and delete without Arrow batches, for stored procedures and compiled statements.
+//! Statements of one row: insert, update and delete without Arrow batches, for stored procedures
+//! and compiled statements.
 //!
-//! Each is a statement of its own: constraints and foreign keys are checked at its end, and one that fails leaves nothing behind, so that a
-//! procedure may go on. CHECK constraints are SQL and the business of the callers that know it.
+//! Each is a statement of its own: constraints and foreign keys are checked at its end, and one
+//! that fails leaves nothing behind, so that a procedure may go on. CHECK constraints are SQL and
+//! the business of the callers that know it.
+//!
+//! Each pins an epoch once for all that it does. But for a transaction's first write to a table,
+//! none counts anything in the catalog or in the table, where threads would wait for each other.
 
 use crate::catalog::definition::ColumnDefinition;
 use crate::catalog::{Catalog, DEFAULT_SCHEMA};
@@ -16,7 +21,8 @@ use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, StorageError, Value,
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// An update of certain columns of a table, and what has to follow it: made once and used for many rows.
+/// An update of certain columns of a table, and what has to follow it: made once and used for many
+/// rows.
 #[derive(Clone, Debug)]
 pub struct ColumnUpdate {
     pub(crate) catalog: Arc<Catalog>,
@@ -81,11 +87,12 @@ impl<'p> RowsUpdate<'p> {
 }
 
 impl Table {
-    /// Makes the value what the column (by position) keeps: NOT NULL, type and length checked, without CHAR's trailing blanks. JSON must be in its normal form
-    /// ([`normalized`]).
+    /// Makes the value what the column (by position) keeps: NOT NULL, type and length checked,
+    /// without CHAR's trailing blanks. JSON must be in its normal form ([`normalized`]).
     ///
     /// # Errors
-    /// [`EngineError::NotNull`], [`EngineError::TooLong`], [`EngineError::InvalidJson`], and what is wrong with a value of another type.
+    /// [`EngineError::NotNull`], [`EngineError::TooLong`], [`EngineError::InvalidJson`], and what
+    /// is wrong with a value of another type.
     pub fn fit_value(&self, column: usize, value: &mut Value<'_>) -> Result<()> {
         fit_value(self, &self.definition.columns[column], value)
     }

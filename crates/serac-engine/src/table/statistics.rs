@@ -1,4 +1,5 @@
-//! Statistics for planning: estimates from a sample of blocks, kept until the table has changed a good deal.
+//! Statistics for planning: estimates from a sample of blocks, kept until the table has changed a
+//! good deal.
 
 use serac_storage::{BlockNo, ColumnForm, ColumnId, ColumnType, DataTable, ScanColumn, Snapshot};
 use serac_sync::Mutex;
@@ -21,7 +22,8 @@ pub struct TableStatistics {
 #[derive(Debug, Default)]
 pub(crate) struct StatisticsCache(Mutex<Option<Arc<TableStatistics>>>);
 
-/// From a sample of `seen` rows with `distinct` values: values seen once each in a domain of D are D(1 − (1 − 1/D)^n) on average; solved for D.
+/// From a sample of `seen` rows with `distinct` values: values seen once each in a domain of D are
+/// D(1 − (1 − 1/D)^n) on average; solved for D.
 fn domain_size(seen: f64, distinct: f64) -> f64 {
     if distinct >= seen {
         return f64::INFINITY;
@@ -92,7 +94,8 @@ fn take(data: &DataTable, snapshot: &Snapshot, rows: u64) -> TableStatistics {
         if seen == 0 {
             continue;
         }
-        // Values that hardly ever return in another block grow with the table; others come from a domain of some size.
+        // Values that hardly ever return in another block grow with the table; others come from a
+        // domain of some size.
         let estimate = if all.len() as f64 > 0.95 * *per_block as f64 && sampled > 1 {
             rows as f64 * all.len() as f64 / seen as f64
         } else {

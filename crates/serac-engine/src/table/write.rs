@@ -1,9 +1,11 @@
 //! Writing rows through all constraints and indexes.
 //!
-//! Rows are written first and checked at the end of their batch, against the newest state of other rows, not against the snapshot:
-//! so `UPDATE t SET id = id + 1` succeeds, and a duplicate that a concurrent transaction has committed is found. A key that the snapshot sees and the newest
-//! state does not is not to be had either: the transaction would see two rows with it. Index entries are added before the
-//! check. Of two concurrent transactions that write the same key, at least one finds the other's entry and the other's uncommitted row behind it, and fails with a conflict.
+//! Rows are written first and checked at the end of their batch, against the newest state of other
+//! rows, not against the snapshot: so `UPDATE t SET id = id + 1` succeeds, and a duplicate that a
+//! concurrent transaction has committed is found. A key that the snapshot sees and the newest state
+//! does not is not to be had either: the transaction would see two rows with it. Index entries are
+//! added before the check. Of two concurrent transactions that write the same key, at least one
+//! finds the other's entry and the other's uncommitted row behind it, and fails with a conflict.
 
 use crate::catalog::definition::SqlType;
 use crate::error::{EngineError, Result};
@@ -28,8 +30,9 @@ use std::sync::Arc;
 const BULK_ROWS: u64 = 1_024;
 
 impl Table {
-    /// The batch, whose columns are `columns` of the table, as the table keeps it: NOT NULL and lengths checked, without CHAR's trailing blanks, times rounded, JSONB in
-    /// its normal form, JSON checked.
+    /// The batch, whose columns are `columns` of the table, as the table keeps it: NOT NULL and
+    /// lengths checked, without CHAR's trailing blanks, times rounded, JSONB in its normal form,
+    /// JSON checked.
     ///
     /// # Errors
     /// [`EngineError::NotNull`], [`EngineError::TooLong`], [`EngineError::InvalidJson`].
@@ -115,8 +118,9 @@ fn all_columns(table: &Table) -> Vec<ColumnId> {
 }
 
 impl Transaction {
-    /// Inserts a row, a value for every column, as part of a statement: foreign keys are checked at its end, and the caller, who has checked lengths, rolls it back
-    /// if it fails. [`insert`](Self::insert) is a statement of its own.
+    /// Inserts a row, a value for every column, as part of a statement: foreign keys are checked at
+    /// its end, and the caller, who has checked lengths, rolls it back if it fails.
+    /// [`insert`](Self::insert) is a statement of its own.
     ///
     /// # Errors
     /// Violated constraints and conflicts.
@@ -125,8 +129,9 @@ impl Transaction {
     }
 
     /// As [`insert_row`](Self::insert_row), of INSERT … ON CONFLICT, once
-    /// [`find_conflict`](Self::find_conflict) with the same `only` has found nobody. Whoever has come
-    /// to such a key since is a conflict, not a duplicate: begun again, the statement finds it.
+    /// [`find_conflict`](Self::find_conflict) with the same `only` has found nobody. Whoever has
+    /// come to such a key since is a conflict, not a duplicate: begun again, the statement finds
+    /// it.
     ///
     /// # Errors
     /// Violated constraints and conflicts.
@@ -174,7 +179,8 @@ impl Transaction {
         Ok((id, check))
     }
 
-    /// Inserts all rows of a batch that has the table's columns. Returns row ids as ranges of their 64-bit form, in the rows' order.
+    /// Inserts all rows of a batch that has the table's columns. Returns row ids as ranges of their
+    /// 64-bit form, in the rows' order.
     ///
     /// # Errors
     /// Violated constraints and conflicts; the caller rolls the statement back.
@@ -275,7 +281,8 @@ impl Transaction {
         self.finish_update(update)
     }
 
-    /// Begins an update of several rows as part of a statement, which [`finish_update`](Self::finish_update) ends.
+    /// Begins an update of several rows as part of a statement, which
+    /// [`finish_update`](Self::finish_update) ends.
     ///
     /// # Errors
     /// When the table is being changed by DDL.
@@ -404,7 +411,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Claims a row until the end of the transaction, as if it were updated: concurrent transactions that write it conflict (SELECT … FOR UPDATE).
+    /// Claims a row until the end of the transaction, as if it were updated: concurrent
+    /// transactions that write it conflict (SELECT … FOR UPDATE).
     ///
     /// # Errors
     /// Conflicts.
@@ -476,8 +484,9 @@ impl Transaction {
         }
     }
 
-    /// A row other than `except` whose newest state has the key. A key that is free in the newest state is in conflict if the snapshot still sees a row
-    /// with it: with the caller's row, it would see two.
+    /// A row other than `except` whose newest state has the key. A key that is free in the newest
+    /// state is in conflict if the snapshot still sees a row with it: with the caller's row, it
+    /// would see two.
     fn find_holder(
         &self,
         table: &Table,
@@ -500,10 +509,12 @@ impl Transaction {
         }
     }
 
-    /// The row that a new row with `values` would collide with, in the given unique index or in any (INSERT … ON CONFLICT).
+    /// The row that a new row with `values` would collide with, in the given unique index or in any
+    /// (INSERT … ON CONFLICT).
     ///
     /// # Errors
-    /// A conflict, when a concurrent transaction has written such a row that this one's snapshot does not see.
+    /// A conflict, when a concurrent transaction has written such a row that this one's snapshot
+    /// does not see.
     pub fn find_conflict(
         &self,
         table: &Arc<Table>,
@@ -528,8 +539,8 @@ impl Transaction {
         Ok(None)
     }
 
-    /// That nobody else has changed a row since the snapshot, which sees it: INSERT … ON CONFLICT DO
-    /// NOTHING, which looks at its newest state, then decides on what the transaction sees.
+    /// That nobody else has changed a row since the snapshot, which sees it: INSERT … ON CONFLICT
+    /// DO NOTHING, which looks at its newest state, then decides on what the transaction sees.
     ///
     /// # Errors
     /// A conflict if somebody has, and when the row lies in a damaged file.
@@ -566,8 +577,8 @@ impl Transaction {
 }
 
 impl TableIndex {
-    /// Whether it finds the conflicts of INSERT … ON CONFLICT: it is the unique index that is named,
-    /// or any where none is.
+    /// Whether it finds the conflicts of INSERT … ON CONFLICT: it is the unique index that is
+    /// named, or any where none is.
     fn is_arbiter(&self, only: Option<&Self>) -> bool {
         self.definition.unique && only.is_none_or(|only| only.definition.name == self.definition.name)
     }

@@ -1,4 +1,5 @@
-//! `Transaction`: statements that happen wholly or not at all, over one snapshot and one version of the catalog.
+//! `Transaction`: statements that happen wholly or not at all, over one snapshot and one version of
+//! the catalog.
 
 pub(crate) mod read_set;
 pub(crate) mod row_follower;
@@ -140,18 +141,20 @@ impl Transaction {
         Database(self.db.clone())
     }
 
-    /// Gives the transaction what evaluates defaults and checks in changes that no statement spells out (referential actions).
+    /// Gives the transaction what evaluates defaults and checks in changes that no statement spells
+    /// out (referential actions).
     pub fn set_expressions(&mut self, expressions: Arc<dyn Expressions>) {
         self.expressions = Some(expressions);
     }
 
-    /// How long the transaction waits for tables and other objects that concurrent ones write to or change, before it fails with [`EngineError::InUse`]; two
-    /// seconds if nothing is said.
+    /// How long the transaction waits for tables and other objects that concurrent ones write to or
+    /// change, before it fails with [`EngineError::InUse`]; two seconds if nothing is said.
     pub fn set_lock_timeout(&mut self, timeout: Duration) {
         self.lock_timeout = timeout;
     }
 
-    /// Makes the transaction serializable, or not, before its first read: whoever reads for a serializable one notes that in its [`reads`](Self::reads).
+    /// Makes the transaction serializable, or not, before its first read: whoever reads for a
+    /// serializable one notes that in its [`reads`](Self::reads).
     pub fn set_serializable(&mut self, serializable: bool) {
         self.reads = serializable.then(ReadSet::default);
     }
@@ -159,7 +162,8 @@ impl Transaction {
     pub fn reads(&self) -> Option<&ReadSet> {
         self.reads.as_ref()
     }
-    /// Gives the transaction a snapshot of the present, and its catalog: what a statement of a READ COMMITTED transaction begins with.
+    /// Gives the transaction a snapshot of the present, and its catalog: what a statement of a READ
+    /// COMMITTED transaction begins with.
     pub fn refresh(&mut self) {
         self.storage().refresh_snapshot();
         let now = self.db.catalog_of(self.snapshot());
@@ -173,7 +177,8 @@ impl Transaction {
         }
     }
 
-    /// Begins to wait for a transaction that was in the way of a statement, which has been undone meanwhile: see [`serac_storage::Transaction::wait_for`].
+    /// Begins to wait for a transaction that was in the way of a statement, which has been undone
+    /// meanwhile: see [`serac_storage::Transaction::wait_for`].
     ///
     /// # Errors
     /// When that transaction waits for this one.
@@ -185,8 +190,8 @@ impl Transaction {
         self.storage().pass_on();
     }
 
-    /// Runs `hook` in the commit critical section, once nothing can fail any more: before anybody sees the commit,
-    /// and after all earlier ones have been there. It must be short.
+    /// Runs `hook` in the commit critical section, once nothing can fail any more: before anybody
+    /// sees the commit, and after all earlier ones have been there. It must be short.
     pub fn on_commit(&mut self, hook: impl FnOnce(Timestamp) + Send + Sync + 'static) {
         self.storage().on_commit(Box::new(hook));
     }
@@ -230,7 +235,8 @@ impl Transaction {
     /// Commits. Visible to transactions that begin from now on; durable when the ticket says so.
     ///
     /// # Errors
-    /// When the log cannot take it, and a conflict when what a serializable transaction has read is not so any more; everything is rolled back then.
+    /// When the log cannot take it, and a conflict when what a serializable transaction has read is
+    /// not so any more; everything is rolled back then.
     pub fn commit(mut self) -> Result<CommitTicket> {
         self.check_statement_end()?;
         let db = self.own_catalog.is_some().then(|| self.db.clone());
@@ -264,8 +270,8 @@ impl Transaction {
         }
         ticket
     }
-    /// Puts the changes of the catalog on top of the newest version, logs what comes of it, and has it published at the commit. Under the latch of catalog
-    /// commits.
+    /// Puts the changes of the catalog on top of the newest version, logs what comes of it, and has
+    /// it published at the commit. Under the latch of catalog commits.
     fn put_catalog(&mut self, own: &OwnCatalog) {
         let newest = self.db.newest_catalog();
         debug_assert!(own.changes.are_about_the_same(&own.base, &newest), "what is changed is locked");
@@ -280,7 +286,8 @@ impl Transaction {
         self.storage().on_commit(Box::new(move |timestamp| db.publish(timestamp, catalog)));
         self.storage().on_obsolete(Box::new(forget));
     }
-    /// What the transaction has drawn from sequences that it has made itself was reserved in the log before the sequences were there: replay ignores that.
+    /// What the transaction has drawn from sequences that it has made itself was reserved in the
+    /// log before the sequences were there: replay ignores that.
     fn log_reservations_of_new_sequences(&mut self, newest: &Catalog) {
         let catalog = self.catalog.clone();
         let is_new = |id| newest.sequences().all(|known| known.definition.id != id);
@@ -294,9 +301,10 @@ impl Transaction {
 
     /// Rolls back.
     pub fn rollback(self) {}
-    /// Rolls back what has been done and begins again with a new snapshot, but keeps the locks: what they keep others from doing from now on, the new
-    /// snapshot has. So DDL gets through beside writers: its first attempt may find rows that its snapshot does not see, the next one cannot.
-    /// One that has written nothing keeps its place among those who wait.
+    /// Rolls back what has been done and begins again with a new snapshot, but keeps the locks:
+    /// what they keep others from doing from now on, the new snapshot has. So DDL gets through
+    /// beside writers: its first attempt may find rows that its snapshot does not see, the next one
+    /// cannot. One that has written nothing keeps its place among those who wait.
     pub fn restart(&mut self) {
         let kept = self.txn.take().filter(|txn| !txn.has_writes());
         self.roll_entries_back();
@@ -344,8 +352,9 @@ impl Transaction {
 
     // ---- locks
 
-    /// Before a write to a table: no DDL may change it under our feet, nor have changed it since our snapshot. `table` must be the version that the
-    /// transaction has of it: another one may have other indexes.
+    /// Before a write to a table: no DDL may change it under our feet, nor have changed it since
+    /// our snapshot. `table` must be the version that the transaction has of it: another one may
+    /// have other indexes.
     pub(crate) fn lock_for_write(&mut self, table: &Arc<Table>) -> Result<()> {
         let held = self.holds(table, Hold::Write);
         let known = match &self.own_catalog {
@@ -361,8 +370,9 @@ impl Transaction {
         let what = || format!("relation \"{}\"", table.name());
         let is_new = !held && table.lock.share(self.owner, self.lock_timeout, what)?;
         if let Err(error) = self.check_unchanged(table) {
-            // Whoever tries again after a ROLLBACK TO is to fail again. What the lock is held for besides stays: children
-            // that the transaction has added keep their parents' rows in place.
+            // Whoever tries again after a ROLLBACK TO is to fail again. What the lock is held for
+            // besides stays: children that the transaction has added keep their parents' rows in
+            // place.
             if is_new {
                 table.lock.unshare(self.owner);
             }
@@ -376,7 +386,8 @@ impl Transaction {
     fn holds(&self, table: &Table, hold: Hold) -> bool {
         self.locks.iter().any(|(lock, held)| *held == hold && Arc::ptr_eq(lock, &table.lock))
     }
-    /// Before the first child of a table's rows: until our end, nobody puts other rows in the place of those that we pin.
+    /// Before the first child of a table's rows: until our end, nobody puts other rows in the place
+    /// of those that we pin.
     pub(crate) fn lock_for_reference(&mut self, parent: &Arc<Table>) -> Result<()> {
         if !self.holds(parent, Hold::Reference)
             && parent.lock.refer(self.owner, self.lock_timeout, || format!("relation \"{}\"", parent.name()))?
@@ -385,8 +396,9 @@ impl Transaction {
         }
         Ok(())
     }
-    /// Before putting other rows in the place of a table's: as [`lock_rows_for_ddl`](Self::lock_rows_for_ddl), and the snapshot must see all children of the
-    /// rows, because the new ones have no pins.
+    /// Before putting other rows in the place of a table's: as
+    /// [`lock_rows_for_ddl`](Self::lock_rows_for_ddl), and the snapshot must see all children of
+    /// the rows, because the new ones have no pins.
     pub(crate) fn lock_for_rewrite(&mut self, table: &Arc<Table>) -> Result<()> {
         self.lock_rows_for_ddl(table)?;
         let what = || format!("relation \"{}\"", table.name());
@@ -406,7 +418,8 @@ impl Transaction {
         // Each time: the lock is also held after an attempt that failed here.
         self.check_unchanged(table)
     }
-    /// As [`lock_for_ddl`](Self::lock_for_ddl), where the change rests on the rows: the snapshot must see all of them.
+    /// As [`lock_for_ddl`](Self::lock_for_ddl), where the change rests on the rows: the snapshot
+    /// must see all of them.
     pub(crate) fn lock_rows_for_ddl(&mut self, table: &Arc<Table>) -> Result<()> {
         self.lock_for_ddl(table)?;
         if table.lock.last_write() > self.snapshot().start().0 {
@@ -414,8 +427,8 @@ impl Transaction {
         }
         Ok(())
     }
-    /// Keeps others from writing to a table until the end of the transaction, which sees all of its rows: before checking what ALTER TABLE
-    /// rests on.
+    /// Keeps others from writing to a table until the end of the transaction, which sees all of its
+    /// rows: before checking what ALTER TABLE rests on.
     ///
     /// # Errors
     /// [`EngineError::InUse`], and a conflict when a concurrent transaction has written to it.
@@ -428,8 +441,8 @@ impl Transaction {
         if table.lock.last_change() > self.snapshot().start().0 {
             return Err(changed(table));
         }
-        // A definition can only change under the lock that the caller holds: what is current now stays so. What the transaction has changed itself is not
-        // current yet.
+        // A definition can only change under the lock that the caller holds: what is current now
+        // stays so. What the transaction has changed itself is not current yet.
         let (schema, name) = (&table.definition.schema, table.name());
         let own = self.own_catalog.as_ref();
         let catalog = if own.is_some_and(|own| own.changes.has_relation(schema, name)) {
@@ -443,7 +456,8 @@ impl Transaction {
         if is_same { Ok(()) } else { Err(changed(table)) }
     }
 
-    /// Changes the catalog, and keeps others from changing the same things ([`crate::catalog::catalog_changes`]).
+    /// Changes the catalog, and keeps others from changing the same things
+    /// ([`crate::catalog::catalog_changes`]).
     pub(crate) fn change_catalog<T>(&mut self, change: impl FnOnce(&mut Catalog) -> Result<T>) -> Result<T> {
         let mut changed = (*self.catalog).clone();
         let result = change(&mut changed)?;
@@ -485,7 +499,8 @@ impl Transaction {
         }
         Ok(())
     }
-    /// Roles, owners and grants of the present, with the transaction's own changes; none if they are those of its catalog.
+    /// Roles, owners and grants of the present, with the transaction's own changes; none if they
+    /// are those of its catalog.
     pub(crate) fn present_security(&self) -> Option<Arc<Security>> {
         let Some(own) = &self.own_catalog else {
             return Some(self.db.security()).filter(|now| !Arc::ptr_eq(now, &self.catalog.security));

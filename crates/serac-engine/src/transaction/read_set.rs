@@ -1,25 +1,35 @@
 //! Serializable transactions, by precision locking.
 //!
-//! **What is validated.** A serializable transaction remembers what it has read: ranges of keys of ordered indexes, or whole tables. It commits only if nobody
-//! who has committed since its snapshot has written a row in any of them. Then all that it has read is still so at its commit, and it might as well have run there in
-//! whole: the commit timestamps of the transactions that write are a serial order of them. So there is neither G2-item (an anti-dependency on a row) nor
-//! G2 (on a predicate): a cycle of dependencies needs one that goes against that order, which is a read that somebody has overwritten by the reader's commit. A
-//! transaction that has written nothing stands in that order at its snapshot, and is not validated.
+//! **What is validated.** A serializable transaction remembers what it has read: ranges of keys of
+//! ordered indexes, or whole tables. It commits only if nobody who has committed since its snapshot
+//! has written a row in any of them. Then all that it has read is still so at its commit, and it
+//! might as well have run there in whole: the commit timestamps of the transactions that write are
+//! a serial order of them. So there is neither G2-item (an anti-dependency on a row) nor G2 (on a
+//! predicate): a cycle of dependencies needs one that goes against that order, which is a read that
+//! somebody has overwritten by the reader's commit. A transaction that has written nothing stands
+//! in that order at its snapshot, and is not validated.
 //!
-//! **Why not SSI.** Serializable snapshot isolation keeps a lock for everything read, looks for dangerous structures in the graph of running transactions at
-//! every read and write, and must keep all that beyond the commit. Here readers keep ranges of their own, writers keep nothing: the versions that validation
-//! looks at are there anyway, for as long as the snapshot lives. And a transaction's promise rests on no other's level: whoever writes, at whatever level, is
-//! found. The price is that a transaction fails for one overwritten read, even if no cycle comes of it.
+//! **Why not SSI.** Serializable snapshot isolation keeps a lock for everything read, looks for
+//! dangerous structures in the graph of running transactions at every read and write, and must keep
+//! all that beyond the commit. Here readers keep ranges of their own, writers keep nothing: the
+//! versions that validation looks at are there anyway, for as long as the snapshot lives. And a
+//! transaction's promise rests on no other's level: whoever writes, at whatever level, is found.
+//! The price is that a transaction fails for one overwritten read, even if no cycle comes of it.
 //!
-//! **How.** Validation runs in the commit critical section ([`serac_storage::Transaction::commit_if`]), so that nothing commits between it and the commit. A range of
-//! keys is looked up in the index again: entries are added before a version is committed and stay for as long as a snapshot may need the version, so of every
-//! concurrent insert, update and delete in the range there is an entry, old key or new, and behind it a version that the snapshot does not see. A row that has come and
-//! gone since may have no entry any more: then nobody has read it, and what was read is still so. A table is
-//! judged by the newest commit that has written to it. What is kept is bounded: of a table with more than [`MOST_RANGES`] ranges the whole is taken as read. So is
-//! what validation looks at while it holds up other commits: once it has met [`MOST_ENTRIES`] entries in all, it takes the tables of the remaining ranges as
-//! read in whole.
+//! **How.** Validation runs in the commit critical section
+//! ([`serac_storage::Transaction::commit_if`]), so that nothing commits between it and the commit.
+//! A range of keys is looked up in the index again: entries are added before a version is committed
+//! and stay for as long as a snapshot may need the version, so of every concurrent insert, update
+//! and delete in the range there is an entry, old key or new, and behind it a version that the
+//! snapshot does not see. A row that has come and gone since may have no entry any more: then
+//! nobody has read it, and what was read is still so. A table is judged by the newest commit that
+//! has written to it. What is kept is bounded: of a table with more than [`MOST_RANGES`] ranges the
+//! whole is taken as read. So is what validation looks at while it holds up other commits: once it
+//! has met [`MOST_ENTRIES`] entries in all, it takes the tables of the remaining ranges as read in
+//! whole.
 //!
-//! A rolled-back write, or a row that compaction moves, looks like a change. That can only fail a transaction that might have committed.
+//! A rolled-back write, or a row that compaction moves, looks like a change. That can only fail a
+//! transaction that might have committed.
 
 use crate::error::{EngineError, Result};
 use crate::table::access::KeyRange;
@@ -32,7 +42,8 @@ use std::sync::Arc;
 
 /// Ranges of one transaction.
 const MOST_RANGES: u64 = 4_096;
-/// Entries that one validation looks at, in all ranges together. It holds up other commits meanwhile.
+/// Entries that one validation looks at, in all ranges together. It holds up other commits
+/// meanwhile.
 const MOST_ENTRIES: u64 = 16_384;
 
 #[derive(Debug)]
@@ -67,7 +78,8 @@ impl ReadSet {
             reads.tables.push(table.clone());
         }
     }
-    /// Notes that the rows were read whose keys in an index lie between two limits; that there are no others was read, too.
+    /// Notes that the rows were read whose keys in an index lie between two limits; that there are
+    /// no others was read, too.
     pub(crate) fn note_range(&self, table: &Arc<Table>, index: &Arc<TableIndex>, from: Limit<'_>, to: Limit<'_>) {
         let mut reads = self.0.lock();
         if reads.has(table) {

@@ -30,7 +30,8 @@ const GRACE: Duration = Duration::from_secs(5);
 const LINGER: Duration = Duration::from_secs(1);
 /// Wait after a failed accept (no file descriptors left, for example).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// A connection on which nothing is heard for so long is asked whether its client is still there, and closed if there is no answer.
+/// A connection on which nothing is heard for so long is asked whether its client is still there,
+/// and closed if there is no answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Places for connections on which nobody has called yet, at the least.
 const LEAST_WAITING: usize = 64;
@@ -54,7 +55,8 @@ impl std::fmt::Debug for FlightServer {
 }
 
 impl FlightServer {
-    /// Listens on `address` (port 0: any that is free). Nothing is answered before [`run`](Self::run).
+    /// Listens on `address` (port 0: any that is free). Nothing is answered before
+    /// [`run`](Self::run).
     ///
     /// # Errors
     /// When the address cannot be used.
@@ -93,7 +95,8 @@ impl FlightServer {
         Listener::address_of(&self.listeners)
     }
 
-    /// Answers until `stop` is ready; then takes no new calls, lets streams end for a few seconds, and closes the connections.
+    /// Answers until `stop` is ready; then takes no new calls, lets streams end for a few seconds,
+    /// and closes the connections.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let (stopping, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
@@ -182,8 +185,9 @@ async fn converse(
     }
 }
 
-/// Reads on until the client closes, for a bounded time. A socket that is closed with input unread (a window update is enough) resets the connection,
-/// and the client loses what it has not read yet.
+/// Reads on until the client closes, for a bounded time. A socket that is closed with input unread
+/// (a window update is enough) resets the connection, and the client loses what it has not read
+/// yet.
 async fn linger(mut socket: Socket) {
     let _ = socket.shutdown().await;
     let drained = async {
@@ -352,8 +356,8 @@ mod tests {
             let db = frozen(format);
             let command = format!(r#"{{"table": "t", "decimals": "decimal64", "strings": "{strings}"}}"#);
             let (lent, copied) = stream(&db, &command).await;
-            // Blocks that go in one message get common offsets. HTTP/2 puts the first bytes of each of its frames, of 16 KiB or more, behind the frame's head:
-            // 256 in all.
+            // Blocks that go in one message get common offsets. HTTP/2 puts the first bytes of each
+            // of its frames, of 16 KiB or more, behind the frame's head: 256 in all.
             let offsets = if strings == "utf8" { 4 * 150_000 } else { 0 };
             assert!((copied - offsets) * 50 < lent, "{strings}: {lent} bytes from the blocks, {copied} from elsewhere");
             // Decimals that are widened are made for the stream.

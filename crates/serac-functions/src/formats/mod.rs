@@ -1,5 +1,6 @@
-//! to_char, to_date, to_timestamp and to_number with PostgreSQL's patterns for dates, times and numbers (its manual, "Data Type Formatting Functions"), where
-//! DataFusion's own take those of strftime and would give `YYYY` back as it stands.
+//! to_char, to_date, to_timestamp and to_number with PostgreSQL's patterns for dates, times and
+//! numbers (its manual, "Data Type Formatting Functions"), where DataFusion's own take those of
+//! strftime and would give `YYYY` back as it stands.
 
 mod numbers;
 mod pattern;
@@ -76,7 +77,8 @@ fn with_zone() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-/// Calls `f` with what `parse` makes of the patterns and with the row's number, for rows where both arguments have a value.
+/// Calls `f` with what `parse` makes of the patterns and with the row's number, for rows where both
+/// arguments have a value.
 fn each<P, T>(
     given: &ArrayRef,
     patterns: &StringViewArray,
@@ -138,8 +140,8 @@ fn of_own_digits(stored: &[u8]) -> std::result::Result<Number, SqlError> {
 /// Digits behind the point of what is divided by a power of ten (`V`).
 const DIVIDED: i32 = 16;
 
-/// The number that a text says in the form of a pattern, with as many digits behind the point as the
-/// text has.
+/// The number that a text says in the form of a pattern, with as many digits behind the point as
+/// the text has.
 fn number_of(pattern: &NumberPattern, text: &str) -> std::result::Result<Numeric, SqlError> {
     let overflow = || SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow");
     let (number, after) = numbers::read(pattern, text)?;

@@ -3,8 +3,9 @@
 //!
 //! Each part of the pattern takes its part of the text. A number before another one has as many
 //! digits as its field; before anything else it has all digits that are there, and a sign. Blanks
-//! before and behind fields do not count, and a separator of the pattern takes a blank or a separator
-//! of the text, or nothing. After `FX` each character of the pattern takes one of the text.
+//! before and behind fields do not count, and a separator of the pattern takes a blank or a
+//! separator of the text, or nothing. After `FX` each character of the pattern takes one of the
+//! text.
 
 use super::pattern::{Field, Piece, is_separator};
 use super::write::{DAYS, JULIAN_DAYS_BEFORE, MONTHS, ROMAN_MONTHS};
@@ -25,8 +26,8 @@ pub(super) struct Read {
 }
 
 impl Read {
-    /// Microseconds since 1970 in UTC, where a text without a zone is taken for one of `zone`; none if
-    /// they are out of range.
+    /// Microseconds since 1970 in UTC, where a text without a zone is taken for one of `zone`; none
+    /// if they are out of range.
     pub(super) fn micros(&self, zone: &Zone) -> Option<i64> {
         let local = self.time.and_utc().timestamp_micros();
         let micros = match self.offset {
@@ -540,8 +541,8 @@ fn ends_numbers(piece: Option<&Piece>) -> bool {
 /// The time that a text says in the words of a pattern.
 ///
 /// # Errors
-/// 22007 if the text has not what the pattern says, 22008 if it says no time, 0A000 for fields that are
-/// written alone.
+/// 22007 if the text has not what the pattern says, 22008 if it says no time, 0A000 for fields that
+/// are written alone.
 pub(super) fn read(pieces: &[Piece], text: &str) -> Result<Read> {
     let mut reader = Reader { rest: text, is_exact: false, skipped: 0, last_skipped: None };
     let mut parts = Parts::default();

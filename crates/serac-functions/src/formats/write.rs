@@ -20,7 +20,8 @@ pub(super) const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-/// The numbers of months as Romans write them, from the last on, so that none begins with one behind it.
+/// The numbers of months as Romans write them, from the last on, so that none begins with one
+/// behind it.
 pub(super) const ROMAN_MONTHS: [&str; 12] = ["XII", "XI", "X", "IX", "VIII", "VII", "VI", "V", "IV", "III", "II", "I"];
 /// Width of the longest of these.
 const ROMAN_WIDTH: usize = 4;

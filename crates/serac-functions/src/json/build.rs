@@ -276,7 +276,8 @@ fn texts_and_lengths(array: &ArrayRef, row: usize) -> Result<Option<(super::docu
     Ok(Some((all, lengths)))
 }
 
-/// An object of an array of keys and one of values, or of an array of pairs, or in which they take turns, all of them texts.
+/// An object of an array of keys and one of values, or of an array of pairs, or in which they take
+/// turns, all of them texts.
 fn object_of_texts(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
     let wrong = |message: &str| Err(SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, message));
     written(args[0].len(), form, |row, out| {

@@ -17,7 +17,8 @@ fn wrong(message: &str) -> SqlError {
     SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
 
-/// The place in an array that a number names, which counts from the end where it is negative; none outside of it.
+/// The place in an array that a number names, which counts from the end where it is negative; none
+/// outside of it.
 fn place(elements: &[Json], number: i64) -> Option<usize> {
     let at = if number < 0 { number + elements.len() as i64 } else { number };
     usize::try_from(at).ok().filter(|at| *at < elements.len())
@@ -96,7 +97,8 @@ fn steps(paths: &[Option<super::documents::Texts>], row: usize) -> Result<Option
     path.iter().enumerate().map(step).collect::<Result<_, _>>().map(Some)
 }
 
-/// A document, a path, a document and a truth, which is the last of the arguments and may be left out.
+/// A document, a path, a document and a truth, which is the last of the arguments and may be left
+/// out.
 fn with_value(given: &[DataType]) -> Option<Types> {
     let fits = match given {
         [target, path, value] | [target, path, value, DataType::Boolean] => {

@@ -1,4 +1,5 @@
-//! The elements of arrays, and keys and values of objects, as arrays: functions that give rows in PostgreSQL are `unnest` of these.
+//! The elements of arrays, and keys and values of objects, as arrays: functions that give rows in
+//! PostgreSQL are `unnest` of these.
 
 use super::documents::{Form, documents, is_document, of_document};
 use crate::definition::{Definition, Types};

@@ -1,4 +1,5 @@
-//! Patterns of regular expressions: PostgreSQL's in the words of the crate `regex`, and the operators that take them.
+//! Patterns of regular expressions: PostgreSQL's in the words of the crate `regex`, and the
+//! operators that take them.
 //!
 //! | PostgreSQL's | becomes |
 //! |---|---|
@@ -10,8 +11,8 @@
 //!
 //! The crate has neither look-around nor back references: these are refused (0A000).
 
-use crate::SqlResult;
 use crate::definition::Definition;
+use crate::sql_result::SqlResult;
 use crate::typed::rewrite_typed;
 use datafusion::arrow::array::{ArrayRef, AsArray, StringArray};
 use datafusion::arrow::datatypes::DataType;

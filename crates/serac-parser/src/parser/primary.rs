@@ -109,7 +109,8 @@ impl Parser<'_> {
                 // Behind it a field may be named, where a name alone would go on.
                 return match (&expr.kind, self.kind()) {
                     (ExprKind::Name(_), Kind::Sign(b'.')) => self.field_of(expr, span),
-                    // It stands where it stands, without the parentheses, as PostgreSQL's places have it.
+                    // It stands where it stands, without the parentheses, as PostgreSQL's places
+                    // have it.
                     _ => Ok((expr, true)),
                 };
             }

@@ -77,7 +77,8 @@ impl GroupColumn {
         }
         arrays
     }
-    /// Calls `f` with each group that has rows in a block, and with these rows as bits; of `wanted` ones only.
+    /// Calls `f` with each group that has rows in a block, and with these rows as bits; of `wanted`
+    /// ones only.
     pub(super) fn for_each_group(columns: &[Self], block: BlockNo, wanted: &[u64], mut f: impl FnMut(usize, &[u64])) {
         fn combine(
             columns: &[GroupColumn],

@@ -16,7 +16,8 @@ pub fn denied(table: &str) -> SqlError {
     SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied for table {table}"))
 }
 
-/// Refuses a scan that reads other columns than those allowed. `names` are the provider's columns in order; those beyond the allowed ones are no user's.
+/// Refuses a scan that reads other columns than those allowed. `names` are the provider's columns
+/// in order; those beyond the allowed ones are no user's.
 pub(super) fn check_scan(
     readable: &Columns,
     table: &str,

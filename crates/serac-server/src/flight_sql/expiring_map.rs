@@ -1,7 +1,9 @@
-//! What is kept for clients under names that they cannot guess, for a time from its last use on, and not more than so much.
+//! What is kept for clients under names that they cannot guess, for a time from its last use on,
+//! and not more than so much.
 //!
-//! What is kept is its owner's: under another's name nothing is found. An owner may keep as much as is left for others: one
-//! alone half of the room, each of two a third. So there is room for a newcomer, whatever the others keep.
+//! What is kept is its owner's: under another's name nothing is found. An owner may keep as much as
+//! is left for others: one alone half of the room, each of two a third. So there is room for a
+//! newcomer, whatever the others keep.
 
 use super::error;
 use parking_lot::Mutex;
@@ -83,8 +85,8 @@ impl<T: Clone> ExpiringMap<T> {
     pub(super) fn keep(&self, owner: Owner, id: impl Into<Vec<u8>>, what: T) -> Result<(), Status> {
         self.keep_instead(owner, id, what, |_| false).map(|_| ())
     }
-    /// Keeps something under a name; where the owner has no more room, instead of what it has not used for the longest
-    /// time, of that which `may_go`. What was there before.
+    /// Keeps something under a name; where the owner has no more room, instead of what it has not
+    /// used for the longest time, of that which `may_go`. What was there before.
     pub(super) fn keep_instead(
         &self,
         owner: Owner,

@@ -1,12 +1,15 @@
-//! Results in the form that the client wants: texts and binary values as Arrow's views or, for clients that do not know these, with offsets, which costs a
-//! copy; texts of few different values as dictionaries; decimals of up to 18 digits in 128 bits or, for clients that know them, in 64.
+//! Results in the form that the client wants: texts and binary values as Arrow's views or, for
+//! clients that do not know these, with offsets, which costs a copy; texts of few different values
+//! as dictionaries; decimals of up to 18 digits in 128 bits or, for clients that know them, in 64.
 //! Numbers with digits of their own are texts.
 //!
-//! A client says what it wants with the headers `serac-strings: view`, `utf8` or `dictionary` (other texts with offsets) and `serac-decimals: decimal128` or
-//! `decimal64` (parameters of these names in JDBC's URL). Arrow's JDBC driver does not know views, and says nothing: what comes from gRPC's library for Java
-//! gets offsets unless it says otherwise.
+//! A client says what it wants with the headers `serac-strings: view`, `utf8` or `dictionary`
+//! (other texts with offsets) and `serac-decimals: decimal128` or `decimal64` (parameters of these
+//! names in JDBC's URL). Arrow's JDBC driver does not know views, and says nothing: what comes from
+//! gRPC's library for Java gets offsets unless it says otherwise.
 //!
-//! Which columns are dictionaries is seen from the first rows. So a FlightInfo says no schema to a client that wants them: the stream does.
+//! Which columns are dictionaries is seen from the first rows. So a FlightInfo says no schema to a
+//! client that wants them: the stream does.
 
 use super::result_dictionary::ResultDictionary;
 use super::{of_arrow, statement};

@@ -1,11 +1,13 @@
-//! Who calls: the bearer of the server's token, or a user who has shown the password and got a token for it; and which session is the client's.
+//! Who calls: the bearer of the server's token, or a user who has shown the password and got a
+//! token for it; and which session is the client's.
 //!
-//! A user shows name and password (`authorization: Basic …`) at the handshake, or with any call, and gets a token back in the
-//! header `authorization`. The token stands for the role and what was kept of its password, not for the name: at each call
-//! both are compared with what they are now. It ends when nobody uses it, and at last at an absolute time.
+//! A user shows name and password (`authorization: Basic …`) at the handshake, or with any call,
+//! and gets a token back in the header `authorization`. The token stands for the role and what was
+//! kept of its password, not for the name: at each call both are compared with what they are now.
+//! It ends when nobody uses it, and at last at an absolute time.
 //!
-//! Every client is offered a cookie; one that sends it back has a session, which keeps settings and temporary tables between
-//! calls.
+//! Every client is offered a cookie; one that sends it back has a session, which keeps settings and
+//! temporary tables between calls.
 
 use super::expiring_map::{Owner, hex, random_id};
 use super::{FlightSql, form, status_of};
@@ -148,8 +150,8 @@ impl FlightSql {
         entered.map_err(|error| status_of(&error))
     }
 
-    /// A token for a user who has shown the password, or a token, with whose end it ends. Others get none, and may call if the
-    /// server is open to all.
+    /// A token for a user who has shown the password, or a token, with whose end it ends. Others
+    /// get none, and may call if the server is open to all.
     pub(super) fn log_in(&self, caller: &Caller) -> Result<HeaderMap, Status> {
         let mut headers = HeaderMap::new();
         if let Some(login) = caller.proof.as_ref().and_then(|proof| proof.downcast_ref::<Login>()) {

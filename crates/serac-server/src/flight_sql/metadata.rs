@@ -185,7 +185,8 @@ impl FlightSql {
                     let query = format!("SELECT * FROM {}.{}", quoted(schema_name), quoted(&view.name));
                     let query = parse(&query).map_err(|error| status_of(&error))?.pop().expect("one was written");
                     let mut session = seat.take().await?;
-                    // Whoever may not read a view, or whose view does not work any more, is not told its columns.
+                    // Whoever may not read a view, or whose view does not work any more, is not
+                    // told its columns.
                     let described = seat.attend(async move { session.describe_statement(query, &[]).await }).await;
                     if let Ok(Some(schema)) = described.map(|description| description.schema) {
                         columns = form::schema(caller, schema);

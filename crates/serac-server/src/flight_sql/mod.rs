@@ -1,10 +1,14 @@
-//! Arrow Flight SQL: SQL for clients that want Arrow (ADBC, its drivers for pandas and Polars, JDBC).
+//! Arrow Flight SQL: SQL for clients that want Arrow (ADBC, its drivers for pandas and Polars,
+//! JDBC).
 //!
-//! It is an [`Extension`](serac_export::flight::Extension) of the Flight server, on the same address as the tables' flights, and its results leave in the same way: a batch that is a frozen
+//! It is an [`Extension`](serac_export::flight::Extension) of the Flight server, on the same
+//! address as the tables' flights, and its results leave in the same way: a batch that is a frozen
 //! block's own buffers goes to the socket without a copy.
 //!
-//! A query is planned at GetFlightInfo, for its schema, and runs at DoGet; anything else runs at GetFlightInfo, once, and its ticket, if it has rows,
-//! names what came out. Statements run in sessions ([`seat`]): that of their transaction, that of the client if it keeps the server's cookie, or one of their own.
+//! A query is planned at GetFlightInfo, for its schema, and runs at DoGet; anything else runs at
+//! GetFlightInfo, once, and its ticket, if it has rows, names what came out. Statements run in
+//! sessions ([`seat`]): that of their transaction, that of the client if it keeps the server's
+//! cookie, or one of their own.
 //!
 //! | module | |
 //! |---|---|
@@ -56,9 +60,11 @@ use transaction::OpenTransaction;
 pub struct FlightSqlOptions {
     /// A secret that lets its bearer in as `role`.
     pub token: Option<Token>,
-    /// The role of those who show the token, or nothing where nothing is wanted; the bootstrap role if none is named.
+    /// The role of those who show the token, or nothing where nothing is wanted; the bootstrap role
+    /// if none is named.
     pub role: Option<String>,
-    /// Passwords of those who may connect, besides those of roles. If there are neither, and no token, everybody may.
+    /// Passwords of those who may connect, besides those of roles. If there are neither, and no
+    /// token, everybody may.
     pub users: HashMap<String, Verifier>,
     /// For how long the token that a user got for the password is good, from its last use on.
     pub login: Duration,
@@ -70,8 +76,8 @@ pub struct FlightSqlOptions {
     pub session_timeout: Duration,
     /// For how long a client may read nothing of a result before that is given up.
     pub stall: Duration,
-    /// Transactions, sessions and prepared statements at a time, of each so many. One user has half of them at the most: see
-    /// `shelf`.
+    /// Transactions, sessions and prepared statements at a time, of each so many. One user has half
+    /// of them at the most: see `shelf`.
     pub max_sessions: usize,
 }
 
@@ -137,7 +143,8 @@ impl FlightSql {
     }
 }
 
-/// The gRPC status of an error of SQL. Its SQLSTATE stands before the message, and in the header `sqlstate`.
+/// The gRPC status of an error of SQL. Its SQLSTATE stands before the message, and in the header
+/// `sqlstate`.
 fn status_of(error: &SqlError) -> Status {
     let code = match error.sqlstate {
         sqlstate::FEATURE_NOT_SUPPORTED => Code::Unimplemented,

@@ -1,7 +1,7 @@
 //! Rows of parameters for prepared statements.
 //!
-//! They stay the columns as which they have come until a row's turn is there: a row of values takes many times what it
-//! takes in columns, and in a column of NULLs it takes nothing.
+//! They stay the columns as which they have come until a row's turn is there: a row of values takes
+//! many times what it takes in columns, and in a column of NULLs it takes nothing.
 
 use super::{error, of_arrow};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};

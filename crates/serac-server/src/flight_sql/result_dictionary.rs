@@ -1,7 +1,10 @@
-//! Texts of few different values as dictionaries: what a client of many rows gets is then a byte or two for each.
+//! Texts of few different values as dictionaries: what a client of many rows gets is then a byte or
+//! two for each.
 //!
-//! Whether a column is one of those, and how wide its codes are, is seen from the first batch. The words of a result grow with its batches, so that a code
-//! means the same in all of them, unless there come to be too many; the words begin anew then. A batch that has too many by itself must come in parts.
+//! Whether a column is one of those, and how wide its codes are, is seen from the first batch. The
+//! words of a result grow with its batches, so that a code means the same in all of them, unless
+//! there come to be too many; the words begin anew then. A batch that has too many by itself must
+//! come in parts.
 
 use datafusion::arrow::array::types::{ArrowDictionaryKeyType, UInt8Type, UInt16Type};
 use datafusion::arrow::array::{
@@ -18,7 +21,8 @@ use std::sync::Arc;
 const FIRST_ROWS: usize = 1 << 16;
 /// ResultDictionary that are kept for the next batch.
 const MOST_WORDS: usize = 1 << 12;
-/// A column that begins with so many words has codes of one byte, and room for three times as many more.
+/// A column that begins with so many words has codes of one byte, and room for three times as many
+/// more.
 const FEW_WORDS: usize = 64;
 /// A column of fewer rows than so many for each word is no dictionary.
 const ROWS_PER_WORD: usize = 32;
@@ -30,7 +34,8 @@ const SLOTS: usize = 256;
 pub(super) struct ResultDictionary {
     numbers: HashMap<Box<str>, u16>,
     words: Vec<Box<str>>,
-    /// Recent words, by some bits of their views: of a short word, all of it; of a long one, its length and its first bytes.
+    /// Recent words, by some bits of their views: of a short word, all of it; of a long one, its
+    /// length and its first bytes.
     slots: Box<[u128; SLOTS]>,
     /// Their codes.
     codes: Box<[u16; SLOTS]>,
@@ -67,7 +72,8 @@ impl ResultDictionary {
             has_short_codes,
         }
     }
-    /// For a column of texts, which are no documents, that begins so; none if it has too many different ones.
+    /// For a column of texts, which are no documents, that begins so; none if it has too many
+    /// different ones.
     pub(super) fn of(first: &ArrayRef) -> Option<Self> {
         if !matches!(first.data_type(), DataType::Utf8 | DataType::Utf8View) {
             return None;
@@ -87,7 +93,8 @@ impl ResultDictionary {
     /// Texts as codes.
     ///
     /// # Errors
-    /// [`ArrowError::DictionaryKeyOverflowError`] for more different texts than there are codes: fewer rows at a time have fewer.
+    /// [`ArrowError::DictionaryKeyOverflowError`] for more different texts than there are codes:
+    /// fewer rows at a time have fewer.
     pub(super) fn encode(&mut self, texts: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         if self.has_short_codes { self.encode_as::<UInt8Type>(texts) } else { self.encode_as::<UInt16Type>(texts) }
     }
@@ -113,8 +120,9 @@ impl ResultDictionary {
         }
         let words = self.array.get_or_insert_with(|| Arc::new(self.words.iter().map(Some).collect::<StringArray>()));
         let codes = PrimitiveArray::<K>::try_new(codes.into(), texts.nulls().cloned())?;
-        // SAFETY: A code is the place of a word among `self.words`, of which `words` has all, or 0 for NULL. ResultDictionary are only ever added, unless all are dropped
-        // with the codes that stand for them.
+        // SAFETY: A code is the place of a word among `self.words`, of which `words` has all, or 0
+        // for NULL. ResultDictionary are only ever added, unless all are dropped with the codes
+        // that stand for them.
         Ok(Arc::new(unsafe { DictionaryArray::new_unchecked(codes, words.clone()) }))
     }
 

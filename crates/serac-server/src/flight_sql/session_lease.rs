@@ -1,8 +1,9 @@
 //! Sessions, and who has them.
 //!
-//! A session does one thing after the other. One that sends the rows of a query is not free before the last of them is computed; if somebody waits for
-//! it meanwhile, the rows that are left are computed ahead of the client, up to a limit ([`super::stream`]), so that a client that reads two results
-//! in turns does not wait for itself.
+//! A session does one thing after the other. One that sends the rows of a query is not free before
+//! the last of them is computed; if somebody waits for it meanwhile, the rows that are left are
+//! computed ahead of the client, up to a limit ([`super::stream`]), so that a client that reads two
+//! results in turns does not wait for itself.
 
 use super::expiring_map::Owner;
 use super::{FlightSql, error, status_of};
@@ -59,7 +60,8 @@ impl SessionLease {
     /// Waits until the session is free, and takes it.
     pub(super) async fn take(&self) -> Result<LeasedSession, Status> {
         let mut session = {
-            // SeqCst, as in `wanted`: either the count is seen there, or the wake-up is still to come.
+            // SeqCst, as in `wanted`: either the count is seen there, or the wake-up is still to
+            // come.
             self.waiting.fetch_add(1, Ordering::SeqCst);
             let _waiting = Waiting(&self.waiting);
             self.wanted.notify_waiters();
@@ -71,7 +73,8 @@ impl SessionLease {
             };
             tokio::time::timeout(PATIENCE, self.session.clone().lock_owned()).await.map_err(busy)?
         };
-        // Relaxed: the lock orders it. A client's session goes on after it was told; what was prepared in a transaction does not go on without one.
+        // Relaxed: the lock orders it. A client's session goes on after it was told; what was
+        // prepared in a transaction does not go on without one.
         if self.has_expired.load(Ordering::Relaxed) {
             self.has_expired.store(self.kind != Kind::Client, Ordering::Relaxed);
             return Err(error(
@@ -190,8 +193,8 @@ impl FlightSql {
         }))
     }
 
-    /// What the client's session is kept under; a name means nothing in the mouth of another user, nor of another role of the
-    /// same name.
+    /// What the client's session is kept under; a name means nothing in the mouth of another user,
+    /// nor of another role of the same name.
     pub(super) fn session_key(caller: &Caller) -> Option<Vec<u8>> {
         let session = caller.session.as_deref()?;
         let user = caller.user.as_deref().unwrap_or_default();

@@ -152,7 +152,8 @@ fn check(seat: &SessionLease, statement: &Parsed) -> Result<(), Status> {
     }
 }
 
-/// The statement of a text, for a session. What is wrong with it is an error of the session's transaction.
+/// The statement of a text, for a session. What is wrong with it is an error of the session's
+/// transaction.
 async fn single(session: &mut Session, sql: &str) -> Result<Parsed, Status> {
     let mut statements = session.parse_elsewhere(sql).await.map_err(|error| status_of(&error))?;
     match (statements.pop(), statements.is_empty()) {
@@ -226,7 +227,8 @@ impl PreparedStatement {
     fn is_query(&self) -> bool {
         is_query(self.prepared.parsed())
     }
-    /// The columns of its rows, if they do not depend on parameters: the type of `$1 + 1` does, and its name.
+    /// The columns of its rows, if they do not depend on parameters: the type of `$1 + 1` does, and
+    /// its name.
     fn schema(&self) -> Option<SchemaRef> {
         self.description.schema.clone().filter(|_| self.description.parameters.is_empty())
     }
@@ -247,7 +249,8 @@ impl PreparedStatement {
         }
     }
 
-    /// Runs it for each row of parameters, all in one transaction; what the last one gave, and how many rows were changed.
+    /// Runs it for each row of parameters, all in one transaction; what the last one gave, and how
+    /// many rows were changed.
     async fn execute(&self, parameters: Arc<Parameters>) -> Result<(StatementResult, u64), Status> {
         check(&self.seat, self.prepared.parsed())?;
         let mut session = self.seat.take().await?;
@@ -474,7 +477,8 @@ impl FlightSql {
         self.prepared_rows_of(&statement, parameters, form::decimals(caller), cancellable).await
     }
 
-    /// Runs a prepared statement for its changes, for each row of parameters; without any, with those that were bound.
+    /// Runs a prepared statement for its changes, for each row of parameters; without any, with
+    /// those that were bound.
     pub(super) async fn prepared_update(
         &self,
         caller: &Caller,

@@ -1,10 +1,12 @@
-//! Results as they are read: a task runs the statement and hands over one batch after the other, a few ahead of what the client has taken.
+//! Results as they are read: a task runs the statement and hands over one batch after the other, a
+//! few ahead of what the client has taken.
 //!
 //! ```text
 //! task, with the session: rows ──▶ ahead ──channel of few──▶ the answer's body ──HTTP/2──▶ client
 //! ```
-//! A client that reads slowly so keeps back the query itself. If somebody waits for the session meanwhile, the rest is computed into `ahead`, up to
-//! [`AHEAD_BYTES`], and the session is given back. A client that goes away ends the statement; one that stands still for too long, too.
+//! A client that reads slowly so keeps back the query itself. If somebody waits for the session
+//! meanwhile, the rest is computed into `ahead`, up to [`AHEAD_BYTES`], and the session is given
+//! back. A client that goes away ends the statement; one that stands still for too long, too.
 
 use super::parameters::Parameters;
 use super::session_lease::{LeasedSession, SessionLease};
@@ -24,7 +26,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::coop::consume_budget;
 use tonic::Status;
 
-/// Batches that are computed while the client takes those before: they go in one message if they are small.
+/// Batches that are computed while the client takes those before: they go in one message if they
+/// are small.
 const BATCHES_AHEAD: usize = 4;
 /// What is computed ahead of a client for somebody who waits for the session.
 const AHEAD_BYTES: usize = 256 << 20;
@@ -39,7 +42,8 @@ pub(super) enum Work {
 /// What cancels running statements, by the marks of their tickets.
 pub(super) type Running = Arc<Mutex<HashMap<Vec<u8>, Arc<Notify>>>>;
 
-/// A statement that can be cancelled by the mark of its ticket. That it was cancelled before it has begun is not forgotten.
+/// A statement that can be cancelled by the mark of its ticket. That it was cancelled before it has
+/// begun is not forgotten.
 pub(super) struct Cancellable {
     running: Running,
     mark: Vec<u8>,
@@ -110,7 +114,8 @@ impl Outlet {
         self.ahead_bytes += batch.get_array_memory_size();
         self.ahead.push_back(batch);
     }
-    /// Hands over what is there; ends early if somebody waits for the session and there is room for more.
+    /// Hands over what is there; ends early if somebody waits for the session and there is room for
+    /// more.
     async fn hand_over(&mut self, hurries: bool) -> Result<(), End> {
         while let Some(batch) = self.ahead.front() {
             let bytes = batch.get_array_memory_size();
@@ -171,7 +176,8 @@ impl Outlet {
     }
 
     async fn run(&mut self, session: &mut Session, work: Work, decimals: DecimalForm) -> Result<(), End> {
-        // Of several rows of parameters, each could be planned in another way: the form of all must be the same.
+        // Of several rows of parameters, each could be planned in another way: the form of all must
+        // be the same.
         let are_several = matches!(&work, Work::Prepared(_, parameters) if parameters.len() > 1);
         session.set_next_decimals(if are_several { DecimalForm::default() } else { decimals });
         match work {
@@ -183,10 +189,11 @@ impl Outlet {
             },
             Work::Prepared(mut prepared, parameters) => {
                 for row in parameters.rows() {
-                    // Between two executions nothing runs that could be cancelled, and one may take no time in which
-                    // others have their turn.
+                    // Between two executions nothing runs that could be cancelled, and one may take
+                    // no time in which others have their turn.
                     consume_budget().await;
-                    // Relaxed: who reads it late executes once more. Pairs with the store in `rows`.
+                    // Relaxed: who reads it late executes once more. Pairs with the store in
+                    // `rows`.
                     if self.is_cancelled.load(Ordering::Relaxed) {
                         return Err(End::Failed(error(
                             sqlstate::QUERY_CANCELED,

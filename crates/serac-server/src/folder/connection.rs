@@ -198,8 +198,8 @@ impl Wire {
                 // The files go with the first byte, and so small a frame is taken as a whole.
                 Ok(count) if count == frame.len() => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && matches!(ready, Ok(Ok(()))) => {}
-                // Nothing of it has gone. The system bounds the open files that wait in all sockets of a
-                // user: other clients, which do not read, may have taken them.
+                // Nothing of it has gone. The system bounds the open files that wait in all sockets
+                // of a user: other clients, which do not read, may have taken them.
                 Err(error) if is_short_of_files(&error) => {
                     let message = format!("no more open files can be sent at the moment: {error}");
                     return Err(SqlError::new(sqlstate::INSUFFICIENT_RESOURCES, message).into());

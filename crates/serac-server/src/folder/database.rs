@@ -400,8 +400,8 @@ impl DatabaseState {
     fn note_hand_over(&self) {
         *self.handed_over.lock() = Some(Instant::now());
     }
-    /// Notes that a session of an epoch begins a statement; none if the database was handed over, or
-    /// is about to be.
+    /// Notes that a session of an epoch begins a statement; none if the database was handed over,
+    /// or is about to be.
     fn occupy(&self, epoch: u64) -> Option<Occupies> {
         let mut is_granted = false;
         self.occupancy.send_if_modified(|occupancy| {

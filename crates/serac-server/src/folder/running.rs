@@ -48,8 +48,8 @@ impl Drop for Lease {
 /// What keeps images alive, by the numbers of their leases.
 #[derive(Default)]
 struct Leases {
-    /// The number of the last one. A client does not choose it: with a number that there is, a lease
-    /// would take the place of another, whose image the client still has.
+    /// The number of the last one. A client does not choose it: with a number that there is, a
+    /// lease would take the place of another, whose image the client still has.
     last: u64,
     all: HashMap<u64, Lease>,
 }

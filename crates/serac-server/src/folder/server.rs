@@ -123,8 +123,8 @@ impl FolderServerState {
     }
 }
 
-/// Bytes of a thread's stack. A statement's futures lie in each other: without optimization they take
-/// more than the usual 2 MiB.
+/// Bytes of a thread's stack. A statement's futures lie in each other: without optimization they
+/// take more than the usual 2 MiB.
 const STACK: usize = 16 << 20;
 
 /// Serves other processes of the machine at the socket of a database's folder, in threads of its

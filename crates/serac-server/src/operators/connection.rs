@@ -1,4 +1,5 @@
-//! A connection's task: its login, then reading, writing and keeping the time until the thread has ended.
+//! A connection's task: its login, then reading, writing and keeping the time until the thread has
+//! ended.
 
 use super::link::{End, Link, Place};
 use super::login::{LoggedIn, log_in};
@@ -31,8 +32,8 @@ const KEPT_BYTES: usize = 64 << 10;
 /// The shortest and the longest time between two looks at the clock.
 const TICKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// Serves a client to its end. `place`: where it waits until it has logged in. `busy`: dropped when nothing of it runs any
-/// more.
+/// Serves a client to its end. `place`: where it waits until it has logged in. `busy`: dropped when
+/// nothing of it runs any more.
 pub(super) async fn serve(socket: Socket, shared: Arc<OperatorServerState>, place: Waiting, busy: mpsc::Sender<()>) {
     let (address, is_unix) = (socket.peer_address(), socket.is_unix());
     match shared.tls.clone().filter(|_| !is_unix) {
@@ -107,7 +108,8 @@ async fn serve_stream<S>(
         }
         let _ = tokio::time::timeout(FAREWELL, writer.write_all(&out)).await;
     }
-    // To close a connection of which something was not read would take the last answers from the client.
+    // To close a connection of which something was not read would take the last answers from the
+    // client.
     let _ = tokio::time::timeout(FAREWELL, async {
         let _ = writer.shutdown().await;
         let mut rest = [0; 4 << 10];
@@ -118,7 +120,8 @@ async fn serve_stream<S>(
     debug!(user, process, "disconnected");
 }
 
-/// Reads, writes and keeps the time until the thread has ended, and all that it has said is sent, or cannot be.
+/// Reads, writes and keeps the time until the thread has ended, and all that it has said is sent,
+/// or cannot be.
 async fn attend<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     reader: &mut BufReader<R>,
     writer: &mut W,

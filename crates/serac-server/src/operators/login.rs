@@ -1,7 +1,7 @@
 //! From a connection's first byte to its role: the Hello, and the answer to it.
 //!
-//! The password comes in clear, as with Flight: on a port that other machines reach it goes through TLS, unless the one who
-//! starts the server says that it need not.
+//! The password comes in clear, as with Flight: on a port that other machines reach it goes through
+//! TLS, unless the one who starts the server says that it need not.
 
 use super::read::{ReadError, read_frame};
 use super::server::OperatorServerState;

@@ -25,7 +25,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// How connections are taken.
 #[derive(Clone, Debug)]
 pub struct OperatorsOptions {
-    /// Passwords of those who may connect, besides those of roles. If there are neither, everybody may.
+    /// Passwords of those who may connect, besides those of roles. If there are neither, everybody
+    /// may.
     pub users: HashMap<String, Verifier>,
     /// Certificate and key. With them, who comes over TCP must use TLS.
     pub tls: Option<TlsConfig>,
@@ -35,8 +36,9 @@ pub struct OperatorsOptions {
     pub login_timeout: Duration,
     /// How long a client may take nothing of an answer.
     pub write_timeout: Duration,
-    /// How long statements may go on after the stop before they are cancelled. After a client's `shutdown` they may go on as
-    /// long as they need, but for loads whose client sends nothing for so long.
+    /// How long statements may go on after the stop before they are cancelled. After a client's
+    /// `shutdown` they may go on as long as they need, but for loads whose client sends nothing for
+    /// so long.
     pub shutdown_timeout: Duration,
     /// How long a statement may take; none for ever.
     pub statement_timeout: Option<Duration>,
@@ -110,8 +112,8 @@ impl std::fmt::Debug for OperatorsServer {
 }
 
 impl OperatorsServer {
-    /// Answers those who come to any of the listeners, once it [runs](Self::run). On Unix sockets there is no TLS, nor need
-    /// of it.
+    /// Answers those who come to any of the listeners, once it [runs](Self::run). On Unix sockets
+    /// there is no TLS, nor need of it.
     pub fn new(db: SqlDatabase, listeners: Vec<Listener>, options: OperatorsOptions) -> Self {
         let database = Arc::new(db.database().clone());
         let operators = match options.memory_limit {
@@ -152,9 +154,10 @@ impl OperatorsServer {
         }
     }
 
-    /// Answers until `stop` is ready. Then it takes no new connections, and begins no statements. Those that run may go on
-    /// for the [`shutdown_timeout`](OperatorsOptions::shutdown_timeout), and are then cancelled; if a client has asked for
-    /// the end, they may go on as long as they need. Nothing runs any more when it returns.
+    /// Answers until `stop` is ready. Then it takes no new connections, and begins no statements.
+    /// Those that run may go on for the [`shutdown_timeout`](OperatorsOptions::shutdown_timeout),
+    /// and are then cancelled; if a client has asked for the end, they may go on as long as they
+    /// need. Nothing runs any more when it returns.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Farewell {
         let Self { listeners, adopted, shared } = self;
         let (busy, mut all_ended) = mpsc::channel(1);

@@ -1,4 +1,5 @@
-//! A connection's thread: runs the client's statements in order, and puts their answers into the link.
+//! A connection's thread: runs the client's statements in order, and puts their answers into the
+//! link.
 
 use super::link::{End, Link, Next, PART_BYTES, Place};
 use serac_column_language::frames::{ClientFrame, FrameError, ServerFrame, put_rows};

@@ -1,12 +1,14 @@
 //! Which role a client's name is, and what it must show to be that.
 //!
-//! Passwords are those of the roles, and those that the server was started with (for names that have none in the database).
-//! As soon as there is one password, everybody must show one; as long as there is none, nobody need. A name without a role of
-//! its own is the bootstrap role if the server was started with a password for it, or if there are no other roles at all:
-//! then all names are the same.
+//! Passwords are those of the roles, and those that the server was started with (for names that
+//! have none in the database). As soon as there is one password, everybody must show one; as long
+//! as there is none, nobody need. A name without a role of its own is the bootstrap role if the
+//! server was started with a password for it, or if there are no other roles at all: then all names
+//! are the same.
 //!
-//! What a login was good for is not a name but a role and what was kept of its password: a login that outlives a call (a
-//! token) or takes time (an exchange of messages) is compared with the account as it is then ([`Account::is`]).
+//! What a login was good for is not a name but a role and what was kept of its password: a login
+//! that outlives a call (a token) or takes time (an exchange of messages) is compared with the
+//! account as it is then ([`Account::is`]).
 
 use super::scram::Verifier;
 use serac_engine::Database;

@@ -266,7 +266,8 @@ fn too_many() -> WireError {
     WireError::fatal(sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
 }
 
-/// Takes the settings that a client gives with its name: those in its options must be right, others are wishes.
+/// Takes the settings that a client gives with its name: those in its options must be right, others
+/// are wishes.
 fn set_parameters(session: &mut Session, parameters: &Parameters) -> Result<(), SqlError> {
     for (name, value) in parameters {
         match name.as_str() {
@@ -285,7 +286,8 @@ fn set_parameters(session: &mut Session, parameters: &Parameters) -> Result<(), 
     Ok(())
 }
 
-/// The settings in a text such as `-c statement_timeout=5s --work-mem=1MB`, in which a backslash takes away a space's meaning.
+/// The settings in a text such as `-c statement_timeout=5s --work-mem=1MB`, in which a backslash
+/// takes away a space's meaning.
 fn options(text: &str) -> Vec<(String, String)> {
     let (mut words, mut word, mut letters) = (Vec::new(), String::new(), text.chars());
     while let Some(letter) = letters.next() {

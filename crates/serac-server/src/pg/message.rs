@@ -1,7 +1,9 @@
-//! Messages of PostgreSQL's protocol, version 3.0: the client's are taken off a buffer, the server's are written to one.
+//! Messages of PostgreSQL's protocol, version 3.0: the client's are taken off a buffer, the
+//! server's are written to one.
 //!
-//! A message is a byte that says which, its length as four bytes (which count themselves), and the body. The first message of a connection has no such
-//! byte. Numbers are big-endian; strings end with a zero byte.
+//! A message is a byte that says which, its length as four bytes (which count themselves), and the
+//! body. The first message of a connection has no such byte. Numbers are big-endian; strings end
+//! with a zero byte.
 
 use super::WireError;
 use serac_sql::wire::utf8;
@@ -82,8 +84,8 @@ pub(super) enum Startup {
 pub(super) struct Wishes {
     /// Names and values.
     pub(super) parameters: Vec<(String, String)>,
-    /// The options of the protocol that are not known here, if the client is to be told what is: it speaks a newer version, or
-    /// has such options.
+    /// The options of the protocol that are not known here, if the client is to be told what is: it
+    /// speaks a newer version, or has such options.
     pub(super) unknown: Option<Vec<String>>,
 }
 
@@ -133,7 +135,8 @@ impl Startup {
     }
 }
 
-/// How long the next message is, with its first byte and its length; none if that cannot be seen yet.
+/// How long the next message is, with its first byte and its length; none if that cannot be seen
+/// yet.
 pub(super) fn message_length(input: &[u8], limit: usize) -> Result<Option<usize>, WireError> {
     let Some(head) = input.get(1..5) else { return Ok(None) };
     let length = i32::from_be_bytes(head.try_into().expect("four bytes"));

@@ -11,7 +11,8 @@ pub(super) fn put_error(out: &mut Vec<u8>, error: &WireError, sql: &str) {
     let position = error.position.filter(|_| !sql.is_empty()).map(|place| position_of(sql, place).to_string());
     let mut fields = vec![(b'S', severity), (b'V', severity), (b'C', error.sqlstate), (b'M', &error.message)];
     if error.sqlstate == sqlstate::FEATURE_NOT_SUPPORTED && error.message == CHANGED_PLAN {
-        // Drivers know by the function in which PostgreSQL finds this that they may prepare the statement again.
+        // Drivers know by the function in which PostgreSQL finds this that they may prepare the
+        // statement again.
         fields.push((b'R', "RevalidateCachedQuery"));
     }
     fields.extend(error.detail.as_deref().map(|detail| (b'D', detail)));

@@ -25,7 +25,8 @@ use tracing::info;
 /// How connections are taken.
 #[derive(Clone, Debug)]
 pub struct PgOptions {
-    /// Passwords of those who may connect, besides those of roles. If there are neither, everybody may.
+    /// Passwords of those who may connect, besides those of roles. If there are neither, everybody
+    /// may.
     pub users: HashMap<String, Verifier>,
     /// Certificate and key; none for connections without TLS only.
     pub tls: Option<Arc<ServerConfig>>,
@@ -120,14 +121,16 @@ impl std::fmt::Debug for PgServer {
 }
 
 impl PgServer {
-    /// Listens on `address` (port 0: any that is free). Nothing is answered before [`run`](Self::run).
+    /// Listens on `address` (port 0: any that is free). Nothing is answered before
+    /// [`run`](Self::run).
     ///
     /// # Errors
     /// When the address cannot be used.
     pub async fn bind(db: SqlDatabase, address: SocketAddr, options: PgOptions) -> io::Result<Self> {
         Self::new(db, vec![Listener::tcp(address).await?], options)
     }
-    /// Answers those who come to any of the listeners. On Unix sockets there is no TLS, nor need of it.
+    /// Answers those who come to any of the listeners. On Unix sockets there is no TLS, nor need of
+    /// it.
     ///
     /// # Errors
     /// When there are no threads for the connections.
@@ -146,8 +149,9 @@ impl PgServer {
         Listener::address_of(&self.listeners)
     }
 
-    /// Answers until `stop` is ready. Then it takes no new connections, closes idle ones, lets statements go on for the
-    /// [`shutdown_timeout`](PgOptions::shutdown_timeout), and cancels what is left.
+    /// Answers until `stop` is ready. Then it takes no new connections, closes idle ones, lets
+    /// statements go on for the [`shutdown_timeout`](PgOptions::shutdown_timeout), and cancels what
+    /// is left.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { listeners, reactors, shared } = self;
         let (stopping, stopped) = watch::channel(false);

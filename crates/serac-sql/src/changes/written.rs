@@ -38,7 +38,8 @@ impl Written {
         }
         self.tables.extend(others.into_iter().map(|name| (name, None)));
     }
-    /// Refuses to change rows again. Conflicts of an INSERT may be with any row: `rows` are none then.
+    /// Refuses to change rows again. Conflicts of an INSERT may be with any row: `rows` are none
+    /// then.
     pub(super) fn check(&self, table: &Table, rows: Option<&[RowId]>) -> Result<()> {
         let is_again = match (self.tables.get(&name_of(table)), rows) {
             (None, _) | (_, Some([])) => false,

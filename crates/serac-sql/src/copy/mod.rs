@@ -1,7 +1,7 @@
 //! COPY … FROM and TO files, or streams that the session was given, in the formats of `serac-copy`.
 //!
-//! A COPY is one statement: after an error nothing of it is there. Rows are read as a stream and appended to blocks as they come, and written as
-//! the query gives them.
+//! A COPY is one statement: after an error nothing of it is there. Rows are read as a stream and
+//! appended to blocks as they come, and written as the query gives them.
 
 mod options;
 pub(crate) mod streams;
@@ -40,8 +40,8 @@ pub struct StreamedCopy {
     pub is_input: bool,
     /// Whether it is PostgreSQL's binary format, or another that is no text.
     pub is_binary: bool,
-    /// Rows are lines, but for ends of lines within such quotes; none where they are no lines, or have
-    /// no quotes.
+    /// Rows are lines, but for ends of lines within such quotes; none where they are no lines, or
+    /// have no quotes.
     pub quotes: Option<Quotes>,
 }
 

@@ -11,7 +11,8 @@ use serac_binder::Place;
 use serac_engine::catalog::definition::{ReferentialAction, TableDefinition};
 
 impl Session {
-    /// Refuses a generated column whose expression cannot be meant, or not to be stored: its value must depend on the row's other columns alone.
+    /// Refuses a generated column whose expression cannot be meant, or not to be stored: its value
+    /// must depend on the row's other columns alone.
     pub(crate) fn check_generation(&self, table: &TableDefinition, at: usize) -> Result<()> {
         let column = &table.columns[at];
         let Some(expression) = KeptExpression::generation(table, column) else { return Ok(()) };

@@ -423,7 +423,8 @@ impl Session {
         binding::usual_text(&self.state(), kept, &columns)
     }
 
-    /// A default must be plannable. A constant is tried out; anything else is not computed, for it may have effects.
+    /// A default must be plannable. A constant is tried out; anything else is not computed, for it
+    /// may have effects.
     fn check_default(&self, column: &ColumnDefinition) -> Result<()> {
         let Some(default) = KeptExpression::default_of(column) else { return Ok(()) };
         let bound = default.bound(&self.state(), &DFSchema::empty())?;

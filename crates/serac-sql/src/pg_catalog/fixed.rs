@@ -1,4 +1,5 @@
-//! The tables of `pg_catalog`: which rows each has. Those without a line here are empty: there are no such objects.
+//! The tables of `pg_catalog`: which rows each has. Those without a line here are empty: there are
+//! no such objects.
 
 use super::image::{CATALOG_NAMESPACE, Object, PG_DATABASE, PUBLIC_NAMESPACE, hashed};
 use super::layout::{Cell, Rows};
@@ -140,7 +141,8 @@ fn prepared_statements(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
-/// What is waited for, at those who have it and those who wait: other locks take no turns, and are not listed.
+/// What is waited for, at those who have it and those who wait: other locks take no turns, and are
+/// not listed.
 fn locks(scope: &Scope<'_>, rows: &mut Rows) {
     for lock in backends::locks(&scope.shared.sql) {
         let (table, row) = lock.waiting.on;

@@ -1,4 +1,5 @@
-//! The functions that clients ask about the system with, row by row: their arguments are few and their rows are objects.
+//! The functions that clients ask about the system with, row by row: their arguments are few and
+//! their rows are objects.
 
 use super::definitions::{self, relation_of};
 use super::fixed::{self, database_oid};
@@ -387,8 +388,9 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
     Ok(ScalarValue::Boolean(Some(wanted.iter().any(has))))
 }
 
-/// Whether a role, or the current user if none is named, is a member of another: USAGE, so that it has its privileges;
-/// MEMBER, so that it may SET ROLE to it; with ADMIN OPTION, so that it may make others members.
+/// Whether a role, or the current user if none is named, is a member of another: USAGE, so that it
+/// has its privileges; MEMBER, so that it may SET ROLE to it; with ADMIN OPTION, so that it may
+/// make others members.
 fn has_role(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     let at = row.0.len().saturating_sub(2);
     let Some(wanted) = row.text(at + 1) else { return Ok(ScalarValue::Boolean(None)) };
@@ -455,7 +457,8 @@ fn pretty(bytes: &Numeric) -> Result<String, SqlError> {
     unreachable!("the last unit takes all")
 }
 
-/// `%s`, `%I` and `%L` of a text with values: `%1$s` takes the first of these, `%-10s` and `%*s` fill up with blanks.
+/// `%s`, `%I` and `%L` of a text with values: `%1$s` takes the first of these, `%-10s` and `%*s`
+/// fill up with blanks.
 fn formatted(row: &Row<'_>) -> Outcome {
     let Some(pattern) = row.text(0) else { return maybe(None) };
     let wrong = |message: &str| SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message);
@@ -570,7 +573,8 @@ fn quoted(row: &Row<'_>) -> Result<Option<String>, SqlError> {
     Ok(text.map(|text| quote_literal(&text)))
 }
 
-/// An element of an array, whose first has the number 1, or of a vector, where it has 0; or a part of a document.
+/// An element of an array, whose first has the number 1, or of a vector, where it has 0; or a part
+/// of a document.
 fn element(row: &Row<'_>) -> Result<Option<ScalarValue>, SqlError> {
     if let Some(ScalarValue::LargeUtf8(Some(document))) = row.get(0) {
         let part = match row.get(1).and_then(ScalarValue::try_as_str) {
@@ -758,7 +762,8 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
     }),
     ("pg_client_encoding", Gives::Text, |_, _| text("UTF8")),
     ("getdatabaseencoding", Gives::Text, |_, _| text("UTF8")),
-    // It is not counted how often an index is used, and a session does not know where the server listens.
+    // It is not counted how often an index is used, and a session does not know where the server
+    // listens.
     ("pg_stat_get_numscans", Gives::Int8, |_, _| Ok(ScalarValue::Int64(None))),
     ("inet_server_addr", Gives::Text, nothing),
     ("inet_server_port", Gives::Int4, |_, _| Ok(ScalarValue::Int32(None))),

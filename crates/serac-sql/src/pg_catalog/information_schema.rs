@@ -1,4 +1,5 @@
-//! The views of `information_schema`. Those without a line here are empty: there are no such objects.
+//! The views of `information_schema`. Those without a line here are empty: there are no such
+//! objects.
 
 use super::fixed::COLLATIONS;
 use super::image::{Attribute, Constraint, ConstraintKind, Object, Relation};
@@ -88,7 +89,8 @@ fn tables(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
-/// Bits or digits of a type's numbers, the base in which they are counted, and the digits behind the point.
+/// Bits or digits of a type's numbers, the base in which they are counted, and the digits behind
+/// the point.
 fn numeric(attribute: &Attribute) -> (Option<i32>, Option<i32>, Option<i32>) {
     let binary = |bits: i32| (Some(bits), Some(2), Some(0));
     match attribute.type_oid {

@@ -1,4 +1,5 @@
-//! The rows that say what a catalog holds: `pg_class`, `pg_attribute`, `pg_index`, `pg_constraint` and what goes with them.
+//! The rows that say what a catalog holds: `pg_class`, `pg_attribute`, `pg_index`, `pg_constraint`
+//! and what goes with them.
 
 use super::definitions;
 use super::image::{Attribute, CATALOG_NAMESPACE, Constraint, ConstraintKind, Image, Object, Relation, hashed};
@@ -24,7 +25,8 @@ fn action(action: ReferentialAction) -> &'static str {
     }
 }
 
-/// The default operator class of a type's B-tree; that of the type itself where PostgreSQL has one for it.
+/// The default operator class of a type's B-tree; that of the type itself where PostgreSQL has one
+/// for it.
 pub(super) fn operator_class(type_oid: u32) -> u32 {
     match type_oid {
         // VARCHAR has that of TEXT.

@@ -34,7 +34,8 @@ impl<'s> Scope<'s> {
         let temporary = view.temporary.as_ref().map(|(catalog, ..)| catalog.as_ref());
         Self { shared, image: view.image.of(&view.catalog, temporary, &view.path), access: &view.access }
     }
-    /// The columns of a relation. A view's are those of its plan; a view that cannot be planned any more has none.
+    /// The columns of a relation. A view's are those of its plan; a view that cannot be planned any
+    /// more has none.
     pub(super) fn attributes(&self, relation: &Relation) -> Vec<Attribute> {
         if let Some(attributes) = relation.attributes(self.image) {
             return attributes;

@@ -37,7 +37,8 @@ pub(crate) fn is_named(name: &Name) -> bool {
     }
 }
 
-/// The role whose members alone read a system table, besides superusers; none for one that everybody reads.
+/// The role whose members alone read a system table, besides superusers; none for one that
+/// everybody reads.
 pub(super) fn guard(name: &str) -> Option<RoleId> {
     matches!(name, "pg_backend_memory_contexts" | "pg_shmem_allocations").then_some(RoleId::READ_ALL_STATS)
 }

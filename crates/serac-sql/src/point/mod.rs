@@ -1,4 +1,5 @@
-//! The point path: statements on a few rows of one table, found by an ordered index, without planning per execution.
+//! The point path: statements on a few rows of one table, found by an ordered index, without
+//! planning per execution.
 //!
 //! ```text
 //! text ──parse, bind, analyse (once)──▶ Shape ──▶ Plan ──run──▶ index, DataTable, Transaction
@@ -6,15 +7,19 @@
 //!                                         ▼
 //!                             the session's other path, each time
 //! ```
-//! A [`Plan`] is SELECT, INSERT … VALUES, UPDATE or DELETE on a table, whose filter is an equality, a list or a range on the first columns of an ordered
-//! index ([`access`]), with any other conditions, RETURNING, ON CONFLICT, ORDER BY, LIMIT, and aggregates over all rows. What expressions mean is
-//! the binder's to say, as on the other path; [`expression`] says how they are evaluated. Rows are written by the engine as on the other path,
-//! so constraints, indexes and errors are the same.
+//! A [`Plan`] is SELECT, INSERT … VALUES, UPDATE or DELETE on a table, whose filter is an equality,
+//! a list or a range on the first columns of an ordered index ([`access`]), with any other
+//! conditions, RETURNING, ON CONFLICT, ORDER BY, LIMIT, and aggregates over all rows. What
+//! expressions mean is the binder's to say, as on the other path; [`expression`] says how they are
+//! evaluated. Rows are written by the engine as on the other path, so constraints, indexes and
+//! errors are the same.
 //!
-//! A plan holds for the catalog, the privileges, the current user and the settings it was made under; under others it is made again.
-//! A statement that has to look at too many rows, or whose parameters are not exactly of the plan's types, takes the other path, that time.
+//! A plan holds for the catalog, the privileges, the current user and the settings it was made
+//! under; under others it is made again. A statement that has to look at too many rows, or whose
+//! parameters are not exactly of the plan's types, takes the other path, that time.
 //!
-//! Who comes here: [`Session::run_prepared`] with typed parameters, EXECUTE, and texts that a session sees again ([`texts`]).
+//! Who comes here: [`Session::run_prepared`] with typed parameters, EXECUTE, and texts that a
+//! session sees again ([`texts`]).
 
 mod access;
 mod compile;
@@ -69,7 +74,8 @@ pub enum Start {
     Ran(Started),
     /// It is not for the point path.
     Other,
-    /// Another transaction is in its way: it is open still, to be [resumed](Session::resume_prepared).
+    /// Another transaction is in its way: it is open still, to be
+    /// [resumed](Session::resume_prepared).
     Blocked(Blocked),
 }
 
@@ -145,12 +151,15 @@ impl Session {
         Ok(Some(prepared))
     }
 
-    /// Runs a prepared statement of the point path with parameters of its types, in the calling thread. `rows` become its result. The number of rows that it
-    /// found or changed; none if the statement, or this execution of it, is not for the point path or has to wait for another transaction, and is to be run by
-    /// [`execute_prepared`](Self::execute_prepared). Its own transaction is durable (at the database's level) when this returns.
+    /// Runs a prepared statement of the point path with parameters of its types, in the calling
+    /// thread. `rows` become its result. The number of rows that it found or changed; none if the
+    /// statement, or this execution of it, is not for the point path or has to wait for another
+    /// transaction, and is to be run by [`execute_prepared`](Self::execute_prepared). Its own
+    /// transaction is durable (at the database's level) when this returns.
     ///
     /// # Errors
-    /// What is wrong with the statement, which has then done nothing; SQLSTATE 08P01 for parameters of other types or number.
+    /// What is wrong with the statement, which has then done nothing; SQLSTATE 08P01 for parameters
+    /// of other types or number.
     pub fn run_prepared(
         &mut self,
         prepared: &mut Prepared,
@@ -188,11 +197,13 @@ impl Session {
         }
     }
 
-    /// As [`run_prepared`](Self::run_prepared), but it does not wait for the commit: what the statement gives must not be shown before it is
-    /// [durable](Started::durable). Nor does it wait for a transaction that is in the way.
+    /// As [`run_prepared`](Self::run_prepared), but it does not wait for the commit: what the
+    /// statement gives must not be shown before it is [durable](Started::durable). Nor does it wait
+    /// for a transaction that is in the way.
     ///
     /// # Errors
-    /// As there; an error must not be shown before [`error_is_durable`](Self::error_is_durable) has returned.
+    /// As there; an error must not be shown before [`error_is_durable`](Self::error_is_durable) has
+    /// returned.
     pub fn start_prepared(
         &mut self,
         prepared: &mut Prepared,
@@ -201,10 +212,12 @@ impl Session {
     ) -> Result<Start> {
         self.start_point(prepared, &ParameterValues::Values(parameters), rows)
     }
-    /// Goes on with a statement, of the same parameters, once nothing is in its way; none if it is not for the point path then.
+    /// Goes on with a statement, of the same parameters, once nothing is in its way; none if it is
+    /// not for the point path then.
     ///
     /// # Errors
-    /// As for [`run_prepared`](Self::run_prepared), and those of waiting: deadlocks, timeouts, cancellation.
+    /// As for [`run_prepared`](Self::run_prepared), and those of waiting: deadlocks, timeouts,
+    /// cancellation.
     pub async fn resume_prepared(
         &mut self,
         blocked: Blocked,
@@ -215,7 +228,8 @@ impl Session {
         self.run_after(*blocked.0, prepared, &ParameterValues::Values(parameters), rows).await
     }
 
-    /// Runs a text if it is for the point path, and one that differs from it in constants alone has been seen before; none if not.
+    /// Runs a text if it is for the point path, and one that differs from it in constants alone has
+    /// been seen before; none if not.
     ///
     /// # Errors
     /// What is wrong with it; it has then done nothing.
@@ -276,7 +290,8 @@ impl Session {
             settings: self.shared.settings(),
         }
     }
-    /// Whether what the client was told of a statement, if it was told anything, holds without a new look.
+    /// Whether what the client was told of a statement, if it was told anything, holds without a
+    /// new look.
     pub fn is_as_told(&self, prepared: &Prepared) -> bool {
         // What these give hangs on cursors and statements, which change without the catalog.
         let of_others = matches!(prepared.statement.statement(), StatementKind::Fetch(_) | StatementKind::Execute(_));
@@ -290,11 +305,14 @@ impl Session {
         let Some(told) = prepared.told.clone() else { return Ok(()) };
         Box::pin(self.describe(prepared, &told.named)).await.map(|_| ())
     }
-    /// Says what a statement takes and gives, whose parameters have types of the numbers `named`, as far as these are not
-    /// 0. From then on it gives this, or is refused; a FETCH gives the columns that its cursor has then.
+    /// Says what a statement takes and gives, whose parameters have types of the numbers `named`,
+    /// as far as these are not
+    /// 0. From then on it gives this, or is refused; a FETCH gives the columns that its cursor has
+    ///    then.
     ///
     /// # Errors
-    /// What is wrong with the statement; SQLSTATE 0A000 if the client was told something else before.
+    /// What is wrong with the statement; SQLSTATE 0A000 if the client was told something else
+    /// before.
     pub async fn describe(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<Arc<Description>> {
         if crate::transactions::controls_transaction(&prepared.statement) {
             return Ok(Arc::default());
@@ -368,7 +386,8 @@ impl Session {
         self.try_point(prepared, &exact).await
     }
 
-    /// Runs a statement on the point path if it is for it, with the parameters that `exact` gives for their types.
+    /// Runs a statement on the point path if it is for it, with the parameters that `exact` gives
+    /// for their types.
     async fn try_point(&mut self, prepared: &mut Prepared, exact: &Exact<'_>) -> Result<Option<PendingResult>> {
         let mut rows = std::mem::take(&mut self.point.rows);
         let ran = self.run_point(prepared, ParameterValues::Exact(exact), &mut rows).await;
@@ -384,7 +403,8 @@ impl Session {
         outcome
     }
 
-    /// Finds out what a statement is under the running transaction's catalog, whose view is set. Whether that was not known.
+    /// Finds out what a statement is under the running transaction's catalog, whose view is set.
+    /// Whether that was not known.
     fn know(&mut self, prepared: &mut Prepared) -> bool {
         let Some(running) = self.running.as_ref().filter(|running| !running.failed) else { return false };
         let (catalog, temporary) = (running.txn.catalog(), running.temporary.as_ref().map(|txn| txn.catalog()));
@@ -407,7 +427,8 @@ impl Session {
         true
     }
 
-    /// Runs a statement on the point path, and waits for transactions in its way; none if it is not for it.
+    /// Runs a statement on the point path, and waits for transactions in its way; none if it is not
+    /// for it.
     async fn run_point(
         &mut self,
         prepared: &mut Prepared,
@@ -586,7 +607,8 @@ impl Session {
         self.point.executions
     }
 
-    /// Whether it is known, without a look at the transaction, that a statement is for the other path.
+    /// Whether it is known, without a look at the transaction, that a statement is for the other
+    /// path.
     fn is_other(&self, prepared: &Prepared) -> bool {
         if !self.shared.values.has_point_path() || !prepared.is_candidate {
             return true;
@@ -599,7 +621,8 @@ impl Session {
 }
 
 impl Session {
-    /// How a statement runs once it is known; none if it is not for the point path, or finds no rows. The session's view of the database is set.
+    /// How a statement runs once it is known; none if it is not for the point path, or finds no
+    /// rows. The session's view of the database is set.
     pub(crate) fn shown_point(&self, source: &Source) -> Option<String> {
         if self.shared.values.has_point_path() { self.compile_point(source)?.shown() } else { None }
     }

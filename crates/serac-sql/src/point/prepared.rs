@@ -70,8 +70,9 @@ pub(crate) struct Told {
 
 /// A prepared statement, made by [`Session::prepare`]. For the session that has prepared it.
 ///
-/// Once it has been [described](Session::describe), its columns are fixed: where DDL has changed them, it is refused with
-/// SQLSTATE 0A000, before it does anything. The client reads and writes values as it was told.
+/// Once it has been [described](Session::describe), its columns are fixed: where DDL has changed
+/// them, it is refused with SQLSTATE 0A000, before it does anything. The client reads and writes
+/// values as it was told.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub(super) statement: Arc<Parsed>,
@@ -84,7 +85,8 @@ pub struct Prepared {
     pub(super) told: Option<Told>,
 }
 
-/// The message of a statement whose columns are others than those that were described. Drivers know it.
+/// The message of a statement whose columns are others than those that were described. Drivers know
+/// it.
 pub const CHANGED_PLAN: &str = "cached plan must not change result type";
 
 pub(crate) fn changed_plan() -> SqlError {

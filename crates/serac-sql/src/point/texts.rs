@@ -1,8 +1,10 @@
-//! Texts of statements that a session sees again: their constants are lifted to parameters, so that texts which differ in them alone share a plan.
+//! Texts of statements that a session sees again: their constants are lifted to parameters, so that
+//! texts which differ in them alone share a plan.
 //!
-//! The text is cut into what stands between its constants, which is the key, and the constants (numbers and quoted strings). A key that is seen for the
-//! second time is parsed. Constants that a column is compared with, assigned or inserted become parameters; all others belong to the plan: it holds
-//! for texts that have the same.
+//! The text is cut into what stands between its constants, which is the key, and the constants
+//! (numbers and quoted strings). A key that is seen for the second time is parsed. Constants that a
+//! column is compared with, assigned or inserted become parameters; all others belong to the plan:
+//! it holds for texts that have the same.
 //!
 //! Such a parameter has no type of its own, and so gets that of the column. A quoted constant has
 //! none, either. A number has one: but where it is exactly a value of the column's type, it is

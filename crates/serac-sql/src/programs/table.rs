@@ -10,9 +10,9 @@
 //! them `$1`, `$2` and so on; a program finds them in its environment, as text.
 //!
 //! **Rights.** Who calls a function must have EXECUTE on it. Its inputs are read with the caller's
-//! rights. In a view, and while a materialized view is refreshed, the view's owner is the caller, as
-//! with the view's tables. Names without a schema mean the schema `public`, whatever the caller's
-//! `search_path`.
+//! rights. In a view, and while a materialized view is refreshed, the view's owner is the caller,
+//! as with the view's tables. Names without a schema mean the schema `public`, whatever the
+//! caller's `search_path`.
 //!
 //! **Values** are assigned to the types that the function says, as those of an INSERT are to its
 //! columns. What does not fit is an error.
@@ -59,8 +59,8 @@ pub(crate) struct FunctionTable {
     /// The values of the arguments, of the parameters' types.
     arguments: Vec<ScalarValue>,
     schema: SchemaRef,
-    /// The owner of the view that names it; none outside of views. Inputs are planned when the view's
-    /// query has been.
+    /// The owner of the view that names it; none outside of views. Inputs are planned when the
+    /// view's query has been.
     view_owner: Option<RoleId>,
 }
 

@@ -1,7 +1,9 @@
 //! Roles in SQL: who a session is, what it may do, and the statements that change that.
 //!
-//! A session has connected as a role, is a session user (that role, unless SET SESSION AUTHORIZATION has changed it) and acts as a current user (the session user, unless SET ROLE has).
-//! Sessions that nobody has logged in, those of programs with an embedded database, are the bootstrap role `serac`, a superuser.
+//! A session has connected as a role, is a session user (that role, unless SET SESSION
+//! AUTHORIZATION has changed it) and acts as a current user (the session user, unless SET ROLE
+//! has). Sessions that nobody has logged in, those of programs with an embedded database, are the
+//! bootstrap role `serac`, a superuser.
 //!
 //! | what | where it is checked |
 //! |---|---|
@@ -25,17 +27,19 @@ use serac_engine::security::{Access, Columns, Login, Privilege, RoleId};
 use std::sync::Arc;
 
 impl Session {
-    /// Makes this the session of a role, as after a login; that whoever asks is the role is the caller's to find out.
+    /// Makes this the session of a role, as after a login; that whoever asks is the role is the
+    /// caller's to find out.
     ///
     /// # Errors
-    /// SQLSTATE 28000 for a role that is not there or may not log in, 53300 if it is connected often enough, 42501 without CONNECT on the database.
+    /// SQLSTATE 28000 for a role that is not there or may not log in, 53300 if it is connected
+    /// often enough, 42501 without CONNECT on the database.
     pub fn log_in(&mut self, role: &str) -> Result<()> {
         let login = self.database().log_in(role)?;
         self.become_login(login, None);
         Ok(())
     }
-    /// As [`log_in`](Self::log_in), for a role that is known by its number; `alias`: the name under which it has connected,
-    /// where that is not its own.
+    /// As [`log_in`](Self::log_in), for a role that is known by its number; `alias`: the name under
+    /// which it has connected, where that is not its own.
     ///
     /// # Errors
     /// As there.
@@ -59,8 +63,8 @@ impl Session {
     pub fn current_role(&self) -> RoleId {
         self.shared.roles.read().current
     }
-    /// What the current user may do. The running statement's snapshot tells it; without a statement, the
-    /// transaction's, or the newest state.
+    /// What the current user may do. The running statement's snapshot tells it; without a
+    /// statement, the transaction's, or the newest state.
     pub(crate) fn access(&self) -> Access {
         match (self.shared.view(), &self.running) {
             (Some(view), _) => view.access,
@@ -73,7 +77,8 @@ impl Session {
         self.database().begin().access(self.current_role())
     }
 
-    /// Refuses what the current user may not do with these columns of a table; without columns, with one of them at least.
+    /// Refuses what the current user may not do with these columns of a table; without columns,
+    /// with one of them at least.
     pub(crate) fn check_privilege(&self, table: &Table, privilege: Privilege, columns: &[usize]) -> Result<()> {
         if table.definition.materialized.is_some() && privilege != Privilege::Select {
             let message = format!("cannot change materialized view \"{}\"", table.name());
@@ -84,7 +89,8 @@ impl Session {
         }
         Ok(self.access().check_columns(&table.definition, privilege, columns)?)
     }
-    /// Whether the current user may do this with all columns of a table: what the point path asks before it compiles.
+    /// Whether the current user may do this with all columns of a table: what the point path asks
+    /// before it compiles.
     pub(crate) fn may_with_all(&self, table: &Table, privileges: &[Privilege]) -> bool {
         let access = self.access();
         if table.definition.materialized.is_some() && privileges != [Privilege::Select] {
@@ -94,7 +100,8 @@ impl Session {
             || access.check_usage(&table.definition.schema).is_ok()
                 && privileges.iter().all(|p| access.columns(&table.definition, *p) == Columns::All)
     }
-    /// An error without the values that it tells of, where they may be of rows that the current user must not read.
+    /// An error without the values that it tells of, where they may be of rows that the current
+    /// user must not read.
     pub(crate) fn without_secrets(&self, error: SqlError) -> SqlError {
         if error.detail.is_none()
             || ![sqlstate::UNIQUE_VIOLATION, sqlstate::FOREIGN_KEY_VIOLATION].contains(&error.sqlstate)

@@ -147,7 +147,8 @@ impl SequenceFunction {
     }
 }
 
-/// Schema and name of the sequence that a text means. Defaults of columns name theirs as they are, without quotes.
+/// Schema and name of the sequence that a text means. Defaults of columns name theirs as they are,
+/// without quotes.
 fn found(view: &StatementSnapshot, name: &str) -> (String, String) {
     let placed = |(schema, short): (Option<String>, String)| {
         (schema.unwrap_or_else(|| view.schema_of(&short).to_owned()), short)

@@ -1,4 +1,5 @@
-//! CALL of procedures that the program has registered; DISCARD; what sessions say beside their results.
+//! CALL of procedures that the program has registered; DISCARD; what sessions say beside their
+//! results.
 
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Int64Type;

@@ -1,4 +1,5 @@
-//! Transaction control: what an error does to a transaction, and what may be shown of one that is not durable.
+//! Transaction control: what an error does to a transaction, and what may be shown of one that is
+//! not durable.
 
 use datafusion::arrow::array::{Int32Array, RecordBatch};
 use datafusion::scalar::ScalarValue;
@@ -75,7 +76,8 @@ async fn an_error_beside_statements_keeps_what_a_savepoint_leads_back_to() {
     assert_eq!(count(&mut session).await, 2);
 }
 
-/// A database whose log has failed at the commit of the row 2: it can be seen, as nobody knows whether it is on the disk, but must not be shown.
+/// A database whose log has failed at the commit of the row 2: it can be seen, as nobody knows
+/// whether it is on the disk, but must not be shown.
 struct Doubtful {
     db: SqlDatabase,
     _folder: tempfile::TempDir,

@@ -1,15 +1,17 @@
 //! Copies out of memory that other threads may be writing.
 //!
-//! A hot block is updated in place while scans copy it. The copy may hold torn values; the reader finds out afterwards, from the
-//! version column, which rows to patch (see [`crate::table::data_table`]). What must not happen is that the compiler reasons from "nobody
-//! writes here". So the copy is one `asm!` block that stands for a loop of relaxed atomic byte loads, which is exactly what the
-//! instruction does on the machine; on other machines, and for Miri, it is that loop, by words.
+//! A hot block is updated in place while scans copy it. The copy may hold torn values; the reader
+//! finds out afterwards, from the version column, which rows to patch (see
+//! [`crate::table::data_table`]). What must not happen is that the compiler reasons from "nobody
+//! writes here". So the copy is one `asm!` block that stands for a loop of relaxed atomic byte
+//! loads, which is exactly what the instruction does on the machine; on other machines, and for
+//! Miri, it is that loop, by words.
 
 /// Copies `len` bytes from `src` to `dst` as if by relaxed atomic loads.
 ///
 /// # Safety
-/// `src` must be readable and `dst` writable for `len` bytes; `dst` must be owned by the caller and not overlap `src`. Concurrent
-/// writes to `src` must be atomic stores.
+/// `src` must be readable and `dst` writable for `len` bytes; `dst` must be owned by the caller and
+/// not overlap `src`. Concurrent writes to `src` must be atomic stores.
 #[inline]
 pub(crate) unsafe fn racy_copy(src: *const u8, dst: *mut u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

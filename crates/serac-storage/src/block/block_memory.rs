@@ -1,15 +1,18 @@
 //! The memory of blocks.
 //!
-//! A table's first blocks take ordinary pages, so that a small table occupies what it uses. The others come in pairs, each pair a *huge page* of
-//! the machine where the system has them: a tenth of the page faults while loading, and far fewer misses in the translation of addresses when
-//! rows are read or written here and there.
+//! A table's first blocks take ordinary pages, so that a small table occupies what it uses. The
+//! others come in pairs, each pair a *huge page* of the machine where the system has them: a tenth
+//! of the page faults while loading, and far fewer misses in the translation of addresses when rows
+//! are read or written here and there.
 //!
-//! A block that freezes lends parts of its memory to its frozen form, which outlive it ([`crate::freeze::frozen`]); the whole pages between them are given back to
-//! the system when the hot block is gone. So is a block's memory whose other half of a huge page lives on. From then on the system is told to leave that
-//! huge page split: it would fill it up again.
+//! A block that freezes lends parts of its memory to its frozen form, which outlive it
+//! ([`crate::freeze::frozen`]); the whole pages between them are given back to the system when the
+//! hot block is gone. So is a block's memory whose other half of a huge page lives on. From then on
+//! the system is told to leave that huge page split: it would fill it up again.
 //!
-//! The system clears a page when it is touched for the first time, which for a huge page takes as long as many transactions. While tables grow, collectors keep
-//! some huge pages [ready](keep_ready), so that who inserts need not wait.
+//! The system clears a page when it is touched for the first time, which for a huge page takes as
+//! long as many transactions. While tables grow, collectors keep some huge pages
+//! [ready](keep_ready), so that who inserts need not wait.
 
 use crate::ids::BLOCK_BYTES;
 use crate::version::gc::now_ms;
@@ -23,19 +26,22 @@ use std::sync::Arc;
 /// Blocks of a table that take ordinary pages.
 pub const SMALL_TABLE_BLOCKS: u32 = 4;
 
-/// A block's memory is kept whole if at most this part of it could be given back: it can stay in a huge page then.
+/// A block's memory is kept whole if at most this part of it could be given back: it can stay in a
+/// huge page then.
 pub const SPARE_PART: usize = 16;
 /// Alignment of a block's memory on ordinary pages.
 const PAGE_BYTES: usize = 4096;
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 const _: () = assert!(HUGE_PAGE_BYTES == 2 * BLOCK_BYTES, "a huge page holds a pair of blocks");
 
-/// Bytes of all regions of this process, and of the blocks in them that are in use. Relaxed: figures.
+/// Bytes of all regions of this process, and of the blocks in them that are in use. Relaxed:
+/// figures.
 static REGION_BYTES: AtomicUsize = AtomicUsize::new(0);
 static USED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of blocks' memory in this process: what hot blocks use, and frozen ones of their former selves; and what is held but idle, as the second half of a
-/// huge page before its first use, and those that are ready.
+/// Bytes of blocks' memory in this process: what hot blocks use, and frozen ones of their former
+/// selves; and what is held but idle, as the second half of a huge page before its first use, and
+/// those that are ready.
 pub fn block_memory_bytes() -> (usize, usize) {
     let used = USED_BYTES.load(Ordering::Relaxed);
     (used, REGION_BYTES.load(Ordering::Relaxed).saturating_sub(used))
@@ -93,8 +99,8 @@ impl Region {
     #[cfg(all(target_os = "linux", not(miri)))]
     fn map_huge_page() -> Option<Self> {
         let bytes = 2 * HUGE_PAGE_BYTES;
-        // SAFETY: a fresh private mapping of which the ends that are not aligned are given back at once. That the advice may be refused does not
-        // matter: then the pages are ordinary ones.
+        // SAFETY: a fresh private mapping of which the ends that are not aligned are given back at
+        // once. That the advice may be refused does not matter: then the pages are ordinary ones.
         unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -129,7 +135,8 @@ impl Region {
     /// The pages lie in the region, and nobody relies on what they hold.
     #[cfg(all(target_os = "linux", not(miri)))]
     unsafe fn give_back(&self, pages: NonNull<u8>, bytes: usize) -> bool {
-        // SAFETY: by the caller's promise; the advice about the huge page concerns the whole of a region that we have mapped.
+        // SAFETY: by the caller's promise; the advice about the huge page concerns the whole of a
+        // region that we have mapped.
         let taken = unsafe {
             if self.kind == RegionKind::HugePage && self.returned.load(Ordering::Relaxed) == 0 {
                 libc::madvise(self.memory.as_ptr().cast(), HUGE_PAGE_BYTES, libc::MADV_NOHUGEPAGE);
@@ -251,7 +258,8 @@ impl BlockMemory {
     /// Nobody uses what `pages` hold any more, and they were not given back before.
     pub unsafe fn give_back(&self, pages: &SparePages) {
         for range in &pages.ranges {
-            // SAFETY: whole pages of this block's, by the construction of `SparePages`; unused by the caller's promise.
+            // SAFETY: whole pages of this block's, by the construction of `SparePages`; unused by
+            // the caller's promise.
             if unsafe { self.region.give_back(self.start.add(range.start), range.len()) } {
                 self.returned.fetch_add(range.len(), Ordering::Relaxed);
                 USED_BYTES.fetch_sub(range.len(), Ordering::Relaxed);
@@ -283,7 +291,8 @@ pub struct SparePages {
 }
 
 impl SparePages {
-    /// The pages that no range of `kept` (offsets from the block's start) touches; none if they are too few to be worth it.
+    /// The pages that no range of `kept` (offsets from the block's start) touches; none if they are
+    /// too few to be worth it.
     pub fn between(mut kept: Vec<Range<usize>>) -> Self {
         kept.sort_unstable_by_key(|range| range.start);
         kept.push(BLOCK_BYTES..BLOCK_BYTES);

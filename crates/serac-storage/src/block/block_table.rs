@@ -1,9 +1,10 @@
 //! A table's block table: block number → block in one load.
 //!
-//! A flat array of atomic pointers, reserved at full size as zeroed virtual memory (8 MiB of addresses, touched page by page as the
-//! table grows), so that it never moves and a lookup needs neither a latch nor a hash. Each entry owns one reference to its block. A block may be
-//! replaced by its other form (frozen or thawed), or by nothing when it has become empty; the old one's reference is given up an epoch later, so a
-//! pinned reader keeps what it has found.
+//! A flat array of atomic pointers, reserved at full size as zeroed virtual memory (8 MiB of
+//! addresses, touched page by page as the table grows), so that it never moves and a lookup needs
+//! neither a latch nor a hash. Each entry owns one reference to its block. A block may be replaced
+//! by its other form (frozen or thawed), or by nothing when it has become empty; the old one's
+//! reference is given up an epoch later, so a pinned reader keeps what it has found.
 
 use crate::block::Block;
 use crate::error::{Result, StorageError};
@@ -52,7 +53,8 @@ impl BlockTable {
         unsafe { &*self.entries.as_ptr().add(no.0 as usize) }
     }
 
-    /// One more than the largest block number so far. Numbers below it may have no block: recycled, or left out by recovery.
+    /// One more than the largest block number so far. Numbers below it may have no block: recycled,
+    /// or left out by recovery.
     pub fn len(&self) -> u32 {
         // Acquire: pairs with the Release in `put`, so that every block below the length is there.
         self.len.load(Ordering::Acquire)
@@ -67,14 +69,16 @@ impl BlockTable {
     pub fn get<'g>(&'g self, no: BlockNo, _guard: &'g Guard) -> Option<&'g Block> {
         // Acquire: pairs with the Release in `put` and `replace`.
         let block = self.entry(no).load(Ordering::Acquire);
-        // SAFETY: an entry owns a reference, which is given up an epoch after the block was replaced at the earliest: the caller is pinned.
+        // SAFETY: an entry owns a reference, which is given up an epoch after the block was
+        // replaced at the earliest: the caller is pinned.
         unsafe { block.as_ref() }
     }
 
     /// A reference of the caller's own to the block with this number.
     pub fn get_arc(&self, no: BlockNo) -> Option<Arc<Block>> {
         self.get(no, &epoch::pin()).map(|block| {
-            // SAFETY: the pointer came from `Arc::into_raw`, and the entry's reference keeps the count above zero.
+            // SAFETY: the pointer came from `Arc::into_raw`, and the entry's reference keeps the
+            // count above zero.
             unsafe {
                 Arc::increment_strong_count(block);
                 Arc::from_raw(block)
@@ -134,7 +138,8 @@ impl BlockTable {
         }
         let old = SharedBlock(old);
         let guard = epoch::pin();
-        // SAFETY: the entry's own reference to the old block, given up once: whoever found the block in the entry was pinned.
+        // SAFETY: the entry's own reference to the old block, given up once: whoever found the
+        // block in the entry was pinned.
         unsafe { guard.defer_unchecked(move || drop(Arc::from_raw({ old }.0))) };
         // A block is too large to wait in this thread's bag until that is full.
         guard.flush();

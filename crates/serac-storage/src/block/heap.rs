@@ -1,25 +1,35 @@
-//! The heap of a block: append-only chunks that hold the bytes of variable-length values (§4.1, in today's Arrow standard).
+//! The heap of a block: append-only chunks that hold the bytes of variable-length values (§4.1, in
+//! today's Arrow standard).
 //!
-//! A value of more than 12 bytes is an Arrow view that names a chunk of its column's (the view's *buffer index*) and an offset. Chunks are Arrow's
-//! variadic buffers: a scan lends them out without a copy, each kept alive by its own reference count. Bytes are written once, before
-//! the view that names them is stored in a slot, and never again.
+//! A value of more than 12 bytes is an Arrow view that names a chunk of its column's (the view's
+//! *buffer index*) and an offset. Chunks are Arrow's variadic buffers: a scan lends them out
+//! without a copy, each kept alive by its own reference count. Bytes are written once, before the
+//! view that names them is stored in a slot, and never again.
 //!
-//! **Who names bytes.** A slot, or a before-image of a linked undo record. An update moves what the slot named to its record without a word to the
-//! heap; an abort makes both name it ([`retain`](HeapLatch::retain)); a record that is unlinked, a value that an abort takes back and a row that is gone
-//! for everybody let go of it ([`release`](HeapLatch::release)). Each chunk counts the bytes in it that are named, its *live* bytes; the rest is garbage.
-//! Since a column has chunks of its own, a gather takes them as they are, and need not look at the views to know what the column names.
-//! All of that, and every change of a view in a slot, happens under the heap's latch, one for the whole change of a row.
+//! **Who names bytes.** A slot, or a before-image of a linked undo record. An update moves what the
+//! slot named to its record without a word to the heap; an abort makes both name it
+//! ([`retain`](HeapLatch::retain)); a record that is unlinked, a value that an abort takes back and
+//! a row that is gone for everybody let go of it ([`release`](HeapLatch::release)). Each chunk
+//! counts the bytes in it that are named, its *live* bytes; the rest is garbage. Since a column has
+//! chunks of its own, a gather takes them as they are, and need not look at the views to know what
+//! the column names. All of that, and every change of a view in a slot, happens under the heap's
+//! latch, one for the whole change of a row.
 //!
-//! **Reading rows** takes no latch: a reader finds the chunk's [place](Places), which does not move. What makes that safe is that bytes and place are there before
-//! the view is: a view that is true for a reader's snapshot was stored before something that the reader has acquired since (a version head, a commit's stamp), and a
-//! redirection is a store with Release, which the Acquire fence of reading pairs with ([`crate::table::data_table`]).
+//! **Reading rows** takes no latch: a reader finds the chunk's [place](Places), which does not
+//! move. What makes that safe is that bytes and place are there before the view is: a view that is
+//! true for a reader's snapshot was stored before something that the reader has acquired since (a
+//! version head, a commit's stamp), and a redirection is a store with Release, which the Acquire
+//! fence of reading pairs with ([`crate::table::data_table`]).
 //!
-//! **When a chunk goes.** A chunk that takes no more appends and has no live bytes left is dropped an epoch later: a reader copies views and fetches
-//! the chunks that they name under one pin. Its index is used again by a later chunk. Chunks that are garbage for the most part are emptied by
+//! **When a chunk goes.** A chunk that takes no more appends and has no live bytes left is dropped
+//! an epoch later: a reader copies views and fetches the chunks that they name under one pin. Its
+//! index is used again by a later chunk. Chunks that are garbage for the most part are emptied by
 //! [`crate::freeze::vacuum`].
 //!
-//! **Back from frozen.** A thawed block [adopts](HeapLatch::adopt) the buffers of its frozen form as chunks that take no appends, so that a thaw copies no
-//! values of variable length.
+//! **Back from frozen.** A thawed block [adopts](HeapLatch::adopt) the buffers of its frozen form
+//! as chunks that take no appends, so that a thaw copies no values of variable length.
+//!
+//! Model: `serac-models/tests/vacuum.rs`.
 
 use crate::block::atomic_copy::prefetch;
 use crate::error::{Result, StorageError};
@@ -57,8 +67,9 @@ pub struct HeapChunk {
     adopted: Option<Buffer>,
 }
 
-// SAFETY: the bytes are written only under the owning heap's latch, into ranges no view names yet, and are read only through views that
-// were stored after the write; the memory itself is freed by the last owner.
+// SAFETY: the bytes are written only under the owning heap's latch, into ranges no view names yet,
+// and are read only through views that were stored after the write; the memory itself is freed by
+// the last owner.
 unsafe impl Send for HeapChunk {}
 // SAFETY: as above.
 unsafe impl Sync for HeapChunk {}
@@ -69,7 +80,8 @@ impl HeapChunk {
     }
     fn new(capacity: usize) -> Self {
         let layout = Self::layout(capacity);
-        // SAFETY: the capacity is not zero. Zeroed, because the tail past the used bytes is lent out with the rest.
+        // SAFETY: the capacity is not zero. Zeroed, because the tail past the used bytes is lent
+        // out with the rest.
         let bytes = unsafe { std::alloc::alloc_zeroed(layout) };
         let bytes = NonNull::new(bytes).unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
         Self { bytes, capacity, adopted: None }
@@ -83,7 +95,8 @@ impl HeapChunk {
     /// Bytes that a view names. Under the latch.
     fn slice(&self, offset: usize, len: usize) -> &[u8] {
         assert!(offset + len <= self.capacity, "a view names bytes inside its chunk");
-        // SAFETY: in bounds by the assertion; the bytes were written before the view was stored and never change.
+        // SAFETY: in bounds by the assertion; the bytes were written before the view was stored and
+        // never change.
         unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().add(offset), len) }
     }
 }
@@ -206,7 +219,8 @@ pub struct BlockHeap {
     state: Mutex<HeapState>,
     /// Capacity of all chunks.
     bytes: AtomicUsize,
-    /// Written and named bytes of all chunks that will not be dropped anyway. Changed under the latch.
+    /// Written and named bytes of all chunks that will not be dropped anyway. Changed under the
+    /// latch.
     used: AtomicUsize,
     live: AtomicUsize,
     /// Odd while views in slots are redirected without a version (see [`crate::freeze::vacuum`]).
@@ -251,7 +265,8 @@ fn inline_view(value: &[u8]) -> ArrowView {
     ArrowView::from_le_bytes(bytes)
 }
 
-/// The view of `value`, which lies `offset` bytes into buffer number `chunk` if it is too long for a view alone.
+/// The view of `value`, which lies `offset` bytes into buffer number `chunk` if it is too long for
+/// a view alone.
 #[inline]
 pub(crate) fn view_of(value: &[u8], chunk: usize, offset: usize) -> ArrowView {
     if value.len() <= INLINE_BYTES { inline_view(value) } else { heap_view(value, chunk, offset) }
@@ -309,8 +324,8 @@ impl BlockHeap {
         if value.len() <= INLINE_BYTES { inline_view(value) } else { self.latch().append(column, value) }
     }
 
-    /// Appends many values of a column under one latch; `total_bytes` is the sum of the lengths of those that do not fit a view. None is longer than
-    /// [`MAX_VALUE_BYTES`].
+    /// Appends many values of a column under one latch; `total_bytes` is the sum of the lengths of
+    /// those that do not fit a view. None is longer than [`MAX_VALUE_BYTES`].
     pub(crate) fn append_all<'a>(
         self: &Arc<Self>,
         column: ColumnId,
@@ -329,7 +344,8 @@ impl BlockHeap {
     /// The bytes of a long value that a column's `view` names.
     ///
     /// # Safety
-    /// The view was read as a row is read (see the module), under a pin that lasts longer than the slice is used.
+    /// The view was read as a row is read (see the module), under a pin that lasts longer than the
+    /// slice is used.
     #[inline]
     unsafe fn named(&self, column: ColumnId, view: ArrowView) -> &[u8] {
         let place = self.place(column, chunk_of(view)).expect("what a view names is kept");
@@ -337,13 +353,15 @@ impl BlockHeap {
         let (bytes, capacity) = (place.bytes.load(Ordering::Relaxed), place.capacity.load(Ordering::Relaxed));
         let (offset, len) = (offset_of(view), view_len(view));
         assert!(offset + len <= capacity, "a view names bytes inside its chunk");
-        // SAFETY: in bounds by the assertion; written before the view was stored, never changed, and kept until an epoch after nothing names them.
+        // SAFETY: in bounds by the assertion; written before the view was stored, never changed,
+        // and kept until an epoch after nothing names them.
         unsafe { std::slice::from_raw_parts(bytes.add(offset), len) }
     }
     /// Appends the bytes that the views of some columns name, in their order.
     ///
     /// # Safety
-    /// The views were read as a row is read (see the module), under a pin that the caller still has.
+    /// The views were read as a row is read (see the module), under a pin that the caller still
+    /// has.
     pub(crate) unsafe fn read(&self, views: impl Iterator<Item = (ColumnId, ArrowView)> + Clone, out: &mut Vec<u8>) {
         // They lie far apart: all are asked for before the first is waited for.
         for (column, view) in views.clone().filter(|(_, view)| is_in_heap(*view)) {
@@ -371,20 +389,22 @@ impl BlockHeap {
         }
     }
 
-    /// The used part of every chunk of a column as an Arrow buffer, in the order of the views' buffer indexes. Nothing is copied. The views were copied under
-    /// the caller's pin.
+    /// The used part of every chunk of a column as an Arrow buffer, in the order of the views'
+    /// buffer indexes. Nothing is copied. The views were copied under the caller's pin.
     pub fn buffers(&self, column: ColumnId) -> Vec<Buffer> {
         let buffer = |entry: &ChunkEntry| match &entry.chunk {
             None => Buffer::from(&[] as &[u8]),
             Some(chunk) => chunk.adopted.clone().unwrap_or_else(|| {
-                // SAFETY: the chunk owns at least `used` bytes, which never change again, and the buffer keeps it alive.
+                // SAFETY: the chunk owns at least `used` bytes, which never change again, and the
+                // buffer keeps it alive.
                 unsafe { Buffer::from_custom_allocation(chunk.bytes, entry.used, chunk.clone()) }
             }),
         };
         self.state.lock().chunks(column).iter().map(buffer).collect()
     }
 
-    /// Bytes of memory that each chunk of a column occupies, in the order of [`buffers`](Self::buffers).
+    /// Bytes of memory that each chunk of a column occupies, in the order of
+    /// [`buffers`](Self::buffers).
     pub(crate) fn capacities(&self, column: ColumnId) -> Vec<usize> {
         let capacity = |entry: &ChunkEntry| entry.chunk.as_ref().map_or(0, |chunk| chunk.capacity);
         self.state.lock().chunks(column).iter().map(capacity).collect()
@@ -454,9 +474,10 @@ pub(crate) struct Grown {
 }
 
 impl Grown {
-    /// Bytes of the next chunk in a block that has `rows` in its `slots`: what the free slots will need if their values are like those, once that is not
-    /// more than twice what the column has, so that few rows do not stand for all of them. A chunk that came out much smaller than the others was filled
-    /// by updates: then the chunks double, up to an eighth of what is named.
+    /// Bytes of the next chunk in a block that has `rows` in its `slots`: what the free slots will
+    /// need if their values are like those, once that is not more than twice what the column has,
+    /// so that few rows do not stand for all of them. A chunk that came out much smaller than the
+    /// others was filled by updates: then the chunks double, up to an eighth of what is named.
     pub fn to_fill(&self, rows: u32, slots: u32) -> usize {
         let left = self.live.saturating_mul((slots - rows) as usize) / (rows as usize).max(1);
         if left / 2 > self.live {
@@ -471,7 +492,8 @@ impl Grown {
 pub(crate) struct HeapLatch<'h> {
     heap: &'h Arc<BlockHeap>,
     state: MutexGuard<'h, HeapState>,
-    /// Pinned before the latch was taken and until after: a first pin may run what others have deferred, which takes latches.
+    /// Pinned before the latch was taken and until after: a first pin may run what others have
+    /// deferred, which takes latches.
     guard: Guard,
 }
 
@@ -489,7 +511,8 @@ impl HeapLatch<'_> {
         self.append_expecting(column, value, |column| grown(column.live))
     }
 
-    /// As [`append`](Self::append), where `expected` says how many bytes are to come in all if a chunk is needed.
+    /// As [`append`](Self::append), where `expected` says how many bytes are to come in all if a
+    /// chunk is needed.
     pub fn append_expecting(
         &mut self,
         column: ColumnId,
@@ -539,7 +562,8 @@ impl HeapLatch<'_> {
         index
     }
 
-    /// Makes chunks of the buffers that a column's `views` name, with the same indexes. Nothing is copied.
+    /// Makes chunks of the buffers that a column's `views` name, with the same indexes. Nothing is
+    /// copied.
     ///
     /// # Panics
     /// When the column has chunks.
@@ -594,7 +618,8 @@ impl HeapLatch<'_> {
         }
     }
 
-    /// Drops a chunk that takes no appends and that nothing names, once no pinned reader can still have a view of it.
+    /// Drops a chunk that takes no appends and that nothing names, once no pinned reader can still
+    /// have a view of it.
     fn drop_if_dead(&mut self, column: ColumnId, index: usize) {
         let entry = &self.state.column(column).chunks[index];
         if entry.live == 0 {
@@ -604,7 +629,8 @@ impl HeapLatch<'_> {
         }
     }
 
-    /// Marks the chunks with less than half of their used bytes live (or `all`) for emptying; false if there are none.
+    /// Marks the chunks with less than half of their used bytes live (or `all`) for emptying; false
+    /// if there are none.
     pub fn condemn(&mut self, all: bool) -> bool {
         let is_wanted = |entry: &ChunkEntry| all || entry.live * 2 < entry.used;
         let mut any = false;
@@ -629,7 +655,8 @@ impl HeapLatch<'_> {
     pub fn is_condemned(&self, column: ColumnId, view: ArrowView) -> bool {
         is_in_heap(view) && self.state.chunks(column)[chunk_of(view)].condemned
     }
-    /// Copies the value of `view`, of a column, to another chunk and returns the view of the copy, which names it in place of `view`.
+    /// Copies the value of `view`, of a column, to another chunk and returns the view of the copy,
+    /// which names it in place of `view`.
     pub fn relocate(&mut self, column: ColumnId, view: ArrowView) -> ArrowView {
         let chunk = self.state.column(column).chunk(view).clone();
         let copy = self.append(column, chunk.slice(offset_of(view), view_len(view)));
@@ -637,8 +664,8 @@ impl HeapLatch<'_> {
         copy
     }
 
-    /// Copies the values of `column` that `views` name, each given with the number of its slot, to chunks of their own, and says the view of each copy, which
-    /// names it in place of the other.
+    /// Copies the values of `column` that `views` name, each given with the number of its slot, to
+    /// chunks of their own, and says the view of each copy, which names it in place of the other.
     pub fn gather(
         &mut self,
         column: ColumnId,
@@ -663,7 +690,8 @@ impl HeapLatch<'_> {
             for &(slot, view) in these {
                 let chunk = chunks[chunk_of(view)].as_ref().expect("what a view names is kept");
                 let value = chunk.slice(offset_of(view), view_len(view));
-                // SAFETY: the chunk has room for all of these values, and no view names this part of it yet.
+                // SAFETY: the chunk has room for all of these values, and no view names this part
+                // of it yet.
                 unsafe { target.bytes.as_ptr().add(used).copy_from_nonoverlapping(value.as_ptr(), value.len()) };
                 // Length and prefix stay.
                 redirect(

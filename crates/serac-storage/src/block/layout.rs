@@ -1,15 +1,18 @@
 //! Where everything lies inside a block (§3.2).
 //!
-//! A block is PAX: all columns of its rows lie within one 1 MiB piece of memory. The layout is computed once per table:
+//! A block is PAX: all columns of its rows lie within one 1 MiB piece of memory. The layout is
+//! computed once per table:
 //!
 //! ```text
 //! | allocation bitmap | column 0: validity, values | column 1: validity, values | …
 //! ```
 //!
-//! The version column, which the paper has in the block too, lies outside ([`crate::block`]): a frozen block has none, and what it keeps of the memory are
-//! values all but wholly, so that huge pages stay whole.
+//! The version column, which the paper has in the block too, lies outside ([`crate::block`]): a
+//! frozen block has none, and what it keeps of the memory are values all but wholly, so that huge
+//! pages stay whole.
 //!
-//! Every region starts at a multiple of 64 bytes, and bitmaps are whole 64-bit words, so that each can be lent out as an Arrow buffer.
+//! Every region starts at a multiple of 64 bytes, and bitmaps are whole 64-bit words, so that each
+//! can be lent out as an Arrow buffer.
 
 use crate::error::{Result, StorageError};
 use crate::ids::{BLOCK_BYTES, ColumnId, MAX_SLOTS_PER_BLOCK};
@@ -75,7 +78,8 @@ impl BlockLayout {
         if types.len() > MAX_COLUMNS {
             return Err(StorageError::Limit(format!("a table can have at most {MAX_COLUMNS} columns")));
         }
-        // The size grows with the slots, so the largest count that fits can be searched for by halving.
+        // The size grows with the slots, so the largest count that fits can be searched for by
+        // halving.
         let most = serac_sync::limit("slots of a block", u64::from(MAX_SLOTS_PER_BLOCK), 16) as usize;
         let (mut fits, mut too_many) = (0, most + 1);
         while too_many - fits > 1 {
@@ -150,7 +154,8 @@ impl BlockLayout {
     /// Checks that `value` can be stored in `column`.
     ///
     /// # Errors
-    /// [`StorageError::InvalidInput`] for a variant that does not fit the physical type, [`StorageError::Limit`] for too many bytes.
+    /// [`StorageError::InvalidInput`] for a variant that does not fit the physical type,
+    /// [`StorageError::Limit`] for too many bytes.
     #[inline]
     pub fn check_value(&self, column: ColumnId, value: &Value<'_>) -> Result<()> {
         let physical = self.column(column).physical;

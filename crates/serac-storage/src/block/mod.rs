@@ -1,9 +1,10 @@
 //! A block: 1 MiB of relaxed Arrow memory, its version column and its heap (§3.2, §4.1).
 //!
-//! The block is shared by writers that change it in place and readers that copy from it, all at once. Every access to its memory is
-//! therefore atomic (or a [`racy_copy`]), at most 8 bytes wide: a 16-byte view or decimal is read and written as two halves and may be
-//! seen torn. Which values are true for whom is the version column's business, described in [`crate::table::data_table`]; this module only
-//! promises that no access is undefined.
+//! The block is shared by writers that change it in place and readers that copy from it, all at
+//! once. Every access to its memory is therefore atomic (or a [`racy_copy`]), at most 8 bytes wide:
+//! a 16-byte view or decimal is read and written as two halves and may be seen torn. Which values
+//! are true for whom is the version column's business, described in [`crate::table::data_table`];
+//! this module only promises that no access is undefined.
 
 pub(crate) mod atomic_copy;
 pub(crate) mod block_memory;
@@ -38,7 +39,8 @@ use std::sync::Arc;
 /// So many values ahead, gathering asks for their memory.
 const GATHERED_AHEAD: usize = 16;
 
-/// The raw content of one column of one row: a null flag and up to 16 bytes, zero-extended. A torn cell is possible; see the module.
+/// The raw content of one column of one row: a null flag and up to 16 bytes, zero-extended. A torn
+/// cell is possible; see the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cell {
     /// Whether the value is NULL (then `bits` is whatever the slot holds).
@@ -167,7 +169,8 @@ impl Block {
     }
 }
 
-/// A hot block in a data file: what it holds for as long as its count of settled slots is the same and no slot has a version.
+/// A hot block in a data file: what it holds for as long as its count of settled slots is the same
+/// and no slot has a version.
 #[derive(Clone, Debug)]
 pub(crate) struct FiledBlock {
     pub(crate) file: Arc<DataFile>,
@@ -175,14 +178,18 @@ pub(crate) struct FiledBlock {
     pub(crate) settlements: u64,
 }
 
-/// What collectors change as they go by, in a line of its own: who looks for a row of the block needs the block's other fields, and must not wait for these.
+/// What collectors change as they go by, in a line of its own: who looks for a row of the block
+/// needs the block's other fields, and must not wait for these.
 #[derive(Debug)]
 struct Collected {
-    /// Slots whose version head is not null. Raised before a head is installed, lowered after it was unlinked: never too low.
+    /// Slots whose version head is not null. Raised before a head is installed, lowered after it
+    /// was unlinked: never too low.
     versioned: AtomicU32,
-    /// How often slots have come to have no version again: who finds the count as it was, and no version, knows that nothing was written meanwhile.
+    /// How often slots have come to have no version again: who finds the count as it was, and no
+    /// version, knows that nothing was written meanwhile.
     settlements: AtomicU64,
-    /// When the collector last took a version off the block, in milliseconds: the access observer (§4.2).
+    /// When the collector last took a version off the block, in milliseconds: the access observer
+    /// (§4.2).
     last_touched: AtomicU64,
 }
 
@@ -199,9 +206,11 @@ pub struct HotBlock {
     /// The heads of the slots' version chains.
     versions: VersionColumn,
     heap: Arc<BlockHeap>,
-    /// Columns in which a NULL was written at some time, by bit; the last bit stands for all columns from its own on. Of other columns no validity bitmap is read
-    /// or written, and its bits are all set. Raised before the first NULL is written, never lowered: who reads it too early takes the NULL for a value, as who reads
-    /// the validity bit too early does, and finds a version.
+    /// Columns in which a NULL was written at some time, by bit; the last bit stands for all
+    /// columns from its own on. Of other columns no validity bitmap is read or written, and its
+    /// bits are all set. Raised before the first NULL is written, never lowered: who reads it too
+    /// early takes the NULL for a value, as who reads the validity bit too early does, and finds a
+    /// version.
     nulls: AtomicU64,
     collected: CachePadded<Collected>,
     /// Where a checkpoint has written the block.
@@ -227,14 +236,16 @@ impl Drop for HotBlock {
         if let Some(spare) = self.spare.get()
             && Arc::strong_count(&self.memory) > 1
         {
-            // SAFETY: readers of the hot block are gone, and the frozen one uses other pages. Done once, as a block is dropped once.
+            // SAFETY: readers of the hot block are gone, and the frozen one uses other pages. Done
+            // once, as a block is dropped once.
             unsafe { self.memory.give_back(spare) };
         }
     }
 }
 
 impl HotBlock {
-    /// An empty block, to become number `no` of its table. All values count as valid until a NULL is written, so that rows without NULLs never touch a validity bitmap.
+    /// An empty block, to become number `no` of its table. All values count as valid until a NULL
+    /// is written, so that rows without NULLs never touch a validity bitmap.
     pub fn new(layout: Arc<BlockLayout>, no: BlockNo) -> Self {
         Self::thawed(layout, no, 0)
     }
@@ -295,7 +306,8 @@ impl HotBlock {
     pub(crate) fn thaws(&self) -> u32 {
         self.thaws
     }
-    /// Takes back that the block was thawed and touched: who moves cold rows does not make it warmer.
+    /// Takes back that the block was thawed and touched: who moves cold rows does not make it
+    /// warmer.
     pub(crate) fn keep_cold(&mut self) {
         self.thaws = self.thaws.saturating_sub(1);
         *self.collected.last_touched.get_mut() = 0;
@@ -313,25 +325,28 @@ impl HotBlock {
     pub fn versioned(&self) -> &AtomicU32 {
         &self.collected.versioned
     }
-    /// Notes that the collector has let go of everything but the newest state of slots, or of a bulk append: comes before the count of versioned slots is
-    /// lowered or the marker cleared.
+    /// Notes that the collector has let go of everything but the newest state of slots, or of a
+    /// bulk append: comes before the count of versioned slots is lowered or the marker cleared.
     pub(crate) fn note_settled(&self) {
         // Relaxed: ordered by what follows it.
         self.collected.settlements.fetch_add(1, Ordering::Relaxed);
     }
-    /// If every snapshot, present and future, sees the same rows until somebody writes: the count of [settled](Self::note_settled) slots, which is another
-    /// one when that has happened and the rows are settled again.
+    /// If every snapshot, present and future, sees the same rows until somebody writes: the count
+    /// of [settled](Self::note_settled) slots, which is another one when that has happened and the
+    /// rows are settled again.
     pub(crate) fn settlements(&self) -> Option<u64> {
         self.settlements_if(|| self.append_marker.load(Ordering::Acquire).is_null())
     }
     /// As [`settlements`](Self::settlements), where it is asked about the bulk append that filled
     /// the block.
     pub(crate) fn settlements_if(&self, is_settled: impl FnOnce() -> bool) -> Option<u64> {
-        // Acquire: pairs with the collector's lowering of the count and clearing of the marker, before which it has counted.
+        // Acquire: pairs with the collector's lowering of the count and clearing of the marker,
+        // before which it has counted.
         let calm = self.collected.versioned.load(Ordering::Acquire) == 0 && is_settled();
         calm.then(|| self.collected.settlements.load(Ordering::Relaxed))
     }
-    /// Says where the block was written as it was when its count of settled slots was that; or that no manifest will name that place any more.
+    /// Says where the block was written as it was when its count of settled slots was that; or that
+    /// no manifest will name that place any more.
     pub(crate) fn file(&self, filed: Option<FiledBlock>) {
         *self.filed.lock() = filed;
     }
@@ -356,7 +371,8 @@ impl HotBlock {
     }
     /// Slots that have been handed out: rows lie below this.
     pub fn slot_limit(&self) -> u32 {
-        // Acquire: pairs with the Release of whoever advanced the cursor, so that a scan that starts after a commit sees its slots.
+        // Acquire: pairs with the Release of whoever advanced the cursor, so that a scan that
+        // starts after a commit sees its slots.
         self.insert_cursor.load(Ordering::Acquire).min(self.layout.slot_count())
     }
 
@@ -405,18 +421,21 @@ impl HotBlock {
     }
     #[inline]
     fn bit(&self, offset: usize, slot: Slot) -> bool {
-        // Relaxed: values are ordered by the fences of the read and write protocols, not by themselves.
+        // Relaxed: values are ordered by the fences of the read and write protocols, not by
+        // themselves.
         self.bit_word(offset, slot).load(Ordering::Relaxed) >> (slot.0 % 64) & 1 == 1
     }
     #[inline]
     fn set_bit(&self, offset: usize, slot: Slot, value: bool) {
         let word = self.bit_word(offset, slot);
         let mask = 1 << (slot.0 % 64);
-        // Nobody else changes the bit. Most often it is as it should be, and a locked instruction would stall the writes around it.
+        // Nobody else changes the bit. Most often it is as it should be, and a locked instruction
+        // would stall the writes around it.
         if (word.load(Ordering::Relaxed) & mask != 0) == value {
             return;
         }
-        // Relaxed: as in `bit`; read-modify-write because neighbouring slots belong to other writers.
+        // Relaxed: as in `bit`; read-modify-write because neighbouring slots belong to other
+        // writers.
         if value {
             word.fetch_or(mask, Ordering::Relaxed);
         } else {
@@ -443,8 +462,8 @@ impl HotBlock {
     pub(crate) fn set_present_range(&self, from: u32, len: u32) {
         self.write_bits(ALLOCATION_OFFSET, from, len, |_| u64::MAX);
     }
-    /// Makes the bits of `len` slots in the bitmap at `offset` what they are in `word_from(n)`, which gives the bits of at least 64 slots from the n-th on, as
-    /// far as there are so many.
+    /// Makes the bits of `len` slots in the bitmap at `offset` what they are in `word_from(n)`,
+    /// which gives the bits of at least 64 slots from the n-th on, as far as there are so many.
     pub(crate) fn write_bits(&self, offset: usize, from: u32, len: u32, word_from: impl Fn(u32) -> u64) {
         let (mut at, end) = (from, from + len);
         while at < end {
@@ -495,7 +514,8 @@ impl HotBlock {
         }
     }
 
-    /// Asks for the memory of a cell, ahead of its use: a row's columns lie far apart, and their misses should not wait for each other.
+    /// Asks for the memory of a cell, ahead of its use: a row's columns lie far apart, and their
+    /// misses should not wait for each other.
     #[inline]
     pub fn prefetch_cell(&self, column: ColumnId, slot: Slot) {
         let layout = self.layout.column(column);
@@ -508,14 +528,16 @@ impl HotBlock {
     }
 
     /// Reads a cell; see the module for what it may be.
-    // Always inlined: a cell that comes back through memory is written in halves and read as a whole, for which the processor waits.
+    // Always inlined: a cell that comes back through memory is written in halves and read as a
+    // whole, for which the processor waits.
     #[inline(always)]
     pub fn read_cell(&self, column: ColumnId, slot: Slot) -> Cell {
         let layout = *self.layout.column(column);
         let null = self.may_have_nulls(column) && !self.bit(layout.validity_offset, slot);
         self.check(slot);
         let index = slot.0 as usize;
-        // SAFETY: in every arm the column has an aligned value for every slot, and the slot was checked. Relaxed: see `bit`.
+        // SAFETY: in every arm the column has an aligned value for every slot, and the slot was
+        // checked. Relaxed: see `bit`.
         let bits = unsafe {
             match layout.physical {
                 PhysicalType::Bit => self.bit(layout.value_offset, slot) as u128,
@@ -538,12 +560,14 @@ impl HotBlock {
         Cell { null, bits }
     }
 
-    /// Appends the values of a fixed-width `column` (or the views of a variable-length one) in `slots` to `out`, as they are; see the module.
+    /// Appends the values of a fixed-width `column` (or the views of a variable-length one) in
+    /// `slots` to `out`, as they are; see the module.
     pub(crate) fn gather(&self, column: ColumnId, slots: &[u32], out: &mut MutableBuffer) {
         let layout = *self.layout.column(column);
         slots.iter().max().into_iter().for_each(|&slot| self.check(Slot(slot)));
         let values = self.at(layout.value_offset);
-        // Scattered values lie in lines of their own: more of them are asked for at a time than the processor would by itself.
+        // Scattered values lie in lines of their own: more of them are asked for at a time than the
+        // processor would by itself.
         #[inline]
         fn run<T: ArrowNativeType>(
             slots: &[u32],
@@ -558,7 +582,8 @@ impl HotBlock {
                 load(slot as usize)
             }));
         }
-        // SAFETY: the column has an aligned value for every slot, and the greatest slot was checked. Relaxed: see `bit`.
+        // SAFETY: the column has an aligned value for every slot, and the greatest slot was
+        // checked. Relaxed: see `bit`.
         unsafe {
             match layout.physical {
                 PhysicalType::Bit => unreachable!("bits are gathered one by one"),
@@ -592,7 +617,8 @@ impl HotBlock {
         }
         self.check(slot);
         let index = slot.0 as usize;
-        // SAFETY: in every arm as in `read_cell`. Relaxed: the install protocol's Release fence precedes.
+        // SAFETY: in every arm as in `read_cell`. Relaxed: the install protocol's Release fence
+        // precedes.
         unsafe {
             match layout.physical {
                 PhysicalType::Bit => self.set_bit(layout.value_offset, slot, cell.bits != 0),
@@ -611,7 +637,8 @@ impl HotBlock {
         }
     }
 
-    /// The heap's latch, if one of `columns` is of variable length: held from before a row's cells are looked at until they are changed.
+    /// The heap's latch, if one of `columns` is of variable length: held from before a row's cells
+    /// are looked at until they are changed.
     #[inline]
     pub(crate) fn latch_heap(&self, mut columns: impl Iterator<Item = ColumnId>) -> Option<HeapLatch<'_>> {
         (self.layout.has_views() && columns.any(|column| self.is_view(column))).then(|| self.heap.latch())
@@ -628,8 +655,8 @@ impl HotBlock {
         (!cell.null).then_some(cell.bits)
     }
 
-    /// Writes `value` in place, as [`write_cell`](Self::write_cell); long bytes are appended to the heap, whose `latch` the caller holds if the column
-    /// is of variable length.
+    /// Writes `value` in place, as [`write_cell`](Self::write_cell); long bytes are appended to the
+    /// heap, whose `latch` the caller holds if the column is of variable length.
     ///
     /// # Panics
     /// When the value does not fit the column: [`BlockLayout::check_value`] comes first.
@@ -661,7 +688,8 @@ impl HotBlock {
         self.write_cell(column, slot, Cell { null: false, bits });
     }
 
-    /// Lets go of the value that a variable-length cell has, before it gets one that has nothing to do with it.
+    /// Lets go of the value that a variable-length cell has, before it gets one that has nothing to
+    /// do with it.
     #[inline]
     pub(crate) fn release_view(&self, column: ColumnId, slot: Slot, latch: &mut Option<HeapLatch<'_>>) {
         if let Some(latch) = latch
@@ -672,16 +700,19 @@ impl HotBlock {
         }
     }
 
-    /// Lets go of the values of a row that is gone for everybody: its slot is empty and has no version. Under the row's pruning latch, or in recovery: else
-    /// somebody could delete the row and take that back, and a collector unlink the record, between the looks at bit and version.
+    /// Lets go of the values of a row that is gone for everybody: its slot is empty and has no
+    /// version. Under the row's pruning latch, or in recovery: else somebody could delete the row
+    /// and take that back, and a collector unlink the record, between the looks at bit and version.
     pub(crate) fn release_row(&self, slot: Slot) {
         let Some(mut latch) = self.latch_heap(self.layout.column_ids()) else { return };
         if self.is_present(slot) {
             return;
         }
-        // Acquire: pairs with a deleter's Release fence: if the bit is its doing, its record is at the head by now.
+        // Acquire: pairs with a deleter's Release fence: if the bit is its doing, its record is at
+        // the head by now.
         fence(Ordering::Acquire);
-        // A slot that is being filled again has a head from before its cells change. Acquire: pairs with the installing store.
+        // A slot that is being filled again has a head from before its cells change. Acquire: pairs
+        // with the installing store.
         if self.version_head(slot).load(Ordering::Acquire).is_null() {
             self.release_cells(slot, &mut latch);
         }
@@ -697,12 +728,14 @@ impl HotBlock {
         }
     }
 
-    /// Points a variable-length cell to a copy of its value: the half with length and prefix stays as it is. The caller holds the heap's latch.
+    /// Points a variable-length cell to a copy of its value: the half with length and prefix stays
+    /// as it is. The caller holds the heap's latch.
     pub(crate) fn redirect(&self, column: ColumnId, slot: Slot, view: ArrowView) {
         assert!(self.is_view(column), "only views are redirected");
         self.check(slot);
-        // SAFETY: the column has an aligned view for every slot, and the slot was checked. Release: pairs with the Acquire fence behind a reader's copy, so that
-        // the copied value is there; and old and new view name the same bytes.
+        // SAFETY: the column has an aligned view for every slot, and the slot was checked. Release:
+        // pairs with the Acquire fence behind a reader's copy, so that the copied value is there;
+        // and old and new view name the same bytes.
         unsafe {
             let halves = self.at(self.layout.column(column).value_offset + 16 * slot.0 as usize).cast::<AtomicU64>();
             (*halves.add(1)).store((view >> 64) as u64, Ordering::Release);
@@ -713,7 +746,8 @@ impl HotBlock {
     #[inline]
     pub(crate) fn copy_out(&self, offset: usize, dst: &mut [std::mem::MaybeUninit<u8>]) {
         assert!(offset + dst.len() <= BLOCK_BYTES);
-        // SAFETY: the source is inside the block, the target is the caller's own; all writers store atomically.
+        // SAFETY: the source is inside the block, the target is the caller's own; all writers store
+        // atomically.
         unsafe { racy_copy(self.at(offset), dst.as_mut_ptr().cast(), dst.len()) }
     }
 
@@ -727,13 +761,15 @@ impl HotBlock {
         unsafe { std::slice::from_raw_parts(self.at(offset), len) }
     }
 
-    /// The memory at `offset`, of a block that nobody writes to any more, as a buffer of its own. It outlives the block.
+    /// The memory at `offset`, of a block that nobody writes to any more, as a buffer of its own.
+    /// It outlives the block.
     ///
     /// # Safety
     /// Nobody writes to the range from now on.
     pub(crate) unsafe fn lend(&self, offset: usize, len: usize) -> Buffer {
         assert!(offset + len <= BLOCK_BYTES);
-        // SAFETY: in bounds, and alive as long as the buffer, which holds the memory; unchanged by the caller's promise.
+        // SAFETY: in bounds, and alive as long as the buffer, which holds the memory; unchanged by
+        // the caller's promise.
         unsafe { Buffer::from_custom_allocation(self.start.add(offset), len, self.memory.clone()) }
     }
     /// The block's memory.

@@ -1,8 +1,9 @@
 //! The version column of a hot block: the heads of its slots' version chains (§3.1).
 //!
-//! It lies apart from the block's values, which stay where they are when the block freezes, while the version column goes. Those of a table's first blocks
-//! take ordinary pages, as the blocks do ([`crate::block::block_memory`]); the others share huge pages. None of them is touched before a row has a version, and a
-//! huge page of which no version column is left goes back to the system.
+//! It lies apart from the block's values, which stay where they are when the block freezes, while
+//! the version column goes. Those of a table's first blocks take ordinary pages, as the blocks do
+//! ([`crate::block::block_memory`]); the others share huge pages. None of them is touched before a
+//! row has a version, and a huge page of which no version column is left goes back to the system.
 
 use crate::block::block_memory::{HUGE_PAGE_BYTES, Region, SMALL_TABLE_BLOCKS, note_used};
 use crate::version::undo::UndoRecord;
@@ -71,7 +72,8 @@ impl Piece {
 pub(crate) struct VersionColumn {
     start: NonNull<Head>,
     slots: usize,
-    /// Where the heads lie in a huge page; none if they have memory of their own, from the allocator.
+    /// Where the heads lie in a huge page; none if they have memory of their own, from the
+    /// allocator.
     piece: Option<Piece>,
 }
 
@@ -91,7 +93,8 @@ impl VersionColumn {
     /// The heads, by slot.
     #[inline]
     pub fn heads(&self) -> &[Head] {
-        // SAFETY: so many heads, zeroed at first, that live as long as the column and are reached through atomic accesses only.
+        // SAFETY: so many heads, zeroed at first, that live as long as the column and are reached
+        // through atomic accesses only.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.slots) }
     }
 }
@@ -103,7 +106,8 @@ impl Drop for VersionColumn {
             // SAFETY: leaked in `new`, and nobody has the column any more.
             return drop(unsafe { Box::from_raw(heads.as_ptr()) });
         };
-        // The block of a table that was dropped may have versions. Relaxed: nobody else has the column, and the lock orders its next owner.
+        // The block of a table that was dropped may have versions. Relaxed: nobody else has the
+        // column, and the lock orders its next owner.
         for head in self.heads().iter().filter(|head| !head.load(Ordering::Relaxed).is_null()) {
             head.store(std::ptr::null_mut(), Ordering::Relaxed);
         }

@@ -1,4 +1,5 @@
-//! Checkpoints: what a snapshot sees of all tables, as ordinary Arrow files, and the manifest that names them (§3.4).
+//! Checkpoints: what a snapshot sees of all tables, as ordinary Arrow files, and the manifest that
+//! names them (§3.4).
 //!
 //! ```text
 //! MANIFEST                                    one line of CRC, then JSON; replaced atomically by rename
@@ -6,32 +7,45 @@
 //! data/<checkpoint>-<table>-<n>.arrow         data files (see `data_file`): a record batch per block
 //! data/<checkpoint>-<table>-<n>-gaps.arrow    of blocks with empty slots, with a last column that tells them
 //! ```
-//! A checkpoint is written by a transaction of its own, beside all others. It counts only once the manifest names it; files that no manifest names are
-//! left over from a crash and removed at the next open or checkpoint. Removing a file does not disturb who has mapped it.
+//! A checkpoint is written by a transaction of its own, beside all others. It counts only once the
+//! manifest names it; files that no manifest names are left over from a crash and removed at the
+//! next open or checkpoint. Removing a file does not disturb who has mapped it.
 //!
-//! **There is always a manifest.** A new database gets one that names nothing, before its log. So where there is none, or an unreadable one, something was
-//! lost, and the database does not open by itself. Both copies are written and synced before either takes its name, and files and log of the checkpoint
-//! before are removed only once both names are durable: at any moment, each copy that is whole names a checkpoint that is there, with the log after it.
+//! **There is always a manifest.** A new database gets one that names nothing, before its log. So
+//! where there is none, or an unreadable one, something was lost, and the database does not open by
+//! itself. Both copies are written and synced before either takes its name, and files and log of
+//! the checkpoint before are removed only once both names are durable: at any moment, each copy
+//! that is whole names a checkpoint that is there, with the log after it.
 //!
-//! Where both copies are lost, a manifest is made of what the data files say of themselves ([`FoundFiles`]): each block is that of the newest file that has
-//! it, and a logged change of a block counts if it is newer than that file. Rows that were deleted with the rest of their block may come back.
+//! Where both copies are lost, a manifest is made of what the data files say of themselves
+//! ([`FoundFiles`]): each block is that of the newest file that has it, and a logged change of a
+//! block counts if it is newer than that file. Rows that were deleted with the rest of their block
+//! may come back.
 //!
-//! **A checkpoint that fails** (the disk is full, say) takes back what it wrote: files of hot blocks, and what is incomplete. Complete files of frozen
-//! blocks stay, since these lie in them by then. Each frozen block is written once, so this is bounded, and the next attempt has less to write.
-//! A file goes when neither a manifest that the disk may hold names it ([`NamedFiles`]) nor a block lies in it; this is looked at before each checkpoint, too.
+//! **A checkpoint that fails** (the disk is full, say) takes back what it wrote: files of hot
+//! blocks, and what is incomplete. Complete files of frozen blocks stay, since these lie in them by
+//! then. Each frozen block is written once, so this is bounded, and the next attempt has less to
+//! write. A file goes when neither a manifest that the disk may hold names it ([`NamedFiles`]) nor
+//! a block lies in it; this is looked at before each checkpoint, too.
 //!
-//! **A frozen block is written once.** Where it is written it is replaced, in the block table, by its twin over the mapped file: the same rows, but the
-//! memory is the file's. As long as that twin is in the block table, checkpoints name the file again. No snapshot sees it otherwise: a block freezes only
-//! when every running snapshot sees all of it, that of a checkpoint included. The twin may take its place before the manifest is there, since its file
-//! is synced: should this checkpoint fail, the next one names it.
+//! **A frozen block is written once.** Where it is written it is replaced, in the block table, by
+//! its twin over the mapped file: the same rows, but the memory is the file's. As long as that twin
+//! is in the block table, checkpoints name the file again. No snapshot sees it otherwise: a block
+//! freezes only when every running snapshot sees all of it, that of a checkpoint included. The twin
+//! may take its place before the manifest is there, since its file is synced: should this
+//! checkpoint fail, the next one names it.
 //!
-//! **Hot blocks** are written as the snapshot sees them, in files of their own. One that had no versions then, so that all snapshots saw the same, keeps its place
-//! in the file for as long as nobody writes to it: the collector counts the slots of which it takes the last version, and before it does, so where the
-//! count is as it was and there is no version, nothing was written (an abort counts too). After a restart they are frozen blocks like the others.
+//! **Hot blocks** are written as the snapshot sees them, in files of their own. One that had no
+//! versions then, so that all snapshots saw the same, keeps its place in the file for as long as
+//! nobody writes to it: the collector counts the slots of which it takes the last version, and
+//! before it does, so where the count is as it was and there is no version, nothing was written (an
+//! abort counts too). After a restart they are frozen blocks like the others.
 //!
-//! **Files.** A file is complete at 32 MiB, so that a large table means few syncs, and blocks that thaw leave holes in files rather than make
-//! others be written again. The blocks of a file that has more holes than blocks are written anew, and so are those of a table's small files when there are
-//! eight of them: each byte that is written causes at most a few to be written again. Blocks with damaged bytes stay in their file.
+//! **Files.** A file is complete at 32 MiB, so that a large table means few syncs, and blocks that
+//! thaw leave holes in files rather than make others be written again. The blocks of a file that
+//! has more holes than blocks are written anew, and so are those of a table's small files when
+//! there are eight of them: each byte that is written causes at most a few to be written again.
+//! Blocks with damaged bytes stay in their file.
 
 use crate::block::{Block, FiledBlock, HotBlock};
 use crate::durability::data_file::{BlockBatch, DataFile, DataFileWriter, FileOrigin, FileSeal};
@@ -176,7 +190,8 @@ impl Manifest {
         }
         Ok(())
     }
-    /// Puts what [`write_new`](Self::write_new) wrote in the old ones' places. If this fails, the disk may hold either.
+    /// Puts what [`write_new`](Self::write_new) wrote in the old ones' places. If this fails, the
+    /// disk may hold either.
     pub(crate) fn put_in_place(folder: &Path, files: &dyn FileSystem) -> Result<()> {
         let rename = |name| files.rename(&new_name(folder, name), &folder.join(name));
         rename(MANIFEST)
@@ -222,7 +237,8 @@ impl FoundFiles {
                 Err(error) => found.lost.push((name, error.to_string())),
             }
         }
-        // A later file of one checkpoint replaces an earlier one, should they have a block in common.
+        // A later file of one checkpoint replaces an earlier one, should they have a block in
+        // common.
         let number = |file: &DataFile| {
             let name = file.seal().name.trim_end_matches(".arrow").trim_end_matches("-gaps");
             name.rsplit('-').next().and_then(|number| number.parse::<u32>().ok())
@@ -259,7 +275,8 @@ fn new_name(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.new"))
 }
 
-/// The data files that a manifest names which the disk may hold: one, or two where a checkpoint failed while it replaced the manifest.
+/// The data files that a manifest names which the disk may hold: one, or two where a checkpoint
+/// failed while it replaced the manifest.
 pub(crate) type NamedFiles = BTreeSet<String>;
 
 /// The files of the data folder that neither a manifest names nor a block of `tables` lies in.
@@ -357,7 +374,8 @@ struct TableCheckpoint<'a> {
     report: CheckpointReport,
 }
 
-/// Writes what `snapshot` sees of `table`, except what lies in files already. Returns its entry for the manifest, and adds to the report.
+/// Writes what `snapshot` sees of `table`, except what lies in files already. Returns its entry for
+/// the manifest, and adds to the report.
 pub(crate) fn write_table(
     folder: CheckpointFolder<'_>,
     table: &DataTable,
@@ -378,7 +396,8 @@ pub(crate) fn write_table(
                 match place.filter(|(file, _)| !outworn.contains(&file.seal().name)) {
                     Some((file, batch)) => part.keep(file, batch, frozen.rows()),
                     None => match (BlockBatch::new(no, frozen, table.schema()), place) {
-                        // Damaged bytes are not written anew. They stay where they are, and keep no checkpoint from being made.
+                        // Damaged bytes are not written anew. They stay where they are, and keep no
+                        // checkpoint from being made.
                         (Err(StorageError::Corrupt { .. }), Some((file, batch))) => {
                             part.keep(file, batch, frozen.rows());
                         }
@@ -416,7 +435,8 @@ impl TableCheckpoint<'_> {
         self.report.blocks_kept += 1;
     }
 
-    /// Writes a block, which `batch` was made of; `source` is the one in the block table that has these rows.
+    /// Writes a block, which `batch` was made of; `source` is the one in the block table that has
+    /// these rows.
     fn write(
         &mut self,
         no: BlockNo,
@@ -558,7 +578,8 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    /// Maps a file and puts its blocks into `table`; to salvage, reads all of them and leaves out those that are damaged.
+    /// Maps a file and puts its blocks into `table`; to salvage, reads all of them and leaves out
+    /// those that are damaged.
     pub(crate) fn add(
         &mut self,
         folder: CheckpointFolder<'_>,

@@ -1,17 +1,21 @@
-//! Data files: ordinary Arrow IPC files, each with some blocks of one table as record batches, written once and mapped.
+//! Data files: ordinary Arrow IPC files, each with some blocks of one table as record batches,
+//! written once and mapped.
 //!
 //! ```text
 //! ARROW1 | schema | batch: metadata, body | batch: metadata, body | … | end mark | footer | footer's length | ARROW1
 //! '----------------- checked in pieces of 64 KiB ------------------' '---- the tail, checked by the manifest ----'
 //! ```
-//! Row `i` of a batch is slot `i` of its block, so that a block's buffers are the file's bytes (64-byte aligned in a page-aligned mapping). Where a block
-//! has empty slots, the file has a last column [`PRESENCE_COLUMN`], false for rows that are none.
+//! Row `i` of a batch is slot `i` of its block, so that a block's buffers are the file's bytes
+//! (64-byte aligned in a page-aligned mapping). Where a block has empty slots, the file has a last
+//! column [`PRESENCE_COLUMN`], false for rows that are none.
 //!
-//! **What is read when.** Opening reads the tail and each batch's metadata. The footer's custom metadata (key `serac`, JSON) has what would otherwise need the
-//! data: the block's number, format, smallest and largest values, and the checksums of all pieces. It also says of which table and which checkpoint the file
-//! is, a second key (`serac.catalog`) has the catalog of that time, and a third one (`serac.tail`) the tail's checksum, for a database that must be salvaged
-//! from its data files alone. A piece is checked when a column that touches it is
-//! first used ([`DataFile::verify`]), so damage is an error of whoever needs those bytes, and of nobody else.
+//! **What is read when.** Opening reads the tail and each batch's metadata. The footer's custom
+//! metadata (key `serac`, JSON) has what would otherwise need the data: the block's number, format,
+//! smallest and largest values, and the checksums of all pieces. It also says of which table and
+//! which checkpoint the file is, a second key (`serac.catalog`) has the catalog of that time, and a
+//! third one (`serac.tail`) the tail's checksum, for a database that must be salvaged from its data
+//! files alone. A piece is checked when a column that touches it is first used
+//! ([`DataFile::verify`]), so damage is an error of whoever needs those bytes, and of nobody else.
 
 use crate::block::layout::BlockLayout;
 use crate::durability::file_system::{FileSystem, StorageFile};
@@ -267,7 +271,8 @@ impl DataFileWriter {
         // The tail's checksum comes into the tail when that is there.
         let mut tail = vec![0; (bytes - tail_from) as usize];
         read_all(&*file, &mut tail, tail_from).map_err(io)?;
-        // None if a catalog has the mark in it: then the file cannot be salvaged without a manifest.
+        // None if a catalog has the mark in it: then the file cannot be salvaged without a
+        // manifest.
         if let Some((digits_at, _)) = stated_tail_crc32(&tail) {
             let digits = format!("{:08x}", crc32_of_tail(&tail));
             file.write_all_at(digits.as_bytes(), tail_from + digits_at as u64).map_err(io)?;
@@ -409,7 +414,8 @@ impl DataFile {
         StorageError::Corrupt { file: self.path.clone(), offset: offset as u64, detail: detail.into() }
     }
 
-    /// Checks the pieces that `buffer` touches, which is a part of the mapping (or no part of it, and then nobody's business here).
+    /// Checks the pieces that `buffer` touches, which is a part of the mapping (or no part of it,
+    /// and then nobody's business here).
     ///
     /// # Errors
     /// [`StorageError::Corrupt`] when one is damaged.
@@ -452,7 +458,8 @@ impl DataFile {
     /// Frozen blocks over the given batches, in their order.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`] when the file's structure or a presence column is damaged, or does not fit the table.
+    /// [`StorageError::Corrupt`] when the file's structure or a presence column is damaged, or does
+    /// not fit the table.
     pub(crate) fn blocks(
         self: &Arc<Self>,
         table: &TableSchema,
@@ -467,8 +474,9 @@ impl DataFile {
             return Err(self.corrupt(0, format!("it has {} columns, the table {columns}", schema.fields().len())));
         }
         let decoder = FileDecoder::new(schema, footer.version()).with_require_alignment(true);
-        // SAFETY: the files are our own: what was written was valid, and nothing is read before its checksum was found right: the tail by `over` (and
-        // `open_unnamed`), metadata by `message`, data by `FrozenBlock::check`, before anybody gets at it.
+        // SAFETY: the files are our own: what was written was valid, and nothing is read before its
+        // checksum was found right: the tail by `over` (and `open_unnamed`), metadata by `message`,
+        // data by `FrozenBlock::check`, before anybody gets at it.
         let mut decoder = unsafe { decoder.with_skip_validation(true) };
         for place in footer.dictionaries().into_iter().flatten() {
             decoder.read_dictionary(place, &self.message(place)?)?;
@@ -605,7 +613,8 @@ mod tests {
         assert_eq!(present.iter().collect::<Vec<_>>(), [Some(true), Some(true), Some(false)]);
     }
 
-    /// Every bit of the file is vouched for: flipping any makes the opening or the first use of what it belongs to fail.
+    /// Every bit of the file is vouched for: flipping any makes the opening or the first use of
+    /// what it belongs to fail.
     #[test]
     fn damage_anywhere_is_found() {
         let folder = tempfile::tempdir().unwrap();
@@ -626,7 +635,8 @@ mod tests {
             };
             assert!(matches!(read(), Err(StorageError::Corrupt { .. })), "byte {at}");
         }
-        // The same without the manifest's word. Two digits say the same number in capitals; nothing else may be another.
+        // The same without the manifest's word. Two digits say the same number in capitals; nothing
+        // else may be another.
         let undamaged = block(None).arrays(&schema());
         for at in 0..whole.len() {
             let mut damaged = whole.clone();

@@ -1,7 +1,8 @@
-//! Files mapped into memory, read only: how [`crate::durability::data_file`] reads, and how a buffer's file is
-//! found again.
+//! Files mapped into memory, read only: how [`crate::durability::data_file`] reads, and how a
+//! buffer's file is found again.
 //!
-//! A mapping stays valid when its file is removed. It would not if the file were cut; checkpoint files never change once they are written.
+//! A mapping stays valid when its file is removed. It would not if the file were cut; checkpoint
+//! files never change once they are written.
 //!
 //! **Sharing.** Who wants to hand a buffer to another process asks [`mapped_file`] which file it
 //! lies in, and gives that file's descriptor and the buffer's offset. All mappings of the process

@@ -7,8 +7,9 @@
 //!   Meta: length u32, bytes
 //! value := tag u8, then 0, 1, 2, 4, 8, 16 bytes little-endian, or a u32 length and bytes
 //! ```
-//! A position counts the bytes of the transaction's redo so far, handed to the log or not. What is handed over says at which position it begins: where
-//! that is before the end of what the log has, a ROLLBACK TO has taken the rest of it back. The log gets bytes, not operations: it may cut them
+//! A position counts the bytes of the transaction's redo so far, handed to the log or not. What is
+//! handed over says at which position it begins: where that is before the end of what the log has,
+//! a ROLLBACK TO has taken the rest of it back. The log gets bytes, not operations: it may cut them
 //! anywhere.
 
 use crate::error::{Result, StorageError};
@@ -36,7 +37,8 @@ thread_local! {
 }
 /// A longer buffer is not kept.
 const LARGEST_SPARE_BYTES: usize = 64 << 10;
-/// Bytes of rows that one record of a bulk append may have: its length has four bytes. Unit tests reach the limit with less.
+/// Bytes of rows that one record of a bulk append may have: its length has four bytes. Unit tests
+/// reach the limit with less.
 const LARGEST_APPEND: usize = if cfg!(test) { 1 << 20 } else { u32::MAX as usize };
 
 /// The redo of one running transaction that the log does not have yet.
@@ -84,7 +86,8 @@ impl RedoBuffer {
     pub(crate) fn pending(&mut self) -> Pending<'_> {
         Pending { bytes: &mut self.bytes, offset: self.from, part: self.parts }
     }
-    /// Hands what the log does not have yet to `take`, in pieces of `largest` bytes at the most. What `take` refuses, and what comes after that, stays.
+    /// Hands what the log does not have yet to `take`, in pieces of `largest` bytes at the most.
+    /// What `take` refuses, and what comes after that, stays.
     ///
     /// # Errors
     /// That of `take`.
@@ -220,7 +223,8 @@ impl Drop for RedoBuffer {
     }
 }
 
-/// The columns, those of views with only their own bytes: a slice of a view array drags all buffers of the whole along.
+/// The columns, those of views with only their own bytes: a slice of a view array drags all buffers
+/// of the whole along.
 pub(crate) fn without_foreign_bytes(columns: &[ArrayRef]) -> Vec<ArrayRef> {
     let gathered = |column: &ArrayRef| match column.data_type() {
         DataType::Utf8View => Arc::new(column.as_string_view().gc()) as ArrayRef,
@@ -345,7 +349,8 @@ mod tests {
         assert!(read_operations(&log[..log.len() - 1]).is_err());
     }
 
-    /// Redo of a transaction that a thread-local value keeps: it is dropped when the thread's spare buffer may be gone.
+    /// Redo of a transaction that a thread-local value keeps: it is dropped when the thread's spare
+    /// buffer may be gone.
     #[test]
     fn redo_may_outlive_its_thread_s_spare_buffer() {
         struct Late(Cell<Option<RedoBuffer>>);

@@ -1,4 +1,5 @@
-//! Everything of one database behind one handle: opening and recovery, background threads, checkpoints, closing.
+//! Everything of one database behind one handle: opening and recovery, background threads,
+//! checkpoints, closing.
 //!
 //! # A database's folder
 //! ```text
@@ -15,15 +16,18 @@
 //! LOCK that was, end all writing: nothing is acknowledged any more, and the files at the path are
 //! left alone.
 //! # Opening
-//! take the lock → read the manifest → map its files (in parallel): their blocks are frozen → replay the log's committed transactions that are newer, in commit
-//! order, to the same row ids → cut an unfinished end → remove data files that the manifest does not name → go on behind it. Tables are complete before
-//! collectors and other threads get to see them.
+//! take the lock → read the manifest → map its files (in parallel): their blocks are frozen →
+//! replay the log's committed transactions that are newer, in commit order, to the same row ids →
+//! cut an unfinished end → remove data files that the manifest does not name → go on behind it.
+//! Tables are complete before collectors and other threads get to see them.
 //!
 //! # Closing
-//! [`Storage::close`] waits for a running checkpoint, so that nobody writes to the folder once the lock is given back. It refuses commits
-//! from then on; what was committed before is written. Whoever closes beside the first waits until that has ended. The storage's own threads
-//! do not: the first waits for them. Whether a last checkpoint is made before is the engine's decision: [`Storage::unwritten`] says what an
-//! opening would find in the log, and what a checkpoint would cost.
+//! [`Storage::close`] waits for a running checkpoint, so that nobody writes to the folder once the
+//! lock is given back. It refuses commits from then on; what was committed before is written.
+//! Whoever closes beside the first waits until that has ended. The storage's own threads do not:
+//! the first waits for them. Whether a last checkpoint is made before is the engine's decision:
+//! [`Storage::unwritten`] says what an opening would find in the log, and what a checkpoint would
+//! cost.
 
 use crate::block::HotBlock;
 use crate::block::block_memory::{block_memory_bytes, keep_ready};
@@ -73,20 +77,23 @@ pub struct StorageOptions {
     pub durability: Durability,
     /// Files.
     pub file_system: Arc<dyn FileSystem>,
-    /// Collector threads at the most; zero for none (then [`Storage::run_gc`] must be called). All but the first sleep until there is a backlog of
-    /// transactions to collect or blocks to freeze.
+    /// Collector threads at the most; zero for none (then [`Storage::run_gc`] must be called). All
+    /// but the first sleep until there is a backlog of transactions to collect or blocks to freeze.
     pub gc_threads: usize,
     /// Time between collector runs while there is work.
     pub gc_interval: Duration,
-    /// Blocks that no transaction has changed for so long freeze; none to freeze only on demand ([`Storage::freeze_table`]).
+    /// Blocks that no transaction has changed for so long freeze; none to freeze only on demand
+    /// ([`Storage::freeze_table`]).
     pub freeze_after: Option<Duration>,
     /// Which blocks are compacted together before they freeze.
     pub compaction: CompactionGroups,
-    /// Threads that compact a table at the most. All but one are started when there are many groups, and end with them.
+    /// Threads that compact a table at the most. All but one are started when there are many
+    /// groups, and end with them.
     pub compaction_threads: usize,
     /// Bytes of a log segment, unless one record is longer.
     pub log_segment_bytes: u64,
-    /// Bytes that the file of a small log segment has; a longer one has a power of two times as many.
+    /// Bytes that the file of a small log segment has; a longer one has a power of two times as
+    /// many.
     pub log_allocation_bytes: u64,
     /// Bytes of a running transaction's changes from which on they go to the log before its commit.
     pub log_spill_bytes: usize,
@@ -94,8 +101,9 @@ pub struct StorageOptions {
     pub checkpoint_log_bytes: u64,
     /// Bytes at which a data file is complete.
     pub data_file_bytes: u64,
-    /// Open even if something durable is damaged or missing: with the blocks of the checkpoint that are whole, all of which are read, and with everything in
-    /// the log that lies before the damage. What is left out is kept in a folder of its own.
+    /// Open even if something durable is damaged or missing: with the blocks of the checkpoint that
+    /// are whole, all of which are read, and with everything in the log that lies before the
+    /// damage. What is left out is kept in a folder of its own.
     pub salvage: bool,
     /// Whether this process lets others work through it, by a socket in the folder. The storage
     /// only writes it into LOCK, so that others wait for the socket while the database is being
@@ -115,7 +123,8 @@ impl StorageOptions {
 
 impl Default for StorageOptions {
     fn default() -> Self {
-        // One for every two cores: with as many collectors as cores, they and the transactions that they clean up after take turns.
+        // One for every two cores: with as many collectors as cores, they and the transactions that
+        // they clean up after take turns.
         let background_threads =
             serac_sync::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4));
         Self {
@@ -124,9 +133,11 @@ impl Default for StorageOptions {
             file_system: Arc::new(RealFileSystem),
             gc_threads: background_threads,
             gc_interval: Duration::from_millis(10),
-            // A block freezes and thaws at most once in this time, whatever the workload. Orders that go cold for good run as fast at 10 ms as at 10 s
-            // (`serac-bench transform`); updates of any row of a table are seven times slower at 10 ms, where most of them thaw a block, than from 100 ms
-            // on. Larger tables move that point up, so it is set high.
+            // A block freezes and thaws at most once in this time, whatever the workload. Orders
+            // that go cold for good run as fast at 10 ms as at 10 s (`serac-bench transform`);
+            // updates of any row of a table are seven times slower at 10 ms, where most of them
+            // thaw a block, than from 100 ms on. Larger tables move that point up, so it is set
+            // high.
             freeze_after: Some(Duration::from_secs(10)),
             compaction: CompactionGroups::default(),
             compaction_threads: background_threads,
@@ -143,7 +154,8 @@ impl Default for StorageOptions {
 
 /// The engine's part in recovery: it knows the tables.
 pub trait RecoveryCatalog {
-    /// Takes the state that the checkpoint kept and makes its tables with [`Storage::create_table`].
+    /// Takes the state that the checkpoint kept and makes its tables with
+    /// [`Storage::create_table`].
     ///
     /// # Errors
     /// When the state cannot be understood.
@@ -203,9 +215,11 @@ pub struct StorageMetrics {
     pub checkpoints: u64,
     /// Time spent on them.
     pub checkpoint_time: Duration,
-    /// Bytes of blocks' memory in this process: hot blocks, and what frozen ones keep of their former selves.
+    /// Bytes of blocks' memory in this process: hot blocks, and what frozen ones keep of their
+    /// former selves.
     pub block_memory_bytes: usize,
-    /// Bytes held besides, as halves of huge pages that are not used yet, and as huge pages that are ready for growing tables.
+    /// Bytes held besides, as halves of huge pages that are not used yet, and as huge pages that
+    /// are ready for growing tables.
     pub idle_block_memory_bytes: usize,
     /// Tables, with their figures.
     pub tables: Vec<(TableId, String, TableMetrics)>,
@@ -253,7 +267,8 @@ pub struct Storage {
 /// What an opening would replay, and what a checkpoint would write instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unwritten {
-    /// Bytes of log that an opening would read; zero if nothing was committed since the last checkpoint.
+    /// Bytes of log that an opening would read; zero if nothing was committed since the last
+    /// checkpoint.
     pub log_bytes: u64,
     /// About how many bytes of blocks a checkpoint would write.
     pub block_bytes: u64,
@@ -308,14 +323,16 @@ fn take_folder(path: &Path, files: &dyn FileSystem, serves_others: bool) -> Resu
             files.create_folder(folder).map_err(|e| cannot("make", folder, e))?;
         }
     }
-    // A process that was killed may have left its last steps in the operating system's cache alone. What is built upon must be on the disk.
+    // A process that was killed may have left its last steps in the operating system's cache alone.
+    // What is built upon must be on the disk.
     for folder in [path, &data] {
         files.sync_dir(folder).map_err(|e| cannot("sync", folder, e))?;
     }
     Ok(lock)
 }
 
-/// The manifest of the database in `path`; a new database gets one. To salvage, where there is none that is whole, also the data files of which it was made.
+/// The manifest of the database in `path`; a new database gets one. To salvage, where there is none
+/// that is whole, also the data files of which it was made.
 fn find_manifest(
     path: &Path,
     files: &dyn FileSystem,
@@ -340,7 +357,8 @@ fn find_manifest(
                     .map_err(|e| StorageError::io(format!("cannot read {}", folder.display()), e))
                     .map(|n| n.is_empty())
             };
-            // A database without rows and log, whose manifest has its tables, has a copy that says so.
+            // A database without rows and log, whose manifest has its tables, has a copy that says
+            // so.
             let has_no_other = match Manifest::read(&path.join(MANIFEST_COPY), files) {
                 Ok(copy) => copy.is_none_or(|copy| copy.state.is_none()),
                 Err(StorageError::Corrupt { .. }) => false,
@@ -382,8 +400,9 @@ fn find_manifest(
     }
 }
 
-/// Makes the manifest's copy say the same again, if a process has ended between replacing the one and the other: opening is about to remove what the
-/// older one names. On a full disk the copy goes.
+/// Makes the manifest's copy say the same again, if a process has ended between replacing the one
+/// and the other: opening is about to remove what the older one names. On a full disk the copy
+/// goes.
 fn renew_copy(manifest: &Manifest, path: &Path, files: &dyn FileSystem) -> Result<()> {
     let read = |name| files.read(&path.join(name)).ok();
     if read(MANIFEST) == read(MANIFEST_COPY) {
@@ -405,7 +424,8 @@ impl Storage {
     /// Opens or makes a storage and recovers what it held.
     ///
     /// # Errors
-    /// [`StorageError::Locked`], [`StorageError::Corrupt`], [`StorageError::Io`] if a thread cannot be started, or what the files say.
+    /// [`StorageError::Locked`], [`StorageError::Corrupt`], [`StorageError::Io`] if a thread cannot
+    /// be started, or what the files say.
     pub fn open(options: StorageOptions, catalog: &mut dyn RecoveryCatalog) -> Result<(Arc<Self>, RecoveryReport)> {
         let mut report = RecoveryReport::default();
         let Some(path) = options.path.clone() else {
@@ -506,7 +526,8 @@ impl Storage {
         Ok((Self::assemble(options, TransactionManager::new(newest, log), opened)?, report))
     }
 
-    /// Puts the storage together and starts its threads. If one cannot be started, the storage is closed again.
+    /// Puts the storage together and starts its threads. If one cannot be started, the storage is
+    /// closed again.
     fn assemble(options: StorageOptions, manager: Arc<TransactionManager>, opened: Opened) -> Result<Arc<Self>> {
         let own_threads: Vec<_> = opened.log_thread.iter().map(|thread| thread.thread().id()).collect();
         let storage = Self {
@@ -611,7 +632,8 @@ impl Storage {
         })
     }
 
-    /// Replays a transaction. What fails is an error, or, to salvage without a manifest, noted in `lost`.
+    /// Replays a transaction. What fails is an error, or, to salvage without a manifest, noted in
+    /// `lost`.
     fn replay(&self, replay: &mut Replay<'_>, redo: &[u8], lost: &mut Vec<String>) -> Result<()> {
         for operation in read_operations(redo)? {
             if !replay.is_newer(&operation) {
@@ -675,7 +697,8 @@ impl Storage {
         tables.insert(id, table.clone());
         Ok(table)
     }
-    /// Forgets a table. Its memory is freed when the last snapshot and the last reader are done with it.
+    /// Forgets a table. Its memory is freed when the last snapshot and the last reader are done
+    /// with it.
     pub fn drop_table(&self, id: TableId) {
         self.tables.write().remove(&id);
     }
@@ -684,11 +707,12 @@ impl Storage {
         self.tables.read().get(&id).cloned()
     }
 
-    /// Writes a checkpoint of what a new snapshot sees; `state` gives the catalog's state in that snapshot and the tables that are in it.
-    /// Then drops the log that is no longer needed.
+    /// Writes a checkpoint of what a new snapshot sees; `state` gives the catalog's state in that
+    /// snapshot and the tables that are in it. Then drops the log that is no longer needed.
     ///
     /// # Errors
-    /// When files cannot be written, or the storage is closed; the database goes on with the old checkpoint and the log.
+    /// When files cannot be written, or the storage is closed; the database goes on with the old
+    /// checkpoint and the log.
     pub fn checkpoint(&self, state: &dyn Fn(&Snapshot) -> (String, Vec<TableId>)) -> Result<CheckpointReport> {
         let Some(path) = &self.options.path else { return Ok(CheckpointReport::default()) };
         let mut named = self.checkpoint_latch.lock();
@@ -698,7 +722,8 @@ impl Storage {
         }
         self.check_folder()?;
         let began = Instant::now();
-        // What an attempt that failed could not remove, or what has become unneeded since, may be the room that this one needs.
+        // What an attempt that failed could not remove, or what has become unneeded since, may be
+        // the room that this one needs.
         self.remove_unneeded(path, &named)?;
         let (report, position) = self.write_checkpoint(path, state, &mut named).inspect_err(|_| {
             forget_unnamed_files(&self.all_tables(), &named);
@@ -800,7 +825,8 @@ impl Storage {
         self.manager.gc().run_once(&self.manager)
     }
 
-    /// Moves everything in the heaps of `table`'s hot blocks together, however little garbage there is.
+    /// Moves everything in the heaps of `table`'s hot blocks together, however little garbage there
+    /// is.
     pub fn vacuum_table(&self, table: &DataTable) {
         for no in (0..table.block_count()).map(BlockNo) {
             if let Some(block) = table.block(no) {
@@ -809,14 +835,14 @@ impl Storage {
         }
     }
 
-    /// Says what follows the rows that compaction moves; until then, and without compaction in the options, no row is moved. Said once, when whatever
-    /// knows rows by their ids is in place.
+    /// Says what follows the rows that compaction moves; until then, and without compaction in the
+    /// options, no row is moved. Said once, when whatever knows rows by their ids is in place.
     pub fn set_follower(&self, follower: Arc<dyn RowFollower>) {
         let _ = self.follower.0.set(follower);
     }
 
-    /// Compacts the blocks of `table` that no transaction is changing, however cold they are. Call it outside a transaction. Emptied blocks are recycled when they
-    /// would freeze.
+    /// Compacts the blocks of `table` that no transaction is changing, however cold they are. Call
+    /// it outside a transaction. Emptied blocks are recycled when they would freeze.
     ///
     /// # Errors
     /// When the log does not take the moves: they are rolled back.
@@ -825,9 +851,11 @@ impl Storage {
         compact_cold_blocks(&self.manager, table, &**follower, self.options.compaction_plan(), &|_| true, &|| false)
     }
 
-    /// Compacts and freezes every block of `table` that can be: waits for up to `patience` until the transactions that run now have ended. Blocks that were
-    /// frozen for another format than the table has now are brought into that. Call it outside a transaction. Returns how many blocks are frozen and how
-    /// many there are; of a table whose format is [`FreezeFormat::Never`](crate::FreezeFormat::Never) nothing is changed.
+    /// Compacts and freezes every block of `table` that can be: waits for up to `patience` until
+    /// the transactions that run now have ended. Blocks that were frozen for another format than
+    /// the table has now are brought into that. Call it outside a transaction. Returns how many
+    /// blocks are frozen and how many there are; of a table whose format is
+    /// [`FreezeFormat::Never`](crate::FreezeFormat::Never) nothing is changed.
     pub fn freeze_table(&self, table: &Arc<DataTable>, patience: Duration) -> (u32, u32) {
         if table.freeze_format() == FreezeFormat::Never {
             let metrics = table.metrics();
@@ -881,7 +909,8 @@ impl Storage {
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
-    /// Writes what is in the log's queue, stops the threads and gives the folder back. Other calls do nothing: they wait for the first one's end.
+    /// Writes what is in the log's queue, stops the threads and gives the folder back. Other calls
+    /// do nothing: they wait for the first one's end.
     ///
     /// # Errors
     /// When the log cannot be written.
@@ -896,7 +925,8 @@ impl Storage {
         }
         // Deferred actions run here, and may drop handles of the database.
         self.own_threads.lock().push(me);
-        // One that is running needs the log. Later ones find the storage closed, so from now on nobody writes to the data folder.
+        // One that is running needs the log. Later ones find the storage closed, so from now on
+        // nobody writes to the data folder.
         drop(self.checkpoint_latch.lock());
         self.manager.refuse_commits();
         self.parking.stop();
@@ -914,7 +944,8 @@ impl Storage {
             }
             result = log.end();
         }
-        // What has become unneeded since the collectors stopped; two epochs later its memory is free.
+        // What has become unneeded since the collectors stopped; two epochs later its memory is
+        // free.
         for _ in 0..3 {
             self.run_gc();
         }
@@ -1019,7 +1050,8 @@ impl Compactor {
                 let (now, after) = (now_ms(), self.freeze_after.as_millis() as u64 / 2);
                 let is_cold = |block: &HotBlock| is_cold(block, now, after);
                 let stop = || self.parking.is_stopped();
-                // A log that takes no more is reported to those who commit; it is tried again next time.
+                // A log that takes no more is reported to those who commit; it is tried again next
+                // time.
                 let _ = compact_cold_blocks(&manager, &table, &**follower, self.plan, &is_cold, &stop);
             }
         }

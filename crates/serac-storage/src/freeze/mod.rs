@@ -6,33 +6,46 @@
 //!  +------ a transaction writes -----+                                                                                  |
 //!  +---------------------------------------- a transaction writes: the block is thawed ----------------------------------+
 //! ```
-//! **What a frozen block is.** Not the hot block in another state, as in the text, but a block of its own ([`FrozenBlock`]) that takes the hot one's place in
-//! the block table. Its values lie where they lay, in memory that both share and that nobody writes to any more; a thaw copies them, but for the bytes of long values, to new memory. So
-//! nothing that anybody holds ever changes: readers of the hot block go on reading what they have, and Arrow arrays lent out by a frozen block stay
-//! what they are when it is thawed; no writer waits for a reader, and there is no count of readers. What only a hot block needs (version column, spare
-//! heap) is given back when its last reader is gone.
+//! **What a frozen block is.** Not the hot block in another state, as in the text, but a block of
+//! its own ([`FrozenBlock`]) that takes the hot one's place in the block table. Its values lie
+//! where they lay, in memory that both share and that nobody writes to any more; a thaw copies
+//! them, but for the bytes of long values, to new memory. So nothing that anybody holds ever
+//! changes: readers of the hot block go on reading what they have, and Arrow arrays lent out by a
+//! frozen block stay what they are when it is thawed; no writer waits for a reader, and there is no
+//! count of readers. What only a hot block needs (version column, spare heap) is given back when
+//! its last reader is gone.
 //!
 //! **Writers** look at the temperature before they touch a block, within their transaction:
 //! - hot: go on;
 //! - cooling: compare-and-swap back to hot, then go on (writers pre-empt cooling);
 //! - freezing: wait, for the length of a gather, until the frozen block is published;
-//! - frozen: make a hot block of it, and publish that by compare-and-swap; who loses takes the winner's.
+//! - frozen: make a hot block of it, and publish that by compare-and-swap; who loses takes the
+//!   winner's.
 //!
-//! A writer is pinned from before it looks until it has written, so that what it writes to is memory of a hot block, whatever happens.
+//! A writer is pinned from before it looks until it has written, so that what it writes to is
+//! memory of a hot block, whatever happens.
 //!
-//! **The freezer** sets cooling, in a round that has a number of its own ([`crate::freeze::temperature`]). Then it moves the clock, and waits until every transaction
-//! that started before that has ended. A writer that looked while
-//! the block was still hot, and has been stalled since (the race of the text's figure 9), is one of those; one that started later has read the clock,
-//! so it sees cooling, or what follows it. Then the freezer compare-and-swaps cooling in that round to freezing. This fails if a writer has pre-empted the round,
-//! also if the block is cooling again in a later one: transactions that found it hot between the two may not have ended. From
-//! then on no transaction writes. A vacuum's step looks at the temperature under the heap's latch; a collector lets go of values before it takes the last
-//! version off. If no row has a version and no bulk append is pending, all snapshots, present and future, see the same rows: the block is
-//! gathered and published, or recycled if there is no row. Otherwise it is hot again.
+//! **The freezer** sets cooling, in a round that has a number of its own
+//! ([`crate::freeze::temperature`]). Then it moves the clock, and waits until every transaction
+//! that started before that has ended. A writer that looked while the block was still hot, and has
+//! been stalled since (the race of the text's figure 9), is one of those; one that started later
+//! has read the clock, so it sees cooling, or what follows it. Then the freezer compare-and-swaps
+//! cooling in that round to freezing. This fails if a writer has pre-empted the round, also if the
+//! block is cooling again in a later one: transactions that found it hot between the two may not
+//! have ended. From then on no transaction writes. A vacuum's step looks at the temperature under
+//! the heap's latch; a collector lets go of values before it takes the last version off. If no row
+//! has a version and no bulk append is pending, all snapshots, present and future, see the same
+//! rows: the block is gathered and published, or recycled if there is no row. Otherwise it is hot
+//! again.
 //!
-//! **Readers** pin an epoch, find the block in the table and copy from it (or keep an `Arc` of it). A reader that still holds the hot block after the
-//! publication sees the same rows: nobody writes to it any more. A reader that holds a frozen block after a thaw misses only what was written
-//! after it found the block. For its snapshot that is invisible anyway, since its snapshot is older; and a transaction that starts after a writer's commit
-//! finds the thawed block, because the writer published it before it committed.
+//! **Readers** pin an epoch, find the block in the table and copy from it (or keep an `Arc` of it).
+//! A reader that still holds the hot block after the publication sees the same rows: nobody writes
+//! to it any more. A reader that holds a frozen block after a thaw misses only what was written
+//! after it found the block. For its snapshot that is invisible anyway, since its snapshot is
+//! older; and a transaction that starts after a writer's commit finds the thawed block, because the
+//! writer published it before it committed.
+//!
+//! Model: `serac-models/tests/freezing.rs`.
 
 pub(crate) mod background;
 pub mod compact;
@@ -51,7 +64,8 @@ use serac_sync::atomic::Ordering;
 use serac_sync::epoch::{self, Guard};
 use std::sync::Arc;
 
-/// A block that has been thawed waits twice as long each time before it freezes again, up to 2 to the power of this.
+/// A block that has been thawed waits twice as long each time before it freezes again, up to 2 to
+/// the power of this.
 const LONGEST_WAIT: u32 = 6;
 
 /// Blocks of a table that began to cool together.
@@ -69,12 +83,14 @@ impl DataTable {
         block.settlements().is_some()
     }
 
-    /// Whether a hot block is calm and takes no inserts. In this order: a bulk append offers its block to inserts before its marker goes.
+    /// Whether a hot block is calm and takes no inserts. In this order: a bulk append offers its
+    /// block to inserts before its marker goes.
     pub(crate) fn is_idle(&self, no: BlockNo, block: &HotBlock) -> bool {
         block.slot_limit() > 0 && Self::is_calm(block) && !self.takes_inserts(no)
     }
 
-    /// Sets every hot block cooling that is calm, takes no inserts and, as `is_cold` says, has been left alone for long enough.
+    /// Sets every hot block cooling that is calm, takes no inserts and, as `is_cold` says, has been
+    /// left alone for long enough.
     pub(crate) fn cool(self: &Arc<Self>, is_cold: impl Fn(&HotBlock) -> bool) -> CoolingRound {
         let number = self.next_cooling_round();
         if self.freeze_format() == FreezeFormat::Never {
@@ -90,8 +106,10 @@ impl DataTable {
         CoolingRound { table: self.clone(), number, blocks }
     }
 
-    /// Freezes a block that has been cooling since `round` began, after every transaction from before its clock has ended; true if it is frozen now. A block
-    /// without rows is recycled instead: its memory is freed an epoch later, and its number goes to a block of later inserts.
+    /// Freezes a block that has been cooling since `round` began, after every transaction from
+    /// before its clock has ended; true if it is frozen now. A block without rows is recycled
+    /// instead: its memory is freed an epoch later, and its number goes to a block of later
+    /// inserts.
     pub(crate) fn freeze_cooled(&self, no: BlockNo, round: u64) -> bool {
         let guard = epoch::pin();
         let Some(block) = self.blocks().get(no, &guard) else { return false };
@@ -123,7 +141,8 @@ impl DataTable {
         true
     }
 
-    /// Brings the blocks that were frozen for another format into the table's. A frozen block stays one, so nothing has to cool.
+    /// Brings the blocks that were frozen for another format into the table's. A frozen block stays
+    /// one, so nothing has to cool.
     pub(crate) fn refreeze(&self) {
         let format = self.freeze_format();
         if format == FreezeFormat::Never {
@@ -142,10 +161,12 @@ impl DataTable {
         }
     }
 
-    /// The block, hot, and open to writes of the calling transaction until that ends; none if there is no such block.
+    /// The block, hot, and open to writes of the calling transaction until that ends; none if there
+    /// is no such block.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`](crate::StorageError::Corrupt) when the block lies in a damaged file.
+    /// [`StorageError::Corrupt`](crate::StorageError::Corrupt) when the block lies in a damaged
+    /// file.
     #[inline]
     pub(crate) fn writable<'g>(&'g self, no: BlockNo, guard: &'g Guard) -> Result<Option<&'g HotBlock>> {
         loop {
@@ -189,15 +210,16 @@ impl DataTable {
     }
 }
 
-/// Whether the collector's last note on a block is old enough: `after` milliseconds, longer for blocks that have been thawed before, so that blocks
-/// which are written now and then do not freeze and thaw all the time.
+/// Whether the collector's last note on a block is old enough: `after` milliseconds, longer for
+/// blocks that have been thawed before, so that blocks which are written now and then do not freeze
+/// and thaw all the time.
 pub(crate) fn is_cold(block: &HotBlock, now_ms: u64, after: u64) -> bool {
     let wait = after << block.thaws().min(LONGEST_WAIT);
     now_ms.saturating_sub(block.last_touched().load(Ordering::Relaxed)) >= wait
 }
 
-/// Starts to freeze the blocks of `table` that are cold; they are frozen once all transactions that run now have ended and the collector has come by.
-/// Returns how many are on their way.
+/// Starts to freeze the blocks of `table` that are cold; they are frozen once all transactions that
+/// run now have ended and the collector has come by. Returns how many are on their way.
 pub(crate) fn freeze_cold_blocks(
     manager: &TransactionManager,
     table: &Arc<DataTable>,
@@ -222,7 +244,8 @@ mod tests {
         TableSchema { columns: vec![ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: true }] }
     }
 
-    /// A writer that has found the block hot stops. The entry of an earlier round, which another has pre-empted, is due before the writer has ended.
+    /// A writer that has found the block hot stops. The entry of an earlier round, which another
+    /// has pre-empted, is due before the writer has ended.
     #[test]
     fn a_round_that_was_pre_empted_does_not_freeze_the_block_of_a_later_one() {
         let manager = TransactionManager::new(Timestamp(0), None);

@@ -1,4 +1,5 @@
-//! How hot a hot block is: the word that writers and the freezer meet in. The protocol around it is described in [`crate::freeze`].
+//! How hot a hot block is: the word that writers and the freezer meet in. The protocol around it is
+//! described in [`crate::freeze`].
 //!
 //! ```text
 //! hot --cool(r)--> cooling in round r --freeze(r)--> freezing --> (a frozen block takes the place)
@@ -6,10 +7,14 @@
 //!  +----- admit_writer ---+                              |
 //!  +--------------------- give_up -----------------------+
 //! ```
-//! **Rounds.** A cooling block waits in a queue. A writer that makes the block hot again does not know the queue, so the entry stays, and the block may cool
-//! again before the entry is due. The old entry says nothing about the writers that came in between: it must not freeze the block. So each round of
-//! cooling has a number that its table never uses again. The number is in the word and in the entry, and an entry freezes a block of its own round only.
-//! That holds for another block under the same number, too.
+//! **Rounds.** A cooling block waits in a queue. A writer that makes the block hot again does not
+//! know the queue, so the entry stays, and the block may cool again before the entry is due. The
+//! old entry says nothing about the writers that came in between: it must not freeze the block. So
+//! each round of cooling has a number that its table never uses again. The number is in the word
+//! and in the entry, and an entry freezes a block of its own round only. That holds for another
+//! block under the same number, too.
+//!
+//! Model: `serac-models/tests/freezing.rs`.
 
 use serac_sync::atomic::{AtomicU64, Ordering};
 

@@ -1,24 +1,36 @@
-//! Heap vacuum of hot blocks: chunks that are garbage for the most part are emptied, while transactions go on.
+//! Heap vacuum of hot blocks: chunks that are garbage for the most part are emptied, while
+//! transactions go on.
 //!
-//! A block that is written all the time never freezes, so its heap is never gathered; what updates leave behind would pile up. A chunk goes by itself
-//! once nothing names its bytes (see [`crate::block::heap`]), but a single value that nobody updates keeps a whole chunk. So when a block's heap has more
-//! garbage than live bytes, the collector that finds it out *condemns* the chunks that are less than half live, copies what slots and
-//! before-images name in them to the heap's tail, and points those to the copies. A condemned chunk is then named by nothing and goes. The work is in
-//! proportion to the garbage, so a heap takes about twice its live bytes, whatever is written and however long a reader keeps versions.
+//! A block that is written all the time never freezes, so its heap is never gathered; what updates
+//! leave behind would pile up. A chunk goes by itself once nothing names its bytes (see
+//! [`crate::block::heap`]), but a single value that nobody updates keeps a whole chunk. So when a
+//! block's heap has more garbage than live bytes, the collector that finds it out *condemns* the
+//! chunks that are less than half live, copies what slots and before-images name in them to the
+//! heap's tail, and points those to the copies. A condemned chunk is then named by nothing and
+//! goes. The work is in proportion to the garbage, so a heap takes about twice its live bytes,
+//! whatever is written and however long a reader keeps versions.
 //!
-//! **Against writers.** A view in a slot changes under the heap's latch only, and a writer holds the latch from before it reads the before-image
-//! until the slot has its new views. The vacuum goes through the slots in steps, each under the latch. New values go to the tail, which is not condemned;
-//! so once a slot and its chain were looked at, they never name a condemned chunk again: also an abort only puts back what the chain holds.
+//! **Against writers.** A view in a slot changes under the heap's latch only, and a writer holds
+//! the latch from before it reads the before-image until the slot has its new views. The vacuum
+//! goes through the slots in steps, each under the latch. New values go to the tail, which is not
+//! condemned; so once a slot and its chain were looked at, they never name a condemned chunk again:
+//! also an abort only puts back what the chain holds.
 //!
-//! **Against collectors.** The chain of a row is walked under its pruning latch (taken before the heap's), so no record of it is unlinked, and its values let
-//! go of, meanwhile.
+//! **Against collectors.** The chain of a row is walked under its pruning latch (taken before the
+//! heap's), so no record of it is unlinked, and its values let go of, meanwhile.
 //!
-//! **Against readers.** A redirected view names the same bytes as before, and only the half of it that says where they lie changes, in one store. With
-//! Release: who reads a row takes no latch, and with the new view finds the copy. A reader that has copied the old view finds the old chunk: it fetches chunks
-//! under the pin under which it copied, and a chunk is dropped an epoch after it was emptied. Since no version tells of the change, bulk copies, which may be torn, are checked against the heap's count of redirections.
+//! **Against readers.** A redirected view names the same bytes as before, and only the half of it
+//! that says where they lie changes, in one store. With Release: who reads a row takes no latch,
+//! and with the new view finds the copy. A reader that has copied the old view finds the old chunk:
+//! it fetches chunks under the pin under which it copied, and a chunk is dropped an epoch after it
+//! was emptied. Since no version tells of the change, bulk copies, which may be torn, are checked
+//! against the heap's count of redirections.
 //!
-//! **Against freezing.** A step looks at the temperature and gives up on a freezing block; the freezer takes the latch once before it gathers, so that no
-//! step is under way. The gather redirects views in the same way ([`crate::freeze::frozen`]).
+//! **Against freezing.** A step looks at the temperature and gives up on a freezing block; the
+//! freezer takes the latch once before it gathers, so that no step is under way. The gather
+//! redirects views in the same way ([`crate::freeze::frozen`]).
+//!
+//! Model: `serac-models/tests/vacuum.rs`.
 
 use crate::block::heap::{BlockHeap, HeapLatch};
 use crate::block::{Block, HotBlock};
@@ -28,7 +40,8 @@ use serac_sync::atomic::{Ordering, fence};
 use serac_sync::epoch;
 use std::sync::Arc;
 
-/// Garbage that a heap may have, whatever its live bytes: a vacuum looks at every slot of the block.
+/// Garbage that a heap may have, whatever its live bytes: a vacuum looks at every slot of the
+/// block.
 const GARBAGE_FLOOR: u64 = 256 << 10;
 
 /// See [`GARBAGE_FLOOR`].
@@ -38,8 +51,8 @@ pub(crate) fn garbage_floor() -> usize {
 /// Slots that are looked at under one latch.
 const STEP: u64 = 256;
 
-/// Empties the condemned chunks of `block`, number `no` of its table: those that are mostly garbage, if there is enough of that, or `all`. `latch_row`
-/// takes a row's pruning latch.
+/// Empties the condemned chunks of `block`, number `no` of its table: those that are mostly
+/// garbage, if there is enough of that, or `all`. `latch_row` takes a row's pruning latch.
 pub(crate) fn vacuum<'l>(block: &Block, no: BlockNo, all: bool, latch_row: impl Fn(RowId) -> MutexGuard<'l, ()>) {
     let Some(block) = block.hot() else { return };
     // Acquire: pairs with the Release below; one vacuum at a time.
@@ -73,7 +86,8 @@ fn run<'l>(block: &HotBlock, no: BlockNo, all: bool, latch_row: impl Fn(RowId) -
                 break;
             }
             for slot in (from..to).map(Slot) {
-                // A chain with views begins under the latch only. Acquire: pairs with the installing compare-and-swap.
+                // A chain with views begins under the latch only. Acquire: pairs with the
+                // installing compare-and-swap.
                 if block.version_head(slot).load(Ordering::Acquire).is_null() {
                     step.slot(block, &views, slot);
                 } else {
@@ -93,7 +107,8 @@ fn run<'l>(block: &HotBlock, no: BlockNo, all: bool, latch_row: impl Fn(RowId) -
         }
         from = to;
     }
-    // What a collector has unlinked but not let go of yet may still be named: then the chunk goes when it does.
+    // What a collector has unlinked but not let go of yet may still be named: then the chunk goes
+    // when it does.
     block.heap().latch().pardon();
 }
 
@@ -106,7 +121,8 @@ pub(crate) struct Step<'h> {
 impl<'h> Step<'h> {
     pub(crate) fn new(heap: &'h Arc<BlockHeap>) -> Self {
         let latch = heap.latch();
-        // Relaxed: changed under the latch only; the fence keeps the redirections behind it. Pairs with the Acquire fence behind a bulk copy.
+        // Relaxed: changed under the latch only; the fence keeps the redirections behind it. Pairs
+        // with the Acquire fence behind a bulk copy.
         heap.redirections().fetch_add(1, Ordering::Relaxed);
         fence(Ordering::Release);
         Self { heap, latch }

@@ -1,7 +1,7 @@
 //! Filling block columns from Arrow arrays: the bulk load path.
 //!
-//! Besides a column's own Arrow type, forms that convert without loss are taken: plain and large strings and binaries, dictionaries of
-//! strings, and 64-bit decimals of the same scale.
+//! Besides a column's own Arrow type, forms that convert without loss are taken: plain and large
+//! strings and binaries, dictionaries of strings, and 64-bit decimals of the same scale.
 
 use crate::block::HotBlock;
 use crate::block::heap::{ArrowView, INLINE_BYTES, check_len, view_len};
@@ -36,7 +36,8 @@ pub fn accepts(column_type: ColumnType, data_type: &DataType) -> bool {
     }
 }
 
-/// Checks that `batch` has the columns of `schema` and that its values fit them, before anything is changed.
+/// Checks that `batch` has the columns of `schema` and that its values fit them, before anything is
+/// changed.
 pub(crate) fn check_batch(schema: &TableSchema, batch: &RecordBatch) -> Result<()> {
     if batch.num_columns() != schema.columns.len() {
         return Err(StorageError::InvalidInput(format!(
@@ -97,11 +98,12 @@ fn longest(array: &ArrayRef) -> usize {
     }
 }
 
-/// Fills the slots from `from` on with the rows of `batch` (checked by [`check_batch`]) and sets their allocation bits. Slots that had rows before hold
-/// nothing of them afterwards.
+/// Fills the slots from `from` on with the rows of `batch` (checked by [`check_batch`]) and sets
+/// their allocation bits. Slots that had rows before hold nothing of them afterwards.
 ///
 /// # Safety
-/// Nobody else may access the values of these slots while the call lasts. Bitmaps are written by atomic stores: their words have the bits of other slots, too.
+/// Nobody else may access the values of these slots while the call lasts. Bitmaps are written by
+/// atomic stores: their words have the bits of other slots, too.
 pub(crate) unsafe fn fill(block: &HotBlock, schema: &TableSchema, from: u32, batch: &RecordBatch) {
     assert!(from as usize + batch.num_rows() <= block.layout().slot_count() as usize, "the rows fit the block");
     for (i, array) in batch.columns().iter().enumerate() {

@@ -61,7 +61,8 @@ impl ColumnValues {
         Self { physical: self.physical, len: positions.len(), values, nulls }
     }
 
-    /// The values as an array of the column's Arrow type, or in the form asked for. `heap` gives the buffers that views name.
+    /// The values as an array of the column's Arrow type, or in the form asked for. `heap` gives
+    /// the buffers that views name.
     pub(crate) fn into_array(
         self,
         column_type: ColumnType,
@@ -107,8 +108,8 @@ impl ColumnValues {
             }
             ColumnType::Utf8 | ColumnType::Json | ColumnType::JsonText => {
                 let views = ScalarBuffer::new(values, 0, len);
-                // SAFETY: the views were made by the block's heap from UTF-8 that the engine has checked, and name bytes in `heap`, which
-                // was fetched after them.
+                // SAFETY: the views were made by the block's heap from UTF-8 that the engine has
+                // checked, and name bytes in `heap`, which was fetched after them.
                 let texts = unsafe { StringViewArray::new_unchecked(views, heap(), nulls) };
                 if column_type == ColumnType::Utf8 || form == ColumnForm::Stored {
                     return Arc::new(texts);

@@ -7,8 +7,10 @@
 //! 3. Release fence
 //! 4. change the values, validity and allocation bits in place (relaxed atomic stores)
 //! ```
-//! A writer may install over a head only if its snapshot sees it (or if there is none): a head that is uncommitted or was committed
-//! after the snapshot began is a write-write conflict. One that was rolled back is none: it says nothing, so the next older one decides. Before the install the block's counter of versioned slots is raised.
+//! A writer may install over a head only if its snapshot sees it (or if there is none): a head that
+//! is uncommitted or was committed after the snapshot began is a write-write conflict. One that was
+//! rolled back is none: it says nothing, so the next older one decides. Before the install the
+//! block's counter of versioned slots is raised.
 //!
 //! # Reading
 //! ```text
@@ -16,26 +18,36 @@
 //! 2. Acquire fence
 //! 3. load the version head; walk the chain, newest to oldest, applying before-images, until a version the snapshot sees
 //! ```
-//! Copy first, head second: if the copy holds any byte of a writer's step 4, the fences make its step 2 happen before the reader's
-//! step 3, so the reader meets the record and puts the before-image in place of the dirty (or torn) copy. In the other order a writer could
-//! slip in between. Three ways in which the record could be missing are closed elsewhere: the collector does not unlink a record that a running
-//! transaction's snapshot does not see, so a reader that saw dirty bytes finds the record for as long as it runs (a torn copy implies a writer that commits
-//! after the reader began); an abort leaves its records linked, under a timestamp newer than every reader that could hold a dirty copy; and an
-//! address is not reused for a new record while a reader or writer that has seen it is pinned. Nor does a head come back while somebody
-//! runs who has seen it: the collector takes the newest record off a chain only together with all older ones, once everybody sees it. So a
-//! compare-and-swap that succeeds, and a head found unchanged after copying, mean that nothing happened in between (no A-B-A).
+//! Copy first, head second: if the copy holds any byte of a writer's step 4, the fences make its
+//! step 2 happen before the reader's step 3, so the reader meets the record and puts the
+//! before-image in place of the dirty (or torn) copy. In the other order a writer could slip in
+//! between. Three ways in which the record could be missing are closed elsewhere: the collector
+//! does not unlink a record that a running transaction's snapshot does not see, so a reader that
+//! saw dirty bytes finds the record for as long as it runs (a torn copy implies a writer that
+//! commits after the reader began); an abort leaves its records linked, under a timestamp newer
+//! than every reader that could hold a dirty copy; and an address is not reused for a new record
+//! while a reader or writer that has seen it is pinned. Nor does a head come back while somebody
+//! runs who has seen it: the collector takes the newest record off a chain only together with all
+//! older ones, once everybody sees it. So a compare-and-swap that succeeds, and a head found
+//! unchanged after copying, mean that nothing happened in between (no A-B-A).
 //!
 //! # Bulk append
-//! A block filled by one bulk append carries one record for all its rows, the block's *append marker*. A row whose chain ends before a
-//! version the snapshot sees is judged by the marker. Nobody touches the values of a marked block before seeing its marker, so the
-//! appending transaction fills it with plain stores.
+//! A block filled by one bulk append carries one record for all its rows, the block's *append
+//! marker*. A row whose chain ends before a version the snapshot sees is judged by the marker.
+//! Nobody touches the values of a marked block before seeing its marker, so the appending
+//! transaction fills it with plain stores.
 //!
 //! # Slots and block numbers that are used again
-//! A slot without a row and without a version chain is free: every snapshot, present and future, agrees that nothing is there. Inserts take slots of
-//! their insertion head in turn; compaction ([`crate::freeze::compact`]) takes free slots anywhere. Both install by compare-and-swap from null, so a slot that was handed
-//! out to a thread which then stalled goes to one of the two. A stalled inserter cannot mistake a later chain for none: compaction's record is newer
-//! than its snapshot and stays until its transaction has ended. The number of a block that was recycled goes to a later block. Whoever kept a row id
-//! beyond the snapshot in which it found it may find another row.
+//! A slot without a row and without a version chain is free: every snapshot, present and future,
+//! agrees that nothing is there. Inserts take slots of their insertion head in turn; compaction
+//! ([`crate::freeze::compact`]) takes free slots anywhere. Both install by compare-and-swap from
+//! null, so a slot that was handed out to a thread which then stalled goes to one of the two. A
+//! stalled inserter cannot mistake a later chain for none: compaction's record is newer than its
+//! snapshot and stays until its transaction has ended. The number of a block that was recycled goes
+//! to a later block. Whoever kept a row id beyond the snapshot in which it found it may find
+//! another row.
+//!
+//! Model: `serac-models/tests/protocols.rs`, `serac-models/tests/slots.rs`.
 
 use crate::block::block_table::BlockTable;
 use crate::block::heap::count_live;
@@ -95,7 +107,8 @@ pub struct TableMetrics {
     pub frozen_blocks: u32,
     /// Bytes of all blocks.
     pub bytes: usize,
-    /// Those of them that lie in mapped files: the operating system reads them when they are touched and forgets them when memory is short.
+    /// Those of them that lie in mapped files: the operating system reads them when they are
+    /// touched and forgets them when memory is short.
     pub mapped_bytes: usize,
 }
 
@@ -108,7 +121,8 @@ pub struct DataTable {
     layout: Arc<BlockLayout>,
     blocks: BlockTable,
     heads: [AtomicU32; INSERTION_HEADS],
-    /// Numbers below the block table's length that have no block. Whoever adds or recycles a block holds the latch.
+    /// Numbers below the block table's length that have no block. Whoever adds or recycles a block
+    /// holds the latch.
     free_numbers: Mutex<BTreeSet<BlockNo>>,
     compaction_latch: Mutex<()>,
     /// See [`moves`](Self::moves).
@@ -129,7 +143,8 @@ fn thread_head() -> usize {
     serac_sync::thread::ordinal() % INSERTION_HEADS
 }
 
-/// Inserts less deletes so far, in a place for each insertion head: threads that count in one place wait for each other.
+/// Inserts less deletes so far, in a place for each insertion head: threads that count in one place
+/// wait for each other.
 #[derive(Debug, Default)]
 struct RowCount([CachePadded<AtomicI64>; INSERTION_HEADS]);
 
@@ -189,8 +204,8 @@ impl DataTable {
         // Relaxed: a setting, which orders nothing.
         FreezeFormat::from_number(self.freeze_format.load(Ordering::Relaxed))
     }
-    /// Sets the format in which blocks freeze from now on. Blocks that are frozen stay as they are, until they freeze again or
-    /// [`Storage::freeze_table`](crate::Storage::freeze_table) comes by.
+    /// Sets the format in which blocks freeze from now on. Blocks that are frozen stay as they are,
+    /// until they freeze again or [`Storage::freeze_table`](crate::Storage::freeze_table) comes by.
     pub fn set_freeze_format(&self, format: FreezeFormat) {
         self.freeze_format.store(format as u8, Ordering::Relaxed);
     }
@@ -257,21 +272,23 @@ impl DataTable {
     pub(crate) fn compaction_latch(&self) -> &Mutex<()> {
         &self.compaction_latch
     }
-    /// Counts how often rows have begun to leave their places. Who finds a place empty, and afterwards
-    /// finds that a row has gone there from another place, finds another count afterwards than before.
+    /// Counts how often rows have begun to leave their places. Who finds a place empty, and
+    /// afterwards finds that a row has gone there from another place, finds another count
+    /// afterwards than before.
     pub fn moves(&self) -> u64 {
         // Acquire: pairs with `note_moves`; and comes before what is looked at next.
         self.moves.load(Ordering::Acquire)
     }
     /// Copies of rows are in their new places, and the rows are about to leave the old ones.
     pub(crate) fn note_moves(&self) {
-        // Release: pairs with `moves`. Whoever does not see a copy yet does not see this either; who
-        // sees that a row is gone, sees this through the record of its deletion.
+        // Release: pairs with `moves`. Whoever does not see a copy yet does not see this either;
+        // who sees that a row is gone, sees this through the record of its deletion.
         self.moves.fetch_add(1, Ordering::Release);
     }
     /// A number that no round of cooling has had.
     pub(crate) fn next_cooling_round(&self) -> u64 {
-        // Relaxed: who cools a block puts the number into its temperature, and whoever meets it meets it there.
+        // Relaxed: who cools a block puts the number into its temperature, and whoever meets it
+        // meets it there.
         self.cooling_rounds.fetch_add(1, Ordering::Relaxed)
     }
     /// Adds a block under a free number.
@@ -330,7 +347,8 @@ impl DataTable {
         let table = self.clone();
         Blocker::new(snapshot, holder, (self.id, row), move || table.writer(row) == Some(holder))
     }
-    /// The number of the running transaction that has written the newest version of `row`; none if there is no such.
+    /// The number of the running transaction that has written the newest version of `row`; none if
+    /// there is no such.
     pub fn writer(&self, row: RowId) -> Option<u64> {
         let guard = epoch::pin();
         let block = self.locate(row, &guard)?.hot()?;
@@ -406,7 +424,8 @@ impl DataTable {
         columns.zip(values).try_for_each(|(column, value)| self.layout.check_value(column, value))
     }
 
-    /// A column of variable length can be changed once at a time: its record and its slot each name one value.
+    /// A column of variable length can be changed once at a time: its record and its slot each name
+    /// one value.
     fn check_distinct_views(&self, block: &HotBlock, columns: &[ColumnId]) -> Result<()> {
         let twice = |i: usize| columns[..i].contains(&columns[i]) && block.is_view(columns[i]);
         match (1..columns.len()).find(|&i| twice(i)) {
@@ -421,7 +440,8 @@ impl DataTable {
     /// Inserts a row: one value per column.
     ///
     /// # Errors
-    /// [`StorageError::InvalidInput`] for values that do not fit the columns, [`StorageError::Limit`] when the table is full.
+    /// [`StorageError::InvalidInput`] for values that do not fit the columns,
+    /// [`StorageError::Limit`] when the table is full.
     pub fn insert(self: &Arc<Self>, txn: &mut Transaction, row: &[Value<'_>]) -> Result<RowId> {
         self.check_row(row)?;
         self.check_values((0..).map(ColumnId), row)?;
@@ -435,7 +455,8 @@ impl DataTable {
         Ok(id)
     }
 
-    /// Inserts a row, which fits the columns, into a slot that was handed out; false if the slot is not free any more.
+    /// Inserts a row, which fits the columns, into a slot that was handed out; false if the slot is
+    /// not free any more.
     fn insert_into(self: &Arc<Self>, txn: &mut Transaction, id: RowId, row: &[Value<'_>]) -> Result<bool> {
         // A block that was frozen and thawed since may have forgotten the slot.
         let guard = epoch::pin();
@@ -445,7 +466,8 @@ impl DataTable {
         let record = txn.push_undo(self, id, UndoKind::Insert, ptr::null_mut(), std::iter::empty());
         // AcqRel: raised before the head is there, as every bulk reader relies on.
         block.versioned().fetch_add(1, Ordering::AcqRel);
-        // Release: pairs with the readers' Acquire. Acquire: pairs with the collector's, so that an older row of the slot is wholly gone.
+        // Release: pairs with the readers' Acquire. Acquire: pairs with the collector's, so that an
+        // older row of the slot is wholly gone.
         let head = block.version_head(id.slot());
         if head.compare_exchange(ptr::null_mut(), record, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             block.versioned().fetch_sub(1, Ordering::Release);
@@ -466,7 +488,8 @@ impl DataTable {
         Ok(true)
     }
 
-    /// Inserts a copy of a row of this table into the free slot `id`; false if the slot is not free (any more).
+    /// Inserts a copy of a row of this table into the free slot `id`; false if the slot is not free
+    /// (any more).
     pub(crate) fn insert_copy(self: &Arc<Self>, txn: &mut Transaction, id: RowId, row: &[Value<'_>]) -> Result<bool> {
         let guard = epoch::pin();
         let Some(block) = self.writable(id.block(), &guard)? else { return Ok(false) };
@@ -474,7 +497,8 @@ impl DataTable {
         // Behind the limit slots are handed out in turn. Release: as in `allocate`.
         let handed_out = slot < block.slot_limit()
             || cursor.compare_exchange(slot, slot + 1, Ordering::Release, Ordering::Relaxed).is_ok();
-        // Acquire: pairs with the collector's unlinking, so that the allocation bit is that of the last row whose chain is gone.
+        // Acquire: pairs with the collector's unlinking, so that the allocation bit is that of the
+        // last row whose chain is gone.
         let free = block.version_head(id.slot()).load(Ordering::Acquire).is_null() && !block.is_present(id.slot());
         let inserted = handed_out && free && self.insert_into(txn, id, row)?;
         drop(guard);
@@ -511,7 +535,8 @@ impl DataTable {
                 newest = unsafe { record.next().as_ref() };
             }
             if !block.is_present(row.slot()) {
-                // Acquire: pairs with a deleter's Release fence: if the bit is its doing, its record is at the head by now.
+                // Acquire: pairs with a deleter's Release fence: if the bit is its doing, its
+                // record is at the head by now.
                 fence(Ordering::Acquire);
                 if head.load(Ordering::Acquire) != seen {
                     continue; // a concurrent delete: a conflict, as the newer head will tell
@@ -524,7 +549,8 @@ impl DataTable {
                 // AcqRel: as in `insert`.
                 block.versioned().fetch_add(1, Ordering::AcqRel);
             }
-            // AcqRel: publishes the record and sees the last writer's values; Relaxed on failure: reloaded above.
+            // AcqRel: publishes the record and sees the last writer's values; Relaxed on failure:
+            // reloaded above.
             if head.compare_exchange(seen, record, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 debug_assert!(!block.is_freezing(), "a block does not freeze under a writer");
                 fence(Ordering::Release); // step 3
@@ -543,8 +569,8 @@ impl DataTable {
     /// Updates `columns` of `row` to `values`.
     ///
     /// # Errors
-    /// [`StorageError::WriteConflict`] when a concurrent transaction changed the row first; [`StorageError::InvalidInput`] for a row that is
-    /// not there or values that do not fit.
+    /// [`StorageError::WriteConflict`] when a concurrent transaction changed the row first;
+    /// [`StorageError::InvalidInput`] for a row that is not there or values that do not fit.
     pub fn update(
         self: &Arc<Self>,
         txn: &mut Transaction,
@@ -629,8 +655,9 @@ impl DataTable {
                 self.deletes.fetch_sub(1, Ordering::Relaxed);
             }
             UndoKind::Append => {
-                // What was appended had been seen by this transaction alone, so its values go at once; and no collector has to tell such slots from those
-                // of rows that somebody is deleting.
+                // What was appended had been seen by this transaction alone, so its values go at
+                // once; and no collector has to tell such slots from those of rows that somebody is
+                // deleting.
                 let mut latch = block.latch_heap(self.layout.column_ids());
                 for slot in (0..block.slot_limit()).map(Slot) {
                     if block.is_present(slot) {
@@ -695,8 +722,8 @@ impl DataTable {
         }
     }
 
-    /// Has the memory bring what [`read`](Self::read)ing columns of these rows looks at, for all rows together, where `read` waits for one after the other.
-    /// Changes nothing.
+    /// Has the memory bring what [`read`](Self::read)ing columns of these rows looks at, for all
+    /// rows together, where `read` waits for one after the other. Changes nothing.
     pub fn look_ahead(&self, rows: &[RowId], columns: &[ColumnId]) {
         let guard = epoch::pin();
         let located = || rows.iter().filter_map(|row| Some((row.slot(), self.locate(*row, &guard)?)));
@@ -707,7 +734,8 @@ impl DataTable {
         }
     }
 
-    /// Reads the newest state of `row`, whoever wrote it: for checks that must not depend on a snapshot (uniqueness).
+    /// Reads the newest state of `row`, whoever wrote it: for checks that must not depend on a
+    /// snapshot (uniqueness).
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -751,7 +779,8 @@ impl DataTable {
         }
     }
 
-    /// Whether a transaction that has committed since `snapshot` began has written `row`. A row that was rolled back or moved counts, too.
+    /// Whether a transaction that has committed since `snapshot` began has written `row`. A row
+    /// that was rolled back or moved counts, too.
     pub fn is_changed_since(&self, snapshot: &Snapshot, row: RowId) -> bool {
         let guard = epoch::pin();
         // A block that is gone had nothing in it that any snapshot sees.
@@ -774,10 +803,11 @@ impl DataTable {
         })
     }
 
-    /// Whether `matches` accepts the newest state of `row`, committed or not, or any older one that a
-    /// version chain still reaches; of these, only those that some of the `readers` may read, if they
-    /// are given. For who has a snapshot, or is an [`Action`](crate::version::transaction::Action): else a
-    /// change that is taken back meanwhile may be taken for the newest state.
+    /// Whether `matches` accepts the newest state of `row`, committed or not, or any older one that
+    /// a version chain still reaches; of these, only those that some of the `readers` may read, if
+    /// they are given. For who has a snapshot, or is an
+    /// [`Action`](crate::version::transaction::Action): else a change that is taken back meanwhile
+    /// may be taken for the newest state.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -795,9 +825,9 @@ impl DataTable {
         // From the newest record on, each with its timestamp.
         let mut chain = SmallVec::<[(&UndoRecord, Timestamp); 4]>::new();
         let mut present = loop {
-            // The whole chain is noted before the values are copied. Later on, what the copy has of a
-            // running transaction may be taken back, and a collector take that record off the chain:
-            // then nothing would be left that says what the row is again.
+            // The whole chain is noted before the values are copied. Later on, what the copy has of
+            // a running transaction may be taken back, and a collector take that record off the
+            // chain: then nothing would be left that says what the row is again.
             let newest = head();
             chain.clear();
             let mut current = newest;
@@ -806,7 +836,8 @@ impl DataTable {
                 chain.push((record, record.timestamp()));
                 current = record.next();
             }
-            // The newest state is taken as it is, without a version that would mend it: nobody changes views while we hold the latch.
+            // The newest state is taken as it is, without a version that would mend it: nobody
+            // changes views while we hold the latch.
             let latch = block.hot().and_then(|block| block.latch_heap(columns.iter().copied()));
             block.read_cells(columns, row.slot(), &mut out.cells);
             drop(latch);
@@ -853,8 +884,8 @@ impl DataTable {
         Ok(false)
     }
 
-    /// Appends all rows of `batch`, filling blocks column by column; they become visible together at the commit. Returns the row ids as
-    /// ranges of their 64-bit form, in the order of the rows.
+    /// Appends all rows of `batch`, filling blocks column by column; they become visible together
+    /// at the commit. Returns the row ids as ranges of their 64-bit form, in the order of the rows.
     ///
     /// # Errors
     /// [`StorageError::InvalidInput`] when the batch's columns do not fit the table's.
@@ -880,12 +911,14 @@ impl DataTable {
             // Before the rows are there: what the log cannot take must not be.
             let logged = txn.redo().append(self.id, RowId::from_u64(first), &part);
             if logged.is_err() && from == 0 {
-                // Nobody fills the block, which was made for these rows. As one that is full of empty slots it is recycled.
+                // Nobody fills the block, which was made for these rows. As one that is full of
+                // empty slots it is recycled.
                 txn.forget_append_head();
                 block.insert_cursor().store(self.layout.slot_count(), Ordering::Release);
             }
             logged?;
-            // SAFETY: the block is marked as this transaction's and nobody else looks behind a marker that it does not see.
+            // SAFETY: the block is marked as this transaction's and nobody else looks behind a
+            // marker that it does not see.
             unsafe { crate::table::append::fill(block, &self.schema, from, &part) };
             // Release: pairs with `slot_limit`.
             block.insert_cursor().store(from + rows as u32, Ordering::Release);
@@ -934,7 +967,8 @@ impl DataTable {
         }
         if block.slot_limit() < self.layout.slot_count() {
             for head in &self.heads {
-                // Release: pairs with `allocate`. One head is enough; a head that is in use is left alone.
+                // Release: pairs with `allocate`. One head is enough; a head that is in use is left
+                // alone.
                 if head.compare_exchange(NO_BLOCK, no.0, Ordering::Release, Ordering::Relaxed).is_ok() {
                     return;
                 }
@@ -942,7 +976,8 @@ impl DataTable {
         }
     }
 
-    /// A reader of one block as `snapshot` sees it; none where there is no such block or nothing in it to see.
+    /// A reader of one block as `snapshot` sees it; none where there is no such block or nothing in
+    /// it to see.
     pub fn read_block<'s>(&'s self, snapshot: &'s Snapshot, no: BlockNo) -> Option<BlockReader<'s>> {
         BlockReader::new(&self.schema, self.block(no)?, no, snapshot)
     }
@@ -1023,7 +1058,8 @@ impl DataTable {
         self.rows.add(rows.into());
         Ok(())
     }
-    /// Recycles what has no row, and makes the insertion heads go on in the newest blocks that have room.
+    /// Recycles what has no row, and makes the insertion heads go on in the newest blocks that have
+    /// room.
     pub(crate) fn recover_finish(&self) {
         let guard = epoch::pin();
         for no in (0..self.block_count()).map(BlockNo) {
@@ -1097,8 +1133,9 @@ impl DataTable {
     }
 }
 
-/// Walks the version chain of a slot from its head, handing before-images that the snapshot needs to `apply`; returns whether the
-/// snapshot sees the row, which is `present` in its copied state. Step 3 of reading.
+/// Walks the version chain of a slot from its head, handing before-images that the snapshot needs
+/// to `apply`; returns whether the snapshot sees the row, which is `present` in its copied state.
+/// Step 3 of reading.
 ///
 /// # Safety
 /// The caller has pinned an epoch.

@@ -8,7 +8,8 @@ use crate::ids::ColumnId;
 use crate::types::{ColumnType, PhysicalType};
 use crate::value::{FromValue, Value};
 
-/// An owned copy of some columns of one row. Reused from row to row, it allocates nothing in the long run.
+/// An owned copy of some columns of one row. Reused from row to row, it allocates nothing in the
+/// long run.
 #[derive(Debug, Default, Clone)]
 pub struct RowBuffer {
     pub(crate) cells: Vec<Cell>,
@@ -50,7 +51,8 @@ impl RowBuffer {
     /// Fetches what the cells' views name.
     ///
     /// # Safety
-    /// The cells are final: patched to the reader's snapshot. They were read under a pin that the caller still has.
+    /// The cells are final: patched to the reader's snapshot. They were read under a pin that the
+    /// caller still has.
     pub(crate) unsafe fn resolve(&mut self, block: &Block, layout: &BlockLayout, columns: &[ColumnId]) {
         self.kinds.clear();
         self.bytes.clear();
@@ -114,7 +116,8 @@ impl RowBuffer {
     /// The value of the `i`-th column that was asked for, as a Rust type.
     ///
     /// # Errors
-    /// [`StorageError::InvalidInput`] when the value is not of the type (NULL is one of `Option` types alone).
+    /// [`StorageError::InvalidInput`] when the value is not of the type (NULL is one of `Option`
+    /// types alone).
     #[inline]
     pub fn get<'a, T: FromValue<'a>>(&'a self, i: usize) -> Result<T> {
         let value = self.value(i);

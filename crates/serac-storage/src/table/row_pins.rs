@@ -16,11 +16,12 @@
 //! pin is there, so the snapshot, which is newer, sees its rows in their new places. A group that
 //! looks later does nothing. In the other order a move could commit between a snapshot and its pin,
 //! and the row ids found in the snapshot would be those of the old places. A recycled block had no
-//! row that any snapshot sees, so nobody who pins later finds a row id in it. `serac-models` runs
-//! this file under loom.
+//! row that any snapshot sees, so nobody who pins later finds a row id in it.
 //!
 //! A pin waits no longer than one group's transaction takes in memory. It does not keep the table
 //! alive: the memory of a table that was dropped is freed, although row ids of it are kept.
+//!
+//! Model: `serac-models/tests/pins.rs`.
 
 use crate::table::data_table::DataTable;
 use serac_sync::{RwLock, RwLockReadGuard};

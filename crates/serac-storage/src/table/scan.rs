@@ -1,10 +1,12 @@
 //! Scanning a block: bulk copies, patched where rows have versions (§3.1, §4.1).
 //!
-//! A [`BlockReader`] gives the rows of one block that a snapshot sees, as Arrow arrays. It follows the order of the read protocol (see
-//! [`crate::table::data_table`]) for whole columns at a time: copy the columns, Acquire fence, load the block's count of versioned slots. If it
-//! is zero, no row has a version, and the copy is the truth: nothing is done per row. Otherwise the version column is searched and the chains of the versioned rows alone
-//! are applied to the copy. Columns may be asked for in several steps (filter columns first, the others for the survivors): each step
-//! rebuilds the same snapshot.
+//! A [`BlockReader`] gives the rows of one block that a snapshot sees, as Arrow arrays. It follows
+//! the order of the read protocol (see [`crate::table::data_table`]) for whole columns at a time:
+//! copy the columns, Acquire fence, load the block's count of versioned slots. If it is zero, no
+//! row has a version, and the copy is the truth: nothing is done per row. Otherwise the version
+//! column is searched and the chains of the versioned rows alone are applied to the copy. Columns
+//! may be asked for in several steps (filter columns first, the others for the survivors): each
+//! step rebuilds the same snapshot.
 
 use crate::block::layout::{ALLOCATION_OFFSET, bitmap_bytes};
 use crate::block::{Block, Cell, HotBlock};
@@ -28,8 +30,9 @@ pub enum ColumnForm {
     Arrow,
     /// Of a DECIMAL of at most 18 digits, the unscaled values as 64-bit integers.
     Scaled64,
-    /// How the block keeps it: a DECIMAL of at most 18 digits as Arrow's Decimal64; values of variable length as views or, in a frozen block that has
-    /// them so, with offsets (Utf8, Binary) or as a dictionary with 16-bit codes.
+    /// How the block keeps it: a DECIMAL of at most 18 digits as Arrow's Decimal64; values of
+    /// variable length as views or, in a frozen block that has them so, with offsets (Utf8, Binary)
+    /// or as a dictionary with 16-bit codes.
     Stored,
 }
 
@@ -131,9 +134,9 @@ impl<'s> BlockReader<'s> {
     /// Copies the allocation bitmap and corrects it for the snapshot; none if no row is visible.
     fn find_visible(&mut self, block: &HotBlock) -> Option<Selection> {
         let guard = epoch::pin();
-        // A row of a marked block may have been inserted later than the bulk append, so an unseen marker hides the block only while its
-        // chains say nothing else; the values of a block that is still being filled are not touched.
-        // SAFETY: pinned by `guard`.
+        // A row of a marked block may have been inserted later than the bulk append, so an unseen
+        // marker hides the block only while its chains say nothing else; the values of a block that
+        // is still being filled are not touched. SAFETY: pinned by `guard`.
         let sees_append = unsafe { sees_append(block, self.snapshot) };
         let mut copied = vec![0u64; (self.limit as usize).div_ceil(64)];
         copy_words(block, ALLOCATION_OFFSET, &mut copied);
@@ -156,8 +159,8 @@ impl<'s> BlockReader<'s> {
         }
     }
 
-    /// Calls `f` with the index in `selection` and the slot of every selected slot that has versions. The caller is pinned and has put an
-    /// Acquire fence behind its copies.
+    /// Calls `f` with the index in `selection` and the slot of every selected slot that has
+    /// versions. The caller is pinned and has put an Acquire fence behind its copies.
     fn for_each_versioned(&mut self, block: &HotBlock, selection: &Selection, mut f: impl FnMut(&Self, usize, Slot)) {
         // Relaxed: behind the caller's fence; pairs with the writers' raise before the install.
         if block.versioned().load(Ordering::Relaxed) == 0 {
@@ -209,7 +212,8 @@ impl<'s> BlockReader<'s> {
         }
     }
 
-    /// The smallest and largest value of a column in the block, whoever sees them; none where that is not known.
+    /// The smallest and largest value of a column in the block, whoever sees them; none where that
+    /// is not known.
     pub fn zone(&self, column: ColumnId) -> Option<Zone> {
         self.block.frozen().and_then(|block| block.zone(column))
     }
@@ -222,12 +226,15 @@ impl<'s> BlockReader<'s> {
         block.and_then(|block| block.column(column).dictionary(column_type))
     }
 
-    /// The columns' values in the selected slots, which must be among the [`visible`](Self::visible) ones. All slots of a frozen block come without
-    /// a copy: the arrays are the block's own buffers. There are two exceptions in [`ColumnForm::Arrow`], which [`ColumnForm::Stored`] does not have: short
-    /// decimals are widened, and of columns with offsets or a dictionary views are made, over the block's own bytes.
+    /// The columns' values in the selected slots, which must be among the
+    /// [`visible`](Self::visible) ones. All slots of a frozen block come without a copy: the arrays
+    /// are the block's own buffers. There are two exceptions in [`ColumnForm::Arrow`], which
+    /// [`ColumnForm::Stored`] does not have: short decimals are widened, and of columns with
+    /// offsets or a dictionary views are made, over the block's own bytes.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`](crate::StorageError::Corrupt) when the block lies in a damaged file.
+    /// [`StorageError::Corrupt`](crate::StorageError::Corrupt) when the block lies in a damaged
+    /// file.
     pub fn columns(&mut self, columns: &[ScanColumn], selection: &Selection) -> Result<Vec<ArrayRef>> {
         if columns.is_empty() {
             return Ok(Vec::new());
@@ -259,7 +266,8 @@ impl<'s> BlockReader<'s> {
     }
 
     fn hot_columns(&mut self, block: &HotBlock, columns: &[ScanColumn], selection: &Selection) -> Vec<ArrayRef> {
-        // From one selected slot in eight on, every cache line is touched anyway: copy the whole column.
+        // From one selected slot in eight on, every cache line is touched anyway: copy the whole
+        // column.
         let dense = Selection::All(self.limit);
         let copied = match selection {
             Selection::Positions(positions) if positions.len() * 8 < self.limit as usize => selection,
@@ -350,7 +358,8 @@ fn copy_buffer(block: &HotBlock, offset: usize, len: usize) -> MutableBuffer {
     buffer
 }
 
-/// A copy of views none of which was redirected meanwhile: such a change leaves no version, so a torn copy would not be found out.
+/// A copy of views none of which was redirected meanwhile: such a change leaves no version, so a
+/// torn copy would not be found out.
 fn copy_untorn(block: &HotBlock, copy: impl Fn() -> MutableBuffer) -> MutableBuffer {
     let redirections = block.heap().redirections();
     // Acquire: pairs with the end of a redirection.

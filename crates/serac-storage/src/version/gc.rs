@@ -51,6 +51,8 @@
 //! **How many collectors.** One comes by every few milliseconds. The others sleep until there is
 //! more work than for one (finished transactions, blocks to freeze). The collector that finds it
 //! wakes them; they sleep again when it is done.
+//!
+//! Model: `serac-models/tests/protocols.rs`.
 
 use crate::block::atomic_copy::prefetch;
 use crate::block::heap::is_in_heap;
@@ -153,8 +155,8 @@ pub struct GarbageCollector {
     /// Blocks that freeze once the watermark has reached the timestamp, unless a transaction writes
     /// to them.
     cooling: Mutex<BTreeMap<u64, Vec<CoolingRound>>>,
-    /// Blocks for which the watermark has reached it, with their rounds. Collectors take them one by
-    /// one.
+    /// Blocks for which the watermark has reached it, with their rounds. Collectors take them one
+    /// by one.
     cooled: Mutex<VecDeque<(Arc<DataTable>, BlockNo, u64)>>,
     cooled_count: AtomicUsize,
     latches: Vec<Mutex<()>>,
@@ -293,8 +295,8 @@ impl GarbageCollector {
             std::mem::replace(&mut *deferred, later)
         };
 
-        // The queue is taken up to the first transaction that is not settled: no record of that one,
-        // or of one that finished after it, can be unlinked yet.
+        // The queue is taken up to the first transaction that is not settled: no record of that
+        // one, or of one that finished after it, can be unlinked yet.
         loop {
             let batch: Vec<(u64, ContextPtr)> = {
                 let mut incoming = self.incoming.lock();
@@ -328,8 +330,8 @@ impl GarbageCollector {
             let mut waiting = self.waiting.lock();
             let later = waiting.split_off(&(watermark + 1));
             let reached = std::mem::replace(&mut *waiting, later);
-            // SAFETY: a waiting context is linked, so it is alive. Its count goes up under the latch
-            // under which a retirement removes it.
+            // SAFETY: a waiting context is linked, so it is alive. Its count goes up under the
+            // latch under which a retirement removes it.
             reached.values().for_each(|context| unsafe { &*context.0 }.acquire());
             self.take_in_hand(reached.keys().copied());
             reached
@@ -444,9 +446,9 @@ impl GarbageCollector {
         if actions.is_empty() {
             return;
         }
-        // The order matters. The queue comes first: a transaction that leaves it is in hand by then.
-        // Another collector with a lower watermark may just have put down a transaction that it
-        // could not unlink: that one waits, and this run has not taken it up. A transaction that
+        // The order matters. The queue comes first: a transaction that leaves it is in hand by
+        // then. Another collector with a lower watermark may just have put down a transaction that
+        // it could not unlink: that one waits, and this run has not taken it up. A transaction that
         // leaves the waiting ones is in hand before their latch is free.
         let queued = self.incoming.lock().iter().map(|(ts, _)| *ts).min();
         let (waiting, in_hand) = {
@@ -532,9 +534,9 @@ impl GarbageCollector {
         self.pool.recycle_expired();
     }
 
-    /// Prunes the chain of a record's row. The record was linked a moment ago. A linked record is in
-    /// a hot block: a block with versions does not freeze, and whoever takes the last version off
-    /// marks its record under the row's latch.
+    /// Prunes the chain of a record's row. The record was linked a moment ago. A linked record is
+    /// in a hot block: a block with versions does not freeze, and whoever takes the last version
+    /// off marks its record under the row's latch.
     fn prune<'g>(
         &self,
         record: &'g UndoRecord,
@@ -567,9 +569,9 @@ impl GarbageCollector {
         }
         run.stats.unlinked += gone.len();
         self.release_values(table, row, block, &gone);
-        // These two come last: a block that is calm by them may freeze in place, so nobody writes to
-        // it from here on. Release: pairs with the Acquire of the freezer and of readers. Only the
-        // collector clears the marker, under the latch.
+        // These two come last: a block that is calm by them may freeze in place, so nobody writes
+        // to it from here on. Release: pairs with the Acquire of the freezer and of readers. Only
+        // the collector clears the marker, under the latch.
         if is_empty {
             emptied.add((table.id(), row.block()), block);
         }
@@ -601,7 +603,8 @@ impl<'g> Emptied<'g> {
     fn new(guard: &'g epoch::Guard) -> Self {
         Self { guard, blocks: [None; EMPTIED_BLOCKS] }
     }
-    /// By name, not by address: which blocks meet in a place is the same whenever a simulation's seed runs.
+    /// By name, not by address: which blocks meet in a place is the same whenever a simulation's
+    /// seed runs.
     fn add(&mut self, (table, no): (TableId, BlockNo), block: &'g HotBlock) {
         let mixed = (u64::from(table.0) << 32 | u64::from(no.0)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let place = &mut self.blocks[(mixed >> 32) as usize % EMPTIED_BLOCKS];
@@ -685,8 +688,8 @@ impl Horizon {
         timestamp.0 <= self.watermark
     }
 
-    /// Takes the records that no reader needs off the chain at `head` and adds them to `gone`. Calls
-    /// `emptied` if no record is left.
+    /// Takes the records that no reader needs off the chain at `head` and adds them to `gone`.
+    /// Calls `emptied` if no record is left.
     fn prune_chain(&self, head: &AtomicPtr<UndoRecord>, gone: &mut Gone<'_>, emptied: impl FnOnce()) {
         // Acquire: pairs with the installing compare-and-swap.
         let mut first = head.load(Ordering::Acquire);

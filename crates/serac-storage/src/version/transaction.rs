@@ -1,31 +1,43 @@
 //! Timestamps, snapshots and the life of a transaction (§3.1).
 //!
-//! **One counter.** `clock` is the newest published commit timestamp. A transaction starts at the clock's value and sees a version iff
-//! `commit_ts <= start_ts`, or if the version is its own. While it runs, its versions carry its number with the sign bit set, which no
-//! snapshot reaches.
+//! **One counter.** `clock` is the newest published commit timestamp. A transaction starts at the
+//! clock's value and sees a version iff `commit_ts <= start_ts`, or if the version is its own.
+//! While it runs, its versions carry its number with the sign bit set, which no snapshot reaches.
 //!
-//! **Begin** reads the clock and enters the start timestamp into the table of active transactions under one small latch; the collector
-//! computes its watermark under the same latch, so it can never pass a transaction that is just beginning.
+//! **Begin** reads the clock and enters the start timestamp into the table of active transactions
+//! under one small latch; the collector computes its watermark under the same latch, so it can
+//! never pass a transaction that is just beginning.
 //!
 //! **Commit**, in the critical section of the commit latch:
-//! 1. ask whether the transaction is valid, where it wants to be asked (serializable ones); reserve log space, and keep the log latched; this may fail (disk full, broken log, closed database), and then the transaction aborts with nothing ever visible;
+//! 1. ask whether the transaction is valid, where it wants to be asked (serializable ones); reserve
+//!    log space, and keep the log latched; this may fail (disk full, broken log, closed database),
+//!    and then the transaction aborts with nothing ever visible;
 //! 2. take `commit_ts = clock + 1`; run the commit hooks (catalog, indexes);
-//! 3. store it into the timestamp cell, which all undo records of the transaction point to: every version is stamped at once, whatever
-//!    their number (the paper loops over the records here; the effect is the same);
+//! 3. store it into the timestamp cell, which all undo records of the transaction point to: every
+//!    version is stamped at once, whatever their number (the paper loops over the records here; the
+//!    effect is the same);
 //! 4. hand the redo buffer to the log manager, so that the log is in commit order;
-//! 5. publish the clock. Only now can a snapshot start that sees the transaction, and it sees all of it.
+//! 5. publish the clock. Only now can a snapshot start that sees the transaction, and it sees all
+//!    of it.
 //!
-//! **Abort** puts the before-images back, newest first, and only then stamps the cell, with a *fresh* timestamp taken like a commit's. A
-//! reader that copied an aborted value started before that timestamp, finds the record invisible and applies its before-image; a reader
-//! that starts later finds the values put back. (Flipping the sign bit, as the text has it, would leave the start timestamp, which a
-//! reader that started after the aborting transaction would take for visible.) The records stay on their chains until the collector
-//! takes them off: unlinking them here would let a reader that had copied the dirty value find no record and believe it.
+//! **Abort** puts the before-images back, newest first, and only then stamps the cell, with a
+//! *fresh* timestamp taken like a commit's. A reader that copied an aborted value started before
+//! that timestamp, finds the record invisible and applies its before-image; a reader that starts
+//! later finds the values put back. (Flipping the sign bit, as the text has it, would leave the
+//! start timestamp, which a reader that started after the aborting transaction would take for
+//! visible.) The records stay on their chains until the collector takes them off: unlinking them
+//! here would let a reader that had copied the dirty value find no record and believe it.
 //!
-//! **Durability.** A commit is acknowledged by [`CommitTicket::wait`], once its log is durable. A read-only transaction waits only for
-//! the newest commit it actually read from a version chain: the collector never unlinks what may not be acknowledged yet, so for rows without versions
-//! there is nothing to wait for. What a transaction shows before it ends waits for [`Snapshot::unacknowledged_reads`].
+//! **Durability.** A commit is acknowledged by [`CommitTicket::wait`], once its log is durable. A
+//! read-only transaction waits only for the newest commit it actually read from a version chain:
+//! the collector never unlinks what may not be acknowledged yet, so for rows without versions there
+//! is nothing to wait for. What a transaction shows before it ends waits for
+//! [`Snapshot::unacknowledged_reads`].
 //!
-//! **Who waits for a commit** ([`crate::version::waits`]) goes on once the clock is published, not when the log is durable: its own commit comes later in the log, and is acknowledged later.
+//! **Who waits for a commit** ([`crate::version::waits`]) goes on once the clock is published, not
+//! when the log is durable: its own commit comes later in the log, and is acknowledged later.
+//!
+//! Model: `serac-models/tests/protocols.rs`.
 
 use crate::durability::redo::{RedoBuffer, RedoMark};
 use crate::durability::wal::{Durability, LogManager};
@@ -41,9 +53,11 @@ use serac_sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Runs inside the commit critical section, with the commit timestamp, before anybody can see the transaction.
+/// Runs inside the commit critical section, with the commit timestamp, before anybody can see the
+/// transaction.
 pub type CommitHook = Box<dyn FnOnce(Timestamp) + Send + Sync>;
-/// Runs at an abort or when the past that it cares for is gone. Meanwhile what others change and take back stays on its version chain, as for a transaction.
+/// Runs at an abort or when the past that it cares for is gone. Meanwhile what others change and
+/// take back stays on its version chain, as for a transaction.
 pub type Action = Box<dyn FnOnce() + Send + Sync>;
 
 /// Who is running.
@@ -92,7 +106,8 @@ pub struct TransactionManager {
 }
 
 impl TransactionManager {
-    /// A manager whose history goes on after `last` (what recovery found), with a log unless the database has none.
+    /// A manager whose history goes on after `last` (what recovery found), with a log unless the
+    /// database has none.
     pub fn new(last: Timestamp, log: Option<Arc<LogManager>>) -> Arc<Self> {
         Arc::new(Self {
             clock: AtomicU64::new(last.0),
@@ -109,7 +124,8 @@ impl TransactionManager {
         let (txn_no, start) = {
             let mut active = self.active.lock();
             active.begun += 1;
-            // Acquire: pairs with the Release of a commit; every commit up to `start` is wholly seen.
+            // Acquire: pairs with the Release of a commit; every commit up to `start` is wholly
+            // seen.
             let start = self.clock.load(Ordering::Acquire);
             active.enter(start);
             (active.begun, start)
@@ -140,7 +156,8 @@ impl TransactionManager {
         Timestamp(self.clock.load(Ordering::Acquire))
     }
 
-    /// Moves the clock on by one and returns the new time: every snapshot that starts from now on is at least as new.
+    /// Moves the clock on by one and returns the new time: every snapshot that starts from now on
+    /// is at least as new.
     pub fn tick(&self) -> Timestamp {
         let _latch = self.commit_latch.lock();
         let ts = self.clock.load(Ordering::Relaxed) + 1;
@@ -158,8 +175,8 @@ impl TransactionManager {
         let Readers { starts, settled } = self.readers_of_published();
         Readers { starts, settled: settled.min(acknowledged.0) }
     }
-    /// As [`readers`](Self::readers), for versions that say themselves what has to be waited for: up
-    /// to the clock, nobody needs more than they see.
+    /// As [`readers`](Self::readers), for versions that say themselves what has to be waited for:
+    /// up to the clock, nobody needs more than they see.
     pub fn readers_of_published(&self) -> Readers {
         let active = self.active.lock();
         let starts = active.starts.iter().map(|entry| entry.0).collect();
@@ -167,7 +184,8 @@ impl TransactionManager {
         Readers { starts, settled: self.clock.load(Ordering::Acquire) }
     }
 
-    /// Has the collectors keep, until the guard goes, what a snapshot of now would need: for who looks at rows without one.
+    /// Has the collectors keep, until the guard goes, what a snapshot of now would need: for who
+    /// looks at rows without one.
     pub(crate) fn hold(&self) -> Hold<'_> {
         let mut active = self.active.lock();
         // Acquire: as in `begin`. What was taken back up to then has been put back before.
@@ -176,7 +194,8 @@ impl TransactionManager {
         Hold { manager: self, start }
     }
 
-    /// The newest timestamp up to which commits may be acknowledged: what is newer, a reader must wait for.
+    /// The newest timestamp up to which commits may be acknowledged: what is newer, a reader must
+    /// wait for.
     pub fn acknowledged(&self) -> Timestamp {
         match &self.log {
             Some(log) if log.durability() == Durability::Full => log.durable_ts(),
@@ -204,7 +223,8 @@ impl TransactionManager {
         let ended = self.commit_latch.lock();
         (ended.commits, ended.aborts)
     }
-    /// From now on no transaction with changes commits: once this returns, what is committed does not change any more.
+    /// From now on no transaction with changes commits: once this returns, what is committed does
+    /// not change any more.
     pub fn refuse_commits(&self) {
         self.commit_latch.lock().closed = true;
     }
@@ -216,7 +236,8 @@ impl TransactionManager {
     pub fn active_count(&self) -> usize {
         self.active.lock().starts.iter().map(|entry| entry.1 as usize).sum()
     }
-    /// Freezes the blocks of `round`, which has just begun, once every transaction that is alive now has ended.
+    /// Freezes the blocks of `round`, which has just begun, once every transaction that is alive
+    /// now has ended.
     pub(crate) fn freeze(&self, round: CoolingRound) {
         let ts = self.tick();
         self.gc.freeze(ts, round);
@@ -258,8 +279,8 @@ impl Readers {
         self.starts.partition_point(|&start| start < timestamp)
     }
     /// Whether somebody may read a version that was made at the one timestamp and replaced at the
-    /// other. Who has begun since sees what is settled. Who reads what replaced the version may have
-    /// to wait for that until then.
+    /// other. Who has begun since sees what is settled. Who reads what replaced the version may
+    /// have to wait for that until then.
     pub fn may_see(&self, made: Timestamp, replaced: Timestamp) -> bool {
         // A part of a running transaction that is rolled back brings back what it has replaced.
         !replaced.is_committed()
@@ -302,8 +323,8 @@ impl Drop for SnapshotInner {
 
 /// A consistent view of the database. Cheap to clone; while any clone lives, what it sees is kept.
 ///
-/// The snapshot of a transaction sees that transaction's own writes for as long as it runs. One that
-/// is [taken between these](Transaction::snapshot_until_now) sees the earlier ones alone.
+/// The snapshot of a transaction sees that transaction's own writes for as long as it runs. One
+/// that is [taken between these](Transaction::snapshot_until_now) sees the earlier ones alone.
 #[derive(Clone, Debug)]
 pub struct Snapshot(Arc<SnapshotInner>);
 
@@ -335,7 +356,8 @@ impl Snapshot {
     pub fn owns(&self, timestamp: Timestamp) -> bool {
         timestamp == self.0.own
     }
-    /// Notes that a version committed at `timestamp` was read from a chain: results that show it must wait until it is durable.
+    /// Notes that a version committed at `timestamp` was read from a chain: results that show it
+    /// must wait until it is durable.
     #[inline]
     pub fn note_read(&self, timestamp: Timestamp) {
         if timestamp.is_committed() && timestamp.0 > self.0.newest_read.load(Ordering::Relaxed) {
@@ -345,12 +367,14 @@ impl Snapshot {
             }
         }
     }
-    /// The promise that all that the snapshot sees is durable, for results that leave the process before their transaction ends.
+    /// The promise that all that the snapshot sees is durable, for results that leave the process
+    /// before their transaction ends.
     pub fn ticket(&self) -> CommitTicket {
         CommitTicket { timestamp: self.0.start, log: self.0.manager.log.clone() }
     }
-    /// The promise that all that was read so far is durable, for results of a statement in a transaction that goes on; none if it is kept already. Cheaper than
-    /// [`ticket`](Self::ticket): what others have committed and nobody has read is not waited for.
+    /// The promise that all that was read so far is durable, for results of a statement in a
+    /// transaction that goes on; none if it is kept already. Cheaper than [`ticket`](Self::ticket):
+    /// what others have committed and nobody has read is not waited for.
     pub fn unacknowledged_reads(&self) -> Option<CommitTicket> {
         let newest_read = Timestamp(self.0.newest_read.load(Ordering::Relaxed));
         (newest_read > self.0.manager.acknowledged())
@@ -405,8 +429,9 @@ impl Transaction {
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
-    /// Gives the transaction a snapshot of the present, in which it also sees its own writes. Between its statements: row ids that it found before may by then
-    /// name other rows, but for those that it has written. Snapshots that others hold stay what they are.
+    /// Gives the transaction a snapshot of the present, in which it also sees its own writes.
+    /// Between its statements: row ids that it found before may by then name other rows, but for
+    /// those that it has written. Snapshots that others hold stay what they are.
     pub fn refresh_snapshot(&mut self) {
         let old = &self.snapshot.0;
         let manager = old.manager.clone();
@@ -491,7 +516,8 @@ impl Transaction {
     pub fn on_commit(&mut self, hook: CommitHook) {
         self.hooks.push(Hook::Commit(Some(hook)));
     }
-    /// `action` runs when the transaction, or the part of it after a savepoint, is rolled back; newest first.
+    /// `action` runs when the transaction, or the part of it after a savepoint, is rolled back;
+    /// newest first.
     pub fn on_abort(&mut self, action: Action) {
         self.hooks.push(Hook::Abort(action));
     }
@@ -521,7 +547,8 @@ impl Transaction {
         }
     }
 
-    /// Undoes everything since `savepoint`, which stays valid. Takes as long as what was done since, whatever the transaction has done before.
+    /// Undoes everything since `savepoint`, which stays valid. Takes as long as what was done
+    /// since, whatever the transaction has done before.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) {
         self.forget_append_head();
         self.undo_since(savepoint.undo);
@@ -539,7 +566,8 @@ impl Transaction {
         }
     }
 
-    /// Commits. The changes are visible to transactions that begin from now on; they are durable once the ticket says so.
+    /// Commits. The changes are visible to transactions that begin from now on; they are durable
+    /// once the ticket says so.
     ///
     /// # Errors
     /// When the log cannot take the transaction; it is rolled back then.
@@ -547,8 +575,10 @@ impl Transaction {
         self.commit_if(|_| Ok(()), |_| {})
     }
 
-    /// Commits if `is_valid` agrees, which runs inside the commit critical section: every transaction that has committed before is wholly there, and none can
-    /// commit until this one has. `at_commit` runs there, too, as a [`CommitHook`] does. Both do not for a transaction that has written nothing.
+    /// Commits if `is_valid` agrees, which runs inside the commit critical section: every
+    /// transaction that has committed before is wholly there, and none can commit until this one
+    /// has. `at_commit` runs there, too, as a [`CommitHook`] does. Both do not for a transaction
+    /// that has written nothing.
     ///
     /// # Errors
     /// Those of `is_valid`, and as [`commit`](Self::commit); the transaction is rolled back then.
@@ -660,7 +690,8 @@ impl Transaction {
         self.end_waits(wrote);
     }
 
-    /// The transaction has ended: whoever waits for it goes on. `wrote`: it may have held something.
+    /// The transaction has ended: whoever waits for it goes on. `wrote`: it may have held
+    /// something.
     fn end_waits(&self, wrote: bool) {
         if wrote || self.promised.is_some() {
             self.snapshot.0.manager.waits.ended(self.txn_no);
@@ -682,7 +713,8 @@ pub struct CommitTicket {
 }
 
 impl CommitTicket {
-    /// The commit timestamp (of a read-only transaction: the newest commit it read from a version chain).
+    /// The commit timestamp (of a read-only transaction: the newest commit it read from a version
+    /// chain).
     pub fn commit_ts(&self) -> Timestamp {
         self.timestamp
     }
@@ -700,8 +732,9 @@ impl CommitTicket {
             None => Ok(self.timestamp),
         }
     }
-    /// Calls `callback` when [`wait`](Self::wait) would return, on the log's thread or at once. Everybody waits for it: it must not commit, wait for the
-    /// log, or drop the last handle of the database.
+    /// Calls `callback` when [`wait`](Self::wait) would return, on the log's thread or at once.
+    /// Everybody waits for it: it must not commit, wait for the log, or drop the last handle of the
+    /// database.
     pub fn on_durable(self, callback: Box<dyn FnOnce(Result<Timestamp>) + Send>) {
         let timestamp = self.timestamp;
         match self.log {

@@ -1,21 +1,28 @@
 //! Undo records: before-images in segments that never move (§3.1).
 //!
-//! A transaction's undo records lie one behind the other in segments drawn from a pool; version chains point right into them, so a
-//! segment never moves and lives until no chain and no reader can reach it. A record does not carry its timestamp: it points to the
-//! *timestamp cell* of its transaction, so that commit stamps a million versions with one store. The cell lives in the
+//! A transaction's undo records lie one behind the other in segments drawn from a pool; version
+//! chains point right into them, so a segment never moves and lives until no chain and no reader
+//! can reach it. A record does not carry its timestamp: it points to the *timestamp cell* of its
+//! transaction, so that commit stamps a million versions with one store. The cell lives in the
 //! [`UndoContext`], together with the segments.
 //!
-//! **Who may touch what.** The running [`Transaction`](crate::version::transaction::Transaction) has the context as its own ([`OwnedContext`]), and alone touches the buffer
-//! of records in it. Readers get at the timestamp cell through records, at any time, so nobody ever has the whole context exclusively. At the end the context is
-//! handed to the garbage collector; from then on the buffer does not change, and collectors read it.
+//! **Who may touch what.** The running [`Transaction`](crate::version::transaction::Transaction)
+//! has the context as its own ([`OwnedContext`]), and alone touches the buffer of records in it.
+//! Readers get at the timestamp cell through records, at any time, so nobody ever has the whole
+//! context exclusively. At the end the context is handed to the garbage collector; from then on the
+//! buffer does not change, and collectors read it.
 //!
-//! **Lifetime.** `linked` counts the records that a version chain still reaches (plus one while somebody is working through the context);
-//! whoever takes it to zero retires the context: an epoch later, when no reader can be in the middle of one of its records, it has
-//! *expired*, and a collector puts it back into the pool with its first segment, and the others on their own. Contexts expire in batches: the epoch's
-//! garbage may fall to a committing thread, which must not find much to do.
+//! **Lifetime.** `linked` counts the records that a version chain still reaches (plus one while
+//! somebody is working through the context); whoever takes it to zero retires the context: an epoch
+//! later, when no reader can be in the middle of one of its records, it has *expired*, and a
+//! collector puts it back into the pool with its first segment, and the others on their own.
+//! Contexts expire in batches: the epoch's garbage may fall to a committing thread, which must not
+//! find much to do.
 //!
-//! **Undoing** goes from the newest record to the one behind a mark. Records that are undone stay in the buffer and on their chains, where they say nothing new.
-//! The buffer remembers which they are, so that going back costs as much as what was done since, however much was done before or has been undone already.
+//! **Undoing** goes from the newest record to the one behind a mark. Records that are undone stay
+//! in the buffer and on their chains, where they say nothing new. The buffer remembers which they
+//! are, so that going back costs as much as what was done since, however much was done before or
+//! has been undone already.
 
 use crate::ids::{ColumnId, RowId, Timestamp};
 use crate::table::data_table::DataTable;
@@ -26,7 +33,8 @@ use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-/// Bytes of the first segment of a transaction: small, because under a long-running reader one record can keep it.
+/// Bytes of the first segment of a transaction: small, because under a long-running reader one
+/// record can keep it.
 const FIRST_SEGMENT_BYTES: usize = 512;
 /// Bytes of every later segment (the paper's size).
 const SEGMENT_BYTES: usize = 4096;
@@ -70,7 +78,8 @@ impl BeforeCell {
     /// The cell as it was.
     #[inline]
     pub fn cell(&self) -> crate::block::Cell {
-        // Whatever it is, it names the same value. Acquire: pairs with `redirect`, so that the value is there (see `HotBlock::redirect`).
+        // Whatever it is, it names the same value. Acquire: pairs with `redirect`, so that the
+        // value is there (see `HotBlock::redirect`).
         let high = self.high.load(Ordering::Acquire);
         crate::block::Cell { null: self.null, bits: self.low as u128 | (high as u128) << 64 }
     }
@@ -81,7 +90,8 @@ impl BeforeCell {
     }
 }
 
-/// A delta record: what one change of one row replaced, linked newest to oldest. Its before-image follows it in memory.
+/// A delta record: what one change of one row replaced, linked newest to oldest. Its before-image
+/// follows it in memory.
 #[derive(Debug)]
 #[repr(C)]
 pub struct UndoRecord {
@@ -90,10 +100,12 @@ pub struct UndoRecord {
     context: *const UndoContext,
     table: *const DataTable,
     row: RowId,
-    /// The commit timestamp once a collector has met it: spares others the way to the context. Zero until then.
+    /// The commit timestamp once a collector has met it: spares others the way to the context. Zero
+    /// until then.
     settled: AtomicU64,
     kind: UndoKind,
-    /// Whether the collector has taken the record off its chain. Touched under the row's pruning latch.
+    /// Whether the collector has taken the record off its chain. Touched under the row's pruning
+    /// latch.
     unlinked: AtomicBool,
     column_count: u16,
     stage: u32,
@@ -124,9 +136,11 @@ impl UndoRecord {
         }
         timestamp
     }
-    /// Whether the transaction that made the record, whose timestamp the caller has found to be final, was rolled back.
+    /// Whether the transaction that made the record, whose timestamp the caller has found to be
+    /// final, was rolled back.
     pub(crate) fn is_aborted(&self) -> bool {
-        // SAFETY: the context outlives its records. Relaxed: set before the stamp, which the caller has seen.
+        // SAFETY: the context outlives its records. Relaxed: set before the stamp, which the caller
+        // has seen.
         unsafe { &*self.context }.aborted.load(Ordering::Relaxed)
     }
     /// What the record undoes.
@@ -155,7 +169,8 @@ impl UndoRecord {
         // Acquire: pairs with the Release that linked the older record.
         self.next.load(Ordering::Acquire)
     }
-    /// Points to an older record. Before the record is installed by its owner, afterwards only by the collector.
+    /// Points to an older record. Before the record is installed by its owner, afterwards only by
+    /// the collector.
     #[inline]
     pub(crate) fn set_next(&self, next: *mut UndoRecord) {
         // Release: pairs with the Acquire in `next`.
@@ -164,7 +179,8 @@ impl UndoRecord {
     /// The before-image.
     #[inline]
     pub fn before(&self) -> &[BeforeCell] {
-        // SAFETY: `UndoContext::push` wrote `column_count` cells right behind the record; nobody writes them but through atomics.
+        // SAFETY: `UndoContext::push` wrote `column_count` cells right behind the record; nobody
+        // writes them but through atomics.
         unsafe {
             std::slice::from_raw_parts(ptr::from_ref(self).add(1).cast::<BeforeCell>(), self.column_count as usize)
         }
@@ -172,7 +188,8 @@ impl UndoRecord {
     pub(crate) fn is_unlinked(&self) -> bool {
         self.unlinked.load(Ordering::Relaxed)
     }
-    /// Notes that no chain reaches the record any more; returns its context if that was the context's last linked record.
+    /// Notes that no chain reaches the record any more; returns its context if that was the
+    /// context's last linked record.
     pub(crate) fn mark_unlinked(&self) -> Option<*const UndoContext> {
         // Relaxed: the row's pruning latch orders the flag.
         assert!(!self.unlinked.swap(true, Ordering::Relaxed), "a record is unlinked once");
@@ -214,7 +231,8 @@ impl Drop for Segment {
 /// A context that the collectors have, who work through it side by side.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ContextPtr(pub(crate) *const UndoContext);
-// SAFETY: contexts are Send and Sync; they become somebody's own again in `UndoPool::recycle_expired` alone.
+// SAFETY: contexts are Send and Sync; they become somebody's own again in
+// `UndoPool::recycle_expired` alone.
 unsafe impl Send for ContextPtr {}
 
 /// Undo contexts, each with its first segment, and later segments that wait to be used again.
@@ -250,7 +268,8 @@ impl UndoPool {
     /// Takes a batch of contexts that nothing can reach any more.
     ///
     /// # Safety
-    /// They were [submitted](OwnedContext::submit), each is given once, and nobody has a reference to one or to one of its records, nor can get any.
+    /// They were [submitted](OwnedContext::submit), each is given once, and nobody has a reference
+    /// to one or to one of its records, nor can get any.
     pub(crate) unsafe fn expire(&self, batch: Vec<ContextPtr>) {
         self.expired.lock().push(batch);
     }
@@ -300,7 +319,8 @@ struct UndoBuffer {
     tables: Vec<Arc<DataTable>>,
     /// Which records are undone already: ascending, and apart from each other.
     undone: Vec<(UndoMark, UndoMark)>,
-    /// Whether the access observer overlooks the transaction: it changes where rows lie, not what they are.
+    /// Whether the access observer overlooks the transaction: it changes where rows lie, not what
+    /// they are.
     unobserved: bool,
 }
 
@@ -317,7 +337,8 @@ impl UndoBuffer {
             let end = if no == to.segment { to.offset } else { segment.used };
             std::iter::from_fn(move || {
                 (at < end).then(|| {
-                    // SAFETY: `push` laid records one behind the other from the start of the segment up to `used`, and marks lie between them.
+                    // SAFETY: `push` laid records one behind the other from the start of the
+                    // segment up to `used`, and marks lie between them.
                     let record = unsafe { &*segment.memory.as_ptr().add(at).cast::<UndoRecord>() };
                     at += UndoRecord::bytes(record.column_count as usize);
                     record
@@ -341,11 +362,13 @@ pub struct UndoContext {
 
 // SAFETY: records hold raw pointers into the context itself and to tables that it keeps alive.
 unsafe impl Send for UndoContext {}
-// SAFETY: shared parts are atomic; the buffer is changed by the context's owner alone, and nobody else looks at it while there is one.
+// SAFETY: shared parts are atomic; the buffer is changed by the context's owner alone, and nobody
+// else looks at it while there is one.
 unsafe impl Sync for UndoContext {}
 
-/// The context of a running transaction, or one that waits for the next. Whoever has this owns the buffer; the other fields are shared with whoever has met a record.
-/// So it is no box, which would claim all of the context.
+/// The context of a running transaction, or one that waits for the next. Whoever has this owns the
+/// buffer; the other fields are shared with whoever has met a record. So it is no box, which would
+/// claim all of the context.
 #[derive(Debug)]
 pub struct OwnedContext(NonNull<UndoContext>);
 
@@ -365,7 +388,8 @@ impl std::ops::Deref for OwnedContext {
 
 impl Drop for OwnedContext {
     fn drop(&mut self) {
-        // SAFETY: made from a box in `new`. No record is linked: contexts are submitted, or were never written to, or have expired.
+        // SAFETY: made from a box in `new`. No record is linked: contexts are submitted, or were
+        // never written to, or have expired.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
@@ -442,7 +466,8 @@ impl OwnedContext {
         self.buffer().end()
     }
 
-    /// Appends a record that no chain reaches yet, with later segments from `pool`. Counted as linked: the caller installs it or calls [`pop_last`](Self::pop_last).
+    /// Appends a record that no chain reaches yet, with later segments from `pool`. Counted as
+    /// linked: the caller installs it or calls [`pop_last`](Self::pop_last).
     pub(crate) fn push(
         &mut self,
         pool: &UndoPool,
@@ -465,7 +490,8 @@ impl OwnedContext {
             buffer.segments.push(pool.take(bytes));
         }
         let segment = buffer.segments.last_mut().expect("one was just made sure of");
-        // SAFETY: `bytes` more bytes fit the segment; records and cells are multiples of 8 bytes, the segment is 16-byte aligned.
+        // SAFETY: `bytes` more bytes fit the segment; records and cells are multiples of 8 bytes,
+        // the segment is 16-byte aligned.
         let record = unsafe {
             let record = segment.memory.as_ptr().add(segment.used).cast::<UndoRecord>();
             record.write(UndoRecord {
@@ -499,7 +525,8 @@ impl OwnedContext {
         self.linked.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Hands the records since `from` that are not undone yet to `restore`, newest first: they are undone now.
+    /// Hands the records since `from` that are not undone yet to `restore`, newest first: they are
+    /// undone now.
     pub(crate) fn undo_since(&mut self, from: UndoMark, restore: impl FnMut(&UndoRecord)) {
         let buffer = self.buffer_mut();
         let (end, mut to, mut begin) = (buffer.end(), buffer.end(), from);
@@ -526,8 +553,8 @@ impl UndoContext {
         Timestamp(self.cell.load(Ordering::Acquire))
     }
     fn submitted_buffer(&self) -> &UndoBuffer {
-        // SAFETY: called for contexts that were submitted: nobody owns the buffer then. Others reach contexts only through records, whose
-        // methods do not lend theirs.
+        // SAFETY: called for contexts that were submitted: nobody owns the buffer then. Others
+        // reach contexts only through records, whose methods do not lend theirs.
         unsafe { &*self.buffer.get() }
     }
     /// Whether the access observer overlooks the transaction. For collectors.
@@ -544,7 +571,8 @@ impl UndoContext {
         // Relaxed: done under the collector's latch.
         self.linked.fetch_add(1, Ordering::Relaxed);
     }
-    /// Whether the caller is the one to free the context: nobody counts on it any more and nobody else has begun.
+    /// Whether the caller is the one to free the context: nobody counts on it any more and nobody
+    /// else has begun.
     pub(crate) fn claim_retirement(&self) -> bool {
         // Acquire: pairs with `release`. The flag is Relaxed: called under the collector's latch.
         self.linked.load(Ordering::Acquire) == 0 && !self.retired.swap(true, Ordering::Relaxed)

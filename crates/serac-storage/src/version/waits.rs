@@ -1,4 +1,5 @@
-//! Who waits for whom: transactions that want what a running one holds, mostly a row whose newest version is its.
+//! Who waits for whom: transactions that want what a running one holds, mostly a row whose newest
+//! version is its.
 //!
 //! ```text
 //! waiter                                           holder, at its end
@@ -7,17 +8,23 @@
 //! 3. look whether it is held still                 3. nobody is counted: go on
 //! 4. queue behind the holder; unlatch; sleep       4. latch; hand over to those in the queue
 //! ```
-//! One of the two fences comes first. If it is the holder's, the waiter's step 3 sees the stamp; if it is the waiter's, the holder's step 3 sees the count, and its
-//! step 4 comes after the waiter's. So nobody sleeps behind a transaction that has ended.
+//! One of the two fences comes first. If it is the holder's, the waiter's step 3 sees the stamp; if
+//! it is the waiter's, the holder's step 3 sees the count, and its step 4 comes after the waiter's.
+//! So nobody sleeps behind a transaction that has ended.
 //!
-//! **Hand-over.** Of those that want the same thing, the first to come is woken when the holder has committed in memory, or rolled back; the others wait behind it from
-//! then on, in their order, as if it held the thing already. So a row that everybody wants goes from one to the next, and wakes one transaction each time. If the one that
-//! was woken does not take the thing after all, it [passes it on](Transaction::pass_on) when its statement ends. Somebody who has not waited may take it meanwhile; then the
-//! one that was woken waits again, before all others.
+//! **Hand-over.** Of those that want the same thing, the first to come is woken when the holder has
+//! committed in memory, or rolled back; the others wait behind it from then on, in their order, as
+//! if it held the thing already. So a row that everybody wants goes from one to the next, and wakes
+//! one transaction each time. If the one that was woken does not take the thing after all, it
+//! [passes it on](Transaction::pass_on) when its statement ends. Somebody who has not waited may
+//! take it meanwhile; then the one that was woken waits again, before all others.
 //!
-//! **Deadlocks.** A transaction waits for one other at a time, so the graph of who waits for whom is a set of trees, and one walk along the chain from the holder says
-//! whether to wait for it would close a cycle. Who would close it fails. A cycle may go through somebody who is yet to take what was handed over to it, and fail a transaction that
-//! could have gone on.
+//! **Deadlocks.** A transaction waits for one other at a time, so the graph of who waits for whom
+//! is a set of trees, and one walk along the chain from the holder says whether to wait for it
+//! would close a cycle. Who would close it fails. A cycle may go through somebody who is yet to
+//! take what was handed over to it, and fail a transaction that could have gone on.
+//!
+//! Model: `serac-models/tests/waits.rs`.
 
 use crate::error::{Result, StorageError};
 use crate::ids::{RowId, TableId};
@@ -58,8 +65,9 @@ impl PartialEq for Blocker {
 impl Eq for Blocker {}
 
 impl Blocker {
-    /// The running transaction numbered `holder` is in the way of the snapshot's, at a row. `holds` says whether it is still; it must be false once that
-    /// transaction's versions carry its timestamp.
+    /// The running transaction numbered `holder` is in the way of the snapshot's, at a row. `holds`
+    /// says whether it is still; it must be false once that transaction's versions carry its
+    /// timestamp.
     pub fn new(
         snapshot: &Snapshot,
         holder: u64,
@@ -83,7 +91,8 @@ struct Waiter {
 pub struct Waiting {
     /// Its number.
     pub waiter: u64,
-    /// The number of the transaction whose end it waits for: the holder's, or that of who comes before it.
+    /// The number of the transaction whose end it waits for: the holder's, or that of who comes
+    /// before it.
     pub holder: u64,
     /// The table, and the row, that both want.
     pub on: (TableId, RowId),
@@ -100,7 +109,8 @@ struct State {
 }
 
 impl State {
-    /// Wakes the first who waits for each thing that `holder` has held (or for one of them), and lets the others wait behind it.
+    /// Wakes the first who waits for each thing that `holder` has held (or for one of them), and
+    /// lets the others wait behind it.
     fn hand_over(&mut self, holder: u64, only: Option<Target>) -> Vec<Waiter> {
         let Some(queue) = self.queues.remove(&holder) else { return Vec::new() };
         let mut heirs: Vec<(Target, u64)> = Vec::new();
@@ -133,7 +143,8 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// A transaction has ended that may have held something: its versions carry its timestamp, and the clock is published.
+    /// A transaction has ended that may have held something: its versions carry its timestamp, and
+    /// the clock is published.
     pub(crate) fn ended(&self, number: u64) {
         // SeqCst: pairs with the fence in `wait`, see the module. Relaxed: ordered by the fences.
         fence(Ordering::SeqCst);
@@ -158,7 +169,8 @@ impl Waits {
         woken.into_iter().filter_map(|waiter| waiter.waker).for_each(Waker::wake);
     }
 
-    /// Queues a transaction behind a holder; false if it does not hold the thing any more. Who has waited for it before comes before others.
+    /// Queues a transaction behind a holder; false if it does not hold the thing any more. Who has
+    /// waited for it before comes before others.
     fn queue(&self, number: u64, blocker: &Blocker, again: bool) -> Result<bool> {
         let mut state = self.state.lock();
         // Counted first, see the module. Relaxed: ordered by the fence.
@@ -203,7 +215,8 @@ impl Waits {
     }
 }
 
-/// A transaction's turn: ready when the holder has ended and nobody else is before it. Dropped before that, it gives the place in the queue up.
+/// A transaction's turn: ready when the holder has ended and nobody else is before it. Dropped
+/// before that, it gives the place in the queue up.
 #[derive(Debug)]
 #[must_use = "nobody waits but in a future"]
 pub struct Turn {
@@ -231,8 +244,9 @@ impl Drop for Turn {
 }
 
 impl Transaction {
-    /// Begins to wait for what another transaction holds; none if that is not necessary any more. The statement that has met the conflict must have been undone, and is to be
-    /// begun again at its turn, on a new snapshot if it is to see what the holder has done.
+    /// Begins to wait for what another transaction holds; none if that is not necessary any more.
+    /// The statement that has met the conflict must have been undone, and is to be begun again at
+    /// its turn, on a new snapshot if it is to see what the holder has done.
     ///
     /// # Errors
     /// [`StorageError::Deadlock`] when the holder waits for this transaction.
@@ -251,7 +265,8 @@ impl Transaction {
         Ok(waits.then_some(Turn { manager, number }))
     }
 
-    /// Hands what the transaction has waited for, and then not taken, to the next who waits for it. At the end of each statement that has waited.
+    /// Hands what the transaction has waited for, and then not taken, to the next who waits for it.
+    /// At the end of each statement that has waited.
     pub fn pass_on(&mut self) {
         if let Some(promised) = self.promised.take() {
             self.snapshot().manager().waits().hand_over(self.number(), Some(promised));

@@ -1,4 +1,5 @@
-//! Arrays as the protocol writes and reads them: as text in braces, and in binary form with their dimensions and the number of the elements' type.
+//! Arrays as the protocol writes and reads them: as text in braces, and in binary form with their
+//! dimensions and the number of the elements' type.
 
 use super::array_text::{read_array, several_dimensions};
 use super::columns::to_wire;
@@ -56,7 +57,8 @@ fn element_oid(data_type: &DataType) -> u32 {
     }
 }
 
-/// What a column of this type is called: numbers of objects are `oid`, large lists are vectors, and other lists are arrays.
+/// What a column of this type is called: numbers of objects are `oid`, large lists are vectors, and
+/// other lists are arrays.
 pub fn type_of(data_type: &DataType) -> WireColumn {
     let of = |oid, size| WireColumn { oid, size, modifier: -1 };
     match data_type {
@@ -119,7 +121,8 @@ pub fn column_of(array: &ArrayRef, binary: bool, is_json: bool) -> Result<(Array
     }
 }
 
-/// The column as one of a type that the client has been told: a statement is described before its parameters have values, and may then give another.
+/// The column as one of a type that the client has been told: a statement is described before its
+/// parameters have values, and may then give another.
 ///
 /// # Errors
 /// When a value is none of the type.
@@ -285,7 +288,8 @@ fn list(elements: &[Option<&[u8]>], binary: bool, element: u32) -> Result<Scalar
 /// A parameter whose type is an array; none if it is another.
 ///
 /// # Errors
-/// SQLSTATE of class 22 for bytes that are no such array, 0A000 for one with more than one dimension.
+/// SQLSTATE of class 22 for bytes that are no such array, 0A000 for one with more than one
+/// dimension.
 pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
     let Some(element) = element_type(given.oid) else { return Ok(None) };
     let Some(bytes) = given.bytes else { return Ok(Some(ScalarValue::Null)) };

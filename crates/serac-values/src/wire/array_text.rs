@@ -5,7 +5,8 @@ use crate::error::{Result, SqlError};
 /// What stands around elements and means nothing: PostgreSQL knows no other white space there.
 const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\u{b}', '\u{c}'];
 
-/// The elements of an array that is written as a text: `{a,"b c",NULL}`. None if it is no such text, or has arrays in it.
+/// The elements of an array that is written as a text: `{a,"b c",NULL}`. None if it is no such
+/// text, or has arrays in it.
 pub fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
     let inner = written.trim_matches(BLANKS).strip_prefix('{')?.strip_suffix('}')?;
     let mut elements = Vec::new();

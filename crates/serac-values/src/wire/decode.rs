@@ -1,4 +1,5 @@
-//! Parameters as clients send them: text or binary, of a type that the client has named or of the one that the statement needs.
+//! Parameters as clients send them: text or binary, of a type that the client has named or of the
+//! one that the statement needs.
 
 use super::encode::{EPOCH_DAYS, EPOCH_MICROS, JSONB_VERSION};
 use super::types::{OID, TEXT, of_oid};
@@ -45,8 +46,8 @@ fn name(column_type: ColumnType) -> String {
 /// The text that these bytes are.
 ///
 /// # Errors
-/// 22021 if they are none, or have a NUL, which no text of SQL has. The message says which bytes are
-/// wrong.
+/// 22021 if they are none, or have a NUL, which no text of SQL has. The message says which bytes
+/// are wrong.
 pub fn utf8(bytes: &[u8]) -> Result<&str> {
     let wrong = match std::str::from_utf8(bytes) {
         Ok(text) if !bytes.contains(&0) => return Ok(text),
@@ -69,8 +70,8 @@ pub fn utf8(bytes: &[u8]) -> Result<&str> {
     ))
 }
 
-/// The parameter as a value of `wanted`, for a statement of the point path. None if it is of a type that is not turned into that here: the other
-/// path knows more conversions.
+/// The parameter as a value of `wanted`, for a statement of the point path. None if it is of a type
+/// that is not turned into that here: the other path knows more conversions.
 ///
 /// # Errors
 /// SQLSTATE of class 22 for bytes that are no such value.
@@ -79,7 +80,8 @@ pub fn value(given: Given<'_>, wanted: ColumnType) -> Result<Option<OwnedValue>>
     let named = if given.oid == 0 || (given.oid == TEXT && !given.binary) { None } else { of_oid(given.oid) };
     let from = named.unwrap_or(wanted);
     if let (ColumnType::Decimal { .. }, ColumnType::Decimal { precision, scale }) = (from, wanted) {
-        // What the column does not hold is compared with it on the other path, and rounded where it is assigned.
+        // What the column does not hold is compared with it on the other path, and rounded where it
+        // is assigned.
         let number = number(bytes, given.binary).ok();
         return Ok(number.as_ref().and_then(decimal).and_then(|number| number.of_type(precision, scale)));
     }
@@ -159,8 +161,8 @@ fn decimal(number: &Numeric) -> Option<Digits> {
 /// that one of them has.
 ///
 /// # Errors
-/// 22P02 or 22P03 for an element that is no number, 0A000 for NaN and infinity, 22003 where an element
-/// has too many digits.
+/// 22P02 or 22P03 for an element that is no number, 0A000 for NaN and infinity, 22003 where an
+/// element has too many digits.
 pub(super) fn decimals(elements: &[Option<&[u8]>], binary: bool) -> Result<Vec<ScalarValue>> {
     let numbers = elements.iter().map(|bytes| bytes.map(|bytes| number(bytes, binary)).transpose());
     let numbers: Vec<Option<Numeric>> = numbers.collect::<Result<_>>()?;
@@ -202,7 +204,8 @@ pub fn text(given: Given<'_>) -> Result<ScalarValue> {
     Ok(ScalarValue::Utf8(given.bytes.map(|bytes| utf8(bytes).map(str::to_owned)).transpose()?))
 }
 
-/// The parameter for a statement of the other path: a value of the named type, or a text that the planner is to make something of.
+/// The parameter for a statement of the other path: a value of the named type, or a text that the
+/// planner is to make something of.
 ///
 /// # Errors
 /// SQLSTATE of class 22 for bytes that are no such value.

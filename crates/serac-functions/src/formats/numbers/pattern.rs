@@ -88,7 +88,8 @@ enum Word {
     Nothing,
 }
 
-/// Longer ones first where one begins with the other. All letters of a word are upper or all are lower case.
+/// Longer ones first where one begins with the other. All letters of a word are upper or all are
+/// lower case.
 const WORDS: [(&str, Word); 20] = [
     (",", Word::Comma),
     (".", Word::Point),

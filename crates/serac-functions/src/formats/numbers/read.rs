@@ -38,7 +38,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A place for a digit, or for the point. The character that belongs to it is read, whatever it is.
+    /// A place for a digit, or for the point. The character that belongs to it is read, whatever it
+    /// is.
     fn place(&mut self, token: &Token) {
         if self.next() == Some(' ') {
             self.skip();
@@ -89,7 +90,8 @@ impl Reader<'_> {
     }
 }
 
-/// The number that a text says in the form of a pattern: unscaled, with its digits behind the point.
+/// The number that a text says in the form of a pattern: unscaled, with its digits behind the
+/// point.
 ///
 /// # Errors
 /// 22P02 if there are no digits, 22003 if there are too many of them.

@@ -134,7 +134,8 @@ impl Writer<'_> {
     }
 }
 
-/// Where, of a number with a point, the zeros at its end begin that `FM` leaves out, but for those that the pattern has a `0` for.
+/// Where, of a number with a point, the zeros at its end begin that `FM` leaves out, but for those
+/// that the pattern has a `0` for.
 fn last_wanted(pattern: &NumberPattern, number: &[u8], blanks: usize) -> Option<usize> {
     let point = number.iter().position(|byte| *byte == b'.').filter(|_| pattern.bare && pattern.has_point)?;
     let digits = number[point + 1..].iter().rposition(|digit| *digit != b'0');

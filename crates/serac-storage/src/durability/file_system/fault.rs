@@ -1,14 +1,17 @@
 //! Files that fail on purpose, for tests.
 //!
-//! [`FaultFileSystem`] passes everything on to the operating system's files, with faults switched on by number. One made by
-//! [`FaultFileSystem::with_disk`] also keeps a model of the disk below the operating system's cache, so that the death of the process and
-//! the loss of power can be played:
+//! [`FaultFileSystem`] passes everything on to the operating system's files, with faults switched
+//! on by number. One made by [`FaultFileSystem::with_disk`] also keeps a model of the disk below
+//! the operating system's cache, so that the death of the process and the loss of power can be
+//! played:
 //!
-//! * Written bytes are on the disk once their file is synced. Of what was not synced, each piece of a sector's or a page's size may be there or
-//!   not, whatever happened to its neighbours (a torn page); so may each change of the file's length.
-//! * A new, renamed or removed name, that of a folder included, is on the disk once the folder in which it stands is synced. Of the later
-//!   changes, the disk holds the first few: file systems keep a journal of them. With [`Faults::unordered_removals`], which of the removals
-//!   it holds is a matter of chance.
+//! * Written bytes are on the disk once their file is synced. Of what was not synced, each piece of
+//!   a sector's or a page's size may be there or not, whatever happened to its neighbours (a torn
+//!   page); so may each change of the file's length.
+//! * A new, renamed or removed name, that of a folder included, is on the disk once the folder in
+//!   which it stands is synced. Of the later changes, the disk holds the first few: file systems
+//!   keep a journal of them. With [`Faults::unordered_removals`], which of the removals it holds is
+//!   a matter of chance.
 
 use super::{FileSystem, FolderLock, RealFileSystem, StorageFile};
 use arrow_buffer::Buffer;
@@ -34,12 +37,14 @@ pub struct FaultFileSystem {
 pub struct Faults {
     /// While set, reserving space and making a file longer fail with "no space left".
     pub disk_full: AtomicBool,
-    /// Bytes that all files have together at the most (0: any number): what goes beyond fails with "no space left", after the part for which there
-    /// is room. Files count from when they are first touched, until they are removed.
+    /// Bytes that all files have together at the most (0: any number): what goes beyond fails with
+    /// "no space left", after the part for which there is room. Files count from when they are
+    /// first touched, until they are removed.
     pub capacity: AtomicU64,
     /// The n-th read from now fails (0: none does), and all later ones. Mapping a file is a read.
     pub fail_read_in: AtomicU64,
-    /// The n-th change of a name from now fails (0: none does), and all later ones: making a file or a folder, linking, renaming, removing.
+    /// The n-th change of a name from now fails (0: none does), and all later ones: making a file
+    /// or a folder, linking, renaming, removing.
     pub fail_name_in: AtomicU64,
     /// While set, syncs of folders wait.
     pub hold_folder_syncs: AtomicBool,
@@ -49,8 +54,8 @@ pub struct Faults {
     pub fail_sync_in: AtomicU64,
     /// The n-th write from now writes only half and fails (0: none does), and all later ones fail.
     pub fail_write_in: AtomicU64,
-    /// At the n-th operation from now (0: at none) the process stops: a write still does its first half, anything else does nothing, and all
-    /// later operations fail.
+    /// At the n-th operation from now (0: at none) the process stops: a write still does its first
+    /// half, anything else does nothing, and all later operations fail.
     pub halt_in: AtomicU64,
     halted: AtomicBool,
 }
@@ -88,7 +93,8 @@ impl Faults {
         self.running()?;
         if due(&self.fail_name_in) { Err(broken()) } else { Ok(()) }
     }
-    /// Whether the process may read. Reading changes nothing, so it is no moment of its own at which the process could stop.
+    /// Whether the process may read. Reading changes nothing, so it is no moment of its own at
+    /// which the process could stop.
     fn may_read(&self) -> io::Result<()> {
         if self.halted.load(SeqCst) || due(&self.fail_read_in) { Err(broken()) } else { Ok(()) }
     }
@@ -120,8 +126,8 @@ impl FaultFileSystem {
         self.faults.halt_in.store(0, SeqCst);
         self.faults.halted.store(false, SeqCst);
     }
-    /// After the process has stopped and the power was off: the next process finds what the disk happens to hold. `seed` chooses. Files that the
-    /// old process had open must have been dropped.
+    /// After the process has stopped and the power was off: the next process finds what the disk
+    /// happens to hold. `seed` chooses. Files that the old process had open must have been dropped.
     ///
     /// # Errors
     /// When the files cannot be put into that state.
@@ -139,8 +145,9 @@ impl FaultFileSystem {
         Ok(())
     }
 
-    /// Puts into the folder `target` what a new process would find of the folder `root` if this one died now; it
-    /// goes on. With `power_loss`, the power goes, too, and the seed chooses what the disk happens to hold.
+    /// Puts into the folder `target` what a new process would find of the folder `root` if this one
+    /// died now; it goes on. With `power_loss`, the power goes, too, and the seed chooses what the
+    /// disk happens to hold.
     ///
     /// # Errors
     /// When files cannot be read or written.
@@ -372,7 +379,8 @@ impl FileSystem for FaultFileSystem {
     }
 }
 
-/// What the disk holds for certain, and what else was asked of it. Files that were there before are taken in when they are first touched.
+/// What the disk holds for certain, and what else was asked of it. Files that were there before are
+/// taken in when they are first touched.
 #[derive(Debug, Default)]
 struct Disk {
     files: Vec<ModelFile>,
@@ -514,7 +522,8 @@ impl Disk {
         });
     }
 
-    /// Makes the real files, or their copies at the `place` of each, what the disk holds after a loss of power.
+    /// Makes the real files, or their copies at the `place` of each, what the disk holds after a
+    /// loss of power.
     fn lose_power(
         &self,
         chance: &mut Chance,

@@ -17,13 +17,15 @@ use std::sync::{Arc, Weak};
 pub trait StorageFile: Send + Sync + Debug {
     /// Writes all of `bytes` at `offset`.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Reads bytes from `offset` on, and returns how many: fewer than there is room for, zero at the end of the file.
+    /// Reads bytes from `offset` on, and returns how many: fewer than there is room for, zero at
+    /// the end of the file.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
     /// The file's length in bytes.
     fn length(&self) -> io::Result<u64>;
     /// Makes what was written durable.
     fn sync(&self) -> io::Result<()>;
-    /// Reserves disk space for the first `len` bytes, so that writing them cannot run out of space; new bytes read as zero.
+    /// Reserves disk space for the first `len` bytes, so that writing them cannot run out of space;
+    /// new bytes read as zero.
     fn allocate(&self, len: u64) -> io::Result<()>;
     /// Cuts the file.
     fn set_len(&self, len: u64) -> io::Result<()>;
@@ -61,7 +63,8 @@ impl FolderGuard {
     }
 }
 
-/// What the log and the checkpoints need of a file system: everything that they read, write or ask goes through it.
+/// What the log and the checkpoints need of a file system: everything that they read, write or ask
+/// goes through it.
 pub trait FileSystem: Send + Sync + Debug {
     /// Makes or empties a file.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>>;
@@ -82,7 +85,8 @@ pub trait FileSystem: Send + Sync + Debug {
         }
         Ok(bytes)
     }
-    /// The bytes of a file that nobody changes, without reading them; they stay when the file is removed. An empty file is an error.
+    /// The bytes of a file that nobody changes, without reading them; they stay when the file is
+    /// removed. An empty file is an error.
     fn map(&self, path: &Path) -> io::Result<Buffer>;
     /// The names in a folder, sorted.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
@@ -98,11 +102,13 @@ pub trait FileSystem: Send + Sync + Debug {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a folder durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// Takes the lock file at `path`, and writes `holder` into it. Where somebody has it, returns what that one wrote.
+    /// Takes the lock file at `path`, and writes `holder` into it. Where somebody has it, returns
+    /// what that one wrote.
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Arc<dyn FolderLock>, String>>;
 }
 
-/// Makes `path` and the folders above that are missing, each durably: once this returns, a loss of power leaves them.
+/// Makes `path` and the folders above that are missing, each durably: once this returns, a loss of
+/// power leaves them.
 ///
 /// # Errors
 /// When a folder cannot be made or synced.

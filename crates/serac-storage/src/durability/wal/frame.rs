@@ -7,8 +7,9 @@
 //! head    := crc u32 (of the rest of the head, and of its place), length u32 (of the payload), sequence u64, synced u64,
 //!            transaction u64, commit timestamp u64, redo offset u64, part u32, previous u32, crc u32 (of the payload), kind u8, zero u24
 //! ```
-//! `previous` is the head's checksum of the frame before; the module above says what the other numbers prove. A head is checked by itself: looking
-//! for frames in damaged bytes costs as much as reading them, whatever they hold.
+//! `previous` is the head's checksum of the frame before; the module above says what the other
+//! numbers prove. A head is checked by itself: looking for frames in damaged bytes costs as much as
+//! reading them, whatever they hold.
 
 use crate::ids::Timestamp;
 
@@ -156,7 +157,8 @@ pub fn write_frame(out: &mut Vec<u8>, place: Place, head: &FrameHead, payload: &
     checksum
 }
 
-/// The valid head at the start of `bytes`, which stand at `place`, and how long the frame's payload is. Says nothing of the payload.
+/// The valid head at the start of `bytes`, which stand at `place`, and how long the frame's payload
+/// is. Says nothing of the payload.
 pub fn read_head(bytes: &[u8], place: Place) -> Option<(FrameHead, usize)> {
     let head = bytes.get(..FRAME_HEAD_BYTES)?;
     let kind = match head[60..] {
@@ -182,7 +184,8 @@ pub fn read_head(bytes: &[u8], place: Place) -> Option<(FrameHead, usize)> {
     Some((frame, u32_at(head, 4) as usize))
 }
 
-/// The frame at the start of `bytes`, which stand at `place`, and how long it is; none if there is no whole and valid one.
+/// The frame at the start of `bytes`, which stand at `place`, and how long it is; none if there is
+/// no whole and valid one.
 pub fn read_frame(bytes: &[u8], place: Place) -> Option<(Frame<'_>, usize)> {
     let (head, length) = read_head(bytes, place)?;
     // With the zeros behind it: the next frame begins where they end.

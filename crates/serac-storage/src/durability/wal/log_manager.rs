@@ -1,4 +1,5 @@
-//! Writes the log: commits queue up, a thread writes and syncs what has gathered (group commit), then acknowledges.
+//! Writes the log: commits queue up, a thread writes and syncs what has gathered (group commit),
+//! then acknowledges.
 //!
 //! ```text
 //! commit (in its critical section): reserve(bytes).enqueue(ts, redo)           log thread: take the queue -> write -> sync -> durable := ts
@@ -10,12 +11,13 @@
 //! opened, which is looked at after each sync, before the acknowledgement, and before a segment is
 //! made.
 //!
-//! **Durable timestamps.** Timestamps are given under the commit latch, and each comes here, under the log's latch, in its order: with a frame
-//! ([`Reservation::enqueue`]) or without (`skip`). So everything is durable up to the oldest commit that waits or is being written,
-//! exclusively, or up to the newest timestamp if none is. Frames of parts have no timestamp and hold nobody up.
+//! **Durable timestamps.** Timestamps are given under the commit latch, and each comes here, under
+//! the log's latch, in its order: with a frame ([`Reservation::enqueue`]) or without (`skip`). So
+//! everything is durable up to the oldest commit that waits or is being written, exclusively, or up
+//! to the newest timestamp if none is. Frames of parts have no timestamp and hold nobody up.
 //!
-//! **The end.** Once the log is closed, it takes no frame any more; what it has taken is written, and then its thread ends. So a commit beside the
-//! close is refused, or written and acknowledged.
+//! **The end.** Once the log is closed, it takes no frame any more; what it has taken is written,
+//! and then its thread ends. So a commit beside the close is refused, or written and acknowledged.
 
 use super::frame::{
     FrameHead, FrameKind, LARGEST_PAYLOAD, Place, SEGMENT_HEADER_BYTES, frame_bytes, segment_header, write_frame,
@@ -43,8 +45,8 @@ pub enum Durability {
     /// When its log is on the disk.
     #[default]
     Full,
-    /// At once; the log follows within about [`RELAXED_INTERVAL`]. A crash of the machine or the process loses at most what was
-    /// committed in that window, and never a part of a transaction.
+    /// At once; the log follows within about [`RELAXED_INTERVAL`]. A crash of the machine or the
+    /// process loses at most what was committed in that window, and never a part of a transaction.
     Relaxed,
     /// At once, and no log is written: only a checkpoint or a clean close keeps what was committed.
     Off,
@@ -79,7 +81,8 @@ pub struct LogOptions {
     pub guard: FolderGuard,
 }
 
-/// A checkpoint begins a new segment if the present one has this many times the bytes of the smallest file.
+/// A checkpoint begins a new segment if the present one has this many times the bytes of the
+/// smallest file.
 const LONG_SEGMENT: u64 = 4;
 /// A new segment's file has this share of the bytes that the one before had.
 const FIRST_ALLOCATION: u64 = 4;
@@ -99,7 +102,8 @@ struct Segment {
     allocated: u64,
     /// Bytes given to frames.
     assigned: u64,
-    /// The newest commit that needs the segment and what comes later: one in it, or of a transaction whose first part is in it.
+    /// The newest commit that needs the segment and what comes later: one in it, or of a
+    /// transaction whose first part is in it.
     newest_commit: u64,
 }
 
@@ -143,7 +147,8 @@ impl Queue {
 }
 
 struct State {
-    /// The segments that are there, with consecutive numbers. Frames go to the last one. Each has a frame, the last one from the next push on.
+    /// The segments that are there, with consecutive numbers. Frames go to the last one. Each has a
+    /// frame, the last one from the next push on.
     segments: VecDeque<Segment>,
     /// Segments before this number have no open file.
     first_open: u64,
@@ -207,7 +212,8 @@ impl State {
         }
     }
 
-    /// A transaction with parts has committed: its first segment is needed as long as the commit is.
+    /// A transaction with parts has committed: its first segment is needed as long as the commit
+    /// is.
     fn commit_parts(&mut self, txn_no: u64, commit_ts: Timestamp) {
         let first = self.open_parts.remove(&txn_no).expect("a transaction with parts is known");
         // A segment with an open part is never dropped.
@@ -234,7 +240,8 @@ pub(crate) struct Reservation<'a> {
 }
 
 impl Reservation<'_> {
-    /// Takes the commit's redo, of no more bytes than reserved; a long one leaves an empty vector behind.
+    /// Takes the commit's redo, of no more bytes than reserved; a long one leaves an empty vector
+    /// behind.
     pub(crate) fn enqueue(mut self, txn_no: u64, commit_ts: Timestamp, redo: Pending<'_>) {
         let state = &mut *self.state;
         state.newest = commit_ts;
@@ -254,7 +261,8 @@ pub struct LogManager {
     work: Condvar,
     done: Condvar,
     durable: AtomicU64,
-    /// The newest frame that is durable. Stored under the state's latch, loaded under it or by the log's thread.
+    /// The newest frame that is durable. Stored under the state's latch, loaded under it or by the
+    /// log's thread.
     synced_sequence: AtomicU64,
     // Figures, which the log's thread alone writes.
     bytes_written: AtomicU64,
@@ -381,7 +389,8 @@ impl LogManager {
         doubled(self.options.allocation_bytes, wanted).min(self.options.segment_bytes).max(need)
     }
 
-    /// Tries with the usual number of bytes, and if the disk has not so much, with what is needed; the number that it was.
+    /// Tries with the usual number of bytes, and if the disk has not so much, with what is needed;
+    /// the number that it was.
     fn where_there_is_space<T>(
         &self,
         usual: u64,
@@ -409,7 +418,8 @@ impl LogManager {
         }
     }
 
-    /// Makes room for a frame with `payload` bytes behind what the last segment has, or in a new one.
+    /// Makes room for a frame with `payload` bytes behind what the last segment has, or in a new
+    /// one.
     fn make_room(&self, state: &mut State, payload: usize) -> Result<()> {
         Self::check(state)?;
         if state.closed {
@@ -445,10 +455,12 @@ impl LogManager {
         Ok(())
     }
 
-    /// Makes sure that a commit of `bytes` of redo finds its space. Called in the commit critical section.
+    /// Makes sure that a commit of `bytes` of redo finds its space. Called in the commit critical
+    /// section.
     ///
     /// # Errors
-    /// [`StorageError::DiskFull`], [`StorageError::LogFailed`] once the log is poisoned, [`StorageError::Closed`].
+    /// [`StorageError::DiskFull`], [`StorageError::LogFailed`] once the log is poisoned,
+    /// [`StorageError::Closed`].
     pub(crate) fn reserve(&self, bytes: usize) -> Result<Reservation<'_>> {
         let mut state = self.state_with_room();
         self.make_room(&mut state, bytes)?;
@@ -495,7 +507,8 @@ impl LogManager {
         let mut state = self.state.lock();
         state.newest = timestamp;
         if state.failed.is_none() {
-            // Release: pairs with `durable_ts`. Never backwards: what is settled only grows, and it is known under the latch.
+            // Release: pairs with `durable_ts`. Never backwards: what is settled only grows, and it
+            // is known under the latch.
             self.durable.store(state.settled().0, Ordering::Release);
         }
     }
@@ -599,13 +612,14 @@ impl LogManager {
         Ok(state)
     }
 
-    /// A checkpoint begins, and takes its snapshot afterwards: what comes from now on stands in another segment than what it will make unneeded,
-    /// unless that is little.
+    /// A checkpoint begins, and takes its snapshot afterwards: what comes from now on stands in
+    /// another segment than what it will make unneeded, unless that is little.
     pub(crate) fn begin_checkpoint(&self) {
         let mut state = self.state.lock();
         let Some(last) = state.segments.back() else { return };
         let is_long = last.assigned > LONG_SEGMENT * self.options.allocation_bytes;
-        // A disk that is full is no reason not to make a checkpoint, which gives space back; of other errors the next commit tells.
+        // A disk that is full is no reason not to make a checkpoint, which gives space back; of
+        // other errors the next commit tells.
         if is_long
             && Self::check(&state).is_ok()
             && !state.closed
@@ -617,8 +631,8 @@ impl LogManager {
         }
     }
 
-    /// What a checkpoint at `checkpoint` needs of the log. Syncs what the log has taken so far: the position's segment has a durable frame, unless this
-    /// process has found none and written none.
+    /// What a checkpoint at `checkpoint` needs of the log. Syncs what the log has taken so far: the
+    /// position's segment has a durable frame, unless this process has found none and written none.
     ///
     /// # Errors
     /// [`StorageError::LogFailed`].

@@ -1,8 +1,10 @@
 //! Reads the log back and finds its end.
 //!
-//! Frames are read in order until the next one of the chain is not there. What was found then is a [`Gap`]. It has a *proof* if something says
-//! that the missing frame was durable, and then the log is damaged. Otherwise the frame was on its way to the disk when the process or the machine
-//! died, and nobody was told that it was durable: it is the log's unfinished end. The module above lists the proofs.
+//! Frames are read in order until the next one of the chain is not there. What was found then is a
+//! [`Gap`]. It has a *proof* if something says that the missing frame was durable, and then the log
+//! is damaged. Otherwise the frame was on its way to the disk when the process or the machine died,
+//! and nobody was told that it was durable: it is the log's unfinished end. The module above lists
+//! the proofs.
 
 use super::frame::{
     Frame, FrameHead, FrameKind, Place, SEGMENT_HEADER_BYTES, SegmentHeader, frame_bytes, read_frame, read_head,
@@ -49,7 +51,8 @@ pub(super) struct LogEnd {
 /// Where the chain breaks.
 #[derive(Debug)]
 pub(super) struct Gap {
-    /// The place of the missing frame. At offset zero, the whole segment is missing or has no header.
+    /// The place of the missing frame. At offset zero, the whole segment is missing or has no
+    /// header.
     pub(super) place: Place,
     /// Bytes that are not zero from there to the end of the log.
     pub(super) bytes: u64,
@@ -163,7 +166,8 @@ impl<'a> LogReader<'a> {
         Ok(end)
     }
 
-    /// What says that frame `missing`, of `place` or later, was durable. `bytes` are those of the place's segment.
+    /// What says that frame `missing`, of `place` or later, was durable. `bytes` are those of the
+    /// place's segment.
     fn proof(&self, place: Place, bytes: &[u8], missing: u64, durable: u64) -> Result<Option<String>> {
         if durable >= missing {
             return Ok(Some(known_to_checkpoint(missing)));
@@ -182,7 +186,8 @@ impl<'a> LogReader<'a> {
         Ok(None)
     }
 
-    /// Bytes that are not zero from `place` on, in its segment, whose bytes are given, and in later ones, but for their headers.
+    /// Bytes that are not zero from `place` on, in its segment, whose bytes are given, and in later
+    /// ones, but for their headers.
     fn bytes_behind(&self, place: Place, bytes: &[u8]) -> Result<u64> {
         let used = |bytes: &[u8], from: usize| {
             bytes.get(from..).map_or(0, |rest| rest.iter().filter(|&&byte| byte != 0).count() as u64)
@@ -233,7 +238,8 @@ fn known_to_checkpoint(missing: u64) -> String {
     format!("record {missing} is missing or damaged, but was durable when the newest checkpoint was written")
 }
 
-/// A head in `bytes`, from `place` on, that proves that frame `missing` was durable. A head is enough: it was written when its writer knew.
+/// A head in `bytes`, from `place` on, that proves that frame `missing` was durable. A head is
+/// enough: it was written when its writer knew.
 fn witness(bytes: &[u8], mut place: Place, missing: u64, is_proof: impl Fn(&FrameHead) -> bool) -> Option<String> {
     while let Some(rest) = bytes.get(place.offset as usize..).filter(|rest| !rest.is_empty()) {
         let Some((head, length)) = read_head(rest, place) else {

@@ -1,5 +1,5 @@
-//! Recovery of the log: transactions are put together from their frames and handed on, an unfinished end is cut, and the place is prepared
-//! where the next process goes on.
+//! Recovery of the log: transactions are put together from their frames and handed on, an
+//! unfinished end is cut, and the place is prepared where the next process goes on.
 
 use super::frame::{Frame, FrameKind, Place};
 use super::reader::{LogEnd, LogReader, Next};
@@ -78,7 +78,8 @@ pub(super) struct TailSegment {
 }
 
 impl LogTail {
-    /// The position that a manifest names if a checkpoint has all that is in the log, and no process writes to it.
+    /// The position that a manifest names if a checkpoint has all that is in the log, and no
+    /// process writes to it.
     pub(crate) fn position_behind(&self) -> LogPosition {
         let (segment, sequence) = (self.next_segment, self.next_sequence);
         LogPosition { segment, sequence, durable: sequence - 1 }
@@ -125,11 +126,13 @@ impl Parts {
     }
 }
 
-/// Reads the log, hands commit timestamp and redo of each transaction that is newer than the checkpoint to `replay`, in commit order, and makes sure that what it
-/// has found is durable. With `salvage`, damage is no reason to refuse what lies before it; what lies behind is kept there.
+/// Reads the log, hands commit timestamp and redo of each transaction that is newer than the
+/// checkpoint to `replay`, in commit order, and makes sure that what it has found is durable. With
+/// `salvage`, damage is no reason to refuse what lies before it; what lies behind is kept there.
 ///
 /// # Errors
-/// [`StorageError::Corrupt`] if something durable is missing or damaged; when files cannot be read or changed; whatever `replay` returns.
+/// [`StorageError::Corrupt`] if something durable is missing or damaged; when files cannot be read
+/// or changed; whatever `replay` returns.
 pub(crate) fn recover(
     options: &LogRecovery<'_>,
     mut salvage: Option<&mut Aside<'_>>,
@@ -235,7 +238,8 @@ fn cut(
         }
     }
     let cannot = |e| StorageError::io(format!("cannot cut the end of the log at {}", path.display()), e);
-    // Before any proof goes away: if this is stopped, the next opening may take what is left for an unfinished end.
+    // Before any proof goes away: if this is stopped, the next opening may take what is left for an
+    // unfinished end.
     if let (Some(aside), true) = (&mut salvage, offset > 0 && gap.bytes > 0) {
         aside.copy(&path)?;
     }
@@ -261,7 +265,8 @@ fn cut(
     Ok(())
 }
 
-/// Syncs what was found: a process that was killed may have left it in the operating system's cache, and the next frames say that it is durable.
+/// Syncs what was found: a process that was killed may have left it in the operating system's
+/// cache, and the next frames say that it is durable.
 fn make_durable(directory: &Path, files: &dyn FileSystem, tail: &LogTail) -> Result<()> {
     for segment in &tail.segments {
         let path = segment_path(directory, segment.number);

@@ -13,7 +13,8 @@ pub struct LogPosition {
     pub segment: u64,
     /// Sequence number of the first frame in it.
     pub sequence: u64,
-    /// The newest sequence number that was durable. One before `sequence`: the segment need not be there.
+    /// The newest sequence number that was durable. One before `sequence`: the segment need not be
+    /// there.
     pub durable: u64,
 }
 

@@ -1,5 +1,6 @@
-//! The log against a model of what must be in it: any order of parts, commits, aborts, rollbacks to savepoints, checkpoints in all their steps,
-//! restarts, kills and losses of power, through the real code.
+//! The log against a model of what must be in it: any order of parts, commits, aborts, rollbacks to
+//! savepoints, checkpoints in all their steps, restarts, kills and losses of power, through the
+//! real code.
 //!
 //! `SERAC_SEED=n` replays a seed; `SERAC_STRESS=1` makes it many more.
 
@@ -32,7 +33,8 @@ fn options(directory: &Path, files: Arc<dyn FileSystem>) -> LogOptions {
     }
 }
 
-/// What a restart from `start` and a checkpoint at `checkpoint_ts` finds: the transactions in their order, and the rest.
+/// What a restart from `start` and a checkpoint at `checkpoint_ts` finds: the transactions in their
+/// order, and the rest.
 fn read(
     directory: &Path,
     files: &dyn FileSystem,
@@ -285,7 +287,8 @@ fn in_any_order_of_steps_the_log_has_what_the_checkpoint_lacks() {
     assert!(dropped > 0 && restarts > 0 && refused > 0, "{dropped} dropped, {restarts} restarts, {refused} refused");
 }
 
-/// Removes, cuts or empties something of the log that is durable, and makes sure that it is missed. False if there was nothing to remove.
+/// Removes, cuts or empties something of the log that is durable, and makes sure that it is missed.
+/// False if there was nothing to remove.
 fn is_missed(model: &mut Model, rng: &mut StdRng) -> bool {
     let (log, thread) = model.log.take().unwrap();
     log.close();
@@ -295,7 +298,8 @@ fn is_missed(model: &mut Model, rng: &mut StdRng) -> bool {
     let needed: Vec<u64> = segments.into_iter().filter(|&number| number >= start.segment).collect();
     let number = needed[rng.random_range(0..needed.len())];
     let path = segment_path(&model.directory, number);
-    // Whatever is behind the last frame that a later one, or the manifest, knows to be durable may be missing.
+    // Whatever is behind the last frame that a later one, or the manifest, knows to be durable may
+    // be missing.
     let is_last = Some(&number) == needed.last();
     if is_last && (start.durable < start.sequence || number != start.segment) {
         return false;
@@ -558,7 +562,8 @@ fn what_was_read_is_waited_for_until_it_is_durable_and_nothing_else_is() {
 #[test]
 fn damaged_bytes_full_of_lengths_are_judged_in_time() {
     let folder = tempfile::tempdir().unwrap();
-    // Every word could be the length of a frame of many megabytes, and every head but its checksum could be one.
+    // Every word could be the length of a frame of many megabytes, and every head but its checksum
+    // could be one.
     let mut payload = Vec::new();
     let head = FrameHead {
         sequence: 1,
@@ -582,7 +587,8 @@ fn damaged_bytes_full_of_lengths_are_judged_in_time() {
     assert!(found.is_empty() && recovered.cut.is_some());
 }
 
-/// Wherever the file ends, the next process goes on behind whole frames, and the one after it finds what both have written.
+/// Wherever the file ends, the next process goes on behind whole frames, and the one after it finds
+/// what both have written.
 #[test]
 fn a_file_that_ends_anywhere_goes_on_behind_its_last_whole_frame() {
     let folder = tempfile::tempdir().unwrap();
@@ -609,7 +615,8 @@ fn a_file_that_ends_anywhere_goes_on_behind_its_last_whole_frame() {
     }
 }
 
-/// The log's thread syncs a segment before it writes to the next one, so a frame there is a proof, even one of the same group of commits.
+/// The log's thread syncs a segment before it writes to the next one, so a frame there is a proof,
+/// even one of the same group of commits.
 #[test]
 fn a_frame_in_a_later_segment_proves_what_was_before_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -643,7 +650,8 @@ fn a_frame_in_a_later_segment_proves_what_was_before_it() {
     }
 }
 
-/// A process was killed when it had made a segment, and nothing in it. The next process, which writes nothing else, sees to it that what lies before is missed.
+/// A process was killed when it had made a segment, and nothing in it. The next process, which
+/// writes nothing else, sees to it that what lies before is missed.
 #[test]
 fn what_lies_before_a_segment_without_a_frame_is_missed() {
     let folder = tempfile::tempdir().unwrap();

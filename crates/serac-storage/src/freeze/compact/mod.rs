@@ -1,27 +1,37 @@
-//! Compaction: phase one of freezing (§4.3). Rows of cold blocks with empty slots are moved together, so that blocks become full, and others empty.
+//! Compaction: phase one of freezing (§4.3). Rows of cold blocks with empty slots are moved
+//! together, so that blocks become full, and others empty.
 //!
-//! [`selection`] forms groups of blocks and says which rows go where. One transaction per group moves them:
+//! [`selection`] forms groups of blocks and says which rows go where. One transaction per group
+//! moves them:
 //! ```text
 //! 1. read each row in the transaction's snapshot and insert a copy into a free slot; index entries of the copies     -- nobody conflicts
 //! 2. delete the rows; whose row was changed meanwhile, or may not leave, keeps it: its copy is deleted instead        -- a short time
 //! 3. commit: to every snapshot, each row is in exactly one of its two places
 //! ```
-//! **Users win.** A move is a delete and an insert like any others, under the same visibility, conflict and redo rules. That the deletes come last keeps the
-//! time short in which somebody who writes a moved row meets a conflict, and a conflict of ours costs one move. Only blocks that are cold and calm take part,
-//! the moves do not count as touching them, and between groups others get their turn.
+//! **Users win.** A move is a delete and an insert like any others, under the same visibility,
+//! conflict and redo rules. That the deletes come last keeps the time short in which somebody who
+//! writes a moved row meets a conflict, and a conflict of ours costs one move. Only blocks that are
+//! cold and calm take part, the moves do not count as touching them, and between groups others get
+//! their turn.
 //!
-//! **Several threads** share the groups of a table when there are many: groups have no block in common, each is a transaction of its own, and where two of
-//! them meet at all (an index, the log) they meet as any transactions do. Threads are started for a backlog and end with it.
+//! **Several threads** share the groups of a table when there are many: groups have no block in
+//! common, each is a transaction of its own, and where two of them meet at all (an index, the log)
+//! they meet as any transactions do. Threads are started for a backlog and end with it.
 //!
-//! **When a slot is free** is described in [`crate::table::data_table`]. Old row ids die with the last snapshot that sees the row there; index entries that
-//! name them are retired as after any delete, and a slot may be filled before that: readers verify an entry against the row, and an entry is
-//! removed only if no version of the row that is then in the slot has its key.
+//! **When a slot is free** is described in [`crate::table::data_table`]. Old row ids die with the
+//! last snapshot that sees the row there; index entries that name them are retired as after any
+//! delete, and a slot may be filled before that: readers verify an entry against the row, and an
+//! entry is removed only if no version of the row that is then in the slot has its key.
 //!
-//! **What follows the rows** is the engine's business ([`RowFollower`]): index entries, and whatever else knows a row by its id. Entries of a copy are added
-//! before the row is deleted, so who finds the row gone and looks again finds the copy.
+//! **What follows the rows** is the engine's business ([`RowFollower`]): index entries, and
+//! whatever else knows a row by its id. Entries of a copy are added before the row is deleted, so
+//! who finds the row gone and looks again finds the copy.
 //!
-//! **Emptied blocks** are recycled by the freezer like cold ones once no snapshot sees a row in them (see [`crate::freeze`]). Recovery replays moves like other
-//! changes, to the same row ids, and recycles what is empty at its end.
+//! **Emptied blocks** are recycled by the freezer like cold ones once no snapshot sees a row in
+//! them (see [`crate::freeze`]). Recovery replays moves like other changes, to the same row ids,
+//! and recycles what is empty at its end.
+//!
+//! Model: `serac-models/tests/slots.rs`.
 
 pub mod selection;
 
@@ -40,7 +50,8 @@ use std::sync::Arc;
 
 /// Takes what knows rows by their ids along: the engine's indexes.
 pub trait RowFollower: Send + Sync {
-    /// Prepares for moves of rows of `table` by `txn`, which has just begun; none if the table cannot be written to now.
+    /// Prepares for moves of rows of `table` by `txn`, which has just begun; none if the table
+    /// cannot be written to now.
     fn follow(&self, table: &DataTable, txn: &mut Transaction) -> Option<Box<dyn FollowMoves>>;
 }
 
@@ -48,7 +59,8 @@ pub trait RowFollower: Send + Sync {
 pub trait FollowMoves {
     /// `copy` holds what `row` held in the transaction's snapshot; `row` is still there.
     fn copied(&mut self, txn: &mut Transaction, row: RowId, copy: RowId, values: &[Value<'_>]);
-    /// Whether `row` may give way to its copy. Asked before the transaction deletes it, and again afterwards.
+    /// Whether `row` may give way to its copy. Asked before the transaction deletes it, and again
+    /// afterwards.
     fn may_leave(&mut self, txn: &Transaction, row: RowId) -> bool;
     /// Before the commit: of the copies, in the order in which they were made, those that stay.
     fn finish(&mut self, txn: &mut Transaction, moved: &[bool]);
@@ -78,7 +90,8 @@ pub struct CompactionReport {
     pub groups: usize,
     /// Rows moved.
     pub moved: usize,
-    /// Rows that stayed where they were, because a transaction had changed them or may rely on their place.
+    /// Rows that stayed where they were, because a transaction had changed them or may rely on
+    /// their place.
     pub stayed: usize,
     /// Rows moved by the largest group.
     pub largest_write_set: usize,
@@ -93,7 +106,8 @@ impl CompactionReport {
     }
 }
 
-/// Whether the rows of a block may be moved: it is frozen, or has no versions, takes no inserts and is cold.
+/// Whether the rows of a block may be moved: it is frozen, or has no versions, takes no inserts and
+/// is cold.
 fn takes_part(table: &DataTable, no: BlockNo, block: &Block, is_cold: &(dyn Fn(&HotBlock) -> bool + Sync)) -> bool {
     block.hot().is_none_or(|hot| table.is_idle(no, hot) && is_cold(hot))
 }
@@ -130,8 +144,9 @@ pub(crate) struct CompactionPlan {
     pub(crate) threads: usize,
 }
 
-/// Compacts the groups that `plan` forms of the frozen blocks of `table` and of its hot ones that `is_cold` accepts, until `stop` says so. Does
-/// nothing while another compaction of the table is running, nor to a table that never freezes: what it emptied would not be recycled.
+/// Compacts the groups that `plan` forms of the frozen blocks of `table` and of its hot ones that
+/// `is_cold` accepts, until `stop` says so. Does nothing while another compaction of the table is
+/// running, nor to a table that never freezes: what it emptied would not be recycled.
 ///
 /// # Errors
 /// When the log does not take a group's transaction: the group is rolled back.

@@ -1,8 +1,11 @@
-//! Which blocks of a compaction group are filled, which one partly, and which are emptied (§4.3); and which blocks form a group.
+//! Which blocks of a compaction group are filled, which one partly, and which are emptied (§4.3);
+//! and which blocks form a group.
 //!
-//! With t rows in a group of blocks of s slots, ⌊t/s⌋ blocks are filled (F), one holds the other t mod s rows in its first slots (p), and the rest (E) are
-//! emptied. Every gap in F and in the first t mod s slots of p takes one row from E or from the later slots of p: so many moves, whichever rows they are.
-//! The *approximate* selection orders the blocks by emptiness, takes the fullest as F and the next one as p; the *optimal* one tries every block as p.
+//! With t rows in a group of blocks of s slots, ⌊t/s⌋ blocks are filled (F), one holds the other t
+//! mod s rows in its first slots (p), and the rest (E) are emptied. Every gap in F and in the first
+//! t mod s slots of p takes one row from E or from the later slots of p: so many moves, whichever
+//! rows they are. The *approximate* selection orders the blocks by emptiness, takes the fullest as
+//! F and the next one as p; the *optimal* one tries every block as p.
 
 use crate::block::Block;
 use crate::ids::{BlockNo, RowId, Slot};
@@ -102,7 +105,8 @@ impl BlockSelection {
         let mut order: Vec<usize> = (0..group.len()).collect();
         order.sort_by_key(|&i| (group[i].gaps(), group[i].no));
         if rest > 0 {
-            // What p, at a position of the order, costs: its own gaps, and that F goes on one further if p was in it.
+            // What p, at a position of the order, costs: its own gaps, and that F goes on one
+            // further if p was in it.
             let cost = |at: usize| {
                 let gaps_at = |at: usize| i64::from(group[order[at]].gaps());
                 let in_its_place = if at < full { gaps_at(full) - gaps_at(at) } else { 0 };
@@ -120,7 +124,8 @@ impl BlockSelection {
         Self { filled: order, partial, emptied }
     }
 
-    /// Moves that bring the group there, from where to where: neighbours go to neighbours, and slots of one block are filled in order.
+    /// Moves that bring the group there, from where to where: neighbours go to neighbours, and
+    /// slots of one block are filled in order.
     pub fn moves(&self, group: &[Occupancy]) -> Vec<(RowId, RowId)> {
         let mut from: Vec<RowId> =
             self.emptied.iter().flat_map(|&i| group[i].places(0..group[i].slots, true)).collect();
@@ -141,8 +146,8 @@ impl BlockSelection {
 pub enum CompactionGroups {
     /// No compaction.
     Off,
-    /// The emptiest blocks with as many of the fullest as take their rows, as large as it takes to leave little over, but no larger than a write set of some
-    /// blocks' rows.
+    /// The emptiest blocks with as many of the fullest as take their rows, as large as it takes to
+    /// leave little over, but no larger than a write set of some blocks' rows.
     #[default]
     Adaptive,
     /// So many blocks at a time, in the order of their numbers.
@@ -160,16 +165,19 @@ pub struct Candidate {
     pub closes_holes: bool,
 }
 
-/// Blocks' worth of rows that an adaptive group moves at the most, unless a single block cannot be freed with less.
+/// Blocks' worth of rows that an adaptive group moves at the most, unless a single block cannot be
+/// freed with less.
 const WRITE_SET_BLOCKS: u64 = 2;
 /// Blocks of an adaptive group at the most, and how many of them are emptied.
 const LARGEST_GROUP: usize = 512;
 const MOST_EMPTIED: usize = 64;
-/// Blocks whose emptiness differs by less than one part in so many count as equally empty, so that neighbours stay together.
+/// Blocks whose emptiness differs by less than one part in so many count as equally empty, so that
+/// neighbours stay together.
 const EMPTINESS_CLASSES: u64 = 16;
 
 impl CompactionGroups {
-    /// The groups that are worth compacting: those that free a block, and blocks with holes that are about to freeze.
+    /// The groups that are worth compacting: those that free a block, and blocks with holes that
+    /// are about to freeze.
     pub fn form(self, slots: u32, candidates: &[Candidate]) -> Vec<Vec<BlockNo>> {
         let slots = u64::from(slots);
         let numbers = |group: &[Candidate]| group.iter().map(|block| block.no).collect::<Vec<_>>();
@@ -197,7 +205,8 @@ impl CompactionGroups {
                         *rest = &rest[rest.iter().take_while(|block| grouped.contains(&block.no)).count()..];
                     }
                 }
-                // No more blocks can be freed: holes are closed within groups of about that write set.
+                // No more blocks can be freed: holes are closed within groups of about that write
+                // set.
                 let mut group: Vec<Candidate> = Vec::new();
                 let mut gaps = 0;
                 for block in emptiest.iter().filter(|block| block.closes_holes && !grouped.contains(&block.no)) {
@@ -217,8 +226,9 @@ impl CompactionGroups {
     }
 }
 
-/// A group of the first of the `emptiest` blocks, which are emptied, and of the first of the `fullest`, which take their rows: of those that are in no
-/// group yet, and so that the gaps left over are fewest for each block that is freed. None if no block can be freed.
+/// A group of the first of the `emptiest` blocks, which are emptied, and of the first of the
+/// `fullest`, which take their rows: of those that are in no group yet, and so that the gaps left
+/// over are fewest for each block that is freed. None if no block can be freed.
 fn emptied_and_filled(
     slots: u64,
     emptiest: &[Candidate],

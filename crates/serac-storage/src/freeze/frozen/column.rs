@@ -7,8 +7,10 @@
 //! | offsets | Utf8, Binary | of variable length |
 //! | dictionary | Dictionary(UInt16, Utf8 or Binary), sorted | of variable length |
 //!
-//! Whatever the encoding, a value of variable length can also be had as a view into the column's heap: offsets and dictionaries keep their bytes in
-//! one buffer, which is a heap. So cells look like those of a hot block, and a reader who wants views pays 16 bytes a row, never a copy of the bytes.
+//! Whatever the encoding, a value of variable length can also be had as a view into the column's
+//! heap: offsets and dictionaries keep their bytes in one buffer, which is a heap. So cells look
+//! like those of a hot block, and a reader who wants views pays 16 bytes a row, never a copy of the
+//! bytes.
 
 use super::strings::{ColumnDictionary, Dictionary, Strings, views_of};
 use super::{FreezeFormat, Zone};
@@ -145,7 +147,8 @@ impl FrozenColumn {
         }
     }
 
-    /// The values of the first `len` slots in their physical form: views for those of variable length.
+    /// The values of the first `len` slots in their physical form: views for those of variable
+    /// length.
     pub(crate) fn physical(&self, len: usize) -> ColumnValues {
         ColumnValues { physical: self.physical, len, values: self.values(), nulls: self.nulls.clone() }.truncate(len)
     }
@@ -163,7 +166,8 @@ impl FrozenColumn {
         ColumnValues { physical: self.physical, len: slots.len(), values, nulls: nulls.map(NullBuffer::new) }
     }
 
-    /// The first `len` slots as an Arrow array over the column's own buffers, in its own encoding; short decimals as Decimal64.
+    /// The first `len` slots as an Arrow array over the column's own buffers, in its own encoding;
+    /// short decimals as Decimal64.
     pub(crate) fn array(&self, column_type: ColumnType, len: usize) -> ArrayRef {
         let nulls = self.nulls.as_ref().map(|nulls| nulls.slice(0, len));
         match &self.encoding {
@@ -180,7 +184,8 @@ impl FrozenColumn {
         }
     }
 
-    /// As [`array`](Self::array), of the selected ones of `len` slots; all come without a copy, others share the heap or the dictionary.
+    /// As [`array`](Self::array), of the selected ones of `len` slots; all come without a copy,
+    /// others share the heap or the dictionary.
     pub(crate) fn array_at(&self, column_type: ColumnType, len: usize, selection: &Selection) -> ArrayRef {
         match selection {
             Selection::All(n) => self.array(column_type, *n as usize),
@@ -201,7 +206,8 @@ impl FrozenColumn {
         Some(ColumnDictionary { dictionary: dictionary.clone(), nulls: self.nulls.clone(), is_binary })
     }
 
-    /// The column whose [`array`](Self::array) is `array`. Nothing is copied, except for bits and offsets that do not start at the head of their buffer.
+    /// The column whose [`array`](Self::array) is `array`. Nothing is copied, except for bits and
+    /// offsets that do not start at the head of their buffer.
     pub(super) fn from_array(column_type: ColumnType, array: &ArrayRef, zone: Option<Zone>) -> Result<Self> {
         let physical = column_type.physical();
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();

@@ -1,10 +1,13 @@
 //! The gather (§4.3, §4.4): from a hot block to the columns of a frozen one, in place.
 //!
-//! Values of a fixed width, and views, stay where they are: the frozen block shares the hot one's memory, which nobody writes to any more (see
-//! [`crate::freeze`]). Bitmaps are copied. The bytes of long values are copied only where that gains something: a heap chunk that is nearly full of
-//! living values is taken over as it is, since chunks never change and live as long as anybody holds them. What lies in other chunks goes,
-//! without the garbage, to a chunk of the column's own, and the views are redirected to that as a vacuum redirects them ([`crate::freeze::vacuum`]): readers of the
-//! hot block may still be copying. Numbers of chunks that a column does not name are empty buffers of its heap.
+//! Values of a fixed width, and views, stay where they are: the frozen block shares the hot one's
+//! memory, which nobody writes to any more (see [`crate::freeze`]). Bitmaps are copied. The bytes
+//! of long values are copied only where that gains something: a heap chunk that is nearly full of
+//! living values is taken over as it is, since chunks never change and live as long as anybody
+//! holds them. What lies in other chunks goes, without the garbage, to a chunk of the column's own,
+//! and the views are redirected to that as a vacuum redirects them ([`crate::freeze::vacuum`]):
+//! readers of the hot block may still be copying. Numbers of chunks that a column does not name are
+//! empty buffers of its heap.
 
 use super::column::{Encoding, FrozenColumn};
 use super::strings::{Viewed, views_of};
@@ -19,7 +22,8 @@ use crate::table::order::ColumnOrders;
 use crate::types::{PhysicalType, TableSchema};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 
-/// Heap chunks are taken over if at most this part of them, or of all of the column's, would be garbage.
+/// Heap chunks are taken over if at most this part of them, or of all of the column's, would be
+/// garbage.
 const CHUNK_GARBAGE: usize = 16;
 
 /// The bits of `bitmap` as a buffer of its own.
@@ -30,7 +34,8 @@ fn bits_of(bitmap: &[u8], len: usize) -> BooleanBuffer {
 impl FrozenBlock {
     /// Gathers what `block` holds into the target format.
     ///
-    /// The caller has made sure that nobody writes, now or later, and that no row has a version (see [`crate::freeze`]).
+    /// The caller has made sure that nobody writes, now or later, and that no row has a version
+    /// (see [`crate::freeze`]).
     pub(crate) fn gather(block: &HotBlock, schema: &TableSchema, format: FreezeFormat) -> Self {
         let layout = block.layout();
         // Empty slots behind the last row are not kept; a thaw makes them free.
@@ -38,13 +43,15 @@ impl FrozenBlock {
         let last = words.iter().rposition(|word| *word != 0);
         let limit = last.map_or(0, |at| at as u32 * 64 + 64 - words[at].leading_zeros());
         let rows = limit as usize;
-        // SAFETY: nobody writes to a block that is freezing, but `gather_views`, which has no such slice.
+        // SAFETY: nobody writes to a block that is freezing, but `gather_views`, which has no such
+        // slice.
         let settled = |offset: usize, bytes: usize| unsafe { block.settled(offset, bytes) };
         let presence = bits_of(settled(ALLOCATION_OFFSET, bitmap_bytes(rows)), rows);
         let presence = (presence.count_set_bits() < rows).then_some(presence);
         let nulls_of = |offset: usize| {
             let validity = bits_of(settled(offset, bitmap_bytes(rows)), rows);
-            // Whether an empty slot counts as NULL does not matter; that it does not keeps columns without NULLs free of a bitmap.
+            // Whether an empty slot counts as NULL does not matter; that it does not keeps columns
+            // without NULLs free of a bitmap.
             let nulls = NullBuffer::new(match &presence {
                 Some(presence) => &validity | &!presence,
                 None => validity,
@@ -100,7 +107,8 @@ impl FrozenBlock {
         }
     }
 
-    /// The same rows in the target format; columns that have the encoding already are shared. They have been [`check`](Self::check)ed.
+    /// The same rows in the target format; columns that have the encoding already are shared. They
+    /// have been [`check`](Self::check)ed.
     pub(crate) fn reencode(&self, format: FreezeFormat) -> Self {
         let reencoded = |column: &FrozenColumn| {
             if column.physical != PhysicalType::View || column.is_encoded_as(format) {
@@ -176,8 +184,8 @@ fn to_views(viewed: &Viewed<'_>, heap: &[Buffer]) -> Encoding {
     Encoding::Views { views, heap, heap_bytes: long }
 }
 
-/// Makes a variable-length column of a block that is freezing name chunks of its own only, which are returned with the memory they occupy. Slots without a
-/// value get an empty view.
+/// Makes a variable-length column of a block that is freezing name chunks of its own only, which
+/// are returned with the memory they occupy. Slots without a value get an empty view.
 fn gather_views(
     block: &HotBlock,
     column: ColumnId,
@@ -185,7 +193,8 @@ fn gather_views(
     holds: Option<&BooleanBuffer>,
 ) -> (Vec<Buffer>, usize) {
     let offset = block.layout().column(column).value_offset;
-    // SAFETY: nobody writes to a block that is freezing, but this function, which has no such slice then.
+    // SAFETY: nobody writes to a block that is freezing, but this function, which has no such slice
+    // then.
     let views =
         || unsafe { block.settled(offset, 16 * rows) }.as_chunks::<16>().0.iter().map(|v| ArrowView::from_le_bytes(*v));
     let is_held = |slot: usize| holds.is_none_or(|holds| holds.value(slot));
@@ -263,7 +272,8 @@ mod tests {
         }
     }
 
-    /// A block of `rows` slots of which `empty` of a hundred hold no row, and the values of the others. Every value of a slot is written `rounds` times.
+    /// A block of `rows` slots of which `empty` of a hundred hold no row, and the values of the
+    /// others. Every value of a slot is written `rounds` times.
     fn block(rows: u32, empty: u32, rounds: u32, rng: &mut StdRng) -> (HotBlock, Vec<bool>) {
         let block = HotBlock::new(Arc::new(BlockLayout::new(&schema()).unwrap()), BlockNo(9));
         let present: Vec<bool> = (0..rows).map(|_| rng.random_range(0..100) >= empty).collect();

@@ -1,19 +1,26 @@
 //! A frozen block: canonical Arrow, immutable, without a version column (§4).
 //!
-//! Every slot up to the limit has a value in every column; whether the slot holds a row is the presence bitmap's business (none where all do).
-//! Values of a fixed width are Arrow's physical types, 64-byte aligned (DECIMAL of up to 18 digits as scaled 64-bit integers, which Arrow calls
-//! Decimal64). Values of variable length have the encoding that the table's [`FreezeFormat`] asks for (see [`column`]), without garbage, or with very
-//! little. All buffers are reference-counted: what is lent out lives as long as anyone holds it, whatever becomes of the block.
+//! Every slot up to the limit has a value in every column; whether the slot holds a row is the
+//! presence bitmap's business (none where all do). Values of a fixed width are Arrow's physical
+//! types, 64-byte aligned (DECIMAL of up to 18 digits as scaled 64-bit integers, which Arrow calls
+//! Decimal64). Values of variable length have the encoding that the table's [`FreezeFormat`] asks
+//! for (see [`column`]), without garbage, or with very little. All buffers are reference-counted:
+//! what is lent out lives as long as anyone holds it, whatever becomes of the block.
 //!
-//! **Whose memory.** A block that was gathered keeps the hot block's memory, where the values lie already, and the heap chunks; the pages of what a hot block
-//! alone needs, such as views that became offsets, are given back when the last reader of the hot block is gone ([`crate::block::block_memory`]).
+//! **Whose memory.** A block that was gathered keeps the hot block's memory, where the values lie
+//! already, and the heap chunks; the pages of what a hot block alone needs, such as views that
+//! became offsets, are given back when the last reader of the hot block is gone
+//! ([`crate::block::block_memory`]).
 //!
-//! **When a dictionary pays.** A column of a table in `dictionary` format keeps its views in a block where its values occur less than twice on the
-//! average, or where codes and dictionary would take no less memory than the views. So a block may hold columns of both kinds, and neighbouring blocks
-//! may differ; readers ask the column.
+//! **When a dictionary pays.** A column of a table in `dictionary` format keeps its views in a
+//! block where its values occur less than twice on the average, or where codes and dictionary would
+//! take no less memory than the views. So a block may hold columns of both kinds, and neighbouring
+//! blocks may differ; readers ask the column.
 //!
-//! A block that a checkpoint has written lies in its data file ([`crate::durability::data_file`]): its buffers are a mapping's, which the operating system reads when they
-//! are touched and forgets when memory is short. Such a block has a [`BlockSource`], and a column is checked ([`FrozenBlock::check`]) before its first use.
+//! A block that a checkpoint has written lies in its data file ([`crate::durability::data_file`]):
+//! its buffers are a mapping's, which the operating system reads when they are touched and forgets
+//! when memory is short. Such a block has a [`BlockSource`], and a column is checked
+//! ([`FrozenBlock::check`]) before its first use.
 
 mod column;
 mod format;
@@ -39,7 +46,8 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 pub use strings::{ColumnDictionary, with_offsets};
 
-/// The smallest and the largest value of a column in a block: integers, dates, times and scaled decimals as 64-bit integers.
+/// The smallest and the largest value of a column in a block: integers, dates, times and scaled
+/// decimals as 64-bit integers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Zone {
     /// Smallest.
@@ -85,7 +93,8 @@ impl KeptMemory {
         let lies_there = |values: &&Buffer| (start..start + BLOCK_BYTES).contains(&(values.as_ptr() as usize));
         columns.iter().filter_map(FrozenColumn::values_buffer).filter(lies_there).map(Buffer::len).sum()
     }
-    /// What is kept when `new` columns take the place of the `old` ones; none if it is not worth it.
+    /// What is kept when `new` columns take the place of the `old` ones; none if it is not worth
+    /// it.
     fn after(&self, old: &[FrozenColumn], new: &[FrozenColumn]) -> Option<Self> {
         let slack = self.slack + self.values_of(old) - self.values_of(new);
         (slack <= BLOCK_BYTES / SPARE_PART || slack == self.slack).then(|| Self { memory: self.memory.clone(), slack })
@@ -112,8 +121,8 @@ impl BlockSource {
 }
 
 impl FrozenBlock {
-    /// The block whose columns [`arrays`](Self::arrays) gave; nothing is copied. `presence` says which slots hold rows (none if all do), and `zones` has an
-    /// entry per column.
+    /// The block whose columns [`arrays`](Self::arrays) gave; nothing is copied. `presence` says
+    /// which slots hold rows (none if all do), and `zones` has an entry per column.
     ///
     /// # Errors
     /// [`StorageError::InvalidInput`] when an array is no form of its column, or lengths differ.
@@ -169,12 +178,14 @@ impl FrozenBlock {
     pub(crate) fn source(&self) -> Option<&BlockSource> {
         self.source.as_ref()
     }
-    /// Whether the block's buffers are a mapped file's: memory that the operating system can take back.
+    /// Whether the block's buffers are a mapped file's: memory that the operating system can take
+    /// back.
     pub fn is_mapped(&self) -> bool {
         self.source.is_some()
     }
 
-    /// Makes sure, once, that the bytes of a column that lies in a file are those that were written. Comes before every use of the column's values.
+    /// Makes sure, once, that the bytes of a column that lies in a file are those that were
+    /// written. Comes before every use of the column's values.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`].
@@ -198,14 +209,16 @@ impl FrozenBlock {
         (0..self.columns.len() as u16).try_for_each(|column| self.check(ColumnId(column)))
     }
 
-    /// The columns as Arrow arrays over the block's own buffers, in the encodings that they have (short decimals as Decimal64), with a value for every slot below
-    /// the limit. What stands in a slot without a row means nothing. The columns have been [`check`](Self::check)ed.
+    /// The columns as Arrow arrays over the block's own buffers, in the encodings that they have
+    /// (short decimals as Decimal64), with a value for every slot below the limit. What stands in a
+    /// slot without a row means nothing. The columns have been [`check`](Self::check)ed.
     pub fn arrays(&self, schema: &TableSchema) -> Vec<ArrayRef> {
         let columns = self.columns.iter().zip(&schema.columns);
         columns.map(|(column, schema)| column.array(schema.column_type, self.limit as usize)).collect()
     }
 
-    /// A new hot block with the same rows, to become number `no` of its table. The columns have been [`check`](Self::check)ed.
+    /// A new hot block with the same rows, to become number `no` of its table. The columns have
+    /// been [`check`](Self::check)ed.
     pub(crate) fn thaw(&self, layout: &Arc<BlockLayout>, no: BlockNo) -> HotBlock {
         let block = HotBlock::thawed(layout.clone(), no, self.thaws + 1);
         let layout = block.layout();
@@ -235,7 +248,8 @@ impl FrozenBlock {
         block
     }
 
-    /// Makes the new block's heap hold what a column's views name: the same memory, or, of a block that lies in a file, a copy of it.
+    /// Makes the new block's heap hold what a column's views name: the same memory, or, of a block
+    /// that lies in a file, a copy of it.
     fn thaw_heap(&self, block: &HotBlock, id: ColumnId, views: &mut [[u8; 16]]) {
         let column = self.column(id);
         if let Some(held) = held(self.presence.as_ref(), column.nulls.as_ref()) {
@@ -267,7 +281,8 @@ impl FrozenBlock {
     pub fn is_present(&self, slot: Slot) -> bool {
         slot.0 < self.limit && self.presence.as_ref().is_none_or(|presence| presence.value(slot.0 as usize))
     }
-    /// The smallest and largest value of a column; none where that is not known (or there is no value).
+    /// The smallest and largest value of a column; none where that is not known (or there is no
+    /// value).
     pub fn zone(&self, column: ColumnId) -> Option<Zone> {
         self.columns[column.0 as usize].zone
     }
@@ -304,7 +319,8 @@ impl FrozenBlock {
     pub(crate) fn prefetch_row(&self, slot: Slot, columns: &[ColumnId]) {
         columns.iter().for_each(|&column| self.column(column).prefetch(slot.0 as usize));
     }
-    /// Asks for the bytes that a row's views name. Not those of a file, whose pages would have to be read, and checked, for that.
+    /// Asks for the bytes that a row's views name. Not those of a file, whose pages would have to
+    /// be read, and checked, for that.
     pub(crate) fn prefetch_texts(&self, columns: &[ColumnId], slot: Slot) {
         for &column in columns.iter().filter(|_| !self.is_mapped()) {
             self.column(column).prefetch_text(slot.0 as usize);

@@ -56,7 +56,8 @@ impl Strings {
     /// The first `len` strings as an array of the column's type.
     pub(super) fn array(&self, column_type: ColumnType, len: usize, nulls: Option<NullBuffer>) -> ArrayRef {
         let (offsets, bytes) = (self.offsets.slice(0, len), self.bytes.clone());
-        // SAFETY: the offsets ascend inside the bytes; a text column's values are UTF-8, which the engine has checked.
+        // SAFETY: the offsets ascend inside the bytes; a text column's values are UTF-8, which the
+        // engine has checked.
         unsafe {
             match column_type {
                 ColumnType::Binary => Arc::new(BinaryArray::new_unchecked(offsets, bytes, nulls)),
@@ -87,7 +88,8 @@ impl Dictionary {
     }
 }
 
-/// A column of a frozen block as codes and the sorted words that they name; holds on to the block's buffers.
+/// A column of a frozen block as codes and the sorted words that they name; holds on to the block's
+/// buffers.
 #[derive(Debug, Clone)]
 pub struct ColumnDictionary {
     pub(super) dictionary: Dictionary,
@@ -96,7 +98,8 @@ pub struct ColumnDictionary {
 }
 
 impl ColumnDictionary {
-    /// The code of each slot; below the number of words, and without meaning in a slot that is NULL or holds no row.
+    /// The code of each slot; below the number of words, and without meaning in a slot that is NULL
+    /// or holds no row.
     pub fn codes(&self) -> &[u16] {
         &self.dictionary.codes
     }
@@ -133,7 +136,8 @@ impl ColumnDictionary {
             nulls = Some((0..views.len()).map(|i| i + 1 < views.len()).collect::<NullBuffer>());
         }
         let heap = vec![dictionary.words.bytes.clone()];
-        // SAFETY: the views name the words' bytes; those of a text column are UTF-8, which the engine has checked.
+        // SAFETY: the views name the words' bytes; those of a text column are UTF-8, which the
+        // engine has checked.
         unsafe {
             match self.is_binary {
                 true => Arc::new(BinaryViewArray::new_unchecked(views, heap, nulls)),
@@ -143,7 +147,8 @@ impl ColumnDictionary {
     }
 }
 
-/// Texts or binary values in views as the same with offsets (Utf8, Binary): none if these are no views, or too long for offsets of 32 bits.
+/// Texts or binary values in views as the same with offsets (Utf8, Binary): none if these are no
+/// views, or too long for offsets of 32 bits.
 pub fn with_offsets(array: &ArrayRef) -> Option<ArrayRef> {
     let of = |views: &ScalarBuffer<ArrowView>, heap: &[Buffer], column_type| {
         let holds = array.nulls().map(|nulls| nulls.inner());
@@ -206,7 +211,8 @@ impl<'a> Viewed<'a> {
         self.held().map(|i| self.len_of(i)).filter(|&len| len > INLINE_BYTES).sum()
     }
 
-    /// Appends a value. What comes after it in the heap may be copied, too, and is taken off again: a copy of a fixed length needs no call.
+    /// Appends a value. What comes after it in the heap may be copied, too, and is taken off again:
+    /// a copy of a fixed length needs no call.
     #[inline]
     fn append(&self, i: usize, bytes: &mut Vec<u8>) {
         let (view, len) = (ArrowView::from_le_bytes(self.views[i]), self.len_of(i));
@@ -224,7 +230,8 @@ impl<'a> Viewed<'a> {
         bytes.truncate(end);
     }
 
-    /// The values back to back; none if they have more bytes than 32-bit offsets can name. Slots without a value get an empty one.
+    /// The values back to back; none if they have more bytes than 32-bit offsets can name. Slots
+    /// without a value get an empty one.
     pub(crate) fn to_strings(&self) -> Option<Strings> {
         let total = i32::try_from(self.held().map(|i| self.len_of(i)).sum::<usize>()).ok()?;
         let mut bytes = Vec::with_capacity(total as usize + SLACK);
@@ -241,8 +248,9 @@ impl<'a> Viewed<'a> {
         Some(Strings { offsets, bytes: bytes.into() })
     }
 
-    /// The values as a sorted dictionary and codes; none if that does not pay: when the words occur less than twice on the average, or when codes and dictionary
-    /// take no less memory than the views do.
+    /// The values as a sorted dictionary and codes; none if that does not pay: when the words occur
+    /// less than twice on the average, or when codes and dictionary take no less memory than the
+    /// views do.
     pub(crate) fn to_dictionary(&self) -> Option<Dictionary> {
         let rows = self.views.len();
         let view_bytes = size_of::<ArrowView>() * rows + self.long_bytes();
@@ -293,7 +301,8 @@ impl<'a> Viewed<'a> {
 mod tests {
     use super::*;
 
-    /// Of all lengths up to twice the longest chunk; the last of the long ones ends where its heap does.
+    /// Of all lengths up to twice the longest chunk; the last of the long ones ends where its heap
+    /// does.
     #[test]
     fn offsets_name_what_the_views_did() {
         let value = |i: usize| {
