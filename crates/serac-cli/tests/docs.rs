@@ -43,6 +43,7 @@ const LINEITEM: &str = "CREATE TABLE lineitem (l_orderkey BIGINT, l_extendedpric
 
 /// All blocks: file, first line, way.
 const BLOCKS: &[(&str, &str, Way)] = &[
+    ("ARCHITECTURE.md", "   psql, JDBC", Way::Not("it is a picture")),
     (
         "README.md",
         "scripts/demo ",
