@@ -40,15 +40,7 @@ struct Case {
 impl Case {
     fn new(indexes: usize, values: u64) -> Result<Self, String> {
         let database = Database::in_memory().map_err(text)?;
-        let column = |c| ColumnDefinition {
-            name: format!("c{c}"),
-            sql_type: ColumnType::Int64.into(),
-            nullable: true,
-            default: None,
-            always_generated: false,
-            generation: None,
-            hidden: false,
-        };
+        let column = |c| ColumnDefinition::new(format!("c{c}"), ColumnType::Int64);
         let mut txn = database.begin();
         let definition = TableDefinition::new("public", "t", (0..COLUMNS).map(column).collect());
         let table = txn.create_table(definition).map_err(text)?;

@@ -70,15 +70,7 @@ pub(crate) fn create_column(mut txn: Transaction, rights: &Rights, name: &Column
     if table.definition.unnamed_columns == 0 {
         return Err(OperatorError::TableFull(name.table.to_string()));
     }
-    let column = ColumnDefinition {
-        name: name.column.clone(),
-        sql_type: ColumnType::Int32.into(),
-        nullable: false,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    };
+    let column = ColumnDefinition { nullable: false, ..ColumnDefinition::new(name.column.clone(), ColumnType::Int32) };
     txn.define_column(&name.table.database, &name.table.table, column)?;
     if sorted {
         put_index(&mut txn, name, IndexStructure { form: IndexForm::Sorted, clustered: true })?;

@@ -22,15 +22,7 @@ const TEXTS: [usize; 2] = [8, 9];
 
 fn column(at: usize) -> ColumnDefinition {
     let column_type = if TEXTS.contains(&at) { ColumnType::Utf8 } else { ColumnType::Int64 };
-    ColumnDefinition {
-        name: format!("c{at}"),
-        sql_type: column_type.into(),
-        nullable: false,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    }
+    ColumnDefinition { nullable: false, ..ColumnDefinition::new(format!("c{at}"), column_type) }
 }
 
 fn key(at: usize) -> KeyDefinition {

@@ -16,13 +16,11 @@ use std::time::Duration;
 fn stream(rows: i64, form: VarlenForm) -> Result<FFI_ArrowArrayStream, EngineError> {
     let batch = every::every(0..rows);
     let column = |field: &arrow_schema::FieldRef| ColumnDefinition {
-        name: field.name().clone(),
-        sql_type: ColumnType::from_arrow(field.data_type()).expect("a type of tables").into(),
         nullable: field.is_nullable(),
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
+        ..ColumnDefinition::new(
+            field.name().clone(),
+            ColumnType::from_arrow(field.data_type()).expect("a type of tables"),
+        )
     };
     let columns: Vec<_> = batch.schema().fields().iter().map(column).collect();
     let db = Database::in_memory()?;

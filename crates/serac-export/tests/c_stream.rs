@@ -17,15 +17,7 @@ const ROWS: i64 = 100_000;
 
 fn filled() -> (Database, Arc<Table>) {
     let db = Database::in_memory().unwrap();
-    let column = |name: &str, column_type: ColumnType| ColumnDefinition {
-        name: name.into(),
-        sql_type: column_type.into(),
-        nullable: true,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    };
+    let column = |name: &str, column_type: ColumnType| ColumnDefinition::new(name, column_type);
     let columns = vec![column("id", ColumnType::Int64), column("text", ColumnType::Utf8)];
     let mut txn = db.begin();
     txn.create_table(TableDefinition::new("public", "t", columns)).unwrap();

@@ -14,15 +14,7 @@ use std::sync::Arc;
 pub const SCHEMA: &str = "public";
 
 pub fn column(name: &str, column_type: ColumnType) -> ColumnDefinition {
-    ColumnDefinition {
-        name: name.into(),
-        sql_type: column_type.into(),
-        nullable: true,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    }
+    ColumnDefinition::new(name, column_type)
 }
 
 pub fn key(name: &str, columns: &[usize], unique: bool, primary: bool) -> KeyDefinition {

@@ -159,6 +159,19 @@ pub struct ColumnDefinition {
 }
 
 impl ColumnDefinition {
+    /// A column that may hold NULL, without a default.
+    pub fn new(name: impl Into<String>, sql_type: impl Into<SqlType>) -> Self {
+        Self {
+            name: name.into(),
+            sql_type: sql_type.into(),
+            nullable: true,
+            default: None,
+            always_generated: false,
+            generation: None,
+            hidden: false,
+        }
+    }
+
     /// Whether values of the user's are refused.
     pub fn is_generated(&self) -> bool {
         self.always_generated || self.generation.is_some()

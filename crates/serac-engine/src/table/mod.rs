@@ -490,15 +490,7 @@ mod tests {
     fn the_holder_of_a_key_is_found_that_moves_to_a_place_that_was_empty_before() {
         let options = StorageOptions { gc_threads: 0, freeze_after: None, ..Default::default() };
         let db = Database::open_with(options).unwrap();
-        let column = ColumnDefinition {
-            name: "id".into(),
-            sql_type: ColumnType::Int64.into(),
-            nullable: true,
-            default: None,
-            always_generated: false,
-            generation: None,
-            hidden: false,
-        };
+        let column = ColumnDefinition::new("id", ColumnType::Int64);
         let mut definition = TableDefinition::new("public", "t", vec![column]);
         definition.keys = vec![KeyDefinition { name: "t_id".into(), columns: vec![0], ..Default::default() }];
         let mut txn = db.begin();

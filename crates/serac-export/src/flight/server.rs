@@ -278,15 +278,7 @@ mod tests {
     fn frozen(format: FreezeFormat) -> Database {
         const ROWS: i64 = 150_000;
         let db = Database::in_memory().unwrap();
-        let column = |name: &str, column_type: ColumnType| ColumnDefinition {
-            name: name.into(),
-            sql_type: column_type.into(),
-            nullable: true,
-            default: None,
-            always_generated: false,
-            generation: None,
-            hidden: false,
-        };
+        let column = |name: &str, column_type: ColumnType| ColumnDefinition::new(name, column_type);
         let price = ColumnType::Decimal { precision: 15, scale: 2 };
         let columns = [("id", ColumnType::Int64), ("price", price), ("text", ColumnType::Utf8)];
         let mut txn = db.begin();

@@ -55,15 +55,7 @@ pub fn table(db: &Database) -> Arc<Table> {
 pub fn database(format: FreezeFormat) -> Database {
     let options = StorageOptions { freeze_after: None, ..StorageOptions::default() };
     let db = Database::open_with(options).unwrap();
-    let column = |name: &str, column_type: ColumnType| ColumnDefinition {
-        name: name.into(),
-        sql_type: column_type.into(),
-        nullable: true,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    };
+    let column = |name: &str, column_type: ColumnType| ColumnDefinition::new(name, column_type);
     let price = ColumnType::Decimal { precision: 15, scale: 2 };
     let columns = [("id", ColumnType::Int64), ("price", price), ("text", ColumnType::Utf8)];
     let columns = columns.map(|(name, column_type)| column(name, column_type)).to_vec();
