@@ -95,7 +95,7 @@ pub enum EngineError {
         /// The table changed.
         table: String,
         /// Schema and name of the table whose constraint it is.
-        child: (String, String),
+        child: Box<(String, String)>,
         /// The constraint.
         constraint: String,
         /// Which key.
@@ -329,7 +329,7 @@ impl EngineError {
             Self::NotNull { schema, table, .. }
             | Self::Unique { schema, table, .. }
             | Self::Check { schema, table, .. } => Some((schema, table)),
-            Self::ForeignKey { child: (schema, table), .. } => Some((schema, table)),
+            Self::ForeignKey { child, .. } => Some((&child.0, &child.1)),
             _ => None,
         }
     }

@@ -259,7 +259,7 @@ impl Transaction {
         EngineError::ForeignKey {
             operation: "insert or update",
             table: table.name().into(),
-            child: (table.definition.schema.clone(), table.name().into()),
+            child: Box::new((table.definition.schema.clone(), table.name().into())),
             constraint: definition.name.clone(),
             detail: format!(
                 "Key ({})=({shown}) is not present in table \"{}\".",
@@ -286,7 +286,7 @@ impl Transaction {
         Err(EngineError::ForeignKey {
             operation: "update or delete",
             table: parent.name().into(),
-            child: (child.definition.schema.clone(), child.name().into()),
+            child: Box::new((child.definition.schema.clone(), child.name().into())),
             constraint: definition.name.clone(),
             detail: format!(
                 "Key ({})=({shown}) is still referenced from table \"{}\".",
