@@ -1,6 +1,6 @@
 //! Transactional changes of roles, owners and grants, and who may make them.
 
-use super::security::drop_unsupported;
+use super::grants::drop_unsupported;
 use super::{
     Access, DefaultGrant, Grant, Membership, Object, ObjectKind, PasswordVerifier, Privilege, Privileges, Role, RoleId,
     Security,

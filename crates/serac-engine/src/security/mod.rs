@@ -25,15 +25,15 @@
 
 mod access;
 mod ddl;
+mod grants;
 mod login;
 mod privilege;
-mod security;
 
 pub use access::{Access, Columns};
 pub use ddl::{RoleOptions, Terms};
+pub use grants::Security;
 pub use login::Login;
 pub use privilege::{DefaultGrant, Grant, Object, ObjectKind, Privilege, Privileges};
-pub use security::Security;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
