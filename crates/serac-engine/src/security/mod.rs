@@ -18,7 +18,7 @@
 //! | module | |
 //! |---|---|
 //! | `privilege` | privileges, objects, grants |
-//! | `security` | all that is known, and what follows from it |
+//! | `grants` | all that is known, and what follows from it |
 //! | `access` | what one role may do |
 //! | `ddl` | CREATE ROLE, GRANT, OWNER TO and their like |
 //! | `login` | who may connect, and how often |
