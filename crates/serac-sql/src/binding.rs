@@ -530,7 +530,7 @@ fn placed(error: StatementError, source: &Source) -> SqlError {
     told(error, position)
 }
 
-fn told(error: StatementError, position: Option<(u64, u64)>) -> SqlError {
+fn told(error: StatementError, position: Option<(u32, u32)>) -> SqlError {
     let StatementError { sqlstate, message, hint, detail, .. } = error;
     // Messages quote what they are about, but for functions, and columns with a qualifier.
     let qualified = || message.strip_prefix("column ")?.split(' ').next()?.rsplit('.').next();

@@ -34,7 +34,7 @@ pub fn located(error: SqlError, script: &str, statement: usize) -> SqlError {
     SqlError { position, ..error }
 }
 
-fn find(error: &SqlError, script: &str, statement: usize) -> Option<(u64, u64)> {
+fn find(error: &SqlError, script: &str, statement: usize) -> Option<(u32, u32)> {
     if !ABOUT_NAMES.contains(&error.sqlstate) {
         return None;
     }

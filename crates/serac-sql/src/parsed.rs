@@ -160,10 +160,10 @@ pub(crate) fn syntax_error(error: ParseError, text: &str) -> SqlError {
 }
 
 /// Line and column, in characters from 1, of a byte of a text.
-pub(crate) fn line_and_column(text: &str, byte: usize) -> (u64, u64) {
+pub(crate) fn line_and_column(text: &str, byte: usize) -> (u32, u32) {
     let before = text.get(..byte).unwrap_or(text);
-    let lines = before.bytes().filter(|byte| *byte == b'\n').count() as u64;
-    let columns = before.rsplit('\n').next().unwrap_or_default().chars().count() as u64;
+    let lines = before.bytes().filter(|byte| *byte == b'\n').count() as u32;
+    let columns = before.rsplit('\n').next().unwrap_or_default().chars().count() as u32;
     (lines + 1, columns + 1)
 }
 
@@ -353,7 +353,7 @@ impl Source {
         }
     }
     /// Line and column, in characters from 1, of a byte of the script.
-    pub(crate) fn line_and_column(&self, byte: usize) -> (u64, u64) {
+    pub(crate) fn line_and_column(&self, byte: usize) -> (u32, u32) {
         line_and_column(&self.script.text, byte)
     }
 }

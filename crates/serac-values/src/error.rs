@@ -28,7 +28,7 @@ pub struct SqlError {
     /// Whose constraint does not hold.
     pub table: Option<Box<ConstrainedTable>>,
     /// Where in the text: line and column, from 1.
-    pub position: Option<(u64, u64)>,
+    pub position: Option<(u32, u32)>,
     /// The running transaction that is in the way, of a conflict.
     pub blocker: Option<Arc<Blocker>>,
 }

@@ -91,6 +91,7 @@ pub type ImageSource = Arc<dyn Fn(&mut Session, &[u8]) -> Result<Image, SqlError
 pub(super) fn failure(error: SqlError) -> Failure {
     let SqlError { sqlstate, message, detail, name, position, .. } = error;
     let (detail, name) = (detail.map(Into::into), name.map(Into::into));
+    let position = position.map(|(line, column)| (line.into(), column.into()));
     Failure { detail, name, position, ..Failure::new(sqlstate, message) }
 }
 

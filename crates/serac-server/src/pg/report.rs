@@ -42,7 +42,7 @@ pub(super) fn put_notification(out: &mut Vec<u8>, notification: &Notification) {
 }
 
 /// The number, from 1, of the character in a line and a column.
-fn position_of(sql: &str, (line, column): (u64, u64)) -> usize {
+fn position_of(sql: &str, (line, column): (u32, u32)) -> usize {
     let before: usize =
         sql.split_inclusive('\n').take(line.saturating_sub(1) as usize).map(|l| l.chars().count()).sum();
     before + column.max(1) as usize
