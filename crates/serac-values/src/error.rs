@@ -322,7 +322,7 @@ impl From<&DataFusionError> for SqlError {
             DataFusionError::External(inner) => from_external(inner.as_ref()),
             DataFusionError::Context(_, inner) => Self::from(inner.as_ref()),
             DataFusionError::Diagnostic(diagnostic, inner) => {
-                let position = diagnostic.span.map(|span| (span.start.line, span.start.column));
+                let position = diagnostic.span.map(|span| (span.start.line as u32, span.start.column as u32));
                 Self { position, ..Self::from(inner.as_ref()) }
             }
             DataFusionError::Shared(inner) => Self::from(inner.as_ref()),

@@ -12,8 +12,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     session.execute("CREATE TABLE reading (sensor INT NOT NULL, value DOUBLE PRECISION NOT NULL)").await?;
     session.execute("INSERT INTO reading SELECT i % 10, i * 0.5 FROM generate_series(1, 1000000) AS g(i)").await?;
 
-    let reader = db.database().begin();
-    let table = reader.catalog().table("public", "reading")?.clone();
+    let table = db.database().begin().catalog().table("public", "reading")?.clone();
     // Blocks freeze by themselves once they are cold; here they shall be so at once.
     db.database().storage().freeze_table(&table.data, Duration::from_secs(20));
 
