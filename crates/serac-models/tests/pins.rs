@@ -29,6 +29,10 @@ mod lock {
     }
 }
 
+// Where the pins look for the table.
+mod table {
+    pub(crate) use crate::data_table;
+}
 mod data_table {
     use crate::row_pins::RowPins;
     use loom::sync::Mutex;
