@@ -33,7 +33,7 @@ enum Way {
     Python(&'static str),
     /// In a folder with a checkpoint.
     PythonInFolder,
-    /// By `cargo test --doc --package seracdb`.
+    /// By `cargo test --workspace --doc`.
     Doctest,
     Not(&'static str),
 }
