@@ -1,9 +1,9 @@
-//! What README and the documents show runs as it is written.
+//! What README, the documents and the book show runs as it is written.
 //!
-//! Each fenced block is listed below, with how it runs, or why it does not. Addresses are replaced
-//! by those of servers that the test starts, and the folder of the database by one of its own. Rust
-//! is compiled by the documentation tests of `seracdb`. Python needs the packages that
-//! scripts/readers installs; psql needs to be there.
+//! Each fenced block is listed below, with how it runs, or why it does not. SQL in the book, and
+//! what it gives, are `book.rs`'s. Addresses are replaced by those of servers that the test starts,
+//! and the folder of the database by one of its own. Rust is compiled by the documentation tests of
+//! `seracdb`. Python needs the packages that scripts/readers installs; psql needs to be there.
 
 mod common;
 
@@ -24,8 +24,6 @@ enum Way {
     Script,
     /// As the file that --config names.
     Config,
-    /// As statements, after others that make what they are about.
-    Sql(&'static str),
     /// It is what the last statement of the text before it gives.
     ErrorOf(&'static str),
     /// Behind the blocks before it in the file, against a server; after statements that make what
@@ -57,71 +55,113 @@ const BLOCKS: &[(&str, &str, Way)] = &[
     ("README.md", "import adbc_driver_flightsql.dbapi as adbc, polars as pl", Way::Python("")),
     ("README.md", "use seracdb::{Session, StatementResult};", Way::Doctest),
     ("README.md", "use seracdb::{Rows, Session, SqlError, Value};", Way::Doctest),
-    ("docs/durability.md", "import pyarrow as pa", Way::PythonInFolder),
+    ("docs/book/src/coming/duckdb.md", "duckdb old.duckdb", Way::Not("it needs the tools of another database")),
     (
-        "docs/compute.md",
-        "serac run db --snapshot 'orders, lineitem",
-        Way::Not("its programs are not there; tests/run.rs runs the command with others"),
-    ),
-    ("docs/compute.md", "import os, sys, pyarrow as pa", Way::Not("it is a program for `serac run`")),
-    ("docs/compute.md", "{\n  \"inputs\": [{\"table\": \"lineitem\"", Way::Not("its programs are not there")),
-    ("docs/compute.md", "CREATE FUNCTION later(least BIGINT)", Way::Sql(LINEITEM)),
-    (
-        "docs/compute.md",
-        "{\"inputs\": [{\"table\": \"t\"}], \"stages\": [{\"wasm\"",
-        Way::Not("the module is cut short"),
+        "docs/book/src/coming/postgresql.md",
+        "serac serve my.db --pg 127.0.0.1:5433",
+        Way::Not("it needs the tools of another database"),
     ),
     (
-        "docs/compute.md",
-        "serac run db --snapshot lineitem --describe",
-        Way::Not("tests/run.rs moves a job between two network namespaces"),
+        "docs/book/src/coming/postgresql.md",
+        "pg_dump --no-owner --inserts",
+        Way::Not("it needs the tools of another database"),
     ),
-    ("docs/export.md", "use arrow::array::Decimal128Array;", Way::Doctest),
+    ("docs/book/src/coming/postgresql.md", "psql olddb -c", Way::Not("it needs the tools of another database")),
+    ("docs/book/src/coming/sqlite.md", "sqlite3 old.db .dump", Way::Not("it needs the tools of another database")),
     (
-        "docs/export.md",
-        "use serac_client::client::{Client, Options};",
-        Way::Not("serac-client's own documentation has it, compiled"),
+        "docs/book/src/coming/sqlite.md",
+        "sqlite3 -header -csv old.db",
+        Way::Not("it needs the tools of another database"),
     ),
-    ("docs/export.md", "use serac_export::rdma::{RdmaClient, Verbs};", Way::Not("it needs an RDMA device")),
-    ("docs/export.md", "serac serve my.db --flight 127.0.0.1:8815", Way::Serve),
-    ("docs/export.md", "import json", Way::Python(LINEITEM)),
-    ("docs/export.md", "import polars as pl", Way::Python("")),
-    ("docs/export.md", "from pyspark.sql.datasource import", Way::Not("Spark is not among the tools of the tests")),
-    ("docs/flight-sql.md", "serac serve my.db --flight 127.0.0.1:8815", Way::Serve),
-    ("docs/flight-sql.md", "import adbc_driver_flightsql.dbapi as adbc", Way::Python("")),
-    ("docs/flight-sql.md", "adbc.connect(", Way::Python("")),
-    ("docs/operators.md", "cat > rain.csv", Way::Script),
-    ("docs/server.md", "serac serve my.db --pg 127.0.0.1:5432", Way::Serve),
-    ("docs/server.md", "pg = \"127.0.0.1:5432\"", Way::Config),
-    ("docs/server.md", "serac my.db -c \"ALTER ROLE serac", Way::Serve),
+    ("docs/book/src/guides/durability.md", "import pyarrow as pa", Way::PythonInFolder),
+    ("docs/book/src/guides/embed.md", "use seracdb::{Session, StatementResult};", Way::Doctest),
+    ("docs/book/src/guides/embed.md", "use seracdb::{Rows, Session, SqlError, Value};", Way::Doctest),
     (
-        "docs/server.md",
+        "docs/book/src/guides/embed.md",
         "use serac_server::folder::{",
         Way::Not("it is an example of serac-server, whose documentation tests compile it"),
     ),
     (
-        "docs/server.md",
+        "docs/book/src/guides/embed.md",
         "use serac_client::client::{",
         Way::Not("it is an example of serac-client, whose documentation tests compile it"),
     ),
-    ("docs/shell.md", "ERROR 42601: syntax error", Way::ErrorOf("SELEC 1")),
-    ("docs/shell.md", "serac load my.db --create --table person people.csv", Way::Script),
+    ("docs/book/src/guides/export.md", "use arrow::array::Decimal128Array;", Way::Doctest),
+    ("docs/book/src/guides/flight-sql.md", "serac serve my.db --flight 127.0.0.1:8815", Way::Serve),
+    ("docs/book/src/guides/flight-sql.md", "import adbc_driver_flightsql.dbapi as adbc", Way::Python("")),
+    ("docs/book/src/guides/flight-sql.md", "adbc.connect(", Way::Python("")),
+    ("docs/book/src/guides/flight.md", "serac serve my.db --flight 127.0.0.1:8815", Way::Serve),
+    ("docs/book/src/guides/flight.md", "import json", Way::Python(LINEITEM)),
+    ("docs/book/src/guides/flight.md", "import polars as pl", Way::Python("")),
     (
-        "docs/sql.md",
-        "-- both see two doctors on call",
-        Way::Sql(
-            "CREATE TABLE duty (name TEXT, on_call BOOLEAN); INSERT INTO duty VALUES ('alice', true), ('bob', true)",
-        ),
+        "docs/book/src/guides/flight.md",
+        "from pyspark.sql.datasource import",
+        Way::Not("Spark is not among the tools of the tests"),
     ),
-    ("docs/sql.md", "EXPLAIN ANALYZE SELECT", Way::Sql(LINEITEM)),
-    ("docs/sql.md", "SET shared_scans = on;", Way::Sql(LINEITEM)),
+    ("docs/book/src/guides/load.md", "serac load my.db --create --table person people.csv", Way::Script),
+    ("docs/book/src/guides/operators.md", "cat > rain.csv", Way::Script),
+    (
+        "docs/book/src/guides/programs.md",
+        "serac run db --snapshot 'orders, lineitem",
+        Way::Not("its programs are not there; tests/run.rs runs the command with others"),
+    ),
+    ("docs/book/src/guides/programs.md", "import os, sys, pyarrow as pa", Way::Not("it is a program for `serac run`")),
+    (
+        "docs/book/src/guides/programs.md",
+        "{\n  \"inputs\": [{\"table\": \"lineitem\"",
+        Way::Not("its programs are not there"),
+    ),
+    (
+        "docs/book/src/guides/programs.md",
+        "{\"inputs\": [{\"table\": \"t\"}], \"stages\": [{\"wasm\"",
+        Way::Not("the module is cut short"),
+    ),
+    (
+        "docs/book/src/guides/programs.md",
+        "serac run db --snapshot lineitem --describe",
+        Way::Not("tests/run.rs moves a job between two network namespaces"),
+    ),
+    (
+        "docs/book/src/guides/rdma.md",
+        "use serac_export::rdma::{RdmaClient, Verbs};",
+        Way::Not("it needs an RDMA device"),
+    ),
+    ("docs/book/src/guides/roles.md", "serac my.db -c \"ALTER ROLE serac", Way::Serve),
+    ("docs/book/src/guides/serve.md", "serac serve my.db --pg 127.0.0.1:5432", Way::Serve),
+    ("docs/book/src/guides/serve.md", "pg = \"127.0.0.1:5432\"", Way::Config),
+    (
+        "docs/book/src/guides/shared-memory.md",
+        "use serac_client::client::{Client, Options};",
+        Way::Not("serac-client's own documentation has it, compiled"),
+    ),
+    (
+        "docs/book/src/guides/shared-memory.md",
+        "{\"tables\": [{\"schema\"",
+        Way::Not("it is what goes through the folder's socket"),
+    ),
+    ("docs/book/src/reference/shell.md", "ERROR 42601: syntax error", Way::ErrorOf("SELEC 1")),
+    (
+        "docs/book/src/start/five-minutes.md",
+        "cargo build --release",
+        Way::Not("it builds the shell, and opens it at a terminal"),
+    ),
+    ("docs/book/src/start/five-minutes.md", "serac serve my.db --pg 127.0.0.1:5432", Way::Serve),
+    ("docs/operators.md", "cat > rain.csv", Way::Script),
 ];
 
 #[derive(Debug)]
 struct Block {
     file: String,
     line: usize,
+    language: String,
     text: String,
+}
+
+impl Block {
+    /// Whether `book.rs` reads it, or nobody, because it is a drawing.
+    fn is_elsewhere(&self) -> bool {
+        self.file.starts_with("docs/book/") && matches!(self.language.as_str(), "sql" | "text" | "plain")
+    }
 }
 
 fn root() -> PathBuf {
@@ -132,17 +172,28 @@ fn blocks() -> Vec<Block> {
     let docs = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> = docs.filter(|path| path.extension().is_some_and(|e| e == "md")).collect();
     files.extend(["README.md", "ARCHITECTURE.md"].map(|name| root().join(name)));
+    let mut folders = vec![root().join("docs/book/src")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let pages = if path.is_dir() { &mut folders } else { &mut files };
+            pages.push(path);
+        }
+    }
     files.sort();
     let mut blocks = Vec::new();
     for path in files {
         let file = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
         let mut open: Option<Block> = None;
         for (i, line) in std::fs::read_to_string(&path).unwrap().lines().enumerate() {
-            match (&mut open, line.starts_with("```")) {
-                (None, true) => open = Some(Block { file: file.clone(), line: i + 1, text: String::new() }),
-                (Some(_), true) => blocks.extend(open.take()),
-                (Some(block), false) => block.text += &format!("{line}\n"),
-                (None, false) => {}
+            match (&mut open, line.strip_prefix("```")) {
+                (None, Some(language)) => {
+                    let language = language.to_owned();
+                    open = Some(Block { file: file.clone(), line: i + 1, language, text: String::new() });
+                }
+                (Some(_), Some(_)) => blocks.extend(open.take().filter(|block| !block.is_elsewhere())),
+                (Some(block), None) => block.text += &format!("{line}\n"),
+                (None, None) => {}
             }
         }
     }
@@ -235,22 +286,15 @@ fn errors_are_what_is_shown() {
 }
 
 #[test]
-fn statements_and_settings_are_accepted() {
-    for (block, way) in running(|way| matches!(way, Way::Sql(_) | Way::Config)) {
-        let at = format!("{}, line {}", block.file, block.line);
-        match way {
-            Way::Sql(before) => {
-                let output = serac(&["-c", before, "-c", &block.text], "");
-                assert!(output.status.success(), "{at}: {}", text(&output.stderr));
-            }
-            _ => {
-                let folder = tempfile::tempdir().unwrap();
-                let path = folder.path().join("serac.toml");
-                std::fs::write(&path, &block.text).unwrap();
-                let output = serac(&["serve", "--print-config", "--config", path.to_str().unwrap()], "");
-                assert!(output.status.success(), "{at}: {}", text(&output.stderr));
-            }
-        }
+fn settings_are_accepted() {
+    let all = running(|way| way == Way::Config);
+    assert!(!all.is_empty());
+    for (block, _) in all {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("serac.toml");
+        std::fs::write(&path, &block.text).unwrap();
+        let output = serac(&["serve", "--print-config", "--config", path.to_str().unwrap()], "");
+        assert!(output.status.success(), "{}, line {}: {}", block.file, block.line, text(&output.stderr));
     }
 }
 

@@ -414,7 +414,7 @@ fn rows_copied_into_a_recycled_block_are_what_they_were_after_a_kill() {
 #[test]
 fn functions_keep_to_the_memory_limit_and_the_memory_goes_back() {
     const LIMIT: u64 = 256 << 20;
-    /// What functions may hold beside it, and what a server has anyway: see docs/limits.md.
+    /// What functions may hold beside it, and what a server has anyway: see the book, "Limits".
     const BESIDE: u64 = 320 << 20;
     let mut command = serac();
     command.args(["serve", "--pg", "127.0.0.1:0", "--memory-limit", "256MB", "--threads", "2"]);

@@ -141,6 +141,8 @@ impl Builder {
 mod documents {
     #[doc = include_str!("../../../README.md")]
     mod readme {}
-    #[doc = include_str!("../../../docs/export.md")]
+    #[doc = include_str!("../../../docs/book/src/guides/embed.md")]
+    mod embed {}
+    #[doc = include_str!("../../../docs/book/src/guides/export.md")]
     mod export {}
 }

@@ -218,7 +218,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("bytea_output", "one format of bytes"),
 ];
 
-/// Parts of SeracDB's messages, in lower case, that name a limit that `docs/sql.md` tells.
+/// Parts of SeracDB's messages, in lower case, that name a limit that the book tells.
 pub const MESSAGES: &[(&str, &str)] = &[
     ("numeric(38", "NUMERIC beyond 38 digits"),
     ("numeric: \"nan\"", "NaN and infinity of NUMERIC"),

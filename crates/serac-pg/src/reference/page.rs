@@ -14,7 +14,7 @@ const HEAD: &str = "\
 This page is made of the registry of functions (`crates/serac-pg/src`): `SERAC_WRITE_DOCS=1 cargo test -p serac-pg` writes it anew, and tests run its
 examples. What it does not list, SeracDB does not have; a call of a function that PostgreSQL has, or of types that SeracDB does not take, is an error
 (0A000). Functions marked with * are not PostgreSQL's. In results, `|` stands between the values of a row, and `;` between rows. `pg_proc`,
-`pg_operator`, `pg_cast` and `pg_aggregate` list the same, and so does `\\df` in [the shell](shell.md).
+`pg_operator`, `pg_cast` and `pg_aggregate` list the same, and so does `\\df` in [the shell](book/src/reference/shell.md).
 
 ";
 
