@@ -2,8 +2,7 @@
 //! durable, both over Unix sockets or over TCP on the loopback interface, on the same cores as
 //! pgbench.
 //!
-//! What is not asked for otherwise is as pgbench has it by itself: a Unix socket, one thread for
-//! all clients.
+//! The defaults are those of pgbench: a Unix socket, one thread for all clients.
 //!
 //! After the runs, what the transactions have moved must add up: the balances of accounts, tellers
 //! and branches and the deltas of the history have one sum.

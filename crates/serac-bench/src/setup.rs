@@ -1,5 +1,5 @@
-//! What the measurements of the storage share: a table in a storage, a folder that goes away, a
-//! loop of transactions.
+//! Set-up of the measurements of the storage: a table in a storage, a temporary folder, a loop of
+//! transactions.
 
 use serac_engine::{Database, Table};
 use serac_sql::{Session, SqlDatabase, SqlOptions};

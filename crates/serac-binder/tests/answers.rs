@@ -50,7 +50,7 @@ struct Tables {
 impl Tables {
     async fn new() -> Self {
         let context = SessionContext::new();
-        // What expressions with operators call by names of our own.
+        // Operators are bound to calls of these, which DataFusion lacks.
         let inner = ["like_pattern", "ilike_pattern", "date_of_days", "array_key"];
         serac_functions::functions()
             .filter(|function| inner.contains(&function.name()))

@@ -23,8 +23,8 @@ const TICK: Duration = Duration::from_millis(250);
 const MOST_LINES: usize = 16;
 const MOST_COLUMNS: usize = 128;
 
-/// What a block is doing. Where one character stands for several blocks, the first of their states
-/// in this order is shown.
+/// The state of a block. A character that stands for several blocks shows the first of their states
+/// in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum State {
     Freezing,

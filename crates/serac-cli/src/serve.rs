@@ -146,8 +146,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Nobody on another machine gets at the data without a password, or reads what passes between,
-    /// unless that is said to be meant.
+    /// Refuses addresses at which other machines could reach the data without a password, or read
+    /// what is sent, unless `allow_remote` permits it.
     fn check_addresses(&self, allow_remote: bool) -> Result<(), String> {
         let remote = |address: &Option<SocketAddr>| {
             address.map(|address| address.ip()).filter(|ip| !ip.is_loopback() && !allow_remote)

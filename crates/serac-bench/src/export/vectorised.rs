@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Nothing is compressed, as the authors advise for a client on the same machine. Both ends know
-//! the schema. What their measurements of MonetDB and PostgreSQL show as necessary work is here
-//! too: the server writes every value into the chunk, and the client makes columns of it.
+//! the schema. The server does the work that their measurements of MonetDB and PostgreSQL show as
+//! necessary: it writes every value into the chunk. The client makes columns of it.
 
 use crate::setup::text;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, make_array};

@@ -49,8 +49,8 @@ impl State {
     }
 }
 
-/// What was sent and answered: where the thread that reads lines and the task that reads answers
-/// meet.
+/// The statements sent and answered. The thread that reads lines shares it with the task that reads
+/// answers.
 #[derive(Default)]
 pub struct Progress {
     state: Mutex<State>,
