@@ -62,8 +62,8 @@ enum Figure {
     MaximumLoad,
     /// 100 selects as one multiselect and one by one, by selectivity.
     Selects,
-    /// The most that sharing can gain: k predicates in one pass against k passes, inside and outside
-    /// the last-level cache.
+    /// The most that sharing can gain: k predicates in one pass against k passes, inside and
+    /// outside the last-level cache.
     Ceiling,
     /// Comparing each value with k predicates against encoding it once, and against handing out
     /// rows.
