@@ -4,7 +4,7 @@
 use crate::error::{Result, SqlError};
 use crate::session_env::SessionEnv;
 use crate::setting_list::{DISABLED_PASSES, is_of_users, set_for_client};
-use crate::setting_values::{invalid, is_of_transaction, memory_of, switch};
+use crate::setting_values::{invalid, is_of_transaction, memory_of, switch, unrecognized};
 use serac_query::scan::SharedScans;
 use std::sync::atomic::Ordering;
 
@@ -52,15 +52,7 @@ impl SessionEnv {
                 };
                 self.change_state(|state| state.config_mut().options_mut().execution.target_partitions = threads);
             }
-            _ => {
-                let unknown = || {
-                    SqlError::new(
-                        sqlstate::UNDEFINED_OBJECT,
-                        format!("unrecognized configuration parameter \"{name}\""),
-                    )
-                };
-                return set_for_client(self, name, value).ok_or_else(unknown)?;
-            }
+            _ => return set_for_client(self, name, value).ok_or_else(|| unrecognized(name))?,
         }
         Ok(())
     }

@@ -330,6 +330,11 @@ pub(crate) fn is_of_transaction(name: &str) -> bool {
     matches!(name, "transaction_isolation" | "transaction_deferrable" | "transaction_read_only")
 }
 
+/// That there is no such setting.
+pub(crate) fn unrecognized(name: &str) -> SqlError {
+    SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
+}
+
 /// That a setting cannot have a value.
 pub(crate) fn invalid(name: &str, value: &str) -> SqlError {
     SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"{name}\": \"{value}\""))

@@ -7,7 +7,7 @@ use crate::parsed::{Arguments, Source};
 use crate::result::{Output, StatementResult};
 use crate::session::Session;
 use crate::setting_list::{ListedSetting, RESETTABLE, all_settings, client_setting_names, is_of_users, written_name};
-use crate::setting_values::{SettingsMark, is_of_transaction, on_or_off};
+use crate::setting_values::{SettingsMark, is_of_transaction, on_or_off, unrecognized};
 use crate::transaction::{Running, TransactionStatus};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -119,8 +119,7 @@ impl Session {
         let is_known = name.starts_with("datafusion.runtime.")
             || self.ctx.state_ref().read().config_options().entries().iter().any(|entry| entry.key == name);
         if !is_known {
-            let message = format!("unrecognized configuration parameter \"{name}\"");
-            return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message).named(name));
+            return Err(unrecognized(&name).named(name));
         }
         let of_engine = Source::of_query("SELECT name, value FROM information_schema.df_settings WHERE name = $1")?;
         Ok(Shown::Query(of_engine.with(texts([name.as_str()]))))
@@ -283,10 +282,7 @@ impl Session {
             }
             SetValue::List(values) => Some(joined(values, written)),
             SetValue::Current if self.setting(&name).is_some() => return Ok(StatementResult::command("SET")),
-            SetValue::Current => {
-                let message = format!("unrecognized configuration parameter \"{name}\"");
-                return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message).named(name));
-            }
+            SetValue::Current => return Err(unrecognized(&name).named(name)),
             SetValue::Interval { text: Text { text, span: _ }, fields, precision: _ } => {
                 let fields = match fields {
                     None => "",

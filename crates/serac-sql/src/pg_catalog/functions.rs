@@ -12,6 +12,7 @@ use crate::error::SqlError;
 use crate::identifiers::{quote_ident, split_name};
 use crate::pg_catalog::scope::Scope;
 use crate::session_env::SessionEnv;
+use crate::setting_values::unrecognized;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array, new_empty_array};
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema};
 use datafusion::catalog::{MemTable, TableFunction, TableFunctionImpl, TableProvider};
@@ -621,9 +622,7 @@ fn setting(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     match scope.shared.setting(&lower).or_else(|| scope.shared.engine_setting(&lower)) {
         Some(value) => text(value),
         None if row.is_true(1) => maybe(None),
-        None => {
-            Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\"")))
-        }
+        None => Err(unrecognized(&name)),
     }
 }
 /// The schemas that unqualified names are looked up in.
