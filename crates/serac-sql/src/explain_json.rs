@@ -1,7 +1,7 @@
 //! EXPLAIN's result as JSON, in PostgreSQL's shape: an array with one object, whose `Plan` is an
 //! operator with those that it takes rows from in `Plans`.
 
-use std::fmt::Write;
+use serac_engine::json_text::quote;
 
 /// A document to be written.
 #[derive(Clone, Debug)]
@@ -80,22 +80,6 @@ impl PlanNode {
     }
 }
 
-fn write_text(out: &mut String, text: &str) {
-    out.push('"');
-    for letter in text.chars() {
-        match letter {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            control if control < ' ' => write!(out, "\\u{:04x}", u32::from(control)).expect("memory takes all"),
-            other => out.push(other),
-        }
-    }
-    out.push('"');
-}
-
 impl Json {
     /// The text of the document, a value a line.
     pub(crate) fn text(&self) -> String {
@@ -109,7 +93,7 @@ impl Json {
             out.push_str(&"  ".repeat(depth));
         };
         match self {
-            Self::Text(text) => write_text(out, text),
+            Self::Text(text) => quote(out, text),
             Self::Number(digits) => out.push_str(digits),
             Self::Bool(is_so) => out.push_str(if *is_so { "true" } else { "false" }),
             Self::List(values) => {
@@ -127,7 +111,7 @@ impl Json {
                 for (i, (key, value)) in fields.iter().enumerate() {
                     out.push_str(if i > 0 { "," } else { "" });
                     line(out, depth + 1);
-                    write_text(out, key);
+                    quote(out, key);
                     out.push_str(": ");
                     value.write(out, depth + 1);
                 }
