@@ -1,15 +1,15 @@
 //! No circle of files in the SQL crates has more than [`MOST`] files.
 //!
 //! **The measure.** A file uses another one if a path in it leads there: in a `use` item or written
-//! out, and beginning with `crate`, `self`, `super`, a child module or an imported name. The path is
-//! followed through re-exports to the file that defines the name, or to the file of the module where
-//! it ends. A name that `use …::*` brings counts as if it were imported. A circle is a strongly
-//! connected set of files: from each of them a way of such arrows leads to each other one, so that
-//! none of them can be read, or moved to a crate of its own, without all others.
+//! out, and beginning with `crate`, `self`, `super`, a child module or an imported name. The path
+//! is followed through re-exports to the file that defines the name, or to the file of the module
+//! where it ends. A name that `use …::*` brings counts as if it were imported. A circle is a
+//! strongly connected set of files: from each of them a way of such arrows leads to each other one,
+//! so that none of them can be read, or moved to a crate of its own, without all others.
 //!
 //! Not counted: tests in the sources (`#[cfg(test)]`), `mod` declarations, names that a file passes
-//! on and does not use itself, and methods, so parts of one type's `impl` may stand in several files
-//! and call each other.
+//! on and does not use itself, and methods, so parts of one type's `impl` may stand in several
+//! files and call each other.
 
 use crate::source::{Module, Written, modules};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,8 +23,8 @@ const CRATES: [&str; 7] =
 /// The most files that a circle may have.
 const MOST: usize = 6;
 
-/// Folders, by their crate, whose files are the parts of one recursive type: a statement has queries,
-/// a query has expressions, and a query of WITH is a statement.
+/// Folders, by their crate, whose files are the parts of one recursive type: a statement has
+/// queries, a query has expressions, and a query of WITH is a statement.
 const ONE_TYPE: [(&str, &str); 1] = [("serac-parser", "tree")];
 
 /// The longest way of imports that is followed.

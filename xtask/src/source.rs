@@ -76,7 +76,8 @@ fn read(
     Ok(at)
 }
 
-/// The identifiers and signs of a text; `::` is one sign. Comments, literals and lifetimes are left out.
+/// The identifiers and signs of a text; `::` is one sign. Comments, literals and lifetimes are left
+/// out.
 fn tokens(text: &str) -> Vec<&str> {
     let bytes = text.as_bytes();
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);

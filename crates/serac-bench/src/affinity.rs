@@ -19,7 +19,8 @@ pub fn pin_this_thread(processor: usize) -> Result<(), String> {
     set(0, processor..processor + 1).map_err(text)
 }
 
-/// All threads that there are, and what they start, keep off the first `count` processors until this is dropped.
+/// All threads that there are, and what they start, keep off the first `count` processors until
+/// this is dropped.
 pub struct KeptFree {
     /// Processors that the process has.
     all: usize,

@@ -1,8 +1,10 @@
 //! Random queries to `serac serve` and to PostgreSQL 15, and where their answers differ.
 //!
-//! `peers/random_queries.py` makes the tables and the queries from a seed, and compares the rows; `peers/random_values.py` does so with scripts about casts,
-//! assignments, decimals, times and transactions. With `--registry`, `peers/random_functions.py` does so with all functions, operators, casts and aggregates
-//! that both have. What SeracDB refuses as not supported (0A000) is counted; any other difference is an error of this run.
+//! `peers/random_queries.py` makes the tables and the queries from a seed, and compares the rows;
+//! `peers/random_values.py` does so with scripts about casts, assignments, decimals, times and
+//! transactions. With `--registry`, `peers/random_functions.py` does so with all functions,
+//! operators, casts and aggregates that both have. What SeracDB refuses as not supported (0A000) is
+//! counted; any other difference is an error of this run.
 
 use crate::peer::Peer;
 use crate::postgres::{Cluster, Installation};

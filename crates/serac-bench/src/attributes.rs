@@ -1,14 +1,16 @@
-//! Single-row inserts and updates for 1 to 64 attributes of 8 bytes, in column layout and in row layout (figure 11 of *Mainlining Databases*).
+//! Single-row inserts and updates for 1 to 64 attributes of 8 bytes, in column layout and in row
+//! layout (figure 11 of *Mainlining Databases*).
 //!
 //! The row layout is one attribute as wide as all of them: an update writes a whole new value.
 //!
-//! Memory stays bounded whatever the number of rows: they are written in rounds, each into a table of its own that fits the budget. Filling and updating
-//! are timed, making and freeing the tables is not. With a log, a phase ends when its log is on the disk, so the rates can be sustained.
+//! Memory stays bounded whatever the number of rows: they are written in rounds, each into a table
+//! of its own that fits the budget. Filling and updating are timed, making and freeing the tables
+//! is not. With a log, a phase ends when its log is on the disk, so the rates can be sustained.
 
 use crate::report::Report;
 use crate::setup::{Folder, open, resident_bytes, schema, text};
 use indicatif::{ProgressBar, ProgressStyle};
-use serac_storage::storage::Storage;
+use serac_storage::durability::storage::Storage;
 use serac_storage::{ColumnId, ColumnType, DataTable, Durability, RowId, Transaction, Value};
 use serde_json::json;
 use std::sync::Arc;
@@ -52,7 +54,8 @@ impl Layout {
             Self::Row(_) => schema(1, ColumnType::Binary),
         }
     }
-    /// Bytes of a row that was inserted and updated once: its slot, its row id here, and the values that an update leaves in the heap.
+    /// Bytes of a row that was inserted and updated once: its slot, its row id here, and the values
+    /// that an update leaves in the heap.
     fn bytes_per_row(self) -> usize {
         match self {
             Self::Columns(attributes) => 8 * attributes + 24,

@@ -4,7 +4,7 @@ use crate::report::{Report, median};
 use crate::setup::text;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use serac_engine::Database;
-use serac_engine::definition::{BitmapDefinition, ColumnDefinition, TableDefinition};
+use serac_engine::catalog::definition::{BitmapDefinition, ColumnDefinition, TableDefinition};
 use serac_storage::{ColumnType, RowId};
 use serde_json::json;
 use std::sync::Arc;
@@ -40,15 +40,7 @@ struct Case {
 impl Case {
     fn new(indexes: usize, values: u64) -> Result<Self, String> {
         let database = Database::in_memory().map_err(text)?;
-        let column = |c| ColumnDefinition {
-            name: format!("c{c}"),
-            sql_type: ColumnType::Int64.into(),
-            nullable: true,
-            default: None,
-            always_generated: false,
-            generation: None,
-            hidden: false,
-        };
+        let column = |c| ColumnDefinition::new(format!("c{c}"), ColumnType::Int64);
         let mut txn = database.begin();
         let definition = TableDefinition::new("public", "t", (0..COLUMNS).map(column).collect());
         let table = txn.create_table(definition).map_err(text)?;
@@ -68,7 +60,8 @@ impl Case {
         Ok(Self { database, ids, times: Default::default() })
     }
 
-    /// Transactions of one statement each: updates of one column, of all columns, and inserts of one row.
+    /// Transactions of one statement each: updates of one column, of all columns, and inserts of
+    /// one row.
     fn run(&mut self, values: u64, state: &mut u64) -> Result<(), String> {
         let new = rows(1_000, values, state)?;
         let all: Vec<usize> = (0..COLUMNS).collect();

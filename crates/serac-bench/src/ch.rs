@@ -1,7 +1,9 @@
-//! CH-benCHmark's Q1 and Q6 on ORDER-LINE, with the selectivities of the CUBIT paper's appendix (§G), beside the part of TPC-C that writes the table.
+//! CH-benCHmark's Q1 and Q6 on ORDER-LINE, with the selectivities of the CUBIT paper's appendix
+//! (§G), beside the part of TPC-C that writes the table.
 //!
-//! Delivery dates are uniform over 1983 to 2023, one line in ten is not delivered yet, quantities are uniform in [1, 25000). Beside the queries, one session makes new
-//! orders of 5 to 15 lines and delivers old ones, each in a transaction.
+//! Delivery dates are uniform over 1983 to 2023, one line in ten is not delivered yet, quantities
+//! are uniform in [1, 25000). Beside the queries, one session makes new orders of 5 to 15 lines and
+//! delivers old ones, each in a transaction.
 
 use crate::report::{Report, median};
 use crate::setup::text;
@@ -91,7 +93,8 @@ async fn write(
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        // Districts one after the other; each gets an order, and then its oldest undelivered one is delivered.
+        // Districts one after the other; each gets an order, and then its oldest undelivered one is
+        // delivered.
         let at = n / 2;
         let (warehouse, district) = (1 + at / 10 % warehouses, 1 + at % 10);
         let made = at / (10 * warehouses);

@@ -1,4 +1,5 @@
-//! Checkpoints of lineitem: what they write, what memory they give back, and how long opening takes.
+//! Checkpoints of lineitem: what they write, what memory they give back, and how long opening
+//! takes.
 
 use crate::report::{Report, median};
 use crate::setup::{Folder, text};

@@ -1,4 +1,5 @@
-//! Durable commits per second: SeracDB, SQLite and PostgreSQL in turn, on the same disk, each with the same number of connections.
+//! Durable commits per second: SeracDB, SQLite and PostgreSQL in turn, on the same disk, each with
+//! the same number of connections.
 
 use crate::postgres::{Cluster, Installation};
 use crate::report::Report;
@@ -25,7 +26,8 @@ impl Counted {
     }
 }
 
-/// Lets every connection commit on a thread of its own for some time. A connection commits once per call, and returns when the commit is durable.
+/// Lets every connection commit on a thread of its own for some time. A connection commits once per
+/// call, and returns when the commit is durable.
 fn count_commits<C>(connections: Vec<C>, time: Duration) -> Result<Counted, String>
 where
     C: FnMut() -> Result<(), String> + Send,

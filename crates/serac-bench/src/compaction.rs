@@ -1,4 +1,5 @@
-//! Compaction, in the set-up of §6.2: blocks of 1 MB with one column of 8 bytes and one of 12 to 24 bytes of variable length, whose slots are empty at random.
+//! Compaction, in the set-up of §6.2: blocks of 1 MB with one column of 8 bytes and one of 12 to 24
+//! bytes of variable length, whose slots are empty at random.
 
 use crate::report::Report;
 use crate::setup::{OneTable, text};
@@ -7,9 +8,9 @@ use clap::ValueEnum;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
-use serac_storage::compact::NobodyFollows;
-use serac_storage::compact::selection::{BlockSelection, Candidate, Occupancy, Variant};
-use serac_storage::layout::BlockLayout;
+use serac_storage::block::layout::BlockLayout;
+use serac_storage::freeze::compact::NobodyFollows;
+use serac_storage::freeze::compact::selection::{BlockSelection, Candidate, Occupancy, Variant};
 use serac_storage::{
     BlockNo, ColumnSchema, ColumnType, CompactionGroups, RowId, Storage, StorageOptions, TableId, TableSchema,
 };

@@ -1,6 +1,8 @@
-//! Many connections: what an idle one costs, and how long 64 busy ones wait with and without a thousand idle ones beside them.
+//! Many connections: what an idle one costs, and how long 64 busy ones wait with and without a
+//! thousand idle ones beside them.
 //!
-//! The server is a process of its own (`serac serve`, beside this program), so that its memory can be told from the clients'.
+//! The server is a process of its own (`serac serve`, beside this program), so that its memory can
+//! be told from the clients'.
 
 use crate::report::Report;
 use crate::setup::text;
@@ -154,7 +156,8 @@ fn warm(client: &mut Client) -> Result<(), String> {
     client.execute("write", 1)
 }
 
-/// Waits of all busy clients, in microseconds and ascending, and the time that they took together. One statement of ten writes.
+/// Waits of all busy clients, in microseconds and ascending, and the time that they took together.
+/// One statement of ten writes.
 fn measure(address: &str, arguments: &ConnectionsArguments) -> Result<(Vec<f64>, Duration), String> {
     let barrier = Barrier::new(arguments.busy);
     let time = Duration::from_secs_f64(arguments.seconds);

@@ -1,4 +1,5 @@
-//! Figure 1 of the paper: lineitem into a pandas DataFrame, by the clients that people use, from SeracDB and from PostgreSQL 15.
+//! Figure 1 of the paper: lineitem into a pandas DataFrame, by the clients that people use, from
+//! SeracDB and from PostgreSQL 15.
 //!
 //! | way | from SeracDB | from PostgreSQL 15 |
 //! |---|---|---|

@@ -10,7 +10,8 @@ use serac_workload::tpch::TABLES;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// What the array's values need in Arrow: buffers of exactly its length, and of views the bytes that they name.
+/// What the array's values need in Arrow: buffers of exactly its length, and of views the bytes
+/// that they name.
 pub fn arrow_size(array: &ArrayRef) -> Result<usize, String> {
     let named = match array.data_type() {
         arrow::datatypes::DataType::Utf8View => {

@@ -1,4 +1,5 @@
-//! Scans of lineitem: hot, frozen in each format, and as plain record batches in a `MemTable` of DataFusion.
+//! Scans of lineitem: hot, frozen in each format, and as plain record batches in a `MemTable` of
+//! DataFusion.
 
 use crate::report::{Report, median};
 use crate::setup::{lineitem, text};
@@ -44,7 +45,8 @@ async fn timed<E: std::fmt::Display>(query: impl Future<Output = Result<(), E>>)
     Ok(started.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Every query some times, on the plain batches and in SeracDB by turns: a minute in which the machine is slow is one for both.
+/// Every query some times, on the plain batches and in SeracDB by turns: a minute in which the
+/// machine is slow is one for both.
 async fn measure(runs: usize, plain: &SessionContext, session: &mut Session) -> Result<Vec<Pair>, String> {
     let mut medians = Vec::new();
     for (_, sql) in QUERIES {

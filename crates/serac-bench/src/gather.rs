@@ -1,17 +1,20 @@
-//! Transformation of hot blocks into Arrow, with more and more empty slots (figure 12 of the paper): Hybrid-Gather in `view` and `utf8` format,
-//! Hybrid-Compress (`dictionary`), Snapshot, In-Place, all on one thread.
+//! Transformation of hot blocks into Arrow, with more and more empty slots (figure 12 of the
+//! paper): Hybrid-Gather in `view` and `utf8` format, Hybrid-Compress (`dictionary`), Snapshot,
+//! In-Place, all on one thread.
 //!
-//! Blocks are filled by transactional inserts, then random rows are deleted. The hybrid algorithm is *compaction*, which moves rows together,
-//! *collection* of the versions that the moves leave, and the *gather* of the blocks that are left, from hot to frozen, published. *Snapshot* reads each
-//! block row by row in a transaction and appends to Arrow builders. *In-Place* writes every variable-length value (every value, if there are none) anew by
-//! transactional updates, a transaction per block. Milliseconds are per block of the table before compaction.
+//! Blocks are filled by transactional inserts, then random rows are deleted. The hybrid algorithm
+//! is *compaction*, which moves rows together, *collection* of the versions that the moves leave,
+//! and the *gather* of the blocks that are left, from hot to frozen, published. *Snapshot* reads
+//! each block row by row in a transaction and appends to Arrow builders. *In-Place* writes every
+//! variable-length value (every value, if there are none) anew by transactional updates, a
+//! transaction per block. Milliseconds are per block of the table before compaction.
 
 use crate::report::{Report, median};
 use crate::setup::{OneTable, text};
 use arrow::array::{ArrayRef, Int64Builder, RecordBatch, StringBuilder};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serac_storage::compact::NobodyFollows;
+use serac_storage::freeze::compact::NobodyFollows;
 use serac_storage::{
     BlockNo, ColumnId, ColumnSchema, ColumnType, CompactionGroups, DataTable, FreezeFormat, RowBuffer, RowId, Slot,
     Storage, StorageOptions, TableId, TableSchema, Value,
@@ -25,7 +28,8 @@ pub struct GatherArguments {
     /// Blocks of 1 MiB.
     #[arg(long, default_value_t = 500)]
     blocks: u32,
-    /// One column of 8 bytes and one of 12 to 24 bytes of text (mixed), two of the first kind (fixed), or two of the second (varlen).
+    /// One column of 8 bytes and one of 12 to 24 bytes of text (mixed), two of the first kind
+    /// (fixed), or two of the second (varlen).
     #[arg(long, value_enum, default_value_t = Columns::Mixed)]
     columns: Columns,
     /// Percentages of empty slots.

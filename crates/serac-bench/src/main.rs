@@ -1,4 +1,5 @@
-//! `serac-bench`: measurements of SeracDB, with peers in the same run where they can be had (`scripts/peers`).
+//! `serac-bench`: measurements of SeracDB, with peers in the same run where they can be had
+//! (`scripts/peers`).
 //!
 //! Every subcommand says what it runs, prints a table, and with `--json` one JSON object per row.
 
@@ -55,7 +56,8 @@ struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum Benchmark {
-    /// Bitmap indexes under updates: CUBIT-lf, CUBIT-lk, UpBit+, UCB+, In-place+ (the evaluation of the CUBIT paper).
+    /// Bitmap indexes under updates: CUBIT-lf, CUBIT-lk, UpBit+, UCB+, In-place+ (the evaluation of
+    /// the CUBIT paper).
     Cubit(cubit::CubitArguments),
     /// Bitmap indexes at rest: build rate, memory and query times by number of values.
     CubitSizes {
@@ -78,11 +80,14 @@ enum Benchmark {
     Ordered(ordered::OrderedArguments),
     /// Column operators: shared scans, joins and hash tables (figures of the column-store report).
     Operators(operators::OperatorsArguments),
-    /// Scans that SQL clients share: what sharing can give, and throughput of clients with it and without.
+    /// Scans that SQL clients share: what sharing can give, and throughput of clients with it and
+    /// without.
     SharedScans(shared_scans::SharedScansArguments),
-    /// TPC-C as stored procedures: throughput by threads, durability, contention and transformation of cold blocks (figure 10 of the paper).
+    /// TPC-C as stored procedures: throughput by threads, durability, contention and transformation
+    /// of cold blocks (figure 10 of the paper).
     Tpcc(tpcc::TpccArguments),
-    /// The twelve TPC-H queries on bitmap indexes with refresh functions beside them, queries to refreshes 98 to 2.
+    /// The twelve TPC-H queries on bitmap indexes with refresh functions beside them, queries to
+    /// refreshes 98 to 2.
     Refresh(refresh::RefreshArguments),
     /// CH-benCHmark's Q1 and Q6 on bitmap indexes, beside transactions of TPC-C.
     Ch(ch::ChArguments),
@@ -95,7 +100,8 @@ enum Benchmark {
         #[arg(long)]
         peer: bool,
     },
-    /// Single-row inserts and updates for 1 to 64 attributes of 8 bytes, in column layout and in row layout (figure 11 of the paper).
+    /// Single-row inserts and updates for 1 to 64 attributes of 8 bytes, in column layout and in
+    /// row layout (figure 11 of the paper).
     Attributes(attributes::AttributesArguments),
     /// Durable commits per second with several connections, beside SQLite and PostgreSQL 15.
     Commits {
@@ -103,15 +109,18 @@ enum Benchmark {
         #[arg(long, default_value_t = 3.0)]
         seconds: f64,
     },
-    /// Idle and busy connections of clients of PostgreSQL: memory of each, and how long statements wait.
+    /// Idle and busy connections of clients of PostgreSQL: memory of each, and how long statements
+    /// wait.
     Connections(connections::ConnectionsArguments),
-    /// Statements on single rows by key: prepared, as text, and without the point path, beside SQLite and DuckDB.
+    /// Statements on single rows by key: prepared, as text, and without the point path, beside
+    /// SQLite and DuckDB.
     Point(point::PointArguments),
     /// pgbench over PostgreSQL's protocol, against the server and against PostgreSQL 15.
     Pgbench(pgbench::PgbenchArguments),
     /// Random queries, the same to the server and to PostgreSQL 15: fails if an answer differs.
     Answers(answers::AnswersArguments),
-    /// The statements of PostgreSQL's regression suite, to the server and to PostgreSQL 15: where they differ.
+    /// The statements of PostgreSQL's regression suite, to the server and to PostgreSQL 15: where
+    /// they differ.
     Regress(regress::RegressArguments),
     /// TPC-C through prepared SQL statements in process, beside SQLite and DuckDB.
     TpccSql(tpcc_sql::TpccSqlArguments),
@@ -136,11 +145,14 @@ enum Benchmark {
         #[arg(long, default_value_t = 0)]
         gc_threads: usize,
     },
-    /// Transactions beside the transformation of cold blocks, on orders and their lines (figure 10 of the paper), and the price of the cold threshold.
+    /// Transactions beside the transformation of cold blocks, on orders and their lines (figure 10
+    /// of the paper), and the price of the cold threshold.
     Transform(transform::TransformArguments),
-    /// Gathering blocks with empty slots into each format, against Snapshot and In-Place (figure 12 of the paper).
+    /// Gathering blocks with empty slots into each format, against Snapshot and In-Place (figure 12
+    /// of the paper).
     Gather(gather::GatherArguments),
-    /// Scans of lineitem, hot and frozen in each format, against the same rows as plain record batches in DataFusion.
+    /// Scans of lineitem, hot and frozen in each format, against the same rows as plain record
+    /// batches in DataFusion.
     FrozenScan {
         /// Scale factor.
         #[arg(long, default_value_t = 1.0)]
@@ -149,19 +161,22 @@ enum Benchmark {
         #[arg(long, default_value_t = 7)]
         runs: usize,
     },
-    /// Checkpoints of lineitem: what they write, what memory they give back, and how long opening takes.
+    /// Checkpoints of lineitem: what they write, what memory they give back, and how long opening
+    /// takes.
     Checkpoint {
         /// Scale factor.
         #[arg(long, default_value_t = 1.0)]
         sf: f64,
     },
-    /// Lineitem on its way out as Arrow, frozen and hot: in process, over Flight to pyarrow beside a server that does nothing but send, and over two
-    /// wires that are not Arrow; with --linear-unit, by each mechanism of figure 15 of the paper to a client that computes.
+    /// Lineitem on its way out as Arrow, frozen and hot: in process, over Flight to pyarrow beside
+    /// a server that does nothing but send, and over two wires that are not Arrow; with
+    /// --linear-unit, by each mechanism of figure 15 of the paper to a client that computes.
     Export(export::ExportArguments),
     /// Lineitem in shared memory: from a request to record batches in another process, and a writer
     /// beside readers.
     SharedMemory(shared_memory::SharedMemoryArguments),
-    /// Lineitem into a pandas DataFrame by psycopg, COPY, connectorx and ADBC, from SeracDB and from PostgreSQL 15 (figure 1 of the paper).
+    /// Lineitem into a pandas DataFrame by psycopg, COPY, connectorx and ADBC, from SeracDB and
+    /// from PostgreSQL 15 (figure 1 of the paper).
     ExportClients(export_clients::ExportClientsArguments),
     /// Time to open a database, from its log and from a checkpoint.
     Recovery,

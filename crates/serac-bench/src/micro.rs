@@ -2,7 +2,7 @@
 
 use crate::report::Report;
 use crate::setup::{Folder, OneTable, open, rate, schema, text};
-use serac_storage::storage::{Storage, StorageOptions};
+use serac_storage::durability::storage::{Storage, StorageOptions};
 use serac_storage::{ColumnId, ColumnType, DataTable, Durability, RowId, StorageError, TableId, Value};
 use serde_json::json;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! The ordered index's tree beside other concurrent ordered structures: keys of three 64-bit columns with a row id each, as an index of several columns has them. congee
-//! takes keys of 8 bytes alone, so it is shown with one column.
+//! The ordered index's tree beside other concurrent ordered structures: keys of three 64-bit
+//! columns with a row id each, as an index of several columns has them. congee takes keys of 8
+//! bytes alone, so it is shown with one column.
 
 use crate::report::{Report, median};
 use rand::rngs::StdRng;
@@ -136,7 +137,8 @@ fn entry(number: u64) -> Entry {
     [number / 30_000 + 1, number / 3_000 % 10 + 1, number % 3_000, number + 1]
 }
 
-/// Nanoseconds per operation and thread of `operation`, which each thread does for its share of the numbers.
+/// Nanoseconds per operation and thread of `operation`, which each thread does for its share of the
+/// numbers.
 fn time(threads: usize, numbers: &[u64], operation: impl Fn(u64) + Sync) -> f64 {
     let begun = Instant::now();
     std::thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! A program beside the benchmark that answers each line with a line of JSON: a Python script, or this program as a client.
+//! A program beside the benchmark that answers each line with a line of JSON: a Python script, or
+//! this program as a client.
 
 use crate::setup::text;
 use serde_json::Value;

@@ -1,8 +1,12 @@
-//! pgbench of PostgreSQL 15 against `serac serve --pg` and against PostgreSQL itself, in turn: both durable, both over Unix sockets or over TCP on the loopback interface, on the same cores as pgbench.
+//! pgbench of PostgreSQL 15 against `serac serve --pg` and against PostgreSQL itself, in turn: both
+//! durable, both over Unix sockets or over TCP on the loopback interface, on the same cores as
+//! pgbench.
 //!
-//! What is not asked for otherwise is as pgbench has it by itself: a Unix socket, one thread for all clients.
+//! What is not asked for otherwise is as pgbench has it by itself: a Unix socket, one thread for
+//! all clients.
 //!
-//! After the runs, what the transactions have moved must add up: the balances of accounts, tellers and branches and the deltas of the history have one sum.
+//! After the runs, what the transactions have moved must add up: the balances of accounts, tellers
+//! and branches and the deltas of the history have one sum.
 
 use crate::postgres::{Cluster, Installation, succeeded};
 use crate::report::{Report, median};

@@ -51,7 +51,8 @@ fn ticks(max: f64) -> Vec<f64> {
 }
 
 impl Chart {
-    /// As an SVG document. Points that are no numbers, and on a logarithmic axis those that are not positive, are left out.
+    /// As an SVG document. Points that are no numbers, and on a logarithmic axis those that are not
+    /// positive, are left out.
     pub fn svg(&self) -> String {
         let fits = |x: f64, y: f64| x.is_finite() && y.is_finite() && (!self.log_x || x > 0.0);
         let all = || self.lines.iter().flat_map(|line| &line.points).filter(|(x, y)| fits(*x, *y));

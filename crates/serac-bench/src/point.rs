@@ -1,4 +1,5 @@
-//! Statements on single rows by key, one transaction each, in process: prepared, as text, and without the point path, beside SQLite and DuckDB.
+//! Statements on single rows by key, one transaction each, in process: prepared, as text, and
+//! without the point path, beside SQLite and DuckDB.
 
 use crate::peer::Peer;
 use crate::report::Report;
@@ -214,7 +215,8 @@ fn sqlite(arguments: &PointArguments, report: &mut Report) -> Result<(), String>
     })
 }
 
-/// Through its Python module, in memory: what the loop there costs is measured with a statement that does nothing.
+/// Through its Python module, in memory: what the loop there costs is measured with a statement
+/// that does nothing.
 fn duckdb(arguments: &PointArguments, report: &mut Report) -> Result<(), String> {
     let (mut peer, version) = Peer::start("duckdb_peer.py", ["1", "."])?;
     peer.ask(CREATE)?;

@@ -1,6 +1,8 @@
-//! PostgreSQL 15 as a peer: a temporary cluster in a given folder, reached over a Unix socket or the loopback interface, and `pgbench` as its client.
+//! PostgreSQL 15 as a peer: a temporary cluster in a given folder, reached over a Unix socket or
+//! the loopback interface, and `pgbench` as its client.
 //!
-//! PostgreSQL refuses to run as root. A benchmark that runs as root starts it as the user `postgres`, or `nobody` where there is none.
+//! PostgreSQL refuses to run as root. A benchmark that runs as root starts it as the user
+//! `postgres`, or `nobody` where there is none.
 
 use crate::setup::text;
 use std::fs;
@@ -114,7 +116,8 @@ impl Cluster {
         &self.sockets
     }
 
-    /// A program of the installation, to be run as the cluster's user and without settings of the caller's.
+    /// A program of the installation, to be run as the cluster's user and without settings of the
+    /// caller's.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.installation.programs.join(program));
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
@@ -140,7 +143,8 @@ impl Cluster {
         command
     }
 
-    /// Starts the server on a Unix socket: everything as PostgreSQL has it by default, every commit synced.
+    /// Starts the server on a Unix socket: everything as PostgreSQL has it by default, every commit
+    /// synced.
     pub fn start(&self) -> Result<Server<'_>, String> {
         let server = self.start_with(&["listen_addresses=", "port=5432"])?;
         let mut psql = self.client("psql");
@@ -165,7 +169,8 @@ impl Cluster {
         }
         command.stdout(log.try_clone().map_err(text)?).stderr(log);
         #[cfg(target_os = "linux")]
-        // SAFETY: between fork and exec only a system call is made. It lets the server stop when this process dies.
+        // SAFETY: between fork and exec only a system call is made. It lets the server stop when
+        // this process dies.
         unsafe {
             command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGINT) {
                 0 => Ok(()),
@@ -227,7 +232,8 @@ impl Server<'_> {
         succeeded("psql", psql.output().map_err(text)?).map(|_| ())
     }
 
-    /// Inserts rows, each in a transaction of its own, through prepared statements on `connections` connections.
+    /// Inserts rows, each in a transaction of its own, through prepared statements on `connections`
+    /// connections.
     pub fn commits_per_second(&self, connections: usize, time: Duration) -> Result<f64, String> {
         let script = self.cluster.sockets.join("insert.sql");
         fs::write(&script, "INSERT INTO t VALUES (1);\n").map_err(text)?;
@@ -258,7 +264,8 @@ impl Drop for Server<'_> {
             if !matches!(self.process.try_wait(), Ok(None)) {
                 return;
             }
-            // SAFETY: the process is this one's child and has not been waited for, so the number is still its own.
+            // SAFETY: the process is this one's child and has not been waited for, so the number is
+            // still its own.
             unsafe { libc::kill(self.process.id() as libc::pid_t, signal) };
             let deadline = Instant::now() + PATIENCE;
             while Instant::now() < deadline && matches!(self.process.try_wait(), Ok(None)) {

@@ -1,4 +1,5 @@
-//! TPC-H with refreshes beside the queries: queries to refresh functions 98 to 2, no maintenance window.
+//! TPC-H with refreshes beside the queries: queries to refresh functions 98 to 2, no maintenance
+//! window.
 
 use crate::report::{Report, median};
 use crate::setup::text;
@@ -27,12 +28,14 @@ pub struct RefreshArguments {
     /// Threads of a query.
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// Rounds of the twelve queries: so many before all refreshes, then so many beside refreshes, with a quiet round behind each.
+    /// Rounds of the twelve queries: so many before all refreshes, then so many beside refreshes,
+    /// with a quiet round behind each.
     #[arg(long, default_value_t = 9)]
     rounds: usize,
 }
 
-/// The statements of one refresh function, by transaction: those of all its orders put together, one for each table.
+/// The statements of one refresh function, by transaction: those of all its orders put together,
+/// one for each table.
 fn refresh_function(stream: &mut RefreshStream, inserts: bool, orders: usize) -> Vec<Vec<String>> {
     const ORDER: &str = "INSERT INTO orders VALUES ";
     const LINES: &str = "INSERT INTO lineitem VALUES ";
@@ -144,7 +147,8 @@ pub fn run(arguments: &RefreshArguments, report: &mut Report) -> Result<(), Stri
             Ok((results, started.elapsed().as_secs_f64() * 1e3))
         })
     };
-    // Latencies of each query: before all refreshes, beside them, and between them, when what they have done is still there.
+    // Latencies of each query: before all refreshes, beside them, and between them, when what they
+    // have done is still there.
     let mut times = vec![[const { Vec::new() }; 3]; CUBIT_QUERIES.len()];
     let (mut asked, mut sent, mut checked) = (0, 0, 0);
     let before = (0..=arguments.rounds).map(|round| (0, round));
@@ -168,8 +172,8 @@ pub fn run(arguments: &RefreshArguments, report: &mut Report) -> Result<(), Stri
             if phase > 0 || round > 0 {
                 times[i][phase].push(time);
             }
-            // Each query is checked in every third round, by scans in its own snapshot: also in quiet rounds, because scans
-            // leave other things in the caches than the queries do.
+            // Each query is checked in every third round, by scans in its own snapshot: also in
+            // quiet rounds, because scans leave other things in the caches than the queries do.
             if (round + i).is_multiple_of(3) {
                 execute("SET enable_bitmap_index = off")?;
                 let (scanned, _) = execute(query)?;

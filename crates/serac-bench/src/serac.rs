@@ -13,7 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Serac(Child);
 
 impl Serac {
-    /// Starts it on an address, and with a Unix socket in a folder. The binary is the one beside this one, unless another is given.
+    /// Starts it on an address, and with a Unix socket in a folder. The binary is the one beside
+    /// this one, unless another is given.
     pub fn start(binary: Option<&Path>, database: &Path, address: SocketAddr, sockets: &Path) -> Result<Self, String> {
         let beside = || std::env::current_exe().ok().map(|path| path.with_file_name("serac"));
         let binary = binary.map(Path::to_owned).or_else(beside).ok_or("there is no serac binary: use --serac")?;
@@ -38,7 +39,8 @@ impl Serac {
 
 impl Drop for Serac {
     fn drop(&mut self) {
-        // SAFETY: the process is this one's child and has not been waited for, so the number is still its own.
+        // SAFETY: the process is this one's child and has not been waited for, so the number is
+        // still its own.
         unsafe { libc::kill(self.0.id() as libc::pid_t, libc::SIGINT) };
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline && matches!(self.0.try_wait(), Ok(None)) {

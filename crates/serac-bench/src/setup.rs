@@ -1,8 +1,9 @@
-//! What the measurements of the storage share: a table in a storage, a folder that goes away, a loop of transactions.
+//! What the measurements of the storage share: a table in a storage, a folder that goes away, a
+//! loop of transactions.
 
 use serac_engine::{Database, Table};
 use serac_sql::{Session, SqlDatabase, SqlOptions};
-use serac_storage::storage::{Storage, StorageOptions};
+use serac_storage::durability::storage::{Storage, StorageOptions};
 use serac_storage::{
     ColumnSchema, ColumnType, DataTable, Durability, RecoveryCatalog, StorageError, TableId, TableSchema,
 };
@@ -109,7 +110,8 @@ pub fn order_line(warehouses: i32, options: StorageOptions) -> Result<(SqlDataba
     Ok((db, table))
 }
 
-/// Runs `operation` for every number below `count`, `batch` of them per transaction; returns operations per second.
+/// Runs `operation` for every number below `count`, `batch` of them per transaction; returns
+/// operations per second.
 pub fn rate(
     storage: &Storage,
     count: usize,
@@ -141,7 +143,8 @@ fn usage(who: libc::c_int) -> (f64, f64) {
     (seconds(usage.ru_utime), seconds(usage.ru_stime))
 }
 
-/// Seconds of processor time that all threads of this process have used, in the program and in the system for it.
+/// Seconds of processor time that all threads of this process have used, in the program and in the
+/// system for it.
 pub fn cpu_times() -> (f64, f64) {
     usage(libc::RUSAGE_SELF)
 }
@@ -158,7 +161,8 @@ pub fn thread_cpu_seconds() -> f64 {
     program + system
 }
 
-/// Seconds of processor time of those threads of this process whose names begin so. A thread that has ended does not count.
+/// Seconds of processor time of those threads of this process whose names begin so. A thread that
+/// has ended does not count.
 pub fn named_threads_cpu_seconds(name: &str) -> f64 {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return 0.0 };
     let seconds = |thread: PathBuf| {
@@ -170,7 +174,8 @@ pub fn named_threads_cpu_seconds(name: &str) -> f64 {
     threads.flatten().filter_map(|thread| seconds(thread.path())).sum()
 }
 
-/// Bytes of this process in memory that are its own: without pages of files, such as the program's code.
+/// Bytes of this process in memory that are its own: without pages of files, such as the program's
+/// code.
 pub fn resident_bytes() -> f64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: Vec<f64> = statm.split_whitespace().filter_map(|pages| pages.parse().ok()).collect();

@@ -333,7 +333,8 @@ async fn ask(
     Ok(begun.elapsed().as_secs_f64())
 }
 
-/// Blocks that shared scans have taken because another one had just read them, and all that they have taken.
+/// Blocks that shared scans have taken because another one had just read them, and all that they
+/// have taken.
 fn followed(db: &SqlDatabase) -> (f64, f64) {
     let metrics = db.metrics();
     let taken = metrics.iter().find(|metric| metric.name == "serac_shared_scan_blocks_total");

@@ -1,8 +1,8 @@
 //! TPC-C through SQL: prepared statements in process, the same in SeracDB, SQLite and DuckDB.
 //!
-//! The transactions are those of clauses 2.4 to 2.8, a statement for each access, which may be a change that gives
-//! what it has changed; only Stock-Level is a join where the engine has a good one (SQLite, DuckDB), and
-//! otherwise a statement for the items and a count by lists of them.
+//! The transactions are those of clauses 2.4 to 2.8, a statement for each access, which may be a
+//! change that gives what it has changed; only Stock-Level is a join where the engine has a good
+//! one (SQLite, DuckDB), and otherwise a statement for the items and a count by lists of them.
 
 use crate::peer::Peer;
 use crate::report::Report;
@@ -27,7 +27,8 @@ pub struct TpccSqlArguments {
     /// Warehouses.
     #[arg(long, default_value_t = 1)]
     warehouses: i32,
-    /// Threads, each with a connection and warehouses of its own (or one that it shares, if there are too few). SQLite in memory and DuckDB get one.
+    /// Threads, each with a connection and warehouses of its own (or one that it shares, if there
+    /// are too few). SQLite in memory and DuckDB get one.
     #[arg(long, default_value_t = 1)]
     threads: usize,
     /// Seconds per database.
@@ -170,7 +171,8 @@ enum Sql {
     NextOrderNumber,
     LineItems,
     StockLevel,
-    /// Takes from the stock and gives what stands on the line. For district 1; those of the others follow.
+    /// Takes from the stock and gives what stands on the line. For district 1; those of the others
+    /// follow.
     TakeStock,
     /// Of so many items at once.
     LowStock = STATEMENTS.len() as isize + DISTRICTS as isize,
@@ -246,7 +248,8 @@ impl Client<'_> {
         Ok(&self.answer)
     }
 
-    /// Runs a transaction, again after conflicts; false if it was rolled back, as one in a hundred New-Orders is to be.
+    /// Runs a transaction, again after conflicts; false if it was rolled back, as one in a hundred
+    /// New-Orders is to be.
     fn transaction(&mut self, input: &Input) -> Result<bool, String> {
         self.now += 1;
         loop {
@@ -444,7 +447,7 @@ impl Engine for Serac {
 }
 
 fn failure(error: SqlError) -> Failure {
-    if error.sqlstate == "40001" { Failure::Conflict } else { Failure::Other(text(error)) }
+    if error.sqlstate == sqlstate::SERIALIZATION_FAILURE { Failure::Conflict } else { Failure::Other(text(error)) }
 }
 
 /// A database with what the benchmark begins with.
@@ -590,7 +593,8 @@ fn sqlite_value(column: &dyn Array, row: usize) -> SqliteValue {
 
 // ---- DuckDB
 
-/// Through its Python module, in a process of its own: each statement is a line there and one back, which `exchange` (microseconds) says the cost of.
+/// Through its Python module, in a process of its own: each statement is a line there and one back,
+/// which `exchange` (microseconds) says the cost of.
 struct Duck {
     peer: Peer,
 }

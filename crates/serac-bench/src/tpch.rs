@@ -32,10 +32,12 @@ pub struct TpchArguments {
     /// Compare with DuckDB ("duckdb").
     #[arg(long)]
     peer: Option<String>,
-    /// The peer runs first, and ends before anything is loaded here: for data that does not fit into the memory twice.
+    /// The peer runs first, and ends before anything is loaded here: for data that does not fit
+    /// into the memory twice.
     #[arg(long, requires = "peer")]
     peer_first: bool,
-    /// Make bitmap indexes, and run each query with and without them in turn; by default only the twelve queries of the CUBIT paper.
+    /// Make bitmap indexes, and run each query with and without them in turn; by default only the
+    /// twelve queries of the CUBIT paper.
     #[arg(long)]
     bitmap_indexes: bool,
     /// Print the plans in place of timings, with metrics, each after as many runs.
@@ -157,13 +159,15 @@ pub fn rows_of(results: &[StatementResult]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Equal text, or equal numbers: exactly, unless one side is not a decimal; then to nine digits of the smaller precision.
+/// Equal text, or equal numbers: exactly, unless one side is not a decimal; then to nine digits of
+/// the smaller precision.
 fn same(a: &str, b: &str) -> bool {
     if a == b {
         return true;
     }
     match (a.parse::<f64>(), b.parse::<f64>()) {
-        // Averages and quotients have different types in the two engines, down to six digits after the point.
+        // Averages and quotients have different types in the two engines, down to six digits after
+        // the point.
         (Ok(a), Ok(b)) => (a - b).abs() <= 1e-6 * a.abs().max(b.abs()).max(1.0),
         _ => false,
     }

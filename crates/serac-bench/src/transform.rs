@@ -1,4 +1,5 @@
-//! Transactions beside the transformation of cold blocks (figure 10 of the paper), and the price of the cold threshold.
+//! Transactions beside the transformation of cold blocks (figure 10 of the paper), and the price of
+//! the cold threshold.
 
 use crate::report::{Report, median};
 use crate::setup::{Folder, OneTable, cpu_seconds, text, thread_cpu_seconds};
@@ -19,8 +20,8 @@ use std::time::{Duration, Instant};
 
 #[derive(clap::Args, Debug)]
 pub struct TransformArguments {
-    /// orders: new orders with their lines, payments, deliveries and reads, as fast as they go. uniform: updates of single rows all over a table, at a
-    /// fixed rate.
+    /// orders: new orders with their lines, payments, deliveries and reads, as fast as they go.
+    /// uniform: updates of single rows all over a table, at a fixed rate.
     #[arg(long, default_value = "orders")]
     workload: String,
     /// Numbers of worker threads.
@@ -61,8 +62,9 @@ type Kind = Option<(Duration, FreezeFormat)>;
 /// What a run gave.
 struct Outcome {
     rate: f64,
-    /// Microseconds of processor time that the workers themselves needed for a transaction: waiting for a processor is not in it, nor is the work of
-    /// the collectors, except where a worker lends them a hand.
+    /// Microseconds of processor time that the workers themselves needed for a transaction: waiting
+    /// for a processor is not in it, nor is the work of the collectors, except where a worker lends
+    /// them a hand.
     worker_cpu: f64,
     /// A figure for each column of the workload's own.
     figures: Vec<(String, f64)>,

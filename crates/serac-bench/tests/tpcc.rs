@@ -45,7 +45,8 @@ fn conditions_hold_after_contention_and_transformation() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// With full durability, what was acknowledged before the kill is there after recovery, and the conditions hold.
+/// With full durability, what was acknowledged before the kill is there after recovery, and the
+/// conditions hold.
 #[test]
 fn a_kill_in_mid_run_loses_nothing_acknowledged() {
     let folder = Folder::new("kill");

@@ -121,7 +121,8 @@ pub(crate) fn lengths(items: &[Item]) -> Option<Vec<i64>> {
 
 /// The items of an array of a type that is written as a text.
 pub(crate) fn items_of(text: &str, to: TypeId, span: Span) -> Result<Vec<Item>> {
-    let malformed = || BindError::new("22P02", format!("malformed array literal: \"{text}\""), span);
+    let malformed =
+        || BindError::new(sqlstate::INVALID_TEXT_REPRESENTATION, format!("malformed array literal: \"{text}\""), span);
     if to.is_vector() {
         return Err(BindError::unsupported(format!("a constant of type {to}"), span));
     }
@@ -230,7 +231,10 @@ mod tests {
         let wrong =
             ["{{1},{2,3}}", "{1,{2}}", "{x}", "{{}}", "[1:3]={1,2}", "[1:2]{1,2}", "[1]={{1}}", "[1:9999999999]={1}"];
         for wrong in wrong {
-            assert!(matches!(read(wrong), Err(BindError::Statement(error)) if error.sqlstate == "22P02"), "{wrong}");
+            assert!(
+                matches!(read(wrong), Err(BindError::Statement(error)) if error.sqlstate == sqlstate::INVALID_TEXT_REPRESENTATION),
+                "{wrong}"
+            );
         }
     }
 }

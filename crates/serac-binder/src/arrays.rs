@@ -26,7 +26,7 @@ impl Binder<'_> {
     /// `ARRAY[a, b]`.
     pub(crate) fn array(&self, trees: &[Tree], span: Span, context: Context<'_>) -> Result<Bound> {
         if trees.is_empty() {
-            let error = BindError::new("42P18", "cannot determine type of empty array", span);
+            let error = BindError::new(sqlstate::INDETERMINATE_DATATYPE, "cannot determine type of empty array", span);
             return Err(error.hinted("Explicitly cast to the desired type, for example ARRAY[]::integer[]."));
         }
         let bind = |tree: &Tree| self.expression(tree, context);
@@ -87,7 +87,7 @@ impl Binder<'_> {
         let is_of_arrays = all.iter().all(|bound| is_array(bound) || bound.id == TypeId::UNKNOWN);
         if first.is_some() && is_of_arrays && trees.iter().any(|tree| length(tree) != first) {
             let message = "multidimensional arrays must have array expressions with matching dimensions";
-            return Err(BindError::without_place("2202E", message));
+            return Err(BindError::without_place(sqlstate::ARRAY_SUBSCRIPT_ERROR, message));
         }
         let levels = |bound: &Bound| Ok::<_, BindError>(dimensions(&bound.expr.get_type(context.schema)?));
         match all.first().map(levels).transpose()? {
@@ -96,7 +96,7 @@ impl Binder<'_> {
                     "number of array dimensions ({}) exceeds the maximum allowed ({MOST_DIMENSIONS})",
                     levels + 1
                 );
-                Err(BindError::without_place("54000", message))
+                Err(BindError::without_place(sqlstate::PROGRAM_LIMIT_EXCEEDED, message))
             }
             _ => Ok(all),
         }
@@ -159,7 +159,7 @@ impl Binder<'_> {
     pub(crate) fn array_query(&self, query: &Query, span: Span, context: Context<'_>) -> Result<Bound> {
         let selected = self.inner(query, context)?;
         let [column] = &selected.columns[..] else {
-            return Err(BindError::new("42601", "subquery must return only one column", span));
+            return Err(BindError::new(sqlstate::SYNTAX_ERROR, "subquery must return only one column", span));
         };
         let element = column.id;
         let array = if element.element().is_some() { Some(element) } else { element.array() };
@@ -185,13 +185,17 @@ impl Binder<'_> {
             let mut path = vec![operand.expr];
             for subscript in subscripts {
                 let Postfix::Index(key) = subscript else {
-                    return Err(BindError::new("0A000", "jsonb subscript does not support slices", span));
+                    return Err(BindError::new(
+                        sqlstate::FEATURE_NOT_SUPPORTED,
+                        "jsonb subscript does not support slices",
+                        span,
+                    ));
                 };
                 let key = self.expression(key, context)?.into_text()?;
                 let is_cast = |to| serac_pg::casts::cast(key.id, to, CastContext::Implicit).is_some() || key.id == to;
                 let Some(to) = [TypeId::INT4, TypeId::TEXT].into_iter().find(|to| is_cast(*to)) else {
                     let message = format!("subscript type {} is not supported", key.id);
-                    let error = BindError::new("42804", message, key.span);
+                    let error = BindError::new(sqlstate::DATATYPE_MISMATCH, message, key.span);
                     return Err(error.hinted("jsonb subscript must be coercible to either integer or text."));
                 };
                 let key = self.implicitly(key, to, context.schema)?;
@@ -202,12 +206,16 @@ impl Binder<'_> {
         }
         let Some(element) = operand.id.element() else {
             let message = format!("cannot subscript type {} because it does not support subscripting", operand.id);
-            return Err(BindError::new("42804", message, span));
+            return Err(BindError::new(sqlstate::DATATYPE_MISMATCH, message, span));
         };
         let number = |tree: &Tree| {
             let bound = self.expression(tree, context)?;
             if serac_pg::casts::cast(bound.id, TypeId::INT4, CastContext::Assignment).is_none() {
-                return Err(BindError::new("42804", "array subscript must have type integer", bound.span));
+                return Err(BindError::new(
+                    sqlstate::DATATYPE_MISMATCH,
+                    "array subscript must have type integer",
+                    bound.span,
+                ));
             }
             Ok(self.as_type(bound, TypeId::INT4, CastContext::Assignment, context.schema)?.expr)
         };
@@ -280,11 +288,11 @@ impl Binder<'_> {
         }
         let Some(element) = right.id.element() else {
             let message = "op ANY/ALL (array) requires array on right side";
-            return Err(BindError::new("42809", message, at));
+            return Err(BindError::new(sqlstate::WRONG_OBJECT_TYPE, message, at));
         };
         let signature = resolved(symbol, at, &[left.id, element])?;
         if signature.result != TypeId::BOOL {
-            return Err(BindError::new("42809", NO_BOOLEAN, at));
+            return Err(BindError::new(sqlstate::WRONG_OBJECT_TYPE, NO_BOOLEAN, at));
         }
         if dimensions(&right.expr.get_type(context.schema)?) != 1 {
             return Err(BindError::unsupported("ANY or ALL of an array of arrays", at));
@@ -336,7 +344,7 @@ impl Binder<'_> {
     fn condition_of(&self, bound: Bound, at: Span) -> Result<Expr> {
         match bound.id {
             TypeId::BOOL => Ok(bound.expr),
-            _ => Err(BindError::new("42809", NO_BOOLEAN, at)),
+            _ => Err(BindError::new(sqlstate::WRONG_OBJECT_TYPE, NO_BOOLEAN, at)),
         }
     }
     /// `a || b` where one is an array.

@@ -94,7 +94,7 @@ impl<'e> Binder<'e> {
     pub(crate) fn deeper<T>(&self, levels: usize, bind: impl FnOnce() -> Result<T>) -> Result<T> {
         let before = self.levels.get();
         if before + levels > MOST_LEVELS {
-            return Err(BindError::new("54001", "stack depth limit exceeded", NO_PLACE));
+            return Err(BindError::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded", NO_PLACE));
         }
         self.levels.set(before + levels);
         self.deepest.set(self.deepest.get().max(before + levels));
@@ -129,7 +129,9 @@ impl<'e> Binder<'e> {
         let all = self.parts.get() + parts;
         self.parts.set(all);
         match all > MOST_PARTS {
-            true => Err(BindError::without_place("54001", "the statement has too many expressions")),
+            true => {
+                Err(BindError::without_place(sqlstate::STATEMENT_TOO_COMPLEX, "the statement has too many expressions"))
+            }
             false => Ok(()),
         }
     }
@@ -148,7 +150,9 @@ impl<'e> Binder<'e> {
         let all = self.relations.get() + relations;
         self.relations.set(all);
         match all > MOST_RELATIONS {
-            true => Err(BindError::without_place("54001", "the statement reads too many relations")),
+            true => {
+                Err(BindError::without_place(sqlstate::STATEMENT_TOO_COMPLEX, "the statement reads too many relations"))
+            }
             false => Ok(()),
         }
     }

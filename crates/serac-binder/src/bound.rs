@@ -94,7 +94,7 @@ impl Bound {
         }
         let Self { expr, id, span, parameter, .. } = self;
         if cast(id, to, context).is_none() {
-            return Err(BindError::new("42846", format!("cannot cast type {id} to {to}"), span));
+            return Err(BindError::new(sqlstate::CANNOT_COERCE, format!("cannot cast type {id} to {to}"), span));
         }
         if id == TypeId::UNKNOWN {
             return match parameter {

@@ -97,7 +97,7 @@ fn no_function(call: &str, is_ordered: bool, span: Span) -> BindError {
         }
         false => "No function matches the given name and argument types. You might need to add explicit type casts.",
     };
-    BindError::new("42883", format!("function {call} does not exist"), span).hinted(hint)
+    BindError::new(sqlstate::UNDEFINED_FUNCTION, format!("function {call} does not exist"), span).hinted(hint)
 }
 
 /// That a function is computed neither here nor in another way.
@@ -149,8 +149,8 @@ fn candidates(name: &str, count: usize) -> Vec<(Signature, &'static Function)> {
 /// Which function a call at `span` means, its polymorphic types in place.
 ///
 /// # Errors
-/// 42883 if there is none, 42725 if there are several; 0A000 where PostgreSQL has one for types that
-/// are not here.
+/// 42883 if there is none, 42725 if there are several; 0A000 where PostgreSQL has one for types
+/// that are not here.
 pub(crate) fn chosen(name: &str, given: &[TypeId], span: Span) -> Result<Chosen> {
     let candidates = candidates(name, given.len());
     let signatures = candidates.iter().map(|(signature, _)| signature).collect();
@@ -175,7 +175,7 @@ pub(crate) fn chosen(name: &str, given: &[TypeId], span: Span) -> Result<Chosen>
         Resolved::Several => {
             let hint = "Could not choose a best candidate function. You might need to add explicit type casts.";
             let message = format!("function {} is not unique", shown(name, given));
-            return Err(BindError::new("42725", message, span).hinted(hint));
+            return Err(BindError::new(sqlstate::AMBIGUOUS_FUNCTION, message, span).hinted(hint));
         }
     };
     let function = candidates.iter().find(|(other, _)| std::ptr::eq(other, signature));
@@ -184,7 +184,7 @@ pub(crate) fn chosen(name: &str, given: &[TypeId], span: Span) -> Result<Chosen>
     let mut elements = signature.arguments.iter().zip(given).filter(|(to, _)| of_element(**to)).peekable();
     if elements.peek().is_some() && elements.all(|(_, from)| *from == TypeId::UNKNOWN) {
         let message = "could not determine polymorphic type because input has type unknown";
-        return Err(BindError::without_place("42804", message));
+        return Err(BindError::without_place(sqlstate::DATATYPE_MISMATCH, message));
     }
     let real = resolve::polymorphic(signature, given).unwrap_or_else(|| signature.clone());
     Ok(Chosen {
@@ -197,8 +197,8 @@ pub(crate) fn chosen(name: &str, given: &[TypeId], span: Span) -> Result<Chosen>
     })
 }
 
-/// The type that the name of a function stands for: `float8(x)` is a cast, if there is no such function
-/// of the very type of `x`.
+/// The type that the name of a function stands for: `float8(x)` is a cast, if there is no such
+/// function of the very type of `x`.
 fn cast_of(name: &str, given: &[TypeId]) -> Option<TypeId> {
     let [from] = *given else { return None };
     let to = TypeId::by_name(name).filter(|to| to.category() != Category::Pseudo && to.element().is_none())?;
@@ -225,8 +225,8 @@ impl Chosen {
                 TypeId::ANY => argument.into_text()?,
                 _ => binder.implicitly(argument, *to, schema)?,
             };
-            // A function of any type knows numbers in their fixed form alone. Those that write numbers
-            // take their texts.
+            // A function of any type knows numbers in their fixed form alone. Those that write
+            // numbers take their texts.
             let is_free = resolve::is_polymorphic(*declared) && argument.expr.get_type(schema)? == FREE;
             let argument = match is_free {
                 true if name.contains("json") => argument,
@@ -287,12 +287,12 @@ impl Binder<'_> {
         if is_window {
             chosen(name, &given, span)?;
             let message = format!("window function {name} requires an OVER clause");
-            return Err(BindError::new("42809", message, span));
+            return Err(BindError::new(sqlstate::WRONG_OBJECT_TYPE, message, span));
         }
         if let Some(what) = of_aggregates(name, call) {
             self.check_scalar(name, &given, span)?;
             let message = format!("{what} specified, but {name} is not an aggregate function");
-            return Err(BindError::new("42809", message, span));
+            return Err(BindError::new(sqlstate::WRONG_OBJECT_TYPE, message, span));
         }
         // An array without elements leaves no argument behind.
         match name.as_str() {
@@ -305,8 +305,8 @@ impl Binder<'_> {
             _ => self.scalar_call(name, arguments, span, context),
         }
     }
-    /// `information_schema._pg_expandarray(array)`: rows of an element and its number. Drivers ask it for the
-    /// columns of keys. The other functions of that schema are for its own views.
+    /// `information_schema._pg_expandarray(array)`: rows of an element and its number. Drivers ask
+    /// it for the columns of keys. The other functions of that schema are for its own views.
     fn expanded(&self, name: &str, call: &Call, span: Span, context: Context<'_>) -> Result<Bound> {
         let given = self.arguments_of(call, context)?;
         let is_plain = call.over.is_none() && of_aggregates(name, call).is_none();
@@ -325,7 +325,7 @@ impl Binder<'_> {
         let mut arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
         let Some(array) = arguments.pop_if(|_| call.variadic) else { return Ok(arguments) };
         let Some(element) = array.id.element() else {
-            return Err(BindError::new("42804", "VARIADIC argument must be an array", array.span));
+            return Err(BindError::new(sqlstate::DATATYPE_MISMATCH, "VARIADIC argument must be an array", array.span));
         };
         let elements: Vec<Expr> = match array.expr {
             Expr::ScalarFunction(made) if made.name() == "make_array" => made.args,
@@ -417,7 +417,8 @@ impl Binder<'_> {
         };
         self.postgresql_call(name, arguments, found, span, context).map_err(refused)
     }
-    /// The call of a function that PostgreSQL does not have: the function tells what it takes and gives.
+    /// The call of a function that PostgreSQL does not have: the function tells what it takes and
+    /// gives.
     fn own_call(
         &self,
         function: &Arc<ScalarUDF>,
@@ -638,7 +639,7 @@ impl Binder<'_> {
                 "an aggregate" => "aggregate function calls cannot be nested".to_owned(),
                 clause => format!("aggregate functions are not allowed in {clause}"),
             };
-            return Err(BindError::new("42803", message, span));
+            return Err(BindError::new(sqlstate::GROUPING_ERROR, message, span));
         }
         let calls = parts.into_iter().map(|(function, exprs)| {
             let (filter, order_by) = (filter.clone(), order_by.clone());
@@ -660,7 +661,7 @@ impl Binder<'_> {
             Some(clause) => Some(format!("aggregate functions are not allowed in {clause}")),
         };
         if let Some(message) = message {
-            return Err(BindError::new("42803", message, span));
+            return Err(BindError::new(sqlstate::GROUPING_ERROR, message, span));
         }
         let below =
             owner.aggregates.ok_or_else(|| BindError::unsupported("an aggregate of a query around", NO_PLACE))?;
@@ -735,7 +736,9 @@ impl Binder<'_> {
         }
         let found = chosen(name, &given, span).map_err(|error| match error {
             // The arguments and the order may have been mixed up.
-            BindError::Statement(StatementError { sqlstate: "42883", .. }) if !call.order_by.is_empty() => {
+            BindError::Statement(StatementError { sqlstate: sqlstate::UNDEFINED_FUNCTION, .. })
+                if !call.order_by.is_empty() =>
+            {
                 no_function(&shown(name, &given), true, span)
             }
             other => other,
@@ -750,7 +753,7 @@ impl Binder<'_> {
             _ => None,
         };
         if let Some(message) = wrong {
-            return Err(BindError::new("42809", message, span));
+            return Err(BindError::new(sqlstate::WRONG_OBJECT_TYPE, message, span));
         }
         let parts = match is_of_set {
             true => self.ordered_set(name, arguments, order_by, filter, &found, context),
@@ -845,8 +848,9 @@ impl Binder<'_> {
                 comparable_values(argument.id)?;
             }
         }
-        if matches!(name, "min" | "max" | "array_agg")
-            && given.iter().any(|id| id.element().is_some() || is_registered(*id))
+        let is_array = |id: &TypeId| id.element().is_some();
+        if matches!(name, "min" | "max" | "array_agg") && given.iter().any(|id| is_registered(*id))
+            || name == "array_agg" && given.iter().any(is_array)
         {
             return Err(unsupported(name, &given, NO_PLACE));
         }
@@ -872,7 +876,8 @@ impl Binder<'_> {
         let (parts, finish) = self.parts(name, exprs, signature.result, call.distinct, context.schema)?;
         Ok(AggregateCall { parts, filter, finish, order_by, result: signature.result })
     }
-    /// The aggregates of a plan that compute this one of `exprs`, and the function that finishes it.
+    /// The aggregates of a plan that compute this one of `exprs`, and the function that finishes
+    /// it.
     fn parts(
         &self,
         name: &str,
@@ -928,7 +933,7 @@ impl Binder<'_> {
             ordered_values(bound.id)?;
             if call.distinct && arguments.iter().all(|argument| argument.expr != bound.expr) {
                 let message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
-                return Err(BindError::new("42P10", message, bound.span));
+                return Err(BindError::new(sqlstate::INVALID_COLUMN_REFERENCE, message, bound.span));
             }
             if orders.iter().all(|(_, other)| other.expr != bound.expr) {
                 orders.push((sorted(item, self.key(bound.expr.clone(), context.schema)?)?, bound));
@@ -981,7 +986,7 @@ fn check_sets(context: Context<'_>, span: Span) -> Result<()> {
         Some(clause) => format!("set-returning functions are not allowed in {clause}"),
         None => "set-returning functions are not supported here".to_owned(),
     };
-    Err(BindError::new("0A000", message, span))
+    Err(BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, span))
 }
 
 /// The nearest of the queries around that has one of the columns of `exprs`.
@@ -1040,8 +1045,8 @@ fn of_own_type(call: Expr, result: &DataType, span: Span) -> Result<Bound> {
     }
 }
 
-/// The order in which an aggregate takes its values. Different ones that have no other order come in
-/// their own, since PostgreSQL sorts values to find equal ones.
+/// The order in which an aggregate takes its values. Different ones that have no other order come
+/// in their own, since PostgreSQL sorts values to find equal ones.
 fn order_of_values(
     call: &Call,
     order_by: Vec<(SortExpr, Bound)>,
@@ -1103,10 +1108,10 @@ mod tests {
             Err(BindError::Statement(error)) => (error.sqlstate, error.message),
             _ => panic!("{name} is chosen"),
         };
-        let none = ("42883", "function no such function(integer) does not exist".to_owned());
+        let none = (sqlstate::UNDEFINED_FUNCTION, "function no such function(integer) does not exist".to_owned());
         assert_eq!(error("no such function", &[TypeId::INT4]), none);
-        assert_eq!(error("area", &[TypeId::UNKNOWN]).0, "0A000");
-        assert_eq!(error("pg_size_pretty", &[TypeId::INT4]).0, "42725");
+        assert_eq!(error("area", &[TypeId::UNKNOWN]).0, sqlstate::FEATURE_NOT_SUPPORTED);
+        assert_eq!(error("pg_size_pretty", &[TypeId::INT4]).0, sqlstate::AMBIGUOUS_FUNCTION);
     }
 
     #[test]

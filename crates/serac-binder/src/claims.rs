@@ -43,5 +43,8 @@ impl Claims {
 }
 
 pub(crate) fn not_with(lock: &Lock, with: &str) -> BindError {
-    BindError::without_place("0A000", format!("{} is not allowed with {with}", lock.strength.words()))
+    BindError::without_place(
+        sqlstate::FEATURE_NOT_SUPPORTED,
+        format!("{} is not allowed with {with}", lock.strength.words()),
+    )
 }

@@ -15,7 +15,7 @@ pub(crate) fn read(text: &str, to: TypeId, span: Span) -> Result<Option<ScalarVa
     let word = text.trim_matches(|c: char| c.is_ascii_whitespace());
     let invalid = || {
         let message = format!("invalid input syntax for type {to}: \"{text}\"");
-        BindError::new("22P02", message, span)
+        BindError::new(sqlstate::INVALID_TEXT_REPRESENTATION, message, span)
     };
     Ok(match to {
         TypeId::INT2 | TypeId::INT4 | TypeId::INT8 => {
@@ -28,8 +28,13 @@ pub(crate) fn read(text: &str, to: TypeId, span: Span) -> Result<Option<ScalarVa
                 TypeId::INT4 => word.parse().ok().map(|number| ScalarValue::Int32(Some(number))),
                 _ => word.parse().ok().map(|number| ScalarValue::Int64(Some(number))),
             };
-            let is_too_large =
-                || BindError::new("22003", format!("value \"{text}\" is out of range for type {to}"), span);
+            let is_too_large = || {
+                BindError::new(
+                    sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+                    format!("value \"{text}\" is out of range for type {to}"),
+                    span,
+                )
+            };
             Some(value.ok_or_else(is_too_large)?)
         }
         TypeId::BOOL => Some(ScalarValue::Boolean(Some(truth(&word.to_ascii_lowercase()).ok_or_else(invalid)?))),
@@ -233,7 +238,9 @@ fn bytes(text: &str, span: Span) -> Result<Vec<u8>> {
     if let Some(hex) = text.strip_prefix("\\x") {
         let digit = |letter: char| {
             let digit = letter.to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-            digit.ok_or_else(|| wrong("22023", format!("invalid hexadecimal digit: \"{letter}\"")))
+            digit.ok_or_else(|| {
+                wrong(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid hexadecimal digit: \"{letter}\""))
+            })
         };
         let mut letters = hex.chars();
         while let Some(first) = letters.next() {
@@ -241,7 +248,8 @@ fn bytes(text: &str, span: Span) -> Result<Vec<u8>> {
                 continue;
             }
             let first = digit(first)?;
-            let odd = || wrong("22023", "invalid hexadecimal data: odd number of digits".into());
+            let odd =
+                || wrong(sqlstate::INVALID_PARAMETER_VALUE, "invalid hexadecimal data: odd number of digits".into());
             bytes.push(first << 4 | digit(letters.next().ok_or_else(odd)?)?);
         }
         return Ok(bytes);
@@ -253,7 +261,9 @@ fn bytes(text: &str, span: Span) -> Result<Vec<u8>> {
             (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', behind @ ..]) => {
                 ((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'), behind)
             }
-            (b'\\', _) => return Err(wrong("22P02", "invalid input syntax for type bytea".into())),
+            (b'\\', _) => {
+                return Err(wrong(sqlstate::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type bytea".into()));
+            }
             (first, behind) => (*first, behind),
         };
         bytes.push(byte);

@@ -124,7 +124,7 @@ fn text_of(tree: &Tree) -> Option<&str> {
 
 fn parsed(text: &str) -> Result<(Tree, Names)> {
     let tree = serac_parser::parse_expression(text)
-        .map_err(|_| BindError::without_place("42601", format!("\"{text}\" is no expression")))?;
+        .map_err(|_| BindError::without_place(sqlstate::SYNTAX_ERROR, format!("\"{text}\" is no expression")))?;
     let mut names = Names::default();
     visit::of_expr(&tree, &mut names);
     Ok((tree, names))
@@ -154,10 +154,18 @@ pub fn bind_definition(environment: &dyn Environment, definition: DefinitionText
     let DefinitionText { text, place, table, schema, types, column } = definition;
     let (tree, names) = parsed(text)?;
     if names.has_query {
-        return Err(BindError::new("0A000", format!("cannot use subquery in {}", place.name()), tree.span));
+        return Err(BindError::new(
+            sqlstate::FEATURE_NOT_SUPPORTED,
+            format!("cannot use subquery in {}", place.name()),
+            tree.span,
+        ));
     }
     if let (Place::Default, Some(name)) = (place, names.columns.first()) {
-        return Err(BindError::new("0A000", format!("cannot use column reference in {}", place.name()), name.span));
+        return Err(BindError::new(
+            sqlstate::FEATURE_NOT_SUPPORTED,
+            format!("cannot use column reference in {}", place.name()),
+            name.span,
+        ));
     }
     let column_of = |(field, of): (Column, &Option<ModifiedType>)| ScopeColumn {
         item: Some(0),
@@ -172,7 +180,7 @@ pub fn bind_definition(environment: &dyn Environment, definition: DefinitionText
     let context = Context::new(&scope, schema, None).in_clause(place.clause());
     let bound = binder.expression(&tree, context)?;
     if has_part(&bound.expr, |part| matches!(part, Expr::Placeholder(_))) {
-        return Err(BindError::without_place("42P02", "there is no parameter $1"));
+        return Err(BindError::without_place(sqlstate::UNDEFINED_PARAMETER, "there is no parameter $1"));
     }
     let bound = match (place, column) {
         (Place::Check, _) => binder.truth("CHECK", bound, context)?,
@@ -185,8 +193,8 @@ pub fn bind_definition(environment: &dyn Environment, definition: DefinitionText
 }
 
 impl Binder<'_> {
-    /// A value of a type that can be assigned to its column. A constant in quotes becomes a value of
-    /// the column's type.
+    /// A value of a type that can be assigned to its column. A constant in quotes becomes a value
+    /// of the column's type.
     fn of_default(
         &self,
         bound: Bound,
@@ -216,10 +224,11 @@ impl Binder<'_> {
         if place == Place::Transform {
             let message =
                 format!("result of USING clause for column \"{name}\" cannot be cast automatically to type {wanted}");
-            return Err(BindError::without_place("42804", message).hinted("You might need to add an explicit cast."));
+            return Err(BindError::without_place(sqlstate::DATATYPE_MISMATCH, message)
+                .hinted("You might need to add an explicit cast."));
         }
         let message = format!("column \"{name}\" is of type {wanted} but default expression is of type {given}");
-        let error = BindError::without_place("42804", message);
+        let error = BindError::without_place(sqlstate::DATATYPE_MISMATCH, message);
         Err(error.hinted("You will need to rewrite or cast the expression."))
     }
 }

@@ -27,8 +27,8 @@ pub enum BindError {
     Plan(DataFusionError),
 }
 
-/// The place of what the tree has no place of: the operators of BETWEEN, IN and their kin. Errors of
-/// it have none.
+/// The place of what the tree has no place of: the operators of BETWEEN, IN and their kin. Errors
+/// of it have none.
 pub(crate) const NO_PLACE: Span = Span { start: 0, end: 0 };
 
 /// A result of binding.
@@ -40,12 +40,13 @@ impl BindError {
         let span = Some(span).filter(|span| *span != NO_PLACE);
         Self::Statement(StatementError { sqlstate, message: message.into(), hint: None, detail: None, span })
     }
-    /// That PostgreSQL has something, and SeracDB has not; at [`NO_PLACE`] of the statement as a whole.
+    /// That PostgreSQL has something, and SeracDB has not; at [`NO_PLACE`] of the statement as a
+    /// whole.
     pub(crate) fn unsupported(what: impl std::fmt::Display, span: Span) -> Self {
-        Self::new("0A000", format!("{what} is not supported"), span)
+        Self::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"), span)
     }
-    /// The same as a refusal of what PostgreSQL has, where there is no plan and the statement is not
-    /// wrong.
+    /// The same as a refusal of what PostgreSQL has, where there is no plan and the statement is
+    /// not wrong.
     #[must_use]
     pub(crate) fn refused(self, what: impl std::fmt::Display, span: Span) -> Self {
         match self {

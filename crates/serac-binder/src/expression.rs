@@ -112,10 +112,14 @@ impl Binder<'_> {
             ExprKind::Row { fields, .. } => self.row_value(fields, span, context),
             // As an argument, it is the row.
             ExprKind::Wildcard(Some(name)) => self.row_of_item(name, context).map(|row| row.at(span)),
-            ExprKind::Wildcard(None) => {
-                Err(BindError::new("0A000", "row expansion via \"*\" is not supported here", span))
+            ExprKind::Wildcard(None) => Err(BindError::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                "row expansion via \"*\" is not supported here",
+                span,
+            )),
+            ExprKind::Default => {
+                Err(BindError::new(sqlstate::SYNTAX_ERROR, "DEFAULT is not allowed in this context", span))
             }
-            ExprKind::Default => Err(BindError::new("42601", "DEFAULT is not allowed in this context", span)),
             _ => Err(BindError::unsupported("an expression of this kind", span)),
         }
     }
@@ -130,7 +134,7 @@ impl Binder<'_> {
             TypeId::UNKNOWN => self.implicitly(bound, TypeId::BOOL, context.schema),
             other => {
                 let message = format!("argument of {clause} must be type boolean, not type {other}");
-                Err(BindError::new("42804", message, bound.span))
+                Err(BindError::new(sqlstate::DATATYPE_MISMATCH, message, bound.span))
             }
         }
     }
@@ -231,7 +235,7 @@ impl Binder<'_> {
     }
     fn postfixes(&self, operand: &Tree, rest: &[Postfix], context: Context<'_>) -> Result<Bound> {
         if rest.len() > MOST_IN_A_ROW {
-            return Err(BindError::new("54001", "stack depth limit exceeded", operand.span));
+            return Err(BindError::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded", operand.span));
         }
         // What type is meant is asked before the operand is bound.
         for postfix in rest {
@@ -292,7 +296,11 @@ impl Binder<'_> {
                 Postfix::Collate(name) => collated(operand, name)?,
                 Postfix::Field(field) => self.field_of_row(&operand, field, context)?,
                 Postfix::AllFields(at) => {
-                    return Err(BindError::new("0A000", "row expansion via \"*\" is not supported here", *at));
+                    return Err(BindError::new(
+                        sqlstate::FEATURE_NOT_SUPPORTED,
+                        "row expansion via \"*\" is not supported here",
+                        *at,
+                    ));
                 }
                 // They are taken together above.
                 Postfix::Index(_) | Postfix::Slice(..) => operand,
@@ -312,7 +320,7 @@ impl Binder<'_> {
             }
             other => {
                 let message = format!("argument of {clause} must be type boolean, not type {other}");
-                Err(BindError::new("42804", message, operand.span))
+                Err(BindError::new(sqlstate::DATATYPE_MISMATCH, message, operand.span))
             }
         };
         let expr = match (test, negated) {
@@ -339,7 +347,7 @@ impl Binder<'_> {
             }
             (IsTest::Document, _) => {
                 let message = format!("argument of IS DOCUMENT must be type xml, not type {}", operand.id);
-                return Err(BindError::new("42804", message, operand.span));
+                return Err(BindError::new(sqlstate::DATATYPE_MISMATCH, message, operand.span));
             }
             (IsTest::Json(_), _) => return Err(BindError::unsupported("IS JSON", at)),
         };
@@ -558,10 +566,14 @@ impl Binder<'_> {
                 let at = all.iter().find(|bound| bound.id == other).map_or(Span::default(), |bound| bound.span);
                 if one.category() == other.category() {
                     let at = all.iter().find(|bound| bound.id == one).map_or(at, |bound| bound.span);
-                    return Err(BindError::new("42846", format!("{what} could not convert type {one} to {other}"), at));
+                    return Err(BindError::new(
+                        sqlstate::CANNOT_COERCE,
+                        format!("{what} could not convert type {one} to {other}"),
+                        at,
+                    ));
                 }
                 let message = format!("{what} types {one} and {other} cannot be matched");
-                return Err(BindError::new("42804", message, at));
+                return Err(BindError::new(sqlstate::DATATYPE_MISMATCH, message, at));
             }
         };
         let of = ModifiedType::common(common, all.iter().map(Bound::modified_type));
@@ -784,7 +796,7 @@ impl Binder<'_> {
                 }
                 _ if of.id == TypeId::JSON => {
                     let message = format!("could not identify a comparison function for type {}", of.id);
-                    return Err(BindError::without_place("42883", message));
+                    return Err(BindError::without_place(sqlstate::UNDEFINED_FUNCTION, message));
                 }
                 name => {
                     let refused = |error: BindError| error.refused(format!("{what} of values of type {}", of.id), span);
@@ -909,8 +921,8 @@ impl Binder<'_> {
     }
 }
 
-/// Whether a cast may have other results under other settings, of times in most cases, so that PostgreSQL
-/// does not call it immutable. Constants are read when a statement is bound.
+/// Whether a cast may have other results under other settings, of times in most cases, so that
+/// PostgreSQL does not call it immutable. Constants are read when a statement is bound.
 pub(crate) fn depends_on_settings(from: TypeId, to: TypeId) -> bool {
     use TypeId as T;
     // PostgreSQL does not look at the elements of arrays as texts.
@@ -941,8 +953,8 @@ fn is_of_bits(operator: Operator) -> bool {
     matches!(operator, BitwiseAnd | BitwiseOr | BitwiseXor | BitwiseShiftLeft | BitwiseShiftRight)
 }
 
-/// Where an expression stands for PostgreSQL: where its first operand does, which of a constant with the
-/// name of its type is the constant.
+/// Where an expression stands for PostgreSQL: where its first operand does, which of a constant
+/// with the name of its type is the constant.
 fn first_place(tree: &Tree) -> Span {
     let mut tree = tree;
     loop {
@@ -977,13 +989,13 @@ fn collated(operand: Bound, name: &serac_parser::tree::Name) -> Result<Bound> {
     match operand.id.element().unwrap_or(operand.id) {
         _ if !is_known => {
             let message = format!("collation \"{name}\" for encoding \"UTF8\" does not exist");
-            Err(BindError::without_place("42704", message))
+            Err(BindError::without_place(sqlstate::UNDEFINED_OBJECT, message))
         }
         TypeId::UNKNOWN | TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME => operand.into_text(),
         _ => {
             // PostgreSQL points to the word COLLATE.
             let message = format!("collations are not supported by type {}", operand.id);
-            Err(BindError::without_place("42804", message))
+            Err(BindError::without_place(sqlstate::DATATYPE_MISMATCH, message))
         }
     }
 }
@@ -1133,7 +1145,9 @@ pub fn type_of(to: &TypeName) -> Result<TypeId> {
         let is_left_out = name.is_some_and(serac_pg::types::is_left_out) || to.name.parts.len() > 2;
         return Err(match is_left_out || to.name.parts[0].name == "information_schema" {
             true => unsupported(),
-            false => BindError::new("42704", format!("type \"{}\" does not exist", shown()), to.span),
+            false => {
+                BindError::new(sqlstate::UNDEFINED_OBJECT, format!("type \"{}\" does not exist", shown()), to.span)
+            }
         });
     };
     match to.dimensions {
@@ -1269,8 +1283,8 @@ impl Binder<'_> {
         {
             return checked(function.call(vec![bound.expr]), to, span, schema);
         }
-        // Arrow makes bytes of a text that is a number, keeps blanks that a CHAR(n) has not, and takes
-        // a text for an element of an array.
+        // Arrow makes bytes of a text that is a number, keeps blanks that a CHAR(n) has not, and
+        // takes a text for an element of an array.
         let is_read =
             to.element().is_none_or(|element| from.category() != Category::String || is_read_in_arrays(element));
         if to == TypeId::NUMERIC || to.element() == Some(TypeId::BPCHAR) || !is_read {
@@ -1301,7 +1315,7 @@ impl Binder<'_> {
     pub(crate) fn padded(&self, bound: Bound) -> Result<Bound> {
         let Some(length) = bound.modified_type().length() else {
             let message = "the blanks at the end of a CHAR without a length are not supported";
-            return Err(BindError::new("0A000", message, bound.span));
+            return Err(BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, bound.span));
         };
         let function = self.known_scalar("rpad")?;
         let length = Expr::Literal(ScalarValue::Int64(Some(i64::from(length))), None);
@@ -1331,7 +1345,7 @@ impl Binder<'_> {
         let digits = match digits {
             [] => None,
             [digits] => Some(i64::from((*digits).min(6))),
-            _ => return Err(BindError::new("22023", "invalid INTERVAL type modifier", at)),
+            _ => return Err(BindError::new(sqlstate::INVALID_PARAMETER_VALUE, "invalid INTERVAL type modifier", at)),
         };
         let function = self.environment.scalar("interval_modified");
         let function = function.ok_or_else(|| BindError::unsupported("an interval of such fields", span))?;
@@ -1344,7 +1358,7 @@ impl Binder<'_> {
     pub(crate) fn meant_type(&self, to: &TypeName) -> Result<TypeId> {
         let is_relation = || self.environment.relation(&to.name).is_ok() || self.environment.target(&to.name).is_ok();
         type_of(to).map_err(|error| match &error {
-            BindError::Statement(known) if known.sqlstate == "42704" && is_relation() => {
+            BindError::Statement(known) if known.sqlstate == sqlstate::UNDEFINED_OBJECT && is_relation() => {
                 BindError::unsupported(format!("the type of the rows of relation \"{}\"", to.name), to.span)
             }
             _ => error,
@@ -1481,23 +1495,27 @@ fn check_modifiers(id: TypeId, to: &TypeName, modifiers: &[i32]) -> Result<()> {
     let wrong = |sqlstate, message: String| Err(BindError::new(sqlstate, message, to.span));
     match (id.element().unwrap_or(id), modifiers) {
         (_, []) => Ok(()),
-        (TypeId::NUMERIC, [precision, ..]) if !(1..=1000).contains(precision) => {
-            wrong("22023", format!("NUMERIC precision {precision} must be between 1 and 1000"))
-        }
+        (TypeId::NUMERIC, [precision, ..]) if !(1..=1000).contains(precision) => wrong(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("NUMERIC precision {precision} must be between 1 and 1000"),
+        ),
         (TypeId::NUMERIC, [_, scale]) if !(-1000..=1000).contains(scale) => {
-            wrong("22023", format!("NUMERIC scale {scale} must be between -1000 and 1000"))
+            wrong(sqlstate::INVALID_PARAMETER_VALUE, format!("NUMERIC scale {scale} must be between -1000 and 1000"))
         }
         (TypeId::NUMERIC, [_] | [_, _]) => Ok(()),
-        (TypeId::NUMERIC, _) => wrong("22023", "invalid NUMERIC type modifier".into()),
+        (TypeId::NUMERIC, _) => wrong(sqlstate::INVALID_PARAMETER_VALUE, "invalid NUMERIC type modifier".into()),
         (text @ (TypeId::VARCHAR | TypeId::BPCHAR), [length]) => {
             let name = if text == TypeId::VARCHAR { "varchar" } else { "char" };
             match *length {
-                ..=0 => wrong("22023", format!("length for type {name} must be at least 1")),
+                ..=0 => wrong(sqlstate::INVALID_PARAMETER_VALUE, format!("length for type {name} must be at least 1")),
                 1..=MOST_CHARACTERS => Ok(()),
-                _ => wrong("22023", format!("length for type {name} cannot exceed {MOST_CHARACTERS}")),
+                _ => wrong(
+                    sqlstate::INVALID_PARAMETER_VALUE,
+                    format!("length for type {name} cannot exceed {MOST_CHARACTERS}"),
+                ),
             }
         }
         (TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ, [_]) => Ok(()),
-        (other, _) => wrong("42601", format!("type modifier is not allowed for type \"{other}\"")),
+        (other, _) => wrong(sqlstate::SYNTAX_ERROR, format!("type modifier is not allowed for type \"{other}\"")),
     }
 }

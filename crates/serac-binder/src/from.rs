@@ -24,7 +24,7 @@ pub(crate) struct Rows {
 
 /// The last part of a name.
 pub(crate) fn last_part(name: &Name) -> Result<&Ident> {
-    name.parts.last().ok_or_else(|| BindError::new("42602", "invalid name syntax", name.span))
+    name.parts.last().ok_or_else(|| BindError::new(sqlstate::INVALID_NAME, "invalid name syntax", name.span))
 }
 
 /// How many items and columns of a scope stand before a join, which the join does not see.
@@ -64,7 +64,9 @@ impl Binder<'_> {
                 if !joins.iter().all(|join| keeps_left(join.kind)) {
                     // What it names may stand before it.
                     return match self.table(table, outer) {
-                        Err(BindError::Statement(error)) if matches!(error.sqlstate, "42P01" | "42703") => {
+                        Err(BindError::Statement(error))
+                            if matches!(error.sqlstate, sqlstate::UNDEFINED_TABLE | sqlstate::UNDEFINED_COLUMN) =>
+                        {
                             Err(BindError::unsupported("LATERAL over what stands before its join", NO_PLACE))
                         }
                         rows => crossed(before, rows?, table.span),
@@ -183,7 +185,7 @@ impl Binder<'_> {
             if let Some(table) = found {
                 if table.is_silent {
                     let message = format!("WITH query \"{}\" does not have a RETURNING clause", name.name);
-                    return Err(BindError::new("0A000", message, name.span));
+                    return Err(BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, name.span));
                 }
                 return self.with_rows(&table, &shown, alias);
             }
@@ -217,7 +219,8 @@ impl Binder<'_> {
     }
     /// A query of WITH, where it is named.
     fn with_rows(&self, table: &WithTable, shown: &str, alias: Option<&Alias>) -> Result<Rows> {
-        // Queries that name others twice, in each other, would make the plan grow twofold with each.
+        // Queries that name others twice, in each other, would make the plan grow twofold with
+        // each.
         self.reads(if table.is_used.get() { 4 * table.relations } else { table.relations })?;
         // It is as deep again where it is named.
         self.deeper(table.levels, || Ok(()))?;
@@ -383,7 +386,7 @@ impl Binder<'_> {
             }
             TableKind::Nested { .. } | TableKind::Join { .. } if may_be_lateral(table) => {
                 match self.table(table, outer) {
-                    Err(BindError::Statement(error)) if matches!(error.sqlstate, "42P01" | "42703") => {
+                    Err(BindError::Statement(error)) if matches!(error.sqlstate, sqlstate::UNDEFINED_TABLE | sqlstate::UNDEFINED_COLUMN) => {
                         Err(BindError::unsupported("LATERAL over what stands before its join", NO_PLACE))
                     }
                     rows => rows,
@@ -434,7 +437,7 @@ fn invalid_lateral(left: &Scope, right: &LogicalPlan) -> BindError {
     let name = item.map_or_else(String::new, |item| left.items[item].name.clone());
     let message = format!("invalid reference to FROM-clause entry for table \"{name}\"");
     let detail = "The combining JOIN type must be INNER or LEFT for a LATERAL reference.";
-    BindError::without_place("42P10", message).detailed(detail.into())
+    BindError::without_place(sqlstate::INVALID_COLUMN_REFERENCE, message).detailed(detail.into())
 }
 
 fn item_name(alias: Option<&Alias>) -> &str {
@@ -471,7 +474,7 @@ pub(crate) fn rename(columns: &mut [OutputColumn], names: &[Ident], of: &str, sp
     if names.len() > columns.len() {
         let (available, specified) = (columns.len(), names.len());
         let message = format!("table \"{of}\" has {available} columns available but {specified} columns specified");
-        return Err(BindError::new("42P10", message, span));
+        return Err(BindError::new(sqlstate::INVALID_COLUMN_REFERENCE, message, span));
     }
     for (column, name) in columns.iter_mut().zip(names) {
         column.name.clone_from(&name.name);
@@ -490,12 +493,12 @@ fn side(scope: &Scope, name: &Ident, side: &str) -> Result<crate::bound::Bound> 
     let found = scope.column(&name.name, name.span).map_err(|error| match error {
         BindError::Statement(_) => {
             let message = format!("common column name \"{}\" appears more than once in {side} table", name.name);
-            BindError::new("42702", message, name.span)
+            BindError::new(sqlstate::AMBIGUOUS_COLUMN, message, name.span)
         }
         other => other,
     })?;
     found.ok_or_else(|| {
         let message = format!("column \"{}\" specified in USING clause does not exist in {side} table", name.name);
-        BindError::new("42703", message, name.span)
+        BindError::new(sqlstate::UNDEFINED_COLUMN, message, name.span)
     })
 }

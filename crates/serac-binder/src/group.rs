@@ -77,7 +77,7 @@ impl Binder<'_> {
             let own = self.sets_of(tree, &mut groups, items, context)?;
             if sets.len() * own.len() > MOST_SETS {
                 let message = format!("too many grouping sets present (maximum {MOST_SETS})");
-                return Err(BindError::without_place("54001", message));
+                return Err(BindError::without_place(sqlstate::STATEMENT_TOO_COMPLEX, message));
             }
             sets = sets.iter().flat_map(|set| own.iter().map(|other| with_all(set, other))).collect();
         }
@@ -115,7 +115,7 @@ impl Binder<'_> {
             }
             GroupItem::Cube(trees) => {
                 if trees.len() > 12 {
-                    return Err(BindError::without_place("54011", "CUBE is limited to 12 elements"));
+                    return Err(BindError::without_place(sqlstate::TOO_MANY_COLUMNS, "CUBE is limited to 12 elements"));
                 }
                 let mut sets = vec![Vec::new()];
                 for tree in trees {
@@ -160,7 +160,7 @@ impl Binder<'_> {
                         && found.any(|other| items[other].bound.expr != items[first].bound.expr)
                     {
                         let message = format!("GROUP BY \"{}\" is ambiguous", name.name);
-                        return Err(BindError::new("42702", message, tree.span));
+                        return Err(BindError::new(sqlstate::AMBIGUOUS_COLUMN, message, tree.span));
                     }
                     first
                 }
@@ -184,10 +184,10 @@ impl Binder<'_> {
         comparable_values(bound.id)?;
         let wrong = match &bound.expr {
             expr if has_part(expr, |part| matches!(part, Expr::AggregateFunction(_))) => {
-                Some(("42803", "aggregate functions are not allowed in GROUP BY"))
+                Some((sqlstate::GROUPING_ERROR, "aggregate functions are not allowed in GROUP BY"))
             }
             expr if has_part(expr, |part| matches!(part, Expr::WindowFunction(_))) => {
-                Some(("42P20", "window functions are not allowed in GROUP BY"))
+                Some((sqlstate::WINDOWING_ERROR, "window functions are not allowed in GROUP BY"))
             }
             _ => None,
         };
@@ -200,7 +200,11 @@ impl Binder<'_> {
     /// `GROUPING(a, b)`.
     pub(crate) fn grouping(&self, arguments: &[Tree], span: Span, context: Context<'_>) -> Result<Bound> {
         if arguments.len() > 31 {
-            return Err(BindError::new("54023", "GROUPING must have fewer than 32 arguments", span));
+            return Err(BindError::new(
+                sqlstate::TOO_MANY_ARGUMENTS,
+                "GROUPING must have fewer than 32 arguments",
+                span,
+            ));
         }
         let function = self.known_aggregate("grouping")?;
         let arguments = arguments.iter().map(|argument| Ok(self.expression(argument, context)?.expr));
@@ -219,7 +223,7 @@ impl Binder<'_> {
                 "an aggregate" => "aggregate function calls cannot be nested".to_owned(),
                 clause => format!("grouping operations are not allowed in {clause}"),
             };
-            return Err(BindError::new("42803", message, span));
+            return Err(BindError::new(sqlstate::GROUPING_ERROR, message, span));
         }
         Ok(Bound::new(Expr::AggregateFunction(call), TypeId::INT4, span))
     }
@@ -244,7 +248,7 @@ impl Binder<'_> {
         let Some((place, column)) =
             first.map(|(place, column)| (Some(place), column)).or_else(|| any().map(|one| (None, one)))
         else {
-            return BindError::new("42803", "a column must appear in the GROUP BY clause", span);
+            return BindError::new(sqlstate::GROUPING_ERROR, "a column must appear in the GROUP BY clause", span);
         };
         let is_meant = |own: &&ScopeColumn| matches!(&own.expr, Expr::Column(other) if other == column);
         let of_item = |own: &ScopeColumn| Some(format!("{}.{}", scope.items[own.item?].name, own.name));
@@ -252,8 +256,8 @@ impl Binder<'_> {
         let message =
             format!("column \"{column}\" must appear in the GROUP BY clause or be used in an aggregate function");
         match place {
-            Some(place) => BindError::new("42803", message, place),
-            None => BindError::without_place("42803", message),
+            Some(place) => BindError::new(sqlstate::GROUPING_ERROR, message, place),
+            None => BindError::without_place(sqlstate::GROUPING_ERROR, message),
         }
     }
     /// The groups of rows; `exprs` are then over them. `below_them` are aggregates that subqueries
@@ -291,7 +295,7 @@ impl Binder<'_> {
                 && !call.params.args.iter().all(|argument| groups.exprs.contains(argument))
             {
                 let message = "arguments to GROUPING must be grouping expressions of the associated query level";
-                return Err(BindError::without_place("42803", message));
+                return Err(BindError::without_place(sqlstate::GROUPING_ERROR, message));
             }
         }
         // The planner's names of expressions leave casts out, so that two may have the same.
@@ -395,14 +399,15 @@ impl Binder<'_> {
                 let of_item = |own: &ScopeColumn| Some(format!("{}.{}", scope.items[own.item?].name, own.name));
                 let column = scope.columns.iter().filter(is_meant).find_map(of_item).unwrap_or(column.name);
                 let message = format!("subquery uses ungrouped column \"{column}\" from outer query");
-                return Err(BindError::without_place("42803", message));
+                return Err(BindError::without_place(sqlstate::GROUPING_ERROR, message));
             }
             *of.expr = over;
         }
         if groupings.is_empty() {
             return Ok(plan);
         }
-        // The number of the set is not there any more once the planner has put something in the place of GROUPING.
+        // The number of the set is not there any more once the planner has put something in the
+        // place of GROUPING.
         let all = schema.columns().into_iter().filter(|column| column.name != Aggregate::INTERNAL_GROUPING_ID);
         let mut columns: Vec<Expr> = all.map(Expr::Column).collect();
         for (name, grouping) in groupings {

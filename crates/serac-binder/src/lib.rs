@@ -35,9 +35,9 @@
 //! | [`names`] | the names of a result's columns |
 //! | [`visit`] | the relations of a statement |
 //!
-//! A query holds expressions, and an expression queries. The modules that bind them are parts of one
-//! `impl Binder` and call each other as its methods. Types, limits and functions that several of them
-//! need are in modules below `binder`, so that no module names one that names it.
+//! A query holds expressions, and an expression queries. The modules that bind them are parts of
+//! one `impl Binder` and call each other as its methods. Types, limits and functions that several
+//! of them need are in modules below `binder`, so that no module names one that names it.
 //!
 //! What PostgreSQL has and SeracDB has not is an error of the statement, too (0A000).
 #![warn(missing_docs)]
@@ -208,7 +208,7 @@ pub fn bind_arguments(
         let (given, span) = (bound.id, bound.span);
         if serac_pg::casts::cast(given, *id, CastContext::Assignment).is_none() && given != *id {
             let message = format!("parameter ${number} of type {given} cannot be coerced to the expected type {id}");
-            return Err(BindError::new("42804", message, span));
+            return Err(BindError::new(sqlstate::DATATYPE_MISMATCH, message, span));
         }
         values.push(binder.assigned(bound, *id, &schema)?.expr.alias(format!("${number}")));
     }

@@ -1,12 +1,13 @@
 //! FOR UPDATE and its kin: queries that claim the rows of tables that they give.
 //!
-//! Such a query is a [part](crate::BoundPart) of its statement, which is done before the rest of it,
-//! even where it is the statement itself: then the rest gives the rows of the part. Its plan tells,
-//! behind what is selected, which row of each claimed table it is.
+//! Such a query is a [part](crate::BoundPart) of its statement, which is done before the rest of
+//! it, even where it is the statement itself: then the rest gives the rows of the part. Its plan
+//! tells, behind what is selected, which row of each claimed table it is.
 //!
 //! While the query is bound, [`Claims`] are in the binder. FROM scans claimed tables with a column
 //! that tells their rows ([`Binder::claimed_rows`]), and the select list gets these columns at its
-//! end ([`Claims::rows`]). What PostgreSQL refuses is told in its order: behind errors of the query.
+//! end ([`Claims::rows`]). What PostgreSQL refuses is told in its order: behind errors of the
+//! query.
 
 use crate::binder::Binder;
 use crate::claims::{Claims, not_with};
@@ -125,7 +126,7 @@ impl Binder<'_> {
             QueryBody::SetOperations(..) => return Err(not_with(first, "UNION/INTERSECT/EXCEPT")),
             QueryBody::Values(_) => {
                 let message = format!("{} cannot be applied to VALUES", first.strength.words());
-                return Err(BindError::without_place("0A000", message));
+                return Err(BindError::without_place(sqlstate::FEATURE_NOT_SUPPORTED, message));
             }
             QueryBody::Nested(_) => {
                 let what = format!("{} of a query in parentheses", first.strength.words());
@@ -186,11 +187,11 @@ impl Binder<'_> {
             for name in &lock.of {
                 let [own] = &name.parts[..] else {
                     let message = format!("{words} must specify unqualified relation names");
-                    return Err(BindError::new("42601", message, name.span));
+                    return Err(BindError::new(sqlstate::SYNTAX_ERROR, message, name.span));
                 };
                 let Some(item) = items.iter().find(|item| item.name == own.name) else {
                     let message = format!("relation \"{}\" in {words} clause not found in FROM clause", own.name);
-                    return Err(BindError::new("42P01", message, name.span));
+                    return Err(BindError::new(sqlstate::UNDEFINED_TABLE, message, name.span));
                 };
                 let what = match item.kind {
                     ItemKind::Relation(relation) if is_of_with(relation) => "WITH query",
@@ -199,7 +200,7 @@ impl Binder<'_> {
                     ItemKind::Relation(_) | ItemKind::Query(_) => continue,
                 };
                 let message = format!("{words} cannot be applied to a {what}");
-                return Err(BindError::new("0A000", message, name.span));
+                return Err(BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, name.span));
             }
         }
         for Item { name, kind, may_be_missing } in items {
@@ -208,7 +209,7 @@ impl Binder<'_> {
                 ItemKind::Relation(relation) if *may_be_missing && !is_of_with(relation) => {
                     let words = strength.words();
                     let message = format!("{words} cannot be applied to the nullable side of an outer join");
-                    return Err(BindError::without_place("0A000", message));
+                    return Err(BindError::without_place(sqlstate::FEATURE_NOT_SUPPORTED, message));
                 }
                 ItemKind::Query(query) => {
                     let mut read = Vec::new();

@@ -1,4 +1,5 @@
-//! Operators: their names, the one that is meant for operands of certain types, and results of calls.
+//! Operators: their names, the one that is meant for operands of certain types, and results of
+//! calls.
 
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
@@ -46,7 +47,7 @@ pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<Si
             return Err(BindError::unsupported(format!("operator {}", shown(symbol, operands)), at));
         }
         Resolved::None => (
-            "42883",
+            sqlstate::UNDEFINED_FUNCTION,
             "operator does not exist",
             match operands {
                 [_] => {
@@ -58,7 +59,7 @@ pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<Si
             },
         ),
         Resolved::Several => (
-            "42725",
+            sqlstate::AMBIGUOUS_FUNCTION,
             "operator is not unique",
             "Could not choose a best candidate operator. You might need to add explicit type casts.",
         ),

@@ -79,7 +79,11 @@ impl Parameters {
     /// `$number`.
     pub(crate) fn reference(&self, number: u32, span: Span) -> Result<Bound> {
         if number == 0 || number > MOST {
-            return Err(BindError::new("42P02", format!("there is no parameter ${number}"), span));
+            return Err(BindError::new(
+                sqlstate::UNDEFINED_PARAMETER,
+                format!("there is no parameter ${number}"),
+                span,
+            ));
         }
         let mut state = self.0.borrow_mut();
         let index = number as usize - 1;
@@ -105,10 +109,10 @@ impl Parameters {
         let undecided = |number: u32| format!("could not determine data type of parameter ${number}");
         let late = |(number, _): &&(u32, Span)| state.types[*number as usize - 1] != TypeId::UNKNOWN;
         if let Some((number, span)) = state.open.iter().flatten().find(late) {
-            return Err(BindError::new("42P08", undecided(*number), *span));
+            return Err(BindError::new(sqlstate::AMBIGUOUS_PARAMETER, undecided(*number), *span));
         }
         match state.types.iter().position(|id| *id == TypeId::UNKNOWN) {
-            Some(at) => Err(BindError::without_place("42P18", undecided(at as u32 + 1))),
+            Some(at) => Err(BindError::without_place(sqlstate::INDETERMINATE_DATATYPE, undecided(at as u32 + 1))),
             None => Ok(state.types.clone()),
         }
     }
@@ -126,11 +130,11 @@ impl OpenParameter {
         let id = &mut state.types[number as usize - 1];
         if to.category() == Category::Pseudo || to.category() == Category::Unknown {
             let message = format!("could not determine data type of parameter ${number}");
-            return Err(BindError::new("42P18", message, span));
+            return Err(BindError::new(sqlstate::INDETERMINATE_DATATYPE, message, span));
         }
         if *id != TypeId::UNKNOWN && *id != to {
             let message = format!("inconsistent types deduced for parameter ${number}");
-            return Err(BindError::new("42P08", message, span));
+            return Err(BindError::new(sqlstate::AMBIGUOUS_PARAMETER, message, span));
         }
         *id = to;
         state.decisions += 1;

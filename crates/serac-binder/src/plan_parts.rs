@@ -146,7 +146,8 @@ pub(crate) fn sorted(item: &OrderItem, expr: Expr) -> Result<SortExpr> {
     Ok(Sort { expr, asc: !descending, nulls_first: item.nulls_first.unwrap_or(descending) })
 }
 
-/// `a AND b AND c`, or `a OR b OR c`, as a tree that is as flat as can be. None of them is true, or false.
+/// `a AND b AND c`, or `a OR b OR c`, as a tree that is as flat as can be. None of them is true, or
+/// false.
 pub(crate) fn joined(mut exprs: Vec<Expr>, operator: Operator) -> Expr {
     while exprs.len() > 1 {
         let mut halves = Vec::with_capacity(exprs.len().div_ceil(2));
@@ -173,17 +174,25 @@ pub(crate) fn with_elements(list: &DataType, element: DataType) -> DataType {
 /// Columns of values as rows.
 pub(crate) fn values_plan(columns: Vec<Vec<Expr>>, rows: usize) -> Result<LogicalPlan> {
     let has_subquery = |expr: &Expr| has_part(expr, |part| of_expr(part).is_some());
-    if !columns.iter().flatten().any(has_subquery) {
+    let waits = |expr: &Expr| {
+        has_part(expr, |part| matches!(part, Expr::ScalarFunction(call) if call.func.as_async().is_some()))
+    };
+    let waits = columns.iter().flatten().any(waits);
+    if !waits && !columns.iter().flatten().any(has_subquery) {
         let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
         let row = |_| columns.iter_mut().filter_map(Iterator::next).collect();
         let values = (0..rows).map(row).collect();
         return Ok(LogicalPlanBuilder::values(values)?.build()?);
     }
-    // DataFusion computes no subqueries in VALUES.
+    // DataFusion computes no subqueries in VALUES, and calls no functions there that wait.
     let named = |(at, expr): (usize, Expr)| expr.alias(format!("column{}", at + 1));
     if rows == 1 {
         let exprs = columns.into_iter().flatten().enumerate().map(named);
         return Ok(LogicalPlanBuilder::empty(true).project(exprs.collect::<Vec<_>>())?.build()?);
+    }
+    if waits {
+        // It would call each of them for all rows.
+        return Err(BindError::unsupported("a function that waits in VALUES of several rows", NO_PLACE));
     }
     let numbers = LogicalPlanBuilder::values((0..rows as i64).map(|row| vec![lit(row)]).collect())?;
     let number = Expr::Column(Column::from(numbers.schema().qualified_field(0)));

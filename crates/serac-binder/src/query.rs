@@ -52,7 +52,7 @@ impl Binder<'_> {
         for (at, table) in with.tables.iter().enumerate() {
             if with.tables[..at].iter().any(|other| other.name.name == table.name.name) {
                 let message = format!("WITH query name \"{}\" specified more than once", table.name.name);
-                return Err(BindError::new("42712", message, table.name.span));
+                return Err(BindError::new(sqlstate::DUPLICATE_ALIAS, message, table.name.span));
             }
         }
         let read: Vec<HashSet<String>> = match with.recursive {
@@ -75,7 +75,7 @@ impl Binder<'_> {
                 _ if is_top => self.change_of_with(table)?,
                 _ => {
                     let message = "WITH clause containing a data-modifying statement must be at the top level";
-                    return Err(BindError::new("0A000", message, table.name.span));
+                    return Err(BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, table.name.span));
                 }
             };
             self.tables.borrow_mut().push(Rc::new(table));
@@ -206,7 +206,7 @@ impl Binder<'_> {
                 }
                 (Some(_), Some(_)) => {
                     let message = format!("ORDER BY \"{}\" is ambiguous", name.name);
-                    return Err(BindError::new("42702", message, item.expr.span));
+                    return Err(BindError::new(sqlstate::AMBIGUOUS_COLUMN, message, item.expr.span));
                 }
                 (None, _) => {}
             }
@@ -224,7 +224,7 @@ impl Binder<'_> {
         match (bound, body) {
             (Ok(bound), QueryBody::SetOperations(..)) => {
                 let message = "invalid UNION/INTERSECT/EXCEPT ORDER BY clause";
-                Err(BindError::new("0A000", message, bound.span))
+                Err(BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, bound.span))
             }
             (bound, _) => {
                 let bound = bound?.into_text()?;
@@ -264,7 +264,7 @@ impl Binder<'_> {
         for row in rows {
             if row.len() != count {
                 let span = row.first().map_or(Span::default(), |first| first.span);
-                return Err(BindError::new("42601", "VALUES lists must all be the same length", span));
+                return Err(BindError::new(sqlstate::SYNTAX_ERROR, "VALUES lists must all be the same length", span));
             }
             for (column, value) in by_column.iter_mut().zip(row) {
                 if matches!(value.kind, ExprKind::Wildcard(_) | ExprKind::Default) {
@@ -288,12 +288,15 @@ impl Binder<'_> {
         let limit = self.row_count("LIMIT", &query.limit, &selected, outer)?;
         if query.with_ties && query.order_by.is_empty() {
             let message = "WITH TIES cannot be specified without ORDER BY clause";
-            return Err(BindError::without_place("42601", message));
+            return Err(BindError::without_place(sqlstate::SYNTAX_ERROR, message));
         }
         if offset.is_none() && limit.is_none() {
             return Ok(selected);
         }
-        for (number, sqlstate, clause) in [(&offset, "2201X", "OFFSET"), (&limit, "2201W", "LIMIT")] {
+        for (number, sqlstate, clause) in [
+            (&offset, sqlstate::INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE, "OFFSET"),
+            (&limit, sqlstate::INVALID_ROW_COUNT_IN_LIMIT_CLAUSE, "LIMIT"),
+        ] {
             if let Some(Expr::Literal(ScalarValue::Int64(Some(number)), _)) = number
                 && *number < 0
             {
@@ -354,23 +357,23 @@ impl Binder<'_> {
         let bound = self.expression(tree, Context::new(&scope, &schema, outer).in_clause(clause));
         // A column of FROM is no unknown name, but must not be there.
         let is_of_query = |error: &StatementError| match error.sqlstate {
-            "42703" => {
+            sqlstate::UNDEFINED_COLUMN => {
                 selected.columns.iter().any(|own| error.message == format!("column \"{}\" does not exist", own.name))
             }
-            "42P01" => error.message.starts_with("invalid reference"),
+            sqlstate::UNDEFINED_TABLE => error.message.starts_with("invalid reference"),
             _ => false,
         };
         let bound = bound.map_err(|error| match error {
             BindError::Statement(error) if is_of_query(&error) => {
                 let message = format!("argument of {clause} must not contain variables");
-                BindError::new("42P10", message, error.span.unwrap_or_default())
+                BindError::new(sqlstate::INVALID_COLUMN_REFERENCE, message, error.span.unwrap_or_default())
             }
             other => other,
         })?;
         let span = bound.span;
         if cast(bound.id, TypeId::INT8, CastContext::Assignment).is_none() {
             let message = format!("argument of {clause} must be type bigint, not type {}", bound.id);
-            return Err(BindError::new("42804", message, span));
+            return Err(BindError::new(sqlstate::DATATYPE_MISMATCH, message, span));
         }
         let mut expr = bound.into_type(TypeId::INT8, CastContext::Assignment, &schema)?.expr;
         // One of another type is cast.
@@ -444,7 +447,7 @@ fn order_of(tables: &[CommonTable], read: &[HashSet<String>]) -> Result<Vec<usiz
             }
             None => {
                 let message = "mutual recursion between WITH items is not implemented";
-                return Err(BindError::new("0A000", message, tables[first].name.span));
+                return Err(BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, tables[first].name.span));
             }
         }
     }
@@ -470,7 +473,7 @@ fn with_clauses_of(inner: &Query, query: &Query) -> Result<bool> {
         (inner.limit.is_some() && query.limit.is_some(), "multiple LIMIT clauses not allowed"),
     ];
     match twice.iter().find(|(is_twice, _)| *is_twice) {
-        Some((_, message)) => Err(BindError::without_place("42601", *message)),
+        Some((_, message)) => Err(BindError::without_place(sqlstate::SYNTAX_ERROR, *message)),
         None => Ok(has_order(query) || query.limit.is_some() || query.offset.is_some()),
     }
 }
@@ -527,20 +530,22 @@ pub(crate) fn position(tree: &serac_parser::tree::Expr, clause: &str, count: usi
                 return Ok(None);
             }
             let message = format!("{clause} position -{digits} is not in select list");
-            return Err(BindError::new("42P10", message, tree.span));
+            return Err(BindError::new(sqlstate::INVALID_COLUMN_REFERENCE, message, tree.span));
         }
         _ => return Ok(None),
     };
     let digits = match literal {
         Literal::Integer(digits) if digits.parse::<i32>().is_ok() => digits,
-        _ => return Err(BindError::new("42601", format!("non-integer constant in {clause}"), tree.span)),
+        _ => {
+            return Err(BindError::new(sqlstate::SYNTAX_ERROR, format!("non-integer constant in {clause}"), tree.span));
+        }
     };
     let at = digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     match at.filter(|at| *at < count) {
         Some(at) => Ok(Some(at)),
         None => {
             let message = format!("{clause} position {digits} is not in select list");
-            Err(BindError::new("42P10", message, tree.span))
+            Err(BindError::new(sqlstate::INVALID_COLUMN_REFERENCE, message, tree.span))
         }
     }
 }

@@ -78,7 +78,7 @@ impl Walk<'_> {
             return Ok(());
         }
         let message = format!("recursive reference to query \"{}\" must not appear {}", self.name, place.message());
-        Err(BindError::new("42P19", message, relation.span))
+        Err(BindError::new(sqlstate::INVALID_RECURSION, message, relation.span))
     }
     /// What is no item of FROM: whatever reads the query there is a subquery.
     fn others(&mut self, relations: &[Name], place: Place) -> Result<()> {
@@ -218,7 +218,7 @@ impl Binder<'_> {
         ];
         if let Some((_, clause)) = absent.iter().find(|(is_said, _)| *is_said) {
             let message = format!("{clause} in a recursive query is not implemented");
-            return Err(BindError::without_place("0A000", message));
+            return Err(BindError::without_place(sqlstate::FEATURE_NOT_SUPPORTED, message));
         }
         let before = self.relations.get();
         let deepest = self.deepest.replace(self.levels.get());
@@ -287,13 +287,17 @@ impl Binder<'_> {
     fn of_same_types(&self, name: &str, first: &Selected, recursive: Selected) -> Result<Selected> {
         if first.columns.len() != recursive.columns.len() {
             let at = recursive.columns.first().map_or(Span::default(), |column| column.span);
-            return Err(BindError::new("42601", "each UNION query must have the same number of columns", at));
+            return Err(BindError::new(
+                sqlstate::SYNTAX_ERROR,
+                "each UNION query must have the same number of columns",
+                at,
+            ));
         }
         for (at, (one, other)) in first.columns.iter().zip(&recursive.columns).enumerate() {
             let OutputColumn { id, span, .. } = one;
             let overall = serac_pg::resolve::common(&[*id, other.id]).map_err(|_| {
                 let message = format!("UNION types {id} and {} cannot be matched", other.id);
-                BindError::new("42804", message, other.span)
+                BindError::new(sqlstate::DATATYPE_MISMATCH, message, other.span)
             })?;
             let overall = Some(overall).filter(|overall| *overall != TypeId::UNKNOWN);
             let overall =
@@ -304,7 +308,7 @@ impl Binder<'_> {
                     at + 1,
                     one.modified_type(),
                 );
-                let error = BindError::new("42804", message, *span);
+                let error = BindError::new(sqlstate::DATATYPE_MISMATCH, message, *span);
                 return Err(error.hinted("Cast the output of the non-recursive term to the correct type."));
             }
         }
@@ -342,5 +346,5 @@ fn free_numbers(selected: Selected) -> Result<Selected> {
 fn of_other_form(name: &str, span: Span) -> BindError {
     let message =
         format!("recursive query \"{name}\" does not have the form non-recursive-term UNION [ALL] recursive-term");
-    BindError::new("42P19", message, span)
+    BindError::new(sqlstate::INVALID_RECURSION, message, span)
 }

@@ -127,10 +127,10 @@ impl Binder<'_> {
             return Err(BindError::unsupported(format!("the operator {symbol} of rows"), NO_PLACE));
         }
         if left.len() != right.len() {
-            return Err(BindError::new("42601", "unequal number of entries in row expressions", at));
+            return Err(BindError::new(sqlstate::SYNTAX_ERROR, "unequal number of entries in row expressions", at));
         }
         if left.is_empty() {
-            return Err(BindError::new("0A000", "cannot compare rows of zero length", at));
+            return Err(BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, "cannot compare rows of zero length", at));
         }
         let start = left.first().map_or(at, |first| first.span);
         let mut pairs = Vec::new();
@@ -169,7 +169,7 @@ impl Binder<'_> {
         context: Context<'_>,
     ) -> Result<Bound> {
         if left.values.len() != right.values.len() {
-            return Err(BindError::new("42601", "unequal number of entries in row expressions", at));
+            return Err(BindError::new(sqlstate::SYNTAX_ERROR, "unequal number of entries in row expressions", at));
         }
         let (left_present, right_present) = (self.present(&left)?, self.present(&right)?);
         let same = self.same_values(left.values, right.values, at, context)?;
@@ -291,7 +291,7 @@ impl Binder<'_> {
             std::cmp::Ordering::Equal => None,
         };
         if let Some(wrong) = wrong {
-            return Err(BindError::new("42601", wrong, at));
+            return Err(BindError::new(sqlstate::SYNTAX_ERROR, wrong, at));
         }
         if left.len() > 20 {
             return Err(BindError::unsupported("a comparison of rows of so many values", NO_PLACE));
@@ -312,14 +312,14 @@ impl Binder<'_> {
         let start = left.values.first().map_or(NO_PLACE, |first| first.span);
         if left.values.len() != right.values.len() {
             let message = "cannot compare record types with different numbers of columns";
-            return Err(BindError::without_place("42804", message));
+            return Err(BindError::without_place(sqlstate::DATATYPE_MISMATCH, message));
         }
         let different = left.values.iter().zip(&right.values).position(|(one, other)| one.id != other.id);
         if let Some(at) = different {
             let (one, other) = (left.values[at].id, right.values[at].id);
             let message =
                 format!("cannot compare dissimilar column types {one} and {other} at record column {}", at + 1);
-            return Err(BindError::without_place("42804", message));
+            return Err(BindError::without_place(sqlstate::DATATYPE_MISMATCH, message));
         }
         let present: Vec<Expr> = [self.present(&left)?, self.present(&right)?].into_iter().flatten().collect();
         let expr = match symbol {
@@ -399,7 +399,7 @@ impl Binder<'_> {
         let given = row.expr.get_type(schema)?;
         let (TypeId::RECORD, DataType::Struct(fields)) = (row.id, &given) else {
             let message = format!("type {} is not composite", row.id);
-            return Err(BindError::new("42809", message, row.span));
+            return Err(BindError::new(sqlstate::WRONG_OBJECT_TYPE, message, row.span));
         };
         let function = self.environment.scalar("get_field");
         let function = function.ok_or_else(|| BindError::unsupported("a field of a row", NO_PLACE))?;
@@ -423,12 +423,12 @@ impl Binder<'_> {
         if row.id != TypeId::RECORD {
             let message =
                 format!("column notation .{} applied to type {}, which is not a composite type", name.name, row.id);
-            return Err(BindError::new("42809", message, row.span));
+            return Err(BindError::new(sqlstate::WRONG_OBJECT_TYPE, message, row.span));
         }
         let found = self.fields_of_row(row, context.schema)?.into_iter().find(|(own, _)| *own == name.name);
         found.map(|(_, value)| value).ok_or_else(|| {
             let message = format!("could not identify column \"{}\" in record data type", name.name);
-            BindError::new("42703", message, row.span)
+            BindError::new(sqlstate::UNDEFINED_COLUMN, message, row.span)
         })
     }
 }

@@ -78,11 +78,11 @@ impl Binder<'_> {
             return Err(BindError::unsupported("an item of FROM that is no function", table.span));
         };
         let Some((call, types)) = calls.first() else {
-            return Err(BindError::new("42601", "ROWS FROM without functions", table.span));
+            return Err(BindError::new(sqlstate::SYNTAX_ERROR, "ROWS FROM without functions", table.span));
         };
         if !definitions.is_empty() && *ordinality {
             let message = "WITH ORDINALITY cannot be used with a column definition list";
-            return Err(BindError::without_place("42601", message));
+            return Err(BindError::without_place(sqlstate::SYNTAX_ERROR, message));
         }
         // In ROWS FROM, a function has its list behind it.
         let definitions = if definitions.is_empty() { types } else { definitions };
@@ -166,7 +166,7 @@ impl Binder<'_> {
             };
             if own.is_some_and(|name| has_list_of_columns(name)) {
                 let message = "a column definition list is required for functions returning \"record\"";
-                return Err(BindError::new("42601", message, tree.span));
+                return Err(BindError::new(sqlstate::SYNTAX_ERROR, message, tree.span));
             }
             if let Some(relation) = self.table_of(call, tree.span, context)? {
                 return Ok(Values::Relation(relation));
@@ -178,7 +178,7 @@ impl Binder<'_> {
                 if let Some(what) = of_aggregates(name, call) {
                     self.check_scalar(name, &types_of(&given()?), tree.span)?;
                     let message = format!("{what} specified, but {name} is not an aggregate function");
-                    return Err(BindError::new("42809", message, tree.span));
+                    return Err(BindError::new(sqlstate::WRONG_OBJECT_TYPE, message, tree.span));
                 }
                 if call.over.is_some() {
                     return self.expression(tree, context).map(Values::One);
@@ -210,7 +210,7 @@ impl Binder<'_> {
         }
         if let Some(what) = of_aggregates(name, call) {
             let message = format!("{what} specified, but {name} is not an aggregate function");
-            return Err(BindError::new("42809", message, span));
+            return Err(BindError::new(sqlstate::WRONG_OBJECT_TYPE, message, span));
         }
         if call.over.is_some() || call.arguments.iter().any(|argument| argument.name.is_some()) {
             return Err(BindError::unsupported(format!("function {name} with OVER or named arguments"), span));
@@ -265,7 +265,7 @@ impl Binder<'_> {
     fn documents_of(&self, tree: &Tree, name: &str, at: Span, context: Context<'_>) -> Result<Values> {
         let ExprKind::Call(call) = &tree.kind else {
             let message = "a column definition list is only allowed for functions returning \"record\"";
-            return Err(BindError::new("42601", message, at));
+            return Err(BindError::new(sqlstate::SYNTAX_ERROR, message, at));
         };
         // `json_populate_record` of no row does what `json_to_record` does.
         let of_no_row = populated(name).filter(|_| call.arguments.first().is_some_and(|first| is_no_row(&first.value)));
@@ -282,13 +282,13 @@ impl Binder<'_> {
             "json_to_recordset" | "jsonb_to_recordset" => true,
             _ if of_name(name).is_empty() && self.environment.has_table_function(name) => {
                 let message = "a column definition list is redundant for a function with OUT parameters";
-                return Err(BindError::new("42601", message, at));
+                return Err(BindError::new(sqlstate::SYNTAX_ERROR, message, at));
             }
             _ => {
                 let given = types_of(&self.arguments_of(call, context)?);
                 self.check_scalar(name, &given, tree.span)?;
                 let message = "a column definition list is only allowed for functions returning \"record\"";
-                return Err(BindError::new("42601", message, at));
+                return Err(BindError::new(sqlstate::SYNTAX_ERROR, message, at));
             }
         };
         let arguments = self.arguments_of(call, context)?;
@@ -374,7 +374,7 @@ impl Binder<'_> {
             // There are no values, whatever the step is.
             Some(literals) if literals.contains(&None) => exprs[2] = lit(1i64),
             Some([.., Some(0)]) => {
-                return Err(BindError::without_place("22023", "step size cannot equal zero"));
+                return Err(BindError::without_place(sqlstate::INVALID_PARAMETER_VALUE, "step size cannot equal zero"));
             }
             _ => {}
         }

@@ -81,7 +81,7 @@ impl Scope {
         match other.items.iter().find(|item| self.items.iter().any(|own| is_same(own, item))) {
             Some(twice) => {
                 let message = format!("table name \"{}\" specified more than once", twice.name);
-                Err(BindError::new("42712", message, span))
+                Err(BindError::new(sqlstate::DUPLICATE_ALIAS, message, span))
             }
             None => Ok(()),
         }
@@ -130,7 +130,7 @@ impl Scope {
         let first = found.next();
         if found.next().is_some() {
             let message = format!("table reference \"{}\" is ambiguous", name.name);
-            return Err(BindError::new("42P09", message, name.span));
+            return Err(BindError::new(sqlstate::AMBIGUOUS_ALIAS, message, name.span));
         }
         Ok(first)
     }
@@ -141,9 +141,11 @@ impl Scope {
     fn of_name(&self, name: &str, span: Span) -> Result<Option<&ScopeColumn>> {
         let mut found = self.all().filter(|column| column.name == name);
         match (found.next(), found.next()) {
-            (Some(_), Some(_)) => {
-                Err(BindError::new("42702", format!("column reference \"{name}\" is ambiguous"), span))
-            }
+            (Some(_), Some(_)) => Err(BindError::new(
+                sqlstate::AMBIGUOUS_COLUMN,
+                format!("column reference \"{name}\" is ambiguous"),
+                span,
+            )),
             (one, _) => Ok(one),
         }
     }
@@ -160,9 +162,11 @@ impl Scope {
         let Some(item) = self.item(qualifiers)? else { return Ok(None) };
         let mut found = self.columns.iter().filter(|other| other.item == Some(item) && other.name == column.name);
         match (found.next(), found.next()) {
-            (Some(_), Some(_)) => {
-                Err(BindError::new("42702", format!("column reference \"{}\" is ambiguous", column.name), name.span))
-            }
+            (Some(_), Some(_)) => Err(BindError::new(
+                sqlstate::AMBIGUOUS_COLUMN,
+                format!("column reference \"{}\" is ambiguous", column.name),
+                name.span,
+            )),
             (Some(one), None) => Ok(Some(one)),
             (None, _) if self.items[item].is_table && is_of_system(&column.name) => Err(of_system(&column.name)),
             // `t.f` is `f(t)`, if there is such a function.
@@ -171,7 +175,7 @@ impl Scope {
             }
             (None, _) => {
                 let message = format!("column {}.{} does not exist", self.items[item].name, column.name);
-                Err(BindError::new("42703", message, name.span))
+                Err(BindError::new(sqlstate::UNDEFINED_COLUMN, message, name.span))
             }
         }
     }
@@ -243,7 +247,7 @@ impl Binder<'_> {
         if has_tables && is_of_system(&column.name) {
             return Err(of_system(&column.name));
         }
-        Err(BindError::new("42703", format!("column \"{}\" does not exist", column.name), name.span))
+        Err(BindError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{}\" does not exist", column.name), name.span))
     }
     /// The row of the item of a name, in the query or in those around it; none if there is no such
     /// item.
@@ -341,9 +345,13 @@ impl Binder<'_> {
         match is_there {
             true => {
                 let message = format!("invalid reference to FROM-clause entry for table \"{name}\"");
-                BindError::new("42P01", message, name.span)
+                BindError::new(sqlstate::UNDEFINED_TABLE, message, name.span)
             }
-            false => BindError::new("42P01", format!("missing FROM-clause entry for table \"{name}\""), name.span),
+            false => BindError::new(
+                sqlstate::UNDEFINED_TABLE,
+                format!("missing FROM-clause entry for table \"{name}\""),
+                name.span,
+            ),
         }
     }
 }

@@ -197,7 +197,7 @@ impl Binder<'_> {
         let is_distinct = matches!(select.distinct, Distinct::Rows);
         if is_distinct && projected.exprs.len() > shown {
             let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
-            return Err(BindError::new("42P10", message, projected.spans[shown]));
+            return Err(BindError::new(sqlstate::INVALID_COLUMN_REFERENCE, message, projected.spans[shown]));
         }
         let on_columns: Vec<(Span, usize)> = on.iter().map(|(span, order)| (*span, projected.add(order))).collect();
         distinct_on_order(&on_columns, &order_columns)?;
@@ -220,7 +220,7 @@ impl Binder<'_> {
         let below = below.into_inner();
         if (has_aggregates || !below.is_empty()) && rows.scope.items.iter().any(|item| item.is_of_term) {
             let message = "aggregate functions are not allowed in a recursive query's recursive term";
-            return Err(BindError::without_place("42P19", message));
+            return Err(BindError::without_place(sqlstate::INVALID_RECURSION, message));
         }
         if has_aggregates || groups.is_some() || having.is_some() || !below.is_empty() {
             let wholes = projected.wholes.iter().copied();
@@ -338,7 +338,7 @@ impl Binder<'_> {
         }
         if items.len() > MOST_ITEMS {
             let message = format!("target lists can have at most {MOST_ITEMS} entries");
-            return Err(BindError::without_place("54011", message));
+            return Err(BindError::without_place(sqlstate::TOO_MANY_COLUMNS, message));
         }
         Ok(items)
     }
@@ -361,7 +361,11 @@ impl Binder<'_> {
         let span = item.expr.span;
         let columns: Vec<&ScopeColumn> = match name {
             None if context.scope.items.is_empty() => {
-                return Err(BindError::new("42601", "SELECT * with no tables specified is not valid", span));
+                return Err(BindError::new(
+                    sqlstate::SYNTAX_ERROR,
+                    "SELECT * with no tables specified is not valid",
+                    span,
+                ));
             }
             None => context.scope.all().collect(),
             Some(name) => match context.scope.of_item(name)? {
@@ -379,7 +383,11 @@ impl Binder<'_> {
         };
         let is_there = |name: &serac_parser::tree::Ident| columns.iter().any(|column| column.name == name.name);
         if !item.exclude.iter().chain(item.replace.iter().map(|(_, name)| name)).all(is_there) {
-            return Err(BindError::new("42703", "a column of EXCLUDE or REPLACE does not exist", span));
+            return Err(BindError::new(
+                sqlstate::UNDEFINED_COLUMN,
+                "a column of EXCLUDE or REPLACE does not exist",
+                span,
+            ));
         }
         let mut items = Vec::new();
         for column in columns {
@@ -442,7 +450,7 @@ impl Binder<'_> {
             if let Some(first) = found.next() {
                 if found.any(|other| items[other].bound.expr != items[first].bound.expr) {
                     let message = format!("{clause} \"{}\" is ambiguous", name.name);
-                    return Err(BindError::new("42702", message, tree.span));
+                    return Err(BindError::new(sqlstate::AMBIGUOUS_COLUMN, message, tree.span));
                 }
                 items[first].is_text_if_unknown()?;
                 check(items[first].bound.id)?;
@@ -494,7 +502,7 @@ pub(crate) fn unique_projection(items: &[Item]) -> Result<Vec<Expr>> {
 fn distinct_on_order(on: &[(Span, usize)], order: &[usize]) -> Result<()> {
     let wrong = |span: Span| {
         let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
-        Err(BindError::new("42P10", message, span))
+        Err(BindError::new(sqlstate::INVALID_COLUMN_REFERENCE, message, span))
     };
     if on.is_empty() {
         return Ok(());

@@ -148,16 +148,24 @@ impl Binder<'_> {
         let word = word(operator.kind);
         if left.columns.len() != right.columns.len() {
             let at = right.columns.first().map_or(operator.span, |column| column.span);
-            return Err(BindError::new("42601", format!("each {word} query must have the same number of columns"), at));
+            return Err(BindError::new(
+                sqlstate::SYNTAX_ERROR,
+                format!("each {word} query must have the same number of columns"),
+                at,
+            ));
         }
         let mut ids = Vec::new();
         for (at, (own, other)) in left.columns.iter_mut().zip(&right.columns).enumerate() {
             let id = serac_pg::resolve::common(&[own.id, other.id]).map_err(|(one, two)| {
                 if one.category() == two.category() {
                     let message = format!("{word} could not convert type {one} to {two}");
-                    return BindError::new("42846", message, other.span);
+                    return BindError::new(sqlstate::CANNOT_COERCE, message, other.span);
                 }
-                BindError::new("42804", format!("{word} types {one} and {two} cannot be matched"), other.span)
+                BindError::new(
+                    sqlstate::DATATYPE_MISMATCH,
+                    format!("{word} types {one} and {two} cannot be matched"),
+                    other.span,
+                )
             })?;
             // What is open on a side gets its type now: a parameter may be open on both.
             for open in left.open.iter().chain(&right.open).filter(|(open, _)| *open == at) {

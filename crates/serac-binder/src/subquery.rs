@@ -45,7 +45,7 @@ impl Binder<'_> {
     pub(crate) fn scalar_subquery(&self, query: &Query, span: Span, context: Context<'_>) -> Result<Bound> {
         let selected = self.inner(query, context)?;
         let [column] = &selected.columns[..] else {
-            return Err(BindError::new("42601", "subquery must return only one column", span));
+            return Err(BindError::new(sqlstate::SYNTAX_ERROR, "subquery must return only one column", span));
         };
         self.subquery_names.borrow_mut().insert(query.span, column.name.clone());
         Ok(Bound::of_type(Expr::ScalarSubquery(subquery(selected.plan)), column.modified_type(), span))
@@ -85,7 +85,7 @@ impl Binder<'_> {
             std::cmp::Ordering::Equal => None,
         };
         if let Some(wrong) = wrong {
-            return Err(place(BindError::new("42601", wrong, at)));
+            return Err(place(BindError::new(sqlstate::SYNTAX_ERROR, wrong, at)));
         }
         let start = lefts.first().map_or(at, |left| left.span);
         let (lefts, plan) = self.of_one_type_each(lefts, selected, of.operator, at, context)?;

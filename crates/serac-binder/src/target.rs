@@ -76,7 +76,7 @@ impl Target {
         let found = schema.fields()[..self.width()].iter().position(|field| *field.name() == name.name);
         let Some(at) = found else {
             let message = format!("column \"{}\" of relation \"{}\" does not exist", name.name, self.name);
-            return Err(BindError::new("42703", message, name.span));
+            return Err(BindError::new(sqlstate::UNDEFINED_COLUMN, message, name.span));
         };
         match behind.is_empty() {
             true => Ok(at),
@@ -94,7 +94,7 @@ impl Target {
             let at = self.place(column)?;
             if std::mem::replace(&mut is_taken[at], true) {
                 let message = format!("column \"{}\" specified more than once", column.0.name);
-                return Err(BindError::new("42701", message, column.0.span));
+                return Err(BindError::new(sqlstate::DUPLICATE_COLUMN, message, column.0.span));
             }
             places.push(at);
         }
@@ -108,7 +108,7 @@ impl Target {
             Generation::Expression => format!("Column \"{name}\" is a generated column."),
             Generation::Identity => format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."),
         };
-        Err(BindError::without_place("428C9", message(&name)).detailed(detail))
+        Err(BindError::without_place(sqlstate::GENERATED_ALWAYS, message(&name)).detailed(detail))
     }
     /// Refuses a value that INSERT gives to a column that takes none. An identity takes one if the
     /// statement says OVERRIDING SYSTEM VALUE.

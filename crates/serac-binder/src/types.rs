@@ -135,9 +135,10 @@ pub(crate) fn listed(types: &[TypeId]) -> String {
 pub(crate) fn comparable_values(id: TypeId) -> Result<()> {
     match id.element().unwrap_or(id) {
         TypeId::RECORD => Err(BindError::unsupported("a comparison of such rows", NO_PLACE)),
-        TypeId::JSON => {
-            Err(BindError::without_place("42883", format!("could not identify an equality operator for type {id}")))
-        }
+        TypeId::JSON => Err(BindError::without_place(
+            sqlstate::UNDEFINED_FUNCTION,
+            format!("could not identify an equality operator for type {id}"),
+        )),
         _ => Ok(()),
     }
 }
@@ -148,7 +149,7 @@ pub(crate) fn ordered_values(id: TypeId) -> Result<()> {
         TypeId::JSON => {
             let message = format!("could not identify an ordering operator for type {id}");
             let hint = "Use an explicit ordering operator or modify the query.";
-            Err(BindError::without_place("42883", message).hinted(hint))
+            Err(BindError::without_place(sqlstate::UNDEFINED_FUNCTION, message).hinted(hint))
         }
         _ => comparable_values(id),
     }

@@ -49,8 +49,8 @@ struct Written<'w> {
 /// What computes a window function that is no aggregate.
 struct Computed {
     functions: Vec<(WindowFunctionDefinition, Vec<Expr>)>,
-    /// The value where there is no row at the distance that is asked for; then the last function tells
-    /// whether there is one.
+    /// The value where there is no row at the distance that is asked for; then the last function
+    /// tells whether there is one.
     default: Option<Expr>,
     result: TypeId,
 }
@@ -80,7 +80,7 @@ impl Binder<'_> {
                 Some(what) => format!("{what} specified, but {name} is not an aggregate function"),
                 None => format!("OVER specified, but {name} is not a window function nor an aggregate function"),
             };
-            return Err(BindError::new("42809", message, span));
+            return Err(BindError::new(sqlstate::WRONG_OBJECT_TYPE, message, span));
         }
         let mut default = None;
         let (functions, filter, finish, result) = match is_aggregate {
@@ -111,13 +111,16 @@ impl Binder<'_> {
             () => None,
         };
         if let Some(message) = what {
-            return Err(BindError::new("0A000", message, span));
+            return Err(BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, span));
         }
         if let Some(clause) = context.without_windows {
             let (sqlstate, message) = match clause {
-                "a window" => ("42P20", "window function calls cannot be nested".to_owned()),
-                "an aggregate" => ("42803", "aggregate function calls cannot contain window function calls".to_owned()),
-                clause => ("42P20", format!("window functions are not allowed in {clause}")),
+                "a window" => (sqlstate::WINDOWING_ERROR, "window function calls cannot be nested".to_owned()),
+                "an aggregate" => (
+                    sqlstate::GROUPING_ERROR,
+                    "aggregate function calls cannot contain window function calls".to_owned(),
+                ),
+                clause => (sqlstate::WINDOWING_ERROR, format!("window functions are not allowed in {clause}")),
             };
             return Err(BindError::new(sqlstate, message, span));
         }
@@ -168,10 +171,14 @@ impl Binder<'_> {
         let found = chosen(name, &given, span)?;
         if found.kind == FunctionKind::Aggregate {
             let message = format!("WITHIN GROUP is required for ordered-set aggregate {name}");
-            return Err(BindError::new("42809", message, span));
+            return Err(BindError::new(sqlstate::WRONG_OBJECT_TYPE, message, span));
         }
         if !call.within_group.is_empty() {
-            return Err(BindError::new("42809", format!("window function {name} cannot have WITHIN GROUP"), span));
+            return Err(BindError::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                format!("window function {name} cannot have WITHIN GROUP"),
+                span,
+            ));
         }
         arguments.iter().try_for_each(Bound::exact)?;
         let result = found.signature.result;
@@ -200,14 +207,20 @@ impl Binder<'_> {
             ("ntile", [count]) => match number(count)? {
                 Some(number @ 1..) => *count = whole(number),
                 Some(_) => {
-                    return Err(BindError::without_place("22014", "argument of ntile must be greater than zero"));
+                    return Err(BindError::without_place(
+                        sqlstate::INVALID_ARGUMENT_FOR_NTILE_FUNCTION,
+                        "argument of ntile must be greater than zero",
+                    ));
                 }
                 None => return Err(BindError::unsupported(what(), span)),
             },
             ("nth_value", [_, at]) => match number(at)? {
                 Some(number @ 1..) => *at = whole(number),
                 Some(_) => {
-                    return Err(BindError::without_place("22016", "argument of nth_value must be greater than zero"));
+                    return Err(BindError::without_place(
+                        sqlstate::INVALID_ARGUMENT_FOR_NTH_VALUE_FUNCTION,
+                        "argument of nth_value must be greater than zero",
+                    ));
                 }
                 None => return Err(BindError::unsupported(what(), span)),
             },
@@ -248,7 +261,7 @@ impl Binder<'_> {
             if before.iter().any(|(other, _)| other.name == name.name) {
                 // PostgreSQL points to the window's definition.
                 let message = format!("window \"{}\" is already defined", name.name);
-                return Err(BindError::new("42P20", message, window.span));
+                return Err(BindError::new(sqlstate::WINDOWING_ERROR, message, window.span));
             }
             self.bounds(&written(window, before)?, context)?;
         }
@@ -327,12 +340,12 @@ impl Binder<'_> {
             FrameUnit::Range if !offsets.is_empty() => {
                 let ([order], [id]) = (order_by, ids) else {
                     let message = "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column";
-                    return Err(BindError::new("42P20", message, at));
+                    return Err(BindError::new(sqlstate::WINDOWING_ERROR, message, at));
                 };
                 self.range(order, *id, offsets, context)?
             }
             FrameUnit::Groups if ids.is_empty() => {
-                return Err(BindError::new("42P20", "GROUPS mode requires an ORDER BY clause", at));
+                return Err(BindError::new(sqlstate::WINDOWING_ERROR, "GROUPS mode requires an ORDER BY clause", at));
             }
             _ => offsets.into_iter().map(|offset| self.rows(offset, clause, context)).collect::<Result<_>>()?,
         };
@@ -362,7 +375,7 @@ impl Binder<'_> {
             (false, false) => Ok(bound),
             _ => {
                 let message = format!("argument of {clause} must not contain variables");
-                Err(BindError::new("42P10", message, bound.span))
+                Err(BindError::new(sqlstate::INVALID_COLUMN_REFERENCE, message, bound.span))
             }
         }
     }
@@ -371,19 +384,20 @@ impl Binder<'_> {
         let (id, span) = (offset.id, offset.span);
         if serac_pg::casts::cast(id, TypeId::INT8, CastContext::Assignment).is_none() {
             let message = format!("argument of {clause} must be type bigint, not type {id}");
-            return Err(BindError::new("42804", message, span));
+            return Err(BindError::new(sqlstate::DATATYPE_MISMATCH, message, span));
         }
         match constant(self.as_type(offset, TypeId::INT8, CastContext::Assignment, context.schema)?.expr)? {
             Some(ScalarValue::Int64(Some(number @ 0..))) => Ok(ScalarValue::UInt64(Some(number.unsigned_abs()))),
-            Some(ScalarValue::Int64(Some(_))) => {
-                Err(BindError::without_place("22013", format!("frame {which} offset must not be negative")))
-            }
+            Some(ScalarValue::Int64(Some(_))) => Err(BindError::without_place(
+                sqlstate::INVALID_PRECEDING_OR_FOLLOWING_SIZE,
+                format!("frame {which} offset must not be negative"),
+            )),
             Some(value) if value.is_null() => Err(is_null(which)),
             _ => Err(BindError::unsupported("an offset of a window frame that is computed", span)),
         }
     }
-    /// The offsets of a frame of the values of an order, which become values of a type in which no sum
-    /// of one and an offset is too large.
+    /// The offsets of a frame of the values of an order, which become values of a type in which no
+    /// sum of one and an offset is too large.
     fn range(
         &self,
         order: &mut SortExpr,
@@ -399,7 +413,7 @@ impl Binder<'_> {
             T::DATE | T::TIME | T::TIMESTAMP | T::TIMESTAMPTZ => T::INTERVAL,
             other => {
                 let message = format!("RANGE with offset PRECEDING/FOLLOWING is not supported for column type {other}");
-                return Err(BindError::new("0A000", message, offsets[0].0.span));
+                return Err(BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, offsets[0].0.span));
             }
         };
         let mut values = Vec::new();
@@ -409,14 +423,14 @@ impl Binder<'_> {
                 let message = format!(
                     "RANGE with offset PRECEDING/FOLLOWING is not supported for column type {id} and offset type {given}"
                 );
-                let error = BindError::new("0A000", message, span);
+                let error = BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, span);
                 return Err(error.hinted("Cast the offset value to an appropriate type."));
             }
             match constant(self.implicitly(offset, wanted, context.schema)?.expr)? {
                 Some(value) if value.is_null() => return Err(is_null(which)),
                 Some(value) if is_negative(&value, id) => {
                     let message = "invalid preceding or following size in window function";
-                    return Err(BindError::without_place("22013", message));
+                    return Err(BindError::without_place(sqlstate::INVALID_PRECEDING_OR_FOLLOWING_SIZE, message));
                 }
                 // No value of such a type is farther away from another.
                 Some(ScalarValue::Int64(Some(number))) if id != T::INT8 => {
@@ -545,7 +559,7 @@ impl Binder<'_> {
 fn named<'w>(name: &Ident, at: Span, windows: &'w [(Ident, Window)]) -> Result<Written<'w>> {
     match windows.iter().position(|(own, _)| own.name == name.name) {
         Some(at) => written(&windows[at].1, &windows[..at]),
-        None => Err(BindError::new("42704", format!("window \"{}\" does not exist", name.name), at)),
+        None => Err(BindError::new(sqlstate::UNDEFINED_OBJECT, format!("window \"{}\" does not exist", name.name), at)),
     }
 }
 
@@ -561,7 +575,7 @@ fn written<'w>(window: &'w Window, before: &'w [(Ident, Window)]) -> Result<Writ
     let of_base = named(base, window.span, before)?;
     let wrong = |what: &str| {
         let message = format!("cannot override {what} clause of window \"{}\"", base.name);
-        Err(BindError::new("42P20", message, window.span))
+        Err(BindError::new(sqlstate::WINDOWING_ERROR, message, window.span))
     };
     if !window.partition_by.is_empty() {
         return wrong("PARTITION BY");
@@ -571,7 +585,7 @@ fn written<'w>(window: &'w Window, before: &'w [(Ident, Window)]) -> Result<Writ
     }
     if of_base.frame.is_some() {
         let message = format!("cannot copy window \"{}\" because it has a frame clause", base.name);
-        return Err(BindError::new("42P20", message, window.span));
+        return Err(BindError::new(sqlstate::WINDOWING_ERROR, message, window.span));
     }
     let order_by = if window.order_by.is_empty() { of_base.order_by } else { own.order_by };
     Ok(Written { partition_by: of_base.partition_by, order_by, ..own })
@@ -591,7 +605,7 @@ fn constant(expr: Expr) -> Result<Option<ScalarValue>> {
 }
 
 fn is_null(which: &str) -> BindError {
-    BindError::without_place("22004", format!("frame {which} offset must not be null"))
+    BindError::without_place(sqlstate::NULL_VALUE_NOT_ALLOWED, format!("frame {which} offset must not be null"))
 }
 
 /// Whether an offset of values of type `id` is below zero.

@@ -50,6 +50,11 @@ struct Tables {
 impl Tables {
     async fn new() -> Self {
         let context = SessionContext::new();
+        // What expressions with operators call by names of our own.
+        let inner = ["like_pattern", "ilike_pattern", "date_of_days", "array_key"];
+        serac_functions::functions()
+            .filter(|function| inner.contains(&function.name()))
+            .for_each(|function| context.register_udf(function));
         let mut tables = HashMap::new();
         let t = "SELECT a::INT AS a, b::BIGINT AS b, arrow_cast(c, 'Utf8View') AS c, d::DECIMAL(10,2) AS d,
                  e::DATE AS e, f::DOUBLE AS f, g::BOOLEAN AS g, h::SMALLINT AS h

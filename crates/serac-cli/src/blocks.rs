@@ -1,7 +1,8 @@
-//! The block map: a table's blocks by state, one character each (or one for several), as a picture that one can watch change.
+//! The block map: a table's blocks by state, one character each (or one for several), as a picture
+//! that one can watch change.
 //!
-//! The colour is the state, the shade how full the block's slots are. Without colours letters stand for the states, capital while most slots hold
-//! rows.
+//! The colour is the state, the shade how full the block's slots are. Without colours letters stand
+//! for the states, capital while most slots hold rows.
 
 use crate::ending::Interrupts;
 use crate::quoting::{constant, identifier};
@@ -22,7 +23,8 @@ const TICK: Duration = Duration::from_millis(250);
 const MOST_LINES: usize = 16;
 const MOST_COLUMNS: usize = 128;
 
-/// What a block is doing. Where one character stands for several blocks, the first of their states in this order is shown.
+/// What a block is doing. Where one character stands for several blocks, the first of their states
+/// in this order is shown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum State {
     Freezing,

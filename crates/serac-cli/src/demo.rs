@@ -28,7 +28,8 @@ struct Refreshed {
     conflicts: AtomicU64,
 }
 
-/// Rows of a data set that must stay equal in every snapshot: orders without lines, and lines without orders.
+/// Rows of a data set that must stay equal in every snapshot: orders without lines, and lines
+/// without orders.
 const INVARIANT: &str = "SELECT (SELECT count(*) FROM orders WHERE NOT EXISTS (SELECT 1 FROM lineitem WHERE l_orderkey = o_orderkey)) \
     + (SELECT count(*) FROM lineitem WHERE NOT EXISTS (SELECT 1 FROM orders WHERE l_orderkey = o_orderkey)) AS orphans";
 
@@ -80,7 +81,7 @@ async fn refresh(db: SqlDatabase, scale: f64, stop: Arc<AtomicBool>, done: Arc<R
                 let counter = if refresh.inserts { &done.inserted } else { &done.deleted };
                 counter.fetch_add(rows, Ordering::Relaxed);
             }
-            Err(error) if error.sqlstate == "40001" => {
+            Err(error) if error.sqlstate == sqlstate::SERIALIZATION_FAILURE => {
                 session.execute("ROLLBACK").await?;
                 done.conflicts.fetch_add(1, Ordering::Relaxed);
             }
@@ -140,7 +141,8 @@ pub async fn run(arguments: &DemoArguments) -> Result<(), String> {
         bar.set_message(format!("Q{}", i + 1));
         let before = figures(&done);
         let started = Instant::now();
-        // One snapshot for the query and for the check: orders and their lines come and go together, or not at all.
+        // One snapshot for the query and for the check: orders and their lines come and go
+        // together, or not at all.
         session.execute("BEGIN").await.map_err(text)?;
         let results = session.execute(query).await.map_err(|e| format!("Q{}: {e}", i + 1))?;
         let time = started.elapsed();

@@ -1,15 +1,15 @@
 //! The end of a process that works in a folder.
 //!
-//! If it has the folder open, other processes may work through it. Their statements and transactions
-//! go on for the time that `--wait` says; Ctrl-C shortens that. Then they are ended, as at the end of
-//! a server. Meanwhile nobody waits for this process in turn: it has let go of its standard input and
-//! output, of which the statement that it waits for may be the other end
+//! If it has the folder open, other processes may work through it. Their statements and
+//! transactions go on for the time that `--wait` says; Ctrl-C shortens that. Then they are ended,
+//! as at the end of a server. Meanwhile nobody waits for this process in turn: it has let go of its
+//! standard input and output, of which the statement that it waits for may be the other end
 //! (`serac my.db -c … | serac my.db -c …`).
 //!
 //! SIGTERM, and SIGHUP unless it is ignored, end the process's own work at once: what runs is
 //! cancelled, and nothing else begins. Others' statements may go on for the `shutdown_timeout` of
-//! their server. Then the database is closed, so that what was acknowledged is kept at every level of
-//! durability, and the next process opens it. A second signal ends the process as SIGKILL does.
+//! their server. Then the database is closed, so that what was acknowledged is kept at every level
+//! of durability, and the next process opens it. A second signal ends the process as SIGKILL does.
 
 use serac_server::folder::{CancelRunning, FolderDatabase, FolderSession, SessionOptions};
 use std::fs::File;
@@ -43,7 +43,8 @@ struct End {
 /// Whether the process was started with a signal ignored, as by nohup.
 fn is_ignored(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: Without a new action the call only writes the present one, of which zeros are one, too.
+    // SAFETY: Without a new action the call only writes the present one, of which zeros are one,
+    // too.
     unsafe {
         libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0
             && action.assume_init().sa_sigaction == libc::SIG_IGN
@@ -77,8 +78,8 @@ async fn at_signal(kind: SignalKind, database: FolderDatabase, end: Arc<End>) {
     std::process::exit(SIGNALLED + kind.as_raw_value());
 }
 
-/// Ctrl-C. One that is pressed is kept until it is asked for, from the first on: what listens anew each
-/// time misses those in between.
+/// Ctrl-C. One that is pressed is kept until it is asked for, from the first on: what listens anew
+/// each time misses those in between.
 pub struct Interrupts(Option<Signal>);
 
 impl Interrupts {

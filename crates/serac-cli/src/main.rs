@@ -68,7 +68,8 @@ enum Command {
     },
     /// Loads files (CSV, Parquet, Arrow) into a table, with a progress bar.
     Load(load::LoadArguments),
-    /// Runs statements of the operator language from the standard input, on a server or on a database of its own.
+    /// Runs statements of the operator language from the standard input, on a server or on a
+    /// database of its own.
     Operators(operators::OperatorsArguments),
     /// Runs a program on a snapshot of tables, apart from the system, and shows its rows.
     Run(Box<run::RunArguments>),
@@ -112,7 +113,8 @@ pub struct OpenOptions {
     /// Threads of a query.
     #[arg(long)]
     threads: Option<usize>,
-    /// Opens a database of which something is damaged or missing, with what is whole; keeps the rest in a folder of its own.
+    /// Opens a database of which something is damaged or missing, with what is whole; keeps the
+    /// rest in a folder of its own.
     #[arg(long)]
     salvage: bool,
 }

@@ -150,7 +150,8 @@ pub fn printable(text: &str, keep_lines: bool) -> String {
     out
 }
 
-/// Writes rows as they come: the modes for programs write all at once, those for people the first rows at the end.
+/// Writes rows as they come: the modes for programs write all at once, those for people the first
+/// rows at the end.
 pub struct RowsWriter {
     schema: SchemaRef,
     mode: Mode,

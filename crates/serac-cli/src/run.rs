@@ -168,8 +168,8 @@ impl RunArguments {
     }
 }
 
-/// Refuses an input that is not one query which changes nothing. As a text of several statements, it
-/// could end the transaction that reads all inputs, and change the database.
+/// Refuses an input that is not one query which changes nothing. As a text of several statements,
+/// it could end the transaction that reads all inputs, and change the database.
 fn check_inputs(job: &JobDescription) -> Result<(), String> {
     for input in &job.inputs {
         let query = input.query().map_err(|error| shown(&error))?;

@@ -3,9 +3,9 @@
 use crate::settings::{Flags, Settings};
 use serac_engine::Database;
 use serac_export::flight::{FlightOptions, FlightServer, Token};
-use serac_export::listen::Listener;
 use serac_export::rdma::RdmaOptions;
 use serac_export::rdma::transport::Transport;
+use serac_net::listen::Listener;
 use serac_server::folder::{
     FolderOptions, FolderServer, SharedMemory, SharedMemoryOptions, open_to_serve, shared_memory,
 };
@@ -146,7 +146,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Nobody on another machine gets at the data without a password, or reads what passes between, unless that is said to be meant.
+    /// Nobody on another machine gets at the data without a password, or reads what passes between,
+    /// unless that is said to be meant.
     fn check_addresses(&self, allow_remote: bool) -> Result<(), String> {
         let remote = |address: &Option<SocketAddr>| {
             address.map(|address| address.ip()).filter(|ip| !ip.is_loopback() && !allow_remote)
@@ -366,7 +367,9 @@ impl Signals {
     }
 }
 
-/// Serves until SIGINT or SIGTERM, or until a client of the operator language says `shutdown`. Then lets statements and streams end, and writes a checkpoint if the database has a folder. A second signal ends all that.
+/// Serves until SIGINT or SIGTERM, or until a client of the operator language says `shutdown`. Then
+/// lets statements and streams end, and writes a checkpoint if the database has a folder. A second
+/// signal ends all that.
 pub fn run(runtime: &tokio::runtime::Runtime, arguments: &ServeArguments) -> Result<(), String> {
     let settings = Settings::new(&arguments.flags, |name| std::env::var(name).ok())?;
     let plan = Plan::new(crate::folder(&arguments.path).as_deref(), &settings);
@@ -386,7 +389,8 @@ pub fn run(runtime: &tokio::runtime::Runtime, arguments: &ServeArguments) -> Res
             result
         }
         Served::CutShort => {
-            // What was acknowledged under full durability is in the log already; here the rest of the log follows.
+            // What was acknowledged under full durability is in the log already; here the rest of
+            // the log follows.
             let flushed = db.database().storage().manager().log().map_or(Ok(()), |log| log.flush());
             flushed.map_err(|error| error.to_string())?;
             warn!("stopped at once, at a second signal");
@@ -410,7 +414,8 @@ fn cannot_listen(at: impl std::fmt::Display, error: &std::io::Error) -> String {
     format!("cannot listen on {at}: {error}")
 }
 
-/// Listens on an address and at a Unix socket, whichever is given, and says where that is. `file` makes the socket's path of what the setting says and of the address.
+/// Listens on an address and at a Unix socket, whichever is given, and says where that is. `file`
+/// makes the socket's path of what the setting says and of the address.
 async fn listen(
     address: Option<SocketAddr>,
     scheme: &str,

@@ -1,7 +1,8 @@
 //! Settings of `serac serve`: from flags, from the environment, from a file, in this order.
 //!
-//! One table says which there are. A setting `max_connections` is the flag `--max-connections`, the variable `SERAC_MAX_CONNECTIONS` and the key
-//! `max_connections` of the file, with the same values in all three.
+//! One table says which there are. A setting `max_connections` is the flag `--max-connections`, the
+//! variable `SERAC_MAX_CONNECTIONS` and the key `max_connections` of the file, with the same values
+//! in all three.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::collections::HashMap;

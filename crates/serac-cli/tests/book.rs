@@ -129,7 +129,7 @@ fn outputs(scripts: &[&str]) -> Vec<Option<String>> {
         scripts.iter().enumerate().map(|(i, script)| format!("{script}the end of block {i} \\p\n\\r\n")).collect();
     let mut input = child.stdin.take().unwrap();
     let output = std::thread::scope(|scope| {
-        // Beside the reader, because both pipes may be full. A shell that ends early does not read all.
+        // Beside the reader, because both pipes may be full. A shell that ends early reads a part.
         scope.spawn(move || {
             let _ = input.write_all(script.as_bytes());
         });

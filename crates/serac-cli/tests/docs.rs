@@ -3,7 +3,7 @@
 //! Each fenced block is listed below, with how it runs, or why it does not. SQL in the book, and
 //! what it gives, are `book.rs`'s. Addresses are replaced by those of servers that the test starts,
 //! and the folder of the database by one of its own. Rust is compiled by the documentation tests of
-//! `serac-sql`. Python needs the packages that scripts/readers installs; psql needs to be there.
+//! `seracdb`. Python needs the packages that scripts/readers installs; psql needs to be there.
 
 mod common;
 
@@ -31,7 +31,7 @@ enum Way {
     Python(&'static str),
     /// In a folder with a checkpoint.
     PythonInFolder,
-    /// By `cargo test --doc -p serac-sql`.
+    /// By `cargo test --workspace --doc`.
     Doctest,
     Not(&'static str),
 }
@@ -41,6 +41,7 @@ const LINEITEM: &str = "CREATE TABLE lineitem (l_orderkey BIGINT, l_extendedpric
 
 /// All blocks: file, first line, way.
 const BLOCKS: &[(&str, &str, Way)] = &[
+    ("ARCHITECTURE.md", "   psql, JDBC", Way::Not("it is a picture")),
     (
         "README.md",
         "scripts/demo ",
@@ -52,8 +53,8 @@ const BLOCKS: &[(&str, &str, Way)] = &[
     ("README.md", "target/release/serac serve my.db --flight 127.0.0.1:8815", Way::Serve),
     ("README.md", "import pyarrow as pa, pyarrow.flight as flight", Way::Python("")),
     ("README.md", "import adbc_driver_flightsql.dbapi as adbc, polars as pl", Way::Python("")),
-    ("README.md", "use serac_engine::Database;", Way::Doctest),
-    ("README.md", "use serac_sql::{Rows, Session, SqlError};", Way::Doctest),
+    ("README.md", "use seracdb::{Session, StatementResult};", Way::Doctest),
+    ("README.md", "use seracdb::{Rows, Session, SqlError, Value};", Way::Doctest),
     ("docs/book/src/coming/duckdb.md", "duckdb old.duckdb", Way::Not("it needs the tools of another database")),
     (
         "docs/book/src/coming/postgresql.md",
@@ -73,8 +74,8 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         Way::Not("it needs the tools of another database"),
     ),
     ("docs/book/src/guides/durability.md", "import pyarrow as pa", Way::PythonInFolder),
-    ("docs/book/src/guides/embed.md", "use serac_engine::Database;", Way::Doctest),
-    ("docs/book/src/guides/embed.md", "use serac_sql::{Rows, Session, SqlError};", Way::Doctest),
+    ("docs/book/src/guides/embed.md", "use seracdb::{Session, StatementResult};", Way::Doctest),
+    ("docs/book/src/guides/embed.md", "use seracdb::{Rows, Session, SqlError, Value};", Way::Doctest),
     (
         "docs/book/src/guides/embed.md",
         "use serac_server::folder::{",

@@ -1,4 +1,5 @@
-//! `serac operators` and its server, as scripts use them: over a Unix socket, with files of the client's side.
+//! `serac operators` and its server, as scripts use them: over a Unix socket, with files of the
+//! client's side.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -94,8 +95,8 @@ fn text(bytes: &[u8]) -> String {
 
 const TABLE: &str = "create(db,\"d\")\ncreate(tbl,\"t\",d,1)\ncreate(col,\"a\",d.t)\n";
 
-/// The scripts of the language's own tests: `NAME.dsl`, `NAME.2.dsl` behind a restart, `.out`, and `NAME.FILE.csv`. A line
-/// that ends in `-- error` is refused.
+/// The scripts of the language's own tests: `NAME.dsl`, `NAME.2.dsl` behind a restart, `.out`, and
+/// `NAME.FILE.csv`. A line that ends in `-- error` is refused.
 #[test]
 fn the_examples_give_what_they_should() {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../serac-column-language/tests/scripts");

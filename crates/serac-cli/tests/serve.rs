@@ -368,7 +368,8 @@ fn what_commits_during_a_checkpoint_is_there_after_a_kill() {
         let path = folder.path().join(format!("db{delay}"));
         let served = serve_small_segments(&path);
         let address = &served.addresses[0];
-        // The checkpoint has something to write. The transaction hands parts of itself to the log before it commits.
+        // The checkpoint has something to write. The transaction hands parts of itself to the log
+        // before it commits.
         let made = "CREATE TABLE other (a INTEGER, b TEXT); CREATE TABLE t (a INTEGER, b TEXT); \
                     INSERT INTO other SELECT x, repeat('o', 100) FROM generate_series(1, 100000) AS g (x)";
         assert!(ask(address, made).1.contains("INSERT 0 100000"));
@@ -439,7 +440,8 @@ fn functions_keep_to_the_memory_limit_and_the_memory_goes_back() {
     let columns = columns.join(", ");
     // A cast may give far more than it takes: a number of a document has no exponent.
     let documents = "SELECT max(length((('[' || repeat('1e100000,', 20)) || a || ']')::jsonb::text)) FROM t";
-    // What is refused, with the SQLSTATE, and what is not. What "?" stands beside may be either: two threads may want more than there is.
+    // What is refused, with the SQLSTATE, and what is not. What "?" stands beside may be either:
+    // two threads may want more than there is.
     let statements: &[(&str, &str)] = &[
         ("SELECT count(repeat(s, 20000)) FROM t", "53200"),
         ("SELECT length(repeat('x', 1000000000))", "53200"),

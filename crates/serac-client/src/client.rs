@@ -114,7 +114,9 @@ impl Error {
     pub fn into_failure(self) -> Failure {
         match self {
             Self::Refused(failure) | Self::Statement(failure) | Self::Lost(failure) | Self::NotRun(failure) => failure,
-            Self::Nobody(_) | Self::Connect(_) => Failure::new("08001", self.to_string()),
+            Self::Nobody(_) | Self::Connect(_) => {
+                Failure::new(sqlstate::SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, self.to_string())
+            }
         }
     }
 }
@@ -204,8 +206,8 @@ pub struct RawImage {
 /// the caller is. If it does, the folder's lock gets free when what others run has ended.
 ///
 /// # Errors
-/// [`Error::Nobody`] when nobody answers within `timeout`; [`Error::Refused`] with the reason, whose
-/// SQLSTATE is [`wire::BUSY`] if it may be asked again.
+/// [`Error::Nobody`] when nobody answers within `timeout`; [`Error::Refused`] with the reason,
+/// whose SQLSTATE is [`wire::BUSY`] if it may be asked again.
 pub fn ask_for_folder(folder: &Path, timeout: Duration) -> Result<(), Error> {
     let folder = open_folder(folder).map_err(Error::Nobody)?;
     let socket = connect(&folder, timeout).map_err(Error::Nobody)?;
@@ -507,7 +509,7 @@ fn lost(why: Option<&Failure>, detail: &str) -> Failure {
         Some(why) => format!("the process that had the database open has ended the connection: {}", why.message),
         None => "the process that had the database open has ended".into(),
     };
-    let failure = Failure::new("08006", message).with_hint(AGAIN);
+    let failure = Failure::new(sqlstate::CONNECTION_FAILURE, message).with_hint(AGAIN);
     if detail.is_empty() { failure } else { failure.with_detail(detail) }
 }
 
@@ -613,7 +615,7 @@ impl Client {
             Ok(HolderFrame::Bye { .. }) => Err(Error::Nobody(io::ErrorKind::ConnectionAborted.into())),
             Ok(HolderFrame::Welcome { version, .. }) => {
                 let message = format!("the holder speaks version {version} of the protocol, this program {VERSION}");
-                Err(Error::Refused(Failure::new("0A000", message)))
+                Err(Error::Refused(Failure::new(sqlstate::FEATURE_NOT_SUPPORTED, message)))
             }
             Ok(_) => Err(Error::Connect(io::Error::other("the first frame is out of place"))),
             Err(error) => Err(Error::Connect(io::Error::other(error))),
@@ -734,7 +736,9 @@ impl Client {
         }
         match written.and_then(|()| output.flush()) {
             Ok(()) => Ok(copied),
-            Err(error) => Err(Error::Statement(Failure::new("58030", format!("could not write the data: {error}")))),
+            Err(error) => {
+                Err(Error::Statement(Failure::new(sqlstate::IO_ERROR, format!("could not write the data: {error}"))))
+            }
         }
     }
     /// Makes a table with the columns of a schema, unless it is there. `namespace`: the table's
@@ -752,7 +756,7 @@ impl Client {
         );
         let columns = message.ipc_message;
         if columns.len() > MOST_SCHEMA_BYTES {
-            return Err(Error::Statement(Failure::new("54000", "the schema is too large")));
+            return Err(Error::Statement(Failure::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "the schema is too large")));
         }
         self.may_commit = self.status == Status::Idle;
         self.send(|statement| ClientFrame::CreateTable { statement, schema: namespace, table, columns: &columns })?;
@@ -765,7 +769,10 @@ impl Client {
     /// What is wrong with the request.
     pub fn snapshot_bytes(&mut self, request: &[u8]) -> Result<RawImage, Error> {
         if request.len() > MOST_IMAGE_BYTES {
-            return Err(Error::Statement(Failure::new("54000", "the request for an image is too large")));
+            return Err(Error::Statement(Failure::new(
+                sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                "the request for an image is too large",
+            )));
         }
         self.may_commit = false;
         self.send(|statement| ClientFrame::Snapshot { statement, request })?;
@@ -815,7 +822,7 @@ impl Client {
     pub fn send_statement(&mut self, text: &str) -> Result<(), Error> {
         if text.len() > MOST_TEXT_BYTES {
             let message = format!("a text of statements has at most {MOST_TEXT_BYTES} bytes");
-            return Err(Error::Statement(Failure::new("54000", message)));
+            return Err(Error::Statement(Failure::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message)));
         }
         self.may_commit = self.status == Status::Idle || may_end_transaction(text);
         self.send(|statement| ClientFrame::Statement { statement, text })
@@ -859,7 +866,7 @@ impl Client {
     }
     /// The holder does not keep to the protocol.
     fn broken(&mut self, what: &str) -> Error {
-        self.is_lost(Some(&Failure::new("08P01", what)))
+        self.is_lost(Some(&Failure::new(sqlstate::PROTOCOL_VIOLATION, what)))
     }
 
     fn take_frame(&mut self) -> Result<Frame, Error> {
@@ -1052,8 +1059,8 @@ impl Client {
     }
 }
 
-/// Nobody but the user, the system's or the folder's owner is believed to be the holder. Whether the
-/// holder is [trusted](is_trusted), too.
+/// Nobody but the user, the system's or the folder's owner is believed to be the holder. Whether
+/// the holder is [trusted](is_trusted), too.
 fn check_holder(folder: &OwnedFd, socket: &OwnedFd) -> io::Result<bool> {
     let holder = socket_peercred(socket)?.uid;
     let owner = rustix::fs::fstat(folder)?.st_uid;

@@ -88,7 +88,11 @@ impl Client {
             }),
             Err(error) => {
                 self.end_lease(image.lease)?;
-                let sqlstate = if matches!(error, ImageError::Map(_)) { "53000" } else { "XX000" };
+                let sqlstate = if matches!(error, ImageError::Map(_)) {
+                    sqlstate::INSUFFICIENT_RESOURCES
+                } else {
+                    sqlstate::INTERNAL_ERROR
+                };
                 Err(Error::Statement(Failure::new(sqlstate, error.to_string())))
             }
         }
@@ -224,8 +228,8 @@ fn copy_buffers(
     for place in places[first..].iter().take_while(|place| place.start < piece_end) {
         let (mut from, end) = (place.start.max(piece.offset), place.end.min(piece_end));
         while from < end {
-            // SAFETY: the bytes lie in the range, which is ours, can be written to, and has no other
-            // reference into it yet.
+            // SAFETY: the bytes lie in the range, which is ours, can be written to, and has no
+            // other reference into it yet.
             let wanted = unsafe {
                 std::slice::from_raw_parts_mut(
                     range.start.as_ptr().cast::<u8>().add(from as usize),

@@ -40,11 +40,11 @@
 //! statement. So a cancellation is not held up by data on its way, and none meets a later
 //! statement.
 //!
-//! **Handing over.** A server that finds the folder held asks for it on a connection of its own, whose
-//! first and only frame is a HandOver. A holder that grants it answers with a Bye, and ends as it
-//! always does; otherwise it answers with a Refused, whose SQLSTATE is [`BUSY`] if the server may
-//! ask again. The Byes of its clients then have the SQLSTATE [`HANDED_OVER`]: they leave the folder
-//! to the server for a moment.
+//! **Handing over.** A server that finds the folder held asks for it on a connection of its own,
+//! whose first and only frame is a HandOver. A holder that grants it answers with a Bye, and ends
+//! as it always does; otherwise it answers with a Refused, whose SQLSTATE is [`BUSY`] if the server
+//! may ask again. The Byes of its clients then have the SQLSTATE [`HANDED_OVER`]: they leave the
+//! folder to the server for a moment.
 //!
 //! **The end.** A holder that ends in order sends a Bye, with the number of the last statement that
 //! it has begun. A later statement has not run, so the client may run it elsewhere. After any other
@@ -63,9 +63,9 @@ pub const VERSION: u16 = 2;
 /// The socket's name in the folder.
 pub const SOCKET: &str = "SOCKET";
 /// The SQLSTATE with which a holder refuses to hand the folder over for as long as it uses it.
-pub const BUSY: &str = "55006";
+pub const BUSY: &str = sqlstate::OBJECT_IN_USE;
 /// The SQLSTATE of the end of a holder that hands the folder over to a server.
-pub const HANDED_OVER: &str = "57P03";
+pub const HANDED_OVER: &str = sqlstate::CANNOT_CONNECT_NOW;
 /// Bytes in front of the body.
 pub const HEADER_BYTES: usize = 5;
 /// The longest text of a statement.
@@ -770,7 +770,9 @@ mod tests {
     use super::*;
 
     fn failure() -> Failure {
-        let failure = Failure::new("40001", "could not serialize").with_detail("a row has changed").with_hint("again");
+        let failure = Failure::new(sqlstate::SERIALIZATION_FAILURE, "could not serialize")
+            .with_detail("a row has changed")
+            .with_hint("again");
         Failure { name: Some("t".into()), position: Some((3, 14)), ..failure }
     }
     fn client_frames() -> Vec<(Sender, ClientFrame<'static>)> {
@@ -803,7 +805,7 @@ mod tests {
                 folder: FolderId(8, 9),
                 name: "SeracDB",
             },
-            HolderFrame::Refused(Failure::new("28000", "no")),
+            HolderFrame::Refused(Failure::new(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, "no")),
             HolderFrame::Schema(&[1, 2, 3]),
             HolderFrame::Rows(&[4; 100]),
             HolderFrame::Complete { rows: 3, tag: "INSERT 0 3" },
@@ -812,7 +814,7 @@ mod tests {
             HolderFrame::Data(b"x"),
             HolderFrame::Progress { rows: 1, done: 2, total: 3 },
             HolderFrame::Error(failure()),
-            HolderFrame::Notice { severity: "NOTICE", sqlstate: "00000", message: "skipping" },
+            HolderFrame::Notice { severity: "NOTICE", sqlstate: sqlstate::SUCCESSFUL_COMPLETION, message: "skipping" },
             HolderFrame::Notification { process: 9, channel: "c", payload: "p" },
             HolderFrame::Descriptors(200),
             HolderFrame::Image { lease: 1, is_last: true, part: b"manifest" },
@@ -885,7 +887,10 @@ mod tests {
     fn long_texts_are_cut_where_a_character_ends() {
         let long = "ü".repeat(MOST_MESSAGE_BYTES);
         let mut out = Vec::new();
-        HolderFrame::Error(Failure::new("XX000", long.clone()).with_detail(long.clone()).with_hint(long)).put(&mut out);
+        HolderFrame::Error(
+            Failure::new(sqlstate::INTERNAL_ERROR, long.clone()).with_detail(long.clone()).with_hint(long),
+        )
+        .put(&mut out);
         let (kind, body) = parts(&out, Sender::Holder);
         let Ok(HolderFrame::Error(failure)) = HolderFrame::read(kind, body) else { panic!("it is an error") };
         assert_eq!(failure.message.len(), MOST_MESSAGE_BYTES);

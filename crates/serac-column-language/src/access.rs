@@ -11,8 +11,8 @@
 //! and no scan (see [`crate::clustered`]): only where too many rows do not are these paths asked.
 //!
 //! Both are taken when an index is made and when one is first asked for, and again when the table
-//! has grown or shrunk by a tenth, or when a fifth of its blocks have been frozen or thawed. A small
-//! table has assumed costs.
+//! has grown or shrunk by a tenth, or when a fifth of its blocks have been frozen or thawed. A
+//! small table has assumed costs.
 
 use crate::error::Result;
 use crate::statement::Bounds;
@@ -105,9 +105,9 @@ pub(crate) struct ColumnStatistics {
     pub(crate) blocks: u32,
     /// The share of rows with a value.
     pub(crate) present: f64,
-    /// The smallest value, and the value up to which each thousandth of the values lies, as far as a
-    /// sample tells: ten for each percentile, so that also few rows are estimated well. Empty where
-    /// there are none.
+    /// The smallest value, and the value up to which each thousandth of the values lies, as far as
+    /// a sample tells: ten for each percentile, so that also few rows are estimated well. Empty
+    /// where there are none.
     pub(crate) quantiles: Vec<i64>,
     pub(crate) sampled: Vec<SampledBlock>,
 }
@@ -219,8 +219,8 @@ pub(crate) enum Path {
 }
 
 impl Known {
-    /// Whether about as many blocks are frozen as were; looked at now and then, as it is a walk over
-    /// the blocks.
+    /// Whether about as many blocks are frozen as were; looked at now and then, as it is a walk
+    /// over the blocks.
     fn has_blocks_of(&self, data: &DataTable) -> bool {
         // Relaxed: a counter.
         !self.uses.fetch_add(1, Ordering::Relaxed).is_multiple_of(USES_BETWEEN_WALKS) || {
@@ -573,7 +573,8 @@ mod tests {
             scan += if rows * 64 <= self.values.len() { rows as f64 * costs.listed_row } else { 0.0 };
             (scan, index)
         }
-        /// By how much the chosen path is slower than the better one, over ranges from narrow to all.
+        /// By how much the chosen path is slower than the better one, over ranges from narrow to
+        /// all.
         fn worst(&self) -> f64 {
             let mut sorted = self.values.clone();
             sorted.sort_unstable();

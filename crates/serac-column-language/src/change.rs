@@ -1,5 +1,8 @@
 //! Statements that change the database, each one transaction: its commit is durable when they
 //! return.
+//!
+//! Tables with rules that are SQL's to keep (CHECK, generated columns, cascades) are not changed
+//! here.
 
 use crate::column::rows_of;
 use crate::error::{OperatorError, Result};
@@ -8,10 +11,10 @@ use crate::snapshot::{Snapshot, find_table};
 use crate::statement::{ColumnName, TableName};
 use crate::values::NumberKind;
 use crate::variable::Positions;
-use serac_engine::definition::{
+use serac_engine::catalog::definition::{
     ColumnDefinition, ColumnOrder, IndexForm, IndexStructure, KeyDefinition, ReferentialAction, TableDefinition,
 };
-use serac_engine::roles::Privilege;
+use serac_engine::security::Privilege;
 use serac_engine::{Catalog, ColumnUpdate, EngineError, Table, Transaction};
 use serac_operators::row_order::sort_rows;
 use serac_storage::{ColumnType, RowBuffer, RowId, Value};
@@ -67,15 +70,7 @@ pub(crate) fn create_column(mut txn: Transaction, rights: &Rights, name: &Column
     if table.definition.unnamed_columns == 0 {
         return Err(OperatorError::TableFull(name.table.to_string()));
     }
-    let column = ColumnDefinition {
-        name: name.column.clone(),
-        sql_type: ColumnType::Int32.into(),
-        nullable: false,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    };
+    let column = ColumnDefinition { nullable: false, ..ColumnDefinition::new(name.column.clone(), ColumnType::Int32) };
     txn.define_column(&name.table.database, &name.table.table, column)?;
     if sorted {
         put_index(&mut txn, name, IndexStructure { form: IndexForm::Sorted, clustered: true })?;

@@ -130,7 +130,7 @@ mod tests {
     use crate::settings::Settings;
     use crate::statement::{ColumnName, TableName};
     use serac_engine::Database;
-    use serac_engine::roles::RoleId;
+    use serac_engine::security::RoleId;
     use std::fmt::Write;
     use std::sync::Arc;
     use std::time::{Duration, Instant};

@@ -24,7 +24,7 @@ use crate::settings::Settings;
 use crate::snapshot::Snapshot;
 use crate::statement::{Statement, TableName};
 use crate::variable::{Moment, Variable};
-use serac_engine::roles::RoleId;
+use serac_engine::security::RoleId;
 use serac_engine::{Database, Transaction};
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -175,7 +175,9 @@ impl From<EngineError> for OperatorError {
             EngineError::InUse(what) => Self::Conflict(what),
             EngineError::Cancelled => Self::Cancelled,
             EngineError::OutOfMemory { wanted, limit } => Self::OutOfMemory { wanted, limit },
-            error if error.is_conflict() || error.sqlstate() == "40P01" => Self::Conflict(error.to_string()),
+            error if error.is_conflict() || error.sqlstate() == sqlstate::DEADLOCK_DETECTED => {
+                Self::Conflict(error.to_string())
+            }
             error => Self::Engine(error),
         }
     }

@@ -1,7 +1,8 @@
 //! How a client and a server of the operator language talk: frames on a stream of bytes.
 //!
-//! A frame is a byte for its kind, four bytes for the length of its body (big endian), and the body. Numbers in bodies
-//! are big endian. Each kind has a greatest length, and a longer or unknown frame ends the connection.
+//! A frame is a byte for its kind, four bytes for the length of its body (big endian), and the
+//! body. Numbers in bodies are big endian. Each kind has a greatest length, and a longer or unknown
+//! frame ends the connection.
 //!
 //! ```text
 //! client                                           server
@@ -14,18 +15,20 @@
 //!                           ◀─────────────────────  Rows …, Report …, Done(line, ok)
 //!                           ◀─────────────────────  Bye(why), and the end
 //! ```
-//! The client need not wait for anything: it may send all its statements behind the Hello. The server answers each with a
-//! Done, in their order; what stands before the Done belongs to it.
+//! The client need not wait for anything: it may send all its statements behind the Hello. The
+//! server answers each with a Done, in their order; what stands before the Done belongs to it.
 //!
-//! The client sees by itself that a line is a load, and sends the file behind the statement, so a load costs no round trip
-//! and the server never opens a path. The server may refuse the statement, or find a bad row, before it has read the whole
-//! file. It then answers at once and drops what comes up to the LoadEnd. A client that meets that Done while it sends may
-//! cut the file short, with a LoadEnd.
+//! The client sees by itself that a line is a load, and sends the file behind the statement, so a
+//! load costs no round trip and the server never opens a path. The server may refuse the statement,
+//! or find a bad row, before it has read the whole file. It then answers at once and drops what
+//! comes up to the LoadEnd. A client that meets that Done while it sends may cut the file short,
+//! with a LoadEnd.
 //!
-//! A Cancel names the line of the statement that it means. It overtakes the statements that wait: if another one is
-//! running, its own is cancelled when its turn comes.
+//! A Cancel names the line of the statement that it means. It overtakes the statements that wait:
+//! if another one is running, its own is cancelled when its turn comes.
 //!
-//! Both sides read only as much as they have room for, so that the stream itself holds up a sender that is too fast.
+//! Both sides read only as much as they have room for, so that the stream itself holds up a sender
+//! that is too fast.
 
 use std::fmt;
 

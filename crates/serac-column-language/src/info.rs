@@ -3,8 +3,8 @@
 use crate::context::{Operators, Output};
 use crate::error::Result;
 use crate::rights::Rights;
-use serac_engine::definition::IndexForm;
-use serac_engine::roles::{Privilege, RoleId};
+use serac_engine::catalog::definition::IndexForm;
+use serac_engine::security::{Privilege, RoleId};
 use std::fmt::Write;
 
 /// Writes a line for each database, table and index, as far as a role may see them: databases with

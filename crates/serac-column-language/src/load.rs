@@ -15,7 +15,7 @@ use crate::rights::Rights;
 use crate::snapshot::find_table;
 use crate::statement::TableName;
 use arrow_array::{ArrayRef, Int16Array, Int32Array, Int64Array, RecordBatch};
-use serac_engine::roles::RoleId;
+use serac_engine::security::RoleId;
 use serac_engine::{Table, Transaction, Watch};
 use serac_operators::integer_rows::{plain_parts, plain_rows};
 use serac_storage::ColumnType;

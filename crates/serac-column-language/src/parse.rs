@@ -271,7 +271,7 @@ fn create(call: &Call<'_>) -> Result<Statement> {
             let [_, name, database, columns] = call.arguments()?;
             let name = TableName { database: word(database, "a database")?, table: new_name(name)? };
             let written = number(columns)?;
-            let most = serac_storage::layout::MAX_COLUMNS;
+            let most = serac_storage::block::layout::MAX_COLUMNS;
             match u32::try_from(written) {
                 Ok(columns) if (1..=most as u32).contains(&columns) => Ok(Statement::CreateTable { name, columns }),
                 _ => {

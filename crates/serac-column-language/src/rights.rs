@@ -15,7 +15,7 @@
 
 use crate::error::Result;
 use crate::statement::TableName;
-use serac_engine::roles::{Access, Columns, Object, Privilege, RoleId};
+use serac_engine::security::{Access, Columns, Object, Privilege, RoleId};
 use serac_engine::{Table, Transaction};
 
 /// The rights of a role in a transaction. `None`: the role may do everything.

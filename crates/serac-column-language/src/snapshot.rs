@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::statement::{ColumnName, TableName};
 use crate::values::NumberKind;
 use crate::variable::TableRows;
-use serac_engine::roles::{Privilege, RoleId};
+use serac_engine::security::{Privilege, RoleId};
 use serac_engine::{Catalog, Table, Transaction};
 use serac_operators::selection::Runs;
 use serac_storage::{BlockNo, BlockReader, ColumnId, ColumnType, DataTable, RowId, ScanColumn, Slot, TableId};

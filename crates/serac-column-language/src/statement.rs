@@ -1,6 +1,6 @@
 //! What can be said: a statement of each kind, with its arguments.
 
-pub use serac_engine::definition::IndexForm;
+pub use serac_engine::catalog::definition::IndexForm;
 use std::fmt;
 
 /// A table in full.

@@ -63,7 +63,8 @@ fn dump(context: &mut Context) -> Vec<String> {
     texts
 }
 
-/// What failed, and what variables hold, after the statements one by one; a name whose newest assignment failed is missing.
+/// What failed, and what variables hold, after the statements one by one; a name whose newest
+/// assignment failed is missing.
 fn one_by_one(operators: &Operators, statements: &[String]) -> (Vec<String>, Vec<String>) {
     let mut context = prepare(operators);
     let (mut failed, mut reports) = (HashMap::<String, u64>::new(), Vec::new());

@@ -128,7 +128,7 @@ fn a_table_that_is_changed_beside_a_load_refuses_it() {
             "drop_column" => txn.drop_column("d", "t", "a", false).unwrap(),
             "cluster" => txn.cluster("d", "t", vec![(1, Default::default())]).unwrap(),
             _ => {
-                let key = serac_engine::definition::KeyDefinition {
+                let key = serac_engine::catalog::definition::KeyDefinition {
                     name: "k".into(),
                     columns: vec![0],
                     ..Default::default()

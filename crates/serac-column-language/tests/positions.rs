@@ -6,8 +6,8 @@ use common::{Client, in_memory};
 use serac_column_language::statement::TableName;
 use serac_column_language::{Cancel, OperatorError, Operators, Settings, Snapshot, Variable, column};
 use serac_engine::Database;
-use serac_engine::definition::{ColumnDefinition, ColumnOrder};
-use serac_engine::roles::RoleId;
+use serac_engine::catalog::definition::{ColumnDefinition, ColumnOrder};
+use serac_engine::security::RoleId;
 use serac_storage::{ColumnType, StorageOptions, TableId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -122,15 +122,7 @@ fn positions_of_a_table_that_was_dropped_or_rewritten_are_refused() {
         client.all("p=select(d.t.a,10,13)\nnone=select(d.t.a,5,5)\nall=select(d.t.a,null,null)");
         let data = Arc::downgrade(&operators.database().catalog().table("d", "t").unwrap().data);
         let mut txn = operators.database().begin();
-        let added = ColumnDefinition {
-            name: "z".into(),
-            sql_type: ColumnType::Int64.into(),
-            nullable: true,
-            default: None,
-            always_generated: false,
-            generation: None,
-            hidden: false,
-        };
+        let added = ColumnDefinition::new("z", ColumnType::Int64);
         let nulls = |old: &arrow_array::RecordBatch| {
             Ok(arrow_array::new_null_array(&ColumnType::Int64.arrow(), old.num_rows()))
         };

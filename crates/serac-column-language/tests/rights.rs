@@ -5,7 +5,7 @@ mod common;
 use common::{Client, in_memory};
 use serac_column_language::{OperatorError, Operators};
 use serac_engine::EngineError;
-use serac_engine::roles::{Object, Privilege, Privileges, RoleId, RoleOptions, Terms};
+use serac_engine::security::{Object, Privilege, Privileges, RoleId, RoleOptions, Terms};
 
 const TABLES: &str = "create(db,\"d\")\ncreate(tbl,\"t\",d,2)\ncreate(col,\"a\",d.t)\ncreate(col,\"b\",d.t)\n\
     create(idx,d.t.a,btree,unclustered)\nrelational_insert(d.t,1,2)\n\

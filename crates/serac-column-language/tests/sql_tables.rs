@@ -5,7 +5,7 @@ mod common;
 use arrow_array::{ArrayRef, Int32Array, RecordBatch, RecordBatchOptions};
 use common::{Client, in_memory};
 use serac_column_language::OperatorError;
-use serac_engine::definition::{
+use serac_engine::catalog::definition::{
     CheckDefinition, ColumnDefinition, ColumnOrder, ForeignKeyDefinition, KeyDefinition, ReferentialAction,
     TableDefinition,
 };
@@ -24,15 +24,7 @@ fn numbers_of_all_types_are_selected_fetched_and_aggregated() {
         ("w", ColumnType::Decimal { precision: 30, scale: 1 }),
         ("t", ColumnType::Utf8),
     ];
-    let column = |(name, column_type): (&str, ColumnType)| ColumnDefinition {
-        name: name.into(),
-        sql_type: column_type.into(),
-        nullable: true,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    };
+    let column = |(name, column_type): (&str, ColumnType)| ColumnDefinition::new(name, column_type);
     let mut txn = operators.database().begin();
     txn.create_table(TableDefinition::new("public", "n", types.map(column).into())).unwrap();
     let mut checked = TableDefinition::new("public", "c", vec![column(types[1])]);
@@ -75,15 +67,7 @@ fn numbers_of_all_types_are_selected_fetched_and_aggregated() {
 #[test]
 fn rules_of_sql_are_kept() {
     let operators = in_memory();
-    let column = |name: &str| ColumnDefinition {
-        name: name.into(),
-        sql_type: ColumnType::Int32.into(),
-        nullable: false,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    };
+    let column = |name: &str| ColumnDefinition { nullable: false, ..ColumnDefinition::new(name, ColumnType::Int32) };
     let mut txn = operators.database().begin();
     for name in ["parent", "other"] {
         let mut parent = TableDefinition::new("public", name, vec![column("id"), column("n")]);
@@ -184,15 +168,7 @@ fn all_ways_to_select_agree_at_the_ends_of_integers() {
     ] {
         for order in [ColumnOrder::default(), ColumnOrder { descending: true, nulls_first: true }] {
             let name = format!("t{}", tables.len());
-            let column = ColumnDefinition {
-                name: "a".into(),
-                sql_type: column_type.into(),
-                nullable: true,
-                default: None,
-                always_generated: false,
-                generation: None,
-                hidden: false,
-            };
+            let column = ColumnDefinition::new("a", column_type);
             let mut definition = TableDefinition::new("public", &name, vec![column]);
             let key = KeyDefinition {
                 name: format!("{name}_key"),

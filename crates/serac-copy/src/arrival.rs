@@ -11,8 +11,8 @@ pub const COPY_PATIENCE: Duration = Duration::from_millis(100);
 
 /// What COPY FROM reads.
 pub trait CopyInput: Read {
-    /// Waits up to [`COPY_PATIENCE`] for bytes, or the end of the input; false if neither has come. True for
-    /// input that lets nobody wait.
+    /// Waits up to [`COPY_PATIENCE`] for bytes, or the end of the input; false if neither has come.
+    /// True for input that lets nobody wait.
     fn comes_soon(&mut self) -> bool {
         true
     }

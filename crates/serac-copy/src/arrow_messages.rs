@@ -1,7 +1,8 @@
 //! Arrow IPC messages from outside, read without trust.
 //!
-//! Arrow's own reader checks values, but believes what a header says of types, lengths and places: it slices, multiplies
-//! and allocates by it, and panics where that is wrong. So messages of clients and files are read here:
+//! Arrow's own reader checks values, but believes what a header says of types, lengths and places:
+//! it slices, multiplies and allocates by it, and panics where that is wrong. So messages of
+//! clients and files are read here:
 //!
 //! ```text
 //! header ──verify (flatbuffers)──▶ Schema ──every field checked──▶ arrow-schema
@@ -9,11 +10,12 @@
 //!                                  ▼
 //!        nodes, buffers ──bounds, sizes, decompression within limits──▶ ArrayData::build (values) ──▶ RecordBatch
 //! ```
-//! What a message makes of little input is bounded: rows ([`MAX_ROWS`]), what it unpacks to ([`MAX_BODY`]), and the bytes
-//! that its views and codes name ([`MAX_NAMED`]). Dictionaries stay for the messages that follow: all of a stream take
-//! no more than one message may ([`MAX_BODY`]).
+//! What a message makes of little input is bounded: rows ([`MAX_ROWS`]), what it unpacks to
+//! ([`MAX_BODY`]), and the bytes that its views and codes name ([`MAX_NAMED`]). Dictionaries stay
+//! for the messages that follow: all of a stream take no more than one message may ([`MAX_BODY`]).
 //!
-//! Types that no table and no parameter has (structures, maps, unions, runs) are refused: SQLSTATE 0A000.
+//! Types that no table and no parameter has (structures, maps, unions, runs) are refused: SQLSTATE
+//! 0A000.
 
 use datafusion::arrow::array::{
     Array, ArrayData, ArrayDataBuilder, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, make_array, new_empty_array,
@@ -79,13 +81,13 @@ struct Dictionary {
 }
 
 fn malformed(what: impl std::fmt::Display) -> SqlError {
-    SqlError::new("08P01", format!("malformed Arrow message: {what}"))
+    SqlError::new(sqlstate::PROTOCOL_VIOLATION, format!("malformed Arrow message: {what}"))
 }
 fn too_large(what: &str) -> SqlError {
-    SqlError::new("54000", format!("an Arrow message is too large: {what}"))
+    SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("an Arrow message is too large: {what}"))
 }
 fn of_values(error: ArrowError) -> SqlError {
-    SqlError::new("22P03", format!("malformed Arrow values: {error}"))
+    SqlError::new(sqlstate::INVALID_BINARY_REPRESENTATION, format!("malformed Arrow values: {error}"))
 }
 
 // ---- schemas
@@ -93,7 +95,7 @@ fn of_values(error: ArrowError) -> SqlError {
 /// Refuses a field from which Arrow cannot make a type.
 fn check_field(field: ipc::Field<'_>, depth: usize) -> Result<()> {
     if depth > MAX_DEPTH {
-        return Err(SqlError::new("54001", "lists of an Arrow schema are nested too deeply"));
+        return Err(SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, "lists of an Arrow schema are nested too deeply"));
     }
     let is_width = |width: i32| matches!(width, 8 | 16 | 32 | 64);
     if let Some(dictionary) = field.dictionary() {
@@ -164,7 +166,10 @@ fn schema_of(message: ipc::Message<'_>) -> Result<SchemaRef> {
         return Err(SqlError::unsupported("Arrow of another byte order"));
     }
     if fields.len() > MAX_COLUMNS {
-        return Err(SqlError::new("54011", format!("an Arrow schema may have {MAX_COLUMNS} columns at the most")));
+        return Err(SqlError::new(
+            sqlstate::TOO_MANY_COLUMNS,
+            format!("an Arrow schema may have {MAX_COLUMNS} columns at the most"),
+        ));
     }
     fields.iter().try_for_each(|field| check_field(field, 0))?;
     Ok(Arc::new(fb_to_schema(schema)))
@@ -354,7 +359,8 @@ fn built(builder: ArrayDataBuilder) -> Result<ArrayRef> {
     Ok(array)
 }
 
-/// Refuses values that their type does not have, of which Arrow does not know, and those that name far more than is there.
+/// Refuses values that their type does not have, of which Arrow does not know, and those that name
+/// far more than is there.
 fn check_values(array: &ArrayRef) -> Result<()> {
     check_times(array)?;
     let named = match array.data_type() {
@@ -387,7 +393,7 @@ fn check_values(array: &ArrayRef) -> Result<()> {
     if named > MAX_NAMED { Err(too_large("the texts that it names")) } else { Ok(()) }
 }
 fn overflow() -> SqlError {
-    SqlError::new("22003", "numeric field overflow")
+    SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow")
 }
 /// The sum of what views say of their lengths.
 fn lengths(views: &[u128]) -> usize {
@@ -404,8 +410,8 @@ impl ArrowMessages {
     /// Reads the next message: its header, and its body.
     ///
     /// # Errors
-    /// SQLSTATE 08P01 or 22P03 for what is malformed, 54000 for what is too large, 0A000 for types and forms that are not
-    /// known here, 22003 and 22008 for values that their types do not have.
+    /// SQLSTATE 08P01 or 22P03 for what is malformed, 54000 for what is too large, 0A000 for types
+    /// and forms that are not known here, 22003 and 22008 for values that their types do not have.
     pub fn read(&mut self, header: &[u8], body: &Buffer) -> Result<ArrowMessage> {
         let message = ipc::root_as_message(header).map_err(|error| malformed(format!("its header: {error}")))?;
         if message.version() < MetadataVersion::V4 {
@@ -499,7 +505,7 @@ impl<R: Read> ArrowStream<R> {
             length = number(&stream.bytes(4)?);
         }
         if continuation != CONTINUATION {
-            return Err(SqlError::new("22P04", "the input is no Arrow stream"));
+            return Err(SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, "the input is no Arrow stream"));
         }
         let (header, body) = stream.rest_of_message(length)?.ok_or_else(|| malformed("there is no schema"))?;
         match stream.messages.read(&header, &body)? {
@@ -517,16 +523,22 @@ impl<R: Read> ArrowStream<R> {
     fn bytes(&mut self, count: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let read = (&mut self.input).take(count as u64).read_to_end(&mut bytes).map_err(unreadable)?;
-        if read == count { Ok(bytes) } else { Err(SqlError::new("22P04", "the Arrow stream ends too early")) }
+        if read == count {
+            Ok(bytes)
+        } else {
+            Err(SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, "the Arrow stream ends too early"))
+        }
     }
     fn message(&mut self) -> Result<Option<(Vec<u8>, Buffer)>> {
         let mut head = Vec::new();
         if (&mut self.input).take(8).read_to_end(&mut head).map_err(unreadable)? == 0 {
             return Ok(None);
         }
-        let head: [u8; 8] = head.try_into().map_err(|_| SqlError::new("22P04", "the Arrow stream ends too early"))?;
+        let head: [u8; 8] = head
+            .try_into()
+            .map_err(|_| SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, "the Arrow stream ends too early"))?;
         if number(&head[..4]) != CONTINUATION {
-            return Err(SqlError::new("22P04", "there is no Arrow message where one is wanted"));
+            return Err(SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, "there is no Arrow message where one is wanted"));
         }
         self.rest_of_message(number(&head[4..]))
     }
@@ -562,8 +574,10 @@ fn number(bytes: &[u8]) -> u32 {
 }
 fn unreadable(error: std::io::Error) -> SqlError {
     match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => SqlError::new("22P04", "the Arrow stream ends too early"),
-        _ => SqlError::new("58030", format!("could not read: {error}")),
+        std::io::ErrorKind::UnexpectedEof => {
+            SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, "the Arrow stream ends too early")
+        }
+        _ => SqlError::new(sqlstate::IO_ERROR, format!("could not read: {error}")),
     }
 }
 
@@ -653,9 +667,12 @@ mod tests {
         let time: ArrayRef = Arc::new(Time64MicrosecondArray::from(vec![86_400_000_000; 40]));
         let day: ArrayRef = Arc::new(Date32Array::from(vec![i32::MAX; 40]));
         let decimal = Decimal128Array::from(vec![10i128.pow(12); 40]).with_data_type(DataType::Decimal128(12, 2));
-        for (column, sqlstate) in
-            [(Arc::new(pair) as ArrayRef, "0A000"), (time, "22008"), (day, "22008"), (Arc::new(decimal), "22003")]
-        {
+        for (column, sqlstate) in [
+            (Arc::new(pair) as ArrayRef, sqlstate::FEATURE_NOT_SUPPORTED),
+            (time, sqlstate::DATETIME_FIELD_OVERFLOW),
+            (day, sqlstate::DATETIME_FIELD_OVERFLOW),
+            (Arc::new(decimal), sqlstate::NUMERIC_VALUE_OUT_OF_RANGE),
+        ] {
             let bytes = stream(&RecordBatch::try_from_iter([("a", column)]).unwrap(), None);
             assert_eq!(read(&bytes).unwrap_err().sqlstate, sqlstate);
         }
@@ -682,9 +699,12 @@ mod tests {
     fn little_input_does_not_become_much() {
         let schema = Some(Arc::new(Schema::new(vec![Field::new("a", DataType::Null, true)])));
         let mut messages = ArrowMessages { schema, ..ArrowMessages::default() };
-        for (rows, sqlstate) in
-            [(1_000, None), (1 << 40, Some("54000")), (i64::MAX, Some("54000")), (-1, Some("08P01"))]
-        {
+        for (rows, sqlstate) in [
+            (1_000, None),
+            (1 << 40, Some(sqlstate::PROGRAM_LIMIT_EXCEEDED)),
+            (i64::MAX, Some(sqlstate::PROGRAM_LIMIT_EXCEEDED)),
+            (-1, Some(sqlstate::PROTOCOL_VIOLATION)),
+        ] {
             let (header, body) = nulls(rows);
             let read = messages.read(&header, &body);
             assert_eq!(read.err().map(|error| error.sqlstate), sqlstate, "{rows} rows");
@@ -698,7 +718,7 @@ mod tests {
             bytes[at..at + 8].copy_from_slice(&shorter);
             assert!(read(&bytes).is_err(), "{codec:?}");
             bytes[at..at + 8].copy_from_slice(&(1u64 << 60).to_le_bytes());
-            assert_eq!(read(&bytes).unwrap_err().sqlstate, "54000", "{codec:?}");
+            assert_eq!(read(&bytes).unwrap_err().sqlstate, sqlstate::PROGRAM_LIMIT_EXCEEDED, "{codec:?}");
         }
         // Dictionaries, each of which may be as large as all together.
         let word: ArrayRef = Arc::new(StringArray::from(vec![" ".repeat(MAX_BODY / 2)]));
@@ -710,13 +730,13 @@ mod tests {
         let error = read(&bytes).unwrap_err();
         assert_eq!(
             (error.sqlstate, error.message.as_str()),
-            ("54000", "an Arrow message is too large: what it unpacks to")
+            (sqlstate::PROGRAM_LIMIT_EXCEEDED, "an Arrow message is too large: what it unpacks to")
         );
         // A length that nothing follows is no reason to make room.
         let mut bytes = stream(&batch(), None);
         bytes.truncate(8);
         bytes[4..8].copy_from_slice(&(MAX_HEADER as u32).to_le_bytes());
-        assert_eq!(read(&bytes).unwrap_err().sqlstate, "22P04");
+        assert_eq!(read(&bytes).unwrap_err().sqlstate, sqlstate::BAD_COPY_FILE_FORMAT);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! COPY's binary format: a header, per row the number of columns and each value with its length, and a trailer.
+//! COPY's binary format: a header, per row the number of columns and each value with its length,
+//! and a trailer.
 
 use super::rows::{BATCH_ROWS, MAX_LINE};
 use crate::arrival::CopyInput;
@@ -23,7 +24,7 @@ pub(super) struct BinaryReader<R> {
 }
 
 fn malformed(what: &str) -> SqlError {
-    SqlError::new("22P04", format!("invalid COPY file: {what}"))
+    SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, format!("invalid COPY file: {what}"))
 }
 
 /// Whether bytes begin with a whole row, or with what is none.
@@ -52,7 +53,7 @@ impl<R: CopyInput> BinaryReader<R> {
         let mut bytes = [0; N];
         self.input.read_exact(&mut bytes).map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => malformed("it ends too early"),
-            _ => SqlError::new("58030", format!("could not read: {error}")),
+            _ => SqlError::new(sqlstate::IO_ERROR, format!("could not read: {error}")),
         })?;
         Ok(bytes)
     }
@@ -64,12 +65,13 @@ impl<R: CopyInput> BinaryReader<R> {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(SqlError::new("58030", format!("could not read: {error}"))),
+                Err(error) => return Err(SqlError::new(sqlstate::IO_ERROR, format!("could not read: {error}"))),
             }
         }
         Ok(filled)
     }
-    /// The number of a row's fields, -1 for the trailer; none at the end of the input, which needs no trailer.
+    /// The number of a row's fields, -1 for the trailer; none at the end of the input, which needs
+    /// no trailer.
     fn field_count(&mut self) -> Result<Option<i16>> {
         let mut bytes = [0; 2];
         let read = self.read_up_to(&mut bytes)?;
@@ -81,7 +83,7 @@ impl<R: CopyInput> BinaryReader<R> {
         match read {
             Ok(read) if read == length => Ok(()),
             Ok(_) => Err(malformed("it ends too early")),
-            Err(error) => Err(SqlError::new("58030", format!("could not read: {error}"))),
+            Err(error) => Err(SqlError::new(sqlstate::IO_ERROR, format!("could not read: {error}"))),
         }
     }
 
@@ -114,13 +116,16 @@ impl<R: CopyInput> BinaryReader<R> {
             let Some(count) = count.filter(|count| *count != -1) else {
                 self.ended = true;
                 if count.is_some() && self.read_up_to(&mut [0])? > 0 {
-                    return Err(SqlError::new("22P04", "received copy data after EOF marker"));
+                    return Err(SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, "received copy data after EOF marker"));
                 }
                 break;
             };
             if usize::try_from(count).ok() != Some(self.types.len()) {
                 let wanted = self.types.len();
-                return Err(SqlError::new("22P04", format!("row field count is {count}, expected {wanted}")));
+                return Err(SqlError::new(
+                    sqlstate::BAD_COPY_FILE_FORMAT,
+                    format!("row field count is {count}, expected {wanted}"),
+                ));
             }
             for (i, column) in columns.iter_mut().enumerate() {
                 let length = i32::from_be_bytes(self.bytes()?);
@@ -132,7 +137,7 @@ impl<R: CopyInput> BinaryReader<R> {
                     }
                     Ok(_) => {
                         let message = format!("a value has more than {} MiB", MAX_VALUE >> 20);
-                        return Err(SqlError::new("54000", message));
+                        return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
                     }
                     Err(_) => return Err(malformed("the length of a value")),
                 };
@@ -156,7 +161,8 @@ impl<R: CopyInput> Iterator for BinaryReader<R> {
     }
 }
 
-/// Writes batches, a row in one piece; the header is in the same piece as what comes first behind it, as some readers expect.
+/// Writes batches, a row in one piece; the header is in the same piece as what comes first behind
+/// it, as some readers expect.
 pub(super) struct BinaryWriter<W> {
     output: W,
     header: Vec<u8>,
@@ -171,7 +177,9 @@ impl<W: Write> BinaryWriter<W> {
         Self { output, header, json }
     }
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
-        self.output.write_all(bytes).map_err(|error| SqlError::new("58030", format!("could not write: {error}")))
+        self.output
+            .write_all(bytes)
+            .map_err(|error| SqlError::new(sqlstate::IO_ERROR, format!("could not write: {error}")))
     }
 
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -231,9 +239,9 @@ mod tests {
         assert_eq!(of(&[]), Ok(0));
         assert_eq!(of(&[&row, &row]), Ok(2));
         assert_eq!(of(&[&row, &[0xff, 0xff]]), Ok(1));
-        assert_eq!(of(&[&row, &[0xff, 0xff], &row]), Err("22P04"));
-        assert_eq!(of(&[&row, &row[..5]]), Err("22P04"));
-        assert_eq!(of(&[&row, &row[..9]]), Err("22P04"));
+        assert_eq!(of(&[&row, &[0xff, 0xff], &row]), Err(sqlstate::BAD_COPY_FILE_FORMAT));
+        assert_eq!(of(&[&row, &row[..5]]), Err(sqlstate::BAD_COPY_FILE_FORMAT));
+        assert_eq!(of(&[&row, &row[..9]]), Err(sqlstate::BAD_COPY_FILE_FORMAT));
     }
 
     #[test]

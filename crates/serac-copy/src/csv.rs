@@ -5,8 +5,8 @@
 //! empty field. A field is NULL if it has the text of NULL and no quotes.
 //!
 //! Where all columns are INTEGER, rows of plain numbers are parsed into numbers at once, many at a
-//! time and by several threads (`serac_operators::integer_rows`). The first row of another kind, and
-//! some behind it, are read as texts: few if most rows are plain.
+//! time and by several threads (`serac_operators::integer_rows`). The first row of another kind,
+//! and some behind it, are read as texts: few if most rows are plain.
 
 use super::options::{Nulls, Options};
 use super::rows::{BATCH_ROWS, MAX_LINE, Rows, row_too_long};
@@ -53,7 +53,7 @@ impl<R: CopyInput> Window<R> {
                     return Ok(count > 0);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(SqlError::new("58030", format!("could not read: {error}"))),
+                Err(error) => return Err(SqlError::new(sqlstate::IO_ERROR, format!("could not read: {error}"))),
             }
         }
     }
@@ -90,8 +90,8 @@ impl<R: CopyInput> Window<R> {
             }
         }
     }
-    /// Many bytes of the input: all there is room for, once more than half of that are consumed, or as
-    /// many as come soon.
+    /// Many bytes of the input: all there is room for, once more than half of that are consumed, or
+    /// as many as come soon.
     fn many(&mut self) -> Result<&[u8]> {
         if self.to - self.from > self.bytes.len() / 2 {
             return Ok(self.bytes());
@@ -224,7 +224,7 @@ impl<R: CopyInput> CsvReader<R> {
             if input.is_empty() {
                 let Some(begun) = begun else { return Ok(None) };
                 if matches!(place, Place::Quoted | Place::EscapeInQuoted) {
-                    return Err(in_line("22P04", "unterminated CSV quoted field", begun));
+                    return Err(in_line(sqlstate::BAD_COPY_FILE_FORMAT, "unterminated CSV quoted field", begun));
                 }
                 self.fields.push(Field { end: self.bytes.len(), is_quoted });
                 return Ok(Some(begun));
@@ -373,10 +373,14 @@ impl<R: CopyInput> CsvReader<R> {
         let Some(line) = self.read_row()? else { return Ok(None) };
         let (found, wanted) = (self.fields.len(), columns.len());
         if found > wanted {
-            return Err(in_line("22P04", "extra data after last expected column", line));
+            return Err(in_line(sqlstate::BAD_COPY_FILE_FORMAT, "extra data after last expected column", line));
         }
         if found < wanted {
-            return Err(in_line("22P04", format!("missing data for column {}", found + 1), line));
+            return Err(in_line(
+                sqlstate::BAD_COPY_FILE_FORMAT,
+                format!("missing data for column {}", found + 1),
+                line,
+            ));
         }
         let mut start = 0;
         for ((column, field), nulls) in columns.iter_mut().zip(&self.fields).zip(&self.nulls) {

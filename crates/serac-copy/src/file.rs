@@ -5,7 +5,8 @@
 //! file, and the session waits for that thread as it waits for rows. Pipes and devices are opened
 //! without blocking (O_NONBLOCK) and polled, every [`ASKED`], which is when the thread of a
 //! statement that was cancelled finds that nobody wants the file ([`Wanted`]) and ends. Only a file
-//! system that does not answer can hold the thread up for longer, and it then holds up nothing else.
+//! system that does not answer can hold the thread up for longer, and it then holds up nothing
+//! else.
 
 use super::options::Options;
 use super::sink::Sink;
@@ -30,7 +31,8 @@ const BATCHES_AHEAD: usize = 4;
 
 /// The error of a file that cannot be opened.
 pub(super) fn io(path: &str, error: std::io::Error) -> SqlError {
-    let sqlstate = if error.kind() == std::io::ErrorKind::NotFound { "58P01" } else { "58030" };
+    let sqlstate =
+        if error.kind() == std::io::ErrorKind::NotFound { sqlstate::UNDEFINED_FILE } else { sqlstate::IO_ERROR };
     SqlError::new(sqlstate, format!("could not open file \"{path}\": {error}"))
 }
 
@@ -94,7 +96,7 @@ impl CopyFile {
     /// The file itself, which must not be a pipe or a device.
     pub(super) fn into_regular(self, path: &str) -> Result<File> {
         let message = || format!("\"{path}\" is a pipe or a device, which cannot be read in this format");
-        if self.is_polled { Err(SqlError::new("42809", message())) } else { Ok(self.file) }
+        if self.is_polled { Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message())) } else { Ok(self.file) }
     }
     /// Waits until a pipe or a device can be read or written. One that nobody has opened yet at its
     /// other end cannot.
@@ -192,12 +194,14 @@ impl FileSink {
             let _ = ends.send(result);
         };
         let writer = std::thread::Builder::new().name("serac-copy".into()).spawn(write);
-        writer.map_err(|error| SqlError::new("53000", format!("no thread for writing: {error}")))?;
+        writer.map_err(|error| {
+            SqlError::new(sqlstate::INSUFFICIENT_RESOURCES, format!("no thread for writing: {error}"))
+        })?;
         opened.await.unwrap_or_else(|_| Err(Self::broken()))?;
         Ok(Self { parts, ended, _want: want })
     }
     fn broken() -> SqlError {
-        SqlError::new("XX000", "the output could not be written")
+        SqlError::new(sqlstate::INTERNAL_ERROR, "the output could not be written")
     }
     /// The thread's result: it has ended, or is about to.
     async fn end(&mut self) -> Result<()> {

@@ -142,9 +142,10 @@ impl Options {
     /// 0A000.
     pub fn check_output(&self) -> Result<()> {
         match self.forced().into_iter().find(|(.., names)| !names.is_empty()) {
-            Some((_, option, _)) => {
-                Err(SqlError::new("0A000", format!("COPY {option} only available using COPY FROM")))
-            }
+            Some((_, option, _)) => Err(SqlError::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                format!("COPY {option} only available using COPY FROM"),
+            )),
             None => Ok(()),
         }
     }
@@ -155,12 +156,18 @@ impl Options {
     pub fn for_columns(mut self, table: &Table, columns: &[&str]) -> Result<Self> {
         for (option, shown, names) in self.forced() {
             if !names.is_empty() && self.format != Format::Csv {
-                return Err(SqlError::new("0A000", format!("COPY {shown} available only in CSV mode")));
+                return Err(SqlError::new(
+                    sqlstate::FEATURE_NOT_SUPPORTED,
+                    format!("COPY {shown} available only in CSV mode"),
+                ));
             }
             if let Some(name) = names.iter().find(|name| !columns.contains(&name.as_str())) {
                 return Err(match table.definition.column(name) {
                     None => SqlError::no_column(name, table.name()),
-                    Some(_) => SqlError::new("42P10", format!("{option} column \"{name}\" not referenced by COPY")),
+                    Some(_) => SqlError::new(
+                        sqlstate::INVALID_COLUMN_REFERENCE,
+                        format!("{option} column \"{name}\" not referenced by COPY"),
+                    ),
                 });
             }
         }

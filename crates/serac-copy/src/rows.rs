@@ -7,12 +7,13 @@ use std::sync::Arc;
 /// Rows of a batch.
 pub(super) const BATCH_ROWS: usize = 8_192;
 
-/// Bytes of a row of CSV or the text format: a client that never ends one would have the server keep all that it sends.
+/// Bytes of a row of CSV or the text format: a client that never ends one would have the server
+/// keep all that it sends.
 pub(super) const MAX_LINE: usize = 64 << 20;
 
 /// The error of a row that is longer.
 pub(super) fn row_too_long() -> SqlError {
-    SqlError::new("54000", format!("a row has more than {} MiB", MAX_LINE >> 20))
+    SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("a row has more than {} MiB", MAX_LINE >> 20))
 }
 
 /// Rows that were read, and the line on which each begins, from 1; no lines where the format has
@@ -25,10 +26,10 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Reads up to `most` rows of texts; none behind the last. `read` appends the texts of a row and
-    /// gives the line on which it begins, or none where there is no next row, or where rows have been
-    /// read (it is told whether) and the next one does not come soon. What is wrong with a row behind
-    /// others waits in `failed`: something may be wrong with those, too.
+    /// Reads up to `most` rows of texts; none behind the last. `read` appends the texts of a row
+    /// and gives the line on which it begins, or none where there is no next row, or where rows
+    /// have been read (it is told whether) and the next one does not come soon. What is wrong with
+    /// a row behind others waits in `failed`: something may be wrong with those, too.
     pub(super) fn gather(
         columns: usize,
         most: usize,

@@ -26,7 +26,7 @@ enum Writer {
 pub struct Sink(Writer);
 
 fn parquet(error: ParquetError) -> SqlError {
-    SqlError::new("58030", error.to_string())
+    SqlError::new(sqlstate::IO_ERROR, error.to_string())
 }
 
 impl Sink {
@@ -80,6 +80,6 @@ impl Sink {
             Writer::ArrowFile(writer) => writer.into_inner()?,
             Writer::ArrowStream(writer) => writer.into_inner()?,
         };
-        output.flush().map_err(|e| SqlError::new("58030", format!("could not write: {e}")))
+        output.flush().map_err(|e| SqlError::new(sqlstate::IO_ERROR, format!("could not write: {e}")))
     }
 }

@@ -96,7 +96,9 @@ fn file_batches(
             row_batches(counted(file), options, types).expect("its rows come one by one")
         }
         Format::Parquet => {
-            let invalid = |e: datafusion::parquet::errors::ParquetError| SqlError::new("22P04", e.to_string());
+            let invalid = |e: datafusion::parquet::errors::ParquetError| {
+                SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, e.to_string())
+            };
             let file = file.into_regular(path)?;
             let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(invalid)?;
             progress.total.store(builder.metadata().file_metadata().num_rows() as u64, Ordering::Relaxed);
@@ -115,11 +117,14 @@ fn file_batches(
 /// The columns of a file that COPY FROM would read, by its name's extension.
 ///
 /// # Errors
-/// SQLSTATE 58P01 for a file that cannot be opened, 22P04 for one that is not of its format, 0A000 for a format that says nothing of columns.
+/// SQLSTATE 58P01 for a file that cannot be opened, 22P04 for one that is not of its format, 0A000
+/// for a format that says nothing of columns.
 pub fn file_schema(path: &str) -> Result<SchemaRef> {
     let options = Options::of_file(path, Format::Csv);
     let file = File::open(path).map_err(|e| io(path, e))?;
-    let invalid = |e: &dyn std::fmt::Display| SqlError::new("22P04", format!("\"{path}\" cannot be read: {e}"));
+    let invalid = |e: &dyn std::fmt::Display| {
+        SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, format!("\"{path}\" cannot be read: {e}"))
+    };
     Ok(match options.format {
         Format::Parquet => ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| invalid(&e))?.schema().clone(),
         Format::Arrow => ArrowStream::new(buffered(file)).map_err(|e| invalid(&e))?.schema().clone(),
@@ -147,7 +152,8 @@ fn stream_batches(
     }
 }
 
-/// Batches of an input as they are read. Those of the text format are texts, those of CSV texts or integers.
+/// Batches of an input as they are read. Those of the text format are texts, those of CSV texts or
+/// integers.
 pub struct Source {
     batches: Receiver<Result<Rows>>,
     reader: Option<JoinHandle<()>>,
@@ -181,9 +187,11 @@ impl Source {
                 Err(error) => drop(sender.blocking_send(Err(error))),
             }
         };
-        // Not of the runtime's blocking threads, for which its end would wait while this one waits for a terminal.
+        // Not of the runtime's blocking threads, for which its end would wait while this one waits
+        // for a terminal.
         let reader = std::thread::Builder::new().name("serac-copy".into()).spawn(read);
-        let reader = reader.map_err(|e| SqlError::new("53000", format!("no thread for reading: {e}")))?;
+        let reader = reader
+            .map_err(|e| SqlError::new(sqlstate::INSUFFICIENT_RESOURCES, format!("no thread for reading: {e}")))?;
         Ok(Self { batches, reader: Some(reader), _want: want })
     }
 
@@ -197,7 +205,7 @@ impl Source {
         }
         // The thread has let go of its end: it has ended, or is about to.
         match self.reader.take().map(JoinHandle::join) {
-            Some(Err(_)) => Err(SqlError::new("XX000", "the input could not be read")),
+            Some(Err(_)) => Err(SqlError::new(sqlstate::INTERNAL_ERROR, "the input could not be read")),
             _ => Ok(None),
         }
     }

@@ -10,7 +10,7 @@ use serac_values::{Result, SqlError};
 use std::io::{BufRead, BufReader, Read};
 
 fn io(error: &std::io::Error) -> SqlError {
-    SqlError::new("58030", format!("could not read: {error}"))
+    SqlError::new(sqlstate::IO_ERROR, format!("could not read: {error}"))
 }
 
 /// Reads batches of texts.
@@ -102,7 +102,11 @@ impl<R: CopyInput> TextReader<R> {
             let raw = &text[..end];
             rest = text.get(end + 1..);
             let Some(column) = columns.get_mut(fields) else {
-                return Err(in_line("22P04", "extra data after last expected column", self.line));
+                return Err(in_line(
+                    sqlstate::BAD_COPY_FILE_FORMAT,
+                    "extra data after last expected column",
+                    self.line,
+                ));
             };
             fields += 1;
             if raw == self.null {
@@ -118,7 +122,11 @@ impl<R: CopyInput> TextReader<R> {
             column.append_value(text_in_line(text, self.line)?);
         }
         if fields < self.columns {
-            return Err(in_line("22P04", format!("missing data for column {}", fields + 1), self.line));
+            return Err(in_line(
+                sqlstate::BAD_COPY_FILE_FORMAT,
+                format!("missing data for column {}", fields + 1),
+                self.line,
+            ));
         }
         Ok(Some(self.line))
     }

@@ -22,7 +22,7 @@ pub(super) struct LineWriter<W> {
 }
 
 fn failed(error: &std::io::Error) -> SqlError {
-    SqlError::new("58030", format!("could not write: {error}"))
+    SqlError::new(sqlstate::IO_ERROR, format!("could not write: {error}"))
 }
 
 impl<W: Write> LineWriter<W> {

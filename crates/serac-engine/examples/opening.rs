@@ -1,11 +1,15 @@
-//! How long a database takes to open: `cargo run --release -p serac-engine --example opening -- <folder> indexes [rows]`, or `… few [openings]`.
+//! How long a database takes to open:
+//! `cargo run --release -p serac-engine --example opening -- <folder> indexes [rows]`, or
+//! `… few [openings]`.
 //!
-//! `indexes` makes a table of ten columns with ten indexes (a primary key and nine others, of which two are over texts), writes a checkpoint, and opens
-//! the database three times. `few` makes a database of six rows and opens it again and again, each time with a row more. The folder must not be there.
+//! `indexes` makes a table of ten columns with ten indexes (a primary key and nine others, of which
+//! two are over texts), writes a checkpoint, and opens the database three times. `few` makes a
+//! database of six rows and opens it again and again, each time with a row more. The folder must
+//! not be there.
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use serac_engine::Database;
-use serac_engine::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
+use serac_engine::catalog::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
 use serac_storage::{ColumnType, Value};
 use std::path::Path;
 use std::sync::Arc;
@@ -18,15 +22,7 @@ const TEXTS: [usize; 2] = [8, 9];
 
 fn column(at: usize) -> ColumnDefinition {
     let column_type = if TEXTS.contains(&at) { ColumnType::Utf8 } else { ColumnType::Int64 };
-    ColumnDefinition {
-        name: format!("c{at}"),
-        sql_type: column_type.into(),
-        nullable: false,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    }
+    ColumnDefinition { nullable: false, ..ColumnDefinition::new(format!("c{at}"), column_type) }
 }
 
 fn key(at: usize) -> KeyDefinition {
@@ -35,7 +31,8 @@ fn key(at: usize) -> KeyDefinition {
     KeyDefinition { name, columns: vec![at], unique: primary, primary, constraint: primary, ..Default::default() }
 }
 
-/// A number that looks random, another one for each column: some columns have few values, most have many.
+/// A number that looks random, another one for each column: some columns have few values, most have
+/// many.
 fn number(row: i64, at: usize) -> i64 {
     let mixed = (row as u64 ^ (at as u64) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 8;
     match at {

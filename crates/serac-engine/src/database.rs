@@ -1,25 +1,27 @@
 //! `Database`: one open database, in a folder or in memory.
 //!
-//! **A clean end** ([`Database::close`], or the last clone that goes) writes a checkpoint of what was committed since the last one, so that the next opening
-//! replays nothing. Its cost is bounded: where a checkpoint would write many blocks because of a little log, that log is left to the next opening, which
-//! reads it faster. A checkpoint that fails then is no harm: the log has everything. Without a log (durability off) the checkpoint is all that keeps what was
-//! committed: commits are refused before it is taken, and accepted again if it fails.
+//! **A clean end** ([`Database::close`], or the last clone that goes) writes a checkpoint of what
+//! was committed since the last one, so that the next opening replays nothing. Its cost is bounded:
+//! where a checkpoint would write many blocks because of a little log, that log is left to the next
+//! opening, which reads it faster. A checkpoint that fails then is no harm: the log has everything.
+//! Without a log (durability off) the checkpoint is all that keeps what was committed: commits are
+//! refused before it is taken, and accepted again if it fails.
 
-use crate::bitmap::BitmapIndex;
+use crate::catalog::catalog_changes::CatalogLocks;
+use crate::catalog::definition::SequenceDefinition;
+use crate::catalog::procedure::Procedures;
+use crate::catalog::sequence::Mark;
 use crate::catalog::{Catalog, CatalogState, MetaRecord};
-use crate::catalog_changes::CatalogLocks;
-use crate::definition::SequenceDefinition;
 use crate::error::{EngineError, Result};
-use crate::moves::IndexFollower;
-use crate::procedure::Procedures;
-use crate::roles::{RoleId, Security};
 use crate::salvage::violations;
-use crate::sequence::Mark;
+use crate::security::{RoleId, Security};
+use crate::table::bitmap::BitmapIndex;
 use crate::transaction::Transaction;
+use crate::transaction::row_follower::IndexFollower;
 use serac_index::cubit::Merger;
-use serac_storage::checkpoint::CheckpointReport;
-use serac_storage::storage::StorageMetrics;
-use serac_storage::transaction::TransactionManager;
+use serac_storage::durability::checkpoint::CheckpointReport;
+use serac_storage::durability::storage::StorageMetrics;
+use serac_storage::version::transaction::TransactionManager;
 use serac_storage::{
     Durability, RecoveryCatalog, RecoveryReport, Snapshot, Storage, StorageError, StorageOptions, TableId, Timestamp,
 };
@@ -45,7 +47,8 @@ pub(crate) struct DatabaseInner {
     /// Versions with the timestamps from which they count, ascending.
     pub(crate) catalogs: Arc<Mutex<CatalogVersions>>,
     pub(crate) catalog_locks: CatalogLocks,
-    /// Held from looking for the newest catalog to publishing the next one. Before the commit latch.
+    /// Held from looking for the newest catalog to publishing the next one. Before the commit
+    /// latch.
     pub(crate) catalog_commits: Mutex<()>,
     pub(crate) next_id: AtomicU32,
     pub(crate) next_owner: AtomicU64,
@@ -60,7 +63,8 @@ pub(crate) struct DatabaseInner {
     checkpointing: AtomicBool,
     /// Held by who closes the database.
     closing: Mutex<()>,
-    /// Bytes of log up to which none is begun by itself: so much as there was when one failed, and some more.
+    /// Bytes of log up to which none is begun by itself: so much as there was when one failed, and
+    /// some more.
     no_checkpoint_before: AtomicU64,
 }
 
@@ -172,7 +176,8 @@ impl Database {
         // From now on rows may move.
         inner.storage.set_follower(Arc::new(IndexFollower::new(&inner)));
         if !inner.recovery.lost.is_empty() || inner.recovery.kept_aside.is_some() {
-            // What was salvaged becomes a whole database at once, so that the next opening is like any other.
+            // What was salvaged becomes a whole database at once, so that the next opening is like
+            // any other.
             inner.checkpoint()?;
         }
         Ok(Self(inner))
@@ -187,12 +192,13 @@ impl Database {
         Transaction::new(self.0.clone(), txn, catalog, owner)
     }
 
-    /// The next value of a sequence of `catalog`. Not undone by a rollback. What shows the value must wait for the ticket of the transaction to which
-    /// `snapshot` belongs.
+    /// The next value of a sequence of `catalog`. Not undone by a rollback. What shows the value
+    /// must wait for the ticket of the transaction to which `snapshot` belongs.
     ///
     /// # Errors
-    /// [`crate::EngineError::Missing`], [`crate::EngineError::SequenceExhausted`], [`crate::EngineError::InUse`] while the sequence's direction is
-    /// being changed, or what keeps the log from taking a reservation.
+    /// [`crate::EngineError::Missing`], [`crate::EngineError::SequenceExhausted`],
+    /// [`crate::EngineError::InUse`] while the sequence's direction is being changed, or what keeps
+    /// the log from taking a reservation.
     pub fn next_value(&self, snapshot: &Snapshot, catalog: &Catalog, schema: &str, name: &str) -> Result<i64> {
         let sequence = catalog.sequence(schema, name)?;
         let (value, reserved_at) =
@@ -200,11 +206,12 @@ impl Database {
         snapshot.note_read(reserved_at);
         Ok(value)
     }
-    /// Makes a sequence go on after `value`, or with it if it has not been called. Not undone by a rollback. `snapshot` is as in
-    /// [`next_value`](Self::next_value).
+    /// Makes a sequence go on after `value`, or with it if it has not been called. Not undone by a
+    /// rollback. `snapshot` is as in [`next_value`](Self::next_value).
     ///
     /// # Errors
-    /// [`crate::EngineError::Missing`], [`crate::EngineError::OutOfBounds`], or what keeps the log from taking it.
+    /// [`crate::EngineError::Missing`], [`crate::EngineError::OutOfBounds`], or what keeps the log
+    /// from taking it.
     pub fn set_value(
         &self,
         snapshot: &Snapshot,
@@ -231,7 +238,8 @@ impl Database {
     pub fn catalog(&self) -> Arc<Catalog> {
         self.0.newest_catalog()
     }
-    /// A number that changes with every commit that changes roles, owners or grants: what was found allowed under another number must be looked at again.
+    /// A number that changes with every commit that changes roles, owners or grants: what was found
+    /// allowed under another number must be looked at again.
     pub fn security_version(&self) -> u64 {
         // Acquire: pairs with the Release in `publish`, before which the new catalog is there.
         self.0.security_version.load(Ordering::Acquire)
@@ -257,7 +265,8 @@ impl Database {
     pub(crate) fn checkpoint_if_due(inner: &Arc<DatabaseInner>) {
         let Some(log) = inner.storage.manager().log() else { return };
         let (bytes, limit) = (log.live_bytes(), inner.storage.options().checkpoint_log_bytes);
-        // Relaxed: at worst one is tried once more. Acquire: pairs with the Release at the end of the last one.
+        // Relaxed: at worst one is tried once more. Acquire: pairs with the Release at the end of
+        // the last one.
         if bytes <= limit.max(inner.no_checkpoint_before.load(Ordering::Relaxed))
             || inner.checkpointing.swap(true, Ordering::Acquire)
         {
@@ -267,16 +276,19 @@ impl Database {
         // Where no thread can be started, the next commit tries again.
         let _ = serac_sync::thread::Builder::new().name("serac-checkpoint".into()).spawn(move || {
             let inner = &running.0;
-            // One that fails leaves the old one and the log in place. On a disk that is full, to try again with each commit would be no help.
+            // One that fails leaves the old one and the log in place. On a disk that is full, to
+            // try again with each commit would be no help.
             let not_before = if inner.checkpoint().is_ok() { 0 } else { bytes + limit / 8 };
             inner.no_checkpoint_before.store(not_before, Ordering::Relaxed);
         });
     }
 
-    /// Ends cleanly: writes a checkpoint if that is worth it, flushes the log and closes the files. Later calls do nothing.
+    /// Ends cleanly: writes a checkpoint if that is worth it, flushes the log and closes the files.
+    /// Later calls do nothing.
     ///
     /// # Errors
-    /// When the log cannot be flushed; with durability off, when the checkpoint cannot be written, and then the database stays open.
+    /// When the log cannot be flushed; with durability off, when the checkpoint cannot be written,
+    /// and then the database stays open.
     pub fn close(&self) -> Result<()> {
         self.0.close()
     }
@@ -336,7 +348,8 @@ impl DatabaseInner {
     pub(crate) fn catalog_at(&self, start: Timestamp) -> Arc<Catalog> {
         self.version_at(start).1
     }
-    /// The catalog in a snapshot, which counts as read: what it says (that a table is there, or has been emptied) must not be shown before it is durable.
+    /// The catalog in a snapshot, which counts as read: what it says (that a table is there, or has
+    /// been emptied) must not be shown before it is durable.
     pub(crate) fn catalog_of(&self, snapshot: &Snapshot) -> Arc<Catalog> {
         let (timestamp, catalog) = self.version_at(snapshot.start());
         snapshot.note_read(Timestamp(timestamp));
@@ -371,7 +384,8 @@ impl DatabaseInner {
     pub(crate) fn security(&self) -> Arc<Security> {
         self.newest_catalog().security.clone()
     }
-    /// Reserves values for a definition of a sequence, unless the committed one goes the other way. Returns the commit that did it; zero without a log.
+    /// Reserves values for a definition of a sequence, unless the committed one goes the other way.
+    /// Returns the commit that did it; zero without a log.
     fn reserve(
         &self,
         definition: &SequenceDefinition,
@@ -389,8 +403,8 @@ impl DatabaseInner {
             }
         })
     }
-    /// Logs that values of a sequence are reserved, if `is_valid` says so, which nothing that others commit can change before this commit. Returns
-    /// that; zero without a log.
+    /// Logs that values of a sequence are reserved, if `is_valid` says so, which nothing that
+    /// others commit can change before this commit. Returns that; zero without a log.
     fn log_reservation(&self, id: u32, reserved: Mark, is_valid: impl FnOnce() -> Result<()>) -> Result<Timestamp> {
         if self.storage.manager().log().is_none() {
             return is_valid().map(|()| Timestamp::ZERO);
@@ -401,8 +415,8 @@ impl DatabaseInner {
     }
 }
 
-/// Takes the versions out that no snapshot that is alive may look for, and none that begins: with the latch of the
-/// versions held, at most the last one is newer than the clock.
+/// Takes the versions out that no snapshot that is alive may look for, and none that begins: with
+/// the latch of the versions held, at most the last one is newer than the clock.
 fn forget_unseen(catalogs: &mut CatalogVersions, manager: &TransactionManager) -> CatalogVersions {
     let readers = manager.readers_of_published();
     let replaced: Vec<u64> = catalogs.iter().skip(1).map(|(made, _)| *made).collect();
@@ -411,8 +425,8 @@ fn forget_unseen(catalogs: &mut CatalogVersions, manager: &TransactionManager) -
     catalogs.extract_if(.., |(made, _)| is_unseen(*made)).collect()
 }
 
-/// What a commit of DDL does once no snapshot is older: the versions before it go, and with them the memory of
-/// what only they have.
+/// What a commit of DDL does once no snapshot is older: the versions before it go, and with them
+/// the memory of what only they have.
 pub(crate) fn forget_versions_later(db: &DatabaseInner) -> impl FnOnce() + Send + 'static {
     let (catalogs, manager) = (Arc::downgrade(&db.catalogs), Arc::downgrade(db.storage.manager()));
     move || {
@@ -458,7 +472,7 @@ fn rebuild_indexes(catalog: &Catalog, storage: &Arc<Storage>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definition::ViewDefinition;
+    use crate::catalog::definition::ViewDefinition;
 
     #[test]
     fn a_snapshot_finds_its_catalog_however_many_have_come_since() {

@@ -95,7 +95,7 @@ pub enum EngineError {
         /// The table changed.
         table: String,
         /// Schema and name of the table whose constraint it is.
-        child: (String, String),
+        child: Box<(String, String)>,
         /// The constraint.
         constraint: String,
         /// Which key.
@@ -127,7 +127,7 @@ pub enum EngineError {
         detail: String,
     },
     /// A row for a table that does not have all its columns yet
-    /// ([`TableDefinition::unnamed_columns`](crate::definition::TableDefinition::unnamed_columns)).
+    /// ([`TableDefinition::unnamed_columns`](crate::catalog::definition::TableDefinition::unnamed_columns)).
     #[error("table \"{table}\" takes no rows before its last {missing} columns are named")]
     Incomplete {
         /// The table.
@@ -232,70 +232,72 @@ impl EngineError {
     /// The five-character SQLSTATE.
     pub fn sqlstate(&self) -> &'static str {
         match self {
-            Self::Storage(error) if error.is_disk_full() => "53100",
+            Self::Storage(error) if error.is_disk_full() => sqlstate::DISK_FULL,
             Self::Storage(error) => match error {
-                StorageError::WriteConflict { .. } => "40001",
-                StorageError::Deadlock => "40P01",
-                StorageError::Limit(_) => "54000",
-                StorageError::InvalidInput(_) => "22000",
-                StorageError::Locked { .. } => "55006",
-                StorageError::Corrupt { .. } => "XX001",
-                StorageError::OtherVersion { .. } => "0A000",
-                StorageError::LogFailed(_) | StorageError::Io { .. } | StorageError::DiskFull => "58030",
-                StorageError::Closed => "57P01",
-                StorageError::Arrow(_) => "XX000",
+                StorageError::WriteConflict { .. } => sqlstate::SERIALIZATION_FAILURE,
+                StorageError::Deadlock => sqlstate::DEADLOCK_DETECTED,
+                StorageError::Limit(_) => sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                StorageError::InvalidInput(_) => sqlstate::DATA_EXCEPTION,
+                StorageError::Locked { .. } => sqlstate::OBJECT_IN_USE,
+                StorageError::Corrupt { .. } => sqlstate::DATA_CORRUPTED,
+                StorageError::OtherVersion { .. } => sqlstate::FEATURE_NOT_SUPPORTED,
+                StorageError::LogFailed(_) | StorageError::Io { .. } | StorageError::DiskFull => sqlstate::IO_ERROR,
+                StorageError::Closed => sqlstate::ADMIN_SHUTDOWN,
+                StorageError::Arrow(_) => sqlstate::INTERNAL_ERROR,
             },
-            Self::Conflict(_) | Self::Blocked(..) => "40001",
-            Self::InUse(_) => "55006",
+            Self::Conflict(_) | Self::Blocked(..) => sqlstate::SERIALIZATION_FAILURE,
+            Self::InUse(_) => sqlstate::OBJECT_IN_USE,
             Self::Missing { kind, .. } => match *kind {
-                "column" => "42703",
-                "schema" => "3F000",
-                "constraint" | "index" | "role" => "42704",
-                "procedure" | "function" => "42883",
-                _ => "42P01",
+                "column" => sqlstate::UNDEFINED_COLUMN,
+                "schema" => sqlstate::INVALID_SCHEMA_NAME,
+                "constraint" | "index" | "role" => sqlstate::UNDEFINED_OBJECT,
+                "procedure" | "function" => sqlstate::UNDEFINED_FUNCTION,
+                _ => sqlstate::UNDEFINED_TABLE,
             },
-            Self::OtherKind { .. } => "42809",
-            Self::TruncatesReferenced { .. } => "0A000",
-            Self::InvalidParameter(_) => "22023",
+            Self::OtherKind { .. } => sqlstate::WRONG_OBJECT_TYPE,
+            Self::TruncatesReferenced { .. } => sqlstate::FEATURE_NOT_SUPPORTED,
+            Self::InvalidParameter(_) => sqlstate::INVALID_PARAMETER_VALUE,
             Self::Exists { kind, .. } => match *kind {
-                "column" => "42701",
-                "schema" => "42P06",
-                "constraint" | "role" => "42710",
-                "function" => "42723",
-                _ => "42P07",
+                "column" => sqlstate::DUPLICATE_COLUMN,
+                "schema" => sqlstate::DUPLICATE_SCHEMA,
+                "constraint" | "role" => sqlstate::DUPLICATE_OBJECT,
+                "function" => sqlstate::DUPLICATE_FUNCTION,
+                _ => sqlstate::DUPLICATE_TABLE,
             },
-            Self::Dependent { .. } | Self::DependentPrivileges => "2BP01",
-            Self::Denied(_) => "42501",
+            Self::Dependent { .. } | Self::DependentPrivileges => sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+            Self::Denied(_) => sqlstate::INSUFFICIENT_PRIVILEGE,
             Self::Login { sqlstate, .. } => sqlstate,
-            Self::InvalidGrant(_) => "0LP01",
-            Self::Reserved { .. } => "42939",
-            Self::NotNull { .. } => "23502",
-            Self::Unique { .. } => "23505",
-            Self::ForeignKey { .. } => "23503",
-            Self::ForeignKeyTarget { .. } => "42830",
-            Self::ForeignKeyTypes { .. } => "42804",
-            Self::Check { .. } => "23514",
-            Self::Incomplete { .. } => "55000",
-            Self::TooLong { .. } => "22001",
+            Self::InvalidGrant(_) => sqlstate::INVALID_GRANT_OPERATION,
+            Self::Reserved { .. } => sqlstate::RESERVED_NAME,
+            Self::NotNull { .. } => sqlstate::NOT_NULL_VIOLATION,
+            Self::Unique { .. } => sqlstate::UNIQUE_VIOLATION,
+            Self::ForeignKey { .. } => sqlstate::FOREIGN_KEY_VIOLATION,
+            Self::ForeignKeyTarget { .. } => sqlstate::INVALID_FOREIGN_KEY,
+            Self::ForeignKeyTypes { .. } => sqlstate::DATATYPE_MISMATCH,
+            Self::Check { .. } => sqlstate::CHECK_VIOLATION,
+            Self::Incomplete { .. } => sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            Self::TooLong { .. } => sqlstate::STRING_DATA_RIGHT_TRUNCATION,
             Self::InvalidJson(error) => error.sqlstate(),
-            Self::SequenceExhausted(_) => "2200H",
-            Self::OutOfRange { .. } | Self::OutOfBounds { .. } => "22003",
+            Self::SequenceExhausted(_) => sqlstate::SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
+            Self::OutOfRange { .. } | Self::OutOfBounds { .. } => sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
             Self::Expression { sqlstate, .. } => sqlstate,
-            Self::InvalidDefinition(_) => "42P16",
-            Self::InvalidCall(_) => "42883",
-            Self::Raised(_) => "P0001",
-            Self::Unsupported(_) => "0A000",
-            Self::Cancelled => "57014",
-            Self::OutOfMemory { .. } => "53200",
+            Self::InvalidDefinition(_) => sqlstate::INVALID_TABLE_DEFINITION,
+            Self::InvalidCall(_) => sqlstate::UNDEFINED_FUNCTION,
+            Self::Raised(_) => sqlstate::RAISE_EXCEPTION,
+            Self::Unsupported(_) => sqlstate::FEATURE_NOT_SUPPORTED,
+            Self::Cancelled => sqlstate::QUERY_CANCELED,
+            Self::OutOfMemory { .. } => sqlstate::OUT_OF_MEMORY,
         }
     }
 
-    /// Whether a concurrent transaction got in the way, so that the same transaction may succeed with a new snapshot.
+    /// Whether a concurrent transaction got in the way, so that the same transaction may succeed
+    /// with a new snapshot.
     pub fn is_conflict(&self) -> bool {
-        self.sqlstate() == "40001"
+        self.sqlstate() == sqlstate::SERIALIZATION_FAILURE
     }
 
-    /// The running transaction that is in the way, if it is that: see [`crate::Transaction::wait_for`].
+    /// The running transaction that is in the way, if it is that: see
+    /// [`crate::Transaction::wait_for`].
     pub fn blocker(&self) -> Option<&Arc<Blocker>> {
         match self {
             Self::Storage(StorageError::WriteConflict { blocker, .. }) => blocker.as_ref(),
@@ -327,7 +329,7 @@ impl EngineError {
             Self::NotNull { schema, table, .. }
             | Self::Unique { schema, table, .. }
             | Self::Check { schema, table, .. } => Some((schema, table)),
-            Self::ForeignKey { child: (schema, table), .. } => Some((schema, table)),
+            Self::ForeignKey { child, .. } => Some((&child.0, &child.1)),
             _ => None,
         }
     }

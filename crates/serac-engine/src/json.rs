@@ -1,8 +1,11 @@
-//! JSON documents as columns keep them: texts in one normal form, that of PostgreSQL's `jsonb`, so that documents which mean the same are the same bytes.
+//! JSON documents as columns keep them: texts in one normal form, that of PostgreSQL's `jsonb`, so
+//! that documents which mean the same are the same bytes.
 //!
-//! In normal form an object's keys are sorted by length and then by bytes, each once (the last of equal ones counts); numbers have no exponent and keep their
-//! fraction's zeros; one blank stands behind each comma and colon; and only what must be escaped is. A part of a document in normal form is a slice of it,
-//! which is how [`member`], [`element`] and [`at_path`] find it without building anything.
+//! In normal form an object's keys are sorted by length and then by bytes, each once (the last of
+//! equal ones counts); numbers have no exponent and keep their fraction's zeros; one blank stands
+//! behind each comma and colon; and only what must be escaped is. A part of a document in normal
+//! form is a slice of it, which is how [`member`], [`element`] and [`at_path`] find it without
+//! building anything.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, LargeStringArray};
@@ -55,10 +58,10 @@ impl InvalidJson {
     /// The SQLSTATE.
     pub fn sqlstate(&self) -> &'static str {
         match self {
-            Self::Syntax(_) => "22P02",
-            Self::Zero => "22P05",
-            Self::Digits => "22003",
-            Self::Depth => "54001",
+            Self::Syntax(_) => sqlstate::INVALID_TEXT_REPRESENTATION,
+            Self::Zero => sqlstate::UNTRANSLATABLE_CHARACTER,
+            Self::Digits => sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+            Self::Depth => sqlstate::STATEMENT_TOO_COMPLEX,
         }
     }
     /// What a statement says of it.
@@ -229,8 +232,9 @@ impl Json {
         }
     }
 
-    /// Whether all of `other` is in this document, as PostgreSQL's `@>` has it: an array holds what has each of its elements somewhere in it, and, at the
-    /// top, also a value that is one of its elements.
+    /// Whether all of `other` is in this document, as PostgreSQL's `@>` has it: an array holds what
+    /// has each of its elements somewhere in it, and, at the top, also a value that is one of its
+    /// elements.
     pub fn contains(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Array(elements), Self::Array(_) | Self::Object(_)) => self.holds(other, elements),
@@ -419,8 +423,9 @@ pub fn elements(document: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The element of an array with this number, from 0; from the end where that is negative. What is neither array nor object is the only element of one, as in
-/// PostgreSQL. Of a document in normal form.
+/// The element of an array with this number, from 0; from the end where that is negative. What is
+/// neither array nor object is the only element of one, as in PostgreSQL. Of a document in normal
+/// form.
 pub fn element(document: &str, number: i64) -> Option<&str> {
     if !document.starts_with(['[', '{']) {
         return matches!(number, 0 | -1).then_some(document);

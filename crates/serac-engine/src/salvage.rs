@@ -2,8 +2,8 @@
 //! is wrong, or what is missing, only their owner can say.
 
 use crate::catalog::Catalog;
+use crate::constraint::foreign_key::key_at;
 use crate::error::Result;
-use crate::foreign_key::key_at;
 use crate::table::{Table, TableIndex};
 use serac_storage::{BlockNo, RowBuffer, RowId, Snapshot, Value};
 

@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use common::{column, row_ids as rows};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serac_engine::definition::*;
+use serac_engine::catalog::definition::*;
 use serac_engine::{Database, EngineError, Result, Table, Transaction};
 use serac_index::cubit::Predicate;
 use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Value};

@@ -8,8 +8,8 @@ use common::{int_column as column, references, sequence, table};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use serac_engine::definition::*;
-use serac_engine::roles::{DefaultGrant, Object, ObjectKind, Privilege, Privileges, RoleId, RoleOptions, Terms};
+use serac_engine::catalog::definition::*;
+use serac_engine::security::{DefaultGrant, Object, ObjectKind, Privilege, Privileges, RoleId, RoleOptions, Terms};
 use serac_engine::{Database, EngineError, Savepoint, Transaction};
 use serac_storage::{StorageOptions, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -682,7 +682,8 @@ fn play(seed: u64) {
                     Ok(()) => open.done.push(change),
                     Err(error) => {
                         let sqlstate = error.sqlstate();
-                        // Names of tables and of views are the same, so one may be of the other kind (42809).
+                        // Names of tables and of views are the same, so one may be of the other
+                        // kind (42809).
                         let expected = [
                             "40001", "55006", "42P07", "42P01", "42701", "42703", "42704", "42710", "42809", "2BP01",
                             "23505",

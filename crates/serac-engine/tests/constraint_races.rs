@@ -5,8 +5,8 @@ mod common;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use common::{int_column as column, table};
-use serac_engine::definition::*;
-use serac_engine::roles::{Object, Privilege, Privileges, RoleOptions, Terms};
+use serac_engine::catalog::definition::*;
+use serac_engine::security::{Object, Privilege, Privileges, RoleOptions, Terms};
 use serac_engine::{ColumnUpdate, Database, EngineError, IndexAccess, KeyRange, Transaction};
 use serac_storage::{RowBuffer, RowId, StorageOptions, Value};
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{column, key, table};
-use serac_engine::definition::*;
+use serac_engine::catalog::definition::*;
 use serac_engine::{Database, EngineError, Transaction};
 use serac_storage::{ColumnType, RowBuffer, RowId, Value};
 use std::sync::Arc;

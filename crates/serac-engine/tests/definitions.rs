@@ -5,7 +5,7 @@ mod common;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use common::{int_column as column, table};
-use serac_engine::definition::*;
+use serac_engine::catalog::definition::*;
 use serac_engine::{Database, EngineError, Transaction};
 use serac_storage::{RowId, Value};
 use std::sync::Arc;

@@ -4,9 +4,9 @@
 mod common;
 
 use common::{int_column, sequence};
-use serac_engine::definition::{ColumnDefinition, SequenceDefinition, TableDefinition};
+use serac_engine::catalog::definition::{ColumnDefinition, SequenceDefinition, TableDefinition};
 use serac_engine::{Database, EngineError, Transaction};
-use serac_storage::file_system::FaultFileSystem;
+use serac_storage::durability::file_system::FaultFileSystem;
 use serac_storage::{BlockNo, Durability, RowId, Slot, StorageOptions, Value};
 use std::path::Path;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use arrow_array::{
 use arrow_ord::ord::make_comparator;
 use arrow_schema::{DataType, SortOptions};
 use common::column;
-use serac_engine::definition::TableDefinition;
+use serac_engine::catalog::definition::TableDefinition;
 use serac_engine::{ArrowScan, ColumnFilter, Comparison, Database, DecimalForm, Table, Transaction, VarlenForm};
 use serac_storage::{BlockNo, ColumnType, FreezeFormat, RowId, Slot, Value};
 use std::sync::Arc;

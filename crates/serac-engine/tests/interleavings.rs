@@ -5,7 +5,7 @@
 mod common;
 
 use common::{int_column, key, references, row_ids, table};
-use serac_engine::definition::{ReferentialAction, TableDefinition};
+use serac_engine::catalog::definition::{ReferentialAction, TableDefinition};
 use serac_engine::{Database, EngineError, Transaction};
 use serac_storage::{RowBuffer, RowId, StorageOptions, Value};
 use serac_sync::simulation::{Weather, run};

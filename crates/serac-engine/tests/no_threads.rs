@@ -5,8 +5,8 @@ mod common;
 
 use common::{column, key, row_ids, table};
 use serac_engine::Database;
-use serac_engine::definition::TableDefinition;
-use serac_storage::compact::selection::CompactionGroups;
+use serac_engine::catalog::definition::TableDefinition;
+use serac_storage::freeze::compact::selection::CompactionGroups;
 use serac_storage::{ColumnType, Durability, StorageOptions, Value};
 use std::path::Path;
 use std::process::Command;

@@ -4,8 +4,8 @@ mod common;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use serac_engine::definition::*;
-use serac_engine::procedure::{Parameter, Procedure};
+use serac_engine::catalog::definition::*;
+use serac_engine::catalog::procedure::{Parameter, Procedure};
 use serac_engine::values::OwnedValue;
 use serac_engine::{ColumnUpdate, Database, EngineError, IndexAccess, KeyRange, Resolved, RetryPolicy, Transaction};
 use serac_storage::{ColumnType, RowBuffer, RowId, Value};

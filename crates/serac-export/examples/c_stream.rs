@@ -1,11 +1,12 @@
-//! A library for other languages: `serac_example_stream` fills an ArrowArrayStream with the rows of a table. Python reads it with
-//! `pyarrow.RecordBatchReader._import_from_c(address)`; see tests/readers.py.
+//! A library for other languages: `serac_example_stream` fills an ArrowArrayStream with the rows of
+//! a table. Python reads it with `pyarrow.RecordBatchReader._import_from_c(address)`; see
+//! tests/readers.py.
 
 #[path = "../tests/common/every.rs"]
 mod every;
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use serac_engine::definition::{ColumnDefinition, TableDefinition};
+use serac_engine::catalog::definition::{ColumnDefinition, TableDefinition};
 use serac_engine::{Database, EngineError, VarlenForm};
 use serac_export::c_stream;
 use serac_storage::{ColumnType, FreezeFormat};
@@ -15,13 +16,11 @@ use std::time::Duration;
 fn stream(rows: i64, form: VarlenForm) -> Result<FFI_ArrowArrayStream, EngineError> {
     let batch = every::every(0..rows);
     let column = |field: &arrow_schema::FieldRef| ColumnDefinition {
-        name: field.name().clone(),
-        sql_type: ColumnType::from_arrow(field.data_type()).expect("a type of tables").into(),
         nullable: field.is_nullable(),
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
+        ..ColumnDefinition::new(
+            field.name().clone(),
+            ColumnType::from_arrow(field.data_type()).expect("a type of tables"),
+        )
     };
     let columns: Vec<_> = batch.schema().fields().iter().map(column).collect();
     let db = Database::in_memory()?;
@@ -45,7 +44,8 @@ fn stream(rows: i64, form: VarlenForm) -> Result<FFI_ArrowArrayStream, EngineErr
     Ok(c_stream(db.begin().scan_arrow(&table, &all, &[])?.with_varlen(form)))
 }
 
-/// Fills `*out` with a stream of `rows` rows, whose texts come as views (`form` 0), with offsets (1) or as dictionaries (2); leaves it released if that fails.
+/// Fills `*out` with a stream of `rows` rows, whose texts come as views (`form` 0), with offsets
+/// (1) or as dictionaries (2); leaves it released if that fails.
 ///
 /// # Safety
 /// `out` points to room for an ArrowArrayStream, which the caller owns and releases.

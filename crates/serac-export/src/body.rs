@@ -1,4 +1,5 @@
-//! Arrays as the body of a message: their buffers one behind the other, without a copy of the values.
+//! Arrays as the body of a message: their buffers one behind the other, without a copy of the
+//! values.
 //!
 //! [`flight`](crate::flight) sends the body as it is; an [`image`](crate::image) gives each of its
 //! buffers a place elsewhere.
@@ -280,7 +281,8 @@ impl<L: Fn(&Buffer) -> bool> Body<L> {
         let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
         self.push_array(&concat(&parts)?)
     }
-    /// Appends arrays whose values can lie one behind the other, uncopied, if they are of such a type.
+    /// Appends arrays whose values can lie one behind the other, uncopied, if they are of such a
+    /// type.
     fn push_plain(&mut self, parts: &[ArrayRef]) -> bool {
         let data_type = parts[0].data_type();
         if !is_plain(data_type) {
@@ -317,12 +319,14 @@ fn is_plain(data_type: &DataType) -> bool {
     has_offsets || width_of(data_type).is_some()
 }
 
-/// Whether no values of such columns are copied by [`Body::push_column`], or a bit for each at most.
+/// Whether no values of such columns are copied by [`Body::push_column`], or a bit for each at
+/// most.
 pub(crate) fn joins_cheaply(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Null | DataType::Boolean) || is_plain(data_type)
 }
 
-/// The values of a dictionary. Their numbers in the stream are those of the schema: in the order of the columns.
+/// The values of a dictionary. Their numbers in the stream are those of the schema: in the order of
+/// the columns.
 pub(crate) fn words_of(column: &ArrayRef) -> Option<&ArrayRef> {
     column.as_any_dictionary_opt().map(AnyDictionaryArray::values)
 }
@@ -386,8 +390,9 @@ pub(crate) fn with_own_words(batch: &RecordBatch) -> Result<RecordBatch, ArrowEr
     RecordBatch::try_new(batch.schema(), batch.columns().iter().map(column).collect::<Result<_, _>>()?)
 }
 
-/// The array; if it is one of views, holding just what they name. That of a frozen block whose rows are all there does already; the heap of a hot one
-/// also holds what was overwritten, and what others have not committed, which is nobody's business.
+/// The array; if it is one of views, holding just what they name. That of a frozen block whose rows
+/// are all there does already; the heap of a hot one also holds what was overwritten, and what
+/// others have not committed, which is nobody's business.
 pub fn exact(array: &ArrayRef) -> ArrayRef {
     fn is_exact(views: &[u128], nulls: Option<&NullBuffer>, heaps: &[Buffer]) -> bool {
         let held: usize = heaps.iter().map(Buffer::len).sum();

@@ -8,8 +8,6 @@
 #![warn(missing_docs)]
 
 #[cfg(feature = "flight")]
-pub mod admission;
-#[cfg(feature = "flight")]
 mod body;
 #[cfg(feature = "ffi")]
 mod c_stream;
@@ -19,8 +17,6 @@ pub mod compute;
 pub mod flight;
 #[cfg(feature = "flight")]
 pub mod image;
-#[cfg(feature = "flight")]
-pub mod listen;
 #[cfg(feature = "flight")]
 mod lookup;
 #[cfg(feature = "flight")]

@@ -1,10 +1,11 @@
-//! Arrow's C stream interface: what another language holds neither stops writers nor changes, and goes back from any thread.
+//! Arrow's C stream interface: what another language holds neither stops writers nor changes, and
+//! goes back from any thread.
 
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchReader, StringViewArray};
-use serac_engine::definition::{ColumnDefinition, TableDefinition};
+use serac_engine::catalog::definition::{ColumnDefinition, TableDefinition};
 use serac_engine::{Database, DecimalForm, Table};
 use serac_export::c_stream;
 use serac_storage::{ColumnType, RowId};
@@ -16,15 +17,7 @@ const ROWS: i64 = 100_000;
 
 fn filled() -> (Database, Arc<Table>) {
     let db = Database::in_memory().unwrap();
-    let column = |name: &str, column_type: ColumnType| ColumnDefinition {
-        name: name.into(),
-        sql_type: column_type.into(),
-        nullable: true,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    };
+    let column = |name: &str, column_type: ColumnType| ColumnDefinition::new(name, column_type);
     let columns = vec![column("id", ColumnType::Int64), column("text", ColumnType::Utf8)];
     let mut txn = db.begin();
     txn.create_table(TableDefinition::new("public", "t", columns)).unwrap();
@@ -41,7 +34,8 @@ fn filled() -> (Database, Arc<Table>) {
 
 /// What a C program would do: move the struct out of a raw pointer, and read.
 fn import(mut stream: FFI_ArrowArrayStream) -> ArrowArrayStreamReader {
-    // SAFETY: the pointer is to a stream that was just exported; `from_raw` leaves an empty one behind.
+    // SAFETY: the pointer is to a stream that was just exported; `from_raw` leaves an empty one
+    // behind.
     unsafe { ArrowArrayStreamReader::from_raw(&mut stream) }.unwrap()
 }
 
@@ -112,7 +106,8 @@ fn a_stream_that_is_held_sees_its_snapshot_while_writers_go_on() {
         stop.store(true, Ordering::Relaxed);
     });
     check(&held);
-    // The stream and the arrays are given back by another thread, after which nothing holds the snapshot.
+    // The stream and the arrays are given back by another thread, after which nothing holds the
+    // snapshot.
     std::thread::spawn(move || drop((reader, held))).join().unwrap();
     assert_eq!(db.storage().manager().active_count(), 0);
 }

@@ -200,8 +200,8 @@ fn a_program_that_allocates_without_end_is_refused_or_ended() {
         ComputeError::Failed { errors, .. } => assert!(errors.contains("Out of memory"), "{errors}"),
         other => panic!("{other}"),
     }
-    // None of several processes has too much (40 MiB each, as Perl keeps a constant and its copy), but
-    // all have together.
+    // None of several processes has too much (40 MiB each, as Perl keeps a constant and its copy),
+    // but all have together.
     let hold = "my $all = q(x) x (20 << 20); sleep 100";
     job.stages = vec![Stage::Program(shell(&format!("for i in 1 2 3 4; do perl -e '{hold}' & done; wait")))];
     assert_eq!(limit_of(&job), PassedLimit::Memory(64 << 20));

@@ -1,4 +1,5 @@
-//! Tables over Flight: the rows are those of SQL, all endpoints of a flight read one snapshot, and what cannot be answered says why.
+//! Tables over Flight: the rows are those of SQL, all endpoints of a flight read one snapshot, and
+//! what cannot be answered says why.
 
 mod common;
 
@@ -176,7 +177,8 @@ async fn all_endpoints_of_a_flight_read_one_snapshot_beside_writers() {
         tokio::spawn(async move {
             let mut rounds = 0;
             while !stop.load(Ordering::Relaxed) {
-                // Money goes from the first block to the last; rows come and go, in pairs that sum to nothing.
+                // Money goes from the first block to the last; rows come and go, in pairs that sum
+                // to nothing.
                 let (from, to) = (rounds * 37 % 1000, 99_000 + rounds * 41 % 1000);
                 let new = 200_000 + 2 * rounds;
                 execute(
@@ -297,7 +299,8 @@ async fn what_cannot_be_answered_says_why() {
     assert_eq!(error.code(), Code::NotFound);
     let error = status(client.handshake("me").await.unwrap_err());
     assert_eq!(error.code(), Code::Unimplemented);
-    // A table that goes away under its tickets: what is held is still read, what is not is not there.
+    // A table that goes away under its tickets: what is held is still read, what is not is not
+    // there.
     let held = client.get_flight_info(path(&["t"])).await.unwrap();
     let latest = client.get_flight_info(command(r#"{"table": "t", "snapshot": "latest"}"#)).await.unwrap();
     execute(&db, "DROP TABLE t").await;

@@ -1,5 +1,6 @@
-//! The aggregates of a session. Here, mode (), percentile_disc (fraction) and percentile_cont (fraction), WITHIN GROUP (ORDER BY value): the first two give
-//! one of the values, and the last one what lies between two of them. All keep the values of a group.
+//! The aggregates of a session. Here, mode (), percentile_disc (fraction) and percentile_cont
+//! (fraction), WITHIN GROUP (ORDER BY value): the first two give one of the values, and the last
+//! one what lies between two of them. All keep the values of a group.
 
 use super::definition::no_function;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_empty_array};
@@ -58,7 +59,7 @@ impl OrderedSet {
         match value {
             ScalarValue::Float64(Some(fraction)) if !(0.0..=1.0).contains(&fraction) => {
                 let message = format!("percentile value {fraction} is not between 0 and 1");
-                Err(SqlError::new("22003", message).external())
+                Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, message).external())
             }
             ScalarValue::Float64(fraction) => Ok(fraction),
             _ => Ok(None),
@@ -101,10 +102,10 @@ impl AggregateUDFImpl for OrderedSet {
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let Some(order) = args.order_bys.first() else {
             let message = format!("WITHIN GROUP is required for ordered-set aggregate {}", self.name());
-            return Err(SqlError::new("42809", message).external());
+            return Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message).external());
         };
         if args.is_distinct {
-            return Err(SqlError::new("42601", "cannot use DISTINCT with WITHIN GROUP").external());
+            return Err(SqlError::new(sqlstate::SYNTAX_ERROR, "cannot use DISTINCT with WITHIN GROUP").external());
         }
         let pick = match self.wanted {
             Wanted::MostFrequent => Pick::MostFrequent,

@@ -1,17 +1,16 @@
 //! div, gcd, lcm and width_bucket.
 
 use super::definition::{Definition, Types};
+use crate::sql_result::SqlResult;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Int32Array, Int64Array};
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, DecimalType, Float64Type, Int32Type, Int64Type, i256};
 use serac_values::SqlError;
 use std::sync::Arc;
 
-type Outcome<T> = Result<T, SqlError>;
-
 const DIGITS: u8 = 38;
 
 fn out_of_range(what: &str) -> SqlError {
-    SqlError::new("22003", format!("{what} out of range"))
+    SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("{what} out of range"))
 }
 
 /// The decimal type of integers and decimals alike; none if there are others. NULL is of any type.
@@ -54,8 +53,9 @@ fn lcm(a: i128, b: i128) -> Option<i128> {
     if a == 0 || b == 0 { Some(0) } else { (a / gcd(a, b)).checked_mul(b)?.checked_abs() }
 }
 
-/// Applies `f` to two integers or decimals of one scale. None of it is a value that is out of range.
-fn whole(args: &[ArrayRef], f: impl Fn(i128, i128) -> Option<i128>) -> Outcome<ArrayRef> {
+/// Applies `f` to two integers or decimals of one scale. None of it is a value that is out of
+/// range.
+fn whole(args: &[ArrayRef], f: impl Fn(i128, i128) -> Option<i128>) -> SqlResult<ArrayRef> {
     let (left, right) = (&args[0], &args[1]);
     Ok(match left.data_type() {
         DataType::Int32 => {
@@ -63,34 +63,34 @@ fn whole(args: &[ArrayRef], f: impl Fn(i128, i128) -> Option<i128>) -> Outcome<A
             let one = |a: i32, b: i32| f(a.into(), b.into()).and_then(|v| i32::try_from(v).ok());
             let results =
                 pairs.map(|(a, b)| a.zip(b).map(|(a, b)| one(a, b).ok_or(out_of_range("integer"))).transpose());
-            Arc::new(results.collect::<Outcome<Int32Array>>()?)
+            Arc::new(results.collect::<SqlResult<Int32Array>>()?)
         }
         DataType::Int64 => {
             let pairs = left.as_primitive::<Int64Type>().iter().zip(right.as_primitive::<Int64Type>());
             let one = |a: i64, b: i64| f(a.into(), b.into()).and_then(|v| i64::try_from(v).ok());
             let results =
                 pairs.map(|(a, b)| a.zip(b).map(|(a, b)| one(a, b).ok_or(out_of_range("bigint"))).transpose());
-            Arc::new(results.collect::<Outcome<Int64Array>>()?)
+            Arc::new(results.collect::<SqlResult<Int64Array>>()?)
         }
         _ => {
             let pairs = left.as_primitive::<Decimal128Type>().iter().zip(right.as_primitive::<Decimal128Type>());
             let fits = |v: &i128| Decimal128Type::is_valid_decimal_precision(*v, DIGITS);
             let one = |a, b| f(a, b).filter(fits).ok_or(out_of_range("numeric"));
             let results = pairs.map(|(a, b)| a.zip(b).map(|(a, b)| one(a, b)).transpose());
-            let numbers = results.collect::<Outcome<Decimal128Array>>()?;
+            let numbers = results.collect::<SqlResult<Decimal128Array>>()?;
             Arc::new(numbers.with_data_type(left.data_type().clone()))
         }
     })
 }
 
-fn div(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn div(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let [left, right] = [&args[0], &args[1]].map(|array| array.as_primitive::<Decimal128Type>());
     let one = |(a, b): (Option<i128>, Option<i128>)| match (a, b) {
-        (Some(_), Some(0)) => Err(SqlError::new("22012", "division by zero")),
+        (Some(_), Some(0)) => Err(SqlError::new(sqlstate::DIVISION_BY_ZERO, "division by zero")),
         (Some(a), Some(b)) => Ok(Some(a / b)),
         _ => Ok(None),
     };
-    let quotients: Outcome<Decimal128Array> = left.iter().zip(right).map(one).collect();
+    let quotients: SqlResult<Decimal128Array> = left.iter().zip(right).map(one).collect();
     Ok(Arc::new(quotients?.with_data_type(DataType::Decimal128(DIGITS, 0))))
 }
 
@@ -109,10 +109,10 @@ fn bucket_types(given: &[DataType]) -> Option<Types> {
 }
 
 fn invalid(message: &str) -> SqlError {
-    SqlError::new("2201G", message)
+    SqlError::new(sqlstate::INVALID_ARGUMENT_FOR_WIDTH_BUCKET_FUNCTION, message)
 }
 
-fn float_bucket([value, low, high]: [f64; 3], count: i32) -> Outcome<i64> {
+fn float_bucket([value, low, high]: [f64; 3], count: i32) -> SqlResult<i64> {
     if value.is_nan() || low.is_nan() || high.is_nan() {
         return Err(invalid("operand, lower bound, and upper bound cannot be NaN"));
     }
@@ -137,7 +137,7 @@ fn float_bucket([value, low, high]: [f64; 3], count: i32) -> Outcome<i64> {
     })
 }
 
-fn decimal_bucket([value, low, high]: [i128; 3], count: i32) -> Outcome<i64> {
+fn decimal_bucket([value, low, high]: [i128; 3], count: i32) -> SqlResult<i64> {
     let (value, low, high) = if low > high { (-value, -low, -high) } else { (value, low, high) };
     Ok(match value {
         _ if low == high => return Err(invalid("lower bound cannot equal upper bound")),
@@ -151,10 +151,10 @@ fn decimal_bucket([value, low, high]: [i128; 3], count: i32) -> Outcome<i64> {
     })
 }
 
-fn width_bucket(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn width_bucket(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let counts = args[3].as_primitive::<Int32Type>();
     let is_float = *args[0].data_type() == DataType::Float64;
-    let one = |row: usize| -> Outcome<i32> {
+    let one = |row: usize| -> SqlResult<i32> {
         let count = counts.value(row);
         if count <= 0 {
             return Err(invalid("count must be greater than zero"));
@@ -168,7 +168,7 @@ fn width_bucket(args: &[ArrayRef]) -> Outcome<ArrayRef> {
         i32::try_from(bucket).map_err(|_| out_of_range("integer"))
     };
     let results = (0..counts.len()).map(|row| args.iter().all(|a| a.is_valid(row)).then(|| one(row)).transpose());
-    Ok(Arc::new(results.collect::<Outcome<Int32Array>>()?))
+    Ok(Arc::new(results.collect::<SqlResult<Int32Array>>()?))
 }
 
 pub(super) static DEFINITIONS: &[Definition] = &[

@@ -118,7 +118,8 @@ fn deepest(list: &DataType) -> Option<&DataType> {
     if is_list(element) { deepest(element) } else { Some(element) }
 }
 
-/// The array type with the elements of `flat`, an array of one dimension, and the dimensions of `list`.
+/// The array type with the elements of `flat`, an array of one dimension, and the dimensions of
+/// `list`.
 fn as_deep(list: &DataType, flat: &DataType) -> DataType {
     match element_of(list).filter(|element| is_list(element)) {
         Some(inner) => DataType::new_list(as_deep(inner, flat), true),
@@ -175,7 +176,7 @@ fn position(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
             continue;
         }
         if starts.is_some_and(|starts| starts.is_null(row)) {
-            return Err(SqlError::new("22004", "initial position must not be null"));
+            return Err(SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "initial position must not be null"));
         }
         let skipped = starts.map_or(0, |starts| starts.value(row).saturating_sub(1).max(0) as usize);
         let number = places(&lists, row).enumerate().skip(skipped).find(|(_, at)| equal(*at, row));
@@ -262,8 +263,8 @@ fn joined_types(given: &[DataType]) -> Option<Types> {
     (levels(&left).abs_diff(levels(&right)) <= 1).then_some((vec![left, right], deeper))
 }
 
-/// Arrays one after the other. NULL beside an array is nothing, and so is an array without elements;
-/// one of a dimension less is an element of the other.
+/// Arrays one after the other. NULL beside an array is nothing, and so is an array without
+/// elements; one of a dimension less is an element of the other.
 fn joined(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     let deepest = levels(args[0].data_type()).max(levels(args[1].data_type()));
     let side = |list: &ArrayRef| {
@@ -304,7 +305,7 @@ fn have_one_length(elements: &ArrayRef, taken: &[u64]) -> Result<(), SqlError> {
     let Some(inner) = elements.as_list_opt::<i32>() else { return Ok(()) };
     let lengths: Int32Array = taken.iter().map(|at| Some(inner.value_length(*at as usize))).collect();
     if lengths.values().windows(2).any(|pair| pair[0] != pair[1]) {
-        return Err(SqlError::new("2202E", "cannot concatenate incompatible arrays"));
+        return Err(SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, "cannot concatenate incompatible arrays"));
     }
     let of_first = places(inner, taken[0] as usize).map(|at| at as u64).collect::<Vec<_>>();
     for at in taken {

@@ -89,7 +89,8 @@ fn all_elements_types(given: &[DataType]) -> Option<Types> {
 
 /// The array as one of 32-bit offsets and of elements that may be NULL.
 fn as_list(array: &ArrayRef) -> Result<ListArray, SqlError> {
-    let inner = element(array.data_type()).ok_or_else(|| SqlError::new("42804", "an array is expected"))?;
+    let inner =
+        element(array.data_type()).ok_or_else(|| SqlError::new(sqlstate::DATATYPE_MISMATCH, "an array is expected"))?;
     Ok(cast(array, &DataType::new_list(inner.data_type().clone(), true))?.as_list::<i32>().clone())
 }
 

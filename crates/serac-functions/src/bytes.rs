@@ -1,7 +1,8 @@
-//! Functions of BYTEA that have the names of those of texts in PostgreSQL: position, substr, overlay and
-//! the trimming ones; convert_to and convert_from, between texts and bytes.
+//! Functions of BYTEA that have the names of those of texts in PostgreSQL: position, substr,
+//! overlay and the trimming ones; convert_to and convert_from, between texts and bytes.
 
 use super::definition::{Definition, Types};
+use crate::sql_result::SqlResult;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BinaryViewArray, BinaryViewBuilder, Int32Array, StringViewArray,
 };
@@ -10,8 +11,6 @@ use serac_values::SqlError;
 use serac_values::text_types::is_text_or_null;
 use serac_values::wire::utf8;
 use std::sync::Arc;
-
-type Outcome<T> = Result<T, SqlError>;
 
 const BYTES: DataType = DataType::BinaryView;
 
@@ -49,7 +48,7 @@ fn number(args: &[ArrayRef], at: usize, row: usize) -> Option<i64> {
 }
 
 /// Bytes for each row whose arguments have values.
-fn each(args: &[ArrayRef], of: impl Fn(usize) -> Outcome<Vec<u8>>) -> Outcome<ArrayRef> {
+fn each(args: &[ArrayRef], of: impl Fn(usize) -> SqlResult<Vec<u8>>) -> SqlResult<ArrayRef> {
     let mut all = BinaryViewBuilder::new();
     for row in 0..args[0].len() {
         match is_there(args, row) {
@@ -60,10 +59,11 @@ fn each(args: &[ArrayRef], of: impl Fn(usize) -> Outcome<Vec<u8>>) -> Outcome<Ar
     Ok(Arc::new(all.finish()))
 }
 
-/// The bytes from a number on, which counts from one, and so many; all behind it if that is not told.
-fn part(of: &[u8], from: i64, length: Option<i64>) -> Outcome<&[u8]> {
+/// The bytes from a number on, which counts from one, and so many; all behind it if that is not
+/// told.
+fn part(of: &[u8], from: i64, length: Option<i64>) -> SqlResult<&[u8]> {
     if length.is_some_and(|length| length < 0) {
-        return Err(SqlError::new("22011", "negative substring length not allowed"));
+        return Err(SqlError::new(sqlstate::SUBSTRING_ERROR, "negative substring length not allowed"));
     }
     let most = of.len() as i64;
     let end = length.map_or(most, |length| (from - 1).saturating_add(length).clamp(0, most));
@@ -71,13 +71,13 @@ fn part(of: &[u8], from: i64, length: Option<i64>) -> Outcome<&[u8]> {
     Ok(&of[start as usize..end as usize])
 }
 
-fn overlaid(of: &[u8], new: &[u8], from: i64, length: i64) -> Outcome<Vec<u8>> {
+fn overlaid(of: &[u8], new: &[u8], from: i64, length: i64) -> SqlResult<Vec<u8>> {
     if from <= 0 {
-        return Err(SqlError::new("22011", "negative substring length not allowed"));
+        return Err(SqlError::new(sqlstate::SUBSTRING_ERROR, "negative substring length not allowed"));
     }
     let rest = from.saturating_add(length);
     if i32::try_from(rest).is_err() {
-        return Err(SqlError::new("22003", "integer out of range"));
+        return Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"));
     }
     Ok([part(of, 1, Some(from - 1))?, new, part(of, rest, None)?].concat())
 }
@@ -104,12 +104,12 @@ fn trimmed<'b>(mut of: &'b [u8], set: &[u8], (start, end): (bool, bool)) -> &'b 
     of
 }
 
-fn trim(args: &[ArrayRef], sides: (bool, bool)) -> Outcome<ArrayRef> {
+fn trim(args: &[ArrayRef], sides: (bool, bool)) -> SqlResult<ArrayRef> {
     each(args, |row| Ok(trimmed(bytes(args, 0, row), bytes(args, 1, row), sides).to_vec()))
 }
 
 /// That it is the encoding of texts here.
-fn check_encoding(name: &str) -> Outcome<()> {
+fn check_encoding(name: &str) -> SqlResult<()> {
     let letters: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     match letters.to_ascii_lowercase().as_str() {
         "utf8" | "unicode" => Ok(()),
@@ -117,7 +117,7 @@ fn check_encoding(name: &str) -> Outcome<()> {
     }
 }
 
-fn convert_from(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn convert_from(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let (values, encodings): (&BinaryViewArray, &StringViewArray) =
         (args[0].as_binary_view(), args[1].as_string_view());
     let text = |(value, encoding): (Option<&[u8]>, Option<&str>)| match (value, encoding) {
@@ -127,10 +127,10 @@ fn convert_from(args: &[ArrayRef]) -> Outcome<ArrayRef> {
         }
         _ => Ok(None),
     };
-    Ok(Arc::new(values.iter().zip(encodings).map(text).collect::<Outcome<StringViewArray>>()?))
+    Ok(Arc::new(values.iter().zip(encodings).map(text).collect::<SqlResult<StringViewArray>>()?))
 }
 
-fn convert_to(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn convert_to(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let (texts, encodings) = (args[0].as_string_view(), args[1].as_string_view());
     each(args, |row| {
         check_encoding(encodings.value(row))?;
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn parts_are_counted_from_one() {
-        let text = |part: Outcome<&[u8]>| String::from_utf8(part.unwrap().to_vec()).unwrap();
+        let text = |part: SqlResult<&[u8]>| String::from_utf8(part.unwrap().to_vec()).unwrap();
         assert_eq!(text(part(b"abcdef", 2, Some(3))), "bcd");
         assert_eq!(text(part(b"abcdef", -1, Some(3))), "a");
         assert_eq!(text(part(b"abcdef", 7, None)), "");

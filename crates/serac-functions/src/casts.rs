@@ -1,9 +1,9 @@
 //! Casts that mean in PostgreSQL what they do not mean in DataFusion: of texts that are integers,
-//! truth values, dates and times, BYTEA (`\x00ff`), intervals (`1 day 02:03:04`) or JSON, of numbers that lose digits,
-//! which are rounded, not cut, of numbers that are too large or too small for a float, of arrays,
-//! whose elements are cast one by one, and of times, floats and arrays that become texts. Such a
-//! cast becomes a function, through which the optimizer does not compare: `n::INTEGER = 2` holds
-//! for 2.3, too.
+//! truth values, dates and times, BYTEA (`\x00ff`), intervals (`1 day 02:03:04`) or JSON, of
+//! numbers that lose digits, which are rounded, not cut, of numbers that are too large or too small
+//! for a float, of arrays, whose elements are cast one by one, and of times, floats and arrays that
+//! become texts. Such a cast becomes a function, through which the optimizer does not compare:
+//! `n::INTEGER = 2` holds for 2.3, too.
 //!
 //! Casts whose results may be far larger than their arguments become functions as well, so that
 //! [`super::accounted`] counts them: of arrays, too, and of views of texts, which many rows may

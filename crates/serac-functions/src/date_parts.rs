@@ -1,5 +1,5 @@
-//! Parts of times that have fractions, and those that DataFusion does not know: `extract (second FROM t)` is 1.25, not 1. Of a date it takes the midnight at
-//! which that begins.
+//! Parts of times that have fractions, and those that DataFusion does not know:
+//! `extract (second FROM t)` is 1.25, not 1. Of a date it takes the midnight at which that begins.
 
 use super::definition::{Definition, Types, no_function, strict_results};
 use super::interval_operators::as_intervals;
@@ -36,7 +36,8 @@ const JULIAN: DataType = DataType::Decimal128(38, 20);
 /// The Julian number of 1970-01-01.
 const JULIAN_1970: i128 = 2_440_588;
 
-/// The first name of a part, which may be written in the plural and be abbreviated; none if it is unknown.
+/// The first name of a part, which may be written in the plural and be abbreviated; none if it is
+/// unknown.
 fn part_of(name: &str) -> Option<&'static str> {
     let name = name.trim_matches(['\'', '"']).to_ascii_lowercase();
     Some(match name.as_str() {
@@ -67,7 +68,8 @@ fn part_of(name: &str) -> Option<&'static str> {
     })
 }
 
-/// The function for a part of times, and whether the part is an argument of it. EXTRACT, in contrast to date_part, does not take a date for a time.
+/// The function for a part of times, and whether the part is an argument of it. EXTRACT, in
+/// contrast to date_part, does not take a date for a time.
 pub fn function_of(name: &str, of_extract: bool) -> (&'static str, Option<String>) {
     let function = match (part_of(name), of_extract) {
         (Some("second"), true) => "extract_second",
@@ -102,8 +104,12 @@ fn unsupported(part: &str, data_type: &DataType) -> SqlError {
         _ => "interval",
     };
     match part_of(part) {
-        Some(_) => SqlError::new("0A000", format!("unit \"{part}\" not supported for type {name}")),
-        None => SqlError::new("22023", format!("unit \"{part}\" not recognized for type {name}")),
+        Some(_) => {
+            SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("unit \"{part}\" not supported for type {name}"))
+        }
+        None => {
+            SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unit \"{part}\" not recognized for type {name}"))
+        }
     }
 }
 
@@ -121,7 +127,8 @@ fn types(given: &[DataType], result: DataType) -> Option<Types> {
     Some((vec![argument], result))
 }
 
-/// Applies one of the functions: `of_interval` to the parts of an interval, `of_micros` to the microseconds since 1970, or since midnight.
+/// Applies one of the functions: `of_interval` to the parts of an interval, `of_micros` to the
+/// microseconds since 1970, or since midnight.
 fn each<T>(
     args: &[ArrayRef],
     of_interval: impl Fn(Parts) -> T,
@@ -197,7 +204,8 @@ fn check_years(args: &[ArrayRef], part: &str) -> Result<(), SqlError> {
     }
 }
 
-/// Years, counted in `years`: of times from the first on, which a century (or a millennium) begins with, of intervals the whole ones.
+/// Years, counted in `years`: of times from the first on, which a century (or a millennium) begins
+/// with, of intervals the whole ones.
 fn periods(args: &[ArrayRef], years: i32) -> Result<ArrayRef, SqlError> {
     check_years(args, if years == 100 { "century" } else { "millennium" })?;
     let of_time = |micros| {
@@ -279,7 +287,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
 const DATE_PART: &str = "date_part";
 const EXTRACT: &str = "extract";
 
-/// date_part (part, time), and EXTRACT (part FROM time) under this name: whole numbers, of which DataFusion's has those of dates and timestamps.
+/// date_part (part, time), and EXTRACT (part FROM time) under this name: whole numbers, of which
+/// DataFusion's has those of dates and timestamps.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct DatePart {
     inner: Arc<ScalarUDF>,

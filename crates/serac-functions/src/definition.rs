@@ -17,7 +17,8 @@ pub type Types = (Vec<DataType>, DataType);
 /// A function whose result follows from its arguments.
 pub struct Definition {
     pub(super) name: &'static str,
-    /// What becomes of arguments of given types; none if it does not take such. Of its own answer it says the same again.
+    /// What becomes of arguments of given types; none if it does not take such. Of its own answer
+    /// it says the same again.
     pub(super) types: fn(&[DataType]) -> Option<Types>,
     /// The results of rows, one or all of those of a batch.
     pub(super) body: fn(&[ArrayRef]) -> Result<ArrayRef, SqlError>,
@@ -59,8 +60,8 @@ fn is_strict(name: &str) -> bool {
     !functions.is_empty() && functions.iter().all(|function| function.is_strict)
 }
 
-/// The results of a strict function. A row with a NULL among its arguments has the result NULL, and no
-/// error: where the body finds one, it is applied to the other rows alone.
+/// The results of a strict function. A row with a NULL among its arguments has the result NULL, and
+/// no error: where the body finds one, it is applied to the other rows alone.
 pub(super) fn strict_results(
     args: &[ArrayRef],
     body: impl Fn(&[ArrayRef]) -> Result<ArrayRef, SqlError>,
@@ -95,7 +96,9 @@ pub(super) fn strict_results(
 /// The error of a call with arguments that a function does not take.
 pub(super) fn no_function(name: &str, given: &[DataType]) -> datafusion::error::DataFusionError {
     let shown = given.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    SqlError::new("42883", format!("function {name}({shown}) does not exist")).named(name).external()
+    SqlError::new(sqlstate::UNDEFINED_FUNCTION, format!("function {name}({shown}) does not exist"))
+        .named(name)
+        .external()
 }
 
 impl ScalarUDFImpl for DefinedFunction {

@@ -88,7 +88,8 @@ fn compared(args: &[ArrayRef], is_all: bool) -> Result<ArrayRef, SqlError> {
 /// # Errors
 /// 42804 where it is no array.
 pub(super) fn as_lists(array: &ArrayRef) -> Result<ListArray, SqlError> {
-    let element = element_of(array.data_type()).ok_or_else(|| SqlError::new("42804", "an array is expected"))?;
+    let element = element_of(array.data_type())
+        .ok_or_else(|| SqlError::new(sqlstate::DATATYPE_MISMATCH, "an array is expected"))?;
     let wanted = DataType::List(Arc::new(Field::new_list_field(element.clone(), true)));
     Ok(cast(array, &wanted)?.as_list::<i32>().clone())
 }

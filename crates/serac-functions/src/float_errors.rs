@@ -13,14 +13,14 @@ pub fn float_error(operator: Operator, left: f64, right: f64, result: f64) -> Op
     let is_division = operator == Operator::Divide;
     let is_product = is_division || operator == Operator::Multiply;
     if is_division && right == 0.0 && !left.is_nan() {
-        return Some(SqlError::new("22012", "division by zero"));
+        return Some(SqlError::new(sqlstate::DIVISION_BY_ZERO, "division by zero"));
     }
     if result.is_infinite() && left.is_finite() && right.is_finite() {
-        return Some(SqlError::new("22003", "value out of range: overflow"));
+        return Some(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow"));
     }
     // What is divided by infinity is 0.
     if is_product && result == 0.0 && left != 0.0 && right != 0.0 && !(is_division && right.is_infinite()) {
-        return Some(SqlError::new("22003", "value out of range: underflow"));
+        return Some(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow"));
     }
     None
 }

@@ -32,7 +32,9 @@ impl<A> Finite<A> {
     fn check(&self, sums: &[ArrayRef]) -> Result<()> {
         for sums in sums {
             if !self.has_infinite && is_infinite(sums)? {
-                return Err(SqlError::new("22003", "value out of range: overflow").external());
+                return Err(
+                    SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow").external()
+                );
             }
         }
         Ok(())

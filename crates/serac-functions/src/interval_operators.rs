@@ -1,7 +1,9 @@
-//! Intervals and operators: products with numbers, comparisons, differences of times, and what the planner does not read as an interval.
+//! Intervals and operators: products with numbers, comparisons, differences of times, and what the
+//! planner does not read as an interval.
 
 use super::definition::{Definition, Types};
 use super::intervals::one_interval;
+use crate::sql_result::SqlResult;
 use datafusion::arrow::array::{ArrayRef, AsArray, Decimal128Array, Float64Array, IntervalMonthDayNanoArray};
 use datafusion::arrow::datatypes::{
     DataType, DurationMicrosecondType, Field, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimeUnit,
@@ -9,19 +11,19 @@ use datafusion::arrow::datatypes::{
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF, cast};
+use serac_values::SqlError;
 use serac_values::intervals::{DAYS_PER_MONTH, INTERVAL, MICROS_PER_DAY, Parts, intervals, is_interval, out_of_range};
-use serac_values::{Result as Outcome, SqlError};
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 
 /// Applies `f` to intervals and numbers.
-fn scale(args: &[ArrayRef], f: impl Fn(Parts, f64) -> Outcome<Parts>) -> Outcome<ArrayRef> {
+fn scale(args: &[ArrayRef], f: impl Fn(Parts, f64) -> SqlResult<Parts>) -> SqlResult<ArrayRef> {
     let numbers: &Float64Array = args[1].as_primitive::<Float64Type>();
     let scaled = |(interval, number): (Option<IntervalMonthDayNano>, Option<f64>)| match (interval, number) {
         (Some(interval), Some(number)) => f(Parts::of(interval), number)?.interval().map(Some),
         _ => Ok(None),
     };
-    let result: Outcome<IntervalMonthDayNanoArray> = intervals(&args[0]).iter().zip(numbers).map(scaled).collect();
+    let result: SqlResult<IntervalMonthDayNanoArray> = intervals(&args[0]).iter().zip(numbers).map(scaled).collect();
     Ok(Arc::new(result?))
 }
 
@@ -41,7 +43,8 @@ static TIMES: Definition = Definition {
     types: interval_and_number,
     body: |args| scale(args, |parts, factor| parts.scaled(|part| part * factor).ok_or_else(out_of_range)),
 };
-/// The same with the number first, under a name of its own, as the names of columns are made of names of functions.
+/// The same with the number first, under a name of its own, as the names of columns are made of
+/// names of functions.
 static TIMES_AFTER: Definition = Definition {
     name: "times_interval",
     types: |given| match given {
@@ -56,7 +59,7 @@ static OVER: Definition = Definition {
     types: interval_and_number,
     body: |args| {
         scale(args, |parts, divisor| match divisor {
-            0.0 => Err(SqlError::new("22012", "division by zero")),
+            0.0 => Err(SqlError::new(sqlstate::DIVISION_BY_ZERO, "division by zero")),
             _ => parts.scaled(|part| part / divisor).ok_or_else(out_of_range),
         })
     },
@@ -67,7 +70,7 @@ static TIMES_AFTER_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::ne
 static OVER_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&OVER).into()));
 
 /// Applies `f` to each part of two intervals.
-fn each_part(args: &[ArrayRef], f: fn(i64, i64) -> Option<i64>) -> Outcome<ArrayRef> {
+fn each_part(args: &[ArrayRef], f: fn(i64, i64) -> Option<i64>) -> SqlResult<ArrayRef> {
     let sum = |(left, right): (Option<IntervalMonthDayNano>, Option<IntervalMonthDayNano>)| {
         let Some((left, right)) = left.zip(right) else { return Ok(None) };
         let (left, right) = (Parts::of(left), Parts::of(right));
@@ -78,7 +81,7 @@ fn each_part(args: &[ArrayRef], f: fn(i64, i64) -> Option<i64>) -> Outcome<Array
         };
         parts().ok_or_else(out_of_range)?.interval().map(Some)
     };
-    let sums: Outcome<IntervalMonthDayNanoArray> =
+    let sums: SqlResult<IntervalMonthDayNanoArray> =
         intervals(&args[0]).iter().zip(intervals(&args[1])).map(sum).collect();
     Ok(Arc::new(sums?))
 }
@@ -96,8 +99,8 @@ static PLUS_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&PLU
 static MINUS_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&MINUS).into()));
 
 /// Differences of times as intervals of days and times.
-pub(super) fn as_intervals(durations: &ArrayRef) -> Outcome<ArrayRef> {
-    let interval = |micros: i64| -> Outcome<IntervalMonthDayNano> {
+pub(super) fn as_intervals(durations: &ArrayRef) -> SqlResult<ArrayRef> {
+    let interval = |micros: i64| -> SqlResult<IntervalMonthDayNano> {
         let parts = Parts { months: 0, days: 0, micros }.justify_hours();
         parts.ok_or_else(out_of_range)?.interval()
     };
@@ -106,7 +109,8 @@ pub(super) fn as_intervals(durations: &ArrayRef) -> Outcome<ArrayRef> {
     Ok(Arc::new(durations.try_unary::<_, IntervalMonthDayNanoType, SqlError>(interval)?))
 }
 
-/// The length of an interval in microseconds, of months of thirty days, by which intervals are compared.
+/// The length of an interval in microseconds, of months of thirty days, by which intervals are
+/// compared.
 pub(super) static LENGTH: Definition = Definition {
     name: "interval_length",
     types: |given| one_interval(given).map(|(types, _)| (types, DataType::Decimal128(38, 0))),
@@ -143,7 +147,8 @@ fn operand(expr: &Expr, schema: &DFSchema) -> Operand {
     }
 }
 
-/// A date to which an interval is added or from which it is taken, as the time at which it begins: so is the sum.
+/// A date to which an interval is added or from which it is taken, as the time at which it begins:
+/// so is the sum.
 fn with_time(date: Expr, interval: &Expr, schema: &DFSchema) -> Expr {
     let is = |expr: &Expr, is: fn(&DataType) -> bool| expr.get_type(schema).is_ok_and(|data_type| is(&data_type));
     if !is(interval, is_interval) || !is(&date, |data_type| *data_type == DataType::Date32) {
@@ -174,7 +179,7 @@ static OF_DURATION: Definition = Definition {
         matches!(given, [DataType::Duration(_)]).then(|| (vec![micros], INTERVAL))
     },
     body: |args| {
-        let interval = |micros: i64| -> Outcome<IntervalMonthDayNano> {
+        let interval = |micros: i64| -> SqlResult<IntervalMonthDayNano> {
             let parts = Parts { months: 0, days: 0, micros }.justify_hours();
             parts.ok_or_else(out_of_range)?.interval()
         };

@@ -2,6 +2,7 @@
 //! two times.
 
 use super::definition::{Definition, Types};
+use crate::sql_result::SqlResult;
 use chrono::{Datelike, NaiveDateTime, Timelike};
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, IntervalMonthDayNanoArray, PrimitiveArray, TimestampMicrosecondArray,
@@ -9,14 +10,14 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::{
     DataType, Float64Type, Int32Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimestampMicrosecondType,
 };
+use serac_values::SqlError;
 use serac_values::intervals::{INTERVAL, MICROS_PER_DAY, Parts, intervals, is_interval, out_of_range};
-use serac_values::{Result as Outcome, SqlError};
 use std::sync::Arc;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
 /// Applies `f` to each interval.
-fn each(array: &ArrayRef, f: impl Fn(Parts) -> Option<Parts>) -> Outcome<ArrayRef> {
+fn each(array: &ArrayRef, f: impl Fn(Parts) -> Option<Parts>) -> SqlResult<ArrayRef> {
     let result = intervals(array).try_unary::<_, IntervalMonthDayNanoType, SqlError>(|interval| {
         f(Parts::of(interval)).ok_or_else(out_of_range)?.interval()
     });
@@ -50,10 +51,10 @@ pub(super) static DEFINITIONS: &[Definition] = &[
 /// The arguments of make_interval, which may be named.
 const PARTS: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
 
-fn make_interval(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn make_interval(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let numbers: Vec<_> = args[..6].iter().map(|array| array.as_primitive::<Int32Type>()).collect();
     let seconds = args[6].as_primitive::<Float64Type>();
-    let one = |row: usize| -> Outcome<IntervalMonthDayNano> {
+    let one = |row: usize| -> SqlResult<IntervalMonthDayNano> {
         let [years, months, weeks, days, hours, minutes] = std::array::from_fn(|i| numbers[i].value(row));
         let parts = || {
             let months = years.checked_mul(12)?.checked_add(months)?;
@@ -67,7 +68,7 @@ fn make_interval(args: &[ArrayRef]) -> Outcome<ArrayRef> {
         parts().ok_or_else(out_of_range)?.interval()
     };
     let rows = 0..seconds.len();
-    let result: Outcome<IntervalMonthDayNanoArray> =
+    let result: SqlResult<IntervalMonthDayNanoArray> =
         rows.map(|row| args.iter().all(|a| a.is_valid(row)).then(|| one(row)).transpose()).collect();
     Ok(Arc::new(result?))
 }
@@ -84,7 +85,8 @@ fn days_of_month(year: i32, month: i32) -> i32 {
 /// From `earlier` to `later` in years, months, days and time, as one would count on a calendar.
 fn age(later: NaiveDateTime, earlier: NaiveDateTime) -> Parts {
     let negative = later < earlier;
-    // Counted from the earlier to the later; the month whose days are borrowed is that of the second argument.
+    // Counted from the earlier to the later; the month whose days are borrowed is that of the
+    // second argument.
     let (to, from) = if negative { (earlier, later) } else { (later, earlier) };
     let of_day = |time: NaiveDateTime| {
         i64::from(time.num_seconds_from_midnight()) * MICROS_PER_SECOND + i64::from(time.nanosecond() / 1_000)
@@ -106,14 +108,16 @@ fn age(later: NaiveDateTime, earlier: NaiveDateTime) -> Parts {
 }
 
 /// The ages of times, as intervals.
-pub(super) fn ages(later: &TimestampMicrosecondArray, earlier: &TimestampMicrosecondArray) -> Outcome<ArrayRef> {
+pub(super) fn ages(later: &TimestampMicrosecondArray, earlier: &TimestampMicrosecondArray) -> SqlResult<ArrayRef> {
     let time = |array: &PrimitiveArray<TimestampMicrosecondType>, row| {
-        array.value_as_datetime(row).ok_or_else(|| SqlError::new("22008", "timestamp out of range"))
+        array
+            .value_as_datetime(row)
+            .ok_or_else(|| SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range"))
     };
     let one = |row: usize| match later.is_valid(row) && earlier.is_valid(row) {
         true => age(time(later, row)?, time(earlier, row)?).interval().map(Some),
         false => Ok(None),
     };
-    let result: Outcome<IntervalMonthDayNanoArray> = (0..later.len()).map(one).collect();
+    let result: SqlResult<IntervalMonthDayNanoArray> = (0..later.len()).map(one).collect();
     Ok(Arc::new(result?))
 }

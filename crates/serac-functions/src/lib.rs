@@ -52,6 +52,7 @@ mod rounding;
 mod series;
 mod sleep;
 mod sliding;
+mod sql_result;
 mod styled;
 mod sum;
 mod text_aggregate;

@@ -1,9 +1,9 @@
 //! Patterns of LIKE and ILIKE.
 //!
-//! - like_escape (pattern, escape): the pattern of a LIKE with an escape character of its own, as one
-//!   that is escaped by backslashes.
-//! - like_pattern (text, pattern), ilike_pattern (text, pattern): the pattern. It is an error if it ends
-//!   with a backslash that escapes nothing, and the comparison with the text gets there.
+//! - like_escape (pattern, escape): the pattern of a LIKE with an escape character of its own, as
+//!   one that is escaped by backslashes.
+//! - like_pattern (text, pattern), ilike_pattern (text, pattern): the pattern. It is an error if it
+//!   ends with a backslash that escapes nothing, and the comparison with the text gets there.
 
 use super::definition::{Definition, no_function};
 use datafusion::arrow::array::{ArrayRef, AsArray, StringArray, StringViewArray};
@@ -18,12 +18,12 @@ use serac_values::SqlError;
 use serac_values::text_types::is_text_or_null;
 use std::sync::Arc;
 
-/// The pattern of the texts whose comparison with `pattern` gets to a backslash at its end that escapes
-/// nothing; none if there is no such backslash. What stands before it must match a part of the text, and
-/// more of the text must follow.
+/// The pattern of the texts whose comparison with `pattern` gets to a backslash at its end that
+/// escapes nothing; none if there is no such backslash. What stands before it must match a part of
+/// the text, and more of the text must follow.
 fn unfinished(pattern: &str) -> Option<String> {
-    // The wildcards behind the last character that stands for itself: where the first `%` among them
-    // is, and how many `_` follow that.
+    // The wildcards behind the last character that stands for itself: where the first `%` among
+    // them is, and how many `_` follow that.
     let mut any: Option<(usize, usize)> = None;
     let mut letters = pattern.char_indices();
     while let Some((at, letter)) = letters.next() {
@@ -46,7 +46,8 @@ fn unfinished(pattern: &str) -> Option<String> {
     None
 }
 
-/// Whether a constant pattern ends with a backslash that escapes nothing; none if it is no constant.
+/// Whether a constant pattern ends with a backslash that escapes nothing; none if it is no
+/// constant.
 fn is_unfinished(pattern: &Expr) -> Option<bool> {
     let text = pattern.as_literal()?.try_as_str()?;
     Some(text.is_some_and(|text| unfinished(text).is_some()))
@@ -96,7 +97,7 @@ impl ScalarUDFImpl for LikePattern {
         let compare = if self.is_any_case { ilike } else { like };
         if compare(arrays[0].as_string_view(), &unfinished)?.true_count() > 0 {
             let message = "LIKE pattern must not end with escape character";
-            return Err(SqlError::new("22025", message).external());
+            return Err(SqlError::new(sqlstate::INVALID_ESCAPE_SEQUENCE, message).external());
         }
         let mut args = args.args;
         Ok(args.swap_remove(1))
@@ -111,7 +112,7 @@ pub fn escape(pattern: &str, escape: &str) -> Result<String, SqlError> {
     let mut letters = escape.chars();
     let (escape, None) = (letters.next(), letters.next()) else {
         let message = "invalid escape string: it must be empty or one character";
-        return Err(SqlError::new("22025", message));
+        return Err(SqlError::new(sqlstate::INVALID_ESCAPE_SEQUENCE, message));
     };
     let mut escaped = String::with_capacity(pattern.len() + 4);
     let mut letters = pattern.chars();
@@ -164,7 +165,7 @@ mod tests {
         ] {
             assert_eq!(escape(pattern, by).unwrap(), escaped, "{pattern} by {by}");
         }
-        assert_eq!(escape("a", "##").unwrap_err().sqlstate, "22025");
+        assert_eq!(escape("a", "##").unwrap_err().sqlstate, sqlstate::INVALID_ESCAPE_SEQUENCE);
     }
 
     #[test]

@@ -21,18 +21,21 @@ fn types(given: &[DataType]) -> Option<Types> {
 fn power(base: f64, exponent: f64) -> Result<f64, SqlError> {
     let error = |sqlstate, message: &str| Err(SqlError::new(sqlstate, message));
     if base == 0.0 && exponent < 0.0 {
-        return error("2201F", "zero raised to a negative power is undefined");
+        return error(sqlstate::INVALID_ARGUMENT_FOR_POWER_FUNCTION, "zero raised to a negative power is undefined");
     }
     // Infinite exponents are even numbers, as large floats are.
     if base < 0.0 && exponent.is_finite() && exponent.fract() != 0.0 {
-        return error("2201F", "a negative number raised to a non-integer power yields a complex result");
+        return error(
+            sqlstate::INVALID_ARGUMENT_FOR_POWER_FUNCTION,
+            "a negative number raised to a non-integer power yields a complex result",
+        );
     }
     let power = base.powf(exponent);
     if power.is_infinite() && base.is_finite() && exponent.is_finite() {
-        return error("22003", "value out of range: overflow");
+        return error(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow");
     }
     if power == 0.0 && base != 0.0 && base.is_finite() && exponent.is_finite() {
-        return error("22003", "value out of range: underflow");
+        return error(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow");
     }
     Ok(power)
 }
@@ -61,23 +64,32 @@ fn each(args: &[ArrayRef], function: fn(f64) -> Result<f64, SqlError>) -> Result
 /// 2201E where there is no logarithm.
 fn logarithm(x: f64, of: fn(f64) -> f64) -> Result<f64, SqlError> {
     match x {
-        0.0 => Err(SqlError::new("2201E", "cannot take logarithm of zero")),
-        x if x < 0.0 => Err(SqlError::new("2201E", "cannot take logarithm of a negative number")),
+        0.0 => Err(SqlError::new(sqlstate::INVALID_ARGUMENT_FOR_LOGARITHM, "cannot take logarithm of zero")),
+        x if x < 0.0 => {
+            Err(SqlError::new(sqlstate::INVALID_ARGUMENT_FOR_LOGARITHM, "cannot take logarithm of a negative number"))
+        }
         x => Ok(of(x)),
     }
 }
 
 fn square_root(x: f64) -> Result<f64, SqlError> {
     match x < 0.0 {
-        true => Err(SqlError::new("2201F", "cannot take square root of a negative number")),
+        true => Err(SqlError::new(
+            sqlstate::INVALID_ARGUMENT_FOR_POWER_FUNCTION,
+            "cannot take square root of a negative number",
+        )),
         false => Ok(x.sqrt()),
     }
 }
 
 fn exponential(x: f64) -> Result<f64, SqlError> {
     match x.exp() {
-        result if result.is_infinite() && x.is_finite() => Err(SqlError::new("22003", "value out of range: overflow")),
-        0.0 if x.is_finite() => Err(SqlError::new("22003", "value out of range: underflow")),
+        result if result.is_infinite() && x.is_finite() => {
+            Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow"))
+        }
+        0.0 if x.is_finite() => {
+            Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow"))
+        }
         result => Ok(result),
     }
 }
@@ -86,7 +98,7 @@ fn exponential(x: f64) -> Result<f64, SqlError> {
 /// 22003 where there is no angle.
 fn angle(x: f64, of: fn(f64) -> f64) -> Result<f64, SqlError> {
     match x.abs() > 1.0 {
-        true => Err(SqlError::new("22003", "input is out of range")),
+        true => Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "input is out of range")),
         false => Ok(of(x)),
     }
 }
@@ -96,7 +108,7 @@ fn logs(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     let [bases, numbers] = args else { return each(args, |x| logarithm(x, f64::log10)) };
     let (bases, numbers) = (bases.as_primitive::<Float64Type>(), numbers.as_primitive::<Float64Type>());
     let log = |base, x| match (logarithm(base, f64::ln)?, logarithm(x, f64::ln)?) {
-        (0.0, _) => Err(SqlError::new("22012", "division by zero")),
+        (0.0, _) => Err(SqlError::new(sqlstate::DIVISION_BY_ZERO, "division by zero")),
         _ => Ok(x.log(base)),
     };
     let of_row = |base, x| log(base, x).map_err(|error| ArrowError::from_external_error(error.into()));
@@ -108,7 +120,7 @@ fn logs(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
 /// 22003 where the angle is infinite.
 fn of_angle(x: f64, of: fn(f64) -> f64) -> Result<f64, SqlError> {
     match x.is_infinite() {
-        true => Err(SqlError::new("22003", "input is out of range")),
+        true => Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "input is out of range")),
         false => Ok(of(x)),
     }
 }
@@ -117,21 +129,23 @@ fn of_angle(x: f64, of: fn(f64) -> f64) -> Result<f64, SqlError> {
 /// 22003 where a finite number has an infinite result, or one that is not 0 has the result 0.
 fn in_range(x: f64, of: fn(f64) -> f64) -> Result<f64, SqlError> {
     match of(x) {
-        result if result.is_infinite() && x.is_finite() => Err(SqlError::new("22003", "value out of range: overflow")),
-        0.0 if x != 0.0 => Err(SqlError::new("22003", "value out of range: underflow")),
+        result if result.is_infinite() && x.is_finite() => {
+            Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow"))
+        }
+        0.0 if x != 0.0 => Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow")),
         result => Ok(result),
     }
 }
 
 fn area_cosine(x: f64) -> Result<f64, SqlError> {
     match x < 1.0 {
-        true => Err(SqlError::new("22003", "input is out of range")),
+        true => Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "input is out of range")),
         false => Ok(x.acosh()),
     }
 }
 
-/// Functions of angles in degrees, which are exact where their results are: as PostgreSQL does it, by the functions of radians,
-/// divided by what these give for 30, 45 and 60 degrees.
+/// Functions of angles in degrees, which are exact where their results are: as PostgreSQL does it,
+/// by the functions of radians, divided by what these give for 30, 45 and 60 degrees.
 mod degrees {
     use std::sync::LazyLock;
 
@@ -178,7 +192,8 @@ mod degrees {
         }
     }
 
-    /// An angle between 0 and 90, and the signs that the sine, the cosine and the tangent have of the one that it stands for.
+    /// An angle between 0 and 90, and the signs that the sine, the cosine and the tangent have of
+    /// the one that it stands for.
     fn first_quadrant(x: f64) -> (f64, f64, f64, f64) {
         let (mut angle, mut sine, mut cosine) = (x % 360.0, 1.0, 1.0);
         if angle < 0.0 {

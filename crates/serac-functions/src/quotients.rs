@@ -1,4 +1,5 @@
-//! Quotients of decimals have 16 digits behind the point, if there is room, in place of the four that Arrow adds to the dividend's: `1 / 3.0` would be 0.3333.
+//! Quotients of decimals have 16 digits behind the point, if there is room, in place of the four
+//! that Arrow adds to the dividend's: `1 / 3.0` would be 0.3333.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
@@ -21,7 +22,8 @@ fn digits(data_type: &DataType) -> Option<(i16, i16)> {
     })
 }
 
-/// The type of a dividend that has enough digits; none if it has, or if it is no quotient of decimals.
+/// The type of a dividend that has enough digits; none if it has, or if it is no quotient of
+/// decimals.
 fn wider(dividend: &DataType, divisor: &DataType) -> Option<DataType> {
     if dividend.is_integer() && divisor.is_integer() {
         return None;

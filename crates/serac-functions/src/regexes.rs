@@ -1,12 +1,14 @@
-//! The functions regexp_…, of which what gives several rows in PostgreSQL is an array here, which is unnested; the regular expression that a pattern of
-//! SIMILAR TO is.
+//! The functions regexp_…, of which what gives several rows in PostgreSQL is an array here, which
+//! is unnested; the regular expression that a pattern of SIMILAR TO is.
 //!
-//! Patterns are PostgreSQL's ([`patterns`]). As there, `.` matches a line's end unless the flags say otherwise. Of alternatives, the first that matches is
-//! taken, where PostgreSQL takes the longest.
+//! Patterns are PostgreSQL's ([`patterns`]). As there, `.` matches a line's end unless the flags
+//! say otherwise. Of alternatives, the first that matches is taken, where PostgreSQL takes the
+//! longest.
 
 pub(super) mod patterns;
 
 use super::definition::{Definition, Types};
+use crate::sql_result::SqlResult;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanBuilder, Int32Builder, ListBuilder, StringArray, StringBuilder,
 };
@@ -16,8 +18,6 @@ use regex::{Captures, Regex, RegexBuilder};
 use serac_values::SqlError;
 use serac_values::text_types::is_text_or_null;
 use std::sync::Arc;
-
-type Outcome<T> = Result<T, SqlError>;
 
 fn list(element: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(element, true)))
@@ -45,7 +45,7 @@ fn mixed(given: &[DataType], texts: usize, rest: &str, least: usize, result: Dat
 }
 
 /// A pattern with its flags, and whether all matches are wanted.
-pub(super) fn compiled(pattern: &str, flags: &str) -> Outcome<(Regex, bool)> {
+pub(super) fn compiled(pattern: &str, flags: &str) -> SqlResult<(Regex, bool)> {
     let mut options = Options::default();
     flags.chars().try_for_each(|flag| options.set(flag))?;
     let regex = patterns::translated(pattern, &mut options)?;
@@ -58,8 +58,8 @@ pub(super) fn compiled(pattern: &str, flags: &str) -> Outcome<(Regex, bool)> {
     Ok((regex, options.all))
 }
 
-/// The matches in a text, or the first. An empty match may follow another one at its end, unless only `proper` ones count: then it may not, nor stand at an end of
-/// the text.
+/// The matches in a text, or the first. An empty match may follow another one at its end, unless
+/// only `proper` ones count: then it may not, nor stand at an end of the text.
 fn matches<'t>(regex: &Regex, text: &'t str, all: bool, proper: bool) -> Vec<Captures<'t>> {
     let (mut found, mut start, mut last_end) = (Vec::new(), 0, 0);
     while let Some(captures) = regex.captures_at(text, start) {
@@ -92,16 +92,20 @@ impl<'a> Row<'a> {
         self.args[argument].as_string_view().value(self.row)
     }
     /// A number that must not be less than another; what is left out is that.
-    fn number(&self, argument: usize, name: &str, least: i32, left_out: i32) -> Outcome<i32> {
+    fn number(&self, argument: usize, name: &str, least: i32, left_out: i32) -> SqlResult<i32> {
         let given = self.args.get(argument).map(|array| array.as_primitive::<Int32Type>().value(self.row));
         let value = given.unwrap_or(left_out);
         match value >= least {
             true => Ok(value),
-            false => Err(SqlError::new("22023", format!("invalid value for parameter \"{name}\": {value}"))),
+            false => Err(SqlError::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("invalid value for parameter \"{name}\": {value}"),
+            )),
         }
     }
-    /// The byte at which the search begins, if the argument is a character's number; none if that is behind the text.
-    fn start(&self, argument: usize) -> Outcome<Option<usize>> {
+    /// The byte at which the search begins, if the argument is a character's number; none if that
+    /// is behind the text.
+    fn start(&self, argument: usize) -> SqlResult<Option<usize>> {
         let characters = self.number(argument, "start", 1, 1)? as usize - 1;
         if characters == 0 {
             return Ok(Some(0));
@@ -111,16 +115,20 @@ impl<'a> Row<'a> {
     }
     /// # Errors
     /// 22023 where the flags ask for all matches.
-    fn has_no_global(&self, name: &str) -> Outcome<()> {
+    fn has_no_global(&self, name: &str) -> SqlResult<()> {
         match self.all {
-            true => Err(SqlError::new("22023", format!("{name}() does not support the \"global\" option"))),
+            true => Err(SqlError::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("{name}() does not support the \"global\" option"),
+            )),
             false => Ok(()),
         }
     }
 }
 
-/// Calls `f` for rows without NULL; without arguments for the others. The flags are the argument of that number.
-fn each(args: &[ArrayRef], flags_at: usize, mut f: impl FnMut(Option<Row<'_>>) -> Outcome<()>) -> Outcome<()> {
+/// Calls `f` for rows without NULL; without arguments for the others. The flags are the argument of
+/// that number.
+fn each(args: &[ArrayRef], flags_at: usize, mut f: impl FnMut(Option<Row<'_>>) -> SqlResult<()>) -> SqlResult<()> {
     let (texts, patterns) = (args[0].as_string_view(), args[1].as_string_view());
     let flags_of = args.get(flags_at).map(|array| array.as_string_view());
     // Most often it is one pattern for all rows.
@@ -162,7 +170,7 @@ fn behind(text: &str, captures: &Captures<'_>) -> Option<usize> {
     }
 }
 
-fn regexp_count(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn regexp_count(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let mut counts = Int32Builder::new();
     each(args, 3, |row| {
         let Some(row) = row else {
@@ -184,12 +192,12 @@ fn regexp_count(args: &[ArrayRef]) -> Outcome<ArrayRef> {
 }
 
 /// The part that a group has found, of the match of a number.
-fn part_found<'t>(row: &Row<'t>, number: i32, group: i32) -> Outcome<Option<regex::Match<'t>>> {
+fn part_found<'t>(row: &Row<'t>, number: i32, group: i32) -> SqlResult<Option<regex::Match<'t>>> {
     let Some(start) = row.start(2)? else { return Ok(None) };
     Ok(nth(row.regex, row.text, start, number).and_then(|found| found.get(group as usize)))
 }
 
-fn regexp_instr(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn regexp_instr(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let mut places = Int32Builder::new();
     each(args, 5, |row| {
         let Some(row) = row else {
@@ -200,7 +208,10 @@ fn regexp_instr(args: &[ArrayRef]) -> Outcome<ArrayRef> {
         let number = row.number(3, "n", 1, 1)?;
         let is_end = row.number(4, "endoption", 0, 0)?;
         if is_end > 1 {
-            return Err(SqlError::new("22023", format!("invalid value for parameter \"endoption\": {is_end}")));
+            return Err(SqlError::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("invalid value for parameter \"endoption\": {is_end}"),
+            ));
         }
         row.has_no_global("regexp_instr")?;
         let group = row.number(6, "subexpr", 0, 0)?;
@@ -214,7 +225,7 @@ fn regexp_instr(args: &[ArrayRef]) -> Outcome<ArrayRef> {
     Ok(Arc::new(places.finish()))
 }
 
-fn regexp_substr(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn regexp_substr(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let mut texts = StringBuilder::new();
     each(args, 4, |row| {
         let Some(row) = row else {
@@ -231,7 +242,7 @@ fn regexp_substr(args: &[ArrayRef]) -> Outcome<ArrayRef> {
     Ok(Arc::new(texts.finish()))
 }
 
-fn regexp_like(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn regexp_like(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let mut found = BooleanBuilder::new();
     each(args, 2, |row| {
         let Some(row) = row else {
@@ -254,7 +265,7 @@ fn append_groups(regex: &Regex, found: &Captures<'_>, groups: &mut ListBuilder<S
     groups.append(true);
 }
 
-fn regexp_match(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn regexp_match(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let mut rows = ListBuilder::new(StringBuilder::new());
     each(args, 2, |row| {
         let Some(row) = row else {
@@ -297,8 +308,9 @@ fn append_replacement(replacement: &str, found: &Captures<'_>, out: &mut String)
     out.push_str(rest);
 }
 
-/// regexp_replace (text, pattern, replacement [, flags]), or with a start, a number of a match and flags.
-fn regexp_replace(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+/// regexp_replace (text, pattern, replacement [, flags]), or with a start, a number of a match and
+/// flags.
+fn regexp_replace(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let has_start = args.get(3).is_some_and(|array| *array.data_type() == DataType::Int32);
     let mut texts = StringBuilder::new();
     let mut out = String::new();
@@ -336,7 +348,7 @@ fn regexp_replace(args: &[ArrayRef]) -> Outcome<ArrayRef> {
     Ok(Arc::new(texts.finish()))
 }
 
-fn regexp_matches(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn regexp_matches(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let mut rows = ListBuilder::new(ListBuilder::new(StringBuilder::new()));
     each(args, 2, |row| {
         let Some(Row { regex, all, text, .. }) = row else {
@@ -352,7 +364,7 @@ fn regexp_matches(args: &[ArrayRef]) -> Outcome<ArrayRef> {
     Ok(Arc::new(rows.finish()))
 }
 
-fn split(args: &[ArrayRef], name: &str) -> Outcome<ArrayRef> {
+fn split(args: &[ArrayRef], name: &str) -> SqlResult<ArrayRef> {
     let mut rows = ListBuilder::new(StringBuilder::new());
     each(args, 2, |row| {
         let Some(row) = row else {
@@ -374,10 +386,11 @@ fn split(args: &[ArrayRef], name: &str) -> Outcome<ArrayRef> {
     Ok(Arc::new(rows.finish()))
 }
 
-/// The pattern of SIMILAR TO as a regular expression, with the character that takes other characters' meaning from them.
-/// With a double quote behind it, that character separates the part that SUBSTRING gives from the one before it, which
-/// matches as little as it can, and from the one behind it.
-fn regex_of_similar(pattern: &str, escape: Option<char>) -> Outcome<String> {
+/// The pattern of SIMILAR TO as a regular expression, with the character that takes other
+/// characters' meaning from them. With a double quote behind it, that character separates the part
+/// that SUBSTRING gives from the one before it, which matches as little as it can, and from the one
+/// behind it.
+fn regex_of_similar(pattern: &str, escape: Option<char>) -> SqlResult<String> {
     let mut regex = String::from("^(?:");
     let has_parts = escape.is_some_and(|escape| pattern.contains(&format!("{escape}\"")));
     let (mut characters, mut in_brackets, mut part) = (pattern.chars(), false, 0);
@@ -393,7 +406,7 @@ fn regex_of_similar(pattern: &str, escape: Option<char>) -> Outcome<String> {
                     _ => {
                         let message =
                             "SQL regular expression may not contain more than two escape-double-quote separators";
-                        return Err(SqlError::new("2200C", message));
+                        return Err(SqlError::new(sqlstate::INVALID_USE_OF_ESCAPE_CHARACTER, message));
                     }
                 });
             }
@@ -418,9 +431,9 @@ fn regex_of_similar(pattern: &str, escape: Option<char>) -> Outcome<String> {
     Ok(regex + ")$")
 }
 
-fn similar_to_escape(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn similar_to_escape(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let (patterns, escapes) = (args[0].as_string_view(), args.get(1).map(|escapes| escapes.as_string_view()));
-    let regex = |row: usize| -> Outcome<Option<String>> {
+    let regex = |row: usize| -> SqlResult<Option<String>> {
         let escape = match escapes {
             None => Some('\\'),
             Some(escapes) if escapes.is_null(row) => return Ok(None),
@@ -428,14 +441,14 @@ fn similar_to_escape(args: &[ArrayRef]) -> Outcome<ArrayRef> {
                 let mut characters = escapes.value(row).chars();
                 let escape = characters.next();
                 if characters.next().is_some() {
-                    return Err(SqlError::new("22025", "invalid escape string"));
+                    return Err(SqlError::new(sqlstate::INVALID_ESCAPE_SEQUENCE, "invalid escape string"));
                 }
                 escape
             }
         };
         patterns.is_valid(row).then(|| regex_of_similar(patterns.value(row), escape)).transpose()
     };
-    Ok(Arc::new((0..patterns.len()).map(regex).collect::<Outcome<StringArray>>()?))
+    Ok(Arc::new((0..patterns.len()).map(regex).collect::<SqlResult<StringArray>>()?))
 }
 
 pub(super) static DEFINITIONS: &[Definition] = &[

@@ -1,9 +1,9 @@
-//! Covariances, correlations and regressions: Youngs' and Cramer's sums of pairs of floats, as PostgreSQL
-//! adds them up.
+//! Covariances, correlations and regressions: Youngs' and Cramer's sums of pairs of floats, as
+//! PostgreSQL adds them up.
 //!
 //! A state has how many pairs there are, the sums of both numbers, the sums of the squares of their
-//! distances from their means, and that of the products of these distances. The last three are NaN as
-//! soon as a number that they depend on is infinite or NaN.
+//! distances from their means, and that of the products of these distances. The last three are NaN
+//! as soon as a number that they depend on is infinite or NaN.
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::compute::cast;
@@ -150,7 +150,7 @@ impl Sums {
             || self.y.is_infinite() && y_was_finite
             || self.products.is_infinite() && x_was_finite && y_was_finite;
         if is_error {
-            return Err(SqlError::new("22003", "value out of range: overflow").external());
+            return Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow").external());
         }
         for sum in [&mut self.x.squares, &mut self.y.squares, &mut self.products] {
             if sum.is_infinite() {

@@ -1,5 +1,6 @@
-//! round, floor and ceil as in PostgreSQL, where they differ from DataFusion's: `round (double precision)` goes to the even one of two numbers that are
-//! equally near, and `floor` and `ceil` of decimals are whole numbers, for which there is room.
+//! round, floor and ceil as in PostgreSQL, where they differ from DataFusion's:
+//! `round (double precision)` goes to the even one of two numbers that are equally near, and
+//! `floor` and `ceil` of decimals are whole numbers, for which there is room.
 
 use datafusion::arrow::array::{ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type};
@@ -47,7 +48,8 @@ impl Rounding {
             _ => None,
         }
     }
-    /// The type of the function's result of decimals, but for `round`, which DataFusion knows to reduce.
+    /// The type of the function's result of decimals, but for `round`, which DataFusion knows to
+    /// reduce.
     fn whole(&self, data_type: &DataType) -> Option<DataType> {
         match data_type {
             DataType::Decimal128(precision, scale) if self.name() != "round" => {

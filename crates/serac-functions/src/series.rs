@@ -1,6 +1,6 @@
 //! generate_series (start, stop, step) of timestamps, in microseconds; DataFusion's are of
-//! nanoseconds, which hold no other years than 1677 to 2262. Of numbers with digits of their own, too.
-//! Of other types it is DataFusion's.
+//! nanoseconds, which hold no other years than 1677 to 2262. Of numbers with digits of their own,
+//! too. Of other types it is DataFusion's.
 
 use super::styled::later;
 use datafusion::arrow::array::timezone::Tz;
@@ -58,7 +58,7 @@ fn timestamps(given: &[DataType]) -> Option<DataType> {
 }
 
 fn too_long(most: usize) -> SqlError {
-    SqlError::new("54000", format!("a series has more than {most} values"))
+    SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("a series has more than {most} values"))
 }
 
 /// Whether a series is one of numbers with digits of their own.
@@ -71,8 +71,10 @@ fn bound(numbers: &ArrayRef, row: usize, what: &str) -> Result<Numeric, SqlError
     let number = Numeric::of_stored(numbers.as_binary::<i64>().value(row))?;
     match number.finite() {
         Some(_) => Ok(number),
-        None if number.is_nan() => Err(SqlError::new("22023", format!("{what} cannot be NaN"))),
-        None => Err(SqlError::new("22023", format!("{what} cannot be infinity"))),
+        None if number.is_nan() => {
+            Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("{what} cannot be NaN")))
+        }
+        None => Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("{what} cannot be infinity"))),
     }
 }
 
@@ -91,7 +93,7 @@ fn series_of_numbers(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
             None => Numeric::from_integer(1),
         };
         if step == zero {
-            return Err(SqlError::new("22023", "step size cannot equal zero"));
+            return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "step size cannot equal zero"));
         }
         let is_up = step > zero;
         while if is_up { value <= last } else { value >= last } {
@@ -124,7 +126,7 @@ fn series(args: &[ArrayRef], of: &DataType, zone: &Zone) -> Result<ArrayRef, Sql
         let Parts { months, days, micros } = Parts::of(step);
         let length = (i128::from(months) * 30 + i128::from(days)) * 86_400_000_000 + i128::from(micros);
         if length == 0 {
-            return Err(SqlError::new("22023", "step size cannot equal zero"));
+            return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "step size cannot equal zero"));
         }
         // What would take too long is not begun.
         if (i128::from(last) - i128::from(value)) / length > MOST_VALUES as i128 {
@@ -141,7 +143,7 @@ fn series(args: &[ArrayRef], of: &DataType, zone: &Zone) -> Result<ArrayRef, Sql
                 true => later(value, Parts::of(step), zone),
                 false => TimestampMicrosecondType::add_month_day_nano(value, step, utc),
             };
-            value = next.ok_or_else(|| SqlError::new("22008", "timestamp out of range"))?;
+            value = next.ok_or_else(|| SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range"))?;
         }
         lists.append(true);
     }

@@ -1,16 +1,17 @@
 //! Aggregates of floats over window frames whose start moves.
 //!
-//! DataFusion's take the rows that leave a frame from what they have added up. Of floats nothing can be taken away again: `1e20 + 1 - 1e20` is 0. Here the rows
-//! of a frame are two queues in one. The newer rows are added up in one state. Each of the older ones has the state of itself and all older ones behind it,
-//! that is from it up to the newer rows:
+//! DataFusion's take the rows that leave a frame from what they have added up. Of floats nothing
+//! can be taken away again: `1e20 + 1 - 1e20` is 0. Here the rows of a frame are two queues in one.
+//! The newer rows are added up in one state. Each of the older ones has the state of itself and all
+//! older ones behind it, that is from it up to the newer rows:
 //!
 //! ```text
 //! a leaves next   b          c      | d   e   f enters
 //! state of abc    state of bc  of c | state of def
 //! ```
 //!
-//! A row that leaves takes its state with it. If there are no older rows, the newer ones become them, once for each row. The aggregate of the frame is that of
-//! two states.
+//! A row that leaves takes its state with it. If there are no older rows, the newer ones become
+//! them, once for each row. The aggregate of the frame is that of two states.
 
 use super::extremes;
 use super::regressions::{self, Regression};
@@ -54,13 +55,13 @@ pub const SLIDING: [&str; 21] = [
     "regr_sxy",
 ];
 
-/// An aggregate as it is, but over frames that slide; variances, regressions, and extremes of floats in
-/// groups, are our own.
+/// An aggregate as it is, but over frames that slide; variances, regressions, and extremes of
+/// floats in groups, are our own.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Sliding(Arc<AggregateUDF>);
 
-/// The aggregate with exact sums of floats over frames that slide, and with PostgreSQL's variances and
-/// order of floats.
+/// The aggregate with exact sums of floats over frames that slide, and with PostgreSQL's variances
+/// and order of floats.
 pub fn sliding(function: Arc<AggregateUDF>) -> AggregateUDF {
     AggregateUDF::from(Sliding(function))
 }

@@ -1,5 +1,6 @@
-//! What depends on a session's settings of times ([`TimeStyle`]): casts of times and of texts that are
-//! times, sums of times and intervals, parts of times, and functions that write values of any type.
+//! What depends on a session's settings of times ([`TimeStyle`]): casts of times and of texts that
+//! are times, sums of times and intervals, parts of times, and functions that write values of any
+//! type.
 //!
 //! A plan says what it computes: each function here has the settings under which it was bound. A
 //! session whose settings are the usual ones does not come here.
@@ -10,6 +11,7 @@ use super::interval_fields::modified_styled;
 use super::times::{TIMESTAMP, on_clocks, with_zone};
 use super::truncated_times::truncated_in;
 use super::{formats, series, times};
+use crate::sql_result::SqlResult;
 use datafusion::arrow::array::timezone::Tz;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int32Array, ListBuilder, StringViewBuilder};
 use datafusion::arrow::compute::cast;
@@ -36,8 +38,6 @@ use serac_values::wire::{
 use serac_values::{SqlError, TimeStyle};
 use std::sync::Arc;
 
-type Outcome<T = ArrayRef> = std::result::Result<T, SqlError>;
-
 /// Functions that write values of any type as texts.
 const OF_TEXTS: [&str; 6] = ["concat", "concat_ws", "format", "quote_literal", "quote_nullable", "record_out"];
 /// The same as documents.
@@ -60,7 +60,7 @@ fn is_with_zone(data_type: &DataType) -> bool {
 }
 
 fn out_of_range() -> SqlError {
-    SqlError::new("22008", "timestamp out of range")
+    SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range")
 }
 
 /// Whether a cast from one type to another depends on the settings. Types of lists are compared by
@@ -88,7 +88,7 @@ fn is_of_texts(data_type: &DataType) -> bool {
 }
 
 /// Values as others of a type, by the settings, where these count.
-fn converted(values: &ArrayRef, to: &DataType, style: &TimeStyle, now: Option<i64>) -> Outcome {
+fn converted(values: &ArrayRef, to: &DataType, style: &TimeStyle, now: Option<i64>) -> SqlResult {
     let from = values.data_type();
     if from == to {
         return Ok(values.clone());
@@ -116,9 +116,9 @@ fn converted(values: &ArrayRef, to: &DataType, style: &TimeStyle, now: Option<i6
     if is_text(from) && *to == INTERVAL {
         let texts = cast(values, &DataType::Utf8View)?;
         let interval =
-            |text: &str| -> Outcome<IntervalMonthDayNano> { parse_styled(text, None, style.intervals)?.interval() };
+            |text: &str| -> SqlResult<IntervalMonthDayNano> { parse_styled(text, None, style.intervals)?.interval() };
         let all = texts.as_string_view().iter().map(|text| text.map(interval).transpose());
-        let all = all.collect::<Outcome<datafusion::arrow::array::IntervalMonthDayNanoArray>>()?;
+        let all = all.collect::<SqlResult<datafusion::arrow::array::IntervalMonthDayNanoArray>>()?;
         return Ok(Arc::new(all));
     }
     if is_text(from) {
@@ -211,7 +211,7 @@ impl Styled {
     }
     /// An argument as the function inside takes it.
     fn inner_value(&self, value: ColumnarValue, to: &DataType) -> Result<ColumnarValue> {
-        let convert = |array: &ArrayRef| -> Outcome {
+        let convert = |array: &ArrayRef| -> SqlResult {
             let array = match &self.kernel {
                 Kernel::Written(_, purpose) => with_texts(array, &self.style, *purpose)?,
                 Kernel::OnClocks(_) if is_with_zone(array.data_type()) => {
@@ -241,7 +241,7 @@ impl Styled {
         inner.invoke_with_args(ScalarFunctionArgs { args: values.collect::<Result<_>>()?, arg_fields, ..args })
     }
     /// The results of arguments that are arrays.
-    fn apply(&self, args: &[ArrayRef]) -> Outcome {
+    fn apply(&self, args: &[ArrayRef]) -> SqlResult {
         let zone = &self.style.zone;
         match &self.kernel {
             Kernel::Cast(to) => converted(&args[0], to, &self.style, None),
@@ -259,7 +259,7 @@ impl Styled {
                     parts.and_then(|parts| later(time, parts, zone)).map(Some).ok_or_else(out_of_range)
                 };
                 let sums = times.iter().zip(intervals(&args[1])).map(sum);
-                let sums = sums.collect::<Outcome<datafusion::arrow::array::TimestampMicrosecondArray>>()?;
+                let sums = sums.collect::<SqlResult<datafusion::arrow::array::TimestampMicrosecondArray>>()?;
                 Ok(Arc::new(sums.with_timezone("UTC")))
             }
             Kernel::Truncated => truncated_in(args, Some(zone)),
@@ -272,7 +272,7 @@ impl Styled {
                 Ok(Arc::new(times.iter().map(|time| time.map(ahead)).collect::<Int32Array>()))
             }
             Kernel::Modified => modified_styled(args, self.style.intervals),
-            _ => Err(SqlError::new("XX000", "a function inside of another one is called by itself")),
+            _ => Err(SqlError::new(sqlstate::INTERNAL_ERROR, "a function inside of another one is called by itself")),
         }
     }
     /// The date on which a time lies.
@@ -367,12 +367,14 @@ impl ScalarUDFImpl for Styled {
         let is_ahead = matches!(self.kernel, Kernel::Ahead(..))
             && args.arg_fields.last().is_some_and(|field| is_with_zone(field.data_type()));
         match &self.kernel {
-            Kernel::Today => Err(SqlError::new("XX000", "the day is known when a statement is planned").external()),
+            Kernel::Today => {
+                Err(SqlError::new(sqlstate::INTERNAL_ERROR, "the day is known when a statement is planned").external())
+            }
             // It names a zone.
             Kernel::Instant(_) if args.args.len() == 7 => self.call_inner(args),
             Kernel::Instant(_) => {
                 let local = self.call_inner(args)?;
-                let instant = |local: &ArrayRef| -> Outcome {
+                let instant = |local: &ArrayRef| -> SqlResult {
                     converted(&cast(local, &TIMESTAMP)?, &with_zone(), &self.style, None)
                 };
                 let apply = |arrays: &[ArrayRef]| instant(&arrays[0]).map_err(SqlError::external);
@@ -458,7 +460,7 @@ impl StyledFunctions {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn read(&self, text: &str, to: &DataType) -> Outcome<Option<ScalarValue>> {
+    pub fn read(&self, text: &str, to: &DataType) -> SqlResult<Option<ScalarValue>> {
         let is_read = depends_on_style(&DataType::Utf8View, to) && !(is_time(to) && is_relative(text));
         if !is_read {
             return Ok(None);
@@ -471,7 +473,7 @@ impl StyledFunctions {
     ///
     /// # Errors
     /// What is wrong with it; 0A000 for a text that depends on when it is read.
-    pub fn value(&self, value: &ScalarValue, to: &DataType) -> Outcome<Option<ScalarValue>> {
+    pub fn value(&self, value: &ScalarValue, to: &DataType) -> SqlResult<Option<ScalarValue>> {
         if !self.counts(&value.data_type(), to) {
             return Ok(None);
         }
@@ -482,7 +484,7 @@ impl StyledFunctions {
     ///
     /// # Errors
     /// As [`value`](Self::value).
-    pub fn array(&self, values: &ArrayRef, to: &DataType) -> Outcome<Option<ArrayRef>> {
+    pub fn array(&self, values: &ArrayRef, to: &DataType) -> SqlResult<Option<ArrayRef>> {
         let counts = self.counts(values.data_type(), to);
         counts.then(|| converted(values, to, &self.0, None)).transpose()
     }

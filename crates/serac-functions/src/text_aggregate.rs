@@ -1,5 +1,6 @@
-//! string_agg (text, delimiter), DataFusion's own with a result of the type that texts have here: its own, LargeUtf8, is that of JSON. That of bytes is
-//! the same of texts of which each character stands for a byte.
+//! string_agg (text, delimiter), DataFusion's own with a result of the type that texts have here:
+//! its own, LargeUtf8, is that of JSON. That of bytes is the same of texts of which each character
+//! stands for a byte.
 
 use datafusion::arrow::array::{ArrayRef, AsArray, BinaryViewArray, BooleanArray, StringViewArray};
 use datafusion::arrow::compute::cast;

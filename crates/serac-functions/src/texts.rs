@@ -1,7 +1,8 @@
-//! concat and concat_ws, which write values as results are written; encode and decode, and bits and bytes of BYTEA; abs, which fails where the least number
-//! has no positive one.
+//! concat and concat_ws, which write values as results are written; encode and decode, and bits and
+//! bytes of BYTEA; abs, which fails where the least number has no positive one.
 
 use super::definition::{Definition, Types};
+use crate::sql_result::SqlResult;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use datafusion::arrow::array::{
@@ -20,10 +21,8 @@ use serac_values::text_types::is_text_or_null;
 use serac_values::wire::{as_told, wire_type};
 use std::sync::Arc;
 
-type Outcome<T> = Result<T, SqlError>;
-
 /// Values as texts; none for NULL of no type.
-fn told(array: &ArrayRef) -> Outcome<Option<ArrayRef>> {
+fn told(array: &ArrayRef) -> SqlResult<Option<ArrayRef>> {
     if array.data_type().is_null() {
         return Ok(None);
     }
@@ -37,8 +36,8 @@ fn any(given: &[DataType], least: usize) -> Option<Types> {
 }
 
 /// What is not NULL, one behind the other.
-fn concat(args: &[ArrayRef]) -> Outcome<ArrayRef> {
-    let texts = args.iter().map(told).collect::<Outcome<Vec<_>>>()?;
+fn concat(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
+    let texts = args.iter().map(told).collect::<SqlResult<Vec<_>>>()?;
     let (mut all, mut text) = (StringViewBuilder::new(), String::new());
     for row in 0..args.first().map_or(1, Array::len) {
         text.clear();
@@ -51,9 +50,9 @@ fn concat(args: &[ArrayRef]) -> Outcome<ArrayRef> {
 }
 
 /// The same with the first argument between each two.
-fn concat_ws(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn concat_ws(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let separators = told(&args[0])?;
-    let texts = args[1..].iter().map(told).collect::<Outcome<Vec<_>>>()?;
+    let texts = args[1..].iter().map(told).collect::<SqlResult<Vec<_>>>()?;
     let (mut all, mut text) = (StringViewBuilder::new(), String::new());
     for row in 0..args[0].len() {
         let Some(separators) = separators.as_ref().filter(|separators| separators.is_valid(row)) else {
@@ -72,7 +71,7 @@ fn concat_ws(args: &[ArrayRef]) -> Outcome<ArrayRef> {
 }
 
 fn invalid(message: impl Into<String>) -> SqlError {
-    SqlError::new("22023", message)
+    SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
 
 /// The format of encode and decode.
@@ -84,7 +83,7 @@ enum Format {
 }
 
 impl Format {
-    fn of_name(name: &str) -> Outcome<Self> {
+    fn of_name(name: &str) -> SqlResult<Self> {
         match name.to_ascii_lowercase().as_str() {
             "hex" => Ok(Self::Hex),
             "base64" => Ok(Self::Base64),
@@ -116,14 +115,19 @@ impl Format {
             }
         }
     }
-    fn decode(self, text: &str) -> Outcome<Vec<u8>> {
+    fn decode(self, text: &str) -> SqlResult<Vec<u8>> {
         match self {
             Self::Hex => bytes_of_digits(text),
             Self::Base64 => base64_decoded(text),
             Self::Escape => {
                 let bytes = match text.strip_prefix("\\x") {
                     // Which is none of this format's.
-                    Some(_) => return Err(SqlError::new("22P02", "invalid input syntax for type bytea")),
+                    Some(_) => {
+                        return Err(SqlError::new(
+                            sqlstate::INVALID_TEXT_REPRESENTATION,
+                            "invalid input syntax for type bytea",
+                        ));
+                    }
                     None => as_bytes(&(Arc::new(StringArray::from(vec![text])) as ArrayRef))?,
                 };
                 Ok(bytes.value(0).to_vec())
@@ -133,7 +137,7 @@ impl Format {
 }
 
 /// What base 64 says, between whose characters there may be blanks.
-fn base64_decoded(text: &str) -> Outcome<Vec<u8>> {
+fn base64_decoded(text: &str) -> SqlResult<Vec<u8>> {
     let (mut bytes, mut bits, mut position, mut end) = (Vec::with_capacity(text.len() / 4 * 3), 0u32, 0, 0);
     for character in text.chars() {
         let value = match character {
@@ -193,21 +197,21 @@ fn bytes_type(given: &DataType) -> Option<DataType> {
     }
 }
 
-fn as_bytes(array: &ArrayRef) -> Outcome<BinaryViewArray> {
+fn as_bytes(array: &ArrayRef) -> SqlResult<BinaryViewArray> {
     let bytes = assign(array, ColumnType::Binary.into(), "?").map_err(|error| SqlError { detail: None, ..error })?;
     Ok(cast(&bytes, &DataType::BinaryView)?.as_binary_view().clone())
 }
 
-fn encode(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn encode(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let (bytes, formats) = (as_bytes(&args[0])?, args[1].as_string_view());
     let rows = bytes.iter().zip(formats).map(|(bytes, format)| match (bytes, format) {
         (Some(bytes), Some(format)) => Ok(Some(Format::of_name(format)?.encode(bytes))),
         _ => Ok(None),
     });
-    Ok(Arc::new(rows.collect::<Outcome<StringArray>>()?))
+    Ok(Arc::new(rows.collect::<SqlResult<StringArray>>()?))
 }
 
-fn decode(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn decode(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let mut all = BinaryViewBuilder::new();
     for (text, format) in args[0].as_string_view().iter().zip(args[1].as_string_view()) {
         match (text, format) {
@@ -219,21 +223,26 @@ fn decode(args: &[ArrayRef]) -> Outcome<ArrayRef> {
 }
 
 /// The place of a byte, or of a bit of so many.
-fn place(number: i64, count: usize) -> Outcome<usize> {
+fn place(number: i64, count: usize) -> SqlResult<usize> {
     let place = usize::try_from(number).ok().filter(|place| *place < count);
-    let out_of_range = || SqlError::new("2202E", format!("index {number} out of valid range, 0..{}", count as i64 - 1));
+    let out_of_range = || {
+        SqlError::new(
+            sqlstate::ARRAY_SUBSCRIPT_ERROR,
+            format!("index {number} out of valid range, 0..{}", count as i64 - 1),
+        )
+    };
     place.ok_or_else(out_of_range)
 }
 
 /// Applies `f` to bytes and a number.
-fn with_number(args: &[ArrayRef], f: impl Fn(&[u8], i64) -> Outcome<i32>) -> Outcome<ArrayRef> {
+fn with_number(args: &[ArrayRef], f: impl Fn(&[u8], i64) -> SqlResult<i32>) -> SqlResult<ArrayRef> {
     let (bytes, numbers) = (as_bytes(&args[0])?, args[1].as_primitive::<Int64Type>());
     let rows = bytes.iter().zip(numbers).map(|(bytes, number)| bytes.zip(number).map(|(b, n)| f(b, n)).transpose());
-    Ok(Arc::new(rows.collect::<Outcome<Int32Array>>()?))
+    Ok(Arc::new(rows.collect::<SqlResult<Int32Array>>()?))
 }
 
 /// Applies `f` to bytes, of which it changes one, a number and a value.
-fn with_change(args: &[ArrayRef], f: impl Fn(&mut [u8], i64, i32) -> Outcome<()>) -> Outcome<ArrayRef> {
+fn with_change(args: &[ArrayRef], f: impl Fn(&mut [u8], i64, i32) -> SqlResult<()>) -> SqlResult<ArrayRef> {
     let bytes = as_bytes(&args[0])?;
     let (numbers, values) = (args[1].as_primitive::<Int64Type>(), args[2].as_primitive::<Int32Type>());
     let mut all = BinaryViewBuilder::new();
@@ -265,15 +274,19 @@ fn change_types(given: &[DataType]) -> Option<Types> {
 ///
 /// # Errors
 /// 22023 and 54000 where there is none.
-fn chr(number: i32) -> Outcome<String> {
+fn chr(number: i32) -> SqlResult<String> {
     match u32::try_from(number) {
-        Ok(0) => Err(SqlError::new("54000", "null character not permitted")),
+        Ok(0) => Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "null character not permitted")),
         Ok(number) => match char::from_u32(number) {
             Some(letter) => Ok(letter.to_string()),
-            None if number > u32::from(char::MAX) => {
-                Err(SqlError::new("54000", format!("requested character too large for encoding: {number}")))
-            }
-            None => Err(SqlError::new("54000", format!("requested character not valid for encoding: {number}"))),
+            None if number > u32::from(char::MAX) => Err(SqlError::new(
+                sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                format!("requested character too large for encoding: {number}"),
+            )),
+            None => Err(SqlError::new(
+                sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                format!("requested character not valid for encoding: {number}"),
+            )),
         },
         Err(_) => Err(invalid("character number must be positive")),
     }
@@ -288,7 +301,7 @@ fn lengths(given: &[DataType]) -> Option<Types> {
     }
 }
 /// The bytes of each value, times a number.
-fn length(args: &[ArrayRef], factor: usize) -> Outcome<ArrayRef> {
+fn length(args: &[ArrayRef], factor: usize) -> SqlResult<ArrayRef> {
     let count = |bytes: usize| (bytes * factor) as i32;
     let lengths: Int32Array = match args[0].as_string_view_opt() {
         Some(texts) => texts.iter().map(|text| text.map(|text| count(text.len()))).collect(),
@@ -315,7 +328,7 @@ fn abs_types(given: &[DataType]) -> Option<Types> {
     Some((vec![number.clone()], number))
 }
 
-fn abs(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn abs(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let number = &args[0];
     let out_of_range = || SqlError::out_of_range(wire_type(number.data_type()));
     Ok(match number.data_type() {
@@ -340,12 +353,12 @@ fn abs(args: &[ArrayRef]) -> Outcome<ArrayRef> {
     })
 }
 
-/// overlay (text, new, from, length): the text with a part replaced, which is as long as `new` if its
-/// length is not told.
+/// overlay (text, new, from, length): the text with a part replaced, which is as long as `new` if
+/// its length is not told.
 ///
 /// # Errors
 /// 22011 for a part before the text, 22003 for one whose end is no INTEGER.
-fn overlay(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn overlay(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let (texts, news) = (args[0].as_string_view(), args[1].as_string_view());
     let number = |at: usize, row| args.get(at).map(|numbers| numbers.as_primitive::<Int32Type>().value(row));
     let mut all = StringViewBuilder::new();
@@ -356,10 +369,12 @@ fn overlay(args: &[ArrayRef]) -> Outcome<ArrayRef> {
         }
         let (text, new, from) = (texts.value(row), news.value(row), number(2, row).unwrap_or(1));
         if from <= 0 {
-            return Err(SqlError::new("22011", "negative substring length not allowed"));
+            return Err(SqlError::new(sqlstate::SUBSTRING_ERROR, "negative substring length not allowed"));
         }
         let length = number(3, row).unwrap_or_else(|| new.chars().count() as i32);
-        let rest = from.checked_add(length).ok_or_else(|| SqlError::new("22003", "integer out of range"))?;
+        let rest = from
+            .checked_add(length)
+            .ok_or_else(|| SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"))?;
         // Characters, counted from one, begin at these bytes.
         let place = |character: i32| {
             let before = usize::try_from(character - 1).unwrap_or(0);
@@ -394,7 +409,7 @@ fn last_characters(text: &str, count: i32) -> &str {
     &text[start..]
 }
 
-fn right(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn right(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let rows = args[0].as_string_view().iter().zip(args[1].as_primitive::<Int32Type>());
     let ends = rows.map(|(text, count)| text.zip(count).map(|(text, count)| last_characters(text, count)));
     Ok(Arc::new(ends.collect::<StringViewArray>()))
@@ -425,7 +440,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         },
         body: |args| {
             let letters = args[0].as_primitive::<Int32Type>().iter().map(|number| number.map(chr).transpose());
-            Ok(Arc::new(letters.collect::<Outcome<StringArray>>()?))
+            Ok(Arc::new(letters.collect::<SqlResult<StringArray>>()?))
         },
     },
     Definition {
@@ -550,10 +565,10 @@ mod tests {
         assert_eq!(Format::Escape.decode("a\\000\\\\\\377").unwrap(), b"a\x00\\\xff");
         assert_eq!(Format::Hex.decode("00 ff").unwrap(), [0, 255]);
         let state = |format: Format, text: &str| format.decode(text).unwrap_err().sqlstate;
-        assert_eq!(state(Format::Hex, "0"), "22023");
-        assert_eq!(state(Format::Hex, "0g"), "22023");
-        assert_eq!(state(Format::Base64, "="), "22023");
-        assert_eq!(state(Format::Base64, "AAA"), "22023");
-        assert_eq!(state(Format::Escape, "\\9"), "22P02");
+        assert_eq!(state(Format::Hex, "0"), sqlstate::INVALID_PARAMETER_VALUE);
+        assert_eq!(state(Format::Hex, "0g"), sqlstate::INVALID_PARAMETER_VALUE);
+        assert_eq!(state(Format::Base64, "="), sqlstate::INVALID_PARAMETER_VALUE);
+        assert_eq!(state(Format::Base64, "AAA"), sqlstate::INVALID_PARAMETER_VALUE);
+        assert_eq!(state(Format::Escape, "\\9"), sqlstate::INVALID_TEXT_REPRESENTATION);
     }
 }

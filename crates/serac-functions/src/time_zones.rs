@@ -1,14 +1,16 @@
-//! `time AT TIME ZONE zone`, the function timezone (zone, time): of a TIMESTAMPTZ what clocks show in a zone, of a TIMESTAMP when clocks there show it.
+//! `time AT TIME ZONE zone`, the function timezone (zone, time): of a TIMESTAMPTZ what clocks show
+//! in a zone, of a TIMESTAMP when clocks there show it.
 
 use super::definition::{Definition, Types};
 use super::times::{TIMESTAMP, with_zone};
+use crate::sql_result::SqlResult;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray, TimestampMicrosecondArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, TimestampMicrosecondType};
+use serac_values::SqlError;
 use serac_values::intervals::{INTERVAL, Parts, intervals, is_interval};
 use serac_values::text_types::{is_text, is_text_or_null};
 use serac_values::time_zones::Zone;
-use serac_values::{Result as Outcome, SqlError};
 use std::sync::Arc;
 
 fn types(given: &[DataType]) -> Option<Types> {
@@ -24,14 +26,14 @@ fn types(given: &[DataType]) -> Option<Types> {
     Some((vec![zone, time], result))
 }
 
-fn body(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn body(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let (zones, times) = (&args[0], args[1].as_primitive::<TimestampMicrosecondType>());
     let is_local = times.timezone().is_none();
     let names = (!is_interval(zones.data_type())).then(|| cast(zones, &DataType::Utf8)).transpose()?;
     let names: Option<&StringArray> = names.as_ref().map(|names| names.as_string());
     // Most often it is one zone for all.
     let mut last: Option<(usize, Zone)> = None;
-    let converted = |row: usize| -> Outcome<Option<i64>> {
+    let converted = |row: usize| -> SqlResult<Option<i64>> {
         if zones.is_null(row) || times.is_null(row) {
             return Ok(None);
         }
@@ -44,12 +46,12 @@ fn body(args: &[ArrayRef]) -> Outcome<ArrayRef> {
             last = Some((row, zone));
         }
         let zone = &last.as_ref().expect("set above").1;
-        let out_of_range = || SqlError::new("22008", "timestamp out of range");
+        let out_of_range = || SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range");
         let time = times.value(row);
         let moved = if is_local { zone.instant(time) } else { zone.local(time) };
         Ok(Some(moved.ok_or_else(out_of_range)?))
     };
-    let moved: TimestampMicrosecondArray = (0..times.len()).map(converted).collect::<Outcome<Vec<_>>>()?.into();
+    let moved: TimestampMicrosecondArray = (0..times.len()).map(converted).collect::<SqlResult<Vec<_>>>()?.into();
     Ok(if is_local { Arc::new(moved.with_timezone("UTC")) } else { Arc::new(moved) })
 }
 

@@ -1,8 +1,9 @@
-//! age, now, isfinite, make_timestamp, make_timestamptz and make_time; date_of_days (days), which is the
-//! date so many days after 1970-01-01.
+//! age, now, isfinite, make_timestamp, make_timestamptz and make_time; date_of_days (days), which
+//! is the date so many days after 1970-01-01.
 
 use super::definition::{Definition, no_function};
 use super::intervals::ages;
+use crate::sql_result::SqlResult;
 use chrono::NaiveDate;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Date32Array, Int64Array, Time64MicrosecondArray, TimestampMicrosecondArray,
@@ -34,8 +35,6 @@ pub fn with_zone() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-type Outcome<T> = std::result::Result<T, SqlError>;
-
 /// The parts of a time of day as microseconds since midnight; none if they are out of range.
 fn micros_of_day(hour: i32, minute: i32, second: f64) -> Option<i64> {
     if !(0.0..=60.0).contains(&second) || !(0..=24).contains(&hour) || !(0..60).contains(&minute) {
@@ -46,7 +45,7 @@ fn micros_of_day(hour: i32, minute: i32, second: f64) -> Option<i64> {
     (all <= 86_400_000_000).then_some(all)
 }
 
-fn micros_of(parts: [i32; 5], second: f64) -> Outcome<i64> {
+fn micros_of(parts: [i32; 5], second: f64) -> SqlResult<i64> {
     let [year, month, day, hour, minute] = parts;
     // There is no year 0: the one before 1 is -1.
     let in_range = if year < 0 { Some(year + 1) } else { Some(year).filter(|year| *year > 0) };
@@ -54,19 +53,27 @@ fn micros_of(parts: [i32; 5], second: f64) -> Outcome<i64> {
         let (month, day) = (u32::try_from(month).ok()?, u32::try_from(day).ok()?);
         NaiveDate::from_ymd_opt(year, month, day)
     });
-    let date = date
-        .ok_or_else(|| SqlError::new("22008", format!("date field value out of range: {year}-{month:02}-{day:02}")))?;
-    let time = micros_of_day(hour, minute, second)
-        .ok_or_else(|| SqlError::new("22008", format!("time field value out of range: {hour}:{minute:02}:{second}")))?;
+    let date = date.ok_or_else(|| {
+        SqlError::new(
+            sqlstate::DATETIME_FIELD_OVERFLOW,
+            format!("date field value out of range: {year}-{month:02}-{day:02}"),
+        )
+    })?;
+    let time = micros_of_day(hour, minute, second).ok_or_else(|| {
+        SqlError::new(
+            sqlstate::DATETIME_FIELD_OVERFLOW,
+            format!("time field value out of range: {hour}:{minute:02}:{second}"),
+        )
+    })?;
     let midnight = date.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_micros();
-    midnight.checked_add(time).ok_or_else(|| SqlError::new("22008", "timestamp out of range"))
+    midnight.checked_add(time).ok_or_else(|| SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range"))
 }
 
 /// The numbers of rows that have no NULL: those of all but the last argument, and the last.
 fn rows<const N: usize, T>(
     args: &[ArrayRef],
-    f: impl Fn([i32; N], f64) -> Outcome<T>,
-) -> impl Iterator<Item = Outcome<Option<T>>> {
+    f: impl Fn([i32; N], f64) -> SqlResult<T>,
+) -> impl Iterator<Item = SqlResult<Option<T>>> {
     let numbers: Vec<_> = args[..N].iter().map(|array| array.as_primitive::<Int32Type>()).collect();
     let last = args[N].as_primitive::<Float64Type>();
     (0..last.len()).map(move |row| {
@@ -83,9 +90,9 @@ fn parts_types(given: &[DataType], integers: usize, result: DataType) -> Option<
     (all && given.len() == types.len()).then_some((types, result))
 }
 
-fn make_date(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn make_date(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let parts: Vec<_> = args.iter().map(|array| array.as_primitive::<Int32Type>()).collect();
-    let day = |row: usize| -> Outcome<Option<i32>> {
+    let day = |row: usize| -> SqlResult<Option<i32>> {
         if args.iter().any(|array| array.is_null(row)) {
             return Ok(None);
         }
@@ -93,16 +100,16 @@ fn make_date(args: &[ArrayRef]) -> Outcome<ArrayRef> {
         let micros = micros_of([year, month, day, 0, 0], 0.0)?;
         Ok(Some(micros.div_euclid(86_400_000_000) as i32))
     };
-    Ok(Arc::new((0..args[0].len()).map(day).collect::<Outcome<Date32Array>>()?))
+    Ok(Arc::new((0..args[0].len()).map(day).collect::<SqlResult<Date32Array>>()?))
 }
 
-fn make_timestamp(args: &[ArrayRef]) -> Outcome<TimestampMicrosecondArray> {
+fn make_timestamp(args: &[ArrayRef]) -> SqlResult<TimestampMicrosecondArray> {
     rows(args, micros_of).collect()
 }
 
-/// Times of microseconds, rounded to a number of digits of a second; of two that are equally near, it
-/// is the one farther from 2000, from which PostgreSQL counts, or from midnight.
-fn time_rounded(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+/// Times of microseconds, rounded to a number of digits of a second; of two that are equally near,
+/// it is the one farther from 2000, from which PostgreSQL counts, or from midnight.
+fn time_rounded(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     const MICROS_TO_2000: i64 = 946_684_800_000_000;
     let epoch = if matches!(args[0].data_type(), DataType::Timestamp(..)) { MICROS_TO_2000 } else { 0 };
     let digits = args[1].as_primitive::<Int64Type>();
@@ -118,13 +125,13 @@ fn time_rounded(args: &[ArrayRef]) -> Outcome<ArrayRef> {
 }
 
 /// The beginning of the bin, of a width counted from an origin, that each time is in.
-fn date_bin(args: &[ArrayRef]) -> Outcome<ArrayRef> {
-    let wrong = |message: &'static str| SqlError::new("22008", message);
+fn date_bin(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
+    let wrong = |message: &'static str| SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, message);
     let bin = |width: IntervalMonthDayNano, time: i64, origin: i64| {
         let Parts { months, days, micros } = Parts::of(width);
         if months != 0 {
             let message = "timestamps cannot be binned into intervals containing months or years";
-            return Err(SqlError::new("0A000", message));
+            return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
         }
         let width = i64::from(days).checked_mul(MICROS_PER_DAY).and_then(|days| days.checked_add(micros));
         let width = width.ok_or_else(|| wrong("interval out of range"))?;
@@ -141,7 +148,7 @@ fn date_bin(args: &[ArrayRef]) -> Outcome<ArrayRef> {
         let Some(((width, time), origin)) = width.zip(time).zip(origin) else { return Ok(None) };
         bin(width, time, origin).map(Some)
     });
-    Ok(cast(&(Arc::new(bins.collect::<Outcome<Int64Array>>()?) as ArrayRef), args[1].data_type())?)
+    Ok(cast(&(Arc::new(bins.collect::<SqlResult<Int64Array>>()?) as ArrayRef), args[1].data_type())?)
 }
 
 pub(super) static DEFINITIONS: &[Definition] = &[
@@ -193,13 +200,13 @@ pub(super) static DEFINITIONS: &[Definition] = &[
         body: |args| {
             let local = make_timestamp(&args[..6])?;
             let Some(zones) = args.get(6) else { return Ok(Arc::new(local.with_timezone("UTC"))) };
-            let out_of_range = || SqlError::new("22008", "timestamp out of range");
-            let instant = |(local, zone): (Option<i64>, Option<&str>)| -> Outcome<Option<i64>> {
+            let out_of_range = || SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range");
+            let instant = |(local, zone): (Option<i64>, Option<&str>)| -> SqlResult<Option<i64>> {
                 let Some((local, zone)) = local.zip(zone) else { return Ok(None) };
                 zone_of_offset(zone)?.instant(local).map(Some).ok_or_else(out_of_range)
             };
             let instants = local.iter().zip(zones.as_string_view()).map(instant);
-            Ok(Arc::new(instants.collect::<Outcome<TimestampMicrosecondArray>>()?.with_timezone("UTC")))
+            Ok(Arc::new(instants.collect::<SqlResult<TimestampMicrosecondArray>>()?.with_timezone("UTC")))
         },
     },
     Definition {
@@ -209,11 +216,11 @@ pub(super) static DEFINITIONS: &[Definition] = &[
             let time = |[hour, minute]: [i32; 2], second| {
                 let out_of_range = || {
                     let message = format!("time field value out of range: {hour}:{minute:02}:{second}");
-                    SqlError::new("22008", message)
+                    SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, message)
                 };
                 micros_of_day(hour, minute, second).ok_or_else(out_of_range)
             };
-            Ok(Arc::new(rows(args, time).collect::<Outcome<Time64MicrosecondArray>>()?))
+            Ok(Arc::new(rows(args, time).collect::<SqlResult<Time64MicrosecondArray>>()?))
         },
     },
     Definition {
@@ -240,8 +247,9 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     },
 ];
 
-/// now (), current_timestamp, current_time: when the transaction began, in microseconds. DataFusion's
-/// are of nanoseconds, which hold no other years than 1677 to 2262, also of what they are compared with.
+/// now (), current_timestamp, current_time: when the transaction began, in microseconds.
+/// DataFusion's are of nanoseconds, which hold no other years than 1677 to 2262, also of what they
+/// are compared with.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Now {
     of_day: bool,
@@ -277,7 +285,7 @@ impl ScalarUDFImpl for Now {
         Ok(ExprSimplifyResult::Simplified(Expr::Literal(value, None)))
     }
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        Err(SqlError::new("XX000", "the time is known when a statement is planned").external())
+        Err(SqlError::new(sqlstate::INTERNAL_ERROR, "the time is known when a statement is planned").external())
     }
 }
 
@@ -300,10 +308,10 @@ struct Age {
 }
 
 /// Times as what clocks of a zone show.
-pub(super) fn on_clocks(times: &ArrayRef, zone: &Zone) -> Outcome<ArrayRef> {
+pub(super) fn on_clocks(times: &ArrayRef, zone: &Zone) -> SqlResult<ArrayRef> {
     let micros = cast(times, &with_zone())?;
     let micros = micros.as_primitive::<TimestampMicrosecondType>();
-    let out_of_range = || SqlError::new("22008", "timestamp out of range");
+    let out_of_range = || SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range");
     let shown =
         micros.try_unary::<_, TimestampMicrosecondType, SqlError>(|time| zone.local(time).ok_or_else(out_of_range));
     Ok(Arc::new(shown?))
@@ -347,7 +355,7 @@ impl ScalarUDFImpl for Age {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let apply = |arrays: &[ArrayRef]| {
             let [later, earlier] = arrays else {
-                return Err(SqlError::new("XX000", "nobody knows what day it is").external());
+                return Err(SqlError::new(sqlstate::INTERNAL_ERROR, "nobody knows what day it is").external());
             };
             let local = |array: &ArrayRef| match array.data_type() {
                 DataType::Timestamp(_, Some(_)) => on_clocks(array, &self.zone),

@@ -111,11 +111,17 @@ fn truncated_intervals(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
                 (parts.months, parts.days, parts.micros) = (parts.months - parts.months % (years * 12), 0, 0);
             }
             Some(Part::Week) => {
-                return Err(SqlError::new("0A000", "unit \"week\" not supported for type interval")
-                    .explained("Months usually have fractional weeks."));
+                return Err(SqlError::new(
+                    sqlstate::FEATURE_NOT_SUPPORTED,
+                    "unit \"week\" not supported for type interval",
+                )
+                .explained("Months usually have fractional weeks."));
             }
             None => {
-                return Err(SqlError::new("22023", format!("unit \"{name}\" not recognized for type interval")));
+                return Err(SqlError::new(
+                    sqlstate::INVALID_PARAMETER_VALUE,
+                    format!("unit \"{name}\" not recognized for type interval"),
+                ));
             }
         }
         parts.interval().map(Some)
@@ -159,7 +165,12 @@ pub(super) fn truncated_in(args: &[ArrayRef], zone: Option<&Zone>) -> Result<Arr
             Some((known, part)) if known == name => part,
             _ => {
                 let part = Part::of(name).filter(|part| !is_of_day || matches!(part, Part::Micros(1..MICROS_PER_DAY)));
-                let unknown = || SqlError::new("22023", format!("unit \"{name}\" not recognized for this type"));
+                let unknown = || {
+                    SqlError::new(
+                        sqlstate::INVALID_PARAMETER_VALUE,
+                        format!("unit \"{name}\" not recognized for this type"),
+                    )
+                };
                 part.ok_or_else(unknown)?
             }
         };

@@ -16,8 +16,8 @@ pub fn has_part(plan: &LogicalPlan, wanted: impl Fn(&Expr) -> bool) -> bool {
     found || walked.is_err()
 }
 
-/// Rewrites the expressions of a plan and of its subqueries in which a part is `wanted`, from the leaves up, by the types of the columns that they name.
-/// The columns of results keep their names.
+/// Rewrites the expressions of a plan and of its subqueries in which a part is `wanted`, from the
+/// leaves up, by the types of the columns that they name. The columns of results keep their names.
 ///
 /// # Errors
 /// Those of `rewrite`.

@@ -1,4 +1,5 @@
-//! UUIDs in queries. DataFusion has no such type: to it they are 16 bytes, which it neither compares with texts nor casts to them.
+//! UUIDs in queries. DataFusion has no such type: to it they are 16 bytes, which it neither
+//! compares with texts nor casts to them.
 //!
 //! `UUID 'text'` and CAST (text AS UUID) are calls of `uuid_in(text)`; a text that is compared with
 //! a UUID becomes one when the comparison is planned; IN, BETWEEN and CAST (uuid AS TEXT) are
@@ -60,7 +61,9 @@ impl ScalarUDFImpl for RandomUuid {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let mut bytes = vec![0; 16 * args.number_rows];
         let random = SystemRandom::new();
-        random.fill(&mut bytes).map_err(|_| SqlError::new("58000", "the system gives no random numbers").external())?;
+        random
+            .fill(&mut bytes)
+            .map_err(|_| SqlError::new(sqlstate::SYSTEM_ERROR, "the system gives no random numbers").external())?;
         for uuid in bytes.chunks_exact_mut(16) {
             // The version, and the variant of RFC 9562.
             uuid[6] = uuid[6] & 0x0f | 0x40;

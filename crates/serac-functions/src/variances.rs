@@ -2,8 +2,8 @@
 //!
 //! A state has how many numbers there are, their sum, and the sum of the squares of their distances
 //! from their mean. The last one grows without the mean being divided and multiplied again, so that
-//! large numbers that lie close together keep their digits. It is NaN as soon as a number is infinite
-//! or NaN.
+//! large numbers that lie close together keep their digits. It is NaN as soon as a number is
+//! infinite or NaN.
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, UInt64Array};
 use datafusion::arrow::compute::{and, cast, is_not_null, prep_null_mask_filter};
@@ -88,7 +88,9 @@ impl Sums {
     fn checked(&mut self, was_finite: bool) -> Result<()> {
         if self.sum.is_infinite() || self.squares.is_infinite() {
             if was_finite {
-                return Err(SqlError::new("22003", "value out of range: overflow").external());
+                return Err(
+                    SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow").external()
+                );
             }
             self.squares = f64::NAN;
         }

@@ -1,5 +1,5 @@
-//! one_zero (x): a float, but 0 for -0, and NaN for NaN with a sign. Both pairs are equal, which what
-//! compares floats by their bits does not know.
+//! one_zero (x): a float, but 0 for -0, and NaN for NaN with a sign. Both pairs are equal, which
+//! what compares floats by their bits does not know.
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type};

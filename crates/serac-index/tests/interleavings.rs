@@ -3,7 +3,7 @@
 #![cfg(shuttle)]
 
 use serac_index::cubit::{Changes, Cubit, Key, Options, Predicate, TransactionCell};
-use serac_storage::transaction::TransactionManager;
+use serac_storage::version::transaction::TransactionManager;
 use serac_storage::{RowId, Timestamp};
 use serac_sync::simulation::{Weather, run};
 use serac_sync::thread;

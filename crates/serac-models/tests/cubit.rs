@@ -1,6 +1,10 @@
-//! CUBIT's Delta Log, merges and visibility: `serac_index::cubit` in small. Two writers insert a row each (bit 0 and bit 1), so that an
-//! answer is a set of two bits; nodes, versions and anchors are words. Which tasks of a plan are done is known by the real code
+//! CUBIT's Delta Log, merges and visibility: `serac_index::cubit` in small. Two writers insert a
+//! row each (bit 0 and bit 1), so that an answer is a set of two bits; nodes, versions and anchors
+//! are words. Which tasks of a plan are done is known by the real code
 //! (`serac_index::cubit::progress`), with loom's atomics.
+//!
+//! Of: `serac-index/src/cubit/mod.rs`, `serac-index/src/cubit/log.rs`,
+//! Of: `serac-index/src/cubit/merge.rs`, `serac-index/src/cubit/progress.rs`.
 #![cfg(loom)]
 
 #[path = "../../serac-index/src/cubit/progress.rs"]
@@ -20,10 +24,12 @@ use progress::Progress;
 use std::sync::Arc;
 
 const OPEN: usize = usize::MAX;
-/// Nodes: 0 is the one that every log begins with, `i + 1` is writer i's. The last word of a chain of links is `NONE`.
+/// Nodes: 0 is the one that every log begins with, `i + 1` is writer i's. The last word of a chain
+/// of links is `NONE`.
 const NONE: usize = 9;
 
-/// A merged state: version at `ts` with `bits`, and the older one that it replaced (the same if no snapshot needs it).
+/// A merged state: version at `ts` with `bits`, and the older one that it replaced (the same if no
+/// snapshot needs it).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Chain {
     ts: usize,
@@ -355,7 +361,8 @@ fn a_bulk_insert_is_merged_before_it_is_read() {
     });
 }
 
-/// `Cubit::help` and `Cubit::carry_out`: two tasks, each a bin; the anchor follows when all are done.
+/// `Cubit::help` and `Cubit::carry_out`: two tasks, each a bin; the anchor follows when all are
+/// done.
 struct Plan {
     bins: [AtomicUsize; 2],
     progress: Progress,

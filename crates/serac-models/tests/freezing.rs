@@ -1,10 +1,14 @@
-//! A block that cools, freezes and thaws several times: writers, the freezer, collectors and a reader. No write is lost, whether the writer comes before
-//! cooling, pre-empts it, waits for the gather, or thaws; and what a frozen block was lent never changes. The temperature is the real one
-//! (`serac_storage::temperature`), with loom's atomics.
-//! And the block's memory, which its frozen form shares: when that is there, neither a collector nor a vacuum writes to it any more.
+//! A block that cools, freezes and thaws several times: writers, the freezer, collectors and a
+//! reader. No write is lost, whether the writer comes before cooling, pre-empts it, waits for the
+//! gather, or thaws; and what a frozen block was lent never changes. The temperature is the real
+//! one (`serac_storage::freeze::temperature`), with loom's atomics. And the block's memory, which
+//! its frozen form shares: when that is there, neither a collector nor a vacuum writes to it any
+//! more.
+//!
+//! Of: `serac-storage/src/freeze/mod.rs`, `serac-storage/src/freeze/temperature.rs`.
 #![cfg(loom)]
 
-#[path = "../../serac-storage/src/temperature.rs"]
+#[path = "../../serac-storage/src/freeze/temperature.rs"]
 mod temperature;
 
 // The temperature takes its atomics from this crate, in place of `serac_sync`.
@@ -22,7 +26,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use temperature::{Temperature, TemperatureWord};
 
-/// How often the block can freeze. The entry of the block table goes on with every publication: 2 n is the n-th hot block, 2 n + 1 its frozen form.
+/// How often the block can freeze. The entry of the block table goes on with every publication: 2 n
+/// is the n-th hot block, 2 n + 1 its frozen form.
 const FREEZES: usize = 2;
 
 struct HotBlock {
@@ -39,7 +44,8 @@ struct Table {
     clock: AtomicUsize,
     commit_latch: Mutex<()>,
     active: Mutex<BTreeMap<usize, usize>>,
-    /// Held for a gather. Who finds a block freezing waits for it, where the real code looks again and again.
+    /// Held for a gather. Who finds a block freezing waits for it, where the real code looks again
+    /// and again.
     gathering: Mutex<()>,
     /// Rounds by the time at which they began.
     cooling: Mutex<BTreeMap<usize, u64>>,
@@ -183,14 +189,16 @@ fn no_write_is_lost_to_freezing() {
         let seen = table.read();
         table.end(start);
         let committed = writer.join().unwrap();
-        // The first to start after the commit sees it. (A value that is too new is the version chains' business.)
+        // The first to start after the commit sees it. (A value that is too new is the version
+        // chains' business.)
         assert!(start < committed || seen == 1, "started at {start}, committed at {committed}");
         freezer.join().unwrap();
         table.check(1);
     });
 }
 
-/// A writer that pre-empts a round, one that finds the block hot and stops, and an entry of the first round that is due while the block cools in the next.
+/// A writer that pre-empts a round, one that finds the block hot and stops, and an entry of the
+/// first round that is due while the block cools in the next.
 #[test]
 fn no_write_is_lost_to_an_earlier_round() {
     model(|| {
@@ -209,7 +217,8 @@ fn no_write_is_lost_to_an_earlier_round() {
     });
 }
 
-/// A collector has taken an entry from the queue and stops, while the block freezes, is thawed and cools again.
+/// A collector has taken an entry from the queue and stops, while the block freezes, is thawed and
+/// cools again.
 #[test]
 fn no_write_is_lost_to_a_collector_that_stopped() {
     model(|| {
@@ -234,12 +243,14 @@ fn no_write_is_lost_to_a_collector_that_stopped() {
     });
 }
 
-/// The memory of a block with one slot, whose row was deleted: one version, and a value in the heap.
+/// The memory of a block with one slot, whose row was deleted: one version, and a value in the
+/// heap.
 struct Memory {
     temperature: TemperatureWord,
     versioned: AtomicUsize,
     latch: Mutex<()>,
-    /// The view in the slot: written under the latch; who has the frozen block reads it like any memory.
+    /// The view in the slot: written under the latch; who has the frozen block reads it like any
+    /// memory.
     view: UnsafeCell<usize>,
 }
 

@@ -1,11 +1,13 @@
 //! Pins of foreign keys: children that come beside the delete of their parent, and a collector that
 //! ends the pins of commits that every snapshot sees. Whoever deletes the parent takes along the
 //! children that its snapshot sees (ON DELETE CASCADE) and learns of all others from the pins. So
-//! no orphan is left. The pins are the real ones (`serac_engine::parent_pins`), with loom's lock;
-//! the parent's row, the clock and the collector's queue are restated.
+//! no orphan is left. The pins are the real ones (`serac_engine::constraint::parent_pins`), with
+//! loom's lock; the parent's row, the clock and the collector's queue are restated.
+//!
+//! Of: `serac-engine/src/constraint/parent_pins.rs`, `serac-engine/src/constraint/foreign_key.rs`.
 #![cfg(loom)]
 
-#[path = "../../serac-engine/src/parent_pins.rs"]
+#[path = "../../serac-engine/src/constraint/parent_pins.rs"]
 #[allow(dead_code, reason = "the model uses a part of it")]
 mod parent_pins;
 

@@ -1,10 +1,12 @@
 //! Row pins beside compaction and the freezer: whoever pins before the snapshot finds, at each of
 //! its row ids, the row that it found there, or none. The pins are the real ones
-//! (`serac_storage::row_pins`), with loom's lock. The table restates what they guard: a row that is
-//! moved by a transaction, and a block that is recycled once no snapshot sees a row of it.
+//! (`serac_storage::table::row_pins`), with loom's lock. The table restates what they guard: a row
+//! that is moved by a transaction, and a block that is recycled once no snapshot sees a row of it.
+//!
+//! Of: `serac-storage/src/table/row_pins.rs`.
 #![cfg(loom)]
 
-#[path = "../../serac-storage/src/row_pins.rs"]
+#[path = "../../serac-storage/src/table/row_pins.rs"]
 mod row_pins;
 
 // The pins take their lock from this crate, in place of `serac_sync`.
@@ -27,6 +29,10 @@ mod lock {
     }
 }
 
+// Where the pins look for the table.
+mod table {
+    pub(crate) use crate::data_table;
+}
 mod data_table {
     use crate::row_pins::RowPins;
     use loom::sync::Mutex;

@@ -1,4 +1,7 @@
 //! One row, one slot: install, read, commit, abort, begin, unlink.
+//!
+//! Of: `serac-storage/src/table/data_table.rs`, `serac-storage/src/version/transaction.rs`,
+//! Of: `serac-storage/src/version/gc.rs`.
 #![cfg(loom)]
 
 use loom::sync::Mutex;
@@ -11,7 +14,8 @@ const UNCOMMITTED: usize = usize::MAX;
 const OLD: usize = 10;
 const NEW: usize = 20;
 
-/// A slot of a block with two words of value (a view, say), and a place for one undo record with its timestamp cell.
+/// A slot of a block with two words of value (a view, say), and a place for one undo record with
+/// its timestamp cell.
 struct Row {
     low: AtomicUsize,
     high: AtomicUsize,
@@ -105,7 +109,8 @@ fn expected(start: usize, commits: bool) -> (usize, usize) {
     if commits && start >= 2 { (NEW, NEW) } else { (OLD, OLD) }
 }
 
-/// A reader beside a writer that commits or aborts and a collector: never a torn, dirty or too new value, and the same one twice.
+/// A reader beside a writer that commits or aborts and a collector: never a torn, dirty or too new
+/// value, and the same one twice.
 fn reader_beside(commits: bool, bulk: bool) {
     loom::model(move || {
         let row = Row::new();
@@ -154,7 +159,8 @@ fn a_bulk_scan_beside_an_abort() {
     reader_beside(false, true);
 }
 
-/// The collector's watermark never passes a transaction that is beginning: what it still needs is not unlinked.
+/// The collector's watermark never passes a transaction that is beginning: what it still needs is
+/// not unlinked.
 #[test]
 fn begin_beside_commit_and_collection() {
     loom::model(|| {

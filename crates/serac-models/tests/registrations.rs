@@ -3,6 +3,8 @@
 //! Keys and leases are the real ones (`serac_export::rdma::{keys, registrations}`), with loom's
 //! locks. The block table and the memory's other use restate the storage: a thaw puts a copy in
 //! the table, and memory that nobody holds any more gets other bytes.
+//!
+//! Of: `serac-export/src/rdma/keys.rs`, `serac-export/src/rdma/registrations.rs`.
 #![cfg(loom)]
 #![allow(dead_code, reason = "the real modules have more than the model uses")]
 

@@ -1,5 +1,8 @@
-//! One free slot, which was handed out to an inserter that may stall: compaction wants it too, and the collector unlinks what everybody sees. One of the two
-//! gets it, the other knows, and a reader sees nothing but rows of transactions that it may see.
+//! One free slot, which was handed out to an inserter that may stall: compaction wants it too, and
+//! the collector unlinks what everybody sees. One of the two gets it, the other knows, and a reader
+//! sees nothing but rows of transactions that it may see.
+//!
+//! Of: `serac-storage/src/table/data_table.rs`, `serac-storage/src/freeze/compact/mod.rs`.
 #![cfg(loom)]
 
 use loom::sync::Mutex;

@@ -1,5 +1,8 @@
-//! The ordered index's tree itself (`serac_index::ordered::tree`), with loom's atomics and nodes of two entries, so that a handful of inserts splits leaves and
-//! inner nodes. Nothing that stays is ever missed, nothing is lost or seen twice, and the tree holds together.
+//! The ordered index's tree itself (`serac_index::ordered::tree`), with loom's atomics and nodes of
+//! two entries, so that a handful of inserts splits leaves and inner nodes. Nothing that stays is
+//! ever missed, nothing is lost or seen twice, and the tree holds together.
+//!
+//! Of: `serac-index/src/ordered/tree/mod.rs`.
 #![cfg(loom)]
 
 #[path = "../../serac-index/src/ordered/tree/mod.rs"]
@@ -23,7 +26,8 @@ mod sync {
     }
 
     thread_local! {
-        /// What epochs would free: whoever looks at it later than it may finds it unchanged, but not in the tree any more.
+        /// What epochs would free: whoever looks at it later than it may finds it unchanged, but
+        /// not in the tree any more.
         static DEFERRED: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
     }
     pub struct Guard;

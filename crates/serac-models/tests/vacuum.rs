@@ -1,6 +1,9 @@
-//! A vacuum redirects the view of one row from one chunk to another, beside a reader that copies in bulk, a writer that updates the row and takes it
-//! back, and the epochs by which a chunk is dropped. What the reader has copied is untorn, and names a value that is there. A reader of single rows finds it
-//! without the heap's latch.
+//! A vacuum redirects the view of one row from one chunk to another, beside a reader that copies in
+//! bulk, a writer that updates the row and takes it back, and the epochs by which a chunk is
+//! dropped. What the reader has copied is untorn, and names a value that is there. A reader of
+//! single rows finds it without the heap's latch.
+//!
+//! Of: `serac-storage/src/freeze/vacuum.rs`, `serac-storage/src/block/heap.rs`.
 #![cfg(loom)]
 
 use loom::sync::Mutex;
@@ -17,7 +20,8 @@ struct Block {
     redirections: AtomicUsize,
     /// Live bytes of the chunks, under the latch.
     heap: Mutex<[usize; 2]>,
-    /// What lies in the chunks: nothing (0) before it was written, and when the chunk was dropped. Relaxed, as plain memory is.
+    /// What lies in the chunks: nothing (0) before it was written, and when the chunk was dropped.
+    /// Relaxed, as plain memory is.
     values: [AtomicUsize; 2],
     /// Pinned readers. A chunk is dropped when a look after it was emptied finds none.
     pins: AtomicUsize,
@@ -85,7 +89,8 @@ impl Block {
         value
     }
 
-    /// `DataTable::read_pinned`, of a row that has no version: one half of the view says where the value lies.
+    /// `DataTable::read_pinned`, of a row that has no version: one half of the view says where the
+    /// value lies.
     fn read_row(&self) -> usize {
         self.pins.fetch_add(1, AcqRel);
         let chunk = self.view[0].load(Relaxed);
@@ -128,7 +133,8 @@ fn a_reader_of_a_row_needs_no_latch_beside_a_vacuum() {
 fn an_abort_puts_back_a_view_that_is_kept() {
     loom::model(|| {
         let block = Block::new();
-        // An update to a value in the view itself, which names no chunk (2), and its abort; the record's view is redirected with the slot's.
+        // An update to a value in the view itself, which names no chunk (2), and its abort; the
+        // record's view is redirected with the slot's.
         let record = Arc::new(Mutex::new(None::<usize>));
         let writer = {
             let (block, record) = (block.clone(), record.clone());

@@ -1,4 +1,7 @@
-//! Transactions that wait for the end of another (`serac_storage::waits`): nobody sleeps behind one that has ended, nobody overtakes who has waited, no deadlock stays.
+//! Transactions that wait for the end of another (`serac_storage::version::waits`): nobody sleeps
+//! behind one that has ended, nobody overtakes who has waited, no deadlock stays.
+//!
+//! Of: `serac-storage/src/version/waits.rs`.
 #![cfg(loom)]
 
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -18,7 +21,8 @@ struct State {
     queues: BTreeMap<usize, VecDeque<usize>>,
 }
 
-/// Rows, each with the timestamp of its newest version, and who waits for them. All who wait for one transaction want the same row here.
+/// Rows, each with the timestamp of its newest version, and who waits for them. All who wait for
+/// one transaction want the same row here.
 struct World {
     rows: [AtomicUsize; 2],
     count: AtomicUsize,

@@ -61,7 +61,11 @@ macro_rules! of {
 }
 
 fn other_arguments() -> NumericError {
-    NumericError { sqlstate: "XX000", message: "other arguments than a function takes".into(), detail: None }
+    NumericError {
+        sqlstate: sqlstate::INTERNAL_ERROR,
+        message: "other arguments than a function takes".into(),
+        detail: None,
+    }
 }
 
 fn numeric<'v>(value: Result<Numeric, NumericError>) -> Computed<'v> {

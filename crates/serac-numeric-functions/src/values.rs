@@ -207,7 +207,11 @@ impl Builder {
                 number.write_stored(bytes);
                 if builder.values_slice().len() + bytes.len() > MOST_BYTES {
                     let message = "numbers take more than a gigabyte".into();
-                    return Err(external(NumericError { sqlstate: "54000", message, detail: None }));
+                    return Err(external(NumericError {
+                        sqlstate: sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                        message,
+                        detail: None,
+                    }));
                 }
                 builder.append_value(bytes);
             }

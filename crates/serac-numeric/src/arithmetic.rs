@@ -6,8 +6,8 @@ use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
 
-/// Places that numbers are rounded to: behind the point as many as they may have, before it all that
-/// they may have, and two more, where none is left.
+/// Places that numbers are rounded to: behind the point as many as they may have, before it all
+/// that they may have, and two more, where none is left.
 const ROUNDED: RangeInclusive<i32> = -131_073..=16_383;
 
 impl Finite {
@@ -257,7 +257,10 @@ impl Numeric {
     pub fn with_digits(&self, precision: i32, scale: i32) -> Result<Self> {
         let overflow = |rest: &str| {
             let detail = format!("A field with precision {precision}, scale {scale} {rest}");
-            NumericError { detail: Some(detail), ..NumericError::new("22003", "numeric field overflow") }
+            NumericError {
+                detail: Some(detail),
+                ..NumericError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow")
+            }
         };
         match self {
             Self::NaN => Ok(Self::NaN),

@@ -27,13 +27,16 @@ impl Numeric {
     /// # Errors
     /// 22003 if it does not fit, 0A000 for NaN and the infinities.
     pub fn to_whole<T: Whole>(&self) -> Result<T> {
-        let none = |what| NumericError::new("0A000", format!("cannot convert {what} to {}", T::NAME));
+        let none =
+            |what| NumericError::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("cannot convert {what} to {}", T::NAME));
         match self {
             Self::NaN => Err(none("NaN")),
             Self::Infinity | Self::NegativeInfinity => Err(none("infinity")),
             Self::Finite(finite) => {
                 let whole = finite.rounded(0).unscaled.small().and_then(|whole| T::try_from(whole).ok());
-                whole.ok_or_else(|| NumericError::new("22003", format!("{} out of range", T::NAME)))
+                whole.ok_or_else(|| {
+                    NumericError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("{} out of range", T::NAME))
+                })
             }
         }
     }
@@ -114,10 +117,13 @@ impl Numeric {
         let (wanted, places) = (i32::from(precision), i32::from(scale));
         if self.is_nan() {
             let detail = format!("A field with precision {precision}, scale {scale} cannot hold NaN here.");
-            return Err(NumericError { detail: Some(detail), ..NumericError::new("22003", "numeric field overflow") });
+            return Err(NumericError {
+                detail: Some(detail),
+                ..NumericError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow")
+            });
         }
         let fitting = self.with_digits(wanted, places)?;
-        let overflow = || NumericError::new("22003", "numeric field overflow");
+        let overflow = || NumericError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow");
         let finite = fitting.finite().ok_or_else(overflow)?;
         let dropped = u32::try_from(-places).unwrap_or(0);
         let unscaled = finite.unscaled.truncated(dropped).small();
@@ -127,5 +133,5 @@ impl Numeric {
 }
 
 fn out_of_range(text: &str, name: &str) -> NumericError {
-    NumericError::new("22003", format!("\"{text}\" is out of range for type {name}"))
+    NumericError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("\"{text}\" is out of range for type {name}"))
 }

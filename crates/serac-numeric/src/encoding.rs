@@ -110,7 +110,7 @@ impl Numeric {
     /// # Errors
     /// XX001 if it is none.
     pub fn of_stored(bytes: &[u8]) -> Result<Self> {
-        let wrong = || NumericError::new("XX001", "bytes that are no number");
+        let wrong = || NumericError::new(sqlstate::DATA_CORRUPTED, "bytes that are no number");
         match bytes {
             [NEGATIVE_INFINITY] => Ok(Self::NegativeInfinity),
             [INFINITY] => Ok(Self::Infinity),
@@ -182,7 +182,12 @@ impl Numeric {
     /// # Errors
     /// 22P03 if it is none.
     pub fn of_wire(bytes: &[u8]) -> Result<Self> {
-        let wrong = |what| NumericError::new("22P03", format!("invalid {what} in external \"numeric\" value"));
+        let wrong = |what| {
+            NumericError::new(
+                sqlstate::INVALID_BINARY_REPRESENTATION,
+                format!("invalid {what} in external \"numeric\" value"),
+            )
+        };
         let mut words = bytes.chunks_exact(2).map(|word| u16::from_be_bytes([word[0], word[1]]));
         let mut next = || words.next();
         let (Some(count), Some(weight), Some(sign), Some(scale)) = (next(), next(), next(), next()) else {

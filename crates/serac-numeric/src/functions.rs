@@ -149,11 +149,11 @@ fn as_i32(number: &Finite) -> Option<i32> {
 }
 
 fn of_negative() -> NumericError {
-    NumericError::new("2201E", "cannot take logarithm of a negative number")
+    NumericError::new(sqlstate::INVALID_ARGUMENT_FOR_LOGARITHM, "cannot take logarithm of a negative number")
 }
 
 fn of_zero() -> NumericError {
-    NumericError::new("2201E", "cannot take logarithm of zero")
+    NumericError::new(sqlstate::INVALID_ARGUMENT_FOR_LOGARITHM, "cannot take logarithm of zero")
 }
 
 /// That a number has a logarithm.
@@ -257,7 +257,10 @@ fn power(base: &Finite, exponent: &Finite) -> Result<Finite> {
 }
 
 fn complex() -> NumericError {
-    NumericError::new("2201F", "a negative number raised to a non-integer power yields a complex result")
+    NumericError::new(
+        sqlstate::INVALID_ARGUMENT_FOR_POWER_FUNCTION,
+        "a negative number raised to a non-integer power yields a complex result",
+    )
 }
 
 fn one() -> Numeric {
@@ -277,7 +280,10 @@ impl Numeric {
                 let scale = display_scale(chosen.max(i64::from(finite.scale)));
                 finite.square_root(scale).checked()
             }
-            _ => Err(NumericError::new("2201F", "cannot take square root of a negative number")),
+            _ => Err(NumericError::new(
+                sqlstate::INVALID_ARGUMENT_FOR_POWER_FUNCTION,
+                "cannot take square root of a negative number",
+            )),
         }
     }
     /// `exp(self)`.
@@ -348,7 +354,12 @@ impl Numeric {
     /// # Errors
     /// 2201F where there is no real result, 22003 where it is too large.
     pub fn power(&self, exponent: &Self) -> Result<Self> {
-        let undefined = || NumericError::new("2201F", "zero raised to a negative power is undefined");
+        let undefined = || {
+            NumericError::new(
+                sqlstate::INVALID_ARGUMENT_FOR_POWER_FUNCTION,
+                "zero raised to a negative power is undefined",
+            )
+        };
         if let (Self::Finite(base), Self::Finite(exponent)) = (self, exponent) {
             if base.unscaled.is_zero() && exponent.unscaled.signum() < 0 {
                 return Err(undefined());
@@ -415,7 +426,10 @@ impl Numeric {
     /// 22003 if there is none, or if it is too large.
     pub fn factorial(of: i64) -> Result<Self> {
         if of < 0 {
-            return Err(NumericError::new("22003", "factorial of a negative number is undefined"));
+            return Err(NumericError::new(
+                sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+                "factorial of a negative number is undefined",
+            ));
         }
         if of > 32_177 {
             return Err(NumericError::overflow());
@@ -439,8 +453,8 @@ impl Numeric {
     /// # Errors
     /// 2201G for bounds and counts that make no buckets; 22003 if the result does not fit.
     pub fn width_bucket(&self, low: &Self, high: &Self, count: i32) -> Result<i32> {
-        let wrong = |message| NumericError::new("2201G", message);
-        let too_large = || NumericError::new("22003", "integer out of range");
+        let wrong = |message| NumericError::new(sqlstate::INVALID_ARGUMENT_FOR_WIDTH_BUCKET_FUNCTION, message);
+        let too_large = || NumericError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range");
         if count <= 0 {
             return Err(wrong("count must be greater than zero"));
         }

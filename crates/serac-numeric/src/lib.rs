@@ -70,10 +70,10 @@ impl NumericError {
         Self { sqlstate, message: message.into(), detail: None }
     }
     pub(crate) fn overflow() -> Self {
-        Self::new("22003", "value overflows numeric format")
+        Self::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
     }
     pub(crate) fn division_by_zero() -> Self {
-        Self::new("22012", "division by zero")
+        Self::new(sqlstate::DIVISION_BY_ZERO, "division by zero")
     }
 }
 

@@ -5,7 +5,10 @@ use crate::{Finite, MOST_SCALE, MOST_WHOLE_DIGITS, Numeric, NumericError, Result
 use std::fmt;
 
 fn invalid(text: &str) -> NumericError {
-    NumericError::new("22P02", format!("invalid input syntax for type numeric: \"{text}\""))
+    NumericError::new(
+        sqlstate::INVALID_TEXT_REPRESENTATION,
+        format!("invalid input syntax for type numeric: \"{text}\""),
+    )
 }
 
 /// White space as C has it.

@@ -1,11 +1,14 @@
 //! Counts, sums and extremes by groups, whose numbers are dense.
 //!
-//! [`Groups`] holds the state of each group. Each thread has its own, and they are read as one ([`Merged`]): what is zero is never written, so a thread whose
-//! rows are of few groups touches the memory of those alone. Where that would take too much memory, threads may add to the same groups. Sums are kept as 64 bits per
-//! group; what they carry over goes into a map that stays empty as long as sums fit, so that results are exact to 128 bits and memory is touched no more than it
-//! must.
+//! [`Groups`] holds the state of each group. Each thread has its own, and they are read as one
+//! ([`Merged`]): what is zero is never written, so a thread whose rows are of few groups touches
+//! the memory of those alone. Where that would take too much memory, threads may add to the same
+//! groups. Sums are kept as 64 bits per group; what they carry over goes into a map that stays
+//! empty as long as sums fit, so that results are exact to 128 bits and memory is touched no more
+//! than it must.
 //!
-//! The kernels below add up a column: under a bitmap of the rows (AVX-512's masked additions, where the processor has them), or by runs of rows of one group.
+//! The kernels below add up a column: under a bitmap of the rows (AVX-512's masked additions, where
+//! the processor has them), or by runs of rows of one group.
 
 use crate::arithmetic::{Numbers, Overflow};
 use std::collections::HashMap;
@@ -49,7 +52,8 @@ pub struct Groups {
     extremes: Vec<(bool, Box<[AtomicU64]>)>,
 }
 
-/// So many groups ahead their memory is asked for: groups are met in an order that the processor does not foresee.
+/// So many groups ahead their memory is asked for: groups are met in an order that the processor
+/// does not foresee.
 const AHEAD: usize = 16;
 
 /// Asks for the memory of a cell, if there is one.
@@ -114,7 +118,8 @@ impl Groups {
         self.len == 0
     }
 
-    // Relaxed throughout: additions commute, and who reads the results has waited for the threads that add.
+    // Relaxed throughout: additions commute, and who reads the results has waited for the threads
+    // that add.
     #[inline]
     fn count_up(&self, cell: &AtomicU64, n: u64) {
         if self.shared {
@@ -195,7 +200,8 @@ impl Groups {
     }
 }
 
-/// The groups that several threads have found, each for itself, as one. Of a thread that has not met a group, nothing but that is read.
+/// The groups that several threads have found, each for itself, as one. Of a thread that has not
+/// met a group, nothing but that is read.
 #[derive(Debug)]
 pub struct Merged(Vec<Groups>);
 
@@ -391,7 +397,8 @@ fn run_ends_avx512(keys: &[i64], ends: &mut Vec<u32>) {
     let mut rows = _mm512_setr_epi32(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16);
     let (mut row, mut count) = (0, 0);
     while row + LANES < keys.len() {
-        // SAFETY: the keys up to `row + LANES`, included, are there; `count <= row`, so there is room for 16 ends more.
+        // SAFETY: the keys up to `row + LANES`, included, are there; `count <= row`, so there is
+        // room for 16 ends more.
         unsafe {
             let at = keys.as_ptr().add(row);
             let differ = |at: *const i64| {
@@ -430,8 +437,9 @@ pub fn add_run_rows(groups: &Groups, runs: &[Run]) {
     groups.meet(word, met);
 }
 
-/// Adds numbers to the groups of their runs, which begin with row 0. Of rows whose bit is not set nothing is added. False, and nothing is added, if nobody
-/// knows that a sum of them has no more than 128 bits.
+/// Adds numbers to the groups of their runs, which begin with row 0. Of rows whose bit is not set
+/// nothing is added. False, and nothing is added, if nobody knows that a sum of them has no more
+/// than 128 bits.
 pub fn add_runs(
     groups: &Groups,
     sum: usize,

@@ -1,4 +1,5 @@
-//! Sums, differences and products of integer and decimal columns, as scaled integers of 64 bits wherever these suffice.
+//! Sums, differences and products of integer and decimal columns, as scaled integers of 64 bits
+//! wherever these suffice.
 //!
 //! Every column comes with a bound on its values. From these follow bounds on all steps of a [`Program`]: a step whose bound fits 64 bits is computed
 //! in 64 bits without a test per row (under AVX-512, where the processor has it, eight rows at a time), one that fits 128 bits in these; what might
@@ -51,7 +52,8 @@ pub enum Step {
     Column(usize),
     /// The same number for all rows.
     Constant(i128),
-    /// `left × left_factor + right × right_factor`, or the difference. The factors bring decimals to one scale.
+    /// `left × left_factor + right × right_factor`, or the difference. The factors bring decimals
+    /// to one scale.
     Sum {
         /// The left operand.
         left: usize,

@@ -1,7 +1,7 @@
 //! Integers of CSV text, checked, eight bytes at a time.
 //!
-//! The first byte of eight that is no digit ends the number, and three multiplications make a number of the digits
-//! before it. The last bytes of a text go byte by byte.
+//! The first byte of eight that is no digit ends the number, and three multiplications make a
+//! number of the digits before it. The last bytes of a text go byte by byte.
 
 const ZEROS: u64 = 0x3030_3030_3030_3030;
 const UPPER: u64 = 0xf0f0_f0f0_f0f0_f0f0;
@@ -13,8 +13,8 @@ const MOST_DIGITS: usize = 10;
 #[inline(always)]
 fn leading_digits(bytes: [u8; 8]) -> (u64, usize) {
     let values = u64::from_le_bytes(bytes) ^ ZEROS;
-    // A byte is a digit if its upper half was 3 and adding 6 to its lower half does not carry. A carry out of a byte
-    // comes behind one that is no digit.
+    // A byte is a digit if its upper half was 3 and adding 6 to its lower half does not carry. A
+    // carry out of a byte comes behind one that is no digit.
     let others = (values | values.wrapping_add(SIXES)) & UPPER;
     let digits = others.trailing_zeros() as usize / 8;
     if digits == 0 {
@@ -27,8 +27,8 @@ fn leading_digits(bytes: [u8; 8]) -> (u64, usize) {
     (fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff, digits)
 }
 
-/// The decimal integer that begins at `at`, and where it ends: a sign or none, and at most ten digits. None where
-/// there is no digit, one more than ten, or a number of more than 32 bits.
+/// The decimal integer that begins at `at`, and where it ends: a sign or none, and at most ten
+/// digits. None where there is no digit, one more than ten, or a number of more than 32 bits.
 #[inline(always)]
 pub fn integer_at(text: &[u8], at: usize) -> Option<(i32, usize)> {
     let is_negative = text.get(at) == Some(&b'-');

@@ -1,4 +1,5 @@
-//! Inner equi-joins of two vectors of keys: all pairs of places whose keys are equal, in no promised order.
+//! Inner equi-joins of two vectors of keys: all pairs of places whose keys are equal, in no
+//! promised order.
 //!
 //! | method | how | by several threads |
 //! |---|---|---|
@@ -7,9 +8,11 @@
 //! | naive hash | one table over the smaller side, which the larger one probes | one builds, each probes with parts of the longer side |
 //! | Grace | both sides are parted by bits of the hash, so that each part's table fits the cache; then part by part | each parts segments, then joins parts |
 //!
-//! A table has its entries (key and place) in the order of their buckets, and the first entry of each bucket. It has as many buckets as entries, or up to twice as
-//! many. Entries of one bucket lie side by side, so a key that is there many times costs no cache miss each: with eight entries a key such a table is probed in a
-//! third to a half of the time of a chained one or of open addressing, and with one entry a key in about the same.
+//! A table has its entries (key and place) in the order of their buckets, and the first entry of
+//! each bucket. It has as many buckets as entries, or up to twice as many. Entries of one bucket
+//! lie side by side, so a key that is there many times costs no cache miss each: with eight entries
+//! a key such a table is probed in a third to a half of the time of a chained one or of open
+//! addressing, and with one entry a key in about the same.
 
 use crate::tasks;
 use std::ops::Range;
@@ -31,7 +34,8 @@ pub enum JoinMethod {
     Hash,
 }
 
-/// The longest vector of keys that can be joined: places are 32-bit numbers, the largest of which is none.
+/// The longest vector of keys that can be joined: places are 32-bit numbers, the largest of which
+/// is none.
 pub const MOST_KEYS: usize = u32::MAX as usize - 1;
 /// Keys of a block of a nested loop.
 const BLOCK: usize = 32 << 10;
@@ -47,7 +51,8 @@ const FEW_KEYS: usize = 1 << 15;
 /// Places in the first and in the second vector, pair by pair.
 pub type Pairs = (Vec<u32>, Vec<u32>);
 
-/// The pairs of places with equal keys, by one thread. `go_on` is asked time and again with the number of pairs so far, and ends the join by failing.
+/// The pairs of places with equal keys, by one thread. `go_on` is asked time and again with the
+/// number of pairs so far, and ends the join by failing.
 ///
 /// # Errors
 /// Those of `go_on`.
@@ -78,7 +83,8 @@ pub fn join<E>(
     Ok(out.pairs)
 }
 
-/// As [`join`], by at most `threads` threads, which may ask `go_on` at one time. At the end the pairs are there twice, until they are one pair of vectors.
+/// As [`join`], by at most `threads` threads, which may ask `go_on` at one time. At the end the
+/// pairs are there twice, until they are one pair of vectors.
 ///
 /// # Errors
 /// Those of `go_on`.
@@ -336,7 +342,8 @@ impl Table {
             end += *start;
             *start = end;
         }
-        // Backwards, so that each bucket's end becomes its start, and places with one key come in their order.
+        // Backwards, so that each bucket's end becomes its start, and places with one key come in
+        // their order.
         for keys in built.iter().rev() {
             for (at, &key) in keys.keys.iter().enumerate().rev() {
                 let bucket = table.bucket(key);

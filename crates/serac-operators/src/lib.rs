@@ -1,4 +1,5 @@
-//! Column-at-a-time operators over the columns of a block (column-store report). SQL scans filter and aggregate with these kernels.
+//! Column-at-a-time operators over the columns of a block (column-store report). SQL scans filter
+//! and aggregate with these kernels.
 #![warn(missing_docs)]
 
 pub mod aggregate;

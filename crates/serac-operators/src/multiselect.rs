@@ -1,4 +1,5 @@
-//! Multiselect: several range predicates over one column, which is read once for all of them (shared scan; column-store report, §2.4).
+//! Multiselect: several range predicates over one column, which is read once for all of them
+//! (shared scan; column-store report, §2.4).
 //!
 //! ```text
 //!   column    │ piece 0 │ piece 1 │ piece 2 │ piece 3 │ …      a piece is a block, or a part of a long one
@@ -13,8 +14,9 @@
 //! - *compare*: each predicate is evaluated for each value, free of branches, 64 values a word; all
 //!   predicates of a task while the piece is in the cache.
 //! - *encode*: each value is looked up once among the bounds of all predicates, and becomes a byte
-//!   ([`crate::segments`]). A predicate is an interval of these bytes then, and comparing them costs
-//!   a quarter of comparing 32-bit values, an eighth of comparing 64-bit values. For many selects.
+//!   ([`crate::segments`]). A predicate is an interval of these bytes then, and comparing them
+//!   costs a quarter of comparing 32-bit values, an eighth of comparing 64-bit values. For many
+//!   selects.
 //! - *hand out*: values are encoded, too, and each row that somebody wants is given to the selects
 //!   that want it. Time goes with the rows that come out, so this is for many selects with few rows
 //!   each.
@@ -48,7 +50,8 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The smallest and the largest value between `min` and `max` that qualifies; none if none does.
+    /// The smallest and the largest value between `min` and `max` that qualifies; none if none
+    /// does.
     pub fn within(self, min: i64, max: i64) -> Option<(i64, i64)> {
         let low = self.low.unwrap_or(min).max(min);
         let high = match self.high {
@@ -135,7 +138,8 @@ pub enum Algorithm {
     HandOut,
 }
 
-/// How a multiselect goes about it. The result is the same whatever they are, but for the representations of selections.
+/// How a multiselect goes about it. The result is the same whatever they are, but for the
+/// representations of selections.
 #[derive(Clone, Debug)]
 pub struct MultiselectSettings {
     /// Threads at the most.
@@ -148,7 +152,8 @@ pub struct MultiselectSettings {
     pub bitvectors: bool,
     /// How rows are found.
     pub algorithm: Algorithm,
-    /// Bytes of values that a task reads. Blocks that are longer are cut, shorter ones are taken together.
+    /// Bytes of values that a task reads. Blocks that are longer are cut, shorter ones are taken
+    /// together.
     pub chunk_bytes: usize,
     /// Selects that a task evaluates by comparison.
     pub selects_per_task: usize,
@@ -429,8 +434,9 @@ struct Multiselect<'m, S, E> {
     go_on: &'m (dyn Fn(u64) -> Result<(), E> + Sync),
 }
 
-/// The rows that each predicate selects, ascending. The source's rows are those of the base. `go_on` is asked time and again with the bytes that are held, and ends
-/// the multiselect by failing. NULLs never qualify.
+/// The rows that each predicate selects, ascending. The source's rows are those of the base.
+/// `go_on` is asked time and again with the bytes that are held, and ends the multiselect by
+/// failing. NULLs never qualify.
 ///
 /// # Errors
 /// Those of `go_on` and of the source.
@@ -530,7 +536,8 @@ fn cut<T, E>(source: &impl BlockSource<T, E>, values: usize) -> (Vec<Piece>, Vec
     (pieces, chunks)
 }
 
-/// The share of rows that each predicate selects, from pages at random places; none if nothing was looked at.
+/// The share of rows that each predicate selects, from pages at random places; none if nothing was
+/// looked at.
 fn sample<T: RangeValue, E>(
     source: &impl BlockSource<T, E>,
     pieces: &[Piece],

@@ -1,14 +1,14 @@
-//! Range predicates over a slice of integers as bitmaps of 64-bit words, and the positions of the bits
-//! that a bitmap has.
+//! Range predicates over a slice of integers as bitmaps of 64-bit words, and the positions of the
+//! bits that a bitmap has.
 //!
 //! A predicate is an interval with both ends included, so that an unbounded side is the type's own
 //! end. The portable loops compare 64 values into 64 bytes, which the compiler vectorises, and pack
 //! the bytes by multiplication. With AVX-512 a comparison gives the mask itself.
 //!
-//! Positions are written without a branch for each bit. The numbers of a word's bits are put side by
-//! side as bytes: by one compression of a register, or eight bits at a time from a table. Then they
-//! are widened and written, [`LANES`] at a time and at least once, also where fewer are there: what
-//! comes next overwrites the rest.
+//! Positions are written without a branch for each bit. The numbers of a word's bits are put side
+//! by side as bytes: by one compression of a register, or eight bits at a time from a table. Then
+//! they are widened and written, [`LANES`] at a time and at least once, also where fewer are there:
+//! what comes next overwrites the rest.
 
 use crate::segments::Segments;
 #[cfg(target_arch = "x86_64")]
@@ -23,7 +23,8 @@ pub trait RangeValue: Copy + Ord + Send + Sync + Into<i64> + 'static {
     const MAX: i64;
     /// A number between [`MIN`](Self::MIN) and [`MAX`](Self::MAX) as a value.
     fn of(number: i64) -> Self;
-    /// Writes for each value whether it lies in `low..=high`, a bit each, from the lowest bit on. Bits behind the last value are 0.
+    /// Writes for each value whether it lies in `low..=high`, a bit each, from the lowest bit on.
+    /// Bits behind the last value are 0.
     ///
     /// # Panics
     /// When there is no word for each 64 values begun.
@@ -240,7 +241,8 @@ pub fn places(words: &[u64], count: usize) -> Vec<u32> {
     places
 }
 
-/// Writes the rows of the set bits, the first of which is `first_row`, and returns how many there are.
+/// Writes the rows of the set bits, the first of which is `first_row`, and returns how many there
+/// are.
 ///
 /// # Panics
 /// When `rows` is too short.
@@ -271,7 +273,8 @@ mod avx512 {
     use super::{Position, count_portable, range_words_portable};
     use std::arch::x86_64::*;
 
-    /// [`super::RangeValue::range_words`] for values of one width, a register of which has `$lanes`.
+    /// [`super::RangeValue::range_words`] for values of one width, a register of which has
+    /// `$lanes`.
     macro_rules! range_words {
         ($name:ident, $type:ty, $lanes:literal, $set1:ident, $sub:ident, $less_or_equal:ident) => {
             #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]

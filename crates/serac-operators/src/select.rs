@@ -1,7 +1,8 @@
 //! Select: from a column and a predicate to a position list, without branches.
 //!
-//! The loop writes every position and moves the end of the list on by the predicate's outcome (0 or 1), so that its speed does not depend on how many rows
-//! qualify or on whether that can be predicted.
+//! The loop writes every position and moves the end of the list on by the predicate's outcome (0 or
+//! 1), so that its speed does not depend on how many rows qualify or on whether that can be
+//! predicted.
 
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use std::ops::RangeInclusive;
@@ -35,7 +36,8 @@ impl Comparison {
         }
     }
 
-    /// Whether it holds for no pair of values between these bounds (both inclusive): what a zone map says about a block.
+    /// Whether it holds for no pair of values between these bounds (both inclusive): what a zone
+    /// map says about a block.
     pub fn never_holds(self, left: RangeInclusive<i64>, right: RangeInclusive<i64>) -> bool {
         let ((left_min, left_max), (right_min, right_max)) = (left.into_inner(), right.into_inner());
         match self {
@@ -71,7 +73,8 @@ pub(crate) fn positions_by<T: Copy>(values: &[T], nulls: Option<&NullBuffer>, ho
     }
 }
 
-/// The positions of the values for which `value <comparison> constant` holds. NULLs (invalid in `nulls`) never qualify.
+/// The positions of the values for which `value <comparison> constant` holds. NULLs (invalid in
+/// `nulls`) never qualify.
 pub fn select<T: Copy + PartialOrd>(
     values: &[T],
     nulls: Option<&NullBuffer>,
@@ -88,7 +91,8 @@ pub fn select<T: Copy + PartialOrd>(
     }
 }
 
-/// The positions of the valid values for which `holds`, which should be free of branches: `(low <= v) & (v < high)`.
+/// The positions of the valid values for which `holds`, which should be free of branches:
+/// `(low <= v) & (v < high)`.
 pub fn select_by<T: Copy>(values: &[T], nulls: Option<&NullBuffer>, holds: impl Fn(T) -> bool) -> Vec<u32> {
     positions_by(values, nulls, holds)
 }
@@ -125,10 +129,12 @@ const INLINE_BYTES: usize = 12;
 /// So many of a value's bytes lie in the first half of its view, behind the length.
 const PREFIX_BYTES: usize = 4;
 
-/// The positions of the values that are one of the `constants`, of which there are at most [`MAX_VIEW_CONSTANTS`]. The values are Arrow views; `bytes_at` gives
-/// all bytes of one of them. NULLs (invalid in `nulls`) never qualify.
+/// The positions of the values that are one of the `constants`, of which there are at most
+/// [`MAX_VIEW_CONSTANTS`]. The values are Arrow views; `bytes_at` gives all bytes of one of them.
+/// NULLs (invalid in `nulls`) never qualify.
 ///
-/// The first halves of the views (length and prefix) say most. Whatever passes there is looked at again: the second half, or the bytes of a long value.
+/// The first halves of the views (length and prefix) say most. Whatever passes there is looked at
+/// again: the second half, or the bytes of a long value.
 pub fn select_views<'a>(
     views: &[u128],
     nulls: Option<&NullBuffer>,

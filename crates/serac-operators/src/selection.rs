@@ -1,9 +1,11 @@
 //! Selections of rows in four representations: position list, bitvector, range and inverse.
 //!
-//! A row is a number. [`Runs`] are rows in ascending order as ranges: all rows of a table that a snapshot sees, or a part of them that lies
-//! together. A [`Selection`] hides which representation it has; every operator takes what it gets as a sequence of ranges
-//! ([`Selection::for_each_range`]), which a bitvector, a range and an inverse selection give without a list of their rows. Only what needs a row by its place makes
-//! a list of it ([`Selection::to_list`], rematerialisation).
+//! A row is a number. [`Runs`] are rows in ascending order as ranges: all rows of a table that a
+//! snapshot sees, or a part of them that lies together. A [`Selection`] hides which representation
+//! it has; every operator takes what it gets as a sequence of ranges
+//! ([`Selection::for_each_range`]), which a bitvector, a range and an inverse selection give
+//! without a list of their rows. Only what needs a row by its place makes a list of it
+//! ([`Selection::to_list`], rematerialisation).
 //!
 //! | representation | made by | bytes |
 //! |---|---|---|
@@ -16,7 +18,8 @@ use arrow_buffer::BooleanBuffer;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows in ascending order, as ranges that do not touch. The *rank* of a row is the number of rows before it.
+/// Rows in ascending order, as ranges that do not touch. The *rank* of a row is the number of rows
+/// before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Runs {
     ranges: Vec<Range<u64>>,
@@ -85,7 +88,8 @@ impl Runs {
         }
         slice
     }
-    /// The ranges that rows with these ranks lie in: the ranks of a part of them, and the row of the first.
+    /// The ranges that rows with these ranks lie in: the ranks of a part of them, and the row of
+    /// the first.
     pub fn parts(&self, ranks: Range<u64>) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
         let first = self.ranks.partition_point(|first| *first <= ranks.start).saturating_sub(1);
         self.ranges.iter().zip(&self.ranks).skip(first).take_while(move |(_, rank)| **rank < ranks.end).filter_map(
@@ -179,7 +183,8 @@ impl Selection {
             _ => true,
         }
     }
-    /// Calls `f` with the rows as ranges, in their order, until it fails. Rows of a list that follow each other come together.
+    /// Calls `f` with the rows as ranges, in their order, until it fails. Rows of a list that
+    /// follow each other come together.
     ///
     /// # Errors
     /// Those of `f`.

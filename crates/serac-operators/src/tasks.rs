@@ -1,7 +1,8 @@
 //! Numbered tasks on a few threads.
 //!
-//! Threads take the next number from a counter until no number is left, so a thread whose tasks are short takes more of them. The calling thread is one of the
-//! threads. Threads live for one call: starting one costs some ten microseconds, so a caller gives small work to one thread.
+//! Threads take the next number from a counter until no number is left, so a thread whose tasks are
+//! short takes more of them. The calling thread is one of the threads. Threads live for one call:
+//! starting one costs some ten microseconds, so a caller gives small work to one thread.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +19,8 @@ impl<E> FirstError<E> {
     }
 }
 
-/// Calls `work` with each number below `tasks`, on at most `threads` threads. After a failure no further task begins.
+/// Calls `work` with each number below `tasks`, on at most `threads` threads. After a failure no
+/// further task begins.
 ///
 /// # Errors
 /// One of those of `work`.
@@ -28,7 +30,8 @@ pub fn run<E: Send>(threads: usize, tasks: usize, work: impl Fn(usize) -> Result
         return (0..tasks).try_for_each(work);
     }
     let (next, failed, error) = (AtomicUsize::new(0), AtomicBool::new(false), FirstError(Mutex::new(None)));
-    // Relaxed throughout: the counter hands out numbers and no data, and the end of the scope, or the lock, orders all else.
+    // Relaxed throughout: the counter hands out numbers and no data, and the end of the scope, or
+    // the lock, orders all else.
     let take = || {
         while !failed.load(Ordering::Relaxed) {
             let task = next.fetch_add(1, Ordering::Relaxed);

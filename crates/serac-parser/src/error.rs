@@ -19,13 +19,13 @@ impl ParseError {
         Self { sqlstate, message: message.into(), position }
     }
     pub(crate) fn at(message: impl Into<String>, span: Span) -> Self {
-        Self::new("42601", message, span.start)
+        Self::new(sqlstate::SYNTAX_ERROR, message, span.start)
     }
     /// Line and column of the error in its text, in characters from 1.
-    pub fn line_and_column(&self, sql: &str) -> (u64, u64) {
+    pub fn line_and_column(&self, sql: &str) -> (u32, u32) {
         let before = sql.get(..self.position as usize).unwrap_or(sql);
-        let line = before.bytes().filter(|byte| *byte == b'\n').count() as u64 + 1;
-        let column = before.rsplit('\n').next().unwrap_or(before).chars().count() as u64 + 1;
+        let line = before.bytes().filter(|byte| *byte == b'\n').count() as u32 + 1;
+        let column = before.rsplit('\n').next().unwrap_or(before).chars().count() as u32 + 1;
         (line, column)
     }
 }

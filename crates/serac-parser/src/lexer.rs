@@ -98,7 +98,7 @@ pub fn plain_tokens(sql: &str) -> Result<Vec<PlainToken>> {
 /// The tokens of a text, the last one [`Kind::End`] or [`Kind::Wrong`].
 pub(crate) fn tokens(sql: &str) -> Result<Vec<Token>> {
     if u32::try_from(sql.len()).is_err() {
-        return Err(ParseError::new("54000", "the text is too long", 0));
+        return Err(ParseError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "the text is too long", 0));
     }
     let mut lexer = Lexer { sql, bytes: sql.as_bytes(), at: 0 };
     let mut tokens = Vec::new();
@@ -158,7 +158,7 @@ impl Lexer<'_> {
     fn near(&self, message: &str, start: usize) -> ParseError {
         let text = self.text(start, self.sql.len());
         let place = if text.is_empty() { "end of input".to_owned() } else { format!("or near \"{text}\"") };
-        ParseError::new("42601", format!("{message} at {place}"), start as u32)
+        ParseError::new(sqlstate::SYNTAX_ERROR, format!("{message} at {place}"), start as u32)
     }
     /// An error of half a character, with what stands at its place: the text up to `end`, or one
     /// character.
@@ -229,7 +229,11 @@ impl Lexer<'_> {
             (byte, _) if is_operator(byte) => Ok(self.operator(start)),
             _ => {
                 let shown = self.text(start, self.sql.len()).chars().next().map_or_else(String::new, String::from);
-                Err(ParseError::new("42601", format!("syntax error at or near \"{shown}\""), start as u32))
+                Err(ParseError::new(
+                    sqlstate::SYNTAX_ERROR,
+                    format!("syntax error at or near \"{shown}\""),
+                    start as u32,
+                ))
             }
         }
     }
@@ -263,7 +267,7 @@ impl Lexer<'_> {
         if name.is_empty() {
             let shown = self.text(start, self.at).to_owned();
             let message = format!("zero-length delimited identifier at or near \"{shown}\"");
-            return Err(ParseError::new("42601", message, start as u32));
+            return Err(ParseError::new(sqlstate::SYNTAX_ERROR, message, start as u32));
         }
         Ok(name)
     }
@@ -325,7 +329,8 @@ impl Lexer<'_> {
     }
     fn escape(&mut self, text: &mut Unescaped) -> Result<()> {
         let start = self.at;
-        let invalid = |at: usize| ParseError::new("22025", "invalid Unicode escape", at as u32);
+        let invalid =
+            |at: usize| ParseError::new(sqlstate::INVALID_ESCAPE_SEQUENCE, "invalid Unicode escape", at as u32);
         self.at += 2;
         if !matches!(self.bytes.get(start + 1), Some(b'u' | b'U')) {
             text.whole(start).map_err(|error| self.shown(error, None))?;
@@ -407,7 +412,7 @@ impl Lexer<'_> {
                 _ => {
                     let shown = self.text(quote, self.at).to_owned();
                     let message = format!("invalid Unicode escape character at or near \"{shown}\"");
-                    return Err(ParseError::new("42601", message, quote as u32));
+                    return Err(ParseError::new(sqlstate::SYNTAX_ERROR, message, quote as u32));
                 }
             };
         } else {
@@ -418,7 +423,7 @@ impl Lexer<'_> {
         let place = |behind: &str| start + 3 + text.len() - behind.len();
         let invalid = |behind: &str| {
             let at = place(behind) - escape.len_utf8();
-            ParseError::new("42601", "invalid Unicode escape", at as u32)
+            ParseError::new(sqlstate::SYNTAX_ERROR, "invalid Unicode escape", at as u32)
         };
         let mut out = Unescaped::default();
         let mut rest = text.as_str();
@@ -454,14 +459,14 @@ impl Lexer<'_> {
             None => {
                 let shown = self.text(start, self.at).to_owned();
                 let message = format!("parameter number too large at or near \"{shown}\"");
-                Err(ParseError::new("42601", message, start as u32))
+                Err(ParseError::new(sqlstate::SYNTAX_ERROR, message, start as u32))
             }
         }
     }
     fn junk(&mut self, message: &str, start: usize) -> ParseError {
         self.skip_while(goes_on_word);
         let shown = self.text(start, self.at).to_owned();
-        ParseError::new("42601", format!("{message} at or near \"{shown}\""), start as u32)
+        ParseError::new(sqlstate::SYNTAX_ERROR, format!("{message} at or near \"{shown}\""), start as u32)
     }
     /// `$tag$…$tag$`.
     fn dollar(&mut self, start: usize) -> Result<Kind> {
@@ -470,7 +475,7 @@ impl Lexer<'_> {
         self.skip_while(is_tag);
         if self.peek(0) != b'$' {
             self.at = start + 1;
-            return Err(ParseError::new("42601", "syntax error at or near \"$\"", start as u32));
+            return Err(ParseError::new(sqlstate::SYNTAX_ERROR, "syntax error at or near \"$\"", start as u32));
         }
         self.at += 1;
         let tag = self.text(start, self.at).to_owned();
@@ -512,7 +517,7 @@ impl Lexer<'_> {
                 self.at += 2;
                 let shown = self.text(start, self.at).to_owned();
                 let message = format!("trailing junk after numeric literal at or near \"{shown}\"");
-                return Err(ParseError::new("42601", message, start as u32));
+                return Err(ParseError::new(sqlstate::SYNTAX_ERROR, message, start as u32));
             }
         }
         if starts_word(self.peek(0)) {
@@ -544,7 +549,7 @@ impl Lexer<'_> {
             Err(_) => {
                 let shown = self.text(start, self.at).to_owned();
                 let message = format!("invalid integer at or near \"{shown}\"");
-                Err(ParseError::new("42601", message, start as u32))
+                Err(ParseError::new(sqlstate::SYNTAX_ERROR, message, start as u32))
             }
         }
     }
@@ -581,7 +586,7 @@ struct Unescaped {
 
 impl Unescaped {
     fn invalid(at: usize) -> ParseError {
-        ParseError::new("42601", "invalid Unicode surrogate pair", at as u32)
+        ParseError::new(sqlstate::SYNTAX_ERROR, "invalid Unicode surrogate pair", at as u32)
     }
     fn push_str(&mut self, part: &str, at: usize) -> Result<()> {
         if !part.is_empty() {
@@ -611,7 +616,7 @@ impl Unescaped {
                 Ok(())
             }
             _ if (0xd800..0xe000).contains(&code) => Err(Self::invalid(at)),
-            _ => Err(ParseError::new("42601", "invalid Unicode escape value", at as u32)),
+            _ => Err(ParseError::new(sqlstate::SYNTAX_ERROR, "invalid Unicode escape value", at as u32)),
         }
     }
     fn whole(&self, at: usize) -> Result<()> {
@@ -635,6 +640,6 @@ impl Unescaped {
             }
         };
         let message = format!("invalid byte sequence for encoding \"UTF8\": {wrong}");
-        Err(ParseError::new("22021", message, at as u32))
+        Err(ParseError::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, message, at as u32))
     }
 }

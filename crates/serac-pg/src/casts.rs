@@ -1,7 +1,7 @@
 //! Which type is cast to which.
 //!
-//! Beside the table's casts there are those by text: each type is written as a text in an assignment, and read
-//! from one if it is told so. A constant of unknown type becomes any type.
+//! Beside the table's casts there are those by text: each type is written as a text in an
+//! assignment, and read from one if it is told so. A constant of unknown type becomes any type.
 
 use crate::types::{Category, TypeId};
 use std::collections::HashMap;

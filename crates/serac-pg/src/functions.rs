@@ -1,21 +1,23 @@
 //! Which functions, aggregates and window functions there are: the registry of functions.
 //!
-//! The binder resolves calls by it, `pg_proc` and `pg_aggregate` are made of it, and so are the function reference
-//! (`docs/functions.md`), what the shell completes and `\df`.
+//! The binder resolves calls by it, `pg_proc` and `pg_aggregate` are made of it, and so are the
+//! function reference (`docs/functions.md`), what the shell completes and `\df`.
 //!
 //! # How to add a function
 //!
-//! 1. A row in `facts/functions.txt`, with PostgreSQL's number, for each list of arguments that it takes; if
-//!    PostgreSQL has no such function, in `facts/more_functions.txt`, with the next free number.
-//! 2. What computes it, under its name: a [`Definition`] in a list of `serac-functions` (a session's own functions are
-//!    in `serac-sql`). Where a function of another name computes it, the binder's `COMPUTED_BY` says so.
-//! 3. An entry in the section of `reference/` that it belongs to: its name, a line of what it does, and examples with
-//!    their results, which are PostgreSQL's.
+//! 1. A row in `facts/functions.txt`, with PostgreSQL's number, for each list of arguments that it
+//!    takes; if PostgreSQL has no such function, in `facts/more_functions.txt`, with the next free
+//!    number.
+//! 2. What computes it, under its name: a [`Definition`] in a list of `serac-functions` (a
+//!    session's own functions are in `serac-sql`). Where a function of another name computes it,
+//!    the binder's `COMPUTED_BY` says so.
+//! 3. An entry in the section of `reference/` that it belongs to: its name, a line of what it does,
+//!    and examples with their results, which are PostgreSQL's.
 //! 4. `SERAC_WRITE_DOCS=1 cargo test -p serac-pg` writes `docs/functions.md` anew.
 //!
-//! Tests run the examples (`serac-sql`, `sessions::reference`) and find what can be called and has no entry, what has
-//! an entry and cannot be called, and what is in the program and in no table. What only the binder calls is named in
-//! `facts/inner_functions.txt`.
+//! Tests run the examples (`serac-sql`, `sessions::reference`) and find what can be called and has
+//! no entry, what has an entry and cannot be called, and what is in the program and in no table.
+//! What only the binder calls is named in `facts/inner_functions.txt`.
 //!
 //! [`Definition`]: ../../serac_functions/struct.Definition.html
 
@@ -236,8 +238,8 @@ static NAMES: LazyLock<HashMap<u32, &'static str>> = LazyLock::new(|| {
     others.chain(all().map(|function| (function.number, function.name))).filter(|(number, _)| *number > 0).collect()
 });
 
-/// Whether PostgreSQL has a function of a name and of so many arguments that is not among those here:
-/// it is one of types that are not here, or one for internal use.
+/// Whether PostgreSQL has a function of a name and of so many arguments that is not among those
+/// here: it is one of types that are not here, or one for internal use.
 pub fn is_left_out(name: &str, arguments: usize) -> bool {
     OTHERS.get(name).is_some_and(|others| others.iter().any(|function| function.counts().contains(&arguments)))
 }

@@ -1,4 +1,5 @@
-//! PostgreSQL's types and the rules by which it chooses operators, functions, casts and common types.
+//! PostgreSQL's types and the rules by which it chooses operators, functions, casts and common
+//! types.
 //!
 //! | module | what |
 //! |---|---|
@@ -9,8 +10,9 @@
 //! | [`reference`] | what those that can be called do, with examples |
 //! | [`resolve`] | which operator or function a call means; the common type of several expressions |
 //!
-//! The rules are those of chapter 10 of PostgreSQL's manual, "Type Conversion". The tables in `facts/` list what
-//! PostgreSQL 15 has of the types here, under its numbers. System tables are made of them, too.
+//! The rules are those of chapter 10 of PostgreSQL's manual, "Type Conversion". The tables in
+//! `facts/` list what PostgreSQL 15 has of the types here, under its numbers. System tables are
+//! made of them, too.
 #![warn(missing_docs)]
 
 pub mod casts;

@@ -16,7 +16,8 @@ pub struct Operator {
     pub signature: Signature,
     /// The number of the function that it is in PostgreSQL.
     pub function: u32,
-    /// The number of the operator that gives the same with its operands exchanged; 0 if there is none.
+    /// The number of the operator that gives the same with its operands exchanged; 0 if there is
+    /// none.
     pub commutator: u32,
     /// The number of the operator that gives the opposite; 0 if there is none.
     pub negator: u32,
@@ -24,7 +25,8 @@ pub struct Operator {
     pub merges: bool,
     /// Rows can be joined by it, by their hashes.
     pub hashes: bool,
-    /// PostgreSQL's names of the functions that estimate how many rows it keeps in a filter, and in a join.
+    /// PostgreSQL's names of the functions that estimate how many rows it keeps in a filter, and in
+    /// a join.
     pub estimators: [&'static str; 2],
 }
 
@@ -42,8 +44,8 @@ static OPERATORS: LazyLock<Operators> = LazyLock::new(|| {
     Operators { all, signatures }
 });
 
-/// The operands of operators that the table leaves out, by their symbols; none for a type that is not
-/// here.
+/// The operands of operators that the table leaves out, by their symbols; none for a type that is
+/// not here.
 static OTHERS: LazyLock<HashMap<&'static str, Vec<Vec<Option<TypeId>>>>> = LazyLock::new(|| {
     let mut others: HashMap<_, Vec<_>> = HashMap::new();
     for row in crate::rows(include_str!("facts/other_operators.txt")) {
@@ -53,8 +55,8 @@ static OTHERS: LazyLock<HashMap<&'static str, Vec<Vec<Option<TypeId>>>>> = LazyL
     others
 });
 
-/// Whether PostgreSQL has an operator for such operands that is not among those here, since one of its
-/// types is not: a constant without a type may be of that.
+/// Whether PostgreSQL has an operator for such operands that is not among those here, since one of
+/// its types is not: a constant without a type may be of that.
 pub fn is_left_out(symbol: &str, operands: &[TypeId]) -> bool {
     let may_be = |wanted: &Vec<Option<TypeId>>| {
         let is_of =

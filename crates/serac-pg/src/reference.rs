@@ -1,9 +1,10 @@
 //! What functions, operators and casts do: a line and examples of each that can be called.
 //!
-//! A file of `reference/` is a section: its title behind `= `, and entries. An entry is the names of functions that
-//! are one, or an operator's symbol and the family of its operands, or the type that casts give; behind `: ` what it does; and below, behind two
-//! blanks, examples. An example is what stands behind SELECT, or statements, and behind ` → ` its result: values
-//! behind each other with ` | ` between them, rows with `; `. An empty text is `''`.
+//! A file of `reference/` is a section: its title behind `= `, and entries. An entry is the names
+//! of functions that are one, or an operator's symbol and the family of its operands, or the type
+//! that casts give; behind `: ` what it does; and below, behind two blanks, examples. An example is
+//! what stands behind SELECT, or statements, and behind ` → ` its result: values behind each other
+//! with ` | ` between them, rows with `; `. An empty text is `''`.
 
 use crate::operators::Operator;
 use crate::types::{Category, TypeId};

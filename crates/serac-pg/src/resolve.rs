@@ -1,15 +1,16 @@
-//! Which operator or function a call means, by the types of its arguments; and the common type of several
-//! expressions.
+//! Which operator or function a call means, by the types of its arguments; and the common type of
+//! several expressions.
 //!
-//! For a call, candidates are kept step by step until one is left ("Operator Type Resolution", "Function Type
-//! Resolution"):
-//! 1. one whose types are those of the arguments; with an operator, an unknown operand is first taken for the
-//!    other's type;
+//! For a call, candidates are kept step by step until one is left ("Operator Type Resolution",
+//! "Function Type Resolution"):
+//! 1. one whose types are those of the arguments; with an operator, an unknown operand is first
+//!    taken for the other's type;
 //! 2. those that the arguments can be cast to implicitly;
 //! 3. of these, those with the most arguments of the very type;
-//! 4. then those with the most arguments that have the very type or the preferred one of its category;
-//! 5. for each unknown argument, those of the string category, if any candidate has one there, or of the only
-//!    category that candidates have there; and of these those of the preferred type;
+//! 4. then those with the most arguments that have the very type or the preferred one of its
+//!    category;
+//! 5. for each unknown argument, those of the string category, if any candidate has one there, or
+//!    of the only category that candidates have there; and of these those of the preferred type;
 //! 6. if all known arguments are of one type, the candidate that takes it everywhere.
 
 use crate::casts::is_implicit;
@@ -96,8 +97,8 @@ fn is_array(of: TypeId) -> bool {
     matches!(of, TypeId::ANYARRAY | TypeId::ANYCOMPATIBLEARRAY)
 }
 
-/// The types that stand in the place of polymorphic ones of a signature: of its arguments, and of its result. None
-/// if arguments that must be of one type are not.
+/// The types that stand in the place of polymorphic ones of a signature: of its arguments, and of
+/// its result. None if arguments that must be of one type are not.
 pub fn polymorphic(signature: &Signature, arguments: &[TypeId]) -> Option<Signature> {
     // The type that each argument of a family tells, and an array among them.
     let given = |wanted: Family| {
@@ -220,11 +221,12 @@ impl Slot {
     }
 }
 
-/// The type of CASE, UNION, VALUES, COALESCE and others, whose expressions have these types ("UNION, CASE, and
-/// Related Constructs"). CASE has the one of its ELSE first.
+/// The type of CASE, UNION, VALUES, COALESCE and others, whose expressions have these types
+/// ("UNION, CASE, and Related Constructs"). CASE has the one of its ELSE first.
 ///
 /// # Errors
-/// Two types that have none in common: they are of different categories, or the first is not cast to the second.
+/// Two types that have none in common: they are of different categories, or the first is not cast
+/// to the second.
 pub fn common(types: &[TypeId]) -> Result<TypeId, (TypeId, TypeId)> {
     let mut chosen = TypeId::UNKNOWN;
     for &next in types.iter().filter(|next| **next != TypeId::UNKNOWN) {

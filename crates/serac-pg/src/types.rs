@@ -60,7 +60,8 @@ impl ModifiedType {
     }
 }
 
-/// What a type is like (`pg_type.typcategory`). Types of one category are cast to each other more readily.
+/// What a type is like (`pg_type.typcategory`). Types of one category are cast to each other more
+/// readily.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Category {
     /// Arrays.

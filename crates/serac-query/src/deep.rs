@@ -21,8 +21,8 @@
 //!
 //! **Memory.** The planner is charged for what its thread has taken ([`crate::allocations`]), out
 //! of the memory for the queries of all sessions, where it also looks whether anybody waits. A
-//! session's `work_mem` is for what its queries keep. The charge ends with the planning; a plan that
-//! is done is small beside what made it.
+//! session's `work_mem` is for what its queries keep. The charge ends with the planning; a plan
+//! that is done is small beside what made it.
 
 use crate::allocations;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
@@ -171,7 +171,7 @@ impl Here {
     }
     fn check(&mut self) -> datafusion::error::Result<()> {
         if self.planning.is_abandoned() {
-            return Err(SqlError::new("57014", "nobody waits for the plan").external());
+            return Err(SqlError::new(sqlstate::QUERY_CANCELED, "nobody waits for the plan").external());
         }
         let Some(charged) = &mut self.charged else { return Ok(()) };
         let taken = usize::try_from(allocations::net() - self.before).unwrap_or(0);
@@ -231,7 +231,9 @@ fn start(job: Job) -> Result<()> {
         }
     }
     let started = std::thread::Builder::new().name("serac-planner".into()).stack_size(STACK).spawn(move || work(job));
-    started.map(drop).map_err(|error| SqlError::new("53000", format!("no thread to plan the statement: {error}")))
+    started.map(drop).map_err(|error| {
+        SqlError::new(sqlstate::INSUFFICIENT_RESOURCES, format!("no thread to plan the statement: {error}"))
+    })
 }
 
 fn work(first: Job) {
@@ -295,7 +297,9 @@ pub async fn elsewhere<T: Send + 'static>(
         Planning::enter(None);
         *place.lock() = None;
     }))?;
-    result.await.unwrap_or_else(|_| Err(SqlError::new("XX000", "a statement was not planned to its end")))
+    result
+        .await
+        .unwrap_or_else(|_| Err(SqlError::new(sqlstate::INTERNAL_ERROR, "a statement was not planned to its end")))
 }
 
 /// As [`elsewhere`], for a future that waits for nothing but memory. `runtime` is where it finds
@@ -326,12 +330,12 @@ mod tests {
             while !is_abandoned() {
                 std::thread::yield_now();
             }
-            noticed.send(check().is_err()).map_err(|_| SqlError::new("XX000", "nobody listens"))
+            noticed.send(check().is_err()).map_err(|_| SqlError::new(sqlstate::INTERNAL_ERROR, "nobody listens"))
         });
         tokio::time::timeout(Duration::from_millis(20), endless).await.unwrap_err();
         assert!(seen.recv_timeout(Duration::from_secs(60)).unwrap());
         assert_eq!(elsewhere(None, || Ok(7)).await.unwrap(), 7);
-        assert_eq!(elsewhere::<()>(None, || panic!("so it is")).await.unwrap_err().sqlstate, "XX000");
+        assert_eq!(elsewhere::<()>(None, || panic!("so it is")).await.unwrap_err().sqlstate, sqlstate::INTERNAL_ERROR);
     }
 
     #[tokio::test]

@@ -8,10 +8,10 @@
 //! | [`wanted`] | joins that end when their rows are wanted no more |
 #![warn(missing_docs)]
 
+pub mod abandonable_join;
 mod allocations;
 pub mod deep;
 pub mod optimizer;
 pub mod scan;
-pub mod wanted;
 
 pub use allocations::CountingAllocator;

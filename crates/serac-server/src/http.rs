@@ -1,10 +1,12 @@
 //! `/metrics`, `/ready` and `/live` over HTTP, for who watches the server.
 //!
-//! A connection is for one request, and has a time for all of it: the request, the answer, and the client's reading. So
-//! clients that do not read, or do not ask, hold no place for longer, and those of one address no more than half of them.
+//! A connection is for one request, and has a time for all of it: the request, the answer, and the
+//! client's reading. So clients that do not read, or do not ask, hold no place for longer, and
+//! those of one address no more than half of them.
 //!
-//! Where other machines reach the port, `/metrics` is for those who show the server's token, or the name and password of a
-//! superuser, as the view `serac_metrics` is. `/ready` and `/live`, which say one word, are for everybody.
+//! Where other machines reach the port, `/metrics` is for those who show the server's token, or the
+//! name and password of a superuser, as the view `serac_metrics` is. `/ready` and `/live`, which
+//! say one word, are for everybody.
 
 use crate::passwords::{Passwords, basic};
 use crate::pg::{Account, Verifier};
@@ -14,9 +16,9 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use serac_engine::roles::RoleId;
-use serac_export::admission::Admission;
+use serac_engine::security::RoleId;
 use serac_export::flight::Token;
+use serac_net::admission::Admission;
 use serac_sql::{SqlDatabase, prometheus_text};
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -37,7 +39,7 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Wait after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Whether the server takes clients. Shared by who knows and who is asked.
+/// Whether the server takes clients. HttpState by who knows and who is asked.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness(Arc<AtomicBool>);
 
@@ -56,7 +58,7 @@ impl Readiness {
 #[derive(Debug)]
 pub struct HttpServer {
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<HttpState>,
     timeout: Duration,
 }
 
@@ -70,7 +72,7 @@ pub struct HttpAccess {
 }
 
 /// What all connections share.
-struct Shared {
+struct HttpState {
     db: SqlDatabase,
     readiness: Readiness,
     /// None where everybody may see figures.
@@ -80,13 +82,13 @@ struct Shared {
     collecting: tokio::sync::Mutex<()>,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for HttpState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("readiness", &self.readiness).finish_non_exhaustive()
     }
 }
 
-impl Shared {
+impl HttpState {
     /// Whether a request with these headers may see figures; the answer to one that may not.
     async fn check(&self, headers: &HeaderMap) -> Result<(), Response<String>> {
         let Some(access) = &self.access else { return Ok(()) };
@@ -117,7 +119,8 @@ impl Shared {
 }
 
 impl HttpServer {
-    /// Listens on `address` (port 0: any that is free). Nothing is answered before [`run`](Self::run).
+    /// Listens on `address` (port 0: any that is free). Nothing is answered before
+    /// [`run`](Self::run).
     ///
     /// # Errors
     /// When the address cannot be used.
@@ -125,7 +128,7 @@ impl HttpServer {
         // Where other machines reach it, nobody sees figures unless it is said who may.
         let access = (!address.ip().is_loopback()).then(HttpAccess::default);
         let (passwords, collecting) = (Passwords::default(), tokio::sync::Mutex::default());
-        let shared = Shared { db, readiness, access, passwords, collecting };
+        let shared = HttpState { db, readiness, access, passwords, collecting };
         Ok(Self { listener: TcpListener::bind(address).await?, shared: Arc::new(shared), timeout: CONNECTION_TIMEOUT })
     }
     /// Lets only these see figures, wherever they are.
@@ -188,7 +191,7 @@ fn plain(status: StatusCode, text: &str) -> Response<String> {
     response
 }
 
-async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<String>, Infallible> {
+async fn answer(request: Request<Incoming>, shared: Arc<HttpState>) -> Result<Response<String>, Infallible> {
     let db = shared.db.clone();
     if request.method() != Method::GET && request.method() != Method::HEAD {
         let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");

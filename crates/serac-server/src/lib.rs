@@ -14,10 +14,9 @@ mod pg;
 mod port;
 mod programs;
 pub mod remote;
-mod tls;
 
 pub use flight_sql::{FlightSql, FlightSqlOptions};
 pub use http::{HttpAccess, HttpServer, Readiness};
 pub use pg::{PgOptions, PgServer, Verifier};
 pub use programs::{LocalPrograms, job_error};
-pub use tls::{TlsConfig, tls_config};
+pub use serac_net::tls::{TlsConfig, tls_config};

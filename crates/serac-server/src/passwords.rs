@@ -1,8 +1,9 @@
 //! Passwords that are shown in clear, and hashed to be compared with what is kept of them.
 //!
-//! A hash takes milliseconds, or as long as the role's own verifier says: it is made on a thread for such work, never where
-//! connections wait. Few are made at a time, and one for each user: whoever shows many passwords waits for his own, and
-//! others are served in between. A name that nobody has costs the same time, and all such names count as one.
+//! A hash takes milliseconds, or as long as the role's own verifier says: it is made on a thread
+//! for such work, never where connections wait. Few are made at a time, and one for each user:
+//! whoever shows many passwords waits for his own, and others are served in between. A name that
+//! nobody has costs the same time, and all such names count as one.
 
 use crate::pg::{Account, Mock, Verifier};
 use base64::Engine as _;

@@ -1,7 +1,7 @@
 //! What the ports with connections of their own have in common: how they take connections.
 
-use serac_export::admission::{Admission, Waiting};
-use serac_export::listen::{Listener, Socket};
+use serac_net::admission::{Admission, Waiting};
+use serac_net::listen::{Listener, Socket};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +25,14 @@ pub(crate) enum Phase {
     Cancelling,
 }
 
-/// The places where the connections of a port wait until they have logged in. `most`: connections of
-/// those who have.
+/// The places where the connections of a port wait until they have logged in. `most`: connections
+/// of those who have.
 pub(crate) fn admission(most: usize) -> Arc<Admission> {
     Admission::new(most.max(LEAST_WAITING))
 }
 
-/// Takes connections until `stop` is ready. Then the system refuses whoever comes. `serve` begins to
-/// serve one, as a task of `connections`.
+/// Takes connections until `stop` is ready. Then the system refuses whoever comes. `serve` begins
+/// to serve one, as a task of `connections`.
 pub(crate) async fn take_connections(
     listeners: Vec<Listener>,
     admission: &Arc<Admission>,

@@ -42,7 +42,7 @@ impl Account for JobAccount {
         // Relaxed: a sum, and nothing hangs on it.
         if self.all.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_err() {
             let message = format!("jobs of at most {most} bytes run at a time, their inputs and outputs included");
-            return Err(ComputeError::Refused { sqlstate: "53400", message });
+            return Err(ComputeError::Refused { sqlstate: sqlstate::CONFIGURATION_LIMIT_EXCEEDED, message });
         }
         let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
         let charged = self.session.as_ref().map_or(Ok(()), |session| session.try_grow(wanted));
@@ -147,7 +147,7 @@ impl serac_sql::Job for LocalJob {
     fn write_input(&mut self, batch: &RecordBatch) -> Result<(), SqlError> {
         match &mut self.begun {
             Some(begun) => begun.write(batch).map_err(told),
-            None => Err(SqlError::new("XX000", "rows of no input")),
+            None => Err(SqlError::new(sqlstate::INTERNAL_ERROR, "rows of no input")),
         }
     }
     fn run(mut self: Box<Self>, cancelled: &AtomicBool) -> Result<Box<dyn Read + Send>, SqlError> {

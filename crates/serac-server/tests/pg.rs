@@ -1,4 +1,5 @@
-//! Clients of PostgreSQL against the server, and messages that no client sends: psycopg here, others in `pg_clients`. Those of Flight SQL are beside them.
+//! Clients of PostgreSQL against the server, and messages that no client sends: psycopg here,
+//! others in `pg_clients`. Those of Flight SQL are beside them.
 
 mod flight_sql;
 mod pg_clients;
@@ -8,7 +9,7 @@ mod pg_transactions;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_engine::Database;
-use serac_export::listen::Listener;
+use serac_net::listen::Listener;
 use serac_server::{PgOptions, PgServer, Verifier, tls_config};
 use serac_sql::{SessionDefaults, SqlDatabase, SqlOptions};
 use std::collections::HashMap;
@@ -337,7 +338,8 @@ async fn a_client_that_does_not_read_holds_nobody_up() {
     // Other tests in this process need some; the four results are 4 TB.
     assert!(resident() < before + 400, "{before} MiB, then {} MiB", resident());
     assert!(bytes_out() < sent + (1 << 20));
-    // It is ended by another connection, and so is one that stalls longer than its statements may take.
+    // It is ended by another connection, and so is one that stalls longer than its statements may
+    // take.
     let process = served.db.connections().rows()[0].process;
     other.write_all(&query(&format!("SELECT pg_terminate_backend({process})"))).await.unwrap();
     read_until(&mut other, "\0\x01t").await;

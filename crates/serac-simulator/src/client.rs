@@ -1,4 +1,5 @@
-//! Clients: transactions of random statements, each of which must see what the history had at its snapshot.
+//! Clients: transactions of random statements, each of which must see what the history had at its
+//! snapshot.
 
 use crate::definition::*;
 use crate::episode::World;
@@ -9,7 +10,7 @@ use arrow_data::ArrayData;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use serac_engine::definition::ReferentialAction;
+use serac_engine::catalog::definition::ReferentialAction;
 use serac_engine::{EngineError, KeyRange, Savepoint, TableIndex, Transaction};
 use serac_index::cubit::Predicate;
 use serac_storage::{BlockNo, RowBuffer, RowId};
@@ -328,7 +329,7 @@ impl Client {
             return true;
         }
         // After a conflict most give up.
-        !(error.sqlstate() == "40001" && self.rng.random_bool(0.7))
+        !(error.sqlstate() == sqlstate::SERIALIZATION_FAILURE && self.rng.random_bool(0.7))
     }
 
     // ---- reading
@@ -520,18 +521,21 @@ impl Client {
         assert!(same.is_none(), "{table} {row:?} went in beside {same:?}: {}", self.describe(running));
     }
 
-    /// A row that was refused: somebody has had its key since the snapshot, or its parent has been missing.
+    /// A row that was refused: somebody has had its key since the snapshot, or its parent has been
+    /// missing.
     fn check_refusal(&self, running: &Running, table: Table, row: &Row, error: &EngineError) {
         let start = running.txn.snapshot().start().0;
         let has_key = |other: &Row| other[ID] == row[ID] || (row[CODE] != Datum::Null && other[CODE] == row[CODE]);
         let is_explained = match error.sqlstate() {
-            "23505" => {
+            sqlstate::UNIQUE_VIOLATION => {
                 self.view(running, table).values().any(has_key) || self.world.model().has_had(table, start, has_key)
             }
-            "23503" => row[REFERENCE].int().is_some_and(|parent| match running.own.get(&(PARENT, parent)) {
-                Some(own) => own.is_none(),
-                None => self.world.model().has_missed(PARENT, parent, start),
-            }),
+            sqlstate::FOREIGN_KEY_VIOLATION => {
+                row[REFERENCE].int().is_some_and(|parent| match running.own.get(&(PARENT, parent)) {
+                    Some(own) => own.is_none(),
+                    None => self.world.model().has_missed(PARENT, parent, start),
+                })
+            }
             _ => true,
         };
         assert!(is_explained, "{table} {row:?} is refused: {error}: {}", self.describe(running));
@@ -711,8 +715,8 @@ impl Client {
         Ok(())
     }
 
-    /// What happens to the rows that reference a parent whose key has gone. Those that a newer commit has taken
-    /// away are none of them any more, though the snapshot still sees them.
+    /// What happens to the rows that reference a parent whose key has gone. Those that a newer
+    /// commit has taken away are none of them any more, though the snapshot still sees them.
     fn follow(&self, running: &mut Running, parent: i64, new: Option<i64>) {
         let references = |row: &Row| row[REFERENCE] == Datum::Int(parent);
         for (table, on_delete, on_update) in self.world.plan.relations() {

@@ -3,7 +3,7 @@
 use crate::model::{CHILD, Datum, PARENT};
 use crate::plan::Plan;
 use arrow_array::{ArrayRef, RecordBatch};
-use serac_engine::definition::{
+use serac_engine::catalog::definition::{
     BitmapDefinition, ColumnDefinition, ForeignKeyDefinition, KeyDefinition, TableDefinition,
 };
 use serac_engine::values::{OwnedValue, array_of};
@@ -14,15 +14,7 @@ use std::sync::Arc;
 pub const SCHEMA: &str = "public";
 
 pub fn column(name: &str, column_type: ColumnType) -> ColumnDefinition {
-    ColumnDefinition {
-        name: name.into(),
-        sql_type: column_type.into(),
-        nullable: true,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    }
+    ColumnDefinition::new(name, column_type)
 }
 
 pub fn key(name: &str, columns: &[usize], unique: bool, primary: bool) -> KeyDefinition {
@@ -36,7 +28,8 @@ pub fn key(name: &str, columns: &[usize], unique: bool, primary: bool) -> KeyDef
     }
 }
 
-/// Columns that both tables begin with: key, reference or number, unique value, truth value, text, long number.
+/// Columns that both tables begin with: key, reference or number, unique value, truth value, text,
+/// long number.
 pub fn columns() -> Vec<ColumnDefinition> {
     vec![
         column("id", ColumnType::Int64),

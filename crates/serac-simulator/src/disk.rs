@@ -1,7 +1,7 @@
 //! Files at whose operations other tasks may go on, over a disk that tears, fills up and fails.
 
 use arrow_buffer::Buffer;
-use serac_storage::file_system::{FaultFileSystem, FileSystem, FolderLock, StorageFile};
+use serac_storage::durability::file_system::{FaultFileSystem, FileSystem, FolderLock, StorageFile};
 use serac_sync::simulation::one_in;
 use serac_sync::{point, thread};
 use std::io;

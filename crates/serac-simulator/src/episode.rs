@@ -1,4 +1,5 @@
-//! Executions of one database: the first from nothing, the others from what a crash or a clean end has left.
+//! Executions of one database: the first from nothing, the others from what a crash or a clean end
+//! has left.
 
 use crate::client::{Client, scan};
 use crate::definition::{SCHEMA, create};
@@ -9,7 +10,7 @@ use crate::upkeep;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_engine::{Database, EngineError};
-use serac_storage::file_system::FaultFileSystem;
+use serac_storage::durability::file_system::FaultFileSystem;
 use serac_storage::{CompactionGroups, Durability, StorageOptions};
 use serac_sync::simulation::{self, Summary, Weather};
 use serac_sync::thread;
@@ -23,7 +24,8 @@ use std::time::Duration;
 /// Switches that an execution may take at the most.
 const MOST_SWITCHES: u64 = 30_000_000;
 
-/// What all tasks of an execution share. Its locks are the standard library's and held across no point.
+/// What all tasks of an execution share. Its locks are the standard library's and held across no
+/// point.
 pub struct World {
     pub plan: Plan,
     pub files: FaultFileSystem,
@@ -137,9 +139,13 @@ impl World {
     /// At any other.
     pub fn expect(&self, error: &EngineError) {
         match error.sqlstate() {
-            "40001" | "40P01" | "23505" | "23503" | "55006" => {}
-            "53100" if self.plan.has(Part::FullDisks) => {}
-            "58030" if self.plan.has(Part::BrokenDisks) => self.dead.store(true, SeqCst),
+            sqlstate::SERIALIZATION_FAILURE
+            | sqlstate::DEADLOCK_DETECTED
+            | sqlstate::UNIQUE_VIOLATION
+            | sqlstate::FOREIGN_KEY_VIOLATION
+            | sqlstate::OBJECT_IN_USE => {}
+            sqlstate::DISK_FULL if self.plan.has(Part::FullDisks) => {}
+            sqlstate::IO_ERROR if self.plan.has(Part::BrokenDisks) => self.dead.store(true, SeqCst),
             _ => panic!("an error that nothing explains: {error} {error:?}"),
         }
     }
@@ -165,7 +171,8 @@ fn options(plan: &Plan, path: &Path, files: &FaultFileSystem) -> StorageOptions 
     }
 }
 
-/// Runs a plan: the first execution, then one for each image that the others leave. Returns what they did.
+/// Runs a plan: the first execution, then one for each image that the others leave. Returns what
+/// they did.
 pub fn run(plan: &Plan, folder: &Path) -> Report {
     let crashes = if plan.has(Part::Crashes) { plan.crashes } else { 0 };
     let (mut report, mut budget) = (Report::default(), 3 + 2 * crashes);

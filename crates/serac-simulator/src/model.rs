@@ -1,7 +1,8 @@
 //! The oracle: every row's committed versions, by commit timestamp.
 //!
-//! A commit enters its rows from inside the commit critical section, before anybody can see it, so whoever has a
-//! snapshot finds all of its commits here. After each, the newest state must fulfil all constraints.
+//! A commit enters its rows from inside the commit critical section, before anybody can see it, so
+//! whoever has a snapshot finds all of its commits here. After each, the newest state must fulfil
+//! all constraints.
 
 use crate::definition::{CODE, REFERENCE};
 use serac_storage::Value;

@@ -3,7 +3,7 @@
 use crate::model::{CHILD, PARENT, Table};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serac_engine::definition::ReferentialAction;
+use serac_engine::catalog::definition::ReferentialAction;
 use serac_storage::{Durability, FreezeFormat};
 
 /// Parts of an execution that can be left out, to see what a failure needs.
@@ -39,9 +39,11 @@ pub enum Part {
     Families,
     /// Parents that reference parents.
     Trees,
-    /// Few rows that are changed many times and changed back, beside snapshots that keep some versions of them.
+    /// Few rows that are changed many times and changed back, beside snapshots that keep some
+    /// versions of them.
     Versions,
-    /// Rows that compaction moves to places where the same key was before, beside checks of foreign keys.
+    /// Rows that compaction moves to places where the same key was before, beside checks of foreign
+    /// keys.
     Moves,
     /// Blocks that cool, and cool again, while somebody is about to write to them.
     Rounds,
@@ -116,7 +118,8 @@ impl Plan {
             crashes: rng.random_range(1..4),
             without,
         };
-        // A part is in an execution three times in four, so that each meets quiet surroundings, too.
+        // A part is in an execution three times in four, so that each meets quiet surroundings,
+        // too.
         for part in <Part as clap::ValueEnum>::value_variants() {
             let often = match part {
                 Part::BrokenDisks => 0.15,
@@ -177,7 +180,8 @@ impl Plan {
             }
         }
         if plan.has(Part::FullDisks) && rng.random_bool(0.8) {
-            // The log asks for room often, also in the middle of transactions, and keeps what it has.
+            // The log asks for room often, also in the middle of transactions, and keeps what it
+            // has.
             plan.log_spill_bytes = 1 << rng.random_range(8..13);
             plan.log_allocation_bytes = 1 << rng.random_range(10..12);
             plan.checkpoint_log_bytes = 1 << 24;
@@ -189,8 +193,8 @@ impl Plan {
         plan.transactions = transactions.unwrap_or(plan.transactions);
         plan
     }
-    /// Many transactions of several clients on few keys, with these parts, and without those and others that take
-    /// their time.
+    /// Many transactions of several clients on few keys, with these parts, and without those and
+    /// others that take their time.
     fn is_about(&mut self, rng: &mut StdRng, with: &[Part], without: &[Part]) {
         self.without.retain(|part| !with.contains(part));
         self.without.extend([Part::Families, Part::FullDisks, Part::BrokenDisks]);

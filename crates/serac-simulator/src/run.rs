@@ -153,9 +153,9 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// One in so many seeds runs twice.
 const TWICE_ONE_IN: u64 = 16;
 
-/// Fresh seeds until the time is over. True when one has failed, or does not come again: a seed that
-/// runs twice must pass the same points in the same order, whatever the addresses of its memory and
-/// the keys of its hash maps are.
+/// Fresh seeds until the time is over. True when one has failed, or does not come again: a seed
+/// that runs twice must pass the same points in the same order, whatever the addresses of its
+/// memory and the keys of its hash maps are.
 fn storm(arguments: &Arguments) -> bool {
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let first = arguments.from.unwrap_or(clock.as_micros() as u64 % 1_000_000_000);
@@ -230,7 +230,8 @@ fn storm(arguments: &Arguments) -> bool {
     !failures.is_empty()
 }
 
-/// Leaves out one part after the other, and transactions and clients, for as long as something near still fails.
+/// Leaves out one part after the other, and transactions and clients, for as long as something near
+/// still fails.
 fn shrink(arguments: &Arguments, seed: u64) -> bool {
     let mut best = Case::of(arguments, seed);
     if !best.fails() {

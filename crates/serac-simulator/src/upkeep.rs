@@ -1,5 +1,5 @@
-//! What goes on beside the clients: collecting, freezing, compaction, vacuums, checkpoints, definitions that
-//! change, and a disk that fills up or breaks.
+//! What goes on beside the clients: collecting, freezing, compaction, vacuums, checkpoints,
+//! definitions that change, and a disk that fills up or breaks.
 
 use crate::definition::{EARLY, FLAG, NOTE, REFERENCE, SCHEMA, column, first, key, table};
 use crate::episode::World;
@@ -7,7 +7,7 @@ use crate::model::{CHILD, Changes, PARENT};
 use crate::plan::Part;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serac_engine::definition::BitmapDefinition;
+use serac_engine::catalog::definition::BitmapDefinition;
 use serac_engine::{EngineError, Transaction};
 use serac_storage::{ColumnType, FreezeFormat};
 use serac_sync::thread::{self, JoinHandle};
@@ -113,7 +113,7 @@ fn define(world: &World, rng: &mut StdRng) {
             Ok(()) => break,
             Err(error) => {
                 world.expect(&error);
-                if world.is_dead() || error.sqlstate() != "40001" {
+                if world.is_dead() || error.sqlstate() != sqlstate::SERIALIZATION_FAILURE {
                     return;
                 }
                 own.clear();

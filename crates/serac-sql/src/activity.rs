@@ -1,7 +1,9 @@
-//! Who is connected and what they do: the list behind `serac_activity`, the figures of statements and transactions, and the way to end what another runs.
+//! Who is connected and what they do: the list behind `serac_activity`, the figures of statements
+//! and transactions, and the way to end what another runs.
 //!
-//! Each connection has an [`Activity`] of its own, behind a latch that nobody else takes but who looks at the list. So nothing is counted in a place that
-//! connections share: figures are added up when somebody asks, and a connection that ends leaves its own to the list.
+//! Each connection has an [`Activity`] of its own, behind a latch that nobody else takes but who
+//! looks at the list. So nothing is counted in a place that connections share: figures are added up
+//! when somebody asks, and a connection that ends leaves its own to the list.
 
 use crate::limits::CancelHandle;
 use crate::transaction::TransactionStatus;
@@ -74,7 +76,7 @@ impl StatementKind {
         let kinds = [Self::Select, Self::Insert, Self::Update, Self::Delete];
         kinds.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(word)).unwrap_or(Self::Other)
     }
-    /// Its name, in small letters.
+    /// Its name, in small notifications.
     pub fn name(self) -> &'static str {
         match self {
             Self::Select => "select",
@@ -98,7 +100,8 @@ pub struct Figures {
     pub statements: BTreeMap<StatementKind, Histogram>,
     /// Transactions committed.
     pub committed: u64,
-    /// Transactions rolled back, by cause: the class of the SQLSTATE (two characters), "rollback", or "disconnect".
+    /// Transactions rolled back, by cause: the class of the SQLSTATE (two characters), "rollback",
+    /// or "disconnect".
     pub aborted: BTreeMap<&'static str, u64>,
     /// Connections.
     pub connections: u64,
@@ -229,7 +232,8 @@ impl Activity {
         noted.text.push_str(&text[..text.floor_char_boundary(TEXT_BYTES)]);
         now
     }
-    /// Notes that the statement that began at `began` has ended, and how the transaction is now; how long it took.
+    /// Notes that the statement that began at `began` has ended, and how the transaction is now;
+    /// how long it took.
     pub fn ended(
         &self,
         kind: StatementKind,
@@ -287,8 +291,9 @@ impl Activity {
 
     /// Cancels what the connection runs.
     ///
-    /// The statement may have begun without listening yet: the flag is set before it is called, and it looks at the flag once it listens
-    /// ([`take_cancelled`](Self::take_cancelled)), both sequentially consistent, so that one of the two reaches it.
+    /// The statement may have begun without listening yet: the flag is set before it is called, and
+    /// it looks at the flag once it listens ([`take_cancelled`](Self::take_cancelled)), both
+    /// sequentially consistent, so that one of the two reaches it.
     pub fn cancel(&self) {
         let noted = self.noted.lock();
         if noted.is_active {
@@ -297,7 +302,8 @@ impl Activity {
         drop(noted);
         self.cancel.cancel();
     }
-    /// Whether the running statement is to be cancelled; asked by the connection, once the statement listens.
+    /// Whether the running statement is to be cancelled; asked by the connection, once the
+    /// statement listens.
     pub fn take_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::SeqCst) && self.cancelled.swap(false, Ordering::SeqCst)
     }
@@ -495,24 +501,24 @@ mod tests {
             connection.ended(kind, began, status, error);
         };
         note(StatementKind::Select, Idle, None);
-        note(StatementKind::Insert, Idle, Some("23505"));
+        note(StatementKind::Insert, Idle, Some(sqlstate::UNIQUE_VIOLATION));
         note(StatementKind::Begin, Open, None);
-        note(StatementKind::Update, Failed, Some("40001"));
+        note(StatementKind::Update, Failed, Some(sqlstate::SERIALIZATION_FAILURE));
         note(StatementKind::Rollback, Open, None);
         note(StatementKind::Commit, Open, None);
         note(StatementKind::Commit, Idle, None);
         note(StatementKind::Begin, Open, None);
-        note(StatementKind::Update, Failed, Some("40001"));
+        note(StatementKind::Update, Failed, Some(sqlstate::SERIALIZATION_FAILURE));
         note(StatementKind::Select, Failed, None);
         note(StatementKind::Commit, Idle, None);
         note(StatementKind::Begin, Open, None);
         note(StatementKind::Rollback, Idle, None);
         note(StatementKind::Rollback, Idle, None);
         note(StatementKind::Begin, Open, None);
-        connection.failed(Failed, "42601");
-        connection.failed(Failed, "42601");
+        connection.failed(Failed, sqlstate::SYNTAX_ERROR);
+        connection.failed(Failed, sqlstate::SYNTAX_ERROR);
         note(StatementKind::Commit, Idle, None);
-        connection.failed(Idle, "42601");
+        connection.failed(Idle, sqlstate::SYNTAX_ERROR);
         note(StatementKind::Begin, Open, None);
         let other = list.enter(Client::default(), CancelHandle::default());
         assert_ne!(other.process(), connection.process());

@@ -1,10 +1,12 @@
-//! Advisory locks: `pg_advisory_lock` and its family (PostgreSQL 15, section 13.3.5). A lock is a number, or two, that applications agree upon.
+//! Advisory locks: `pg_advisory_lock` and its family (PostgreSQL 15, section 13.3.5). A lock is a
+//! number, or two, that applications agree upon.
 //!
-//! A session may hold a lock several times over, for itself and for its transaction; an exclusive one excludes the other sessions, a shared one their exclusive ones.
-//! What a transaction holds goes once it has ended, or has failed without a savepoint: after a
-//! commit, whoever gets the lock next sees what it has done. A savepoint that is rolled back to
-//! takes no lock with it. Who would wait for a session that waits for it gets an error (40P01);
-//! what sessions wait for besides, rows among it, is not looked at.
+//! A session may hold a lock several times over, for itself and for its transaction; an exclusive
+//! one excludes the other sessions, a shared one their exclusive ones. What a transaction holds
+//! goes once it has ended, or has failed without a savepoint: after a commit, whoever gets the lock
+//! next sees what it has done. A savepoint that is rolled back to takes no lock with it. Who would
+//! wait for a session that waits for it gets an error (40P01); what sessions wait for besides, rows
+//! among it, is not looked at.
 
 use crate::error::SqlError;
 use datafusion::error::Result;
@@ -180,7 +182,8 @@ impl SessionLocks {
             self.release(|hold| hold.of_transaction);
         }
     }
-    /// Keeps what the running transaction has until the guard goes, though the session takes the transaction for ended.
+    /// Keeps what the running transaction has until the guard goes, though the session takes the
+    /// transaction for ended.
     pub(crate) fn until_committed(self: &Arc<Self>) -> Option<CommittingLocks> {
         self.takes_transaction().then(|| CommittingLocks(self.clone()))
     }
@@ -237,7 +240,7 @@ impl SessionLocks {
                 let mut state = self.locks.0.state.lock();
                 state.waiting.insert(self.owner, (key, wanted.mode));
                 if state.is_deadlock(self.owner, key, wanted.mode) {
-                    return Err(SqlError::new("40P01", "deadlock detected"));
+                    return Err(SqlError::new(sqlstate::DEADLOCK_DETECTED, "deadlock detected"));
                 }
             }
             released.await;

@@ -2,7 +2,7 @@
 
 use crate::error::{Result, SqlError};
 use serac_binder::{BindError, type_with_modifiers};
-use serac_engine::definition::SqlType;
+use serac_engine::catalog::definition::SqlType;
 use serac_parser::tree::TypeName;
 use serac_pg::TypeId;
 use serac_storage::ColumnType;
@@ -64,7 +64,7 @@ fn numeric(modifiers: &[i32]) -> Result<SqlType> {
         }
         _ => {
             let message = format!("NUMERIC({precision},{scale}) is not between NUMERIC(1,0) and NUMERIC(38,38)");
-            Err(SqlError::new("22023", message))
+            Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message))
         }
     }
 }

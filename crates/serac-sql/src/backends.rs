@@ -1,13 +1,13 @@
-//! What a session sees of the others, and how it ends what they run: `serac_activity`, `pg_stat_activity`, `serac_locks`, `pg_cancel_backend`,
-//! `pg_terminate_backend`.
+//! What a session sees of the others, and how it ends what they run: `serac_activity`,
+//! `pg_stat_activity`, `serac_locks`, `pg_cancel_backend`, `pg_terminate_backend`.
 
 use crate::activity::ActivityRow;
 use crate::clock::micros;
 use crate::database::SqlDatabase;
 use crate::error::SqlError;
 use crate::metrics::{Metric, Sample};
-use crate::shared::Shared;
-use crate::view::View;
+use crate::session_env::SessionEnv;
+use crate::statement_snapshot::StatementSnapshot;
 use datafusion::arrow::array::{
     ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
     TimestampMicrosecondArray,
@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 use serac_engine::Table;
-use serac_engine::roles::{Access, RoleId};
+use serac_engine::security::{Access, RoleId};
 use serac_storage::Waiting;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -49,13 +49,14 @@ impl<T> Columns<'_, T> {
     }
 }
 
-/// Whether a role may do to a user's connection what members of `all` may: these, and everybody of his own.
+/// Whether a role may do to a user's connection what members of `all` may: these, and everybody of
+/// his own.
 fn may_touch(access: &Access, user: &str, all: RoleId) -> bool {
     access.has_privileges_of(all) || access.security().name_of(access.role()) == user
 }
 
 fn denied(message: &str) -> DataFusionError {
-    DataFusionError::External(Box::new(SqlError::new("42501", message)))
+    DataFusionError::External(Box::new(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message)))
 }
 
 /// What a connection waits for that waits for another's transaction.
@@ -144,7 +145,8 @@ pub(crate) fn pg_stat_activity(sql: &SqlDatabase, access: &Access) -> Result<Arc
     ])
 }
 
-/// A transaction that waits for another's end, and whose they are; none of a connection's for those that are used in the process.
+/// A transaction that waits for another's end, and whose they are; none of a connection's for those
+/// that are used in the process.
 pub(crate) struct Lock {
     pub(crate) waiting: Waiting,
     pub(crate) process: Option<i32>,
@@ -165,8 +167,9 @@ pub(crate) fn locks(sql: &SqlDatabase) -> Vec<Lock> {
     sql.database().storage().waiting().into_iter().map(lock).collect()
 }
 
-/// `serac_locks`: who waits for whom, and at which row. The names of tables are for those who may read them.
-pub(crate) fn locks_view(sql: &SqlDatabase, view: &View) -> Result<Arc<dyn TableProvider>> {
+/// `serac_locks`: who waits for whom, and at which row. The names of tables are for those who may
+/// read them.
+pub(crate) fn locks_view(sql: &SqlDatabase, view: &StatementSnapshot) -> Result<Arc<dyn TableProvider>> {
     let locks = locks(sql);
     let table_of = |lock: &Lock| {
         let mut tables = view.catalog.tables();
@@ -212,12 +215,13 @@ pub(crate) fn metrics_view(sql: &SqlDatabase, access: &Access) -> Result<Arc<dyn
     ])
 }
 
-/// `pg_cancel_backend(pid)` and `pg_terminate_backend(pid)`: true if there is such a connection, which is told at once and ends soon after.
+/// `pg_cancel_backend(pid)` and `pg_terminate_backend(pid)`: true if there is such a connection,
+/// which is told at once and ends soon after.
 #[derive(Debug)]
 struct EndFunction {
     terminates: bool,
     signature: Signature,
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
 }
 
 impl PartialEq for EndFunction {
@@ -233,9 +237,10 @@ impl Hash for EndFunction {
 }
 
 /// The functions that end what others run.
-pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
+pub(crate) fn functions(shared: &Arc<SessionEnv>) -> Vec<ScalarUDF> {
     let function = |terminates| {
-        // A number in a text is of 64 bits, a column with numbers of connections of 32. How long to wait for the end may be said, and nobody waits.
+        // A number in a text is of 64 bits, a column with numbers of connections of 32. How long to
+        // wait for the end may be said, and nobody waits.
         let (integer, long) = (DataType::Int32, DataType::Int64);
         let mut arguments = vec![vec![integer.clone()], vec![long.clone()]];
         if terminates {

@@ -1,4 +1,5 @@
-//! What a session was like before its first statement, to tell whether it has [state of its own](crate::session_state).
+//! What a session was like before its first statement, to tell whether it has
+//! [state of its own](crate::session_state).
 
 use crate::session_roles::SessionRoles;
 

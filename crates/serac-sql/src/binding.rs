@@ -15,10 +15,10 @@ use crate::pg_catalog::system_table;
 use crate::plan_text::logical_text;
 use crate::planner::{Names, check_size, functions, in_planner};
 use crate::rows_to_come::RowsToCome;
+use crate::session_env::{SessionEnv, owner_planned_for};
 use crate::session_roles::target_columns;
-use crate::shared::{Shared, owner_planned_for};
+use crate::statement_snapshot::StatementSnapshot;
 use crate::table_schema::TARGET;
-use crate::view::View;
 use datafusion::arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
@@ -36,10 +36,10 @@ use serac_binder::{
     IndexPart, OutputColumn, Place, Relation, StatementError, Target, UniqueIndex, arrays_of_numbers, arrow_type,
     is_registered, type_of_arrow,
 };
-use serac_engine::definition::{ColumnDefinition, KeyDefinition};
+use serac_engine::catalog::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;
 use serac_engine::json_text::check as check_document;
-use serac_engine::roles::Columns;
+use serac_engine::security::Columns;
 use serac_engine::{EngineError, Table};
 use serac_functions::{StyledFunctions, cast_of_text};
 use serac_parser::tree::{Expr as Tree, Name, Query, Span, StatementKind, TypeName};
@@ -92,7 +92,7 @@ fn with_values(
 ) -> Result<LogicalPlan> {
     let mut given = Vec::with_capacity(types.len());
     for (at, id) in types.iter().enumerate() {
-        let missing = || SqlError::new("42P02", format!("there is no parameter ${}", at + 1));
+        let missing = || SqlError::new(sqlstate::UNDEFINED_PARAMETER, format!("there is no parameter ${}", at + 1));
         let value = values.get(at).ok_or_else(missing)?;
         given.push(match value.try_as_str() {
             Some(Some(name)) if is_registered(*id) => registered(state, name, *id)?,
@@ -116,9 +116,9 @@ fn registered(state: &SessionState, name: &str, kind: TypeId) -> Result<ScalarVa
     Ok(ScalarValue::try_from_array(&number.evaluate(&row)?.into_array(1)?, 0)?)
 }
 
-/// The value of a parameter as one of its type, by the session's settings of times; none where they do
-/// not count.
-fn styled_value(shared: &Shared, value: &ScalarValue, id: TypeId) -> Result<Option<ScalarValue>> {
+/// The value of a parameter as one of its type, by the session's settings of times; none where they
+/// do not count.
+fn styled_value(shared: &SessionEnv, value: &ScalarValue, id: TypeId) -> Result<Option<ScalarValue>> {
     let Some(style) = shared.styled_functions().filter(|_| !value.is_null()) else { return Ok(None) };
     match arrow_type(id) {
         Some(stored) => style.value(value, &stored),
@@ -193,7 +193,7 @@ pub(crate) async fn of_relation(state: &SessionState, source: &Source) -> Result
     let mut seen = HashSet::new();
     if let Some(again) = columns.fields().iter().find(|field| !seen.insert(field.name())) {
         let message = format!("column \"{}\" specified more than once", again.name());
-        return Err(SqlError::new("42701", message).named(again.name()));
+        return Err(SqlError::new(sqlstate::DUPLICATE_COLUMN, message).named(again.name()));
     }
     let plan = under_names(plan, &columns)?;
     Ok(RelationPlan { plan, columns })
@@ -351,7 +351,7 @@ pub(crate) fn of_one_table(
     bound.parts.is_empty().then(|| named(bound, source, postgresql_names))
 }
 
-async fn bound_statement(state: &SessionState, shared: &Arc<Shared>, source: &Source) -> Result<BoundStatement> {
+async fn bound_statement(state: &SessionState, shared: &Arc<SessionEnv>, source: &Source) -> Result<BoundStatement> {
     if source.query().is_some() {
         return Ok(bound(state, shared, source).await?.into());
     }
@@ -411,7 +411,7 @@ fn known<T>(bound: Result<T, BindError>, source: &Source) -> Result<T> {
 ///
 /// # Errors
 /// What is wrong with it.
-async fn bound(state: &SessionState, shared: &Arc<Shared>, source: &Source) -> Result<BoundQuery> {
+async fn bound(state: &SessionState, shared: &Arc<SessionEnv>, source: &Source) -> Result<BoundQuery> {
     let query = source.query().ok_or_else(|| SqlError::unsupported("a change in the place of a query"))?;
     let kept = source.kept();
     if let Some(kept) = kept
@@ -530,7 +530,7 @@ fn placed(error: StatementError, source: &Source) -> SqlError {
     told(error, position)
 }
 
-fn told(error: StatementError, position: Option<(u64, u64)>) -> SqlError {
+fn told(error: StatementError, position: Option<(u32, u32)>) -> SqlError {
     let StatementError { sqlstate, message, hint, detail, .. } = error;
     // Messages quote what they are about, but for functions, and columns with a qualifier.
     let qualified = || message.strip_prefix("column ")?.split(' ').next()?.rsplit('.').next();
@@ -539,7 +539,8 @@ fn told(error: StatementError, position: Option<(u64, u64)>) -> SqlError {
     SqlError { position, name, detail: detail.or(hint.map(str::to_owned)), ..SqlError::new(sqlstate, message) }
 }
 
-/// The columns of the result with their types. Those without a name get PostgreSQL's, or their text.
+/// The columns of the result with their types. Those without a name get PostgreSQL's, or their
+/// text.
 fn shown(plan: &LogicalPlan, columns: &[OutputColumn], source: &Source, postgresql_names: bool) -> SchemaRef {
     let schema = plan.schema().as_arrow();
     let name = |column: &OutputColumn| match column.text.filter(|_| !postgresql_names) {
@@ -560,7 +561,7 @@ fn shown(plan: &LogicalPlan, columns: &[OutputColumn], source: &Source, postgres
 /// What names mean to a session.
 struct InSession<'s> {
     names: Names<'s>,
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
     /// The relations of parts that have been done, from the next one on.
     parts: RefCell<VecDeque<Arc<dyn TableSource>>>,
     /// The digits of NUMERIC parameters that are fixed numbers.
@@ -592,7 +593,7 @@ fn key(name: &Name) -> Vec<String> {
 
 impl<'s> InSession<'s> {
     /// One that knows no relation.
-    fn over_nothing(state: &'s SessionState, shared: &Arc<Shared>) -> Self {
+    fn over_nothing(state: &'s SessionState, shared: &Arc<SessionEnv>) -> Self {
         let style = shared.styled_functions();
         Self {
             style_of_constants: style.clone().filter(|_| owner_planned_for().is_none()),
@@ -606,7 +607,7 @@ impl<'s> InSession<'s> {
         }
     }
     /// One that knows these relations, as far as they are there.
-    async fn knowing(state: &'s SessionState, shared: &Arc<Shared>, names: Vec<Name>) -> Result<Self> {
+    async fn knowing(state: &'s SessionState, shared: &Arc<SessionEnv>, names: Vec<Name>) -> Result<Self> {
         let mut session = Self::over_nothing(state, shared);
         for name in names {
             deep::check()?;
@@ -627,7 +628,7 @@ impl<'s> InSession<'s> {
     ///
     /// # Errors
     /// 57014 if it has ended: it was cancelled, and nobody waits for what is bound here.
-    fn view(&self) -> Result<View> {
+    fn view(&self) -> Result<StatementSnapshot> {
         self.shared.view().ok_or_else(cancelled)
     }
     /// The table of a name, whose rows are to be changed.
@@ -714,16 +715,18 @@ impl Environment for InSession<'_> {
         match self.relations.get(&key(name)) {
             Some(Ok(relation)) => Ok(relation.clone()),
             Some(Err(error)) => Err(BindError::Plan(error.clone().external())),
-            None => Err(BindError::new("42P01", format!("relation \"{name}\" does not exist"), name.span)),
+            None => {
+                Err(BindError::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"), name.span))
+            }
         }
     }
     fn target(&self, name: &Name) -> Result<Target, BindError> {
         let table = self.table(name).map_err(|error| match error.sqlstate {
-            "42P01" | "3F000" if system_table::is_named(name) => {
+            sqlstate::UNDEFINED_TABLE | sqlstate::INVALID_SCHEMA_NAME if system_table::is_named(name) => {
                 let message = format!("a change of system table \"{name}\" is not supported");
-                BindError::new("0A000", message, name.span)
+                BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, name.span)
             }
-            "42P01" => BindError::new("42P01", error.message, name.span),
+            sqlstate::UNDEFINED_TABLE => BindError::new(sqlstate::UNDEFINED_TABLE, error.message, name.span),
             _ => BindError::Plan(error.external()),
         })?;
         let view = self.view().map_err(|error| BindError::Plan(error.external()))?;
@@ -921,7 +924,7 @@ mod tests {
         for sql in ["INSERT INTO t VALUES (1)", "UPDATE t SET a = 1", "DELETE FROM t"] {
             let parsed = crate::parse(sql).unwrap().remove(0);
             let bound = statement(&session.state(), parsed.source(), false).await;
-            assert_eq!(bound.err().map(|error| error.sqlstate), Some("57014"), "{sql}");
+            assert_eq!(bound.err().map(|error| error.sqlstate), Some(sqlstate::QUERY_CANCELED), "{sql}");
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What sessions tell each other, in channels that exist while somebody listens.
 //!
-//! What a transaction says and to what it listens counts when it commits, and is undone with it, also to a savepoint ([`Letters`]). Notifications reach the inboxes
-//! of those who listen once the commit is durable, in the order of commits, each text of a channel once for a transaction. Nothing is kept for who does not listen.
+//! What a transaction says and to what it listens counts when it commits, and is undone with it,
+//! also to a savepoint ([`PendingNotifications`]). Notifications reach the inboxes of those who
+//! listen once the commit is durable, in the order of commits, each text of a channel once for a
+//! transaction. Nothing is kept for who does not listen.
 
 use crate::error::{Result, SqlError};
 use parking_lot::Mutex;
@@ -72,7 +74,8 @@ impl Notifications {
         waiting.bytes = 0;
         waiting.notifications.drain(..).collect()
     }
-    /// Waits until something arrives, or has arrived since this was last waited for. For one waiter at a time.
+    /// Waits until something arrives, or has arrived since this was last waited for. For one waiter
+    /// at a time.
     pub async fn arrived(&self) {
         self.0.arrived.notified().await;
     }
@@ -153,15 +156,15 @@ impl Letter {
     }
 }
 
-/// The letters of the running transaction, in order, and their bytes.
+/// The notifications of the running transaction, in order, and their bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Letters {
+pub(crate) struct PendingNotifications {
     list: Mutex<(Vec<Letter>, usize)>,
     /// Their number. Relaxed: a session has one transaction, and runs one statement, at a time.
     count: AtomicUsize,
 }
 
-impl Letters {
+impl PendingNotifications {
     pub(crate) fn push(&self, letter: Letter) -> Result<()> {
         let (list, bytes) = &mut *self.list.lock();
         *bytes += letter.bytes();
@@ -195,25 +198,26 @@ impl Letters {
 pub(crate) struct Listener {
     pub(crate) channels: Channels,
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) letters: Arc<Letters>,
+    pub(crate) notifications: Arc<PendingNotifications>,
 }
 
 impl Listener {
     pub(crate) fn new(channels: &Channels) -> Self {
-        Self { channels: channels.clone(), inbox: Arc::default(), letters: Arc::default() }
+        Self { channels: channels.clone(), inbox: Arc::default(), notifications: Arc::default() }
     }
     pub(crate) fn say(&self, channel: &str, payload: &str) -> Result<()> {
         check_name(channel)?;
         if payload.len() > PAYLOAD_BYTES {
-            return Err(SqlError::new("22023", "payload string too long"));
+            return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "payload string too long"));
         }
         self.channels.check_room(channel)?;
-        self.letters.push(Letter::Notify(channel.into(), payload.into()))
+        self.notifications.push(Letter::Notify(channel.into(), payload.into()))
     }
-    /// The transaction has committed: it counts from now on what it listens to, and what it has said once it is durable.
-    pub(crate) fn post(&self, process: i32, letters: Vec<Letter>, ticket: &CommitTicket) {
+    /// The transaction has committed: it counts from now on what it listens to, and what it has
+    /// said once it is durable.
+    pub(crate) fn post(&self, process: i32, notifications: Vec<Letter>, ticket: &CommitTicket) {
         let mut said = Vec::new();
-        for letter in letters {
+        for letter in notifications {
             match letter {
                 Letter::Listen(channel) => self.channels.listen(channel, &self.inbox),
                 Letter::Unlisten(channel) => self.channels.unlisten(channel.as_deref(), &self.inbox),
@@ -253,13 +257,13 @@ impl Drop for Listener {
 }
 
 fn too_many(what: &str) -> SqlError {
-    SqlError::new("54000", format!("too many notifications {what}"))
+    SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("too many notifications {what}"))
 }
 
 pub(crate) fn check_name(channel: &str) -> Result<()> {
     match channel.len() {
-        0 => Err(SqlError::new("22023", "channel name cannot be empty")),
+        0 => Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "channel name cannot be empty")),
         1..=NAME_BYTES => Ok(()),
-        _ => Err(SqlError::new("22023", "channel name too long")),
+        _ => Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "channel name too long")),
     }
 }

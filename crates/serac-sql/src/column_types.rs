@@ -1,9 +1,9 @@
 //! PostgreSQL's types of the columns of relations and results, with their modifiers.
 //!
-//! Arrow knows no VARCHAR, no CHAR and no length, and does not tell JSON from JSONB. The types of a table's columns are in its
-//! definition, those of a query's are what the binder says, in the metadata of the fields
-//! ([`crate::wire::with_type`]), and those of a view are its query's: a view keeps no types, so that
-//! it has those that its tables have now.
+//! Arrow knows no VARCHAR, no CHAR and no length, and does not tell JSON from JSONB. The types of a
+//! table's columns are in its definition, those of a query's are what the binder says, in the
+//! metadata of the fields ([`crate::wire::with_type`]), and those of a view are its query's: a view
+//! keeps no types, so that it has those that its tables have now.
 
 use crate::error::{Result, SqlError};
 use crate::wire::{told_type, type_of, with_type};
@@ -16,7 +16,7 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use serac_binder::{arrow_type, is_registered, type_of_arrow};
-use serac_engine::definition::{ColumnDefinition, SqlType};
+use serac_engine::catalog::definition::{ColumnDefinition, SqlType};
 use serac_numeric::Numeric;
 use serac_pg::{ModifiedType, TypeId};
 use serac_storage::ColumnType;
@@ -170,8 +170,8 @@ fn kept_type<'r>(field: &Field, values: impl Iterator<Item = &'r ArrayRef>, may_
     }
 }
 
-/// A column for numbers of which no digits are told. It has one scale, and all digits of the values:
-/// where others may come, no fewer than NUMERIC without digits has, if there is room.
+/// A column for numbers of which no digits are told. It has one scale, and all digits of the
+/// values: where others may come, no fewer than NUMERIC without digits has, if there is room.
 fn numeric_of<'r>(data_type: &DataType, values: impl Iterator<Item = &'r ArrayRef>, may_grow: bool) -> Result<SqlType> {
     let ColumnType::Decimal { precision: most, scale: usual } = DEFAULT_NUMERIC else {
         return Ok(DEFAULT_NUMERIC.into());
@@ -210,8 +210,8 @@ fn numeric_of<'r>(data_type: &DataType, values: impl Iterator<Item = &'r ArrayRe
     Ok(SqlType { without_modifier: true, ..column_type.into() })
 }
 
-/// The column type in which values of an Arrow type are stored (CREATE TABLE AS, and record batches for a new table): of large texts, which only in
-/// results are documents, texts.
+/// The column type in which values of an Arrow type are stored (CREATE TABLE AS, and record batches
+/// for a new table): of large texts, which only in results are documents, texts.
 pub(crate) fn stored_type(data_type: &DataType) -> Result<SqlType> {
     use DataType as Arrow;
     let column_type = match data_type {

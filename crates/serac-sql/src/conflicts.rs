@@ -1,9 +1,13 @@
-//! Statements that meet what a running transaction holds, or what one has changed since their snapshot.
+//! Statements that meet what a running transaction holds, or what one has changed since their
+//! snapshot.
 //!
-//! A READ COMMITTED statement is undone, waits until the transaction in its way has ended (`serac_storage::waits`), and is begun again on a new snapshot: so it goes on from what that
-//! one has left. At the other levels, what another has changed since the snapshot is an error in any case, so waiting helps only if that is rolled back. Claims
-//! (SELECT … FOR UPDATE) wait all the same, and so does everything in sessions of [clients of PostgreSQL](Session::as_for_postgresql), where that is usual; others
-//! learn of the conflict at once.
+//! A READ COMMITTED statement is undone, waits until the transaction in its way has ended
+//! (`serac_storage::version::waits`), and is begun again on a new snapshot: so it goes on from what
+//! that one has left. At the other levels, what another has changed since the snapshot is an error
+//! in any case, so waiting helps only if that is rolled back. Claims (SELECT … FOR UPDATE) wait all
+//! the same, and so does everything in sessions of
+//! [clients of PostgreSQL](Session::as_for_postgresql), where that is usual; others learn of the
+//! conflict at once.
 
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
@@ -15,7 +19,8 @@ use serac_parser::tree::StatementKind;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a READ COMMITTED statement is begun again that meets newer changes each time, and nobody to wait for.
+/// How long a READ COMMITTED statement is begun again that meets newer changes each time, and
+/// nobody to wait for.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often without a pause.
 const QUICK_TRIES: u32 = 10;
@@ -51,10 +56,12 @@ impl Session {
         self.running.is_some() && self.shared.values.modes().isolation.is_of_statements()
     }
 
-    /// Undoes a statement that has met a conflict, and waits until it can be begun again, as the session's transaction is ready for then. `claims`: it is a SELECT … FOR UPDATE.
+    /// Undoes a statement that has met a conflict, and waits until it can be begun again, as the
+    /// session's transaction is ready for then. `claims`: it is a SELECT … FOR UPDATE.
     ///
     /// # Errors
-    /// The conflict, if waiting does not help; 40P01 if it would never end, 55P03 if it takes too long, and what ends statements from outside.
+    /// The conflict, if waiting does not help; 40P01 if it would never end, 55P03 if it takes too
+    /// long, and what ends statements from outside.
     pub(crate) async fn make_way(
         &mut self,
         error: SqlError,
@@ -78,7 +85,8 @@ impl Session {
         let waits = claims || self.shared.values.is_for_postgresql();
         let timeout = self.shared.values.lock_timeout();
         let Some(running) = &mut self.running else { return Err(error) };
-        if error.sqlstate != "40001" || !(read_committed || (waits && error.blocker.is_some())) {
+        if error.sqlstate != sqlstate::SERIALIZATION_FAILURE || !(read_committed || (waits && error.blocker.is_some()))
+        {
             return Err(error);
         }
         match mark {
@@ -94,7 +102,9 @@ impl Session {
                 (Some(turn), None) => turn.await,
                 (Some(turn), Some(timeout)) => {
                     let in_time = tokio::time::timeout(timeout, turn).await;
-                    in_time.map_err(|_| SqlError::new("55P03", "canceling statement due to lock timeout"))?;
+                    in_time.map_err(|_| {
+                        SqlError::new(sqlstate::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")
+                    })?;
                 }
                 (None, _) => return if conflicts.pause().await { Ok(false) } else { Err(error) },
             }

@@ -23,8 +23,8 @@ impl Session {
         let savepoints = self.running.as_ref().map_or(0, |running| running.savepoint_count());
         (savepoints > 0).then(|| self.shared.cursors.lock().place(savepoints))
     }
-    /// The columns of what a FETCH gives; none for a MOVE, and as long as there is no such cursor: a
-    /// FETCH can be prepared before its cursor is declared.
+    /// The columns of what a FETCH gives; none for a MOVE, and as long as there is no such cursor:
+    /// a FETCH can be prepared before its cursor is declared.
     pub(crate) fn fetched_schema(&self, fetch: &Fetch) -> Option<SchemaRef> {
         let Fetch { moves, direction: _, cursor } = fetch;
         (!moves).then(|| self.cursor_schema(&cursor.name)).flatten()
@@ -40,10 +40,13 @@ impl Session {
         let (name, holds) = (name.name.clone(), *hold);
         let running = self.running.as_ref().expect("a statement runs in a transaction");
         if !holds && !running.is_block() {
-            return Err(SqlError::new("25P01", "DECLARE CURSOR can only be used in transaction blocks"));
+            return Err(SqlError::new(
+                sqlstate::NO_ACTIVE_SQL_TRANSACTION,
+                "DECLARE CURSOR can only be used in transaction blocks",
+            ));
         }
         if self.shared.cursors.lock().get(&name).is_ok() {
-            return Err(SqlError::new("42P03", format!("cursor \"{name}\" already exists")));
+            return Err(SqlError::new(sqlstate::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
         }
         let text = source.text_of_statement().to_owned();
         let pool: Arc<dyn MemoryPool> = self.work_memory.clone();
@@ -83,8 +86,8 @@ impl Session {
         Ok(StatementResult::command("DECLARE CURSOR"))
     }
 
-    /// Makes a cursor of a portal of the protocol, which has given `gone` rows and has these left. It moves
-    /// forward alone.
+    /// Makes a cursor of a portal of the protocol, which has given `gone` rows and has these left.
+    /// It moves forward alone.
     ///
     /// # Errors
     /// 53200 if there is no room for the rows; 25P01 outside of transactions.
@@ -96,8 +99,10 @@ impl Session {
         schema: SchemaRef,
         batches: Vec<RecordBatch>,
     ) -> Result<()> {
-        let running =
-            self.running.as_mut().ok_or_else(|| SqlError::new("25P01", "there is no transaction in progress"))?;
+        let running = self
+            .running
+            .as_mut()
+            .ok_or_else(|| SqlError::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress"))?;
         let pool: Arc<dyn MemoryPool> = self.work_memory.clone();
         let memory = MemoryConsumer::new(format!("portal {name}")).register(&pool);
         memory.try_grow(batches.iter().map(RecordBatch::get_array_memory_size).sum())?;

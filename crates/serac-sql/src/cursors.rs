@@ -1,7 +1,9 @@
 //! The cursors of a session.
 //!
-//! A cursor's rows are computed when it is declared, and kept within the session's memory for queries. So it shows what its query saw then, whatever its
-//! transaction does later, and moves both ways. It goes with its transaction, or, if it was declared WITH HOLD and that has committed, with its session.
+//! A cursor's rows are computed when it is declared, and kept within the session's memory for
+//! queries. So it shows what its query saw then, whatever its transaction does later, and moves
+//! both ways. It goes with its transaction, or, if it was declared WITH HOLD and that has
+//! committed, with its session.
 
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::{RecordBatch, UInt32Array};
@@ -26,10 +28,12 @@ pub(crate) struct Cursor {
     pub(crate) scrolls: bool,
     pub(crate) schema: SchemaRef,
     pub(crate) batches: Vec<RecordBatch>,
-    /// Rows before the first batch, which are not kept: those that a portal has given before it became a cursor.
+    /// Rows before the first batch, which are not kept: those that a portal has given before it
+    /// became a cursor.
     pub(crate) gone: i64,
     pub(crate) rows: i64,
-    /// The number of the row that it is at, from 1; 0 before the first, and one more than there are behind the last.
+    /// The number of the row that it is at, from 1; 0 before the first, and one more than there are
+    /// behind the last.
     pub(crate) at: i64,
     /// How many savepoints its transaction had when it was declared; none if that has committed.
     pub(crate) savepoints: Option<usize>,
@@ -37,7 +41,8 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Moves, and gives the numbers of the rows that it came to, and whether they are in reverse order.
+    /// Moves, and gives the numbers of the rows that it came to, and whether they are in reverse
+    /// order.
     pub(crate) fn go(&mut self, direction: FetchDirection) -> Result<(Range<i64>, bool)> {
         use FetchDirection::{Absolute, BackwardAll, Forward, ForwardAll, Relative};
         let end = self.rows + 1;
@@ -62,7 +67,10 @@ impl Cursor {
             Relative(rows) => to(self.at.saturating_add(rows)),
         };
         if at < self.at && !self.scrolls {
-            return Err(SqlError::new("55000", "cursor can only scan forward: it was declared with NO SCROLL"));
+            return Err(SqlError::new(
+                sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "cursor can only scan forward: it was declared with NO SCROLL",
+            ));
         }
         self.at = at;
         let came = came.start.max(1)..came.end.min(end);
@@ -92,8 +100,8 @@ impl Cursor {
     }
 }
 
-/// Where in a transaction a portal of a protocol was made. A portal goes with the savepoint before it,
-/// as a cursor does.
+/// Where in a transaction a portal of a protocol was made. A portal goes with the savepoint before
+/// it, as a cursor does.
 #[derive(Debug)]
 pub struct PortalPlace {
     /// How many savepoints there were. Relaxed here and below: one thread at a time runs a session.
@@ -121,7 +129,7 @@ impl Cursors {
         self.all.iter()
     }
     pub(crate) fn get(&mut self, name: &str) -> Result<&mut Cursor> {
-        let missing = || SqlError::new("34000", format!("cursor \"{name}\" does not exist"));
+        let missing = || SqlError::new(sqlstate::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"));
         self.all.get_mut(name).ok_or_else(missing)
     }
     /// Those that outlive their transaction if it commits.

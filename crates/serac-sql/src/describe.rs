@@ -28,7 +28,8 @@ fn oids_told(types: &[TypeId]) -> Vec<u32> {
 }
 
 impl Session {
-    /// Says what a statement that has not been prepared takes and gives; `named` as in [`describe`](Self::describe).
+    /// Says what a statement that has not been prepared takes and gives; `named` as in
+    /// [`describe`](Self::describe).
     ///
     /// # Errors
     /// What is wrong with the statement.
@@ -151,7 +152,8 @@ impl Session {
             StatementKind::Fetch(fetch) => self.fetched_schema(fetch),
             StatementKind::Call(call) if is_run(call) => {
                 let message = "the columns that serac_run gives are not known before it has run";
-                return Err(SqlError::new("0A000", message).explained("A simple query takes them as they come."));
+                return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message)
+                    .explained("A simple query takes them as they come."));
             }
             StatementKind::Call(call) => {
                 let (_, procedure, _) = self.called(call)?;

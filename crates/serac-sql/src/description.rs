@@ -8,8 +8,8 @@ use serac_storage::ColumnType;
 pub struct Description {
     /// The types of its parameters; none where any will do.
     pub parameters: Vec<Option<ColumnType>>,
-    /// The numbers of the types of which those of `parameters` do not tell: arrays, VARCHAR and CHAR;
-    /// 0 for others.
+    /// The numbers of the types of which those of `parameters` do not tell: arrays, VARCHAR and
+    /// CHAR; 0 for others.
     pub oids: Vec<u32>,
     /// The columns of its rows; none if it gives none.
     pub schema: Option<SchemaRef>,

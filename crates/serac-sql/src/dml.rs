@@ -3,12 +3,12 @@
 
 use crate::error::{Result, SqlError};
 use crate::session::Session;
-use crate::shared::Shared;
+use crate::session_env::SessionEnv;
 use crate::table_schema::nullable_schema;
 use crate::{expressions, generated};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use serac_engine::Table;
-use serac_engine::definition::ColumnDefinition;
+use serac_engine::catalog::definition::ColumnDefinition;
 use serac_query::scan::fetch_rows;
 use serac_storage::RowId;
 use serac_values::assignment::assign;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// Those of an assignment.
-pub(crate) fn assigned(shared: &Shared, values: &ArrayRef, column: &ColumnDefinition) -> Result<ArrayRef> {
+pub(crate) fn assigned(shared: &SessionEnv, values: &ArrayRef, column: &ColumnDefinition) -> Result<ArrayRef> {
     let styled = shared.styled_functions();
     let read = styled.map(|style| style.array(values, &column.sql_type.column_type.arrow()));
     let read = read.transpose().map_err(|error| {
@@ -43,6 +43,12 @@ impl Session {
 
     /// Whole rows of the table from the values of some columns.
     pub(crate) fn complete_rows(&self, table: &Table, targets: &[usize], source: &RecordBatch) -> Result<RecordBatch> {
+        generated::complete(&self.state(), table, self.given_rows(table, targets, source)?)
+    }
+
+    /// Rows of the table from the values of some columns, with defaults in place of the others, and
+    /// with NULLs in generated columns.
+    pub(crate) fn given_rows(&self, table: &Table, targets: &[usize], source: &RecordBatch) -> Result<RecordBatch> {
         if let Some(&at) = targets.iter().find(|&&at| table.definition.columns[at].generation.is_some()) {
             return Err(generated::not_inserted(&table.definition.columns[at]));
         }
@@ -56,13 +62,14 @@ impl Session {
                 None => self.column_default(column, source.num_rows()),
             })
             .collect::<Result<_>>()?;
-        // The engine reports NULLs in NOT NULL columns with the constraint's own error, so the batch may hold them.
+        // The engine reports NULLs in NOT NULL columns with the constraint's own error, so the
+        // batch may hold them.
         let options = RecordBatchOptions::new().with_row_count(Some(source.num_rows()));
-        let rows = RecordBatch::try_new_with_options(nullable_schema(table), columns, &options)?;
-        generated::complete(&self.state(), table, rows)
+        Ok(RecordBatch::try_new_with_options(nullable_schema(table), columns, &options)?)
     }
 
-    /// What an UPDATE of `columns` writes, the generated columns that change with them included; none if there are none.
+    /// What an UPDATE of `columns` writes, the generated columns that change with them included;
+    /// none if there are none.
     pub(crate) fn with_generated(
         &self,
         table: &Table,

@@ -96,7 +96,7 @@ impl Options {
                         "xml" | "yaml" => return Err(SqlError::unsupported(format!("EXPLAIN's format {format}"))),
                         _ => {
                             let message = format!("unrecognized value for EXPLAIN option \"{name}\": \"{format}\"");
-                            return Err(SqlError::new("22023", message));
+                            return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
                         }
                     };
                 }
@@ -106,7 +106,12 @@ impl Options {
                         return Err(SqlError::unsupported(format!("EXPLAIN's option {}", name.to_uppercase())));
                     }
                 }
-                _ => return Err(SqlError::new("42601", format!("unrecognized EXPLAIN option \"{name}\""))),
+                _ => {
+                    return Err(SqlError::new(
+                        sqlstate::SYNTAX_ERROR,
+                        format!("unrecognized EXPLAIN option \"{name}\""),
+                    ));
+                }
             }
         }
         options.summary = summary.unwrap_or(options.analyze);
@@ -135,7 +140,7 @@ fn is_on((Ident { name, span: _ }, value): &ExplainOption) -> Result<bool> {
     match value.as_deref().map(str::to_lowercase).as_deref() {
         None | Some("true" | "on" | "1") => Ok(true),
         Some("false" | "off" | "0") => Ok(false),
-        Some(_) => Err(SqlError::new("42601", format!("{name} requires a Boolean value"))),
+        Some(_) => Err(SqlError::new(sqlstate::SYNTAX_ERROR, format!("{name} requires a Boolean value"))),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Evaluation of expressions that stand in no query: defaults, generated columns, checks, indexes and
-//! their conditions, all of which tables keep as texts.
+//! Evaluation of expressions that stand in no query: defaults, generated columns, checks, indexes
+//! and their conditions, all of which tables keep as texts.
 
 use crate::error::{Result, SqlError};
 use crate::identifiers::quote;
@@ -14,7 +14,7 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use serac_binder::{Definition, Place};
-use serac_engine::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
+use serac_engine::catalog::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
 use serac_engine::{EngineError, Table};
 use serac_functions::with_own_casts;
 use serac_numeric_functions::{FREE, keys};
@@ -34,7 +34,8 @@ impl KeptExpression<'_> {
     pub(crate) fn bound(&self, state: &SessionState, schema: &DFSchema) -> Result<Definition> {
         let bound = || {
             let mut bound = binding::definition(state, self, schema)?;
-            // An index has the keys of numbers with digits of their own, unless it was made otherwise.
+            // An index has the keys of numbers with digits of their own, unless it was made
+            // otherwise.
             let has_keys = self.column.is_none_or(|column| column.sql_type.column_type == ColumnType::Binary);
             if self.place == Place::Index && has_keys && bound.expr.get_type(schema)? == FREE {
                 bound.expr = keys::of_numeric(bound.expr);
@@ -115,7 +116,8 @@ pub(crate) fn renamed(expression: &str, from: &str, to: &str) -> Result<String> 
 /// Bytes of an expression that cannot be deep.
 const SHORT: usize = 64;
 
-/// The expressions of a table's indexes, as they are planned in queries. One that cannot be planned now helps nobody.
+/// The expressions of a table's indexes, as they are planned in queries. One that cannot be planned
+/// now helps nobody.
 pub(crate) fn indexed_expressions(state: &SessionState, table: &TableDefinition) -> Vec<IndexedExpression> {
     let Ok(schema) = DFSchema::try_from(table.storage_schema().arrow()) else { return Vec::new() };
     let plan = |text: &str, place: Place, column: Option<&ColumnDefinition>| {

@@ -1,17 +1,17 @@
-//! The statements of a session: texts and prepared statements come in, each is sent to what runs it,
-//! and its transaction ends with it.
+//! The statements of a session: texts and prepared statements come in, each is sent to what runs
+//! it, and its transaction ends with it.
 
 use crate::conflicts::Conflicts;
 use crate::deep::{self, Roomy};
 use crate::error::{Result, SqlError};
+use crate::error_position::located;
 use crate::limits::Limits;
-use crate::locate::located;
 use crate::parsed::{Arguments, Parsed, Source, is_bound, parse, transaction_word};
 use crate::point::prepared::Prepared;
-use crate::result::{Outcome, Output, StatementResult, durable, row_tag};
+use crate::result::{Output, PendingResult, StatementResult, durable, row_tag};
 use crate::row_stream::{RowStream, StatementStream};
 use crate::session::Session;
-use crate::shared::PreparedStatement;
+use crate::session_env::PreparedStatement;
 use crate::transaction::TransactionStatus;
 use crate::transactions::OpenStatement;
 use crate::{binding, programs};
@@ -48,7 +48,8 @@ impl Session {
         self.failing(statements)
     }
 
-    /// Runs a script, statement by statement, up to the first error. Nothing runs of a script with an error of syntax.
+    /// Runs a script, statement by statement, up to the first error. Nothing runs of a script with
+    /// an error of syntax.
     ///
     /// # Errors
     /// What is wrong with the first statement that fails.
@@ -92,7 +93,8 @@ impl Session {
                 return self.acknowledged(outcome).await;
             }
         }
-        // In a box: what planning may have to keep is a hundred kilobytes, which would be moved for BEGIN and COMMIT, too.
+        // In a box: what planning may have to keep is a hundred kilobytes, which would be moved for
+        // BEGIN and COMMIT, too.
         Roomy::new(is_deep, self.execute_other(statement)).await
     }
     async fn execute_other(&mut self, mut statement: Parsed) -> Result<StatementResult> {
@@ -130,7 +132,8 @@ impl Session {
         Limits::new(&self.cancel, self.shared.values.statement_timeout())
     }
 
-    /// Runs one statement and gives the rows of a query as they come. The statement ends with the last row, or when the stream is dropped.
+    /// Runs one statement and gives the rows of a query as they come. The statement ends with the
+    /// last row, or when the stream is dropped.
     ///
     /// # Errors
     /// What is wrong with it; errors of a query may also come later, from the stream.
@@ -166,7 +169,8 @@ impl Session {
             .keep(async {
                 let output = open.run(statement).await?;
                 if matches!(output, Output::Rows { .. }) {
-                    // Rows are shown before the transaction ends, so what they show must be durable before.
+                    // Rows are shown before the transaction ends, so what they show must be durable
+                    // before.
                     open.snapshot_is_durable().await?;
                 }
                 Ok(output)
@@ -197,7 +201,8 @@ impl Session {
         }
     }
 
-    /// Begins a statement, in a transaction of its own if none is open, and lets queries see what it sees.
+    /// Begins a statement, in a transaction of its own if none is open, and lets queries see what
+    /// it sees.
     pub(crate) fn start_statement(&mut self) -> Result<()> {
         self.open_statement()?;
         self.memory_before = self.work_memory.used();
@@ -206,7 +211,8 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a statement: commits its own transaction and waits until that is durable, or undoes what a failed one has done.
+    /// Ends a statement: commits its own transaction and waits until that is durable, or undoes
+    /// what a failed one has done.
     pub(crate) async fn finish_statement<T>(&mut self, result: Result<T>) -> Result<T> {
         let result = match result {
             Ok(result) => result,
@@ -247,8 +253,9 @@ impl Session {
         let ticket = self.shared.view().expect("a statement is running").snapshot.ticket();
         durable(ticket).await
     }
-    /// Waits until everything that the transaction has read so far is durable: rows that a query gives after [that](Self::snapshot_is_durable) may
-    /// show what is newer than its snapshot, such as a sequence's next value.
+    /// Waits until everything that the transaction has read so far is durable: rows that a query
+    /// gives after [that](Self::snapshot_is_durable) may show what is newer than its snapshot, such
+    /// as a sequence's next value.
     pub(crate) async fn reads_are_durable(&self) -> Result<()> {
         match self.running.as_ref().and_then(|running| running.txn.snapshot().unacknowledged_reads()) {
             Some(ticket) => durable(ticket).await,
@@ -349,7 +356,7 @@ impl Session {
         let Prepare { name, types, statement: _ } = prepare;
         if self.prepared.contains_key(&name.name) {
             let message = format!("prepared statement \"{}\" already exists", name.name);
-            return Err(SqlError::new("42P05", message));
+            return Err(SqlError::new(sqlstate::DUPLICATE_PREPARED_STATEMENT, message));
         }
         let types = types.iter().map(|declared| binding::named_type(declared, source).map(|id| id.0));
         let mut prepared = Prepared::new(Parsed::of_source(source.clone().inside()), types.collect::<Result<_>>()?);
@@ -364,8 +371,8 @@ impl Session {
         self.prepared.insert(name.name.clone(), prepared);
         Ok(StatementResult::command("PREPARE"))
     }
-    /// Keeps a statement that a client has prepared by the protocol, so that EXECUTE and DEALLOCATE know it, too.
-    /// Its parameters have types of the numbers `types`.
+    /// Keeps a statement that a client has prepared by the protocol, so that EXECUTE and DEALLOCATE
+    /// know it, too. Its parameters have types of the numbers `types`.
     pub fn keep_prepared(&mut self, name: &str, prepared: &Prepared, text: &str, types: &[u32]) {
         let parameters = types.iter().copied().map(TypeId).collect();
         let shown =
@@ -390,7 +397,8 @@ impl Session {
         self.shared.prepared_statements.lock().clear();
     }
 
-    /// DISCARD: lets go of what the session keeps. ALL of it is what a pool does before it gives a connection to somebody else.
+    /// DISCARD: lets go of what the session keeps. ALL of it is what a pool does before it gives a
+    /// connection to somebody else.
     fn discard(&mut self, what: Discard) -> Result<StatementResult> {
         let word = match what {
             // Plans are made anew for other settings.
@@ -408,7 +416,10 @@ impl Session {
             }
             Discard::All => {
                 if self.transaction_status() != TransactionStatus::Idle {
-                    return Err(SqlError::new("25001", "DISCARD ALL cannot run inside a transaction block"));
+                    return Err(SqlError::new(
+                        sqlstate::ACTIVE_SQL_TRANSACTION,
+                        "DISCARD ALL cannot run inside a transaction block",
+                    ));
                 }
                 self.close_cursor(None)?;
                 self.shared.listener.unlisten_all();
@@ -425,7 +436,7 @@ impl Session {
     }
 
     /// EXECUTE of a statement of the point path; none for others.
-    async fn execute_named(&mut self, statement: &Parsed) -> Result<Option<Outcome>> {
+    async fn execute_named(&mut self, statement: &Parsed) -> Result<Option<PendingResult>> {
         let StatementKind::Execute(execute) = statement.statement() else { return Ok(None) };
         let Some(prepared) = self.prepared.remove_entry(&execute.name.name) else { return Ok(None) };
         let mut executed = Executed { session: self, prepared: Some(prepared) };
@@ -485,5 +496,5 @@ impl Drop for Executed<'_> {
 }
 
 pub(crate) fn not_prepared(name: &str) -> SqlError {
-    SqlError::new("26000", format!("prepared statement \"{name}\" does not exist"))
+    SqlError::new(sqlstate::INVALID_SQL_STATEMENT_NAME, format!("prepared statement \"{name}\" does not exist"))
 }

@@ -1,5 +1,7 @@
-//! The values of generated columns, GENERATED ALWAYS AS (…) STORED: computed from the row's other columns wherever whole rows come to be (INSERT, MERGE, COPY, record
-//! batches) and wherever columns change that they are computed from, referential actions included. Nobody else may give them values.
+//! The values of generated columns, GENERATED ALWAYS AS (…) STORED: computed from the row's other
+//! columns wherever whole rows come to be (INSERT, MERGE, COPY, record batches) and wherever
+//! columns change that they are computed from, referential actions included. Nobody else may give
+//! them values.
 
 use crate::error::{Result, SqlError};
 use crate::expressions::named_columns;
@@ -8,7 +10,7 @@ use crate::table_schema::nullable_schema;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::execution::SessionState;
 use serac_engine::Table;
-use serac_engine::definition::{ColumnDefinition, TableDefinition};
+use serac_engine::catalog::definition::{ColumnDefinition, TableDefinition};
 
 /// What is wrong with a value of the user's for a column that takes none.
 pub(crate) fn refused(column: &ColumnDefinition, message: &str) -> SqlError {
@@ -17,7 +19,7 @@ pub(crate) fn refused(column: &ColumnDefinition, message: &str) -> SqlError {
         Some(_) => format!("Column \"{name}\" is a generated column."),
         None => format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."),
     };
-    SqlError { detail: Some(detail), ..SqlError::new("428C9", message) }
+    SqlError { detail: Some(detail), ..SqlError::new(sqlstate::GENERATED_ALWAYS, message) }
 }
 /// A value of the user's that INSERT or record batches give to such a column.
 pub(crate) fn not_inserted(column: &ColumnDefinition) -> SqlError {
@@ -29,7 +31,8 @@ pub(crate) fn parts(table: &TableDefinition) -> (Vec<usize>, Vec<usize>) {
     (0..table.columns.len()).partition(|&at| table.columns[at].generation.is_some())
 }
 
-/// The generated columns that change with others: those among `changed`, and those computed from one of them.
+/// The generated columns that change with others: those among `changed`, and those computed from
+/// one of them.
 pub(crate) fn changing(table: &TableDefinition, changed: &[usize]) -> Result<Vec<usize>> {
     let mut changing = Vec::new();
     for (at, column) in table.columns.iter().enumerate() {
@@ -83,7 +86,8 @@ pub(crate) fn complete(state: &SessionState, table: &Table, rows: RecordBatch) -
     Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
 }
 
-/// The generated columns that change when rows, which are `now` so, get `new` values of `columns`; and their values.
+/// The generated columns that change when rows, which are `now` so, get `new` values of `columns`;
+/// and their values.
 pub(crate) fn changes(
     state: &SessionState,
     table: &Table,

@@ -10,7 +10,8 @@ pub(crate) const CATALOG: &str = "serac";
 
 /// The schema of a session's own tables, which live in a database of the session's own.
 pub(crate) const TEMPORARY_SCHEMA: &str = "pg_temp";
-/// The schema that stands for unqualified names: temporary tables, then the schemas of the setting `search_path`. No user sees it.
+/// The schema that stands for unqualified names: temporary tables, then the schemas of the setting
+/// `search_path`. No user sees it.
 pub(crate) const SEARCH_PATH: &str = "pg_search_path";
 
 /// The schema of the system tables.
@@ -39,7 +40,7 @@ pub(crate) fn resolve(name: &Name) -> Result<(String, String)> {
         [name] => Ok((DEFAULT_SCHEMA.into(), name.name.clone())),
         [schema, name] => Ok((schema.name.clone(), name.name.clone())),
         [catalog, schema, name] if catalog.name == CATALOG => Ok((schema.name.clone(), name.name.clone())),
-        _ => Err(SqlError::new("42601", format!("improper qualified name: {name}"))),
+        _ => Err(SqlError::new(sqlstate::SYNTAX_ERROR, format!("improper qualified name: {name}"))),
     }
 }
 
@@ -66,11 +67,11 @@ pub(crate) fn quote_ident(name: &str) -> String {
 pub(crate) fn split_name(text: &str) -> (Option<String>, String) {
     let mut parts: Vec<String> = Vec::new();
     let (mut part, mut quoted) = (String::new(), false);
-    let mut letters = text.trim().chars().peekable();
-    while let Some(letter) = letters.next() {
+    let mut notifications = text.trim().chars().peekable();
+    while let Some(letter) = notifications.next() {
         match letter {
-            '"' if quoted && letters.peek() == Some(&'"') => {
-                letters.next();
+            '"' if quoted && notifications.peek() == Some(&'"') => {
+                notifications.next();
                 part.push('"');
             }
             '"' => quoted = !quoted,

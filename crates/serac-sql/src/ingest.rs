@@ -1,7 +1,8 @@
-//! Record batches into a table, new or there already: no text, no plan, straight to the storage's batch insert.
+//! Record batches into a table, new or there already: no text, no plan, straight to the storage's
+//! batch insert.
 //!
-//! It is one statement: after an error nothing of it is there, the table included. Columns are matched by their names; those of the table that are
-//! not brought take their defaults.
+//! It is one statement: after an error nothing of it is there, the table included. Columns are
+//! matched by their names; those of the table that are not brought take their defaults.
 
 use crate::column_types::{of_column, stored_type};
 use crate::error::{Result, SqlError};
@@ -13,8 +14,8 @@ use crate::transactions::OpenStatement;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, Schema};
 use futures::{Stream, StreamExt};
-use serac_engine::definition::SqlType;
-use serac_engine::roles::Privilege;
+use serac_engine::catalog::definition::SqlType;
+use serac_engine::security::Privilege;
 use serac_parser::tree::{
     ColumnConstraint, ColumnConstraintKind, ColumnDefinition, CreateTable, Drop, Expr, ExprKind, Ident, Literal, Name,
     ObjectKind, Persistence, Span, StatementKind, TableElement, TableForm, TableStorage, TypeName,
@@ -56,13 +57,15 @@ impl IngestTarget {
     /// The schema that is said; none where the `search_path` tells.
     fn schema(&self) -> Result<Option<&str>> {
         if let Some(other) = self.catalog.as_deref().filter(|name| !name.is_empty() && *name != CATALOG) {
-            return Err(SqlError::new("3D000", format!("catalog \"{other}\" does not exist")).named(other));
+            return Err(SqlError::new(sqlstate::INVALID_CATALOG_NAME, format!("catalog \"{other}\" does not exist"))
+                .named(other));
         }
         let schema = self.schema.as_deref().filter(|name| !name.is_empty());
         match (schema, self.temporary) {
-            (Some(other), true) if other != TEMPORARY_SCHEMA => {
-                Err(SqlError::new("42P16", "cannot create temporary relation in non-temporary schema"))
-            }
+            (Some(other), true) if other != TEMPORARY_SCHEMA => Err(SqlError::new(
+                sqlstate::INVALID_TABLE_DEFINITION,
+                "cannot create temporary relation in non-temporary schema",
+            )),
             (_, true) => Ok(Some(TEMPORARY_SCHEMA)),
             (said, false) => Ok(said),
         }
@@ -73,7 +76,8 @@ impl Session {
     /// Puts record batches into a table. `schema`: that of the batches. How many rows.
     ///
     /// # Errors
-    /// What is wrong with the table or the rows, or what `batches` gives; nothing has been done then.
+    /// What is wrong with the table or the rows, or what `batches` gives; nothing has been done
+    /// then.
     pub async fn ingest(
         &mut self,
         target: &IngestTarget,
@@ -102,7 +106,11 @@ impl Session {
             let targets = schema.fields().iter().map(|field| column(field.name())).collect::<Result<Vec<_>>>()?;
             if let Some(at) = (1..targets.len()).find(|&at| targets[..at].contains(&targets[at])) {
                 let name = schema.field(at).name();
-                return Err(SqlError::new("42701", format!("column \"{name}\" specified more than once")).named(name));
+                return Err(SqlError::new(
+                    sqlstate::DUPLICATE_COLUMN,
+                    format!("column \"{name}\" specified more than once"),
+                )
+                .named(name));
             }
             self.check_privilege(&table, Privilege::Insert, &targets)?;
             let mut rows = 0;
@@ -130,18 +138,20 @@ impl Session {
             None => {
                 let has_table = |schema: &&String| view.catalog.table(schema, &target.table).is_ok();
                 let found = view.path.iter().find(has_table).or(view.path.first());
-                found.ok_or_else(|| SqlError::new("3F000", "no schema has been selected to create in"))?
+                found.ok_or_else(|| {
+                    SqlError::new(sqlstate::INVALID_SCHEMA_NAME, "no schema has been selected to create in")
+                })?
             }
         };
         let is_there = view.of(schema).0.table(schema, &target.table).is_ok();
         let name = name_of([schema.to_owned(), target.table.clone()]);
         if is_there && target.if_exists == IfExists::Fail {
             let message = format!("relation \"{}\" already exists", target.table);
-            return Err(SqlError::new("42P07", message).named(&target.table));
+            return Err(SqlError::new(sqlstate::DUPLICATE_TABLE, message).named(&target.table));
         }
         if !is_there && !target.create {
             let message = format!("relation \"{}\" does not exist", target.table);
-            return Err(SqlError::new("42P01", message).named(&target.table));
+            return Err(SqlError::new(sqlstate::UNDEFINED_TABLE, message).named(&target.table));
         }
         if is_there && target.if_exists == IfExists::Replace {
             let names = vec![name.clone()];

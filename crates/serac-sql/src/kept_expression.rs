@@ -1,7 +1,7 @@
 //! Expressions that tables keep as texts.
 
 use serac_binder::Place;
-use serac_engine::definition::{ColumnDefinition, TableDefinition};
+use serac_engine::catalog::definition::{ColumnDefinition, TableDefinition};
 
 /// The text of an expression that stands in no query.
 #[derive(Clone, Copy, Debug)]

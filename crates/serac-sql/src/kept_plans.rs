@@ -1,19 +1,19 @@
 //! What the binder has made of a prepared statement, for its next executions.
 //!
-//! A statement is bound once for each list of types of its parameters. What came of that holds until
-//! the catalog, roles and grants, or a setting that plans depend on are others, as the plans of the
-//! point path do. Values are put into it for each execution before it is optimized, so that indexes
-//! and statistics are used as with constants.
+//! A statement is bound once for each list of types of its parameters. What came of that holds
+//! until the catalog, roles and grants, or a setting that plans depend on are others, as the plans
+//! of the point path do. Values are put into it for each execution before it is optimized, so that
+//! indexes and statistics are used as with constants.
 //!
 //! A kept plan names tables in no snapshot; an execution puts them in as it sees them. Statements
 //! that read anything else (system tables, functions of rows of the session), or have changes in
-//! their WITH, are not kept. Nor are those with a table of a view whose owner may read other columns
-//! of it than the user.
+//! their WITH, are not kept. Nor are those with a table of a view whose owner may read other
+//! columns of it than the user.
 
 use crate::error::{Result, SqlError};
 use crate::rows_to_come::RowsToCome;
-use crate::shared::Shared;
-use crate::view::View;
+use crate::session_env::SessionEnv;
+use crate::statement_snapshot::StatementSnapshot;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session as PlanningSession, TableProvider};
@@ -33,9 +33,9 @@ use std::sync::{Arc, Weak};
 /// For how many lists of types a statement is kept.
 const MOST_KEPT: usize = 4;
 
-/// Under what a bound statement holds.
-struct Under {
-    session: Weak<Shared>,
+/// PlanDependencies what a bound statement holds.
+struct PlanDependencies {
+    session: Weak<SessionEnv>,
     catalog: Arc<Catalog>,
     /// Of the session's temporary tables.
     temporary: Option<Arc<Catalog>>,
@@ -44,8 +44,8 @@ struct Under {
     settings: u64,
 }
 
-impl Under {
-    fn now(shared: &Arc<Shared>, view: &View) -> Self {
+impl PlanDependencies {
+    fn now(shared: &Arc<SessionEnv>, view: &StatementSnapshot) -> Self {
         Self {
             session: Arc::downgrade(shared),
             catalog: view.catalog.clone(),
@@ -68,15 +68,15 @@ impl Under {
 }
 
 /// A bound statement, and for what it is kept.
-struct Kept {
-    under: Under,
+struct KeptPlan {
+    under: PlanDependencies,
     types: Vec<TypeId>,
     bound: BoundStatement,
 }
 
 /// What the binder has made of a statement.
 #[derive(Default)]
-pub(crate) struct KeptPlans(Mutex<Vec<Kept>>);
+pub(crate) struct KeptPlans(Mutex<Vec<KeptPlan>>);
 
 /// A table of a kept plan.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl TableProvider for KeptTable {
         _: &[Expr],
         _: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        Err(SqlError::new("XX000", "a kept plan is read in no snapshot").external())
+        Err(SqlError::new(sqlstate::INTERNAL_ERROR, "a kept plan is read in no snapshot").external())
     }
 }
 
@@ -132,14 +132,14 @@ fn put_sources(
 }
 
 impl KeptPlans {
-    /// The statement for parameters of these types, as the running statement sees its tables; none if
-    /// it is not kept.
+    /// The statement for parameters of these types, as the running statement sees its tables; none
+    /// if it is not kept.
     ///
     /// # Errors
     /// DataFusion's.
-    pub(crate) fn find(&self, shared: &Arc<Shared>, types: &[TypeId]) -> Result<Option<BoundStatement>> {
+    pub(crate) fn find(&self, shared: &Arc<SessionEnv>, types: &[TypeId]) -> Result<Option<BoundStatement>> {
         let Some(view) = shared.view() else { return Ok(None) };
-        let now = Under::now(shared, &view);
+        let now = PlanDependencies::now(shared, &view);
         let mut bound = {
             let mut kept = self.0.lock();
             kept.retain(|kept| kept.under.is_same(&now));
@@ -160,7 +160,7 @@ impl KeptPlans {
     ///
     /// # Errors
     /// DataFusion's.
-    pub(crate) fn keep(&self, shared: &Arc<Shared>, types: Vec<TypeId>, bound: &BoundStatement) -> Result<()> {
+    pub(crate) fn keep(&self, shared: &Arc<SessionEnv>, types: Vec<TypeId>, bound: &BoundStatement) -> Result<()> {
         let Some(view) = shared.view().filter(|_| bound.parts.is_empty()) else { return Ok(()) };
         let mut bound = bound.clone();
         let mut can_be_kept = true;
@@ -185,7 +185,7 @@ impl KeptPlans {
             if kept.len() >= MOST_KEPT {
                 kept.remove(0);
             }
-            kept.push(Kept { under: Under::now(shared, &view), types, bound });
+            kept.push(KeptPlan { under: PlanDependencies::now(shared, &view), types, bound });
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 //!
 //! | modules | what |
 //! |---|---|
-//! | `parsed` `transaction` `cursors` `channels` `advisory_locks` `identity` `notices` `limits` `setting_values` `session_roles` `kept_plans` `activity` `view` `shared` `database` `programs::job` `copy::streams` `pg_catalog::image` `point::{literal, expression, rows}` … | what a session and its database hold |
+//! | `parsed` `transaction` `cursors` `channels` `advisory_locks` `identity` `notices` `limits` `setting_values` `session_roles` `kept_plans` `activity` `statement_snapshot` `session_env` `database` `programs::job` `copy::streams` `pg_catalog::image` `point::{literal, expression, rows}` … | what a session and its database hold |
 //! | `planner` `pipeline::rules` `binding` `expressions` `generated` `programs::table` | from a tree to a plan |
 //! | `pg_catalog` `serac_views` `backends` `session_functions` `resolver` `registry` | system tables, functions, and what names mean |
 //! | `point::{plan, execute, prepared, state}` | compiled statements |
@@ -34,6 +34,7 @@ mod ddl;
 mod describe;
 mod description;
 mod dml;
+mod error_position;
 mod explain;
 mod explain_json;
 mod expressions;
@@ -46,12 +47,11 @@ mod ingest;
 mod kept_expression;
 mod kept_plans;
 mod limits;
-mod locate;
 mod maintenance;
-mod marks;
 mod metrics;
 mod notices;
 mod notify;
+mod parameter_marks;
 mod parsed;
 mod pg_catalog;
 mod pipeline;
@@ -74,6 +74,7 @@ mod rows_to_come;
 mod sequence_values;
 mod serac_views;
 mod session;
+mod session_env;
 mod session_expressions;
 mod session_functions;
 mod session_roles;
@@ -82,12 +83,11 @@ mod setting_changes;
 mod setting_list;
 mod setting_values;
 mod settings;
-mod shared;
 mod snapshot_reading;
+mod statement_snapshot;
 mod table_schema;
 mod transaction;
 mod transactions;
-mod view;
 mod work_memory;
 
 pub use channels::{Notification, Notifications};
@@ -95,15 +95,15 @@ pub use copy::StreamedCopy;
 pub use cursors::PortalPlace;
 pub use database::{SqlDatabase, SqlOptions};
 pub use description::Description;
+pub use error_position::located;
 pub use explain::runs_explained;
 pub use identity::Identity;
 pub use ingest::{IfExists, IngestTarget};
 pub use limits::{CancelHandle, Limits, SessionDefaults};
-pub use locate::located;
 pub use maintenance::runs_outside_of_blocks;
-pub use marks::number_parameters;
 pub use metrics::{Metric, MetricKind, Sample, prometheus_text};
 pub use notices::{Notice, Notices, Severity};
+pub use parameter_marks::number_parameters;
 pub use parsed::{Parsed, is_copy, parse, reads_stdin};
 pub use point::prepared::{CHANGED_PLAN, Prepared};
 pub use point::{Blocked, Rows, Start};
@@ -123,14 +123,3 @@ pub use settings::Reported;
 pub use snapshot_reading::SnapshotReading;
 pub use transaction::TransactionStatus;
 pub use transactions::{controls_transaction, ends_transaction};
-
-/// The Rust in the documents, compiled.
-#[cfg(doctest)]
-mod documents {
-    #[doc = include_str!("../../../README.md")]
-    mod readme {}
-    #[doc = include_str!("../../../docs/book/src/guides/embed.md")]
-    mod embed {}
-    #[doc = include_str!("../../../docs/book/src/guides/export.md")]
-    mod export {}
-}

@@ -32,7 +32,8 @@ pub struct SessionDefaults {
 #[derive(Clone, Debug, Default)]
 pub struct CancelHandle {
     cancelled: Arc<Notify>,
-    /// The number of its transaction, 0 if there is none. Relaxed: who looks learns of a moment that may have passed.
+    /// The number of its transaction, 0 if there is none. Relaxed: who looks learns of a moment
+    /// that may have passed.
     transaction: Arc<AtomicU64>,
 }
 
@@ -41,8 +42,8 @@ impl CancelHandle {
     pub fn cancel(&self) {
         self.cancelled.notify_waiters();
     }
-    /// Ready at the next [`cancel`](Self::cancel) after this call, also if nobody waits yet. For who runs statements without
-    /// a session.
+    /// Ready at the next [`cancel`](Self::cancel) after this call, also if nobody waits yet. For
+    /// who runs statements without a session.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
         self.cancelled.clone().notified_owned()
     }
@@ -56,10 +57,10 @@ impl CancelHandle {
 }
 
 pub(crate) fn cancelled() -> SqlError {
-    SqlError::new("57014", "canceling statement due to user request")
+    SqlError::new(sqlstate::QUERY_CANCELED, "canceling statement due to user request")
 }
 fn timed_out() -> SqlError {
-    SqlError::new("57014", "canceling statement due to statement timeout")
+    SqlError::new(sqlstate::QUERY_CANCELED, "canceling statement due to statement timeout")
 }
 
 /// The limits of one statement: it may be cancelled, and has a time to run.

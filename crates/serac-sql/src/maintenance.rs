@@ -9,7 +9,7 @@ use crate::pg_catalog::system_table;
 use crate::result::StatementResult;
 use crate::session::Session;
 use crate::transaction::TransactionStatus;
-use serac_engine::roles::{Access, Object, RoleId};
+use serac_engine::security::{Access, Object, RoleId};
 use serac_engine::{EngineError, Table};
 use serac_parser::tree::{CommandOption, Discard, Ident, Name, SetConstraints, StatementKind, Vacuum};
 use serac_storage::FreezeFormat;
@@ -50,7 +50,10 @@ pub fn runs_outside_of_blocks(statement: &Parsed) -> bool {
 /// here.
 fn check_options(command: &str, options: &[CommandOption], known: &[&str]) -> Result<()> {
     match options.iter().find(|option| !known.contains(&option.name.name.as_str())) {
-        Some(option) => Err(SqlError::new("42601", format!("unrecognized {command} option \"{}\"", option.name.name))),
+        Some(option) => Err(SqlError::new(
+            sqlstate::SYNTAX_ERROR,
+            format!("unrecognized {command} option \"{}\"", option.name.name),
+        )),
         None => Ok(()),
     }
 }
@@ -75,7 +78,10 @@ impl Session {
     fn check_no_block(&self, statement: &str) -> Result<()> {
         match self.transaction_status() {
             TransactionStatus::Idle => Ok(()),
-            _ => Err(SqlError::new("25001", format!("{statement} cannot run inside a transaction block"))),
+            _ => Err(SqlError::new(
+                sqlstate::ACTIVE_SQL_TRANSACTION,
+                format!("{statement} cannot run inside a transaction block"),
+            )),
         }
     }
 
@@ -92,7 +98,7 @@ impl Session {
         let analyzes = options.iter().any(|option| option.name.name == "analyze");
         if !analyzes && tables.iter().any(|(_, columns)| !columns.is_empty()) {
             let message = "ANALYZE option must be specified when a column list is provided";
-            return Err(SqlError::new("0A000", message));
+            return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
         }
         self.check_no_block("VACUUM")?;
         let tables = self.own_tables("vacuum", tables)?;
@@ -123,8 +129,8 @@ impl Session {
         Ok(StatementResult::command("CHECKPOINT"))
     }
 
-    /// The named tables, which must have the columns, without those that are not the current user's to maintain, of
-    /// which a warning tells; all of the user's if none is named.
+    /// The named tables, which must have the columns, without those that are not the current user's
+    /// to maintain, of which a warning tells; all of the user's if none is named.
     fn own_tables(&mut self, what: &str, named: &[(Name, Vec<Ident>)]) -> Result<Vec<Arc<Table>>> {
         let access = self.access();
         let catalog = match &self.running {
@@ -178,7 +184,7 @@ impl Session {
                 }
             };
             if let Some(why) = skipped {
-                self.say(Severity::Warning, "01000", format!("skipping \"{short}\" --- {why}"));
+                self.say(Severity::Warning, sqlstate::WARNING, format!("skipping \"{short}\" --- {why}"));
             }
         }
         Ok(tables)
@@ -208,7 +214,7 @@ impl Session {
         let table = self.own_table(name, &self.access_now())?;
         if table.data.freeze_format() == FreezeFormat::Never {
             let message = format!("table \"{}\" does not freeze: its freeze_format is never", table.name());
-            return Err(SqlError::new("55000", message));
+            return Err(SqlError::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }
         let storage = self.database().storage().clone();
         let (frozen, blocks) = blocking(move || Ok(storage.freeze_table(&table.data, FREEZE_PATIENCE))).await?;
@@ -228,7 +234,7 @@ fn set_constraints(constraints: &SetConstraints) -> Result<StatementResult> {
         None => Ok(StatementResult::command("SET CONSTRAINTS")),
         Some(named) => {
             let message = format!("constraint \"{named}\" is not deferrable");
-            Err(SqlError::new("42809", message).named(named.to_string()))
+            Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message).named(named.to_string()))
         }
     }
 }
@@ -244,6 +250,6 @@ fn check_columns(table: &Table, columns: &[Ident]) -> Result<()> {
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        Err(error) => Err(SqlError::new("XX000", format!("the work ended early: {error}"))),
+        Err(error) => Err(SqlError::new(sqlstate::INTERNAL_ERROR, format!("the work ended early: {error}"))),
     }
 }

@@ -1,4 +1,5 @@
-//! The figures of a database, from all its parts: for Prometheus as text, and for SQL as the view `serac_metrics`.
+//! The figures of a database, from all its parts: for Prometheus as text, and for SQL as the view
+//! `serac_metrics`.
 
 use crate::activity::{BOUNDS, Histogram};
 use crate::database::SqlDatabase;

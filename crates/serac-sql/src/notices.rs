@@ -1,6 +1,7 @@
 //! Notices: what a statement has to say besides its result.
 //!
-//! They are kept until somebody takes them: the server sends them before the result, the shell prints them.
+//! They are kept until somebody takes them: the server sends them before the result, the shell
+//! prints them.
 
 use parking_lot::Mutex;
 use std::sync::Arc;

@@ -14,13 +14,13 @@ impl Session {
 
     pub(crate) fn listen(&self, channel: &str) -> Result<StatementResult> {
         check_name(channel)?;
-        self.shared.listener.letters.push(Letter::Listen(channel.into()))?;
+        self.shared.listener.notifications.push(Letter::Listen(channel.into()))?;
         Ok(StatementResult::command("LISTEN"))
     }
     /// UNLISTEN of a channel, or of all.
     pub(crate) fn unlisten(&self, channel: Option<&Ident>) -> Result<StatementResult> {
         let channel = channel.map(|channel| channel.name.as_str().into());
-        self.shared.listener.letters.push(Letter::Unlisten(channel))?;
+        self.shared.listener.notifications.push(Letter::Unlisten(channel))?;
         Ok(StatementResult::command("UNLISTEN"))
     }
     pub(crate) fn notify(&self, channel: &str, payload: Option<&Text>) -> Result<StatementResult> {

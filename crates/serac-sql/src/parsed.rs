@@ -89,8 +89,8 @@ impl Parsed {
     pub fn only_shows(&self) -> bool {
         matches!(self.statement(), StatementKind::Query(_)) && !self.0.acts()
     }
-    /// Whether it is a query or a change that changes rows, by a part of it perhaps, and gives some:
-    /// who cannot show these must not have committed it.
+    /// Whether it is a query or a change that changes rows, by a part of it perhaps, and gives
+    /// some: who cannot show these must not have committed it.
     pub fn shows_changes(&self) -> bool {
         match self.statement() {
             StatementKind::Query(query) => {
@@ -160,10 +160,10 @@ pub(crate) fn syntax_error(error: ParseError, text: &str) -> SqlError {
 }
 
 /// Line and column, in characters from 1, of a byte of a text.
-pub(crate) fn line_and_column(text: &str, byte: usize) -> (u64, u64) {
+pub(crate) fn line_and_column(text: &str, byte: usize) -> (u32, u32) {
     let before = text.get(..byte).unwrap_or(text);
-    let lines = before.bytes().filter(|byte| *byte == b'\n').count() as u64;
-    let columns = before.rsplit('\n').next().unwrap_or_default().chars().count() as u64;
+    let lines = before.bytes().filter(|byte| *byte == b'\n').count() as u32;
+    let columns = before.rsplit('\n').next().unwrap_or_default().chars().count() as u32;
     (lines + 1, columns + 1)
 }
 
@@ -268,7 +268,7 @@ impl Source {
         let script = Script::new(text)?;
         match &script.trees[..] {
             [tree] if matches!(tree.kind, StatementKind::Query(_)) => Ok(Self::new(&Arc::new(script), 0)),
-            _ => Err(SqlError::new("XX000", format!("not a query: {text}"))),
+            _ => Err(SqlError::new(sqlstate::INTERNAL_ERROR, format!("not a query: {text}"))),
         }
     }
     /// The statement inside of a PREPARE or EXPLAIN; itself if it is another.
@@ -353,7 +353,7 @@ impl Source {
         }
     }
     /// Line and column, in characters from 1, of a byte of the script.
-    pub(crate) fn line_and_column(&self, byte: usize) -> (u64, u64) {
+    pub(crate) fn line_and_column(&self, byte: usize) -> (u32, u32) {
         line_and_column(&self.script.text, byte)
     }
 }
@@ -369,7 +369,8 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
     }
 }
 
-/// BEGIN, COMMIT, END, ROLLBACK and ABORT with nothing else, parsed once for all: many a transaction has as many of these as of other statements.
+/// BEGIN, COMMIT, END, ROLLBACK and ABORT with nothing else, parsed once for all: many a
+/// transaction has as many of these as of other statements.
 pub(crate) fn transaction_word(sql: &str) -> Option<&'static Parsed> {
     static WORDS: LazyLock<Vec<(&str, Parsed)>> = LazyLock::new(|| {
         let parsed = |word| Some((word, Parsed::of_script(word).ok()?.pop()?));

@@ -1,11 +1,13 @@
 //! From names in statements to functions, and the limits of plans.
 //!
-//! Functions are found here and not in DataFusion's state of a session, which is copied for every statement with all that it knows. Those that are the same in every
-//! session are registered once for all; those that know their session come into being when it first asks for a function. A [`Registry`] gives both.
+//! Functions are found here and not in DataFusion's state of a session, which is copied for every
+//! statement with all that it knows. Those that are the same in every session are registered once
+//! for all; those that know their session come into being when it first asks for a function. A
+//! [`Registry`] gives both.
 
 use crate::deep;
 use crate::error::SqlError;
-use crate::shared::Shared;
+use crate::session_env::SessionEnv;
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion, TreeNodeVisitor};
 use datafusion::common::{DFSchema, ResolvedTableReference, TableReference, plan_datafusion_err};
@@ -20,33 +22,33 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 /// A call of a function that users have made, by its name and its arguments.
-type CreatedCall = fn(&Arc<Shared>, &str, &[Expr]) -> Result<Option<Arc<dyn TableProvider>>, SqlError>;
+type CreatedCall = fn(&Arc<SessionEnv>, &str, &[Expr]) -> Result<Option<Arc<dyn TableProvider>>, SqlError>;
 
 /// Where the functions of sessions come from.
 pub(crate) struct Registry {
     /// Those that are the same in every session.
     pub(crate) common: fn() -> &'static SessionState,
     /// Those that know their session.
-    pub(crate) of_session: fn(&Arc<Shared>) -> Vec<ScalarUDF>,
-    /// The call of a function of the database in FROM, with these literals; none if there is no such
-    /// function.
+    pub(crate) of_session: fn(&Arc<SessionEnv>) -> Vec<ScalarUDF>,
+    /// The call of a function of the database in FROM, with these literals; none if there is no
+    /// such function.
     pub(crate) created: CreatedCall,
 }
 
 /// The functions of a session, an extension of its configuration.
 pub(crate) struct Functions {
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
     registry: Registry,
     /// Those that know the session, by name.
     own: OnceLock<HashMap<String, Arc<ScalarUDF>>>,
 }
 
 impl Functions {
-    pub(crate) fn new(shared: Arc<Shared>, registry: Registry) -> Self {
+    pub(crate) fn new(shared: Arc<SessionEnv>, registry: Registry) -> Self {
         Self { shared, registry, own: OnceLock::new() }
     }
     /// What the session's statements share.
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<SessionEnv> {
         &self.shared
     }
     fn common(&self) -> &'static SessionState {
@@ -169,7 +171,7 @@ pub(crate) fn check_size(plan: &LogicalPlan) -> Result<()> {
     }
     if plan.schema().fields().len() > MAX_COLUMNS {
         let message = format!("target lists can have at most {MAX_COLUMNS} entries");
-        return Err(SqlError::new("54011", message).external());
+        return Err(SqlError::new(sqlstate::TOO_MANY_COLUMNS, message).external());
     }
     Ok(())
 }
@@ -228,13 +230,19 @@ impl<'s> Names<'s> {
     }
 }
 
-/// An error of a plan that the user's names have led to: that it does not find one of them any more is no error of the user's.
+/// An error of a plan that the user's names have led to: that it does not find one of them any more
+/// is no error of the user's.
 pub(crate) fn in_planner(error: DataFusionError) -> SqlError {
     let is_of_planner = matches!(error.find_root(), DataFusionError::SchemaError(..) | DataFusionError::Plan(_));
     let told = SqlError::from(error);
     match told.sqlstate {
-        "42P01" | "42701" | "42702" | "42703" if is_of_planner => {
-            SqlError::new("XX000", format!("the planner has lost a name: {}", told.message))
+        sqlstate::UNDEFINED_TABLE
+        | sqlstate::DUPLICATE_COLUMN
+        | sqlstate::AMBIGUOUS_COLUMN
+        | sqlstate::UNDEFINED_COLUMN
+            if is_of_planner =>
+        {
+            SqlError::new(sqlstate::INTERNAL_ERROR, format!("the planner has lost a name: {}", told.message))
         }
         _ => told,
     }

@@ -1,7 +1,7 @@
 //! CALL of the database's named procedures (`serac_engine::Procedure`).
 //!
-//! A procedure runs in the statement's transaction: one of its own, in which it is tried again after
-//! a conflict as DDL is, or the one that BEGIN opened.
+//! A procedure runs in the statement's transaction: one of its own, in which it is tried again
+//! after a conflict as DDL is, or the one that BEGIN opened.
 
 use crate::column_types::of_column;
 use crate::error::{Result, SqlError};
@@ -9,8 +9,8 @@ use crate::parsed::Source;
 use crate::result::StatementResult;
 use crate::session::Session;
 use datafusion::common::ScalarValue;
-use serac_engine::procedure::{Parameter, Procedure};
-use serac_engine::roles::{Object, Privilege};
+use serac_engine::catalog::procedure::{Parameter, Procedure};
+use serac_engine::security::{Object, Privilege};
 use serac_engine::values::value_at;
 use serac_parser::tree::{Argument, Call, Expr};
 use serac_pg::TypeId;
@@ -38,14 +38,14 @@ pub(crate) fn arguments_of(call: &Call) -> Result<&[Argument]> {
 
 /// The arguments of a CALL, in the order of the procedure's parameters.
 fn arguments<'c>(name: &str, procedure: &Procedure, call: &'c Call) -> Result<Vec<&'c Expr>> {
-    let wrong = |message: String| SqlError::new("42883", message).named(name);
+    let wrong = |message: String| SqlError::new(sqlstate::UNDEFINED_FUNCTION, message).named(name);
     let parameters = &procedure.parameters;
     let mut found: Vec<Option<&Expr>> = vec![None; parameters.len()];
     let mut named = false;
     for (i, Argument { name: parameter, value }) in arguments_of(call)?.iter().enumerate() {
         let at = match parameter {
             None if named => {
-                return Err(SqlError::new("42601", "positional argument cannot follow named argument"));
+                return Err(SqlError::new(sqlstate::SYNTAX_ERROR, "positional argument cannot follow named argument"));
             }
             None => Some(i),
             Some(parameter) => parameters.iter().position(|known| known.name == parameter.name),
@@ -70,7 +70,7 @@ impl Session {
     /// values that it is given.
     pub(crate) fn called<'c>(&self, call: &'c Call) -> Result<(String, Arc<Procedure>, Vec<&'c Expr>)> {
         let [name] = &call.name.parts[..] else {
-            return Err(SqlError::new("42883", format!("procedure {} does not exist", call.name)));
+            return Err(SqlError::new(sqlstate::UNDEFINED_FUNCTION, format!("procedure {} does not exist", call.name)));
         };
         let procedure = self.database().procedure(&name.name)?;
         self.access().check(&Object::Procedure(name.name.clone()), Privilege::Execute)?;

@@ -1,7 +1,8 @@
 //! Queries: planned in the session, run on threads of their own.
 //!
-//! A long query runs on the database's query threads, so that the session can answer a cancellation or a timeout while an operator computes, and
-//! short transactions do not queue behind it. A query over a handful of rows runs where it is: handing it over would take longer.
+//! A long query runs on the database's query threads, so that the session can answer a cancellation
+//! or a timeout while an operator computes, and short transactions do not queue behind it. A query
+//! over a handful of rows runs where it is: handing it over would take longer.
 
 use crate::binding::{self, Bound};
 use crate::column_types::RelationPlan;
@@ -36,8 +37,8 @@ use serac_engine::{DecimalForm, Table};
 use serac_numeric_functions::wanted::IsWanted;
 use serac_parser::tree::Expr;
 use serac_pg::TypeId;
+use serac_query::abandonable_join::{Wanted, while_wanted};
 use serac_query::scan::{SeracScanExec, SeracTable};
-use serac_query::wanted::{Wanted, while_wanted};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -118,7 +119,8 @@ async fn ready_to_explain(frame: DataFrame, is_verbose: bool) -> Result<(Ready, 
 fn is_short(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> bool {
     /// At the most so many combinations of rows; none if that is not known.
     fn combinations(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> Option<usize> {
-        // A scan may look at far more rows than it gives; that of a single block leaves nothing for a second thread.
+        // A scan may look at far more rows than it gives; that of a single block leaves nothing for
+        // a second thread.
         let scan = plan.downcast_ref::<SeracScanExec>();
         if scan.is_some_and(|scan| !scan.is_selective())
             && (threads == 1 || plan.output_partitioning().partition_count() > 1)
@@ -136,7 +138,8 @@ fn is_short(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> bool {
     combinations(plan, threads).is_some_and(|rows| rows <= SHORT_ROWS)
 }
 
-/// The plan with decimals of up to 18 digits in 64 bits, if all that it does is to read columns of a table.
+/// The plan with decimals of up to 18 digits in 64 bits, if all that it does is to read columns of
+/// a table.
 fn with_short_decimals(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     if let Some(scan) = plan.downcast_ref::<SeracScanExec>() {
         return Ok(Arc::new(scan.with_short_decimals()));
@@ -172,8 +175,9 @@ pub(crate) fn shown_rows(names: SchemaRef, rows: SendableRecordBatchStream) -> (
     (schema.clone(), named(rows, schema))
 }
 
-/// The columns of `names` with the types of others: those of a query whose types have not been coerced may differ from its result's. Any may have NULLs: whether
-/// it has none is known differently before and after optimizing, and a result is to be what was said of it.
+/// The columns of `names` with the types of others: those of a query whose types have not been
+/// coerced may differ from its result's. Any may have NULLs: whether it has none is known
+/// differently before and after optimizing, and a result is to be what was said of it.
 pub(crate) fn with_types(names: &Schema, types: &Schema) -> SchemaRef {
     let field = |(named, field): (&FieldRef, &FieldRef)| {
         named.as_ref().clone().with_data_type(field.data_type().clone()).with_nullable(true)
@@ -223,8 +227,8 @@ impl Session {
         &self,
         future: impl Future<Output = Result<T>> + Send + 'static,
     ) -> impl Future<Output = Result<T>> + Send {
-        // In a box: all that it keeps would lie in the futures around it, each of which is moved over
-        // the stack of whoever polls it.
+        // In a box: all that it keeps would lie in the futures around it, each of which is moved
+        // over the stack of whoever polls it.
         deep::planned(self.query_runtime.handle(), self.work_memory.of_all(), future.boxed())
     }
     /// The rows of a query, whose columns may have the same name.
@@ -306,8 +310,8 @@ impl Session {
             .map(|column| ScalarValue::try_from_array(column, 0))
             .collect::<datafusion::error::Result<_>>()?)
     }
-    /// The data frame of a query whose columns become those of a relation, and these with their names
-    /// and types.
+    /// The data frame of a query whose columns become those of a relation, and these with their
+    /// names and types.
     pub(crate) async fn frame_of_relation(&self, query: &Source) -> Result<(DataFrame, SchemaRef)> {
         let (state, query) = (self.state(), query.clone());
         let bound = self.planning(async move { binding::of_relation(&state, &query).await });
@@ -378,7 +382,8 @@ impl Session {
     pub(crate) async fn collect(&self, frame: DataFrame) -> Result<Vec<RecordBatch>> {
         Ok(self.collect_with_schema(frame).await?.1)
     }
-    /// All rows of a data frame and their columns: what the frame says of these is not coerced yet, as where the results of a CASE have different types.
+    /// All rows of a data frame and their columns: what the frame says of these is not coerced yet,
+    /// as where the results of a CASE have different types.
     pub(crate) async fn collect_with_schema(&self, frame: DataFrame) -> Result<(SchemaRef, Vec<RecordBatch>)> {
         let rows = self.stream(frame).await?;
         let schema = rows.schema();
@@ -403,11 +408,14 @@ mod tests {
         let lost =
             SchemaError::FieldNotFound { field: Box::new(Column::new(Some("oo"), "x")), valid_fields: Vec::new() };
         let lost = DataFusionError::SchemaError(Box::new(lost), Box::new(None));
-        assert_eq!(SqlError::from(&lost).sqlstate, "42703");
-        assert_eq!(in_planner(lost).sqlstate, "XX000");
+        assert_eq!(SqlError::from(&lost).sqlstate, sqlstate::UNDEFINED_COLUMN);
+        assert_eq!(in_planner(lost).sqlstate, sqlstate::INTERNAL_ERROR);
         let twice = || DataFusionError::Plan("Projections require unique expression names".into());
-        assert_eq!(in_planner(twice()).sqlstate, "XX000");
+        assert_eq!(in_planner(twice()).sqlstate, sqlstate::INTERNAL_ERROR);
         // What a function says of its own stays.
-        assert_eq!(in_planner(SqlError::new("42P01", "no such sequence").external()).sqlstate, "42P01");
+        assert_eq!(
+            in_planner(SqlError::new(sqlstate::UNDEFINED_TABLE, "no such sequence").external()).sqlstate,
+            sqlstate::UNDEFINED_TABLE
+        );
     }
 }

@@ -21,7 +21,9 @@ impl QueryRuntime {
             .build();
         match runtime {
             Ok(runtime) => Ok(Self(Some(runtime))),
-            Err(error) => Err(SqlError::new("53000", format!("no threads for queries: {error}"))),
+            Err(error) => {
+                Err(SqlError::new(sqlstate::INSUFFICIENT_RESOURCES, format!("no threads for queries: {error}")))
+            }
         }
     }
     pub(crate) fn handle(&self) -> &Handle {

@@ -2,14 +2,15 @@
 
 use crate::planner::Registry;
 use crate::programs::table::FunctionTable;
-use crate::shared::Shared;
+use crate::session_env::SessionEnv;
 use crate::{backends, pg_catalog, session_functions};
 use datafusion::catalog::TableProvider;
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::logical_expr::ScalarUDF;
 use std::sync::{Arc, LazyLock};
 
-/// The functions that are the same in every session: DataFusion's, PostgreSQL's names of these, and ours.
+/// The functions that are the same in every session: DataFusion's, PostgreSQL's names of these, and
+/// ours.
 static COMMON: LazyLock<SessionState> = LazyLock::new(|| {
     use datafusion::{functions_aggregate as aggregates, functions_nested as nested};
     let mut state = SessionStateBuilder::new().with_default_features().build();
@@ -50,7 +51,7 @@ pub(crate) fn registry() -> Registry {
 }
 
 /// The functions that know their session.
-fn of_session(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
+fn of_session(shared: &Arc<SessionEnv>) -> Vec<ScalarUDF> {
     session_functions::functions(shared)
         .chain(pg_catalog::functions(shared))
         .chain(backends::functions(shared))

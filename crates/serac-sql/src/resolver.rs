@@ -7,10 +7,10 @@ use crate::identifiers::{CATALOG_SCHEMA, INFORMATION_SCHEMA, SEARCH_PATH, TEMPOR
 use crate::parsed::Source;
 use crate::pg_catalog::system_table;
 use crate::serac_views::{SYSTEM_VIEWS, system_view};
+use crate::session_env::{PlannedFor, SessionEnv, owner_planned_for};
 use crate::session_roles::readable;
 use crate::session_roles::target_columns;
-use crate::shared::{PlannedFor, Shared, owner_planned_for};
-use crate::view::View;
+use crate::statement_snapshot::StatementSnapshot;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::Schema as ArrowSchema;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
@@ -20,15 +20,15 @@ use datafusion::logical_expr::{LogicalPlanBuilder, col};
 use futures::FutureExt;
 use serac_engine::DEFAULT_SCHEMA;
 use serac_engine::Table;
-use serac_engine::roles::{Columns, Object, Privilege};
+use serac_engine::security::{Columns, Object, Privilege};
 use serac_query::scan::SeracTable;
 use serac_query::scan::denied;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-impl Shared {
+impl SessionEnv {
     /// A table as the running statement sees it, with or without row ids.
-    pub(crate) fn provider(&self, view: &View, table: &Arc<Table>, with_row_id: bool) -> SeracTable {
+    pub(crate) fn provider(&self, view: &StatementSnapshot, table: &Arc<Table>, with_row_id: bool) -> SeracTable {
         let schema = &table.definition.schema;
         let before = view.before(schema);
         // Relaxed: the session's own statements change it.
@@ -49,7 +49,7 @@ impl Shared {
 }
 
 #[derive(Debug)]
-pub(crate) struct TransactionCatalog(pub(crate) Arc<Shared>);
+pub(crate) struct TransactionCatalog(pub(crate) Arc<SessionEnv>);
 
 impl CatalogProvider for TransactionCatalog {
     fn schema_names(&self) -> Vec<String> {
@@ -68,7 +68,7 @@ impl CatalogProvider for TransactionCatalog {
 
 #[derive(Debug)]
 struct TransactionSchema {
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
     name: String,
 }
 
@@ -102,7 +102,11 @@ impl SchemaProvider for TransactionSchema {
 }
 
 /// A relation of the running statement.
-pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+pub(crate) async fn table_of(
+    shared: &Arc<SessionEnv>,
+    schema: &str,
+    name: &str,
+) -> Result<Option<Arc<dyn TableProvider>>> {
     let in_path = schema == SEARCH_PATH;
     let Some(view) = shared.view() else { return Ok(None) };
     if name == "pg_stat_activity" && (in_path || schema == CATALOG_SCHEMA) {
@@ -135,7 +139,7 @@ pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> 
         }
         if table.definition.materialized.as_ref().is_some_and(|materialized| !materialized.populated) {
             let message = format!("materialized view \"{name}\" has not been populated");
-            return Err(refused(SqlError::new("55000", message).named(name)));
+            return Err(refused(SqlError::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message).named(name)));
         }
         return Ok(Some(Arc::new(shared.provider(&view, table, false))));
     }
@@ -165,14 +169,14 @@ pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> 
 
 /// The plan of a view's query, with the rights of the view's owner.
 pub(crate) async fn planned_for_owner(
-    shared: &Arc<Shared>,
+    shared: &Arc<SessionEnv>,
     object: &Object,
     query: &str,
 ) -> Result<RelationPlan, SqlError> {
-    let view = shared.view().ok_or_else(|| SqlError::new("XX000", "no statement is running"))?;
+    let view = shared.view().ok_or_else(|| SqlError::new(sqlstate::INTERNAL_ERROR, "no statement is running"))?;
     let _for_owner = PlannedFor::new(object, view.access.security().owner(object))?;
     let state = shared.state.get().and_then(Weak::upgrade);
-    let state = state.ok_or_else(|| SqlError::new("XX000", "the session has ended"))?;
+    let state = state.ok_or_else(|| SqlError::new(sqlstate::INTERNAL_ERROR, "the session has ended"))?;
     let state = state.read().clone();
     view_plan(&state, query).await.map_err(SqlError::unplaced)
 }

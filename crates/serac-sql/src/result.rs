@@ -103,7 +103,7 @@ pub(crate) enum Output {
 }
 
 /// The result of a statement, which may be shown once what it has done or read is durable.
-pub(crate) struct Outcome {
+pub(crate) struct PendingResult {
     pub(crate) result: StatementResult,
     pub(crate) ticket: Option<CommitTicket>,
 }
@@ -144,6 +144,6 @@ pub(crate) async fn durable(ticket: CommitTicket) -> Result<()> {
     }));
     match receiver.await {
         Ok(result) => result.map(|_| ()).map_err(SqlError::from),
-        Err(_) => Err(SqlError::new("58030", "the log ended before the commit was durable")),
+        Err(_) => Err(SqlError::new(sqlstate::IO_ERROR, "the log ended before the commit was durable")),
     }
 }

@@ -1,7 +1,9 @@
 //! What SELECT … FOR UPDATE and its relatives do at a row ([`OnHeld`]).
 //!
-//! There is one strength: FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE and FOR KEY SHARE all claim a row for one transaction, as if it were updated. That is never too weak; readers
-//! that only share wait for each other. A row that another transaction holds is waited for, or is an error (NOWAIT), or is left out (SKIP LOCKED).
+//! There is one strength: FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE and FOR KEY SHARE all claim a
+//! row for one transaction, as if it were updated. That is never too weak; readers that only share
+//! wait for each other. A row that another transaction holds is waited for, or is an error
+//! (NOWAIT), or is left out (SKIP LOCKED).
 
 use crate::error::{Result, SqlError};
 use serac_engine::{Table, Transaction};
@@ -26,7 +28,7 @@ impl OnHeld {
             (Ok(()), _) => Ok(true),
             (Err(error), Self::Fail) if error.blocker().is_some() => {
                 let message = format!("could not obtain lock on row in relation \"{}\"", table.name());
-                Err(SqlError::new("55P03", message))
+                Err(SqlError::new(sqlstate::LOCK_NOT_AVAILABLE, message))
             }
             (Err(error), Self::Skip) if error.blocker().is_some() => Ok(false),
             (Err(error), _) => Err(error.into()),

@@ -53,7 +53,7 @@ pub(crate) fn fill(source: &Arc<dyn TableSource>, batches: Vec<RecordBatch>) -> 
     let inner = provider.downcast_ref::<Readable>().map(|readable| readable.rows.clone());
     let provider = inner.unwrap_or(provider);
     let Some(rows) = provider.downcast_ref::<RowsToCome>() else {
-        return Err(SqlError::new("XX000", "a relation of rows to come is another one"));
+        return Err(SqlError::new(sqlstate::INTERNAL_ERROR, "a relation of rows to come is another one"));
     };
     let mut fitting = Vec::with_capacity(batches.len());
     for batch in batches {

@@ -3,7 +3,7 @@
 use crate::backends;
 use crate::database::SqlDatabase;
 use crate::pipeline::rules;
-use crate::view::View;
+use crate::statement_snapshot::StatementSnapshot;
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::catalog::{MemTable, TableProvider};
 use serac_index::cubit::Statistics;
@@ -19,7 +19,7 @@ pub(crate) const SYSTEM_VIEWS: [&str; 6] =
 /// One of [`SYSTEM_VIEWS`], or PostgreSQL's view of sessions, if it has the name.
 pub(crate) fn system_view(
     name: &str,
-    view: &View,
+    view: &StatementSnapshot,
     sql: &SqlDatabase,
 ) -> datafusion::error::Result<Option<Arc<dyn TableProvider>>> {
     match name {
@@ -42,7 +42,7 @@ pub(crate) fn text(values: Vec<String>) -> ArrayRef {
 }
 
 /// Every index of every table, with the figures of the bitmap indexes as they are now.
-pub(crate) fn indexes_view(view: &View) -> datafusion::error::Result<Arc<dyn TableProvider>> {
+pub(crate) fn indexes_view(view: &StatementSnapshot) -> datafusion::error::Result<Arc<dyn TableProvider>> {
     let mut texts: [Vec<String>; 5] = Default::default();
     let mut numbers: [Vec<Option<i64>>; 11] = Default::default();
     let mut row = |names: [&str; 5], figures: [Option<u64>; 11]| {
@@ -104,7 +104,7 @@ pub(crate) fn indexes_view(view: &View) -> datafusion::error::Result<Arc<dyn Tab
 }
 
 /// Every block of every table, as it is now.
-pub(crate) fn blocks_view(view: &View) -> datafusion::error::Result<Arc<dyn TableProvider>> {
+pub(crate) fn blocks_view(view: &StatementSnapshot) -> datafusion::error::Result<Arc<dyn TableProvider>> {
     let (mut schemas, mut tables, mut states, mut touched) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut numbers: [Vec<i64>; 8] = Default::default();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -1,9 +1,10 @@
 //! Sessions: one per connection. What runs their statements is in the modules above this one, as
 //! parts of `impl Session`, from `front` on.
 //!
-//! Every statement runs in a transaction: the one that BEGIN opened, or its own. A statement that fails leaves nothing behind; inside an
-//! opened transaction nothing but ROLLBACK (or ROLLBACK TO) is then accepted, as in PostgreSQL. Queries run on DataFusion over the transaction's
-//! snapshot; an acknowledged commit is durable at the database's level, and so is everything a result shows.
+//! Every statement runs in a transaction: the one that BEGIN opened, or its own. A statement that
+//! fails leaves nothing behind; inside an opened transaction nothing but ROLLBACK (or ROLLBACK TO)
+//! is then accepted, as in PostgreSQL. Queries run on DataFusion over the transaction's snapshot;
+//! an acknowledged commit is durable at the database's level, and so is everything a result shows.
 
 use crate::advisory_locks::SessionLocks;
 use crate::beginning::Beginning;
@@ -22,9 +23,9 @@ use crate::point::state::PointState;
 use crate::query_runtime::QueryRuntime;
 use crate::registry::registry;
 use crate::resolver::TransactionCatalog;
+use crate::session_env::SessionEnv;
 use crate::session_expressions::SessionExpressions;
 use crate::setting_values::SessionValues;
-use crate::shared::Shared;
 use crate::transaction::{Running, TransactionStatus};
 use crate::work_memory::WorkMemory;
 use datafusion::execution::SessionStateBuilder;
@@ -32,7 +33,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use serac_copy::Format;
-use serac_engine::roles::Login;
+use serac_engine::security::Login;
 use serac_engine::{Database, DecimalForm, Expressions};
 use serac_query::scan::ScanSharing;
 use serac_storage::CommitTicket;
@@ -41,7 +42,7 @@ use std::sync::{Arc, OnceLock};
 
 /// A connection's state.
 pub struct Session {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SessionEnv>,
     pub(crate) ctx: SessionContext,
     pub(crate) query_runtime: Arc<QueryRuntime>,
     pub(crate) copy_streams: CopyStreams,
@@ -91,8 +92,8 @@ impl Session {
         options.execution.skip_physical_aggregate_schema_check = true;
         options.execution.time_zone = Some("UTC".into());
         options.optimizer.prefer_existing_sort = false;
-        // The rule hands a LIMIT down to an aggregation past windows, and finds the sort key by a name that a
-        // projection gives to something else.
+        // The rule hands a LIMIT down to an aggregation past windows, and finds the sort key by a
+        // name that a projection gives to something else.
         options.optimizer.enable_topk_aggregation = false;
         if let Some(limit) = db.memory_limit {
             // What sorts keep back for merging must leave most of the memory for sorting.
@@ -100,7 +101,7 @@ impl Session {
             options.execution.sort_spill_reservation_bytes = options.execution.sort_spill_reservation_bytes.min(share);
         }
         let work_memory = Arc::new(WorkMemory::new(db.runtime.memory_pool.clone()));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SessionEnv {
             database: db.database.clone(),
             view: Default::default(),
             temporary_database: OnceLock::new(),
@@ -169,8 +170,9 @@ impl Session {
     pub fn database(&self) -> &Database {
         &self.shared.database
     }
-    /// Makes usual what clients of PostgreSQL rely on where they do not say: READ COMMITTED, waiting for transactions in the way at every level, its text format in
-    /// COPY, and its names of the columns of results.
+    /// Makes usual what clients of PostgreSQL rely on where they do not say: READ COMMITTED,
+    /// waiting for transactions in the way at every level, its text format in COPY, and its names
+    /// of the columns of results.
     pub fn as_for_postgresql(&mut self) {
         self.copy_streams.format = Format::Text;
         self.shared.values.set_for_postgresql();
@@ -181,7 +183,8 @@ impl Session {
     pub fn name_columns_as_postgresql(&mut self) {
         self.postgresql_names = true;
     }
-    /// Lets the next query, where its rows come from a table as they are, give decimals of up to 18 digits in this form. Others come in 128 bits.
+    /// Lets the next query, where its rows come from a table as they are, give decimals of up to 18
+    /// digits in this form. Others come in 128 bits.
     pub fn set_next_decimals(&mut self, form: DecimalForm) {
         self.next_decimals = form;
     }
@@ -226,6 +229,6 @@ impl Session {
     }
     /// Says that something that was to be changed or dropped is not there.
     pub(crate) fn say_missing(&self, what: &str) {
-        self.say(Severity::Notice, "00000", format!("{what} does not exist, skipping"));
+        self.say(Severity::Notice, sqlstate::SUCCESSFUL_COMPLETION, format!("{what} does not exist, skipping"));
     }
 }

@@ -3,10 +3,10 @@
 use crate::error::{Result, SqlError};
 use crate::expressions::{check_rows, column_default, into_engine};
 use crate::generated;
-use crate::shared::Shared;
+use crate::session_env::SessionEnv;
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::execution::SessionState;
-use serac_engine::definition::ColumnDefinition;
+use serac_engine::catalog::definition::ColumnDefinition;
 use serac_engine::{Expressions, Table};
 use serac_query::scan::fetch_rows;
 use serac_storage::{RowId, Snapshot};
@@ -14,12 +14,12 @@ use std::sync::{Arc, Weak};
 
 /// Evaluates for the engine, with a session's functions.
 #[derive(Debug)]
-pub(crate) struct SessionExpressions(pub(crate) Arc<Shared>);
+pub(crate) struct SessionExpressions(pub(crate) Arc<SessionEnv>);
 
 impl SessionExpressions {
     fn state(&self) -> Result<SessionState> {
         let state = self.0.state.get().and_then(Weak::upgrade);
-        let state = state.ok_or_else(|| SqlError::new("XX000", "the session has ended"))?;
+        let state = state.ok_or_else(|| SqlError::new(sqlstate::INTERNAL_ERROR, "the session has ended"))?;
         Ok(self.0.at_its_time(&state))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::identifiers::TEMPORARY_SCHEMA;
 use serac_engine::Table;
-use serac_engine::roles::{Access, Columns, Privilege, RoleId, Security};
+use serac_engine::security::{Access, Columns, Privilege, RoleId, Security};
 
 /// Who a session is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,7 +52,8 @@ pub(crate) fn some_or_none(columns: Columns, table: &Table) -> Columns {
     }
 }
 
-/// The columns of a table that is the target of a change: none of its own need be readable to find rows by nothing.
+/// The columns of a table that is the target of a change: none of its own need be readable to find
+/// rows by nothing.
 pub(crate) fn target_columns(access: &Access, table: &Table) -> Columns {
     some_or_none(readable(access, table), table)
 }

@@ -2,13 +2,13 @@
 //! all come here.
 
 use crate::error::{Result, SqlError};
+use crate::session_env::SessionEnv;
 use crate::setting_list::{DISABLED_PASSES, is_of_users, set_for_client};
 use crate::setting_values::{invalid, is_of_transaction, memory_of, switch};
-use crate::shared::Shared;
 use serac_query::scan::SharedScans;
 use std::sync::atomic::Ordering;
 
-impl Shared {
+impl SessionEnv {
     /// Sets a setting by its name in lower case, or resets it for none. `is_started`: whether a
     /// statement of the running transaction has begun.
     ///
@@ -53,7 +53,12 @@ impl Shared {
                 self.change_state(|state| state.config_mut().options_mut().execution.target_partitions = threads);
             }
             _ => {
-                let unknown = || SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""));
+                let unknown = || {
+                    SqlError::new(
+                        sqlstate::UNDEFINED_OBJECT,
+                        format!("unrecognized configuration parameter \"{name}\""),
+                    )
+                };
                 return set_for_client(self, name, value).ok_or_else(unknown)?;
             }
         }
@@ -86,8 +91,8 @@ impl Shared {
             self.changed_settings.note(name, before, &now, local);
         }
     }
-    /// `set_config`: SET, or SET LOCAL, in the running transaction, and RESET for no value. What the
-    /// setting is then.
+    /// `set_config`: SET, or SET LOCAL, in the running transaction, and RESET for no value. What
+    /// the setting is then.
     ///
     /// # Errors
     /// As [`set_parameter`](Self::set_parameter).

@@ -7,8 +7,8 @@
 
 use crate::error::{Result, SqlError};
 use crate::identifiers::{quote_ident, split_list};
+use crate::session_env::SessionEnv;
 use crate::setting_values::{SessionValues, invalid, memory_of, on_or_off, shown_memory, switch};
-use crate::shared::Shared;
 use datafusion::execution::context::SessionState;
 use serac_values::TimeStyle;
 use serac_values::time_style::{IntervalStyle, date_style, session_zone, shown_date_style};
@@ -98,7 +98,7 @@ const SETTINGS: &[Setting] = &[
     preset("durability", Kind::OneOf(&["full", "relaxed", "off"]), "When a commit is acknowledged."),
     set("enable_bitmap_index", Kind::Switch, PLANNER, "Whether queries use bitmap indexes."),
     set("enable_point_path", Kind::Switch, PLANNER, "Whether short statements on a key run without planning."),
-    set("escape_string_warning", Kind::Switch, COMPATIBILITY, "Changes nothing: backslashes in strings are letters."),
+    set("escape_string_warning", Kind::Switch, COMPATIBILITY, "Changes nothing: backslashes in strings are notifications."),
     set("extra_float_digits", Kind::Number, LOCALE, "Floats have as many digits as tell them apart."),
     set("idle_in_transaction_session_timeout", Kind::Time, STATEMENT, "How long a session may be idle in a transaction."),
     set("idle_session_timeout", Kind::Time, STATEMENT, "How long a session may be idle."),
@@ -127,7 +127,7 @@ const SETTINGS: &[Setting] = &[
     preset("server_version_num", Kind::Number, "The same as a number."),
     set("session_authorization", Kind::Text, STATEMENT, "The session's user."),
     set("shared_scans", Kind::OneOf(&["auto", "on", "off"]), PLANNER, "Whether scans of a table go together."),
-    set("standard_conforming_strings", Kind::Switch, COMPATIBILITY, "Backslashes in strings are letters."),
+    set("standard_conforming_strings", Kind::Switch, COMPATIBILITY, "Backslashes in strings are notifications."),
     set("statement_timeout", Kind::Time, STATEMENT, "How long a statement may take."),
     set("threads", Kind::Number, "Resource Usage / Asynchronous Behavior", "How many threads a query may use."),
     set("TimeZone", Kind::Text, LOCALE, "The time zone."),
@@ -155,7 +155,7 @@ fn preset_value(name: &str) -> Option<&'static str> {
     })
 }
 
-impl Shared {
+impl SessionEnv {
     /// Changes the session's state of DataFusion.
     pub(crate) fn change_state(&self, change: impl FnOnce(&mut SessionState)) {
         if let Some(state) = self.state.get().and_then(Weak::upgrade) {
@@ -245,7 +245,7 @@ pub(crate) struct ListedSetting {
 }
 
 /// All settings, in the order of their names whatever their case.
-pub(crate) fn all_settings(shared: &Arc<Shared>) -> Vec<ListedSetting> {
+pub(crate) fn all_settings(shared: &Arc<SessionEnv>) -> Vec<ListedSetting> {
     let usual = shared.values.usual(&shared.sql.defaults);
     let in_unit = |of: &SessionValues, kind: Kind, name: &str, shown: Option<String>| match kind {
         Kind::Time => of.time(name).map(|time| time.map_or(0, |time| time.as_millis()).to_string()),
@@ -367,7 +367,7 @@ pub(crate) const CLIENT_SETTINGS: [ClientSetting; 19] = [
 ];
 
 /// What RESET ALL gives its usual value back.
-pub(crate) const RESETTABLE: [&str; 13] = [
+pub(crate) const RESETTABLE: [&str; 14] = [
     "search_path",
     "default_transaction_deferrable",
     "default_transaction_isolation",
@@ -381,12 +381,13 @@ pub(crate) const RESETTABLE: [&str; 13] = [
     "idle_in_transaction_session_timeout",
     "idle_session_timeout",
     "work_mem",
+    "threads",
 ];
 
 /// The settings that SET takes, but those of DataFusion.
 #[cfg(test)]
 pub(crate) fn set_names() -> impl Iterator<Item = &'static str> {
-    let of_session = RESETTABLE.into_iter().chain(["threads", "role", "session_authorization"]);
+    let of_session = RESETTABLE.into_iter().chain(["role", "session_authorization"]);
     let of_session = of_session.chain(["transaction_deferrable", "transaction_isolation", "transaction_read_only"]);
     let of_session = of_session.filter(|name| usual_setting(name).is_none());
     of_session.chain(CLIENT_SETTINGS.iter().map(|setting| setting.name))
@@ -395,7 +396,7 @@ pub(crate) fn set_names() -> impl Iterator<Item = &'static str> {
 /// Settings by which a session may differ from a new one, so that its statements mean something
 /// else or end otherwise. What a client calls itself is none.
 pub(crate) fn compared() -> impl Iterator<Item = &'static str> {
-    RESETTABLE.into_iter().chain(["threads", "client_min_messages", "timezone", "datestyle", "intervalstyle"])
+    RESETTABLE.into_iter().chain(["client_min_messages", "timezone", "datestyle", "intervalstyle"])
 }
 
 /// The value of a setting of clients that has not been made.
@@ -403,7 +404,7 @@ pub(crate) fn usual_setting(name: &str) -> Option<&'static str> {
     CLIENT_SETTINGS.iter().find(|setting| setting.name == name).map(|setting| setting.usual)
 }
 
-impl Shared {
+impl SessionEnv {
     /// Makes plans that depend on settings be made anew.
     pub(crate) fn note_setting(&self) {
         // Relaxed: the session's own statements read it.
@@ -418,7 +419,7 @@ impl Shared {
 
 /// Takes a setting that clients of PostgreSQL make, or resets it for no value; none if it is not
 /// one.
-pub(crate) fn set_for_client(shared: &Shared, name: &str, value: Option<&str>) -> Option<Result<()>> {
+pub(crate) fn set_for_client(shared: &SessionEnv, name: &str, value: Option<&str>) -> Option<Result<()>> {
     let Some(known) = CLIENT_SETTINGS.iter().find(|setting| setting.name == name) else {
         return set_of_users(shared, name, value);
     };
@@ -446,7 +447,7 @@ fn is_of_times(name: &str) -> bool {
     matches!(name, "timezone" | "datestyle" | "intervalstyle")
 }
 
-impl Shared {
+impl SessionEnv {
     /// Sets a setting of times.
     fn set_time_style(&self, name: &'static str, value: &str) -> Result<()> {
         let before = self.time_style.read().clone();
@@ -486,17 +487,21 @@ pub(crate) fn is_of_users(name: &str) -> bool {
 }
 
 /// Takes a setting that users make as they like; none if the name is of no such one.
-fn set_of_users(shared: &Shared, name: &str, value: Option<&str>) -> Option<Result<()>> {
+fn set_of_users(shared: &SessionEnv, name: &str, value: Option<&str>) -> Option<Result<()>> {
     let is_preset = |setting: &Setting| !setting.is_set && setting.name.eq_ignore_ascii_case(name);
     if SETTINGS.iter().any(is_preset) {
-        return Some(Err(SqlError::new("55P02", format!("parameter \"{name}\" cannot be changed")).named(name)));
+        return Some(Err(SqlError::new(
+            sqlstate::CANT_CHANGE_RUNTIME_PARAM,
+            format!("parameter \"{name}\" cannot be changed"),
+        )
+        .named(name)));
     }
     if !is_of_users(name) {
         return None;
     }
     let invalid = |detail: &str| {
         let message = format!("invalid configuration parameter name \"{name}\"");
-        Some(Err(SqlError { detail: Some(detail.into()), ..SqlError::new("42602", message) }))
+        Some(Err(SqlError { detail: Some(detail.into()), ..SqlError::new(sqlstate::INVALID_NAME, message) }))
     };
     let begins = |letter: char| letter.is_alphabetic() || letter == '_';
     let goes_on = |letter: char| begins(letter) || letter.is_ascii_digit() || letter == '$';

@@ -236,7 +236,7 @@ impl SessionValues {
             None
         };
         if let Some(message) = refused {
-            return Err(SqlError::new("25001", message));
+            return Err(SqlError::new(sqlstate::ACTIVE_SQL_TRANSACTION, message));
         }
         self.transaction.set(Some(modes));
         Ok(())
@@ -282,8 +282,8 @@ impl SessionValues {
             time => shown_time(self.time(time)?),
         })
     }
-    /// Sets a setting, or resets it for none; false if it is not one of these. `is_started`: whether
-    /// a statement of the running transaction has begun.
+    /// Sets a setting, or resets it for none; false if it is not one of these. `is_started`:
+    /// whether a statement of the running transaction has begun.
     ///
     /// # Errors
     /// 22023 for a wrong value; as [`change_modes`](Self::change_modes).
@@ -332,7 +332,7 @@ pub(crate) fn is_of_transaction(name: &str) -> bool {
 
 /// That a setting cannot have a value.
 pub(crate) fn invalid(name: &str, value: &str) -> SqlError {
-    SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""))
+    SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"{name}\": \"{value}\""))
 }
 
 /// A switch, or its usual value for none.
@@ -341,7 +341,10 @@ pub(crate) fn switch(name: &str, value: Option<&str>, usual: bool) -> Result<boo
         None => Ok(usual),
         Some("on" | "true" | "1" | "yes") => Ok(true),
         Some("off" | "false" | "0" | "no") => Ok(false),
-        Some(_) => Err(SqlError::new("22023", format!("parameter \"{name}\" requires a Boolean value"))),
+        Some(_) => Err(SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("parameter \"{name}\" requires a Boolean value"),
+        )),
     }
 }
 
@@ -368,7 +371,7 @@ fn time_of(name: &str, text: &str) -> Result<Option<Duration>> {
     let millis = with_unit(text, &units).ok_or_else(|| invalid(name, text))?;
     if millis > LONGEST_MILLIS {
         let range = format!("{millis} ms is outside the valid range for parameter \"{name}\" (0 .. {LONGEST_MILLIS})");
-        return Err(SqlError::new("22023", range));
+        return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, range));
     }
     Ok(Some(Duration::from_millis(millis)).filter(|time| !time.is_zero()))
 }

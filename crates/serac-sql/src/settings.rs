@@ -13,7 +13,7 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement as PlanStatement};
-use serac_engine::roles::Access;
+use serac_engine::security::Access;
 use serac_engine::{Catalog, DEFAULT_SCHEMA};
 use serac_parser::tree::{
     IntervalFields, Name, Reset, Set, SetChange, SetScope, SetSetting, SetValue, Show, Text, TransactionMode, Value,
@@ -120,7 +120,7 @@ impl Session {
             || self.ctx.state_ref().read().config_options().entries().iter().any(|entry| entry.key == name);
         if !is_known {
             let message = format!("unrecognized configuration parameter \"{name}\"");
-            return Err(SqlError::new("42704", message).named(name));
+            return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message).named(name));
         }
         let of_engine = Source::of_query("SELECT name, value FROM information_schema.df_settings WHERE name = $1")?;
         Ok(Shown::Query(of_engine.with(texts([name.as_str()]))))
@@ -181,12 +181,13 @@ impl Session {
     pub fn time_style(&self) -> Option<Arc<TimeStyle>> {
         self.shared.time_style.read().clone()
     }
-    /// Notes that RESET gives clients' settings the values that they have now, with which the client
-    /// has connected.
+    /// Notes that RESET gives clients' settings the values that they have now, with which the
+    /// client has connected.
     pub fn note_initial_settings(&mut self) {
         *self.shared.initial_settings.write() = self.shared.client_settings.read().clone();
     }
-    /// The settings of whose changes clients of PostgreSQL are told, as far as they can change here.
+    /// The settings of whose changes clients of PostgreSQL are told, as far as they can change
+    /// here.
     pub fn reported(&self) -> Reported {
         let (roles, catalog) = (
             self.shared.roles.read().clone(),
@@ -242,7 +243,11 @@ impl Session {
     fn set_in_transaction(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
         if !self.running.as_ref().is_some_and(Running::is_block) {
             if local {
-                self.say(Severity::Warning, "25P01", "SET LOCAL can only be used in transaction blocks");
+                self.say(
+                    Severity::Warning,
+                    sqlstate::NO_ACTIVE_SQL_TRANSACTION,
+                    "SET LOCAL can only be used in transaction blocks",
+                );
                 return Ok(());
             }
             return self.set_or_reset(name, value);
@@ -271,13 +276,16 @@ impl Session {
                 return Err(SqlError::unsupported(format!("this value of the setting \"{name}\"")));
             }
             SetValue::List(values) if is_of_users(&name) && values.len() > 1 => {
-                return Err(SqlError::new("22023", format!("SET {name} takes only one argument")));
+                return Err(SqlError::new(
+                    sqlstate::INVALID_PARAMETER_VALUE,
+                    format!("SET {name} takes only one argument"),
+                ));
             }
             SetValue::List(values) => Some(joined(values, written)),
             SetValue::Current if self.setting(&name).is_some() => return Ok(StatementResult::command("SET")),
             SetValue::Current => {
                 let message = format!("unrecognized configuration parameter \"{name}\"");
-                return Err(SqlError::new("42704", message).named(name));
+                return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message).named(name));
             }
             SetValue::Interval { text: Text { text, span: _ }, fields, precision: _ } => {
                 let fields = match fields {

@@ -5,7 +5,7 @@ use crate::limits::Limits;
 use crate::session::Session;
 use crate::transactions::OpenStatement;
 use serac_engine::Transaction;
-use serac_engine::roles::Access;
+use serac_engine::security::Access;
 use std::cell::RefCell;
 use std::panic::AssertUnwindSafe;
 

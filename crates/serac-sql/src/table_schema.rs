@@ -5,7 +5,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::common::ScalarValue;
 use serac_engine::Table;
-use serac_engine::definition::ColumnDefinition;
+use serac_engine::catalog::definition::ColumnDefinition;
 use serac_values::assignment::assign;
 use std::sync::Arc;
 

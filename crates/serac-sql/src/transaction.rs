@@ -1,7 +1,7 @@
 //! The running transaction of a session as a value: modes, savepoints, and what it undoes. The
 //! statements about it are in [`crate::transactions`].
 
-use crate::channels::Letters;
+use crate::channels::PendingNotifications;
 use crate::error::{Result, SqlError};
 use crate::limits::CancelHandle;
 use crate::session_roles::SessionRoles;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     main: Savepoint,
-    letters: usize,
+    notifications: usize,
     temporary: Option<Box<Savepoint>>,
 }
 
@@ -140,8 +140,8 @@ pub(crate) struct RunningRoles {
 pub(crate) struct NamedSavepoint {
     pub(crate) name: String,
     pub(crate) mark: Mark,
-    /// Whether the transaction was READ ONLY: what SET TRANSACTION says behind a savepoint holds up to
-    /// its end.
+    /// Whether the transaction was READ ONLY: what SET TRANSACTION says behind a savepoint holds up
+    /// to its end.
     pub(crate) read_only: bool,
     /// Who the session was.
     pub(crate) roles: SessionRoles,
@@ -167,7 +167,7 @@ pub(crate) struct Running {
     pub(crate) savepoints: Vec<NamedSavepoint>,
     /// Where the statement that runs has begun, in a block.
     pub(crate) begun: Option<Mark>,
-    pub(crate) letters: Arc<Letters>,
+    pub(crate) notifications: Arc<PendingNotifications>,
     /// Whether cursors go with it.
     pub(crate) has_cursors: bool,
 }
@@ -187,8 +187,8 @@ impl Running {
     pub(crate) fn is_block(&self) -> bool {
         self.scope != Scope::Statement
     }
-    /// Undoes what nothing leads back to, so that nobody need wait for it. Only what ends the transaction is accepted from now on, or
-    /// leads back to a savepoint.
+    /// Undoes what nothing leads back to, so that nobody need wait for it. Only what ends the
+    /// transaction is accepted from now on, or leads back to a savepoint.
     pub(crate) fn fail(&mut self) {
         match self.savepoints.last() {
             Some(savepoint) => {
@@ -206,18 +206,19 @@ impl Running {
     }
     pub(crate) fn mark(&mut self) -> Mark {
         let temporary = self.temporary.as_mut().map(|txn| Box::new(txn.savepoint()));
-        Mark { main: self.txn.savepoint(), letters: self.letters.len(), temporary }
+        Mark { main: self.txn.savepoint(), notifications: self.notifications.len(), temporary }
     }
     pub(crate) fn rollback_to(&mut self, mark: &Mark) {
         self.txn.rollback_to(&mark.main);
-        self.letters.truncate(mark.letters);
+        self.notifications.truncate(mark.notifications);
         match (&mut self.temporary, &mark.temporary) {
             (Some(temporary), Some(mark)) => temporary.rollback_to(mark),
             // It began after the mark.
             (temporary, _) => *temporary = None,
         }
     }
-    /// Undoes what the statement that runs has done. One with a transaction of its own begins again with a snapshot of the present.
+    /// Undoes what the statement that runs has done. One with a transaction of its own begins again
+    /// with a snapshot of the present.
     pub(crate) fn undo_statement(&mut self) {
         match self.begun.take() {
             Some(begun) => {
@@ -229,7 +230,8 @@ impl Running {
     }
     /// Where the newest savepoint of a name is.
     pub(crate) fn named_savepoint(&self, name: &str) -> Result<usize> {
-        let missing = || SqlError::new("3B001", format!("savepoint \"{name}\" does not exist"));
+        let missing =
+            || SqlError::new(sqlstate::INVALID_SAVEPOINT_SPECIFICATION, format!("savepoint \"{name}\" does not exist"));
         self.savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(missing)
     }
     pub(crate) fn savepoint_count(&self) -> usize {
@@ -245,7 +247,7 @@ impl Running {
     /// Undoes everything, and begins again with a snapshot of the present.
     pub(crate) fn restart(&mut self) {
         self.txn.restart();
-        self.letters.truncate(0);
+        self.notifications.truncate(0);
         self.shown.show(&self.txn);
         if let Some(temporary) = &mut self.temporary {
             temporary.restart();

@@ -1,9 +1,11 @@
 //! A session's transactions: BEGIN to COMMIT, savepoints, and who writes to which table.
 //!
-//! Temporary tables live in a small database of the session's own, with a transaction of its own beside the one on the database. Both begin, roll
-//! back and commit together; as nobody else sees temporary tables, their commit cannot fail once the other has succeeded.
+//! Temporary tables live in a small database of the session's own, with a transaction of its own
+//! beside the one on the database. Both begin, roll back and commit together; as nobody else sees
+//! temporary tables, their commit cannot fail once the other has succeeded.
 //!
-//! **Blocks**, as in PostgreSQL. A transaction belongs to one statement, to an implicit block, or to BEGIN ([`Scope`]):
+//! **Blocks**, as in PostgreSQL. A transaction belongs to one statement, to an implicit block, or
+//! to BEGIN ([`Scope`]):
 //!
 //! ```text
 //! statement of its own       begins and commits its transaction
@@ -16,19 +18,22 @@
 //!                                                  ▼
 //!                                                failed: only what ends it, or leads back to a savepoint, is accepted
 //! ```
-//! An error is one of any kind: of a statement, of its syntax, or of the client's protocol ([`Session::fail_transaction`]).
-//! So is a statement whose future is dropped half-way, or that panics outside of its limits
-//! ([`OpenStatement`]).
+//! An error is one of any kind: of a statement, of its syntax, or of the client's protocol
+//! ([`Session::fail_transaction`]). So is a statement whose future is dropped half-way, or that
+//! panics outside of its limits ([`OpenStatement`]).
 //!
 //! **Savepoints** lead back to rows, catalog, notifications, cursors, settings and roles as they
 //! were. Locks stay, of rows apart.
 //!
-//! **What is shown must be durable.** A statement that commits waits for its own log. One that does not, as it runs in a block, waits for
-//! the newest commit that its transaction has read ([`Session::close_statement`]), and so does one that fails ([`Session::error_is_durable`]);
-//! rows that leave before the statement ends wait for the whole snapshot.
+//! **What is shown must be durable.** A statement that commits waits for its own log. One that does
+//! not, as it runs in a block, waits for the newest commit that its transaction has read
+//! ([`Session::close_statement`]), and so does one that fails ([`Session::error_is_durable`]); rows
+//! that leave before the statement ends wait for the whole snapshot.
 //!
-//! **Isolation.** A transaction has one snapshot ([`Isolation::Snapshot`]), or one for each statement ([`Isolation::ReadCommitted`]), or one and validation at the
-//! commit ([`Isolation::Serializable`], see `serac_engine::ReadSet`). What a statement does that meets a conflict is in [`crate::conflicts`].
+//! **Isolation.** A transaction has one snapshot ([`Isolation::Snapshot`]), or one for each
+//! statement ([`Isolation::ReadCommitted`]), or one and validation at the commit
+//! ([`Isolation::Serializable`], see `serac_engine::ReadSet`). What a statement does that meets a
+//! conflict is in [`crate::conflicts`].
 
 use crate::error::{Result, SqlError};
 use crate::identifiers::TEMPORARY_SCHEMA;
@@ -37,11 +42,11 @@ use crate::parsed::Parsed;
 use crate::pg_catalog::image::LazyImage;
 use crate::result::{Started, StatementResult, durable};
 use crate::session::Session;
+use crate::session_env::NOT_ASKED;
 use crate::session_roles::SessionRoles;
-use crate::shared::NOT_ASKED;
+use crate::statement_snapshot::StatementSnapshot;
 use crate::transaction::{Isolation, Modes, NamedSavepoint, Running, RunningRoles, Scope, Shown, TransactionStatus};
-use crate::view::View;
-use serac_engine::roles::{Object, Privilege};
+use serac_engine::security::{Object, Privilege};
 use serac_engine::{Catalog, Database, Table, Transaction};
 use serac_parser::tree::{Name, Set, SetChange, StatementKind, Transaction as Control, TransactionMode};
 use serac_storage::{CommitTicket, Snapshot};
@@ -93,7 +98,7 @@ impl Session {
         let roles = RunningRoles { before: self.shared.roles.read().clone(), set: None, is_local: false };
         txn.set_role(roles.before.current);
         if scope == Scope::Statement {
-            // Relaxed: see `Shared::time`.
+            // Relaxed: see `SessionEnv::time`.
             self.shared.time.store(0, Ordering::Relaxed);
         } else {
             self.shared.start_time();
@@ -101,7 +106,7 @@ impl Session {
         self.shared.statement_time.store(0, Ordering::Relaxed);
         let shown = Shown(self.cancel.clone());
         shown.show(&txn);
-        let letters = self.shared.listener.letters.clone();
+        let notifications = self.shared.listener.notifications.clone();
         self.shared.values.set_transaction(Some(modes));
         self.running = Some(Running {
             txn,
@@ -114,7 +119,7 @@ impl Session {
             roles,
             savepoints,
             begun: None,
-            letters,
+            notifications,
             has_cursors: false,
         });
     }
@@ -141,12 +146,12 @@ impl Session {
             let path = self.path(&catalog, &access);
             let image = LazyImage::default();
             let (before, transaction) = (None, running.txn.number());
-            View { catalog, snapshot, transaction, own, before, reads, image, temporary, access, path }
+            StatementSnapshot { catalog, snapshot, transaction, own, before, reads, image, temporary, access, path }
         });
         *self.shared.view.write() = view;
     }
-    /// Lets queries see what the transaction sees now, and not what the running statement writes from
-    /// now on.
+    /// Lets queries see what the transaction sees now, and not what the running statement writes
+    /// from now on.
     pub(crate) fn read_before_writes(&mut self) -> Result<()> {
         let running = self.running.as_mut().expect("it runs");
         let temporary = running.temporary.as_mut().map(Transaction::snapshot_until_now).transpose()?;
@@ -161,7 +166,7 @@ impl Session {
         *self.shared.view.write() = None;
         let running = self.running.take()?;
         self.shared.values.set_transaction(None);
-        running.letters.truncate(0);
+        running.notifications.truncate(0);
         if running.has_cursors {
             self.shared.cursors.lock().end();
         }
@@ -206,11 +211,12 @@ impl Session {
     pub fn check_not_failed(&self) -> Result<()> {
         if self.transaction_status() == TransactionStatus::Failed {
             let message = "current transaction is aborted, commands ignored until end of transaction block";
-            return Err(SqlError::new("25P02", message));
+            return Err(SqlError::new(sqlstate::IN_FAILED_SQL_TRANSACTION, message));
         }
         Ok(())
     }
-    /// Ends a statement: commits its own transaction. What it gives must not be shown before the promise is kept; none if it may be at once.
+    /// Ends a statement: commits its own transaction. What it gives must not be shown before the
+    /// promise is kept; none if it may be at once.
     pub(crate) fn close_statement(&mut self) -> Result<Option<CommitTicket>> {
         match self.running.as_mut().filter(|running| running.is_block()) {
             Some(running) => {
@@ -228,8 +234,9 @@ impl Session {
         self.fail_transaction();
         error
     }
-    /// Waits until what the last error of a statement tells of others' rows is durable: a client must not learn before of a key that is there.
-    /// Done already for errors of what is `async` here.
+    /// Waits until what the last error of a statement tells of others' rows is durable: a client
+    /// must not learn before of a key that is there. Done already for errors of what is `async`
+    /// here.
     ///
     /// # Errors
     /// When the log has failed.
@@ -246,8 +253,9 @@ impl Session {
             Err(log) => log,
         }
     }
-    /// Ends what an error ends: the implicit block, or the statement's own transaction. One that BEGIN opened has failed then. Errors of
-    /// statements come here by themselves; who finds others (of a protocol, say) tells of them, so that the client's next COMMIT is a rollback.
+    /// Ends what an error ends: the implicit block, or the statement's own transaction. One that
+    /// BEGIN opened has failed then. Errors of statements come here by themselves; who finds others
+    /// (of a protocol, say) tells of them, so that the client's next COMMIT is a rollback.
     pub fn fail_transaction(&mut self) {
         match self.running.as_mut().filter(|running| running.scope == Scope::Explicit) {
             Some(running) if running.failed => {}
@@ -268,7 +276,8 @@ impl Session {
         result
     }
 
-    /// Begins an implicit block for statements that the client has sent together, if no transaction is open.
+    /// Begins an implicit block for statements that the client has sent together, if no transaction
+    /// is open.
     pub fn begin_implicit(&mut self) {
         if self.running.is_none() {
             self.begin(Scope::Implicit, self.shared.values.default_modes());
@@ -278,7 +287,8 @@ impl Session {
     pub fn is_implicit(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.scope == Scope::Implicit)
     }
-    /// Commits the implicit block, if one is open; none if not. That the statements have ended must not be shown before it is [durable](Started::durable).
+    /// Commits the implicit block, if one is open; none if not. That the statements have ended must
+    /// not be shown before it is [durable](Started::durable).
     ///
     /// # Errors
     /// Why it cannot commit; it has been rolled back then.
@@ -295,7 +305,7 @@ impl Session {
             Some(running) if running.has_cursors => self.shared.cursors.lock().take_held(),
             _ => Vec::new(),
         };
-        let letters = self.shared.listener.letters.take();
+        let notifications = self.shared.listener.notifications.take();
         let kept = self.shared.changed_settings.kept();
         // Until everybody can see what has been done.
         let _locks = self.shared.advisory_locks.until_committed();
@@ -304,9 +314,9 @@ impl Session {
         if let Some(temporary) = running.temporary {
             temporary.commit()?;
         }
-        if !letters.is_empty() {
+        if !notifications.is_empty() {
             let process = self.shared.identity.get().map_or(0, |identity| identity.process);
-            self.shared.listener.post(process, letters, &ticket);
+            self.shared.listener.post(process, notifications, &ticket);
         }
         if !held.is_empty() {
             self.shared.cursors.lock().keep(held);
@@ -325,7 +335,7 @@ impl Session {
     pub(crate) fn txn(&mut self) -> Result<&mut Transaction> {
         let running = self.running.as_mut().expect("statements run in a transaction");
         if self.shared.values.modes().read_only {
-            return Err(SqlError::new("25006", "cannot write in a read-only transaction"));
+            return Err(SqlError::new(sqlstate::READ_ONLY_SQL_TRANSACTION, "cannot write in a read-only transaction"));
         }
         Ok(&mut running.txn)
     }
@@ -348,7 +358,8 @@ impl Session {
     pub(crate) fn txn_of(&mut self, table: &Table) -> Result<&mut Transaction> {
         self.txn_for(&table.definition.schema)
     }
-    /// The database of the session's temporary tables: in memory, without a log, and gone with the session.
+    /// The database of the session's temporary tables: in memory, without a log, and gone with the
+    /// session.
     fn temporary_database(&self) -> Result<&Database> {
         if self.shared.temporary_database.get().is_none() {
             let database = Database::in_memory()?;
@@ -365,7 +376,8 @@ impl Session {
         self.shared.temporary_database.get().map(Database::catalog)
     }
 
-    /// Schema and name of the relation that a name means: unqualified, a temporary table goes before others.
+    /// Schema and name of the relation that a name means: unqualified, a temporary table goes
+    /// before others.
     pub(crate) fn locate(&self, name: &Name) -> Result<(String, String)> {
         self.shared.view().expect("a statement is running").locate(name)
     }
@@ -409,8 +421,9 @@ impl Session {
         })
     }
 
-    /// Statements about transactions: BEGIN, COMMIT, ROLLBACK and the like; none for any other. A commit is not waited for: its result must not be shown before it
-    /// is [durable](Started::durable).
+    /// Statements about transactions: BEGIN, COMMIT, ROLLBACK and the like; none for any other. A
+    /// commit is not waited for: its result must not be shown before it is
+    /// [durable](Started::durable).
     ///
     /// # Errors
     /// What is wrong with it.
@@ -451,10 +464,10 @@ impl Session {
             Some(running) if running.scope == Scope::Explicit => self.shared.values.modes(),
             _ if chain => {
                 let message = format!("{word} AND CHAIN can only be used in transaction blocks");
-                return Err(SqlError::new("25P01", message));
+                return Err(SqlError::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, message));
             }
             _ => {
-                self.say(Severity::Warning, "25P01", "there is no transaction in progress");
+                self.say(Severity::Warning, sqlstate::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress");
                 self.shared.values.default_modes()
             }
         };
@@ -483,7 +496,7 @@ impl Session {
         let (mut wanted, scope) = (self.shared.values.modes(), running.scope);
         wanted.set(modes);
         if scope == Scope::Explicit {
-            self.say(Severity::Warning, "25001", "there is already a transaction in progress");
+            self.say(Severity::Warning, sqlstate::ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress");
         }
         self.set_modes(wanted)?;
         self.running.as_mut().expect("it is open").scope = Scope::Explicit;
@@ -491,7 +504,12 @@ impl Session {
     }
     /// What BEGIN has opened, which alone has savepoints.
     fn block(&mut self, statement: &str) -> Result<&mut Running> {
-        let no_block = || SqlError::new("25P01", format!("{statement} can only be used in transaction blocks"));
+        let no_block = || {
+            SqlError::new(
+                sqlstate::NO_ACTIVE_SQL_TRANSACTION,
+                format!("{statement} can only be used in transaction blocks"),
+            )
+        };
         self.running.as_mut().filter(|running| running.scope == Scope::Explicit).ok_or_else(no_block)
     }
     fn savepoint(&mut self, name: &str) -> Result<()> {
@@ -533,7 +551,8 @@ impl Session {
     }
 }
 
-/// Whether a statement ends a transaction, or leads back in it: such are accepted in one that has failed.
+/// Whether a statement ends a transaction, or leads back in it: such are accepted in one that has
+/// failed.
 pub fn ends_transaction(statement: &Parsed) -> bool {
     use Control::{Commit, Rollback, RollbackTo};
     matches!(statement.statement(), StatementKind::Transaction(Commit { .. } | Rollback { .. } | RollbackTo(_)))

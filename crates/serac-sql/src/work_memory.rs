@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Who asks for less gets this much: operators work on batches of thousands of rows, and those that keep rows could not
-/// keep one batch. PostgreSQL's `work_mem`, which is of single operations, begins at 64 kB.
+/// Who asks for less gets this much: operators work on batches of thousands of rows, and those that
+/// keep rows could not keep one batch. PostgreSQL's `work_mem`, which is of single operations,
+/// begins at 64 kB.
 const SMALLEST: usize = 4 << 20;
 
 /// How long the end of a statement waits at the most for what its tasks hold.
@@ -20,14 +21,17 @@ const LONGEST_END: Duration = Duration::from_secs(2);
 /// Between two looks at what they hold.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
-/// A session's part of the memory for queries. Operators that can spill do so at the limit, others fail (SQLSTATE 53200).
+/// A session's part of the memory for queries. Operators that can spill do so at the limit, others
+/// fail (SQLSTATE 53200).
 ///
-/// A statement that fails, or is cancelled, aborts its tasks. One that computes then ends, and gives its memory back, when it next gives its thread back. So the
-/// end of such a statement waits for that ([`WorkMemory::given_back`]): the next statement, of this session or another, is not refused for memory that nobody uses.
+/// A statement that fails, or is cancelled, aborts its tasks. One that computes then ends, and
+/// gives its memory back, when it next gives its thread back. So the end of such a statement waits
+/// for that ([`WorkMemory::given_back`]): the next statement, of this session or another, is not
+/// refused for memory that nobody uses.
 #[derive(Debug)]
 pub(crate) struct WorkMemory {
-    /// What was asked for; `usize::MAX` for no limit. Relaxed, as the others: each is exact by itself, and nothing else
-    /// hangs on them.
+    /// What was asked for; `usize::MAX` for no limit. Relaxed, as the others: each is exact by
+    /// itself, and nothing else hangs on them.
     wanted: AtomicUsize,
     /// What there is: [`SMALLEST`] at the least.
     limit: AtomicUsize,

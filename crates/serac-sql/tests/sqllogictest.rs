@@ -1,14 +1,25 @@
-//! Runs every `tests/slt/*.slt` file against a fresh database in memory, and once more with all
-//! optional passes disabled. Errors are shown as `ERROR <SQLSTATE>: <message>`.
+//! Each `tests/slt/*.slt` file is a test of its name: it runs against a fresh database in memory. A
+//! second test, `…/without_passes`, runs it with all optional passes disabled. Errors are shown as
+//! `ERROR <SQLSTATE>: <message>`.
+//!
+//! `cargo test -p serac-sql --test sqllogictest joins` runs the files with `joins` in their name;
+//! `-- joins --complete` writes what the statements give into them, for somebody to read.
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use libtest_mimic::{Arguments, Failed, Trial};
 use serac_engine::Database;
 use serac_sql::wire::to_wire;
 use serac_sql::{Session, SqlDatabase, SqlError, SqlOptions, StatementResult};
-use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
+use sqllogictest::{
+    AsyncDB, DBOutput, DefaultColumnType, Runner, default_column_validator, default_normalizer, default_validator,
+};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use tokio::runtime::Runtime;
 
 struct Connection(Session);
 
@@ -66,32 +77,67 @@ async fn optional_passes() -> String {
     rows.concat().join(", ")
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_files() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slt");
-    let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "slt"));
-    files.sort();
-    let mut failures = Vec::new();
-    let about_bitmaps = |file: &&std::path::PathBuf| file.file_name().is_some_and(|name| name == "bitmap_queries.slt");
-    let without_bitmaps = files.iter().filter(about_bitmaps).map(|file| (file, "SET enable_bitmap_index = off"));
-    // Its own settings are the subject of the file about passes.
-    let about_passes = |file: &&std::path::PathBuf| file.file_name().is_some_and(|name| name == "passes.slt");
-    let disabled = format!("SET serac.disabled_passes = '{}'", optional_passes().await);
-    let without_passes = files.iter().filter(|file| !about_passes(file)).map(|file| (file, disabled.as_str()));
-    let usual = files.iter().map(|file| (file, ""));
-    for (file, first) in usual.chain(without_bitmaps).chain(without_passes) {
-        let db = database();
-        let mut runner = Runner::new(|| {
-            let mut session = Session::new(&db);
-            async move {
-                session.execute(first).await?;
-                Ok(Connection(session))
-            }
-        });
-        if let Err(error) = runner.run_file_async(file).await {
-            failures.push(format!("{first}\n{}", error.display(false)));
+/// The files, by name.
+fn files() -> Vec<(String, PathBuf)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slt");
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "slt") {
+            files.push((path.file_stem().unwrap().to_str().unwrap().to_owned(), path));
         }
     }
-    assert!(!files.is_empty() && failures.is_empty(), "{}", failures.join("\n\n"));
+    files.sort();
+    files
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// Runs a file, in sessions that have run `first`, or writes what its statements give into it.
+async fn run(file: PathBuf, first: Arc<str>, completes: bool) -> Result<(), Failed> {
+    let db = database();
+    let mut runner = Runner::new(|| {
+        let (mut session, first) = (Session::new(&db), first.clone());
+        async move {
+            session.execute(&first).await?;
+            Ok(Connection(session))
+        }
+    });
+    if completes {
+        let columns = default_column_validator::<DefaultColumnType>;
+        return runner
+            .update_test_file(file, " ", default_validator, default_normalizer, columns)
+            .await
+            .map_err(|error| error.to_string().into());
+    }
+    runner.run_file_async(file).await.map_err(|error| error.display(false).to_string().into())
+}
+
+fn main() -> ExitCode {
+    let mut arguments: Vec<String> = std::env::args().collect();
+    let count = arguments.len();
+    arguments.retain(|argument| argument != "--complete");
+    let completes = arguments.len() < count;
+    let disabled: Arc<str> = format!("SET serac.disabled_passes = '{}'", runtime().block_on(optional_passes())).into();
+    let mut trials = Vec::new();
+    for (name, file) in files() {
+        let mut ways: Vec<(String, Arc<str>)> = vec![(name.clone(), "".into())];
+        if !completes {
+            if name == "bitmap_queries" {
+                ways.push((format!("{name}/without_bitmaps"), "SET enable_bitmap_index = off".into()));
+            }
+            // Its own settings are the subject of the file about passes.
+            if name != "passes" {
+                ways.push((format!("{name}/without_passes"), disabled.clone()));
+            }
+        }
+        for (name, first) in ways {
+            let file = file.clone();
+            trials.push(Trial::test(name, move || runtime().block_on(run(file, first, completes))));
+        }
+    }
+    assert!(trials.len() > 50, "the files are not found");
+    libtest_mimic::run(&Arguments::from_iter(arguments), trials).exit_code()
 }

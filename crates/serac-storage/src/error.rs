@@ -1,7 +1,7 @@
 //! The one error type of the storage.
 
 use crate::ids::RowId;
-use crate::waits::Blocker;
+use crate::version::waits::Blocker;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ impl StorageError {
     pub fn is_disk_full(&self) -> bool {
         match self {
             Self::DiskFull => true,
-            Self::Io { source, .. } => crate::file_system::is_disk_full(source),
+            Self::Io { source, .. } => crate::durability::file_system::is_disk_full(source),
             _ => false,
         }
     }

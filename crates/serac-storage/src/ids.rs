@@ -1,5 +1,6 @@
-//! Identifiers. A [`RowId`] is logical and dense (`block number << 20 | slot`): it names a place in a table, never a place
-//! in memory, so blocks can be copied, mapped from a file or moved without touching an index, and the log replays to the same ids.
+//! Identifiers. A [`RowId`] is logical and dense (`block number << 20 | slot`): it names a place in
+//! a table, never a place in memory, so blocks can be copied, mapped from a file or moved without
+//! touching an index, and the log replays to the same ids.
 
 use std::fmt;
 
@@ -20,7 +21,8 @@ pub struct BlockNo(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Slot(pub u32);
 
-/// Identifies a row of one table for as long as the row lives (§3.2, with a block number in place of an address).
+/// Identifies a row of one table for as long as the row lives (§3.2, with a block number in place
+/// of an address).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowId(u64);
 
@@ -68,8 +70,9 @@ pub struct ColumnId(pub u16);
 
 /// A point in the database's one history. Start and commit timestamps come from the same counter.
 ///
-/// The sign bit marks *uncommitted*: compared as unsigned numbers, an uncommitted timestamp is later than every snapshot, so an
-/// uncommitted version is never visible (§3.1). A version is visible to a snapshot iff `commit_ts <= start_ts`.
+/// The sign bit marks *uncommitted*: compared as unsigned numbers, an uncommitted timestamp is
+/// later than every snapshot, so an uncommitted version is never visible (§3.1). A version is
+/// visible to a snapshot iff `commit_ts <= start_ts`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Timestamp(pub u64);
 
@@ -84,7 +87,8 @@ impl Timestamp {
     pub const fn uncommitted(txn_no: u64) -> Self {
         Self(txn_no | Self::UNCOMMITTED_BIT)
     }
-    /// The number of the running transaction whose versions carry this timestamp; none if it has ended.
+    /// The number of the running transaction whose versions carry this timestamp; none if it has
+    /// ended.
     #[inline]
     pub const fn running(self) -> Option<u64> {
         if self.is_committed() { None } else { Some(self.0 & !Self::UNCOMMITTED_BIT) }
@@ -94,7 +98,8 @@ impl Timestamp {
     pub const fn is_committed(self) -> bool {
         self.0 & Self::UNCOMMITTED_BIT == 0
     }
-    /// Whether a version with this commit timestamp is visible to a snapshot that started at `start`.
+    /// Whether a version with this commit timestamp is visible to a snapshot that started at
+    /// `start`.
     #[inline]
     pub const fn visible_at(self, start: Timestamp) -> bool {
         self.0 <= start.0

@@ -1,4 +1,5 @@
-//! Column types: the SQL-facing type, the Arrow type that leaves the storage, and the physical form inside a block.
+//! Column types: the SQL-facing type, the Arrow type that leaves the storage, and the physical form
+//! inside a block.
 
 use crate::value::Value;
 use arrow_schema::extension::{EXTENSION_TYPE_METADATA_KEY, EXTENSION_TYPE_NAME_KEY};
@@ -21,8 +22,9 @@ pub enum ColumnType {
     Float32,
     /// DOUBLE PRECISION: 8 bytes.
     Float64,
-    /// DECIMAL(precision, scale), precision 1 to 38. Kept as a scaled 64-bit integer up to precision 18, else as 128 bits; leaves the
-    /// storage as `Decimal128`, unless a scan asks for the 64-bit form.
+    /// DECIMAL(precision, scale), precision 1 to 38. Kept as a scaled 64-bit integer up to
+    /// precision 18, else as 128 bits; leaves the storage as `Decimal128`, unless a scan asks for
+    /// the 64-bit form.
     Decimal {
         /// Digits in all.
         precision: u8,
@@ -33,7 +35,8 @@ pub enum ColumnType {
     Date,
     /// TIME: microseconds since midnight, 8 bytes.
     Time,
-    /// TIMESTAMP (`utc: false`) or TIMESTAMP WITH TIME ZONE (`utc: true`): microseconds since 1970-01-01, 8 bytes.
+    /// TIMESTAMP (`utc: false`) or TIMESTAMP WITH TIME ZONE (`utc: true`): microseconds since
+    /// 1970-01-01, 8 bytes.
     Timestamp {
         /// Whether the instant is absolute.
         utc: bool,
@@ -42,10 +45,12 @@ pub enum ColumnType {
     Interval,
     /// VARCHAR, TEXT, CHAR(n): UTF-8 as an Arrow view.
     Utf8,
-    /// JSONB: a document as text, which the engine keeps in one normal form. A view in a block; leaves the storage with 64-bit offsets (`LargeUtf8`), by
-    /// which its type is known from that of other texts.
+    /// JSONB: a document as text, which the engine keeps in one normal form. A view in a block;
+    /// leaves the storage with 64-bit offsets (`LargeUtf8`), by which its type is known from that
+    /// of other texts.
     Json,
-    /// JSON: a document's text as it was given. Otherwise as [`Json`](Self::Json), and of the same Arrow type.
+    /// JSON: a document's text as it was given. Otherwise as [`Json`](Self::Json), and of the same
+    /// Arrow type.
     JsonText,
     /// BYTEA: bytes as an Arrow view.
     Binary,
@@ -79,7 +84,8 @@ impl ColumnType {
         }
     }
 
-    /// Whether a column of the type can hold the value: NULL, or one of the physical form, and text that is UTF-8.
+    /// Whether a column of the type can hold the value: NULL, or one of the physical form, and text
+    /// that is UTF-8.
     #[inline]
     pub fn accepts(self, value: &Value<'_>) -> bool {
         match value {
@@ -126,7 +132,8 @@ impl ColumnType {
         matches!(self, Self::Json | Self::JsonText)
     }
 
-    /// The column type whose [`arrow`](Self::arrow) form is `data_type`, if there is one. Of the two whose values are documents, it is JSONB.
+    /// The column type whose [`arrow`](Self::arrow) form is `data_type`, if there is one. Of the
+    /// two whose values are documents, it is JSONB.
     pub fn from_arrow(data_type: &DataType) -> Option<Self> {
         Some(match data_type {
             DataType::Boolean => Self::Boolean,
@@ -149,7 +156,8 @@ impl ColumnType {
     }
 }
 
-/// A column as clients of Arrow get it: documents, which have a type of their own in [`ColumnType::arrow`], are marked as Arrow's extension type for JSON.
+/// A column as clients of Arrow get it: documents, which have a type of their own in
+/// [`ColumnType::arrow`], are marked as Arrow's extension type for JSON.
 pub fn marked(field: Field) -> Field {
     if *field.data_type() != DataType::LargeUtf8 {
         return field;

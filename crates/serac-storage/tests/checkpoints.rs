@@ -9,9 +9,9 @@ use arrow_array::{Array, ArrayRef, Decimal128Array, Int64Array, RecordBatch, Str
 use one_table::{OneTable, open_table};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serac_storage::checkpoint::{CheckpointReport, DATA_FOLDER, MANIFEST, Manifest};
-use serac_storage::data_file::PRESENCE_COLUMN;
-use serac_storage::file_system::FaultFileSystem;
+use serac_storage::durability::checkpoint::{CheckpointReport, DATA_FOLDER, MANIFEST, Manifest};
+use serac_storage::durability::data_file::PRESENCE_COLUMN;
+use serac_storage::durability::file_system::FaultFileSystem;
 use serac_storage::*;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -372,7 +372,7 @@ fn a_damaged_block_stays_where_it_is_when_the_rest_of_its_file_has_changed() {
 }
 
 fn schema_slots() -> u32 {
-    layout::BlockLayout::new(&schema()).unwrap().slot_count()
+    block::layout::BlockLayout::new(&schema()).unwrap().slot_count()
 }
 
 #[test]

@@ -3,8 +3,8 @@
 mod one_table;
 
 use one_table::open_table;
-use serac_storage::compact::{FollowMoves, NobodyFollows, RowFollower};
-use serac_storage::storage::{Storage, StorageOptions};
+use serac_storage::durability::storage::{Storage, StorageOptions};
+use serac_storage::freeze::compact::{FollowMoves, NobodyFollows, RowFollower};
 use serac_storage::*;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -7,9 +7,9 @@
 mod one_table;
 
 use one_table::open_table;
-use serac_storage::compact::NobodyFollows;
-use serac_storage::file_system::FaultFileSystem;
-use serac_storage::storage::{Storage, StorageOptions};
+use serac_storage::durability::file_system::FaultFileSystem;
+use serac_storage::durability::storage::{Storage, StorageOptions};
+use serac_storage::freeze::compact::NobodyFollows;
 use serac_storage::*;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};

@@ -4,7 +4,7 @@
 mod one_table;
 
 use one_table::open_table;
-use serac_storage::storage::{Storage, StorageOptions};
+use serac_storage::durability::storage::{Storage, StorageOptions};
 use serac_storage::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! First updater wins, whatever the collector has taken off a version chain meanwhile.
 
-use serac_storage::storage::{Storage, StorageOptions};
+use serac_storage::durability::storage::{Storage, StorageOptions};
 use serac_storage::*;
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ mod one_table;
 
 use arrow_array::Array;
 use one_table::open_table;
-use serac_storage::storage::{Storage, StorageOptions};
+use serac_storage::durability::storage::{Storage, StorageOptions};
 use serac_storage::*;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -4,8 +4,8 @@
 mod one_table;
 
 use one_table::open_table;
-use serac_storage::checkpoint::DATA_FOLDER;
-use serac_storage::file_system::FaultFileSystem;
+use serac_storage::durability::checkpoint::DATA_FOLDER;
+use serac_storage::durability::file_system::FaultFileSystem;
 use serac_storage::*;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -6,7 +6,7 @@ mod one_table;
 use one_table::open_table;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serac_storage::storage::{Storage, StorageOptions};
+use serac_storage::durability::storage::{Storage, StorageOptions};
 use serac_storage::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -6,9 +6,9 @@ mod one_table;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use one_table::open_table;
-use serac_storage::file_system::FaultFileSystem;
-use serac_storage::transaction::TransactionManager;
+use serac_storage::durability::file_system::FaultFileSystem;
 use serac_storage::types::{ColumnSchema, ColumnType, TableSchema};
+use serac_storage::version::transaction::TransactionManager;
 use serac_storage::{ColumnId, DataTable, RowBuffer, RowId, Storage, StorageOptions, TableId, Timestamp, Value};
 use serac_sync::simulation::{Weather, run};
 use serac_sync::thread;

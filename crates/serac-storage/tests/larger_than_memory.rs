@@ -40,7 +40,7 @@ fn open(path: &Path) -> (Arc<Storage>, Arc<DataTable>) {
     (storage, table)
 }
 
-fn checkpoint(storage: &Storage) -> checkpoint::CheckpointReport {
+fn checkpoint(storage: &Storage) -> durability::checkpoint::CheckpointReport {
     storage.checkpoint(&|_| (String::new(), vec![TableId(1)])).unwrap()
 }
 

@@ -10,7 +10,7 @@ mod one_table;
 use one_table::open_table;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serac_storage::file_system::FaultFileSystem;
+use serac_storage::durability::file_system::FaultFileSystem;
 use serac_storage::*;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -3,8 +3,8 @@
 mod one_table;
 
 use one_table::{OneTable, open_table};
-use serac_storage::compact::NobodyFollows;
-use serac_storage::storage::{Storage, StorageOptions};
+use serac_storage::durability::storage::{Storage, StorageOptions};
+use serac_storage::freeze::compact::NobodyFollows;
 use serac_storage::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 mod one_table;
 
 use one_table::open_table;
-use serac_storage::checkpoint::{DATA_FOLDER, MANIFEST, MANIFEST_COPY};
-use serac_storage::file_system::FaultFileSystem;
+use serac_storage::durability::checkpoint::{DATA_FOLDER, MANIFEST, MANIFEST_COPY};
+use serac_storage::durability::file_system::FaultFileSystem;
 use serac_storage::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -380,8 +380,8 @@ fn a_copy_that_was_left_behind_goes_if_the_disk_is_full() {
     assert_eq!(ids(&storage, &table), expected);
 }
 
-/// Salvaging may stop at any operation, and somebody may then open the database in the ordinary way:
-/// the log is kept all the same.
+/// Salvaging may stop at any operation, and somebody may then open the database in the ordinary
+/// way: the log is kept all the same.
 #[test]
 fn salvaging_that_is_stopped_has_kept_what_it_takes_away() {
     at_every_stop(|n| {
@@ -417,8 +417,8 @@ fn salvaging_that_is_stopped_has_kept_what_it_takes_away() {
     });
 }
 
-/// A commit whose first parts are missing is left out, and what the log has of it is kept, though the
-/// next checkpoint removes the log.
+/// A commit whose first parts are missing is left out, and what the log has of it is kept, though
+/// the next checkpoint removes the log.
 #[test]
 fn the_log_of_a_commit_that_is_left_out_is_kept() {
     let folder = tempfile::tempdir().unwrap();

@@ -18,7 +18,8 @@ pub mod thread {
     use std::sync::atomic::{AtomicUsize, Ordering};
     pub use std::thread::*;
 
-    /// A number that the calling thread has alone: from zero, in the order in which threads first ask.
+    /// A number that the calling thread has alone: from zero, in the order in which threads first
+    /// ask.
     pub fn ordinal() -> usize {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         // Relaxed: the numbers need only differ.
@@ -26,8 +27,9 @@ pub mod thread {
         ORDINAL.with(|ordinal| *ordinal)
     }
 
-    /// Starts a thread of `scope` that helps with what the caller does, too. Where no thread can be started, the
-    /// caller is alone, and must be able to do all of it. A simulation refuses one in eight.
+    /// Starts a thread of `scope` that helps with what the caller does, too. Where no thread can be
+    /// started, the caller is alone, and must be able to do all of it. A simulation refuses one in
+    /// eight.
     pub fn spawn_helper<'scope, T: Send + 'scope>(
         scope: &'scope Scope<'scope, '_>,
         work: impl FnOnce() -> T + Send + 'scope,
@@ -47,13 +49,14 @@ pub mod time {
     }
 }
 
-/// A place where a simulation may let another task go on; nothing in production. For steps that no atomic
-/// operation marks: an operation of a file system, the middle of a copy out of memory that others write to.
+/// A place where a simulation may let another task go on; nothing in production. For steps that no
+/// atomic operation marks: an operation of a file system, the middle of a copy out of memory that
+/// others write to.
 #[inline(always)]
 pub fn point() {}
 
-/// Where a thread that loses its processor does the most harm: between a look and what rests on it. A simulation
-/// often lets the task stay here for long; nothing in production.
+/// Where a thread that loses its processor does the most harm: between a look and what rests on it.
+/// A simulation often lets the task stay here for long; nothing in production.
 #[inline(always)]
 pub fn linger() {}
 
@@ -65,8 +68,8 @@ pub fn probe(name: &'static str, happens: impl FnOnce() -> bool) {
     let _ = (name, happens);
 }
 
-/// A limit or a threshold: `usual`. A simulation chooses one for each execution, down to `least`, so that what
-/// happens at the limit happens often. `name` is what it is chosen by.
+/// A limit or a threshold: `usual`. A simulation chooses one for each execution, down to `least`,
+/// so that what happens at the limit happens often. `name` is what it is chosen by.
 #[inline(always)]
 pub const fn limit(name: &'static str, usual: u64, least: u64) -> u64 {
     let _ = (name, least);

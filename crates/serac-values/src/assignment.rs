@@ -18,7 +18,7 @@ use datafusion::arrow::datatypes::{
 };
 use datafusion::arrow::util::display::FormatOptions;
 use serac_engine::EngineError;
-use serac_engine::definition::SqlType;
+use serac_engine::catalog::definition::SqlType;
 use serac_engine::json::normal_documents;
 use serac_engine::json_text::check_documents;
 use serac_storage::ColumnType;
@@ -35,8 +35,8 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     (digits.len() == 32).then(|| bytes.try_into().expect("32 digits are 16 bytes"))
 }
 
-/// Bytes as texts have them: `\x00ff`, or letters among which a backslash stands before another one, or before
-/// three octal digits.
+/// Bytes as texts have them: `\x00ff`, or letters among which a backslash stands before another
+/// one, or before three octal digits.
 ///
 /// # Errors
 /// 22023 for what are no hexadecimal digits, 22P02 for a backslash before something else.
@@ -50,7 +50,12 @@ fn parse_bytea(text: &str) -> Result<Vec<u8>> {
                 (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', behind @ ..]) => {
                     ((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'), behind)
                 }
-                (b'\\', _) => return Err(SqlError::new("22P02", "invalid input syntax for type bytea")),
+                (b'\\', _) => {
+                    return Err(SqlError::new(
+                        sqlstate::INVALID_TEXT_REPRESENTATION,
+                        "invalid input syntax for type bytea",
+                    ));
+                }
                 (first, behind) => (*first, behind),
             };
             bytes.push(byte);
@@ -87,9 +92,17 @@ fn integers<T: ArrowPrimitiveType<Native: std::str::FromStr>>(
         let word = text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
         let digits = word.strip_prefix(['+', '-']).unwrap_or(word);
         if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(SqlError::new("22P02", format!("invalid input syntax for type {name}: \"{text}\"")));
+            return Err(SqlError::new(
+                sqlstate::INVALID_TEXT_REPRESENTATION,
+                format!("invalid input syntax for type {name}: \"{text}\""),
+            ));
         }
-        let out_of_range = || SqlError::new("22003", format!("value \"{text}\" is out of range for type {name}"));
+        let out_of_range = || {
+            SqlError::new(
+                sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+                format!("value \"{text}\" is out of range for type {name}"),
+            )
+        };
         word.parse().map_err(|_| out_of_range())
     };
     let values = texts.iter().map(|text| text.map(one).transpose());
@@ -101,7 +114,12 @@ fn integers<T: ArrowPrimitiveType<Native: std::str::FromStr>>(
 /// # Errors
 /// 22P02.
 fn booleans(texts: &StringViewArray) -> Result<ArrayRef> {
-    let invalid = |text: &str| SqlError::new("22P02", format!("invalid input syntax for type boolean: \"{text}\""));
+    let invalid = |text: &str| {
+        SqlError::new(
+            sqlstate::INVALID_TEXT_REPRESENTATION,
+            format!("invalid input syntax for type boolean: \"{text}\""),
+        )
+    };
     let one = |text: &str| parse_bool(text).ok_or_else(|| invalid(text));
     let values = texts.iter().map(|text| text.map(one).transpose());
     Ok(Arc::new(values.collect::<Result<BooleanArray>>()?))
@@ -121,7 +139,7 @@ fn documents(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<ArrayR
     if !is_text_or_null(array.data_type()) {
         let given = name_of(array.data_type());
         let message = format!("column \"{column}\" is of type {sql_type} but expression is of type {given}");
-        return Err(SqlError::new("42804", message));
+        return Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, message));
     }
     let texts = cast_with_options(array, &ArrowType::LargeUtf8, &CastOptions::default())?;
     if sql_type.column_type == ColumnType::JsonText {
@@ -172,7 +190,7 @@ pub fn check_assignment(given: &ArrowType, sql_type: SqlType, column: &str) -> R
         other => name_of(&other.arrow()),
     };
     let message = format!("column \"{column}\" is of type {wanted} but expression is of type {given}");
-    Err(SqlError::new("42804", message).named(column))
+    Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, message).named(column))
 }
 
 /// Converts an array to what a column of `sql_type` holds; values that do not fit are errors.
@@ -197,7 +215,12 @@ pub fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<Array
     }
     let is_text = is_text(array.data_type());
     let options = CastOptions { safe: false, format_options: FormatOptions::default() };
-    let invalid = |text: &str| SqlError::new("22P02", format!("invalid input syntax for type {sql_type}: \"{text}\""));
+    let invalid = |text: &str| {
+        SqlError::new(
+            sqlstate::INVALID_TEXT_REPRESENTATION,
+            format!("invalid input syntax for type {sql_type}: \"{text}\""),
+        )
+    };
     if is_text && matches!(sql_type.column_type, ColumnType::Uuid | ColumnType::Binary) {
         let strings = cast_with_options(array, &ArrowType::Utf8View, &options)?;
         let strings: &StringViewArray = strings.as_string_view();
@@ -270,10 +293,12 @@ pub fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<Array
     };
     let values = cast_with_options(source, &target, &options).map_err(|error| {
         let mut error = SqlError::from(error);
-        if error.sqlstate == "XX000" {
-            error.sqlstate = "42804";
+        if error.sqlstate == sqlstate::INTERNAL_ERROR {
+            error.sqlstate = sqlstate::DATATYPE_MISMATCH;
         }
-        if matches!(error.sqlstate, "22P02" | "22003") && source.data_type().is_numeric() {
+        if matches!(error.sqlstate, sqlstate::INVALID_TEXT_REPRESENTATION | sqlstate::NUMERIC_VALUE_OUT_OF_RANGE)
+            && source.data_type().is_numeric()
+        {
             error = SqlError::out_of_range(sql_type.column_type);
         }
         of_column(error)
@@ -309,7 +334,7 @@ fn check_floats(given: &ArrayRef, floats: &ArrayRef, sql_type: SqlType) -> Resul
             Some(row) => {
                 let type_name = sql_type.to_string().to_lowercase();
                 let message = format!("\"{}\" is out of range for type {type_name}", texts.value(row));
-                Err(SqlError::new("22003", message))
+                Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, message))
             }
         };
     }
@@ -321,6 +346,6 @@ fn check_floats(given: &ArrayRef, floats: &ArrayRef, sql_type: SqlType) -> Resul
     };
     match rows.find_map(errors) {
         None => Ok(()),
-        Some(error) => Err(SqlError::new("22003", format!("value out of range: {error}"))),
+        Some(error) => Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("value out of range: {error}"))),
     }
 }

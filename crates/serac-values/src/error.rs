@@ -1,4 +1,5 @@
-//! Errors as SQL clients know them: an SQLSTATE, a message, perhaps a detail, and a position in the statement.
+//! Errors as SQL clients know them: an SQLSTATE, a message, perhaps a detail, and a position in the
+//! statement.
 
 use crate::sql_terms::in_sql_terms;
 use datafusion::arrow::error::ArrowError;
@@ -6,7 +7,7 @@ use datafusion::common::SchemaError;
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::error::DataFusionError;
 use serac_engine::EngineError;
-use serac_engine::definition::SqlType;
+use serac_engine::catalog::definition::SqlType;
 use serac_numeric::NumericError;
 use serac_storage::{Blocker, ColumnType, StorageError};
 use std::any::Any;
@@ -27,7 +28,7 @@ pub struct SqlError {
     /// Whose constraint does not hold.
     pub table: Option<Box<ConstrainedTable>>,
     /// Where in the text: line and column, from 1.
-    pub position: Option<(u64, u64)>,
+    pub position: Option<(u32, u32)>,
     /// The running transaction that is in the way, of a conflict.
     pub blocker: Option<Arc<Blocker>>,
 }
@@ -51,7 +52,8 @@ impl SqlError {
     }
     /// The error of an unknown column of a relation.
     pub fn no_column(column: &str, relation: &str) -> Self {
-        Self::new("42703", format!("column \"{column}\" of relation \"{relation}\" does not exist")).named(column)
+        Self::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{column}\" of relation \"{relation}\" does not exist"))
+            .named(column)
     }
     /// The same about a column, relation, function or constraint.
     #[must_use]
@@ -85,17 +87,17 @@ impl SqlError {
     }
     /// The error of a statement that is nested too deeply.
     pub fn too_deep() -> Self {
-        Self::new("54001", "the statement is nested too deeply")
+        Self::new(sqlstate::STATEMENT_TOO_COMPLEX, "the statement is nested too deeply")
     }
     /// The error of a statement whose plan would be too large.
     pub fn too_complex() -> Self {
-        Self::new("54001", "the statement, with the views that it names, is too complex")
+        Self::new(sqlstate::STATEMENT_TOO_COMPLEX, "the statement, with the views that it names, is too complex")
     }
     /// A panic in a statement is an error like any other.
     pub fn of_panic(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-        Self::new("XX000", format!("internal error: {text}"))
+        Self::new(sqlstate::INTERNAL_ERROR, format!("internal error: {text}"))
     }
     /// The error of a number that is none of a type.
     pub fn out_of_range(column_type: ColumnType) -> Self {
@@ -103,11 +105,11 @@ impl SqlError {
             ColumnType::Decimal { .. } => "numeric field overflow".into(),
             other => format!("{} out of range", SqlType::from(other).to_string().to_lowercase()),
         };
-        Self::new("22003", message)
+        Self::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, message)
     }
     /// The error of something that is not supported (0A000).
     pub fn unsupported(what: impl fmt::Display) -> Self {
-        Self::new("0A000", format!("{what} is not supported"))
+        Self::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
     }
 }
 
@@ -155,29 +157,31 @@ impl From<ArrowError> for SqlError {
 impl From<&ArrowError> for SqlError {
     fn from(error: &ArrowError) -> Self {
         match error {
-            ArrowError::DivideByZero => Self::new("22012", "division by zero"),
-            ArrowError::ArithmeticOverflow(m) => Self::new("22003", format!("value out of range: {m}")),
+            ArrowError::DivideByZero => Self::new(sqlstate::DIVISION_BY_ZERO, "division by zero"),
+            ArrowError::ArithmeticOverflow(m) => {
+                Self::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("value out of range: {m}"))
+            }
             ArrowError::CastError(m)
                 if m.contains("overflow") || m.contains("out of range") || m.contains("too large") =>
             {
-                too_large(m).unwrap_or_else(|| Self::new("22003", m.clone()))
+                too_large(m).unwrap_or_else(|| Self::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, m.clone()))
             }
-            ArrowError::CastError(m) | ArrowError::ParseError(m) => {
-                too_large(m).or_else(|| unreadable(m)).unwrap_or_else(|| Self::new("22P02", in_sql_terms(m)))
-            }
+            ArrowError::CastError(m) | ArrowError::ParseError(m) => too_large(m)
+                .or_else(|| unreadable(m))
+                .unwrap_or_else(|| Self::new(sqlstate::INVALID_TEXT_REPRESENTATION, in_sql_terms(m))),
             ArrowError::InvalidArgumentError(m)
                 if m.contains("too large to store") || m.contains("too small to store") =>
             {
-                Self::new("22003", "numeric field overflow")
+                Self::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow")
             }
-            ArrowError::CsvError(m) => Self::new("22P04", m.clone()),
-            ArrowError::IoError(m, _) => Self::new("58030", m.clone()),
+            ArrowError::CsvError(m) => Self::new(sqlstate::BAD_COPY_FILE_FORMAT, m.clone()),
+            ArrowError::IoError(m, _) => Self::new(sqlstate::IO_ERROR, m.clone()),
             ArrowError::ExternalError(inner) => from_external(inner.as_ref()),
             ArrowError::ComputeError(m) if m == "Timestamp out of range" => {
-                Self::new("22008", "timestamp out of range")
+                Self::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range")
             }
             ArrowError::ComputeError(m) if m.contains("Regular expression did not compile") => wrong_pattern(m),
-            other => Self::new("XX000", in_sql_terms(&other.to_string())),
+            other => Self::new(sqlstate::INTERNAL_ERROR, in_sql_terms(&other.to_string())),
         }
     }
 }
@@ -187,7 +191,7 @@ fn too_large(message: &str) -> Option<SqlError> {
     let of_cast = message.strip_prefix("Can't cast value ").and_then(|rest| rest.rsplit_once(" to type "));
     let of_decimal = || message.strip_prefix("value of ")?.split_once(" is out of range ");
     let (_, data_type) = of_cast.or_else(of_decimal)?;
-    Some(SqlError::new("22003", format!("{} out of range", in_sql_terms(data_type))))
+    Some(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("{} out of range", in_sql_terms(data_type))))
 }
 
 /// The error of a text that cannot be cast, as PostgreSQL says it; none if the message is another.
@@ -198,9 +202,15 @@ fn unreadable(message: &str) -> Option<SqlError> {
     let digits = value.strip_prefix(['-', '+']).unwrap_or(value);
     let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     if is_number && matches!(name.as_str(), "smallint" | "integer" | "bigint") {
-        return Some(SqlError::new("22003", format!("value \"{value}\" is out of range for type {name}")));
+        return Some(SqlError::new(
+            sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+            format!("value \"{value}\" is out of range for type {name}"),
+        ));
     }
-    Some(SqlError::new("22P02", format!("invalid input syntax for type {name}: \"{value}\"")))
+    Some(SqlError::new(
+        sqlstate::INVALID_TEXT_REPRESENTATION,
+        format!("invalid input syntax for type {name}: \"{value}\""),
+    ))
 }
 
 fn from_external(error: &(dyn std::error::Error + Send + Sync + 'static)) -> SqlError {
@@ -216,23 +226,27 @@ fn from_external(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Sql
         error.into()
     } else if let Some(error) = error.downcast_ref::<StorageError>() {
         match error {
-            StorageError::WriteConflict { blocker, .. } => {
-                SqlError { blocker: blocker.clone(), ..SqlError::new("40001", error.to_string()) }
-            }
-            StorageError::Corrupt { .. } => SqlError::new("XX001", error.to_string()),
-            _ => SqlError::new("XX000", error.to_string()),
+            StorageError::WriteConflict { blocker, .. } => SqlError {
+                blocker: blocker.clone(),
+                ..SqlError::new(sqlstate::SERIALIZATION_FAILURE, error.to_string())
+            },
+            StorageError::Corrupt { .. } => SqlError::new(sqlstate::DATA_CORRUPTED, error.to_string()),
+            _ => SqlError::new(sqlstate::INTERNAL_ERROR, error.to_string()),
         }
     } else {
         match error.to_string() {
             text if text.contains("regex parse error") => wrong_pattern(&text),
-            text => SqlError::new("XX000", text),
+            text => SqlError::new(sqlstate::INTERNAL_ERROR, text),
         }
     }
 }
 
 /// The error of a regular expression that is none, or one that is too large.
 fn wrong_pattern(text: &str) -> SqlError {
-    SqlError::new("2201B", format!("invalid regular expression: {}", text.lines().last().unwrap_or_default().trim()))
+    SqlError::new(
+        sqlstate::INVALID_REGULAR_EXPRESSION,
+        format!("invalid regular expression: {}", text.lines().last().unwrap_or_default().trim()),
+    )
 }
 
 /// The text between the first two single quotes from `start` on.
@@ -246,7 +260,7 @@ fn from_plan(message: &str) -> SqlError {
         let name = quoted(message, "table ").unwrap_or_default();
         let prefixes = ["serac.pg_search_path.", "serac.public.", "serac."];
         let short = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
-        return SqlError::new("42P01", format!("relation \"{short}\" does not exist")).named(short);
+        return SqlError::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{short}\" does not exist")).named(short);
     }
     if let Some(name) = quoted(message, "Invalid function").or_else(|| quoted(message, "table function")) {
         // The planner suggests the nearest name, however far it is.
@@ -255,7 +269,7 @@ fn from_plan(message: &str) -> SqlError {
         let detail = suggested.map(|other| format!("Perhaps you mean \"{other}\"."));
         return SqlError {
             detail,
-            ..SqlError::new("42883", format!("function \"{name}\" does not exist")).named(name)
+            ..SqlError::new(sqlstate::UNDEFINED_FUNCTION, format!("function \"{name}\" does not exist")).named(name)
         };
     }
     if let Some(call) = quoted(message, "No function matches the given name and argument types") {
@@ -265,26 +279,35 @@ fn from_plan(message: &str) -> SqlError {
         let detail = (!candidates.is_empty()).then(|| format!("There is {}.", candidates.join(", ")));
         let call = &in_sql_terms(call);
         let name = call.split('(').next().unwrap_or(call);
-        return SqlError { detail, ..SqlError::new("42883", format!("function {call} does not exist")).named(name) };
+        return SqlError {
+            detail,
+            ..SqlError::new(sqlstate::UNDEFINED_FUNCTION, format!("function {call} does not exist")).named(name)
+        };
     }
-    for (clause, sqlstate) in [("LIMIT", "2201W"), ("OFFSET", "2201X")] {
+    for (clause, sqlstate) in [
+        ("LIMIT", sqlstate::INVALID_ROW_COUNT_IN_LIMIT_CLAUSE),
+        ("OFFSET", sqlstate::INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE),
+    ] {
         if message.starts_with(&format!("{clause} must be >=")) {
             return SqlError::new(sqlstate, format!("{clause} must not be negative"));
         }
     }
     let sqlstates = [
-        ("must be in GROUP BY", "42803"),
-        ("must appear in the GROUP BY", "42803"),
-        ("require unique expression names", "42701"),
-        ("different number of columns", "42601"),
-        ("non-boolean predicate", "42804"),
-        ("Order by column out of bounds", "42P10"),
-        ("Cannot coerce", "42883"),
-        ("Failed to coerce types", "42883"),
-        ("Cannot infer common argument type", "42883"),
+        ("must be in GROUP BY", sqlstate::GROUPING_ERROR),
+        ("must appear in the GROUP BY", sqlstate::GROUPING_ERROR),
+        ("require unique expression names", sqlstate::DUPLICATE_COLUMN),
+        ("different number of columns", sqlstate::SYNTAX_ERROR),
+        ("non-boolean predicate", sqlstate::DATATYPE_MISMATCH),
+        ("Order by column out of bounds", sqlstate::INVALID_COLUMN_REFERENCE),
+        ("Cannot coerce", sqlstate::UNDEFINED_FUNCTION),
+        ("Failed to coerce types", sqlstate::UNDEFINED_FUNCTION),
+        ("Cannot infer common argument type", sqlstate::UNDEFINED_FUNCTION),
     ];
     let known = sqlstates.iter().find(|(text, _)| message.contains(text));
-    SqlError::new(known.map_or("42000", |(_, sqlstate)| sqlstate), in_sql_terms(message))
+    SqlError::new(
+        known.map_or(sqlstate::SYNTAX_ERROR_OR_ACCESS_RULE_VIOLATION, |(_, sqlstate)| sqlstate),
+        in_sql_terms(message),
+    )
 }
 
 impl From<DataFusionError> for SqlError {
@@ -299,7 +322,7 @@ impl From<&DataFusionError> for SqlError {
             DataFusionError::External(inner) => from_external(inner.as_ref()),
             DataFusionError::Context(_, inner) => Self::from(inner.as_ref()),
             DataFusionError::Diagnostic(diagnostic, inner) => {
-                let position = diagnostic.span.map(|span| (span.start.line, span.start.column));
+                let position = diagnostic.span.map(|span| (span.start.line as u32, span.start.column as u32));
                 Self { position, ..Self::from(inner.as_ref()) }
             }
             DataFusionError::Shared(inner) => Self::from(inner.as_ref()),
@@ -311,49 +334,55 @@ impl From<&DataFusionError> for SqlError {
                         valid_fields.iter().any(|f| f.relation.as_ref().is_some_and(|r| r.table() == relation))
                     };
                     match relation {
-                        Some(relation) if !valid_fields.is_empty() && !known(relation) => {
-                            Self::new("42P01", format!("missing FROM-clause entry for table \"{relation}\""))
-                                .named(relation)
+                        Some(relation) if !valid_fields.is_empty() && !known(relation) => Self::new(
+                            sqlstate::UNDEFINED_TABLE,
+                            format!("missing FROM-clause entry for table \"{relation}\""),
+                        )
+                        .named(relation),
+                        _ => {
+                            Self::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{}\" does not exist", field.name()))
+                                .named(field.name())
                         }
-                        _ => Self::new("42703", format!("column \"{}\" does not exist", field.name()))
-                            .named(field.name()),
                     }
                 }
                 SchemaError::AmbiguousReference { field } => {
-                    Self::new("42702", format!("column reference \"{}\" is ambiguous", field.name()))
+                    Self::new(sqlstate::AMBIGUOUS_COLUMN, format!("column reference \"{}\" is ambiguous", field.name()))
                         .named(field.name())
                 }
-                other => Self::new("42701", other.to_string()),
+                other => Self::new(sqlstate::DUPLICATE_COLUMN, other.to_string()),
             },
             DataFusionError::Plan(m) => from_plan(m),
             DataFusionError::Internal(m) if m.starts_with("Failed to coerce types") => from_plan(m),
             DataFusionError::NotImplemented(m) if m.starts_with("Unsupported SQL type") => {
                 let name = m.trim_start_matches("Unsupported SQL type").trim();
-                Self::new("42704", format!("type \"{name}\" does not exist")).named(name)
+                Self::new(sqlstate::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist")).named(name)
             }
-            DataFusionError::NotImplemented(m) => Self::new("0A000", in_sql_terms(m)),
-            DataFusionError::ResourcesExhausted(m) => Self::new("53200", m.clone()),
-            DataFusionError::IoError(e) => Self::new("58030", e.to_string()),
-            DataFusionError::ObjectStore(e) => Self::new("58030", e.to_string()),
-            DataFusionError::ParquetError(e) => Self::new("58030", e.to_string()),
+            DataFusionError::NotImplemented(m) => Self::new(sqlstate::FEATURE_NOT_SUPPORTED, in_sql_terms(m)),
+            DataFusionError::ResourcesExhausted(m) => Self::new(sqlstate::OUT_OF_MEMORY, m.clone()),
+            DataFusionError::IoError(e) => Self::new(sqlstate::IO_ERROR, e.to_string()),
+            DataFusionError::ObjectStore(e) => Self::new(sqlstate::IO_ERROR, e.to_string()),
+            DataFusionError::ParquetError(e) => Self::new(sqlstate::IO_ERROR, e.to_string()),
             DataFusionError::Execution(m) if m.to_lowercase().contains("divide by zero") => {
-                Self::new("22012", "division by zero")
+                Self::new(sqlstate::DIVISION_BY_ZERO, "division by zero")
             }
-            DataFusionError::Execution(m) if m == "Scalar subquery returned more than one row" => {
-                Self::new("21000", "more than one row returned by a subquery used as an expression")
-            }
+            DataFusionError::Execution(m) if m == "Scalar subquery returned more than one row" => Self::new(
+                sqlstate::CARDINALITY_VIOLATION,
+                "more than one row returned by a subquery used as an expression",
+            ),
             DataFusionError::Execution(m)
                 if let Some(rest) = m.strip_prefix("Placeholder '")
                     && let Some((parameter, "was not provided a value for execution.")) = rest.split_once("' ") =>
             {
-                Self::new("42P02", format!("there is no parameter {parameter}"))
+                Self::new(sqlstate::UNDEFINED_PARAMETER, format!("there is no parameter {parameter}"))
             }
             DataFusionError::Execution(m) if m.starts_with("negative count not allowed") => {
-                Self::new("22011", "negative substring length not allowed")
+                Self::new(sqlstate::SUBSTRING_ERROR, "negative substring length not allowed")
             }
-            DataFusionError::Execution(m) if m == "field position must not be zero" => Self::new("22023", m.clone()),
-            DataFusionError::Execution(m) => Self::new("22000", in_sql_terms(m)),
-            other => Self::new("XX000", in_sql_terms(&other.strip_backtrace())),
+            DataFusionError::Execution(m) if m == "field position must not be zero" => {
+                Self::new(sqlstate::INVALID_PARAMETER_VALUE, m.clone())
+            }
+            DataFusionError::Execution(m) => Self::new(sqlstate::DATA_EXCEPTION, in_sql_terms(m)),
+            other => Self::new(sqlstate::INTERNAL_ERROR, in_sql_terms(&other.strip_backtrace())),
         }
     }
 }

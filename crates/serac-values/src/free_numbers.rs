@@ -3,8 +3,8 @@
 //! Inside, such a column is Arrow's `LargeBinary`. PostgreSQL's protocol writes its values as
 //! PostgreSQL does ([`crate::wire`]). `LargeBinary` that comes as Arrow holds bytes, and is turned
 //! into another form of these where it enters. Where a result leaves as Arrow, numbers are texts:
-//! decimals of Arrow have one scale for all values, and floats would lose digits. A text has the same
-//! digits in each batch, and each tool reads a number from it.
+//! decimals of Arrow have one scale for all values, and floats would lose digits. A text has the
+//! same digits in each batch, and each tool reads a number from it.
 
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::{
@@ -14,7 +14,7 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
-use serac_engine::definition::SqlType;
+use serac_engine::catalog::definition::SqlType;
 use serac_numeric::{Numeric, NumericError};
 use serac_numeric_functions::values::{Builder, Kind, Value, texts};
 use serac_storage::ColumnType;
@@ -211,7 +211,7 @@ fn vanished(number: &Numeric) -> SqlError {
     let ColumnType::Decimal { scale, .. } = DEFAULT_NUMERIC else { return SqlError::unsupported("NUMERIC") };
     let detail = format!("A column of type NUMERIC without precision keeps {scale} digits behind the point.");
     let message = format!("{number} would be stored as 0");
-    SqlError { detail: Some(detail), ..SqlError::new("22003", message) }
+    SqlError { detail: Some(detail), ..SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, message) }
 }
 
 /// Checks that no decimal has vanished in a column that it has been rounded for.

@@ -3,7 +3,7 @@
 use crate::error::{Result, SqlError};
 
 fn invalid(message: impl Into<String>) -> SqlError {
-    SqlError::new("22023", message)
+    SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
 
 /// Pairs of hexadecimal digits, between which there may be blanks.

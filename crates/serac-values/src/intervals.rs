@@ -15,7 +15,7 @@ pub const MICROS_PER_DAY: i64 = 86_400_000_000;
 
 /// The error of an interval that there is not.
 pub fn out_of_range() -> SqlError {
-    SqlError::new("22008", "interval out of range")
+    SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "interval out of range")
 }
 
 /// Whether it is an interval, or the difference of two times.

@@ -1,7 +1,8 @@
 //! Texts that become intervals: `1 day 02:03:04`, `1.5 weeks ago`, `1-2`, and `P1Y2DT3H`.
 //!
-//! A type may name the fields that its values have, as in `INTERVAL HOUR TO MINUTE`: they say of which unit a number alone
-//! is, and smaller ones are cut off. It may have a number of digits behind the point of seconds, to which values are rounded.
+//! A type may name the fields that its values have, as in `INTERVAL HOUR TO MINUTE`: they say of
+//! which unit a number alone is, and smaller ones are cut off. It may have a number of digits
+//! behind the point of seconds, to which values are rounded.
 
 use crate::error::SqlError;
 use crate::intervals::{DAYS_PER_MONTH, MICROS_PER_DAY, Parts, out_of_range};
@@ -412,8 +413,13 @@ pub fn parse_styled(text: &str, fields: Option<Fields>, style: IntervalStyle) ->
         read => read,
     };
     let sum = sum.map_err(|wrong| match wrong {
-        Wrong::Syntax => SqlError::new("22007", format!("invalid input syntax for type interval: \"{text}\"")),
-        Wrong::Field => SqlError::new("22015", format!("interval field value out of range: \"{text}\"")),
+        Wrong::Syntax => SqlError::new(
+            sqlstate::INVALID_DATETIME_FORMAT,
+            format!("invalid input syntax for type interval: \"{text}\""),
+        ),
+        Wrong::Field => {
+            SqlError::new(sqlstate::INTERVAL_FIELD_OVERFLOW, format!("interval field value out of range: \"{text}\""))
+        }
     })?;
     let months = sum.years.checked_mul(12).and_then(|months| months.checked_add(sum.months));
     Ok(Parts { months: months.ok_or_else(out_of_range)?, days: sum.days, micros: sum.micros })
@@ -473,14 +479,14 @@ mod tests {
             ("PT1.5H", "0 0 5400000000"),
             ("P-1Y", "-12 0 0"),
             ("1000000000 days", "0 1000000000 0"),
-            ("10000000000 days", "22015"),
-            ("1:70", "22015"),
-            ("200000000 years", "22008"),
-            ("1 day 1 day", "22007"),
-            ("1:20:05 5 microseconds", "22007"),
-            ("", "22007"),
-            ("badly", "22007"),
-            ("1 fortnight", "22007"),
+            ("10000000000 days", sqlstate::INTERVAL_FIELD_OVERFLOW),
+            ("1:70", sqlstate::INTERVAL_FIELD_OVERFLOW),
+            ("200000000 years", sqlstate::DATETIME_FIELD_OVERFLOW),
+            ("1 day 1 day", sqlstate::INVALID_DATETIME_FORMAT),
+            ("1:20:05 5 microseconds", sqlstate::INVALID_DATETIME_FORMAT),
+            ("", sqlstate::INVALID_DATETIME_FORMAT),
+            ("badly", sqlstate::INVALID_DATETIME_FORMAT),
+            ("1 fortnight", sqlstate::INVALID_DATETIME_FORMAT),
         ] {
             assert_eq!(read(text, ""), wanted, "{text:?}");
         }

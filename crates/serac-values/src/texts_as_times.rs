@@ -6,8 +6,8 @@
 //!
 //! A session's settings tell the order of a date's numbers, and the zone of a time that tells none.
 //!
-//! `now`, `today` and their like mean the time at which the transaction began, which the planner knows: they are read in constants alone. Infinity has no
-//! value here.
+//! `now`, `today` and their like mean the time at which the transaction began, which the planner
+//! knows: they are read in constants alone. Infinity has no value here.
 
 use crate::error::SqlError;
 use crate::time_range::{DATES, TIMES, TIMESTAMPS};
@@ -634,12 +634,14 @@ fn parse_time(text: &str, now: Option<i64>, style: &TimeStyle) -> Step<i64> {
 pub fn zone_of_offset(text: &str) -> std::result::Result<Zone, SqlError> {
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         let message = format!("invalid input syntax for type numeric time zone: \"{text}\"");
-        return Err(SqlError::new("22023", message)
+        return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
             .explained("Numeric time zones must have \"-\" or \"+\" as first character."));
     }
     match offset(text) {
         Ok(micros) => Ok(Zone::of_micros(micros)),
-        Err(Wrong::Displacement) => Err(SqlError::new("22023", format!("numeric time zone \"{text}\" out of range"))),
+        Err(Wrong::Displacement) => {
+            Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("numeric time zone \"{text}\" out of range")))
+        }
         Err(_) => Zone::of_name(text),
     }
 }
@@ -663,10 +665,12 @@ pub fn is_relative(text: &str) -> bool {
     words(text).is_some_and(|words| words.iter().any(is_relative))
 }
 
-/// Texts as dates or times of a type that [`is_time`]. A zone moves a time to UTC if the type has one, and means nothing otherwise.
+/// Texts as dates or times of a type that [`is_time`]. A zone moves a time to UTC if the type has
+/// one, and means nothing otherwise.
 ///
 /// # Errors
-/// 22007 for what is no time, 22008 for one that does not exist, 22009 and 22023 for a zone that does not.
+/// 22007 for what is no time, 22008 for one that does not exist, 22009 and 22023 for a zone that
+/// does not.
 pub fn read(texts: &ArrayRef, wanted: &DataType) -> std::result::Result<ArrayRef, SqlError> {
     read_at(texts, wanted, None, TimeStyle::usual())
 }
@@ -689,15 +693,28 @@ pub fn read_at(
     };
     let texts = cast(texts, &DataType::Utf8View)?;
     let error = |wrong, text: &str| match wrong {
-        Wrong::Syntax => SqlError::new("22007", format!("invalid input syntax for type {name}: \"{text}\"")),
-        Wrong::Range => SqlError::new("22008", format!("date/time field value out of range: \"{text}\"")),
-        Wrong::MonthOrDay => SqlError::new("22008", format!("date/time field value out of range: \"{text}\""))
-            .explained("Perhaps you need a different \"datestyle\" setting."),
-        Wrong::Displacement => SqlError::new("22009", format!("time zone displacement out of range: \"{text}\"")),
-        Wrong::Zone(zone) if zone.contains('/') => {
-            SqlError::new("22023", format!("time zone \"{zone}\" not recognized"))
+        Wrong::Syntax => SqlError::new(
+            sqlstate::INVALID_DATETIME_FORMAT,
+            format!("invalid input syntax for type {name}: \"{text}\""),
+        ),
+        Wrong::Range => {
+            SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("date/time field value out of range: \"{text}\""))
         }
-        Wrong::Zone(_) => SqlError::new("22007", format!("invalid input syntax for type {name}: \"{text}\"")),
+        Wrong::MonthOrDay => {
+            SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("date/time field value out of range: \"{text}\""))
+                .explained("Perhaps you need a different \"datestyle\" setting.")
+        }
+        Wrong::Displacement => SqlError::new(
+            sqlstate::INVALID_TIME_ZONE_DISPLACEMENT_VALUE,
+            format!("time zone displacement out of range: \"{text}\""),
+        ),
+        Wrong::Zone(zone) if zone.contains('/') => {
+            SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("time zone \"{zone}\" not recognized"))
+        }
+        Wrong::Zone(_) => SqlError::new(
+            sqlstate::INVALID_DATETIME_FORMAT,
+            format!("invalid input syntax for type {name}: \"{text}\""),
+        ),
         Wrong::Relative => SqlError::unsupported(format!("the {name} \"{text}\" in what is no constant of that type")),
         Wrong::Infinite => SqlError::unsupported(format!("the infinite {name} \"{text}\"")),
     };
@@ -711,7 +728,9 @@ pub fn read_at(
         let days = |text: &str| -> std::result::Result<i32, SqlError> {
             let written = parse(text, now, style).map_err(|wrong| error(wrong, text))?;
             let days = Some(Date32Type::from_naive_date(written.date)).filter(|days| DATES.contains(days));
-            days.ok_or_else(|| SqlError::new("22008", format!("date out of range: \"{text}\"")))
+            days.ok_or_else(|| {
+                SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("date out of range: \"{text}\""))
+            })
         };
         let days = texts.map(|text| text.map(days).transpose());
         return Ok(Arc::new(days.collect::<std::result::Result<Date32Array, SqlError>>()?));
@@ -724,7 +743,9 @@ pub fn read_at(
         let micros = if zone.is_some() { written.instant(&style.zone) } else { written.clock() };
         let micros = micros.map_err(|wrong| error(wrong, text))?;
         let micros = Some(micros).filter(|micros| TIMESTAMPS.contains(micros));
-        micros.ok_or_else(|| SqlError::new("22008", format!("timestamp out of range: \"{text}\"")))
+        micros.ok_or_else(|| {
+            SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("timestamp out of range: \"{text}\""))
+        })
     };
     let micros = texts.map(|text| text.map(micros).transpose());
     let micros = micros.collect::<std::result::Result<TimestampMicrosecondArray, SqlError>>()?;
@@ -732,7 +753,7 @@ pub fn read_at(
     if *unit == TimeUnit::Microsecond {
         return Ok(micros);
     }
-    let out_of_range = |_| SqlError::new("22008", "timestamp out of range");
+    let out_of_range = |_| SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range");
     let options = datafusion::arrow::compute::CastOptions { safe: false, ..Default::default() };
     datafusion::arrow::compute::cast_with_options(&micros, wanted, &options).map_err(out_of_range)
 }

@@ -8,7 +8,8 @@ use datafusion::arrow::datatypes::{
 };
 use std::ops::{Range, RangeBounds, RangeInclusive};
 
-/// Days from 1970 that a DATE may be: from 4714-11-24 BC, as in PostgreSQL, to 262142-12-31, the last that can be shown.
+/// Days from 1970 that a DATE may be: from 4714-11-24 BC, as in PostgreSQL, to 262142-12-31, the
+/// last that can be shown.
 pub const DATES: RangeInclusive<i32> = -2_440_588..=95_026_236;
 const DAY_MICROS: i64 = 86_400_000_000;
 /// Microseconds that a TIME may be.
@@ -18,7 +19,7 @@ pub const TIMESTAMPS: Range<i64> = *DATES.start() as i64 * DAY_MICROS..(*DATES.e
 
 /// The error of a date or time that there is not.
 pub fn time_out_of_range(what: &str) -> SqlError {
-    SqlError::new("22008", format!("{what} out of range"))
+    SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("{what} out of range"))
 }
 
 /// Refuses dates and times of Arrow that there are not: whoever reads them would fail.

@@ -134,7 +134,11 @@ pub fn date_style(
     before: (DateFormat, DateOrder),
 ) -> Result<(DateFormat, DateOrder)> {
     let wrong = |detail: String| {
-        SqlError::new("22023", format!("invalid value for parameter \"DateStyle\": \"{written}\"")).explained(detail)
+        SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("invalid value for parameter \"DateStyle\": \"{written}\""),
+        )
+        .explained(detail)
     };
     let words = words.ok_or_else(|| wrong("List syntax is invalid.".into()))?;
     let (mut format, mut order) = (None, None);
@@ -207,8 +211,11 @@ impl IntervalStyle {
         let found = INTERVAL_STYLES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, style)| *style).ok_or_else(|| {
             let known: Vec<&str> = INTERVAL_STYLES.iter().map(|(name, _)| *name).collect();
-            SqlError::new("22023", format!("invalid value for parameter \"intervalstyle\": \"{name}\""))
-                .explained(format!("Available values: {}.", known.join(", ")))
+            SqlError::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("invalid value for parameter \"intervalstyle\": \"{name}\""),
+            )
+            .explained(format!("Available values: {}.", known.join(", ")))
         })
     }
 }
@@ -218,7 +225,12 @@ impl IntervalStyle {
 /// # Errors
 /// 22023 if there is no such zone.
 pub fn session_zone(written: &str) -> Result<Zone> {
-    let wrong = || SqlError::new("22023", format!("invalid value for parameter \"TimeZone\": \"{written}\""));
+    let wrong = || {
+        SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("invalid value for parameter \"TimeZone\": \"{written}\""),
+        )
+    };
     let too_far = || wrong().explained("UTC timezone offset is out of range.");
     if let Some(start) = written.get(..8)
         && start.eq_ignore_ascii_case("interval")
@@ -294,7 +306,7 @@ mod tests {
         assert_eq!(name("INTERVAL '-08:30'").unwrap(), "<-08:30>+08:30");
         assert_eq!(name("INTERVAL '5' HOUR").unwrap(), "<+05>-05");
         assert_eq!(name("pst8pdt").unwrap(), "PST8PDT");
-        assert_eq!(name("PST").unwrap_err().sqlstate, "22023");
+        assert_eq!(name("PST").unwrap_err().sqlstate, sqlstate::INVALID_PARAMETER_VALUE);
         assert_eq!(name("200").unwrap_err().detail.unwrap(), "UTC timezone offset is out of range.");
         assert_eq!(name("interval '1 day'").unwrap_err().detail.unwrap(), "Cannot specify days in time zone interval.");
     }

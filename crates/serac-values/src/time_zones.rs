@@ -1,9 +1,9 @@
 //! Time zones: names of the zone database, abbreviations, zones as POSIX writes them (`PST8PDT`,
 //! `<+02>-02`, `-02`), which count westwards, and intervals.
 //!
-//! The zone database is compiled in, so that a database means the same on every machine. It knows the
-//! years up to 9999. As a calendar is the same again after 400 years, later times are looked up in an
-//! earlier year.
+//! The zone database is compiled in, so that a database means the same on every machine. It knows
+//! the years up to 9999. As a calendar is the same again after 400 years, later times are looked up
+//! in an earlier year.
 
 use crate::error::{Result, SqlError};
 use crate::intervals::Parts;
@@ -68,8 +68,8 @@ pub enum Zone {
 pub struct Abbreviation {
     /// In lower case.
     pub name: &'static str,
-    /// Seconds by which clocks are ahead of UTC, and whether they are put forward then; none if they
-    /// are those of `zone`.
+    /// Seconds by which clocks are ahead of UTC, and whether they are put forward then; none if
+    /// they are those of `zone`.
     pub fixed: Option<(i64, bool)>,
     /// The name of the zone; empty if the abbreviation stands for seconds.
     pub zone: &'static str,
@@ -144,7 +144,8 @@ fn posix_name(text: &str) -> Option<(&str, &str)> {
     Some(text.split_at(end))
 }
 
-/// The hours, minutes and seconds at the beginning of a text as seconds, and what stands behind them.
+/// The hours, minutes and seconds at the beginning of a text as seconds, and what stands behind
+/// them.
 fn posix_offset(text: &str) -> Option<(i64, &str)> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -229,9 +230,9 @@ impl NamedZone {
             }
         }
     }
-    /// By how many seconds clocks are ahead, and whether they are put forward, while the zone's time has
-    /// an abbreviation: before a time
-    /// for the last time, or else behind it for the first time.
+    /// By how many seconds clocks are ahead, and whether they are put forward, while the zone's
+    /// time has an abbreviation: before a time for the last time, or else behind it for the first
+    /// time.
     fn while_called(&self, abbreviation: &str, seconds: i64) -> Option<(i64, bool)> {
         let Clocks::Varying(zone) = &self.clocks else { return None };
         let now = self.reading(seconds);
@@ -303,7 +304,10 @@ impl Zone {
     /// 22023 for an interval with months or days.
     pub fn of_interval(parts: Parts) -> Result<Self> {
         if parts.months != 0 || parts.days != 0 {
-            return Err(SqlError::new("22023", "an interval that is a time zone must not have months or days"));
+            return Err(SqlError::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                "an interval that is a time zone must not have months or days",
+            ));
         }
         Ok(Self::Micros(parts.micros))
     }
@@ -381,7 +385,7 @@ impl Zone {
 }
 
 fn unknown(name: &str) -> SqlError {
-    SqlError::new("22023", format!("time zone \"{name}\" not recognized"))
+    SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("time zone \"{name}\" not recognized"))
 }
 
 /// The names of all zones of the database, in their order.

@@ -1,10 +1,12 @@
-//! The types of PostgreSQL that clients may ask for (`types.txt`), their numbers, and how they are written.
+//! The types of PostgreSQL that clients may ask for (`types.txt`), their numbers, and how they are
+//! written.
 //!
-//! A line of `types.txt` has, of a row of `pg_type`, what differs between types; the array of each type is derived from it.
+//! A line of `types.txt` has, of a row of `pg_type`, what differs between types; the array of each
+//! type is derived from it.
 
 use crate::wire;
 use datafusion::arrow::datatypes::DataType;
-use serac_engine::definition::SqlType;
+use serac_engine::catalog::definition::SqlType;
 use std::sync::LazyLock;
 
 /// A type.
@@ -88,7 +90,8 @@ pub fn find(oid: u32) -> Option<(&'static PgType, bool)> {
     })
 }
 
-/// The number of a type by PostgreSQL's name of it in `pg_type`, with `[]` for an array; 0 if there is none.
+/// The number of a type by PostgreSQL's name of it in `pg_type`, with `[]` for an array; 0 if there
+/// is none.
 pub fn named(name: &str) -> u32 {
     match name.strip_suffix("[]") {
         Some(element) => TYPES.iter().find(|t| t.name == element).map_or(0, |t| t.array),
@@ -128,7 +131,8 @@ const SQL_NAMES: [(&str, &str); 19] = [
     ("dec", "numeric"),
 ];
 
-/// The number of the type that a text names, in whatever spelling: `int4`, `INTEGER`, `pg_catalog.numeric(5,2)`, `text[]`, `_text`.
+/// The number of the type that a text names, in whatever spelling: `int4`, `INTEGER`,
+/// `pg_catalog.numeric(5,2)`, `text[]`, `_text`.
 pub fn of_text(text: &str) -> Option<u32> {
     let text = text.trim();
     let text = ["pg_catalog.", "\"pg_catalog\"."].iter().find_map(|s| text.strip_prefix(s)).unwrap_or(text);

@@ -1,4 +1,5 @@
-//! The evaluation of the CUBIT paper (appendix §D, §I): throughput, query latency and UDI latency of bitmap indexes under updates.
+//! The evaluation of the CUBIT paper (appendix §D, §I): throughput, query latency and UDI latency
+//! of bitmap indexes under updates.
 
 mod peers;
 mod sizes;
@@ -24,7 +25,8 @@ pub struct CubitArguments {
     /// Values.
     #[arg(long, default_value_t = 100)]
     cardinality: usize,
-    /// Exponent of a Zipf distribution of the values, of rows, updates and queries; uniform without.
+    /// Exponent of a Zipf distribution of the values, of rows, updates and queries; uniform
+    /// without.
     #[arg(long)]
     zipf: Option<f64>,
     /// Threads, each a run.

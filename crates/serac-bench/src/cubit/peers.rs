@@ -1,13 +1,15 @@
-//! The indexes of the evaluation, behind one face: ours and the peers (appendix §E), which are written here after their descriptions.
+//! The indexes of the evaluation, behind one face: ours and the peers (appendix §E), which are
+//! written here after their descriptions.
 //!
-//! Every index is told a row's old value, as a database's table would tell it; so no peer pays for finding it.
+//! Every index is told a row's old value, as a database's table would tell it; so no peer pays for
+//! finding it.
 
 use super::wah::Wah;
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use serac_index::cubit::{
     Bitvector, Builder, Changes, Cubit, Key, Merger, Options, Predicate, Statistics, TransactionCell,
 };
-use serac_storage::transaction::TransactionManager;
+use serac_storage::version::transaction::TransactionManager;
 use serac_storage::{BlockNo, RowId, Slot, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -121,8 +123,8 @@ impl Index for InPlace {
     }
 }
 
-/// In place on our own bitvectors, whose containers can be changed one by one: not in the paper, for what the representation alone gives.
-/// No snapshots, no transactions.
+/// In place on our own bitvectors, whose containers can be changed one by one: not in the paper,
+/// for what the representation alone gives. No snapshots, no transactions.
 pub struct InPlaceRoaring(RwLock<Vec<Bitvector>>);
 
 impl InPlaceRoaring {
@@ -150,7 +152,8 @@ impl Index for InPlaceRoaring {
     }
 }
 
-/// UCB+: value bitvectors, an existence bitvector, and appended rows in place of updated ones; one reader-writer latch.
+/// UCB+: value bitvectors, an existence bitvector, and appended rows in place of updated ones; one
+/// reader-writer latch.
 pub struct Ucb {
     vectors: RwLock<(Vec<Wah>, Wah)>,
     /// Where each row is now.
@@ -194,14 +197,16 @@ impl Index for Ucb {
     }
 }
 
-/// UpBit+: a value bitvector and an update bitvector per value with a latch for both, merged when a query finds the latter long.
+/// UpBit+: a value bitvector and an update bitvector per value with a latch for both, merged when a
+/// query finds the latter long.
 pub struct UpBit {
     values: Vec<RwLock<(Wah, Wah, usize)>>,
     /// Guards the number of rows, which inserts raise.
     rows: Mutex<u64>,
 }
 
-/// Bits in an update bitvector from which on a query merges it (the published setting of CUBIT and of UpBit alike).
+/// Bits in an update bitvector from which on a query merges it (the published setting of CUBIT and
+/// of UpBit alike).
 const UPBIT_MERGE: usize = 20;
 
 impl UpBit {

@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_index::cubit::{Bitvector, Builder, Cubit, Key, Options, Predicate};
 use serac_storage::Timestamp;
-use serac_storage::transaction::TransactionManager;
+use serac_storage::version::transaction::TransactionManager;
 use serde_json::json;
 use std::ops::Bound;
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! WAH-compressed bitvectors, as the peers of the evaluation use them: 32-bit words, a literal of 31 bits or (top bit set) a fill of up to
-//! 2³⁰ groups of equal bits.
+//! WAH-compressed bitvectors, as the peers of the evaluation use them: 32-bit words, a literal of
+//! 31 bits or (top bit set) a fill of up to 2³⁰ groups of equal bits.
 
 const GROUP: u64 = 31;
 const ALL: u32 = (1 << 31) - 1;

@@ -1,4 +1,5 @@
-//! The yardstick: a Flight server that does nothing but send record batches that it holds ready, in the ordinary way of arrow-flight on tonic.
+//! The yardstick: a Flight server that does nothing but send record batches that it holds ready, in
+//! the ordinary way of arrow-flight on tonic.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -67,7 +68,8 @@ impl FlightService for BareServer {
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
         let (_, schema, batches) = self.find(&request.get_ref().ticket)?;
         let batches = futures::stream::iter(batches.clone().into_iter().map(Ok));
-        // One message per batch. Where the encoder splits a batch, it sends the heaps of views with every part.
+        // One message per batch. Where the encoder splits a batch, it sends the heaps of views with
+        // every part.
         let encoder = FlightDataEncoderBuilder::new().with_schema(schema.clone()).with_max_flight_data_size(usize::MAX);
         let encoded = encoder.build(batches);
         Ok(Response::new(encoded.map_err(Status::from).boxed()))

@@ -99,7 +99,8 @@ pub struct Measured {
     /// When the analysis could begin: with the first rows under partial availability, with the last
     /// otherwise.
     pub begin_ms: f64,
-    /// When all rows were there. Under partial availability most have gone through the unit by then.
+    /// When all rows were there. Under partial availability most have gone through the unit by
+    /// then.
     pub arrival_ms: f64,
     /// When all rows had gone through the unit.
     pub result_ms: f64,
@@ -187,7 +188,8 @@ fn columns_of(batches: &[RecordBatch]) -> Vec<Vec<ArrayRef>> {
 impl Client {
     /// Connects to all servers. With a transport it has one-sided access.
     pub fn connect(servers: Servers, transport: Option<Arc<dyn Transport>>, cpu: fn() -> f64) -> Result<Self, String> {
-        // One worker reads from sockets while the caller's thread decodes. Reads of the server's memory run on a third.
+        // One worker reads from sockets while the caller's thread decodes. Reads of the server's
+        // memory run on a third.
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .max_blocking_threads(1)

@@ -1,4 +1,5 @@
-//! Lineitem, or TPC-C's ORDER_LINE, on its way out as Arrow (§5 and figure 15 of the paper), by several ways in turn, with none, some and all of its blocks hot.
+//! Lineitem, or TPC-C's ORDER_LINE, on its way out as Arrow (§5 and figure 15 of the paper), by
+//! several ways in turn, with none, some and all of its blocks hot.
 //!
 //! | way | server | client |
 //! |---|---|---|
@@ -59,13 +60,14 @@ pub struct ExportArguments {
     /// Only the ways whose name contains this.
     #[arg(long, default_value = "")]
     way: String,
-    /// Measures figure 15: a client puts all values through a linear unit, over Flight, two wire protocols, RDMA (by the loopback transport) and shared
-    /// memory.
+    /// Measures figure 15: a client puts all values through a linear unit, over Flight, two wire
+    /// protocols, RDMA (by the loopback transport) and shared memory.
     #[arg(long)]
     linear_unit: bool,
     #[command(flatten)]
     output: Output,
-    /// Answers on standard output what standard input asks: for the client that this program starts.
+    /// Answers on standard output what standard input asks: for the client that this program
+    /// starts.
     #[arg(long, hide = true)]
     client: bool,
 }
@@ -160,7 +162,8 @@ impl Source {
         self.table.data.block(BlockNo(no)).is_some_and(|block| matches!(&*block, Block::Hot(_)))
     }
 
-    /// Thaws blocks until so many in a hundred are hot: a row of each is given the values that it has. Gives the share that is hot then.
+    /// Thaws blocks until so many in a hundred are hot: a row of each is given the values that it
+    /// has. Gives the share that is hot then.
     fn thaw(&self, percent: u32) -> Result<f64, String> {
         let blocks = self.table.data.block_count();
         // Spread over the table, and those of a smaller share are among those of a greater one.

@@ -1,4 +1,5 @@
-//! The result of a query as PostgreSQL's server sends it: a DataRow message per row, every value as text.
+//! The result of a query as PostgreSQL's server sends it: a DataRow message per row, every value as
+//! text.
 //!
 //! ```text
 //! 'D', length i32 (from here on), columns i16, (length i32 or −1 for NULL, bytes)*          'C', length i32, tag: the end

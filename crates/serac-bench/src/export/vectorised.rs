@@ -1,5 +1,6 @@
-//! The wire protocol of Raasveldt and Mühleisen, "Don't Hold My Data Hostage" (PVLDB 10, 2017; reference \[46\] of the Mainlining paper): the rows in
-//! chunks, and in a chunk column after column.
+//! The wire protocol of Raasveldt and Mühleisen, "Don't Hold My Data Hostage" (PVLDB 10, 2017;
+//! reference \[46\] of the Mainlining paper): the rows in chunks, and in a chunk column after
+//! column.
 //!
 //! ```text
 //! chunk   rows u32, bytes u32 (of the columns), column*            rows 0: the end
@@ -7,8 +8,9 @@
 //! values  of a fixed width: as they are, little-endian; texts: each ended by a zero byte
 //! ```
 //!
-//! Nothing is compressed, as the authors advise for a client on the same machine. Both ends know the schema. What their measurements of MonetDB and
-//! PostgreSQL show as necessary work is here too: the server writes every value into the chunk, and the client makes columns of it.
+//! Nothing is compressed, as the authors advise for a client on the same machine. Both ends know
+//! the schema. What their measurements of MonetDB and PostgreSQL show as necessary work is here
+//! too: the server writes every value into the chunk, and the client makes columns of it.
 
 use crate::setup::text;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, make_array};

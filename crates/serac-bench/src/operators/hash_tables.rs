@@ -1,5 +1,6 @@
-//! The hash tables of the column-store report (§5.1, §5.2), integer to integer, repeated keys allowed: chained over a pool allocator, and Robin Hood with a maximum
-//! load. They are measured here beside hashbrown; the engine's joins have a table of their own.
+//! The hash tables of the column-store report (§5.1, §5.2), integer to integer, repeated keys
+//! allowed: chained over a pool allocator, and Robin Hood with a maximum load. They are measured
+//! here beside hashbrown; the engine's joins have a table of their own.
 
 /// A table under test.
 pub trait IntegerTable {
@@ -34,7 +35,8 @@ struct Chunk {
 
 const BLOCK_CHUNKS: usize = 1 << 16;
 
-/// A pool allocator: blocks of equal chunks, whose free chunks form a list. A chunk is known by its number.
+/// A pool allocator: blocks of equal chunks, whose free chunks form a list. A chunk is known by its
+/// number.
 struct Pool {
     blocks: Vec<Box<[Chunk]>>,
     /// The allocation pointer.
@@ -82,7 +84,8 @@ impl Pool {
     }
 }
 
-/// Buckets of linked chunks. It has twice as many buckets once it has more entries than 90 % of them.
+/// Buckets of linked chunks. It has twice as many buckets once it has more entries than 90 % of
+/// them.
 pub struct Chained {
     buckets: Vec<u32>,
     pool: Pool,
@@ -157,7 +160,8 @@ impl IntegerTable for Chained {
     }
 }
 
-/// A slot of an open table: 0 when it is free, else 1 more than the distance from where the key belongs.
+/// A slot of an open table: 0 when it is free, else 1 more than the distance from where the key
+/// belongs.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     key: i32,
@@ -165,8 +169,10 @@ struct Slot {
     distance: u32,
 }
 
-/// Open addressing: an entry that is further from where it belongs takes the slot of one that is less far (Celis, Larson and Munro 1985). It has twice as many slots
-/// once more than `MAX_LOAD` percent are taken; [`FALLING`] stands for fewer, the more slots there are. Removal moves the entries behind back by one.
+/// Open addressing: an entry that is further from where it belongs takes the slot of one that is
+/// less far (Celis, Larson and Munro 1985). It has twice as many slots once more than `MAX_LOAD`
+/// percent are taken; [`FALLING`] stands for fewer, the more slots there are. Removal moves the
+/// entries behind back by one.
 pub struct RobinHood<const MAX_LOAD: usize> {
     slots: Vec<Slot>,
     len: usize,
@@ -270,7 +276,8 @@ impl<const MAX_LOAD: usize> IntegerTable for RobinHood<MAX_LOAD> {
     }
 }
 
-/// hashbrown's table with the same hash, whose halves are folded: it takes the place from the lower bits.
+/// hashbrown's table with the same hash, whose halves are folded: it takes the place from the lower
+/// bits.
 pub struct Hashbrown(hashbrown::HashTable<(i32, i32)>);
 
 #[inline]

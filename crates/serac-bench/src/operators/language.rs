@@ -4,7 +4,7 @@ use super::{DOMAIN, uniform};
 use crate::setup::text;
 use serac_column_language::{Context, Operators, Outcome};
 use serac_engine::Database;
-use serac_storage::storage::StorageOptions;
+use serac_storage::durability::storage::StorageOptions;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;

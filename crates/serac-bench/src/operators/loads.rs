@@ -17,8 +17,8 @@ const STEPS: usize = 9;
 const REPORT_FAST: [f64; STEPS] = [103.0, 217.0, 317.0, 415.0, 515.0, 614.0, 714.0, 814.0, 916.0];
 const REPORT_CHECKED: [f64; STEPS] = [226.0, 478.0, 722.0, 957.0, 1186.0, 1414.0, 1652.0, 1878.0, 2111.0];
 
-/// One loop over the bytes of a file, which trusts them: parses, splits and pushes. A number may lie
-/// in two chunks.
+/// One loop over the bytes of a file, which trusts them: parses, splits and pushes. A number may
+/// lie in two chunks.
 fn fast_load(path: &Path) -> Result<Vec<Vec<i32>>, String> {
     let mut file = BufReader::new(File::open(path).map_err(text)?);
     file.skip_until(b'\n').map_err(text)?;

@@ -1,7 +1,9 @@
-//! The column operators: the figures of the column-store report with our sizes, and what shared scans, joins and hash tables can do.
+//! The column operators: the figures of the column-store report with our sizes, and what shared
+//! scans, joins and hash tables can do.
 //!
-//! Each figure is a subcommand. `--out` takes a directory for the results as JSON, with the command that made them, and `--plot` adds charts as SVG. The report's
-//! counts of cache misses (figures 2, 6 and 8, right) need counters that virtual machines rarely have, and are left out.
+//! Each figure is a subcommand. `--out` takes a directory for the results as JSON, with the command
+//! that made them, and `--plot` adds charts as SVG. The report's counts of cache misses (figures 2,
+//! 6 and 8, right) need counters that virtual machines rarely have, and are left out.
 
 mod access;
 mod batches;
@@ -55,13 +57,16 @@ enum Figure {
     Chunks,
     /// Hash tables: insert into a presized and into a growing table, get, remove (figure 9).
     Tables,
-    /// Growing Robin Hood tables with maximum loads of 20, 50 and 90 %, and one that falls (figure 10).
+    /// Growing Robin Hood tables with maximum loads of 20, 50 and 90 %, and one that falls (figure
+    /// 10).
     MaximumLoad,
     /// 100 selects as one multiselect and one by one, by selectivity.
     Selects,
-    /// What sharing can give: k predicates in one pass against k passes, inside and outside the last-level cache.
+    /// What sharing can give: k predicates in one pass against k passes, inside and outside the
+    /// last-level cache.
     Ceiling,
-    /// Comparing each value with k predicates against encoding it once, and against handing out rows.
+    /// Comparing each value with k predicates against encoding it once, and against handing out
+    /// rows.
     Classify,
     /// Joins by method, sizes and repeats.
     Join,

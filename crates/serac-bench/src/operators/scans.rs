@@ -137,7 +137,8 @@ pub(super) fn selects(recorder: &mut Recorder<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Counts what each of k predicates selects: no result but a number, so that nothing but the reading differs.
+/// Counts what each of k predicates selects: no result but a number, so that nothing but the
+/// reading differs.
 pub(super) fn ceiling(recorder: &mut Recorder<'_>) -> Result<(), String> {
     const INSIDE: usize = 2_000_000;
     for (place, rows) in [("inside", INSIDE.min(recorder.arguments.rows)), ("outside", recorder.arguments.rows)] {
@@ -188,7 +189,8 @@ pub(super) fn ceiling(recorder: &mut Recorder<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// By the number of selects and the rows that each has: where the costs in `serac_operators::multiselect` come from.
+/// By the number of selects and the rows that each has: where the costs in
+/// `serac_operators::multiselect` come from.
 pub(super) fn classify(recorder: &mut Recorder<'_>) -> Result<(), String> {
     let column = Column::new(recorder.arguments.rows);
     recorder.chart("Compare, encode, hand out", "selects", "ms", true);

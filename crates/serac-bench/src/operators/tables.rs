@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Different keys in an order that no table likes better than another: multiplication by an odd number permutes.
+/// Different keys in an order that no table likes better than another: multiplication by an odd
+/// number permutes.
 fn key(at: usize) -> i32 {
     (at as u32).wrapping_mul(0x9e37_79b1).rotate_left(7).cast_signed()
 }

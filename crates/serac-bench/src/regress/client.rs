@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn messages_are_taken_apart() {
         let error = server_error(b"SERROR\0C42P01\0Mno table\0\0");
-        assert_eq!(error, ServerError { code: "42P01".into(), message: "no table".into() });
+        assert_eq!(error, ServerError { code: sqlstate::UNDEFINED_TABLE.into(), message: "no table".into() });
         let described = b"\0\x02a\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0b\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0";
         assert_eq!(columns(described), [("a".into(), 23), ("b".into(), 25)]);
         assert_eq!(row(b"\0\x02\xff\xff\xff\xff\0\0\0\x01x"), [None, Some("x".into())]);

@@ -121,7 +121,7 @@ fn compare_answers(theirs: &Answer, ours: &Answer, ordered: bool) -> Class {
 
 /// The absent feature that a failed statement is about.
 fn absent(tokens: &[Token], code: &str, message: &str) -> Option<&'static str> {
-    if code == "0A000" {
+    if code == sqlstate::FEATURE_NOT_SUPPORTED {
         return Some("SeracDB says so (0A000)");
     }
     let find = |list: &[(&'static str, &'static str)], holds: &dyn Fn(&str) -> bool| {
@@ -143,7 +143,16 @@ fn absent(tokens: &[Token], code: &str, message: &str) -> Option<&'static str> {
             })
         })
         .or_else(|| {
-            ["42704", "42883", "42703", "42P01", "42601"].contains(&code).then(|| absent_name(&message)).flatten()
+            [
+                sqlstate::UNDEFINED_OBJECT,
+                sqlstate::UNDEFINED_FUNCTION,
+                sqlstate::UNDEFINED_COLUMN,
+                sqlstate::UNDEFINED_TABLE,
+                sqlstate::SYNTAX_ERROR,
+            ]
+            .contains(&code)
+            .then(|| absent_name(&message))
+            .flatten()
         })
 }
 
@@ -210,8 +219,8 @@ pub fn judge(tokens: &[Token], theirs: &Outcome, ours: &Outcome, taint: &Taint) 
         (Some(theirs), None) => {
             verdict.class = Class::Lenient;
             verdict.follows = match theirs.code.as_str() {
-                "25P02" => Some("the open block".into()),
-                "42501" if taint.role_differs() => Some("the session's role".into()),
+                sqlstate::IN_FAILED_SQL_TRANSACTION => Some("the open block".into()),
+                sqlstate::INSUFFICIENT_PRIVILEGE if taint.role_differs() => Some("the session's role".into()),
                 _ => taint.mentioned(tokens).map(str::to_owned),
             };
         }
@@ -230,16 +239,16 @@ fn absence(verdict: &mut Verdict, tokens: &[Token], ours: &ServerError) {
 /// The tainted name that an error of SeracDB's comes of.
 fn follows_error(tokens: &[Token], code: &str, message: &str, taint: &Taint) -> Option<String> {
     match code {
-        "25P02" => Some("the open block".into()),
+        sqlstate::IN_FAILED_SQL_TRANSACTION => Some("the open block".into()),
         // These are about the statement itself.
-        "0A000" | "42601" | "XX000" => None,
+        sqlstate::FEATURE_NOT_SUPPORTED | sqlstate::SYNTAX_ERROR | sqlstate::INTERNAL_ERROR => None,
         // A value that the statement itself has.
         _ if code.starts_with("22") && quotes_own_text(tokens, message) => None,
         // Values and rows: what is there already decides.
         _ if ["22", "23", "2B", "55", "21"].contains(&&code[..2.min(code.len())]) => {
             taint.in_error(message).or_else(|| taint.mentioned(tokens).map(str::to_owned))
         }
-        "42501" if taint.role_differs() => Some("the session's role".into()),
+        sqlstate::INSUFFICIENT_PRIVILEGE if taint.role_differs() => Some("the session's role".into()),
         _ => taint.in_error(message),
     }
 }
@@ -395,19 +404,41 @@ mod tests {
     #[test]
     fn failures_are_told_from_what_is_absent() {
         let one = rows(&["1"]);
-        assert_eq!(class("SELECT f(1)", &one, &error("42883", "function f(integer) does not exist")), Class::Failure);
-        assert_eq!(class("SELECT f(1)", &one, &error("0A000", "not supported")), Class::Absent);
-        assert_eq!(class("SELECT '1'::box", &one, &error("42704", "type \"box\" does not exist")), Class::Absent);
-        assert_eq!(class("CREATE OR REPLACE FUNCTION f() …", &one, &error("42601", "syntax error")), Class::Absent);
-        let refused = error("22023", "invalid value");
+        assert_eq!(
+            class("SELECT f(1)", &one, &error(sqlstate::UNDEFINED_FUNCTION, "function f(integer) does not exist")),
+            Class::Failure
+        );
+        assert_eq!(class("SELECT f(1)", &one, &error(sqlstate::FEATURE_NOT_SUPPORTED, "not supported")), Class::Absent);
+        assert_eq!(
+            class("SELECT '1'::box", &one, &error(sqlstate::UNDEFINED_OBJECT, "type \"box\" does not exist")),
+            Class::Absent
+        );
+        assert_eq!(
+            class("CREATE OR REPLACE FUNCTION f() …", &one, &error(sqlstate::SYNTAX_ERROR, "syntax error")),
+            Class::Absent
+        );
+        let refused = error(sqlstate::INVALID_PARAMETER_VALUE, "invalid value");
         assert_eq!(class("SET LOCAL enable_sort = off", &one, &refused), Class::Absent);
         assert_eq!(class("SET LOCAL search_path = x", &one, &refused), Class::Failure);
         assert_eq!(class("ALTER TABLE t ATTACH PARTITION p DEFAULT", &one, &refused), Class::Absent);
-        assert_eq!(class("CREATE FUNCTIONS", &one, &error("42601", "syntax error")), Class::Failure);
-        assert_eq!(class("SELECT 1/0", &error("22012", "a"), &error("22012", "b")), Class::SameError);
-        assert_eq!(class("SELECT 1/0", &error("22012", "a"), &error("22003", "a")), Class::DifferentError);
-        assert_eq!(class("SELECT 1/0", &error("22012", "a"), &error("0A000", "a")), Class::Absent);
-        assert_eq!(class("SELECT 1/0", &error("22012", "a"), &one), Class::Lenient);
+        assert_eq!(class("CREATE FUNCTIONS", &one, &error(sqlstate::SYNTAX_ERROR, "syntax error")), Class::Failure);
+        assert_eq!(
+            class("SELECT 1/0", &error(sqlstate::DIVISION_BY_ZERO, "a"), &error(sqlstate::DIVISION_BY_ZERO, "b")),
+            Class::SameError
+        );
+        assert_eq!(
+            class(
+                "SELECT 1/0",
+                &error(sqlstate::DIVISION_BY_ZERO, "a"),
+                &error(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "a")
+            ),
+            Class::DifferentError
+        );
+        assert_eq!(
+            class("SELECT 1/0", &error(sqlstate::DIVISION_BY_ZERO, "a"), &error(sqlstate::FEATURE_NOT_SUPPORTED, "a")),
+            Class::Absent
+        );
+        assert_eq!(class("SELECT 1/0", &error(sqlstate::DIVISION_BY_ZERO, "a"), &one), Class::Lenient);
         assert_eq!(class("SELECT random()", &one, &rows(&["2"])), Class::Unstable);
         assert_eq!(class("SELECT 1", &one, &Outcome::Lost("gone".into())), Class::Lost);
     }
@@ -415,20 +446,22 @@ mod tests {
     fn what_follows_from_a_failure_is_marked() {
         let (create, one) = (tokens("CREATE TABLE t (a int4range)"), rows(&["1"]));
         let mut taint = Taint::default();
-        let failed = judge(&create, &one, &error("42601", "syntax error"), &taint);
+        let failed = judge(&create, &one, &error(sqlstate::SYNTAX_ERROR, "syntax error"), &taint);
         assert_eq!((failed.class, failed.follows.clone()), (Class::Failure, None));
         remember(&mut taint, &create, &effect(&create), &failed, true);
         let read = tokens("SELECT * FROM t");
-        let missing = error("42P01", "relation \"t\" does not exist");
+        let missing = error(sqlstate::UNDEFINED_TABLE, "relation \"t\" does not exist");
         assert_eq!(judge(&read, &one, &missing, &taint).follows, Some("t".into()));
         assert_eq!(judge(&read, &one, &rows(&["2"]), &taint).follows, Some("t".into()));
-        let other = error("42P01", "relation \"u\" does not exist");
+        let other = error(sqlstate::UNDEFINED_TABLE, "relation \"u\" does not exist");
         assert_eq!(judge(&tokens("SELECT * FROM u"), &one, &other, &taint).follows, None);
         let insert = tokens("INSERT INTO t VALUES ('x')");
-        let value = |text: &str| error("22P02", &format!("invalid input syntax for type integer: \"{text}\""));
+        let value = |text: &str| {
+            error(sqlstate::INVALID_TEXT_REPRESENTATION, &format!("invalid input syntax for type integer: \"{text}\""))
+        };
         assert_eq!(judge(&insert, &one, &value("x"), &taint).follows, None);
         assert_eq!(judge(&insert, &one, &value("y"), &taint).follows, Some("t".into()));
-        assert_eq!(judge(&read, &one, &error("42601", "syntax error at t"), &taint).follows, None);
+        assert_eq!(judge(&read, &one, &error(sqlstate::SYNTAX_ERROR, "syntax error at t"), &taint).follows, None);
     }
     #[test]
     fn differences_say_what_differs() {

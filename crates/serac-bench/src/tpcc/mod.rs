@@ -1,4 +1,5 @@
-//! TPC-C as stored procedures: throughput beside the transformation of cold blocks (figure 10 of the paper), under contention, at each durability.
+//! TPC-C as stored procedures: throughput beside the transformation of cold blocks (figure 10 of
+//! the paper), under contention, at each durability.
 
 mod database;
 mod procedures;
@@ -17,7 +18,8 @@ use workers::Outcome;
 
 #[derive(clap::Args, Debug)]
 pub struct TpccArguments {
-    /// Numbers of worker threads, each with a warehouse of its own unless there are fewer warehouses.
+    /// Numbers of worker threads, each with a warehouse of its own unless there are fewer
+    /// warehouses.
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     threads: Vec<usize>,
     /// Warehouses; as many as threads if it is not given.
@@ -26,10 +28,12 @@ pub struct TpccArguments {
     /// When commits are acknowledged: off, relaxed, full.
     #[arg(long, value_delimiter = ',', default_value = "relaxed", value_parser = durability)]
     durability: Vec<Durability>,
-    /// Transactions that each thread has under way at a time: so many clients wait for the log while the thread works for others. Matters with full durability.
+    /// Transactions that each thread has under way at a time: so many clients wait for the log
+    /// while the thread works for others. Matters with full durability.
     #[arg(long, default_value_t = 64)]
     clients: usize,
-    /// Transformation of the blocks of orders, order_line, history and item: off, or the format they freeze in (view: gather; dictionary).
+    /// Transformation of the blocks of orders, order_line, history and item: off, or the format
+    /// they freeze in (view: gather; dictionary).
     #[arg(long, value_delimiter = ',', default_value = "off", value_parser = transformation)]
     transformation: Vec<FreezeFormat>,
     /// Blocks are cold after so many milliseconds.
@@ -44,7 +48,8 @@ pub struct TpccArguments {
     /// Whether a thread asks queries of the CH-benCHmark meanwhile.
     #[arg(long, value_delimiter = ',', default_value = "false", action = clap::ArgAction::Set)]
     queries: Vec<bool>,
-    /// Gives each worker thread a processor of its own; everything else (log, collector, queries) runs on the others.
+    /// Gives each worker thread a processor of its own; everything else (log, collector, queries)
+    /// runs on the others.
     #[arg(long)]
     pin: bool,
     /// Seconds of each run.
@@ -59,7 +64,8 @@ pub struct TpccArguments {
     /// Where the database is made, to be kept; by default a folder that goes away.
     #[arg(long)]
     path: Option<PathBuf>,
-    /// Opens the database at the path, prints the next order number of each district, and checks the consistency conditions.
+    /// Opens the database at the path, prints the next order number of each district, and checks
+    /// the consistency conditions.
     #[arg(long, requires = "path")]
     check_only: bool,
     /// Prints each new order once it is durable.

@@ -22,7 +22,8 @@ const ITEMS_AHEAD: usize = 32;
 pub enum StockLevel {
     /// Each item's stock through the primary key.
     Ordered,
-    /// A bitmap index on S_QUANTITY says which rows have few; the primary key says which row an item's stock is.
+    /// A bitmap index on S_QUANTITY says which rows have few; the primary key says which row an
+    /// item's stock is.
     Bitmap,
 }
 

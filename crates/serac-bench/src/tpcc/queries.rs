@@ -1,4 +1,5 @@
-//! Analytical queries beside the transactions: some of the CH-benCHmark's, which asks the tables of TPC-C questions like those of TPC-H.
+//! Analytical queries beside the transactions: some of the CH-benCHmark's, which asks the tables of
+//! TPC-C questions like those of TPC-H.
 
 use super::database::Loaded;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,7 +32,8 @@ pub struct Answered {
     pub latencies: Vec<f64>,
 }
 
-/// Asks one query after the other until it is time to stop. Checks between them that an order which was acknowledged before a query began is seen by it.
+/// Asks one query after the other until it is time to stop. Checks between them that an order which
+/// was acknowledged before a query began is seen by it.
 pub fn ask(loaded: &Loaded, acknowledged: &Acknowledged, stop: &AtomicBool) -> Result<Answered, String> {
     let before = loaded.count("SELECT count(*) FROM orders")?;
     let known = acknowledged.load(Ordering::Acquire);

@@ -39,8 +39,9 @@ impl<'t> Assignments<'t> {
         for Assignment { targets, in_parentheses, value } in list {
             let places = targets.iter().map(|column| target.place(column)).collect::<Result<Vec<_>>>()?;
             let count = places.len();
-            let wrong_count =
-                || BindError::new("42601", "number of columns does not match number of values", value.span);
+            let wrong_count = || {
+                BindError::new(sqlstate::SYNTAX_ERROR, "number of columns does not match number of values", value.span)
+            };
             match (in_parentheses, &value.kind) {
                 (false, _) => all.extend(places.into_iter().map(|place| (place, of_tree(value)))),
                 (true, ExprKind::Subquery(query)) => {
@@ -56,7 +57,7 @@ impl<'t> Assignments<'t> {
                     None => {
                         let message =
                             "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
-                        return Err(BindError::new("0A000", message, value.span));
+                        return Err(BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, value.span));
                     }
                 },
             }
@@ -65,7 +66,7 @@ impl<'t> Assignments<'t> {
         for (column, _) in &all {
             if std::mem::replace(&mut is_set[*column], true) {
                 let message = format!("multiple assignments to same column \"{}\"", target.column_name(*column));
-                return Err(BindError::without_place("42601", message));
+                return Err(BindError::without_place(sqlstate::SYNTAX_ERROR, message));
             }
         }
         Ok(Self(all))
@@ -121,7 +122,11 @@ impl Binder<'_> {
     ) -> Result<Bound> {
         let selected = self.query(query, Some(&context.around()))?;
         if selected.columns.len() != of {
-            return Err(BindError::new("42601", "number of columns does not match number of values", tree.span));
+            return Err(BindError::new(
+                sqlstate::SYNTAX_ERROR,
+                "number of columns does not match number of values",
+                tree.span,
+            ));
         }
         if of > 1 {
             self.makes(PARTS_OF_SUBQUERY)?;

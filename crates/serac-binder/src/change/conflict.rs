@@ -20,7 +20,7 @@ impl Binder<'_> {
         let index = match &conflict.target {
             None if conflict.update.is_some() => {
                 let message = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
-                let error = BindError::new("42601", message, conflict.span);
+                let error = BindError::new(sqlstate::SYNTAX_ERROR, message, conflict.span);
                 return Err(error.hinted("For example, ON CONFLICT (column_name)."));
             }
             None => None,
@@ -31,7 +31,7 @@ impl Binder<'_> {
                     None => {
                         let message =
                             format!("constraint \"{}\" for table \"{}\" does not exist", name.name, target.name);
-                        return Err(BindError::without_place("42704", message));
+                        return Err(BindError::without_place(sqlstate::UNDEFINED_OBJECT, message));
                     }
                 }
             }
@@ -85,19 +85,19 @@ impl Binder<'_> {
             }
         }
         let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
-        Err(BindError::without_place("42P10", message))
+        Err(BindError::without_place(sqlstate::INVALID_COLUMN_REFERENCE, message))
     }
     /// A column or an expression of an index, without what orders it.
     fn conflict_element(&self, part: &IndexElement, context: Context<'_>) -> Result<Expr> {
         let ordered = [(part.descending.is_some(), "ASC/DESC"), (part.nulls_first.is_some(), "NULLS FIRST/LAST")];
         if let Some((_, what)) = ordered.into_iter().find(|(is_said, _)| *is_said) {
             let message = format!("{what} is not allowed in ON CONFLICT clause");
-            return Err(BindError::new("42P10", message, part.span));
+            return Err(BindError::new(sqlstate::INVALID_COLUMN_REFERENCE, message, part.span));
         }
         match &part.class {
             Some(class) if !class.to_string().ends_with("_ops") => {
                 let message = format!("operator class \"{class}\" does not exist for access method \"btree\"");
-                return Err(BindError::without_place("42704", message));
+                return Err(BindError::without_place(sqlstate::UNDEFINED_OBJECT, message));
             }
             Some(_) => return Err(BindError::unsupported("an operator class in ON CONFLICT", part.span)),
             None if part.collation.is_some() => {

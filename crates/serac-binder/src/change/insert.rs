@@ -24,7 +24,7 @@ fn is_default(tree: &Tree) -> bool {
 }
 
 fn more_expressions(span: Span) -> BindError {
-    BindError::new("42601", "INSERT has more expressions than target columns", span)
+    BindError::new(sqlstate::SYNTAX_ERROR, "INSERT has more expressions than target columns", span)
 }
 
 impl Binder<'_> {
@@ -69,7 +69,7 @@ impl Binder<'_> {
         for row in rows {
             if row.len() != count {
                 let span = row.first().map_or(Span::default(), |first| first.span);
-                return Err(BindError::new("42601", "VALUES lists must all be the same length", span));
+                return Err(BindError::new(sqlstate::SYNTAX_ERROR, "VALUES lists must all be the same length", span));
             }
         }
         if let Some(more) = rows.first().and_then(|row| row.get(wanted)) {
@@ -220,7 +220,7 @@ pub(super) fn check_overriding(system: Option<bool>) -> Result<()> {
 fn fewer_expressions(insert: &Insert, given: usize) -> Result<()> {
     match insert.columns.get(given) {
         Some((column, _)) => {
-            Err(BindError::new("42601", "INSERT has more target columns than expressions", column.span))
+            Err(BindError::new(sqlstate::SYNTAX_ERROR, "INSERT has more target columns than expressions", column.span))
         }
         None => Ok(()),
     }

@@ -5,8 +5,8 @@
 //! target ⟗ source → number of the WHEN → those that have one → row, number, values of all WHENs
 //! ```
 //!
-//! A value is computed for rows of its WHEN alone. Those of a WHEN that has subqueries are a plan of
-//! their own, over the rows that it has taken: a subquery would be computed for others, too.
+//! A value is computed for rows of its WHEN alone. Those of a WHEN that has subqueries are a plan
+//! of their own, over the rows that it has taken: a subquery would be computed for others, too.
 
 use super::assignment::Assignments;
 use super::insert::check_overriding;
@@ -41,7 +41,10 @@ impl Binder<'_> {
         let row = self.row_of(&own, &target);
         let source = self.from(std::slice::from_ref(&merge.source), None)?;
         if let Some(twice) = source.scope.items.iter().find(|item| item.name == own.scope.items[0].name) {
-            let error = BindError::without_place("42712", format!("name \"{}\" specified more than once", twice.name));
+            let error = BindError::without_place(
+                sqlstate::DUPLICATE_ALIAS,
+                format!("name \"{}\" specified more than once", twice.name),
+            );
             return Err(error.detailed("The name is used both as MERGE target table and data source.".into()));
         }
         // Says of a pair whether there is a row of the source.
@@ -79,7 +82,7 @@ impl Binder<'_> {
             let kind = when.matched as usize;
             if std::mem::replace(&mut is_unreachable[kind], when.condition.is_none()) {
                 let message = "unreachable WHEN clause specified after unconditional WHEN clause";
-                return Err(BindError::without_place("42601", message));
+                return Err(BindError::without_place(sqlstate::SYNTAX_ERROR, message));
             }
             let condition = match &when.condition {
                 Some(tree) => self.condition("WHEN", tree, context(when).in_clause("MERGE WHEN conditions"))?,
@@ -143,7 +146,7 @@ impl Binder<'_> {
     ) -> Result<(BoundAction, Vec<Expr>)> {
         let wrong = |action: &str| {
             let kind = if when.matched == MergeMatch::NotMatchedByTarget { "NOT MATCHED" } else { "MATCHED" };
-            BindError::new("42601", format!("WHEN {kind} cannot {action}"), when.span)
+            BindError::new(sqlstate::SYNTAX_ERROR, format!("WHEN {kind} cannot {action}"), when.span)
         };
         let is_new = when.matched == MergeMatch::NotMatchedByTarget;
         match &when.action {
@@ -163,11 +166,15 @@ impl Binder<'_> {
                 check_overriding(*overriding_system)?;
                 let places = target.places(columns)?;
                 if let Some(more) = given.get(places.len()) {
-                    return Err(BindError::new("42601", "INSERT has more expressions than target columns", more.span));
+                    return Err(BindError::new(
+                        sqlstate::SYNTAX_ERROR,
+                        "INSERT has more expressions than target columns",
+                        more.span,
+                    ));
                 }
                 if let Some((column, _)) = columns.get(given.len()) {
                     let message = "INSERT has more target columns than expressions";
-                    return Err(BindError::new("42601", message, column.span));
+                    return Err(BindError::new(sqlstate::SYNTAX_ERROR, message, column.span));
                 }
                 let (mut set, mut values) = (Vec::new(), Vec::new());
                 for (column, tree) in places.into_iter().zip(given) {

@@ -60,7 +60,7 @@ impl Binder<'_> {
         if given != wanted && cast(given, wanted, CastContext::Assignment).is_none() {
             let name = target.column_name(at);
             let message = format!("column \"{name}\" is of type {wanted} but expression is of type {given}");
-            let error = BindError::new("42804", message, bound.span);
+            let error = BindError::new(sqlstate::DATATYPE_MISMATCH, message, bound.span);
             return Err(error.hinted("You will need to rewrite or cast the expression."));
         }
         // A number of an object is not what is seen of it, and a row has no form in which it is

@@ -35,7 +35,8 @@ pub struct LoadArguments {
     /// Whether CSV files have a line of column names; found out if it is not said.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     header: Option<bool>,
-    /// The delimiter between the columns of CSV, a character or `tab`; found out if it is not given.
+    /// The delimiter between the columns of CSV, a character or `tab`; found out if it is not
+    /// given.
     #[arg(long, value_parser = parse_character)]
     delimiter: Option<u8>,
     /// The quote around texts in CSV; found out if it is not given.

@@ -49,7 +49,8 @@ impl State {
     }
 }
 
-/// What was sent and answered: where the thread that reads lines and the task that reads answers meet.
+/// What was sent and answered: where the thread that reads lines and the task that reads answers
+/// meet.
 #[derive(Default)]
 pub struct Progress {
     state: Mutex<State>,
@@ -88,7 +89,8 @@ impl Progress {
         let state = self.state();
         !state.gone && state.last_answered < line
     }
-    /// Waits until everything is answered: whether the last statement succeeded; none if the server has gone.
+    /// Waits until everything is answered: whether the last statement succeeded; none if the server
+    /// has gone.
     pub fn wait(&self) -> Option<bool> {
         let mut state = self.state();
         while !state.gone && state.answered < state.sent {

@@ -53,7 +53,8 @@ impl Login {
         let user = user.or_else(|| variable("SERAC_USER")).or_else(|| variable("USER"));
         Self { user: user.unwrap_or_default(), password: variable("SERAC_PASSWORD").or_else(|| variable("PGPASSWORD")) }
     }
-    /// For a server that takes everybody, as one of this process does: whoever has the folder may do everything.
+    /// For a server that takes everybody, as one of this process does: whoever has the folder may
+    /// do everything.
     pub fn nobody() -> Self {
         Self { user: String::new(), password: None }
     }

@@ -1,5 +1,5 @@
-//! The lines of the standard input, as frames in a channel. Runs on a thread of its own, which may wait for the user, for a
-//! file, and for room in the channel.
+//! The lines of the standard input, as frames in a channel. Runs on a thread of its own, which may
+//! wait for the user, for a file, and for room in the channel.
 
 use super::client::Progress;
 use crate::output::progress_bar;
@@ -120,7 +120,8 @@ impl<'a> Input<'a> {
         }
         if is_taken { Next::GoesOn } else { Next::Ends }
     }
-    /// Sends a file; false if nobody takes it any more. The rest is left out once the load has failed.
+    /// Sends a file; false if nobody takes it any more. The rest is left out once the load has
+    /// failed.
     fn file(&mut self, line: u64, path: &str) -> bool {
         if !self.put(&ClientFrame::LoadBegin) {
             return false;

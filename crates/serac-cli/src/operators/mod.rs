@@ -1,10 +1,12 @@
 //! `serac operators`: a client of the operator language.
 //!
-//! Statements come line by line from the standard input. A thread reads them, puts frames into a channel, and sends the
-//! files of loads behind their statements ([`input`]). A task writes the frames, and another one reads the answers and shows
-//! them ([`client`]), so the client sends ahead while it waits. At a terminal each line waits for its answer.
+//! Statements come line by line from the standard input. A thread reads them, puts frames into a
+//! channel, and sends the files of loads behind their statements ([`input`]). A task writes the
+//! frames, and another one reads the answers and shows them ([`client`]), so the client sends ahead
+//! while it waits. At a terminal each line waits for its answer.
 //!
-//! With a database instead of a server, the same client talks to a server of this process over a pair of sockets.
+//! With a database instead of a server, the same client talks to a server of this process over a
+//! pair of sockets.
 
 mod client;
 mod connect;
@@ -14,7 +16,7 @@ mod input;
 use crate::{OpenOptions, folder};
 use client::Ending;
 use connect::{Login, Place, TlsOptions};
-use serac_export::listen::Socket;
+use serac_net::listen::Socket;
 use serac_server::operators::{OperatorsOptions, OperatorsServer};
 use std::path::PathBuf;
 use tokio::sync::oneshot;
@@ -27,8 +29,8 @@ pub struct OperatorsArguments {
     /// A server: the path of its Unix socket, or HOST:PORT.
     #[arg(long, value_name = "ADDRESS")]
     connect: Option<String>,
-    /// The user's name; without it, SERAC_USER, or the name on this machine. The password is SERAC_PASSWORD, or
-    /// PGPASSWORD, or is asked for at a terminal.
+    /// The user's name; without it, SERAC_USER, or the name on this machine. The password is
+    /// SERAC_PASSWORD, or PGPASSWORD, or is asked for at a terminal.
     #[arg(long)]
     user: Option<String>,
     /// Talks TLS with the server, whose certificate is, or was signed by, one in this file (PEM).

@@ -71,7 +71,8 @@ const PROCEDURES: &str = "SELECT n.nspname AS schema, p.proname AS name, \
     obj_description(p.oid, 'pg_proc') AS description \
     FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE ";
 
-/// What lists the procedures and functions whose names are like a pattern; without one, those that are not built in.
+/// What lists the procedures and functions whose names are like a pattern; without one, those that
+/// are not built in.
 fn procedures(pattern: &str) -> String {
     let condition = match pattern {
         "" => "n.nspname <> 'pg_catalog'".to_owned(),

@@ -7,8 +7,8 @@ use crate::output::printable;
 use crate::quoting::identifier;
 use comfy_table::{Table, presets};
 use serac_engine::Catalog;
-use serac_engine::definition::{KeyDefinition, TableDefinition};
-use serac_engine::roles::Object;
+use serac_engine::catalog::definition::{KeyDefinition, TableDefinition};
+use serac_engine::security::Object;
 use serac_sql::{Session, StatementResult};
 
 /// A table of texts, one row below the other.

@@ -8,7 +8,8 @@ use std::process::{Child, Command, Output, Stdio};
 pub fn start(arguments: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_serac"));
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // The tests may run in the background or under nohup, where signals are ignored, also by children.
+    // The tests may run in the background or under nohup, where signals are ignored, also by
+    // children.
     let with_signals = || {
         for signal in [libc::SIGHUP, libc::SIGINT] {
             // SAFETY: it may be called between fork and exec, and changes this process alone.

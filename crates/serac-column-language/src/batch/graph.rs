@@ -1,8 +1,10 @@
 //! The dependency graph of a batch (column-store report, §2.1).
 //!
-//! A *link* is a statement of the batch. A *name* may be assigned several times: each assignment is a version of its own, and a use means the newest version above
-//! it. So links form a graph without cycles whatever names they reuse. The *depth* of a link is one more than the greatest depth among the links that it uses, and 1
-//! if it uses none; links of one depth do not depend on each other.
+//! A *link* is a statement of the batch. A *name* may be assigned several times: each assignment is
+//! a version of its own, and a use means the newest version above it. So links form a graph without
+//! cycles whatever names they reuse. The *depth* of a link is one more than the greatest depth
+//! among the links that it uses, and 1 if it uses none; links of one depth do not depend on each
+//! other.
 
 use crate::statement::Statement;
 use std::collections::HashMap;

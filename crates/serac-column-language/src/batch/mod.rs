@@ -1,4 +1,5 @@
-//! Batches: statements between `batch_queries` and `batch_execute`, run as a dependency graph in one snapshot (column-store report, §2).
+//! Batches: statements between `batch_queries` and `batch_execute`, run as a dependency graph in
+//! one snapshot (column-store report, §2).
 //!
 //! | heuristic | how |
 //! |---|---|
@@ -7,8 +8,9 @@
 //! | `breadth_multiselect` | the same, but selects on one column or vector are one multiselect ([`shared_scan`]), compared value by value |
 //! | `smart` | the same, with the cheaper algorithm and form of each select; fetches through one selection read each block once for all their columns, aggregates of one vector or column are one pass; selects that an index answers cheaply use it |
 //!
-//! Whatever the heuristic and the threads, the outcome is that of the statements in the order written: a name keeps its newest version that succeeded, and a link
-//! that uses a version that failed fails. A version is dropped once nobody uses it and a newer one of its name is there.
+//! Whatever the heuristic and the threads, the outcome is that of the statements in the order
+//! written: a name keeps its newest version that succeeded, and a link that uses a version that
+//! failed fails. A version is dropped once nobody uses it and a newer one of its name is there.
 
 mod graph;
 mod shared_scan;
@@ -102,7 +104,8 @@ struct Batch<'b> {
     log: Vec<(usize, Unit, Duration)>,
 }
 
-/// Runs the statements of a batch. `before` gives the variables from before it. Returns a description of the graph, too.
+/// Runs the statements of a batch. `before` gives the variables from before it. Returns a
+/// description of the graph, too.
 pub(crate) fn run(
     snapshot: &Snapshot,
     batch: &[Waiting],
@@ -189,7 +192,8 @@ impl<'b> Batch<'b> {
                 },
             }
         }
-        // A group of one is evaluated as outside a batch, but for a select, which several threads may share.
+        // A group of one is evaluated as outside a batch, but for a select, which several threads
+        // may share.
         for unit in &mut units {
             let links = unit.links();
             if links.len() == 1 && (!matches!(unit, Unit::Multiselect(_)) || self.snapshot.settings().threads == 1) {
@@ -230,7 +234,8 @@ impl<'b> Batch<'b> {
         }
     }
 
-    /// Evaluates units that do not depend on each other: multiselects one after the other, each by all threads, then all others at a time.
+    /// Evaluates units that do not depend on each other: multiselects one after the other, each by
+    /// all threads, then all others at a time.
     fn run_units(&mut self, level: usize, units: Vec<Unit>, threads: usize) {
         let outcomes: Vec<Mutex<Option<Outcome>>> = units.iter().map(|_| Mutex::default()).collect();
         let (scans, others): (Vec<usize>, Vec<usize>) =

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses some of them")]
 
-use serac_engine::definition::{ColumnDefinition, ForeignKeyDefinition, KeyDefinition, SequenceDefinition};
+use serac_engine::catalog::definition::{ColumnDefinition, ForeignKeyDefinition, KeyDefinition, SequenceDefinition};
 use serac_engine::{Table, Transaction};
 use serac_storage::{BlockNo, ColumnType, RowId};
 use std::sync::Arc;
@@ -12,15 +12,7 @@ pub const SCHEMA: &str = "public";
 
 /// A nullable column.
 pub fn column(name: &str, column_type: ColumnType) -> ColumnDefinition {
-    ColumnDefinition {
-        name: name.into(),
-        sql_type: column_type.into(),
-        nullable: true,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    }
+    ColumnDefinition::new(name, column_type)
 }
 
 /// A nullable column of numbers.

@@ -5,8 +5,8 @@
 //! runs DDL it says what the catalog is like afterwards ([`describe`]).
 
 pub use crate::common::*;
-use serac_engine::definition::TableDefinition;
-use serac_engine::roles::Object;
+use serac_engine::catalog::definition::TableDefinition;
+use serac_engine::security::Object;
 use serac_engine::{Database, Result, Table, Transaction};
 use serac_storage::{BlockNo, ColumnType, RowBuffer, RowId, Value};
 use std::collections::BTreeMap;

@@ -101,15 +101,15 @@ impl ComputeError {
     /// Its SQLSTATE.
     pub fn sqlstate(&self) -> &'static str {
         match self {
-            Self::Job(_) => "22023",
-            Self::NoIsolation(_) | Self::Unsupported(_) => "0A000",
-            Self::Start { .. } => "58P01",
-            Self::Failed { .. } => "38000",
-            Self::Limit { limit: PassedLimit::Memory(_), .. } => "53200",
-            Self::Limit { .. } => "54000",
+            Self::Job(_) => sqlstate::INVALID_PARAMETER_VALUE,
+            Self::NoIsolation(_) | Self::Unsupported(_) => sqlstate::FEATURE_NOT_SUPPORTED,
+            Self::Start { .. } => sqlstate::UNDEFINED_FILE,
+            Self::Failed { .. } => sqlstate::EXTERNAL_ROUTINE_EXCEPTION,
+            Self::Limit { limit: PassedLimit::Memory(_), .. } => sqlstate::OUT_OF_MEMORY,
+            Self::Limit { .. } => sqlstate::PROGRAM_LIMIT_EXCEEDED,
             Self::Refused { sqlstate, .. } => sqlstate,
-            Self::Cancelled => "57014",
-            Self::Io(_) => "58030",
+            Self::Cancelled => sqlstate::QUERY_CANCELED,
+            Self::Io(_) => sqlstate::IO_ERROR,
         }
     }
     /// What the program wrote to standard error, if it did.

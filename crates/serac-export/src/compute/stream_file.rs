@@ -169,8 +169,8 @@ impl StreamFileWriter {
         let nobody: Arc<dyn Account> = Arc::new(Unlimited);
         Self::charged(schema, most, &nobody)
     }
-    /// As [`new`](Self::new). The account is charged for the bytes before they are written, and until
-    /// nobody has the file any more.
+    /// As [`new`](Self::new). The account is charged for the bytes before they are written, and
+    /// until nobody has the file any more.
     ///
     /// # Errors
     /// [`ComputeError::Io`], and what the account refuses.

@@ -5,8 +5,8 @@
 //! millisecond, then less and less often. A program that has passed a limit is killed. All its
 //! processes descend from the first one, which takes in the orphans, so that one walk finds them.
 //!
-//! **Processor time.** A process that its parent waits for adds its time to the parent's. The time of
-//! one that nobody waits for (its parent ignores SIGCHLD) is in no other process's. So there are
+//! **Processor time.** A process that its parent waits for adds its time to the parent's. The time
+//! of one that nobody waits for (its parent ignores SIGCHLD) is in no other process's. So there are
 //! three counts, of which none has a time twice, and the highest holds:
 //!
 //! | count | misses |
@@ -275,7 +275,8 @@ impl Watch<'_> {
 /// Own processor time of processes, also of those that have ended.
 #[derive(Default)]
 struct ProcessTimes {
-    /// At the last look at each. A number is given again, so the time of its beginning stands beside.
+    /// At the last look at each. A number is given again, so the time of its beginning stands
+    /// beside.
     last: HashMap<(i32, u64), Duration>,
     /// Of those that are not kept any more.
     gone: Duration,
@@ -356,8 +357,8 @@ fn used_by(running: &Running) -> Used {
             && let Some((_, fields)) = stat.rsplit_once(')')
         {
             let fields: Vec<u64> = fields.split_whitespace().map(|n| n.parse().unwrap_or(0)).collect();
-            // Counted from 1, and from the number of the process: 14 and 15 are its own time, 16 and
-            // 17 that of its children that it has waited for, 22 is when it began.
+            // Counted from 1, and from the number of the process: 14 and 15 are its own time, 16
+            // and 17 that of its children that it has waited for, 22 is when it began.
             if let (Some(&[user, system, of_children, in_children]), Some(&began)) =
                 (fields.get(11..15), fields.get(19))
             {

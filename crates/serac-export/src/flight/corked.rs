@@ -1,12 +1,15 @@
 //! A socket that sends the large frames of a stream together.
 //!
-//! HTTP/2 writes frame by frame, and most clients take frames of 16 KiB. Sent one at a time, each would be a segment of its own, with an acknowledgement and
-//! a client that is woken for it. The kernel is told that more follows a large frame (`MSG_MORE`), and joins them in segments of up to 64 KiB. Nothing is copied for that.
+//! HTTP/2 writes frame by frame, and most clients take frames of 16 KiB. Sent one at a time, each
+//! would be a segment of its own, with an acknowledgement and a client that is woken for it. The
+//! kernel is told that more follows a large frame (`MSG_MORE`), and joins them in segments of up to
+//! 64 KiB. Nothing is copied for that.
 //!
-//! HTTP/2 flushes after each frame, too. So the first flush after a large frame only asks for the connection's task to run again, which it does when
-//! nothing else is ready to be written; the flush at that time, with no frame in between, is the one that is meant, and sends the rest.
+//! HTTP/2 flushes after each frame, too. So the first flush after a large frame only asks for the
+//! connection's task to run again, which it does when nothing else is ready to be written; the
+//! flush at that time, with no frame in between, is the one that is meant, and sends the rest.
 
-use crate::listen::Socket;
+use serac_net::listen::Socket;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -89,8 +92,8 @@ impl AsyncWrite for Corked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listen::Listener;
     use futures::task::noop_waker_ref;
+    use serac_net::listen::Listener;
     use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;

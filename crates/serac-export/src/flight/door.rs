@@ -1,10 +1,12 @@
-//! A connection's way in: it waits until one of its calls is one of somebody who may call, and then has a seat.
+//! A connection's way in: it waits until one of its calls is one of somebody who may call, and then
+//! has a seat.
 //!
-//! HTTP/2 knows no login. So a connection counts as one of those who wait ([`crate::admission`]) up to its first call that is
-//! admitted, whatever it does until then: nothing at all, half of a handshake, or calls with wrong passwords.
+//! HTTP/2 knows no login. So a connection counts as one of those who wait ([`crate::admission`]) up
+//! to its first call that is admitted, whatever it does until then: nothing at all, half of a
+//! handshake, or calls with wrong passwords.
 
-use crate::admission::Waiting;
 use parking_lot::Mutex;
+use serac_net::admission::Waiting;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
@@ -40,8 +42,8 @@ impl Door {
         Ok(())
     }
 
-    /// Ready when a connection that has not come in is to be closed: it takes too long, another needs its place, or the server
-    /// has stopped.
+    /// Ready when a connection that has not come in is to be closed: it takes too long, another
+    /// needs its place, or the server has stopped.
     pub(super) async fn stays_shut(&self, time: Duration, mut stopped: watch::Receiver<bool>) {
         let ends = match &*self.state.lock() {
             State::Waits(Some(place)) => Some(place.ends(time)),

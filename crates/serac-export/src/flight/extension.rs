@@ -1,6 +1,8 @@
-//! What a server answers beside the flights of tables, and who may call: Flight SQL, in `serac-server`.
+//! What a server answers beside the flights of tables, and who may call: Flight SQL, in
+//! `serac-server`.
 //!
-//! A server asks its extension first: whose call it is, and whether a command or a ticket is for it. What it is not for are flights of tables.
+//! A server asks its extension first: whose call it is, and whether a command or a ticket is for
+//! it. What it is not for are flights of tables.
 
 use arrow_array::RecordBatch;
 use arrow_flight::{Action, ActionType, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse};
@@ -9,7 +11,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use http::HeaderMap;
 use serac_engine::Catalog;
-use serac_engine::roles::RoleId;
+use serac_engine::security::RoleId;
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -72,7 +74,8 @@ pub type Batches = BoxStream<'static, Result<RecordBatch, Status>>;
 /// See the module.
 #[async_trait::async_trait]
 pub trait Extension: Debug + Send + Sync + 'static {
-    /// Whose call it is that has these headers. It may give the answer headers; the connection is filled in by the server.
+    /// Whose call it is that has these headers. It may give the answer headers; the connection is
+    /// filled in by the server.
     ///
     /// # Errors
     /// UNAUTHENTICATED, for what nobody may call.
@@ -115,7 +118,8 @@ pub trait Extension: Debug + Send + Sync + 'static {
     /// What is wrong with it.
     async fn get(&self, caller: &Caller, ticket: &[u8]) -> Result<(SchemaRef, Batches), Status>;
 
-    /// DoPut: the first message, which has the descriptor, and those that follow. What the client is told about it.
+    /// DoPut: the first message, which has the descriptor, and those that follow. What the client
+    /// is told about it.
     ///
     /// # Errors
     /// What is wrong with it.

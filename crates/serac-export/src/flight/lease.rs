@@ -1,4 +1,5 @@
-//! Snapshots held for tickets, and the snapshots of running streams: both for a bounded time, both limited in number.
+//! Snapshots held for tickets, and the snapshots of running streams: both for a bounded time, both
+//! limited in number.
 
 use super::FlightOptions;
 use parking_lot::Mutex;
@@ -52,7 +53,8 @@ impl Leases {
                 leases.len()
             )));
         }
-        // Random, so that a ticket of another run of the server does not name a snapshot of this one.
+        // Random, so that a ticket of another run of the server does not name a snapshot of this
+        // one.
         let id =
             std::iter::repeat_with(rand::random).find(|id| !leases.contains_key(id)).expect("there are enough numbers");
         leases.insert(id, Lease { scan, until: now + self.options.lease });

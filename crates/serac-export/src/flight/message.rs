@@ -1,12 +1,14 @@
 //! Record batches as gRPC messages, each a list of pieces.
 //!
-//! A FlightData message is a flatbuffers header and a body: the arrays' buffers one behind the other. Encoders commonly copy the buffers into one
-//! body, and the body into the message. Here the message is a list of pieces: the few bytes that must be made (gRPC and protobuf framing, the
-//! header, padding), and between them the buffers themselves, reference-counted. The HTTP/2 layer writes the pieces with vectored writes, so that
-//! the kernel's copy into the socket is the first that is made of a frozen block.
+//! A FlightData message is a flatbuffers header and a body: the arrays' buffers one behind the
+//! other. Encoders commonly copy the buffers into one body, and the body into the message. Here the
+//! message is a list of pieces: the few bytes that must be made (gRPC and protobuf framing, the
+//! header, padding), and between them the buffers themselves, reference-counted. The HTTP/2 layer
+//! writes the pieces with vectored writes, so that the kernel's copy into the socket is the first
+//! that is made of a frozen block.
 //!
-//! A message costs its reader tens of microseconds, however short it is, so batches that are there together go in one, up to a limit; a
-//! dictionary goes once, and again when it has become another.
+//! A message costs its reader tens of microseconds, however short it is, so batches that are there
+//! together go in one, up to a limit; a dictionary goes once, and again when it has become another.
 
 use crate::body::{Body, Pieces, header, joins_cheaply, with_own_words, words_of};
 use arrow_array::{ArrayRef, RecordBatch};
@@ -19,7 +21,8 @@ use std::collections::VecDeque;
 use std::slice;
 use std::sync::Arc;
 
-/// Batches with columns that must be copied to be joined go together up to this part of a message's limit.
+/// Batches with columns that must be copied to be joined go together up to this part of a message's
+/// limit.
 const COPIED_PART: usize = 16;
 
 /// The messages of a stream: batches go in, what is to be sent comes out.
@@ -29,7 +32,8 @@ pub(super) struct Messages {
     /// Those of several batches together.
     joined_limit: usize,
     ready: VecDeque<Pieces>,
-    /// Batches that wait for more to go with them in one message, each with the body that it has alone.
+    /// Batches that wait for more to go with them in one message, each with the body that it has
+    /// alone.
     waiting: Vec<(RecordBatch, Body)>,
     /// The dictionaries that the client has, by their numbers.
     sent: Vec<ArrayRef>,
@@ -53,8 +57,8 @@ impl Messages {
         !self.ready.is_empty()
     }
 
-    /// Takes a batch. Its dictionaries and what came before are ready then, if need be; its rows, in several messages if they are many, when more do not fit
-    /// with them or at [`Self::join`].
+    /// Takes a batch. Its dictionaries and what came before are ready then, if need be; its rows,
+    /// in several messages if they are many, when more do not fit with them or at [`Self::join`].
     ///
     /// # Errors
     /// For types that no table has, and for a row that does not fit into a message.
@@ -152,7 +156,8 @@ fn framed(data: &FlightData, body: usize) -> Bytes {
         prost::encoding::encode_varint(BODY_TAG, &mut message);
         prost::encoding::encode_varint(body as u64, &mut message);
     }
-    // gRPC: not compressed, and the length. A message that is too long for it has been split before.
+    // gRPC: not compressed, and the length. A message that is too long for it has been split
+    // before.
     let length = u32::try_from(message.len() - 5 + body).expect("messages are limited");
     message[1..5].copy_from_slice(&length.to_be_bytes());
     message.freeze()
@@ -306,7 +311,8 @@ mod tests {
         let parts: Vec<RecordBatch> = (0..4).map(|part| nested.slice(part * 250, 250)).collect();
         assert_eq!(decode(messages(&parts, usize::MAX).unwrap()), [nested]);
 
-        // Up to the limit; a dictionary that is another goes before the rows that have it, and behind the others.
+        // Up to the limit; a dictionary that is another goes before the rows that have it, and
+        // behind the others.
         let received = decode(messages(&vec![whole.slice(0, 100); 10], COPIED_PART * 30_000).unwrap());
         assert!(received.len() > 1 && received.len() < 10, "{} batches", received.len());
         let own = with_own_words(&whole.slice(4_000, 500)).unwrap();

@@ -12,9 +12,11 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tonic::Status;
 
-/// A request, as the JSON of a command descriptor: `{"table": "lineitem", "columns": ["l_orderkey"], "filter": [["l_quantity", "<", 5]]}`.
+/// A request, as the JSON of a command descriptor:
+/// `{"table": "lineitem", "columns": ["l_orderkey"], "filter": [["l_quantity", "<", 5]]}`.
 ///
-/// A path descriptor says the same in short: `[table]`, `[schema, table]`, or `[schema, table, "column,column"]`.
+/// A path descriptor says the same in short: `[table]`, `[schema, table]`, or
+/// `[schema, table, "column,column"]`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScanRequest {
@@ -35,7 +37,8 @@ pub struct ScanRequest {
     /// How texts and binary values are sent.
     #[serde(default)]
     pub strings: Strings,
-    /// Columns among the wanted whose texts or binary values are sent as dictionaries, whatever `strings` says.
+    /// Columns among the wanted whose texts or binary values are sent as dictionaries, whatever
+    /// `strings` says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dictionaries: Vec<String>,
     /// What the tickets read.
@@ -50,7 +53,8 @@ fn default_schema() -> String {
     DEFAULT_SCHEMA.into()
 }
 
-/// `[column, operator, constant]`; the operator is one of = <> < <= > >=, the constant is cast to the column's type.
+/// `[column, operator, constant]`; the operator is one of = <> < <= > >=, the constant is cast to
+/// the column's type.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Condition(pub String, pub String, pub serde_json::Value);
 
@@ -85,7 +89,8 @@ pub enum SnapshotUse {
     /// All the same snapshot, which the server holds for a time.
     #[default]
     Held,
-    /// What is there when the stream begins; nothing is held, and two endpoints may see different states.
+    /// What is there when the stream begins; nothing is held, and two endpoints may see different
+    /// states.
     Latest,
 }
 

@@ -5,13 +5,13 @@ use super::corked::Corked;
 use super::door::Door;
 use super::extension::Extension;
 use super::service::Flights;
-use crate::admission::Admission;
-use crate::listen::{Listener, Socket};
 use crate::rdma::RdmaOptions;
 use crate::rdma::transport::Transport;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use serac_engine::Database;
+use serac_net::admission::Admission;
+use serac_net::listen::{Listener, Socket};
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
@@ -30,7 +30,8 @@ const GRACE: Duration = Duration::from_secs(5);
 const LINGER: Duration = Duration::from_secs(1);
 /// Wait after a failed accept (no file descriptors left, for example).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// A connection on which nothing is heard for so long is asked whether its client is still there, and closed if there is no answer.
+/// A connection on which nothing is heard for so long is asked whether its client is still there,
+/// and closed if there is no answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Places for connections on which nobody has called yet, at the least.
 const LEAST_WAITING: usize = 64;
@@ -54,7 +55,8 @@ impl std::fmt::Debug for FlightServer {
 }
 
 impl FlightServer {
-    /// Listens on `address` (port 0: any that is free). Nothing is answered before [`run`](Self::run).
+    /// Listens on `address` (port 0: any that is free). Nothing is answered before
+    /// [`run`](Self::run).
     ///
     /// # Errors
     /// When the address cannot be used.
@@ -93,7 +95,8 @@ impl FlightServer {
         Listener::address_of(&self.listeners)
     }
 
-    /// Answers until `stop` is ready; then takes no new calls, lets streams end for a few seconds, and closes the connections.
+    /// Answers until `stop` is ready; then takes no new calls, lets streams end for a few seconds,
+    /// and closes the connections.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let (stopping, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
@@ -182,8 +185,9 @@ async fn converse(
     }
 }
 
-/// Reads on until the client closes, for a bounded time. A socket that is closed with input unread (a window update is enough) resets the connection,
-/// and the client loses what it has not read yet.
+/// Reads on until the client closes, for a bounded time. A socket that is closed with input unread
+/// (a window update is enough) resets the connection, and the client loses what it has not read
+/// yet.
 async fn linger(mut socket: Socket) {
     let _ = socket.shutdown().await;
     let drained = async {
@@ -200,7 +204,7 @@ mod tests {
     use arrow_data::ArrayData;
     use arrow_flight::{FlightClient, FlightDescriptor};
     use futures::TryStreamExt;
-    use serac_engine::definition::{ColumnDefinition, TableDefinition};
+    use serac_engine::catalog::definition::{ColumnDefinition, TableDefinition};
     use serac_storage::{BlockNo, ColumnType, FreezeFormat};
     use std::io::IoSlice;
     use std::ops::Range;
@@ -274,15 +278,7 @@ mod tests {
     fn frozen(format: FreezeFormat) -> Database {
         const ROWS: i64 = 150_000;
         let db = Database::in_memory().unwrap();
-        let column = |name: &str, column_type: ColumnType| ColumnDefinition {
-            name: name.into(),
-            sql_type: column_type.into(),
-            nullable: true,
-            default: None,
-            always_generated: false,
-            generation: None,
-            hidden: false,
-        };
+        let column = |name: &str, column_type: ColumnType| ColumnDefinition::new(name, column_type);
         let price = ColumnType::Decimal { precision: 15, scale: 2 };
         let columns = [("id", ColumnType::Int64), ("price", price), ("text", ColumnType::Utf8)];
         let mut txn = db.begin();
@@ -352,8 +348,8 @@ mod tests {
             let db = frozen(format);
             let command = format!(r#"{{"table": "t", "decimals": "decimal64", "strings": "{strings}"}}"#);
             let (lent, copied) = stream(&db, &command).await;
-            // Blocks that go in one message get common offsets. HTTP/2 puts the first bytes of each of its frames, of 16 KiB or more, behind the frame's head:
-            // 256 in all.
+            // Blocks that go in one message get common offsets. HTTP/2 puts the first bytes of each
+            // of its frames, of 16 KiB or more, behind the frame's head: 256 in all.
             let offsets = if strings == "utf8" { 4 * 150_000 } else { 0 };
             assert!((copied - offsets) * 50 < lent, "{strings}: {lent} bytes from the blocks, {copied} from elsewhere");
             // Decimals that are widened are made for the stream.

@@ -24,7 +24,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use hyper::body::Incoming;
 use prost::Message;
-use serac_engine::roles::{Access, RoleId};
+use serac_engine::security::{Access, RoleId};
 use serac_engine::{ArrowScan, Database, Transaction};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -163,7 +163,8 @@ impl Flights {
         Ok(info)
     }
 
-    /// The scan of a ticket. What it may read counts as it is now, not as it was when the ticket was given.
+    /// The scan of a ticket. What it may read counts as it is now, not as it was when the ticket
+    /// was given.
     pub(super) async fn scan(&self, caller: &Caller, ticket: &[u8]) -> Result<ArrowScan, Status> {
         let ticket = Ticket::from_bytes(ticket)?;
         let scan = match ticket.what {
@@ -389,7 +390,8 @@ impl FlightService for Flights {
         response.metadata_mut().as_mut().extend(headers);
         Ok(response)
     }
-    /// What GetFlightInfo gives, at once: a statement runs when its ticket is shown, or has run by then.
+    /// What GetFlightInfo gives, at once: a statement runs when its ticket is shown, or has run by
+    /// then.
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
         let info = self.get_flight_info(request).await?;
         Ok(info.map(|info| PollInfo { info: Some(info), progress: Some(1.0), ..PollInfo::default() }))

@@ -1,7 +1,9 @@
-//! The answer to a DoGet: the body of an HTTP/2 response that reads a block, or asks for a batch, when the client has room for it.
+//! The answer to a DoGet: the body of an HTTP/2 response that reads a block, or asks for a batch,
+//! when the client has room for it.
 //!
-//! Nothing is read ahead beyond one message. HTTP/2 asks for the next when the client's window is open and what was given is sent, so a client that reads
-//! slowly costs the memory of its blocks. One that does not read at all keeps its snapshot until the sweeper takes the scan away
+//! Nothing is read ahead beyond one message. HTTP/2 asks for the next when the client's window is
+//! open and what was given is sent, so a client that reads slowly costs the memory of its blocks.
+//! One that does not read at all keeps its snapshot until the sweeper takes the scan away
 //! ([`super::lease`]); the stream ends with an error then, if it is ever read on.
 
 use super::extension::Batches;

@@ -11,13 +11,15 @@ use tonic::Status;
 pub struct Token(String);
 
 impl Token {
-    /// None if the text is empty, or holds what a header cannot: anything but visible ASCII characters.
+    /// None if the text is empty, or holds what a header cannot: anything but visible ASCII
+    /// characters.
     pub fn new(token: impl Into<String>) -> Option<Self> {
         let token = token.into();
         (!token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic())).then_some(Self(token))
     }
 
-    /// Whether this is the token. The time that this takes depends on the length of what is given alone.
+    /// Whether this is the token. The time that this takes depends on the length of what is given
+    /// alone.
     pub fn is(&self, given: &[u8]) -> bool {
         let own = self.0.as_bytes();
         let unlike = |(i, byte): (usize, &u8)| byte ^ own[i % own.len()];

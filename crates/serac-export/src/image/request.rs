@@ -3,7 +3,7 @@
 use super::ImageError;
 use crate::lookup;
 use serac_client::image::{DecimalChoice, SnapshotRequest, StringChoice};
-use serac_engine::roles::Access;
+use serac_engine::security::Access;
 use serac_engine::{ArrowScan, DecimalForm, Transaction, VarlenForm};
 
 /// A table that an image is to show.

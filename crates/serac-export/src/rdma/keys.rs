@@ -6,7 +6,7 @@
 //! more, and takes its memory under the entry's lock, alone: it waits for those who have found it
 //! before. An access that comes second finds no memory in the entry.
 //!
-//! `serac-models` runs this module under all schedules.
+//! Model: `serac-models/tests/registrations.rs`.
 
 use serac_sync::{Mutex, RwLock};
 use std::collections::HashMap;

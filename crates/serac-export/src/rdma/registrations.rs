@@ -14,7 +14,7 @@
 //! before that no peer can reach it any more. Both happen under the lock, so no lease can find a
 //! registration that is being revoked.
 //!
-//! `serac-models` runs this module under all schedules.
+//! Model: `serac-models/tests/registrations.rs`.
 
 use serac_sync::Mutex;
 use std::collections::HashMap;

@@ -13,9 +13,10 @@
 //! its mappings along. What this process keeps for a client is an account of the bytes that it has
 //! copied ([`CopiedBytes`]), up to the end of the lease.
 //!
-//! **Limits.** Data files of an image ([`SharedMemoryOptions::most_files`]), descriptors of all images
-//! that are made or sent at a time ([`SharedMemoryOptions::most_descriptors`]), bytes that are copied
-//! for all images at a time ([`SharedMemoryOptions::most_copied_bytes`]), the manifest's length.
+//! **Limits.** Data files of an image ([`SharedMemoryOptions::most_files`]), descriptors of all
+//! images that are made or sent at a time ([`SharedMemoryOptions::most_descriptors`]), bytes that
+//! are copied for all images at a time ([`SharedMemoryOptions::most_copied_bytes`]), the manifest's
+//! length.
 
 mod placement;
 
@@ -24,7 +25,7 @@ use arrow_array::RecordBatchReader;
 use placement::SharedPlacement;
 use serac_client::image::{Manifest, SnapshotRequest};
 use serac_engine::Transaction;
-use serac_engine::roles::Access;
+use serac_engine::security::Access;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -36,8 +37,8 @@ use std::time::Duration;
 pub struct SharedMemoryOptions {
     /// Data files of an image. Blocks in more than these are copied.
     pub most_files: usize,
-    /// Descriptors of all images together that have not been sent yet. What lies in further files is
-    /// copied. An image for which there is no descriptor at all is refused.
+    /// Descriptors of all images together that have not been sent yet. What lies in further files
+    /// is copied. An image for which there is no descriptor at all is refused.
     pub most_descriptors: u64,
     /// Bytes that are copied for images that clients have at a time.
     pub most_copied_bytes: u64,

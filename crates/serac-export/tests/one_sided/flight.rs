@@ -8,8 +8,8 @@ use arrow_select::concat::concat_batches;
 use bytes::Bytes;
 use futures::TryStreamExt;
 use prost::Message;
-use serac_engine::definition::{ColumnDefinition, TableDefinition};
-use serac_engine::roles::{Object, Privilege, Privileges, RoleId, RoleOptions, Terms};
+use serac_engine::catalog::definition::{ColumnDefinition, TableDefinition};
+use serac_engine::security::{Object, Privilege, Privileges, RoleId, RoleOptions, Terms};
 use serac_engine::{Database, Table};
 use serac_export::flight::{FlightOptions, FlightServer, Token};
 use serac_export::rdma::RdmaOptions;
@@ -55,15 +55,7 @@ pub fn table(db: &Database) -> Arc<Table> {
 pub fn database(format: FreezeFormat) -> Database {
     let options = StorageOptions { freeze_after: None, ..StorageOptions::default() };
     let db = Database::open_with(options).unwrap();
-    let column = |name: &str, column_type: ColumnType| ColumnDefinition {
-        name: name.into(),
-        sql_type: column_type.into(),
-        nullable: true,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    };
+    let column = |name: &str, column_type: ColumnType| ColumnDefinition::new(name, column_type);
     let price = ColumnType::Decimal { precision: 15, scale: 2 };
     let columns = [("id", ColumnType::Int64), ("price", price), ("text", ColumnType::Utf8)];
     let columns = columns.map(|(name, column_type)| column(name, column_type)).to_vec();

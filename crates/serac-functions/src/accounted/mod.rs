@@ -1,17 +1,24 @@
 //! Functions whose results may be far larger than their arguments, within the session's memory.
 //!
-//! `repeat(s, 2000)` makes of a batch of texts one of thousands of times its size, and nobody that spills or counts has seen it yet. So the functions in
-//! [`sizes`] are wrapped: before a call, its result's size is estimated. A value of more than a gigabyte is refused, as PostgreSQL refuses it (54000). A result
-//! beyond the call's share of [`FREE`] takes its bytes from the session's memory, or the statement fails (53200); it gives them back when the last array that
-//! lies in its buffers is dropped. So a query's functions hold no more than the memory for queries and, for each batch that is under way, [`FREE`].
+//! `repeat(s, 2000)` makes of a batch of texts one of thousands of times its size, and nobody that
+//! spills or counts has seen it yet. So the functions in [`sizes`] are wrapped: before a call, its
+//! result's size is estimated. A value of more than a gigabyte is refused, as PostgreSQL refuses it
+//! (54000). A result beyond the call's share of [`FREE`] takes its bytes from the session's memory,
+//! or the statement fails (53200); it gives them back when the last array that lies in its buffers
+//! is dropped. So a query's functions hold no more than the memory for queries and, for each batch
+//! that is under way, [`FREE`].
 //!
-//! The operator `||` of texts becomes such a function, too: nested, it doubles what it is given with every level.
+//! The operator `||` of texts becomes such a function, too: nested, it doubles what it is given
+//! with every level.
 //!
-//! Constants are simplified when a statement is planned. A result of more than [`FOLDED`] is left for the execution: as a constant it would lie in the plan,
-//! where nobody counts it. Long constants of the statement become views, which all rows of a batch share.
+//! Constants are simplified when a statement is planned. A result of more than [`FOLDED`] is left
+//! for the execution: as a constant it would lie in the plan, where nobody counts it. Long
+//! constants of the statement become views, which all rows of a batch share.
 //!
-//! A function's constant result, which is made once, is given as it is to the function around it. Where an operator takes it (as a column of a result, or an
-//! argument of an aggregate), it *spreads*: each row of the batch gets a copy, unless it is a view. So a call in such a place counts the copies of all rows.
+//! A function's constant result, which is made once, is given as it is to the function around it.
+//! Where an operator takes it (as a column of a result, or an argument of an aggregate), it
+//! *spreads*: each row of the batch gets a copy, unless it is a view. So a call in such a place
+//! counts the copies of all rows.
 
 mod sizes;
 mod textcat;
@@ -56,7 +63,8 @@ const LEAST_SHARE: u64 = 64 << 10;
 const FOLDED: u64 = 64 << 10;
 /// The same where each row of a batch has a copy.
 const FOLDED_OF_ROWS: u64 = FREE / 8192;
-/// Bytes of a constant text from which on it becomes a view: of others, each row of a batch has a copy.
+/// Bytes of a constant text from which on it becomes a view: of others, each row of a batch has a
+/// copy.
 const LONG: usize = 8 << 10;
 /// Bytes that a value may have, as in PostgreSQL.
 const LARGEST: u64 = (1 << 30) - 1;
@@ -182,14 +190,14 @@ impl ScalarUDFImpl for Accounted {
         let bytes = arguments.results(self.size, args.return_type(), if is_constant { 1 } else { rows }, enough);
         if bytes.largest > LARGEST {
             let message = format!("a result of {}() of more than {LARGEST} bytes", self.name());
-            return Err(SqlError::new("54000", message).external());
+            return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message).external());
         }
         if bytes.all <= enough {
             let result = self.function.invoke_with_args(args)?;
             return if spreads { self.spread(result, rows) } else { Ok(result) };
         }
         if FOLDING.get() {
-            return Err(SqlError::new("54000", "too large for a constant").external());
+            return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "too large for a constant").external());
         }
         // Where texts are no views, each row of a constant gets its own.
         let copies = if is_constant && !is_view && !spreads { rows as u64 } else { 1 };
@@ -198,7 +206,7 @@ impl ScalarUDFImpl for Accounted {
         let is_short = matches!(args.return_type(), DataType::Utf8 | DataType::Binary);
         if is_short && needed > i32::MAX as u64 {
             let message = format!("the results of {}() for {rows} rows have more than {} bytes", self.name(), i32::MAX);
-            return Err(SqlError::new("54000", message).external());
+            return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message).external());
         }
         let result = self.function.invoke_with_args(args)?;
         if spreads && !is_view {
@@ -262,14 +270,15 @@ fn with_owner(data: ArrayData, reservation: &mut Option<MemoryReservation>) -> A
     let (start, len) = (NonNull::from(bytes.as_slice()).cast::<u8>(), bytes.len());
     let owner = Arc::new(Reserved { bytes, _reservation: AssertUnwindSafe(reservation) });
     debug_assert_eq!(owner.bytes.len(), len);
-    // SAFETY: the owner has the buffer, whose bytes neither move nor change, for as long as the new one lives.
+    // SAFETY: the owner has the buffer, whose bytes neither move nor change, for as long as the new
+    // one lives.
     buffers[at] = unsafe { Buffer::from_custom_allocation(start, len, owner) };
     // SAFETY: the buffers have the bytes that they had.
     unsafe { data.into_builder().buffers(buffers).build_unchecked() }
 }
 
-/// Puts functions within a session's memory in the place of those that planners have brought in, and of the operator `||` of texts, and gives each its share of
-/// what is free.
+/// Puts functions within a session's memory in the place of those that planners have brought in,
+/// and of the operator `||` of texts, and gives each its share of what is free.
 #[derive(Debug)]
 pub struct Accounts(pub Arc<dyn MemoryPool>);
 

@@ -67,7 +67,8 @@ pub(super) enum Size {
     Factor(u64),
     /// The bytes of a row's result, at the most.
     Rows(fn(&Row) -> u64),
-    /// The same by a count that reads the texts, for rows of which a bound that costs nothing, the second, is large.
+    /// The same by a count that reads the texts, for rows of which a bound that costs nothing, the
+    /// second, is large.
     Checked(fn(&Row) -> u64, fn(&Row) -> u64),
     /// Those of the only argument as values of the result's type.
     Cast,
@@ -249,7 +250,8 @@ fn replaced(row: &Row) -> u64 {
     row.bytes(0).saturating_add(places.saturating_mul(row.bytes(2)))
 }
 
-/// With `places` in the text at which it is replaced. A reference in the replacement repeats what was found at each, together at most the text.
+/// With `places` in the text at which it is replaced. A reference in the replacement repeats what
+/// was found at each, together at most the text.
 fn regex_replaced_at(row: &Row, places: u64) -> u64 {
     let references = row.text(2).map_or(0, |text| text.matches('\\').count() as u64);
     let given = places.saturating_mul(row.bytes(2));
@@ -282,7 +284,8 @@ fn regex_replaced(row: &Row) -> u64 {
     })
 }
 
-/// A series from one number, date or time to another; 0 where the step is, which is an error of the call.
+/// A series from one number, date or time to another; 0 where the step is, which is an error of the
+/// call.
 fn series(row: &Row) -> u64 {
     const VALUE: u64 = 8;
     let (start, stop) = match row.count() {

@@ -1,5 +1,6 @@
-//! to_char, to_date, to_timestamp and to_number with PostgreSQL's patterns for dates, times and numbers (its manual, "Data Type Formatting Functions"), where
-//! DataFusion's own take those of strftime and would give `YYYY` back as it stands.
+//! to_char, to_date, to_timestamp and to_number with PostgreSQL's patterns for dates, times and
+//! numbers (its manual, "Data Type Formatting Functions"), where DataFusion's own take those of
+//! strftime and would give `YYYY` back as it stands.
 
 mod numbers;
 mod pattern;
@@ -76,7 +77,8 @@ fn with_zone() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-/// Calls `f` with what `parse` makes of the patterns and with the row's number, for rows where both arguments have a value.
+/// Calls `f` with what `parse` makes of the patterns and with the row's number, for rows where both
+/// arguments have a value.
 fn each<P, T>(
     given: &ArrayRef,
     patterns: &StringViewArray,
@@ -138,10 +140,10 @@ fn of_own_digits(stored: &[u8]) -> std::result::Result<Number, SqlError> {
 /// Digits behind the point of what is divided by a power of ten (`V`).
 const DIVIDED: i32 = 16;
 
-/// The number that a text says in the form of a pattern, with as many digits behind the point as the
-/// text has.
+/// The number that a text says in the form of a pattern, with as many digits behind the point as
+/// the text has.
 fn number_of(pattern: &NumberPattern, text: &str) -> std::result::Result<Numeric, SqlError> {
-    let overflow = || SqlError::new("22003", "numeric field overflow");
+    let overflow = || SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow");
     let (number, after) = numbers::read(pattern, text)?;
     let number = Numeric::of_decimal(number, i8::try_from(after).map_err(|_| overflow())?);
     match i32::try_from(pattern.shift()) {
@@ -159,7 +161,9 @@ fn texts_as_numbers(given: &ArrayRef, patterns: &StringViewArray) -> Result<Arra
 }
 
 fn time_at(times: &TimestampMicrosecondArray, row: usize) -> std::result::Result<NaiveDateTime, SqlError> {
-    times.value_as_datetime(row).ok_or_else(|| SqlError::new("22008", "timestamp out of range"))
+    times
+        .value_as_datetime(row)
+        .ok_or_else(|| SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range"))
 }
 
 impl FormatFunction {
@@ -217,7 +221,8 @@ impl FormatFunction {
                 Arc::new(days.collect::<Date32Array>())
             }
             _ => {
-                let out_of_range = || SqlError::new("22008", "timestamp out of range").external();
+                let out_of_range =
+                    || SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range").external();
                 let micros = times
                     .into_iter()
                     .map(|time| time.map(|read| read.micros(&self.zone).ok_or_else(out_of_range)).transpose());
@@ -230,7 +235,7 @@ impl FormatFunction {
 fn from_seconds(seconds: &Float64Array) -> std::result::Result<TimestampMicrosecondArray, SqlError> {
     let micros = seconds.iter().map(|seconds| match seconds.map(|seconds| (seconds * 1e6).round()) {
         Some(micros) if micros.abs() < 9e18 => Ok(Some(micros as i64)),
-        Some(_) => Err(SqlError::new("22008", "timestamp out of range")),
+        Some(_) => Err(SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range")),
         None => Ok(None),
     });
     micros.collect()
@@ -246,7 +251,7 @@ impl ScalarUDFImpl for FormatFunction {
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let shown = given.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let message = format!("function {}({shown}) does not exist", self.name());
-        let unknown = || SqlError::new("42883", message.clone()).external();
+        let unknown = || SqlError::new(sqlstate::UNDEFINED_FUNCTION, message.clone()).external();
         match (self.kind, given) {
             (Kind::Char, [time, pattern]) if is_text_or_null(pattern) => {
                 let time = match time {

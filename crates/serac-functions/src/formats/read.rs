@@ -3,8 +3,9 @@
 //!
 //! Each part of the pattern takes its part of the text. A number before another one has as many
 //! digits as its field; before anything else it has all digits that are there, and a sign. Blanks
-//! before and behind fields do not count, and a separator of the pattern takes a blank or a separator
-//! of the text, or nothing. After `FX` each character of the pattern takes one of the text.
+//! before and behind fields do not count, and a separator of the pattern takes a blank or a
+//! separator of the text, or nothing. After `FX` each character of the pattern takes one of the
+//! text.
 
 use super::pattern::{Field, Piece, is_separator};
 use super::write::{DAYS, JULIAN_DAYS_BEFORE, MONTHS, ROMAN_MONTHS};
@@ -25,8 +26,8 @@ pub(super) struct Read {
 }
 
 impl Read {
-    /// Microseconds since 1970 in UTC, where a text without a zone is taken for one of `zone`; none if
-    /// they are out of range.
+    /// Microseconds since 1970 in UTC, where a text without a zone is taken for one of `zone`; none
+    /// if they are out of range.
     pub(super) fn micros(&self, zone: &Zone) -> Option<i64> {
         let local = self.time.and_utc().timestamp_micros();
         let micros = match self.offset {
@@ -101,7 +102,8 @@ struct Reader<'t> {
 
 fn conflicting(word: &str) -> SqlError {
     let message = format!("conflicting values for \"{word}\" field in formatting string");
-    SqlError::new("22007", message).explained("This value contradicts a previous setting for the same field type.")
+    SqlError::new(sqlstate::INVALID_DATETIME_FORMAT, message)
+        .explained("This value contradicts a previous setting for the same field type.")
 }
 
 /// Notes a number, which must not be another one than before.
@@ -162,7 +164,7 @@ impl Reader<'_> {
         let before = self.rest.len();
         let invalid = |given: &str, detail: String, hint: Option<&str>| {
             let message = format!("invalid value \"{given}\" for \"{word}\"");
-            let error = SqlError::new("22007", message).explained(detail);
+            let error = SqlError::new(sqlstate::INVALID_DATETIME_FORMAT, message).explained(detail);
             hint.iter().fold(error, SqlError::also)
         };
         const HINT: &str = "If your source string is not fixed-width, try using the \"FM\" modifier.";
@@ -176,7 +178,7 @@ impl Reader<'_> {
             let message = format!("source string too short for \"{word}\" formatting field");
             let count = text.chars().count();
             let detail = format!("Field requires {least} characters, but only {count} remain.");
-            return Err(SqlError::new("22007", message).explained(detail).also(HINT));
+            return Err(SqlError::new(sqlstate::INVALID_DATETIME_FORMAT, message).explained(detail).also(HINT));
         }
         // As strtol reads it.
         let blanks = text.len() - text.trim_start_matches(|letter: char| letter.is_ascii_whitespace()).len();
@@ -195,7 +197,7 @@ impl Reader<'_> {
         let number = number.map_err(|_| {
             let message = format!("value for \"{word}\" in source string is out of range");
             let detail = format!("Value must be in the range {} to {}.", i32::MIN, i32::MAX);
-            SqlError::new("22008", message).explained(detail)
+            SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, message).explained(detail)
         })?;
         Ok((number, before - self.rest.len()))
     }
@@ -208,7 +210,7 @@ impl Reader<'_> {
             let given: String = self.rest.chars().take_while(|letter| !letter.is_ascii_whitespace()).collect();
             let message = format!("invalid value \"{given}\" for \"{}\"", place.word);
             let detail = "The given value did not match any of the allowed values for this field.";
-            return Err(SqlError::new("22007", message).explained(detail));
+            return Err(SqlError::new(sqlstate::INVALID_DATETIME_FORMAT, message).explained(detail));
         };
         self.rest = &self.rest[of(words[at])..];
         Ok(at as i32)
@@ -239,12 +241,14 @@ impl Reader<'_> {
             && *parts.calendar.get_or_insert(calendar) != calendar
         {
             let hint = "Do not mix Gregorian and ISO week date conventions in a formatting template.";
-            return Err(SqlError::new("22007", "invalid combination of date conventions").also(hint));
+            return Err(
+                SqlError::new(sqlstate::INVALID_DATETIME_FORMAT, "invalid combination of date conventions").also(hint)
+            );
         }
         match place.field {
             Field::Zone | Field::ZoneOffset => {
                 let message = format!("formatting field \"{}\" is only supported in to_char", place.word);
-                return Err(SqlError::new("0A000", message));
+                return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
             }
             Field::ZoneHours => {
                 let sign = match self.next() {
@@ -293,7 +297,7 @@ impl Reader<'_> {
                     self.take();
                 }
                 let (Some(thousands), true, Some(years)) = (thousands, has_comma, all(self, 3)) else {
-                    return Err(SqlError::new("22007", "invalid input string for \"Y,YYY\""));
+                    return Err(SqlError::new(sqlstate::INVALID_DATETIME_FORMAT, "invalid input string for \"Y,YYY\""));
                 };
                 let thousands = if is_negative { -thousands } else { thousands };
                 note(&mut parts.year, thousands * 1_000 + years, place.word)?;
@@ -436,7 +440,10 @@ impl Parts {
             && (date.1 <= 1 || date.2 <= 1)
         {
             if date.0 == 0 && known(self.before_christ).is_none() {
-                return Err(SqlError::new("22007", "cannot calculate day of year without year information"));
+                return Err(SqlError::new(
+                    sqlstate::INVALID_DATETIME_FORMAT,
+                    "cannot calculate day of year without year information",
+                ));
             }
             if in_weeks {
                 let Some(found) = first_monday(date.0).and_then(|monday| days_after(monday, i64::from(day) - 1)) else {
@@ -463,7 +470,9 @@ impl Parts {
         Ok(exact.or_else(|| first.filter(|_| !all_said).and_then(|first| days_after(first, i64::from(day) - 1))))
     }
     fn read(&self, text: &str) -> Result<Read> {
-        let range = || SqlError::new("22008", format!("date/time field value out of range: \"{text}\""));
+        let range = || {
+            SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("date/time field value out of range: \"{text}\""))
+        };
         let of_day = known(self.second_of_day).unwrap_or(0);
         let mut hour = known(self.hour).unwrap_or(of_day / 3_600);
         let minute = known(self.minute).unwrap_or(of_day % 3_600 / 60);
@@ -472,7 +481,7 @@ impl Parts {
             if !(1..=12).contains(&hour) {
                 let message = format!("hour \"{hour}\" is invalid for the 12-hour clock");
                 let hint = "Use the 24-hour clock, or give an hour between 1 and 12.";
-                return Err(SqlError::new("22007", message).also(hint));
+                return Err(SqlError::new(sqlstate::INVALID_DATETIME_FORMAT, message).also(hint));
             }
             match known(self.afternoon) {
                 Some(_) if hour < 12 => hour += 12,
@@ -499,7 +508,7 @@ impl Parts {
                 let (hours, minutes) = (self.zone_hours.unwrap_or(0), self.zone_minutes.unwrap_or(0));
                 if !(0..=15).contains(&hours) || !(0..60).contains(&minutes) {
                     let message = format!("time zone displacement out of range: \"{text}\"");
-                    return Err(SqlError::new("22009", message));
+                    return Err(SqlError::new(sqlstate::INVALID_TIME_ZONE_DISPLACEMENT_VALUE, message));
                 }
                 Some(sign * (hours * 3_600 + minutes * 60))
             }
@@ -532,8 +541,8 @@ fn ends_numbers(piece: Option<&Piece>) -> bool {
 /// The time that a text says in the words of a pattern.
 ///
 /// # Errors
-/// 22007 if the text has not what the pattern says, 22008 if it says no time, 0A000 for fields that are
-/// written alone.
+/// 22007 if the text has not what the pattern says, 22008 if it says no time, 0A000 for fields that
+/// are written alone.
 pub(super) fn read(pieces: &[Piece], text: &str) -> Result<Read> {
     let mut reader = Reader { rest: text, is_exact: false, skipped: 0, last_skipped: None };
     let mut parts = Parts::default();

@@ -20,7 +20,8 @@ pub(super) const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-/// The numbers of months as Romans write them, from the last on, so that none begins with one behind it.
+/// The numbers of months as Romans write them, from the last on, so that none begins with one
+/// behind it.
 pub(super) const ROMAN_MONTHS: [&str; 12] = ["XII", "XI", "X", "IX", "VIII", "VII", "VI", "V", "IV", "III", "II", "I"];
 /// Width of the longest of these.
 const ROMAN_WIDTH: usize = 4;
@@ -239,8 +240,11 @@ fn field_of_interval(field: Field, interval: Parts) -> Result<OfInterval, SqlErr
             return Err(SqlError::unsupported("to_char of an interval by weeks or Julian days"));
         }
         _ => {
-            return Err(SqlError::new("22007", "invalid format specification for an interval value")
-                .explained("Intervals are not tied to specific calendar dates."));
+            return Err(SqlError::new(
+                sqlstate::INVALID_DATETIME_FORMAT,
+                "invalid format specification for an interval value",
+            )
+            .explained("Intervals are not tied to specific calendar dates."));
         }
     })
 }

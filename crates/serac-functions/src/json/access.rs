@@ -147,8 +147,8 @@ fn types(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
 fn length(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
     let lengths = each(&args[0], |document, _| match form.first(document) {
         Some(b'[') => Ok(Some(form.elements(document).count() as i32)),
-        Some(b'{') => Err(SqlError::new("22023", "cannot get array length of a non-array")),
-        _ => Err(SqlError::new("22023", "cannot get array length of a scalar")),
+        Some(b'{') => Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "cannot get array length of a non-array")),
+        _ => Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "cannot get array length of a scalar")),
     })?;
     Ok(Arc::new(lengths.collect::<Int32Array>()))
 }

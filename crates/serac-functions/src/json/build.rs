@@ -136,7 +136,10 @@ impl<'a> Values<'a> {
                 quote(out, texts[row].as_deref().unwrap_or_default());
                 Ok(())
             }
-            _ => Err(SqlError::new("22023", "key value must be scalar, not array, composite, or json")),
+            _ => Err(SqlError::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                "key value must be scalar, not array, composite, or json",
+            )),
         }
     }
 }
@@ -208,11 +211,13 @@ fn build_object(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
         let message = "argument list must have even number of elements";
         let name = if form == Form::Text { "json_build_object" } else { "jsonb_build_object" };
         let hint = format!("The arguments of {name}() must consist of alternating keys and values.");
-        return Err(SqlError { detail: Some(hint), ..SqlError::new("22023", message) });
+        return Err(SqlError { detail: Some(hint), ..SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message) });
     }
     let null = |number: usize| match form {
-        Form::Text => SqlError::new("22023", format!("argument {number} cannot be null")),
-        Form::Normal => SqlError::new("22023", format!("argument {number}: key must not be null")),
+        Form::Text => SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("argument {number} cannot be null")),
+        Form::Normal => {
+            SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("argument {number}: key must not be null"))
+        }
     };
     let rows = args.first().map_or(1, |array| array.len());
     let values = args.iter().map(Values::of).collect::<Result<Vec<_>, _>>()?;
@@ -271,9 +276,10 @@ fn texts_and_lengths(array: &ArrayRef, row: usize) -> Result<Option<(super::docu
     Ok(Some((all, lengths)))
 }
 
-/// An object of an array of keys and one of values, or of an array of pairs, or in which they take turns, all of them texts.
+/// An object of an array of keys and one of values, or of an array of pairs, or in which they take
+/// turns, all of them texts.
 fn object_of_texts(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
-    let wrong = |message: &str| Err(SqlError::new("2202E", message));
+    let wrong = |message: &str| Err(SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, message));
     written(args[0].len(), form, |row, out| {
         let Some((mut keys, lengths)) = texts_and_lengths(&args[0], row)? else { return Ok(false) };
         let values = match args.get(1) {
@@ -310,7 +316,7 @@ fn object_of_texts(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> 
             if at > 0 {
                 out.push_str(", ");
             }
-            let null = || SqlError::new("22004", "null value not allowed for object key");
+            let null = || SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "null value not allowed for object key");
             quote(out, key.as_deref().ok_or_else(null)?);
             out.push_str(" : ");
             match value {
@@ -325,7 +331,7 @@ fn object_of_texts(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> 
 
 /// What `json_object_agg` becomes: an object of an array of keys and one of values, of any types.
 fn object_of_arrays(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
-    let null = || SqlError::new("22023", "field name must not be null");
+    let null = || SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "field name must not be null");
     written(args[0].len(), form, |row, out| {
         let (Some(keys), Some(values)) = (elements_of(&args[0], row), elements_of(&args[1], row)) else {
             return Ok(false);

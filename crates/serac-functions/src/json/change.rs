@@ -14,18 +14,23 @@ use serac_values::text_types::is_text_or_null;
 use std::sync::Arc;
 
 fn wrong(message: &str) -> SqlError {
-    SqlError::new("22023", message)
+    SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
 
-/// The place in an array that a number names, which counts from the end where it is negative; none outside of it.
+/// The place in an array that a number names, which counts from the end where it is negative; none
+/// outside of it.
 fn place(elements: &[Json], number: i64) -> Option<usize> {
     let at = if number < 0 { number + elements.len() as i64 } else { number };
     usize::try_from(at).ok().filter(|at| *at < elements.len())
 }
 /// The number that a step of a path is, in an array.
 fn number(step: &str, at: usize) -> Result<i64, SqlError> {
-    let wrong =
-        |_| SqlError::new("22P02", format!("path element at position {} is not an integer: \"{step}\"", at + 1));
+    let wrong = |_| {
+        SqlError::new(
+            sqlstate::INVALID_TEXT_REPRESENTATION,
+            format!("path element at position {} is not an integer: \"{step}\"", at + 1),
+        )
+    };
     step.parse().map_err(wrong)
 }
 
@@ -85,13 +90,15 @@ fn apply(target: &mut Json, path: &[String], level: usize, change: Change) -> Re
 fn steps(paths: &[Option<super::documents::Texts>], row: usize) -> Result<Option<Vec<String>>, SqlError> {
     let Some(path) = &paths[row] else { return Ok(None) };
     let step = |(at, step): (usize, &Option<String>)| {
-        let null = || SqlError::new("22004", format!("path element at position {} is null", at + 1));
+        let null =
+            || SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, format!("path element at position {} is null", at + 1));
         step.clone().ok_or_else(null)
     };
     path.iter().enumerate().map(step).collect::<Result<_, _>>().map(Some)
 }
 
-/// A document, a path, a document and a truth, which is the last of the arguments and may be left out.
+/// A document, a path, a document and a truth, which is the last of the arguments and may be left
+/// out.
 fn with_value(given: &[DataType]) -> Option<Types> {
     let fits = match given {
         [target, path, value] | [target, path, value, DataType::Boolean] => {

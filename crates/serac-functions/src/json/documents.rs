@@ -127,13 +127,15 @@ pub(super) fn texts_of(array: &ArrayRef) -> Result<Vec<Option<Texts>>, SqlError>
         Ok(texts.as_string_view().iter().map(|text| text.map(str::to_owned)).collect())
     };
     if !is_array(array.data_type()) {
-        let malformed = |text: &str| SqlError::new("22P02", format!("malformed array literal: \"{text}\""));
+        let malformed = |text: &str| {
+            SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, format!("malformed array literal: \"{text}\""))
+        };
         let row =
             |text: Option<String>| text.map(|text| array_elements(&text).ok_or_else(|| malformed(&text))).transpose();
         return strings(array)?.into_iter().map(row).collect();
     }
     let list = |elements: ArrayRef| match is_array(elements.data_type()) && !elements.is_empty() {
-        true => Err(SqlError::new("2202E", "wrong number of array subscripts")),
+        true => Err(SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, "wrong number of array subscripts")),
         false => strings(&elements),
     };
     (0..array.len()).map(|row| elements_of(array, row).map(list).transpose()).collect()

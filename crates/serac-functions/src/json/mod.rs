@@ -1,8 +1,11 @@
-//! JSON: values of `jsonb` are documents in a normal form ([`serac_engine::json`]), those of `json` are texts as they were given
-//! ([`serac_engine::json_text`]). Both have the Arrow type LargeUtf8, as no other texts have: which of them is meant, a function's name tells ([`Form`]).
+//! JSON: values of `jsonb` are documents in a normal form ([`serac_engine::json`]), those of `json`
+//! are texts as they were given ([`serac_engine::json_text`]). Both have the Arrow type LargeUtf8,
+//! as no other texts have: which of them is meant, a function's name tells ([`Form`]).
 //!
-//! Functions take documents. A text in a document's place is cast, and so read and put in normal form ([`super::Casts`]); what they find in a document are
-//! slices of it. Operators become calls of functions; what sets give (`jsonb_array_elements` and others) are arrays, which `unnest` takes apart.
+//! Functions take documents. A text in a document's place is cast, and so read and put in normal
+//! form ([`super::Casts`]); what they find in a document are slices of it. Operators become calls
+//! of functions; what sets give (`jsonb_array_elements` and others) are arrays, which `unnest`
+//! takes apart.
 
 mod access;
 mod build;

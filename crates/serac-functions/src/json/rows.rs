@@ -1,4 +1,5 @@
-//! The elements of arrays, and keys and values of objects, as arrays: functions that give rows in PostgreSQL are `unnest` of these.
+//! The elements of arrays, and keys and values of objects, as arrays: functions that give rows in
+//! PostgreSQL are `unnest` of these.
 
 use super::documents::{Form, documents, is_document, of_document};
 use crate::definition::{Definition, Types};
@@ -43,7 +44,7 @@ fn texts(
 }
 
 fn wrong(message: impl Into<String>) -> SqlError {
-    SqlError::new("22023", message)
+    SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
 
 /// That a document is an array, whose elements `function` gives.

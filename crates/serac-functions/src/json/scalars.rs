@@ -1,5 +1,5 @@
-//! jsonb_bool (document, type) and jsonb_numeric (document, type): the truth value or the number that a
-//! document is. The type is what an error tells.
+//! jsonb_bool (document, type) and jsonb_numeric (document, type): the truth value or the number
+//! that a document is. The type is what an error tells.
 
 use super::documents::{JSON, document, documents};
 use crate::definition::Definition;
@@ -54,7 +54,8 @@ fn each<T>(args: &[ArrayRef], of: impl Fn(&Json) -> Option<T>) -> Result<Vec<Opt
             Json::Object(_) => "object",
         };
         let wanted = types.as_string_view().value(row);
-        let wrong = || SqlError::new("22023", format!("cannot cast jsonb {kind} to type {wanted}"));
+        let wrong =
+            || SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("cannot cast jsonb {kind} to type {wanted}"));
         of(&json).map(Some).ok_or_else(wrong)
     };
     (0..given.len()).map(one).collect()

@@ -1,4 +1,5 @@
-//! Patterns of regular expressions: PostgreSQL's in the words of the crate `regex`, and the operators that take them.
+//! Patterns of regular expressions: PostgreSQL's in the words of the crate `regex`, and the
+//! operators that take them.
 //!
 //! | PostgreSQL's | becomes |
 //! |---|---|
@@ -11,6 +12,7 @@
 //! The crate has neither look-around nor back references: these are refused (0A000).
 
 use crate::definition::Definition;
+use crate::sql_result::SqlResult;
 use crate::typed::rewrite_typed;
 use datafusion::arrow::array::{ArrayRef, AsArray, StringArray};
 use datafusion::arrow::datatypes::DataType;
@@ -28,10 +30,8 @@ use std::iter::Peekable;
 use std::str::Chars;
 use std::sync::{Arc, LazyLock};
 
-type Outcome<T> = std::result::Result<T, SqlError>;
-
 pub(super) fn wrong(message: &str) -> SqlError {
-    SqlError::new("2201B", format!("invalid regular expression: {message}"))
+    SqlError::new(sqlstate::INVALID_REGULAR_EXPRESSION, format!("invalid regular expression: {message}"))
 }
 
 /// How a pattern is read.
@@ -51,7 +51,7 @@ impl Default for Options {
 }
 
 impl Options {
-    pub(super) fn set(&mut self, flag: char) -> Outcome<()> {
+    pub(super) fn set(&mut self, flag: char) -> SqlResult<()> {
         match flag {
             'g' => self.all = true,
             'i' => self.ignore_case = true,
@@ -65,7 +65,10 @@ impl Options {
             'q' => self.literal = true,
             'b' | 'e' => return Err(SqlError::unsupported(format!("the regular expression option \"{flag}\""))),
             other => {
-                return Err(SqlError::new("22023", format!("invalid regular expression option: \"{other}\"")));
+                return Err(SqlError::new(
+                    sqlstate::INVALID_PARAMETER_VALUE,
+                    format!("invalid regular expression option: \"{other}\""),
+                ));
             }
         }
         Ok(())
@@ -78,7 +81,7 @@ struct Reader<'p> {
 }
 
 /// A pattern in the crate's words. The options at its beginning are added to those that are given.
-pub(super) fn translated(pattern: &str, options: &mut Options) -> Outcome<String> {
+pub(super) fn translated(pattern: &str, options: &mut Options) -> SqlResult<String> {
     let mut pattern = pattern;
     if let Some(rest) = pattern.strip_prefix("***") {
         match rest.as_bytes().first() {
@@ -98,7 +101,7 @@ pub(super) fn translated(pattern: &str, options: &mut Options) -> Outcome<String
                 return Err(wrong("invalid embedded option"));
             }
             options.set(flag).map_err(|error| match error.sqlstate {
-                "22023" => wrong("invalid embedded option"),
+                sqlstate::INVALID_PARAMETER_VALUE => wrong("invalid embedded option"),
                 _ => error,
             })?;
         }
@@ -125,7 +128,7 @@ impl Reader<'_> {
         text.chars().all(|wanted| rest.next() == Some(wanted))
     }
 
-    fn read(&mut self, options: &Options) -> Outcome<()> {
+    fn read(&mut self, options: &Options) -> SqlResult<()> {
         // Whether a quantifier may come: not at the beginning, nor behind another.
         let (mut has_operand, mut is_quantified) = (false, false);
         while let Some(next) = self.rest.next() {
@@ -192,7 +195,7 @@ impl Reader<'_> {
         true
     }
 
-    fn parenthesis(&mut self) -> Outcome<()> {
+    fn parenthesis(&mut self) -> SqlResult<()> {
         let look_around = ["?=", "?!", "?<=", "?<!"].into_iter().find(|mark| self.goes_on(mark));
         if look_around.is_some() {
             return Err(SqlError::unsupported("look-around in a regular expression"));
@@ -208,9 +211,9 @@ impl Reader<'_> {
     }
 
     /// `{2,5}`, of which the brace has been read.
-    fn bound(&mut self) -> Outcome<()> {
+    fn bound(&mut self) -> SqlResult<()> {
         const MOST: u32 = 255;
-        let number = |reader: &mut Self| -> Outcome<Option<u32>> {
+        let number = |reader: &mut Self| -> SqlResult<Option<u32>> {
             let mut digits = String::new();
             while let Some(digit) = reader.rest.next_if(char::is_ascii_digit) {
                 digits.push(digit);
@@ -234,7 +237,7 @@ impl Reader<'_> {
     }
 
     /// What stands behind a backslash; whether it is something that may be repeated.
-    fn escape(&mut self, in_brackets: bool) -> Outcome<bool> {
+    fn escape(&mut self, in_brackets: bool) -> SqlResult<bool> {
         let invalid = || wrong("invalid escape \\ sequence");
         let Some(letter) = self.rest.next() else { return Err(invalid()) };
         let place = match letter {
@@ -289,7 +292,7 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    fn hexadecimal(&mut self, least: usize, most: usize) -> Outcome<char> {
+    fn hexadecimal(&mut self, least: usize, most: usize) -> SqlResult<char> {
         let (mut count, mut value) = (0, 0u32);
         while count < most
             && let Some(digit) = self.rest.next_if(char::is_ascii_hexdigit).and_then(|digit| digit.to_digit(16))
@@ -301,7 +304,7 @@ impl Reader<'_> {
     }
 
     /// A set of characters in brackets, of which the first has been read.
-    fn bracket(&mut self, options: &Options) -> Outcome<()> {
+    fn bracket(&mut self, options: &Options) -> SqlResult<()> {
         for (written, meant) in [("[:<:]]", "\\b{start}"), ("[:>:]]", "\\b{end}")] {
             if self.goes_on(written) {
                 self.rest.nth(written.len() - 1);
@@ -338,7 +341,7 @@ impl Reader<'_> {
     }
 
     /// `[:alpha:]`, `[.a.]` or `[=a=]` in brackets.
-    fn named_in_bracket(&mut self) -> Outcome<()> {
+    fn named_in_bracket(&mut self) -> SqlResult<()> {
         let mark = self.rest.next().unwrap_or(':');
         let mut name = String::new();
         loop {
@@ -377,7 +380,7 @@ impl Reader<'_> {
 }
 
 /// The pattern of an operator in the crate's words, with its options in it.
-fn of_operator(pattern: &str) -> Outcome<String> {
+fn of_operator(pattern: &str) -> SqlResult<String> {
     let mut options = Options::default();
     let regex = translated(pattern, &mut options)?;
     let flags = [
@@ -390,9 +393,9 @@ fn of_operator(pattern: &str) -> Outcome<String> {
     Ok(if flags.is_empty() { regex } else { format!("(?{flags}){regex}") })
 }
 
-fn of_operators(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+fn of_operators(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let patterns = args[0].as_string_view().iter().map(|pattern| pattern.map(of_operator).transpose());
-    Ok(Arc::new(patterns.collect::<Outcome<StringArray>>()?))
+    Ok(Arc::new(patterns.collect::<SqlResult<StringArray>>()?))
 }
 
 /// The function that puts patterns of operators in the crate's words.
@@ -497,12 +500,12 @@ mod tests {
             ("(?x)a b # c", "ab"),
             ("(?:a|b)*?", "(?:a|b)*?"),
             (r"\u00e4", "ä"),
-            ("a**", "2201B"),
-            ("*a", "2201B"),
-            ("a{300}", "2201B"),
-            ("a(?=b)", "0A000"),
-            (r"(a)\1", "0A000"),
-            (r"\q", "2201B"),
+            ("a**", sqlstate::INVALID_REGULAR_EXPRESSION),
+            ("*a", sqlstate::INVALID_REGULAR_EXPRESSION),
+            ("a{300}", sqlstate::INVALID_REGULAR_EXPRESSION),
+            ("a(?=b)", sqlstate::FEATURE_NOT_SUPPORTED),
+            (r"(a)\1", sqlstate::FEATURE_NOT_SUPPORTED),
+            (r"\q", sqlstate::INVALID_REGULAR_EXPRESSION),
         ] {
             assert_eq!(shown(pattern), wanted, "{pattern}");
         }

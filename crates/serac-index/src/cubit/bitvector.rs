@@ -1,7 +1,8 @@
 //! Bitvectors: sets of rows, as one [`Container`] per block (Roaring, with a block as the unit).
 //!
-//! Containers are grouped in chunks of 16 blocks that versions of a bitvector share, so that a changed copy costs one chunk and the
-//! containers that the changes touch. Every level carries its cardinality: counting reads one number.
+//! Containers are grouped in chunks of 16 blocks that versions of a bitvector share, so that a
+//! changed copy costs one chunk and the containers that the changes touch. Every level carries its
+//! cardinality: counting reads one number.
 
 use super::container::{Container, Words};
 use serac_storage::{BlockNo, RowId, Slot};
@@ -10,7 +11,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const BLOCKS_PER_CHUNK: usize = 16;
-/// So many slots of a block are put in order by sorting; more by setting them in words, of which all are looked at then.
+/// So many slots of a block are put in order by sorting; more by setting them in words, of which
+/// all are looked at then.
 const SLOTS_TO_SORT: usize = 32;
 
 /// A row as `block << 16 | slot`: bitvectors know no gap between the slots of neighbouring blocks.
@@ -95,7 +97,8 @@ impl Bitvector {
         result
     }
 
-    /// The rows of all lists, in any order, none of them before the block `first`. A row may come more than once.
+    /// The rows of all lists, in any order, none of them before the block `first`. A row may come
+    /// more than once.
     pub(crate) fn from_lists(lists: &[Cow<'_, [u32]>], first: usize) -> Self {
         if let [list] = lists
             && list.is_sorted_by(|a, b| a < b)
@@ -112,7 +115,8 @@ impl Bitvector {
             all.dedup();
             return Self::from_sorted_compact(all.into_iter().map(u64::from));
         }
-        // Dealt out by block: first where each block's slots begin, then, as they come in, where they end.
+        // Dealt out by block: first where each block's slots begin, then, as they come in, where
+        // they end.
         let block_of = |row: u32| (row >> 16) as usize - first;
         let each = || lists.iter().flat_map(|list| list.iter().copied());
         let mut ends = vec![0; blocks + 1];
@@ -297,8 +301,8 @@ impl Bitvector {
         Self::unite(&terms, &[], blocks)
     }
 
-    /// The rows of all terms in a range of blocks, and then each row of the ascending `changes` with its bit. Each block is put together in a bitmap
-    /// that stays in the first-level cache.
+    /// The rows of all terms in a range of blocks, and then each row of the ascending `changes`
+    /// with its bit. Each block is put together in a bitmap that stays in the first-level cache.
     pub(crate) fn unite(terms: &[Term<'_>], changes: &[(u64, bool)], blocks: Range<u32>) -> Self {
         let (mut result, mut scratch, mut slots) = (Self::default(), Words::default(), Vec::new());
         let mut rest = Words::default();
@@ -376,7 +380,8 @@ impl Bitvector {
     }
 }
 
-/// An operand of [`Bitvector::unite`]: the rows of a vector that are in none of some others, but for some more, which are ascending and in compact form.
+/// An operand of [`Bitvector::unite`]: the rows of a vector that are in none of some others, but
+/// for some more, which are ascending and in compact form.
 #[derive(Debug)]
 pub(crate) struct Term<'a> {
     vector: &'a Bitvector,
@@ -406,8 +411,8 @@ pub(crate) fn within<'a, T>(list: &'a [T], rows: &Range<u64>, row: impl Fn(&T) -
     &from[..position(from, rows.end, &row)]
 }
 
-/// How many of an ascending list come before `target`. Rows of a value mostly lie evenly, so the search begins where it would be then: a long list is
-/// looked into at few places.
+/// How many of an ascending list come before `target`. Rows of a value mostly lie evenly, so the
+/// search begins where it would be then: a long list is looked into at few places.
 fn position<T>(list: &[T], target: u64, row: &impl Fn(&T) -> u64) -> usize {
     let (Some(first), Some(last)) = (list.first().map(row), list.last().map(row)) else { return 0 };
     if target <= first {

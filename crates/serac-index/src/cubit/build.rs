@@ -1,7 +1,8 @@
 //! Bulk build: the rows of a table, block by block, become leaves at once.
 //!
-//! To build beside running transactions: make the index with [`Cubit::building`], so that writers can publish; let the transactions end that
-//! do not know of it; take a snapshot, and [`load`](Cubit::load) what it sees as of its start. What was published meanwhile and is in the
+//! To build beside running transactions: make the index with [`Cubit::building`], so that writers
+//! can publish; let the transactions end that do not know of it; take a snapshot, and
+//! [`load`](Cubit::load) what it sees as of its start. What was published meanwhile and is in the
 //! snapshot, too, does no harm (bits are absolute). Nothing is merged before.
 
 use super::bitvector::{Bitvector, compact};
@@ -11,7 +12,7 @@ use super::key::Key;
 use super::leaf::{Entry, Leaf, leaves};
 use super::log::DeltaLog;
 use super::{Cubit, Options, Variant};
-use serac_storage::transaction::TransactionManager;
+use serac_storage::version::transaction::TransactionManager;
 use serac_storage::{RowId, Timestamp};
 use serac_sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
@@ -138,7 +139,8 @@ impl Cubit {
         }
     }
 
-    /// Gives an index that is being built its rows: all that a snapshot which started at `ts` sees. Snapshots from `ts` on can be answered then.
+    /// Gives an index that is being built its rows: all that a snapshot which started at `ts` sees.
+    /// Snapshots from `ts` on can be answered then.
     ///
     /// # Panics
     /// If the index has been loaded before.

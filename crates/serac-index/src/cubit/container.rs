@@ -1,7 +1,9 @@
-//! A container: the rows of one block (at most 65,536 slots) in one bitvector, in the smallest of three forms.
+//! A container: the rows of one block (at most 65,536 slots) in one bitvector, in the smallest of
+//! three forms.
 //!
-//! Sorted slots (2 bytes each), a bitmap that ends with its last set word (8 bytes per 64 slots), or runs (4 bytes each; a full block is
-//! one run). Containers are immutable and cheap to clone, so that versions of a bitvector share those that no change touched.
+//! Sorted slots (2 bytes each), a bitmap that ends with its last set word (8 bytes per 64 slots),
+//! or runs (4 bytes each; a full block is one run). Containers are immutable and cheap to clone, so
+//! that versions of a bitvector share those that no change touched.
 
 use super::kernels;
 use std::sync::Arc;

@@ -1,15 +1,16 @@
-//! What transactions change: their own changes while they run, the timestamp cell that decides about them, and the update log entry
-//! (ULE) that carries them into the Delta Log.
+//! What transactions change: their own changes while they run, the timestamp cell that decides
+//! about them, and the update log entry (ULE) that carries them into the Delta Log.
 //!
-//! The horizontal update delta (HUD) of a row is kept as the bits that it changes: the value whose bit goes and the value whose bit
-//! comes. They are absolute, not toggles, so that applying a ULE to a vector that has it already changes nothing: readers and merges need not know
-//! exactly where a version of a vector stands in the log, and a merge may be done twice.
+//! The horizontal update delta (HUD) of a row is kept as the bits that it changes: the value whose
+//! bit goes and the value whose bit comes. They are absolute, not toggles, so that applying a ULE
+//! to a vector that has it already changes nothing: readers and merges need not know exactly where
+//! a version of a vector stands in the log, and a merge may be done twice.
 
 use super::bitvector::compact;
 use super::build::Builder;
 use super::bulk::Bulk;
 use super::key::Key;
-use serac_storage::transaction::Transaction;
+use serac_storage::version::transaction::Transaction;
 use serac_storage::{RowId, Timestamp};
 use serac_sync::atomic::{AtomicU64, Ordering};
 use std::ops::Bound;
@@ -18,8 +19,8 @@ use std::sync::Arc;
 const OPEN: u64 = Timestamp::UNCOMMITTED_BIT;
 const ABORTED: u64 = u64::MAX;
 
-/// The fate of one transaction: open, committed at a timestamp, or aborted. All its ULEs, of every index, point to it, so that one
-/// store decides about all of them.
+/// The fate of one transaction: open, committed at a timestamp, or aborted. All its ULEs, of every
+/// index, point to it, so that one store decides about all of them.
 #[derive(Debug)]
 pub struct TransactionCell(AtomicU64);
 
@@ -30,7 +31,8 @@ impl Default for TransactionCell {
 }
 
 impl TransactionCell {
-    /// A cell that follows the fate of `transaction`: stamped inside the commit's critical section, before the clock moves.
+    /// A cell that follows the fate of `transaction`: stamped inside the commit's critical section,
+    /// before the clock moves.
     pub fn of(transaction: &mut Transaction) -> Arc<Self> {
         let cell = Arc::new(Self::default());
         let (committed, aborted) = (cell.clone(), cell.clone());
@@ -38,7 +40,8 @@ impl TransactionCell {
         transaction.on_abort(Box::new(move || aborted.abort()));
         cell
     }
-    /// Commits everything that points here. To be called before any snapshot of `ts` or later can begin.
+    /// Commits everything that points here. To be called before any snapshot of `ts` or later can
+    /// begin.
     pub fn commit(&self, ts: Timestamp) {
         // Release: pairs with the Acquire in `get`; the clock's own Release follows it.
         self.0.store(ts.0, Ordering::Release);
@@ -49,7 +52,8 @@ impl TransactionCell {
         self.0.store(ABORTED, Ordering::Release);
     }
     fn get(&self) -> u64 {
-        // Acquire: pairs with `commit`. A snapshot that could see the transaction began after the clock had moved past the stamp, so it finds it.
+        // Acquire: pairs with `commit`. A snapshot that could see the transaction began after the
+        // clock had moved past the stamp, so it finds it.
         self.0.load(Ordering::Acquire)
     }
 }
@@ -70,7 +74,8 @@ struct RowChange {
     new: Option<Key>,
 }
 
-/// What one transaction has changed in one index and only it sees. Dropping it forgets it. The old values have to be those that the rows had.
+/// What one transaction has changed in one index and only it sees. Dropping it forgets it. The old
+/// values have to be those that the rows had.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// Bulk inserts, each with the changes before it.
@@ -102,7 +107,8 @@ impl Changes {
     pub fn insert_bulk(&mut self, rows: Builder) {
         self.bulks.push((std::mem::take(&mut self.list), Arc::new(Bulk::new(rows))));
     }
-    /// Whether there are bulk inserts. Queries do not look into them: they cannot be asked with such changes.
+    /// Whether there are bulk inserts. Queries do not look into them: they cannot be asked with
+    /// such changes.
     pub fn has_bulk(&self) -> bool {
         !self.bulks.is_empty()
     }
@@ -144,7 +150,8 @@ impl Changes {
     }
 }
 
-/// Bits that have the same effect: those to clear, whose number is told, and then those to set, each part in order of value and row.
+/// Bits that have the same effect: those to clear, whose number is told, and then those to set,
+/// each part in order of value and row.
 fn into_net(mut list: Vec<RowChange>) -> (Vec<Bit>, usize) {
     list.sort_by_key(|change| change.row);
     list.dedup_by(|later, first| {

@@ -1,9 +1,10 @@
 //! The ordered directory of values: bins, each with the version chain of one leaf.
 //!
-//! A bin covers the values from its `low` up to its chain's `high`, where the bin to the `right` begins (a B-link list). A chain is one
-//! immutable object, swung by one compare-and-swap: the versions, newest first, and the right end. So a merge that splits its leaf puts the
-//! upper part into a bin of its own and publishes both with the same swing; that the directory has the bin, too, only shortens the way, and whoever walks to the
-//! right puts it in.
+//! A bin covers the values from its `low` up to its chain's `high`, where the bin to the `right`
+//! begins (a B-link list). A chain is one immutable object, swung by one compare-and-swap: the
+//! versions, newest first, and the right end. So a merge that splits its leaf puts the upper part
+//! into a bin of its own and publishes both with the same swing; that the directory has the bin,
+//! too, only shortens the way, and whoever walks to the right puts it in.
 
 use super::bulk::Bulk;
 use super::key::Key;
@@ -11,7 +12,7 @@ use super::leaf::Leaf;
 use super::version::{Change, Version};
 use crossbeam_skiplist::base::SkipList;
 use serac_storage::Timestamp;
-use serac_storage::transaction::Readers;
+use serac_storage::version::transaction::Readers;
 use serac_sync::atomic::{AtomicBool, Ordering};
 use serac_sync::epoch::{Atomic, Guard, Owned, Shared};
 use std::ops::Bound;
@@ -59,8 +60,9 @@ impl Chain {
         &self.versions[0]
     }
 
-    /// The chain after a merge of `changes` (by value and row, in log order for each) and of what the `bulks` (by commit timestamp) have between `low` and
-    /// the chain's end, up to what is settled for the readers; and the bins that it is split into on the right.
+    /// The chain after a merge of `changes` (by value and row, in log order for each) and of what
+    /// the `bulks` (by commit timestamp) have between `low` and the chain's end, up to what is
+    /// settled for the readers; and the bins that it is split into on the right.
     pub(crate) fn merged(
         &self,
         changes: &[Change],
@@ -139,7 +141,8 @@ impl Bin {
     }
     /// Replaces the chain; false if it is not the expected one any more.
     pub(crate) fn swing(&self, from: Shared<'_, Chain>, to: Chain, guard: &Guard) -> bool {
-        // Release: pairs with `load`. The address is not used again while the guard is held, so there is no A-B-A.
+        // Release: pairs with `load`. The address is not used again while the guard is held, so
+        // there is no A-B-A.
         let swung = self.chain.compare_exchange(from, Owned::new(to), Ordering::Release, Ordering::Relaxed, guard);
         if swung.is_ok() {
             // SAFETY: nobody can load it any more.
@@ -159,7 +162,8 @@ impl Bin {
 
 impl Drop for Bin {
     fn drop(&mut self) {
-        // One after the other: a long row of bins that only their left neighbours hold must not become a deep recursion.
+        // One after the other: a long row of bins that only their left neighbours hold must not
+        // become a deep recursion.
         let mut right = self.take_right();
         while let Some(mut bin) = right.and_then(Arc::into_inner) {
             right = bin.take_right();

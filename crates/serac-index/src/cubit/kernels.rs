@@ -1,6 +1,8 @@
-//! Loops over the words of bitmaps, compiled three times: for AVX-512, for AVX2 and for any processor; the best one is chosen at run time.
+//! Loops over the words of bitmaps, compiled three times: for AVX-512, for AVX2 and for any
+//! processor; the best one is chosen at run time.
 //!
-//! The loops are plain: with the features switched on the compiler turns them into vector instructions (`vpopcntq` under AVX-512).
+//! The loops are plain: with the features switched on the compiler turns them into vector
+//! instructions (`vpopcntq` under AVX-512).
 
 #[cfg(target_arch = "x86_64")]
 use std::sync::LazyLock;

@@ -1,6 +1,7 @@
 //! The values of an indexed column, as memory-comparable bytes ([`crate::ordered::key`]).
 //!
-//! Up to 15 bytes lie in the key itself: two words that compare as the bytes do (zero-padded, the length in the last byte).
+//! Up to 15 bytes lie in the key itself: two words that compare as the bytes do (zero-padded, the
+//! length in the last byte).
 
 use std::cmp::Ordering;
 
@@ -87,7 +88,8 @@ impl std::fmt::Debug for Key {
 pub(crate) struct Keys {
     prefix: Box<[u8]>,
     count: usize,
-    /// Bytes of each key after the prefix; None where they differ, and then `ends` has the ends in `rest`.
+    /// Bytes of each key after the prefix; None where they differ, and then `ends` has the ends in
+    /// `rest`.
     width: Option<usize>,
     ends: Box<[u32]>,
     rest: Box<[u8]>,

@@ -1,8 +1,10 @@
 //! A leaf: the value bitvectors (VBs) of neighbouring values, at one point in time.
 //!
-//! A value with few rows costs 4 bytes per row and a few bytes of key: its rows lie behind those of its neighbours in one list. A value with many has a
-//! [`Bitvector`]. A leaf with several of those, or with many rows, also keeps the union of its values, the summary that lets a range query take one
-//! vector for the whole leaf. Leaves are immutable; [`Leaf::apply`] makes the next one and shares every vector that did not change.
+//! A value with few rows costs 4 bytes per row and a few bytes of key: its rows lie behind those of
+//! its neighbours in one list. A value with many has a [`Bitvector`]. A leaf with several of those,
+//! or with many rows, also keeps the union of its values, the summary that lets a range query take
+//! one vector for the whole leaf. Leaves are immutable; [`Leaf::apply`] makes the next one and
+//! shares every vector that did not change.
 
 use super::bitvector::Bitvector;
 use super::container::Words;
@@ -14,7 +16,8 @@ use std::sync::Arc;
 
 /// A value with fewer rows has no bitvector.
 const DENSE_ROWS: usize = 2048;
-/// Nor has one with fewer rows per block: a container costs some 50 bytes before its first row, a row in a list costs 4.
+/// Nor has one with fewer rows per block: a container costs some 50 bytes before its first row, a
+/// row in a list costs 4.
 const DENSE_ROWS_PER_BLOCK: usize = 12;
 /// But one with more rows has, so that a merge never copies a longer list.
 const SPARSE_ROWS: usize = 65_536;
@@ -24,15 +27,17 @@ const MAX_DENSE: usize = 32;
 const MAX_SPARSE_ROWS: usize = 65_536;
 /// Values with bitvectors from which on a leaf keeps the union of its values.
 const UNION_VALUES: usize = 4;
-/// Without those, rows of several values from which on it does, if they are not too thin for a bitvector.
+/// Without those, rows of several values from which on it does, if they are not too thin for a
+/// bitvector.
 const UNION_ROWS: u64 = 16_384;
-/// The union may be behind by one row for so many of the leaf, or by the lower bound of these, and never by more than the upper: its containers are
-/// large, so they change seldom.
+/// The union may be behind by one row for so many of the leaf, or by the lower bound of these, and
+/// never by more than the upper: its containers are large, so they change seldom.
 const ROWS_PER_LATE_ROW: u64 = 512;
 const LATE_ROWS: Range<u64> = 64..8192;
 /// A union is asked for some of its values if no more listed rows are left out.
 const MOST_LEFT_OUT: usize = 4096;
-/// When it has more late rows, this share of them goes into its vector with those that are too many.
+/// When it has more late rows, this share of them goes into its vector with those that are too
+/// many.
 const SETTLED_SHARE: usize = 16;
 
 /// The rows of one value.
@@ -300,7 +305,8 @@ impl Leaf {
         let dense = self.dense.binary_search_by_key(&(at as u32), |dense| dense.0).ok()?;
         Some(&self.dense[dense].1)
     }
-    /// The other values, if the union without them is less work than these values one by one: those with bitvectors, and the ascending rows of the rest.
+    /// The other values, if the union without them is less work than these values one by one: those
+    /// with bitvectors, and the ascending rows of the rest.
     pub(crate) fn left_out(&self, places: &Range<usize>) -> Option<(Vec<usize>, Vec<u64>)> {
         self.union()?;
         let (before, behind) = (self.listed(0..places.start), self.listed(places.end..self.len()));
@@ -374,7 +380,8 @@ impl Leaf {
             keys.push(From::Old(i));
             entries.push(self.entry(i));
         }
-        // A value that came and one that went at the same place would leave the number as it is: `same_keys` saw both.
+        // A value that came and one that went at the same place would leave the number as it is:
+        // `same_keys` saw both.
         let keys = if same_keys {
             self.keys.clone()
         } else {

@@ -1,13 +1,19 @@
-//! The Delta Log: Michael and Scott's queue of update log entries, and the anchor from which readers walk it.
+//! The Delta Log: Michael and Scott's queue of update log entries, and the anchor from which
+//! readers walk it.
 //!
-//! **Append and help** (§B). A node is linked by a compare-and-swap of the last node's `next`, which is where the append takes effect;
-//! then TAIL follows by another. Whoever finds TAIL behind moves it on (*helps*) and starts over, so a thread that stops between the two
-//! stops nobody. In the paper the timestamp and the number of rows follow too; here both belong to the database, and the node carries what else is derived from
-//! its place: its number and the bits in the log up to it.
+//! **Append and help** (§B). A node is linked by a compare-and-swap of the last node's `next`,
+//! which is where the append takes effect; then TAIL follows by another. Whoever finds TAIL behind
+//! moves it on (*helps*) and starts over, so a thread that stops between the two stops nobody. In
+//! the paper the timestamp and the number of rows follow too; here both belong to the database, and
+//! the node carries what else is derived from its place: its number and the bits in the log up to
+//! it.
 //!
-//! **Anchor**: everything committed at or before its timestamp has been merged into the value bitvectors. The entries that were open or
-//! newer when the merge looked at them are *carried*: copied into the anchor. So a transaction that stops before its commit does not hold up
-//! the log. What lies between the old and the new anchor is given back an epoch later.
+//! **Anchor**: everything committed at or before its timestamp has been merged into the value
+//! bitvectors. The entries that were open or newer when the merge looked at them are *carried*:
+//! copied into the anchor. So a transaction that stops before its commit does not hold up the log.
+//! What lies between the old and the new anchor is given back an epoch later.
+//!
+//! Model: `serac-models/tests/cubit.rs`.
 
 use super::delta::Ule;
 use serac_sync::Mutex;
@@ -29,7 +35,8 @@ pub(crate) struct Node {
 #[derive(Debug)]
 pub(crate) struct Anchor {
     pub(crate) ts: u64,
-    /// Counts the anchors of this log, so that a merge knows whether the one that it began with is still there.
+    /// Counts the anchors of this log, so that a merge knows whether the one that it began with is
+    /// still there.
     pub(crate) serial: u64,
     /// The last node that the anchor covers.
     pub(crate) after: *const Node,
@@ -37,7 +44,8 @@ pub(crate) struct Anchor {
     pub(crate) carried: Arc<[Ule]>,
 }
 
-// SAFETY: `after` is never freed while the anchor is the current one, and then only an epoch later; see `advance`.
+// SAFETY: `after` is never freed while the anchor is the current one, and then only an epoch later;
+// see `advance`.
 unsafe impl Send for Anchor {}
 // SAFETY: as above.
 unsafe impl Sync for Anchor {}
@@ -85,7 +93,8 @@ impl DeltaLog {
                 Ok(linked) => {
                     #[cfg(test)]
                     super::tests::stall(super::tests::Place::AfterLink);
-                    // Release: pairs with the Acquire in `tail`. Failure means that somebody has helped.
+                    // Release: pairs with the Acquire in `tail`. Failure means that somebody has
+                    // helped.
                     let expected = Shared::from(std::ptr::from_ref(tail));
                     let _ = self.tail.compare_exchange(expected, linked, Ordering::Release, Ordering::Relaxed, guard);
                     return;
@@ -97,7 +106,8 @@ impl DeltaLog {
     /// The last node, after helping whoever linked one behind it.
     fn tail<'g>(&self, guard: &'g Guard) -> &'g Node {
         loop {
-            // Acquire: pairs with the Release that moved it. The node is alive: `advance` frees only nodes that TAIL has left.
+            // Acquire: pairs with the Release that moved it. The node is alive: `advance` frees
+            // only nodes that TAIL has left.
             let tail = self.tail.load(Ordering::Acquire, guard);
             // SAFETY: never null; alive as said.
             let node = unsafe { tail.deref() };
@@ -133,7 +143,8 @@ impl DeltaLog {
 
     /// Whether a reader that loads the anchor afterwards may come upon a bulk insert.
     pub(crate) fn has_bulks(&self) -> bool {
-        // Acquire: pairs with the Release of `forget_bulks`: who finds none finds an anchor that has passed them.
+        // Acquire: pairs with the Release of `forget_bulks`: who finds none finds an anchor that
+        // has passed them.
         self.bulks.load(Ordering::Acquire) > 0
     }
     /// The anchor has passed so many bulk inserts.
@@ -145,7 +156,8 @@ impl DeltaLog {
     /// Every entry from the anchor on, in the order of the log; returns the last node.
     pub(crate) fn walk<'g>(&self, anchor: &'g Anchor, guard: &'g Guard, mut f: impl FnMut(&'g Ule)) -> &'g Node {
         anchor.carried.iter().for_each(&mut f);
-        // SAFETY: the anchor was current while the guard was held, so its node and all later ones are alive.
+        // SAFETY: the anchor was current while the guard was held, so its node and all later ones
+        // are alive.
         let mut node = unsafe { &*anchor.after };
         loop {
             // Acquire: pairs with the Release of the link.
@@ -168,13 +180,15 @@ impl DeltaLog {
         // TAIL first, to the last node: what it points to must not be given back.
         self.tail(guard);
         let end = to.after;
-        // AcqRel: Release publishes the vectors that have been merged, for `anchor`; Acquire for the nodes between.
+        // AcqRel: Release publishes the vectors that have been merged, for `anchor`; Acquire for
+        // the nodes between.
         let moved = self.anchor.compare_exchange(current, Owned::new(to), Ordering::AcqRel, Ordering::Relaxed, guard);
         if moved.is_err() {
             return false;
         }
-        // SAFETY: no reader that comes from now on reaches the old anchor or a node before the new one's; those that are there
-        // hold guards. Each node is passed by one move of the anchor only.
+        // SAFETY: no reader that comes from now on reaches the old anchor or a node before the new
+        // one's; those that are there hold guards. Each node is passed by one move of the anchor
+        // only.
         unsafe {
             guard.defer_destroy(current);
             let mut node = Shared::from(after);

@@ -1,18 +1,25 @@
 //! Merging: the log's settled part goes into the value bitvectors, and the anchor follows.
 //!
-//! A *plan* says what is to be done: a timestamp up to which to merge (the clock's), the snapshots that are older, and one task for each
-//! bin that the settled entries touch. Anybody may carry out any task (*helping*): the background does all, UDIs that find the log long do a few each. A task makes the bin's next chain and swings it in by compare-and-swap; a bin that has got that far is left alone. The one who finds
-//! all tasks done moves the anchor ([`Progress`]).
+//! A *plan* says what is to be done: a timestamp up to which to merge (the clock's), the snapshots
+//! that are older, and one task for each bin that the settled entries touch. Anybody may carry out
+//! any task (*helping*): the background does all, UDIs that find the log long do a few each. A task
+//! makes the bin's next chain and swings it in by compare-and-swap; a bin that has got that far is
+//! left alone. The one who finds all tasks done moves the anchor ([`Progress`]).
 //!
 //! Why no latch is needed:
-//! - A plan is a pure function of the log and of who is reading, and a task may be done by several threads or by none for a while: who loses the swing
-//!   looks again and finds the bin done. A thread that stops inside a task is overtaken by whoever comes when the plan is late.
-//! - Readers replay the log from the anchor over whatever version of a bin they find. Bits are absolute, so what is merged already and
-//!   replayed changes nothing: the merge of one bin is correct by itself, and the anchor may follow later.
-//! - The plan knows the snapshots that are running when it is made, and the merged chain has a version exactly for each, so they need no
-//!   log once the anchor has passed it. A snapshot that begins later is not older than the plan's timestamp.
-//! - A plan that comes late (made from an anchor that has moved) does no harm: its tasks find bins that are newer, and its anchor's serial
-//!   number does not fit.
+//! - A plan is a pure function of the log and of who is reading, and a task may be done by several
+//!   threads or by none for a while: who loses the swing looks again and finds the bin done. A
+//!   thread that stops inside a task is overtaken by whoever comes when the plan is late.
+//! - Readers replay the log from the anchor over whatever version of a bin they find. Bits are
+//!   absolute, so what is merged already and replayed changes nothing: the merge of one bin is
+//!   correct by itself, and the anchor may follow later.
+//! - The plan knows the snapshots that are running when it is made, and the merged chain has a
+//!   version exactly for each, so they need no log once the anchor has passed it. A snapshot that
+//!   begins later is not older than the plan's timestamp.
+//! - A plan that comes late (made from an anchor that has moved) does no harm: its tasks find bins
+//!   that are newer, and its anchor's serial number does not fit.
+//!
+//! Model: `serac-models/tests/cubit.rs`.
 
 use super::Cubit;
 use super::bulk::Bulk;
@@ -22,7 +29,7 @@ use super::key::Key;
 use super::log::{Anchor, Node};
 use super::progress::Progress;
 use super::version::{Bit, Change};
-use serac_storage::transaction::Readers;
+use serac_storage::version::transaction::Readers;
 use serac_sync::atomic::Ordering;
 use serac_sync::epoch::{Guard, Owned, Shared};
 use serac_sync::thread::ThreadId;
@@ -69,7 +76,8 @@ impl Plan {
 }
 
 impl Cubit {
-    /// Merges everything that is committed by now. False if there was nothing to do. For the background, and after large transactions.
+    /// Merges everything that is committed by now. False if there was nothing to do. For the
+    /// background, and after large transactions.
     pub fn merge(&self) -> bool {
         if self.is_building() {
             return false;
@@ -98,7 +106,8 @@ impl Cubit {
         self.help(budget, is_late, guard);
     }
 
-    /// Does up to `budget` tasks of the current plan; makes one if there is none. If the plan is late, what others have begun is done again.
+    /// Does up to `budget` tasks of the current plan; makes one if there is none. If the plan is
+    /// late, what others have begun is done again.
     fn help(&self, budget: usize, is_late: bool, guard: &Guard) -> bool {
         // Acquire: pairs with the Release that published the plan.
         let mut shared = self.plan.load(Ordering::Acquire, guard);
@@ -146,7 +155,8 @@ impl Cubit {
         // The anchor first: the clock is then not older than it.
         // SAFETY: never null; alive while the guard is held.
         let anchor = unsafe { self.log.anchor(guard).deref() };
-        // The clock before the walk: every commit up to it was linked and stamped before the clock showed it.
+        // The clock before the walk: every commit up to it was linked and stamped before the clock
+        // showed it.
         let readers = self.manager.readers_of_published();
         let (mut changes, mut bulks, mut carried, mut entries) = (Vec::new(), Vec::new(), Vec::new(), 0);
         let mut bulks_passed = 0;
@@ -203,12 +213,14 @@ impl Cubit {
 
     /// Notes that the bin has old versions, which the next snapshot's end may set free.
     fn list(&self, bin: &Arc<Bin>) {
-        // Relaxed: a bin that is listed twice or once too little is merely looked at twice, or when it is merged again.
+        // Relaxed: a bin that is listed twice or once too little is merely looked at twice, or when
+        // it is merged again.
         if !bin.listed.swap(true, Ordering::Relaxed) {
             self.listed.lock().push(bin.clone());
         }
     }
-    /// The bins whose old versions may go, if the oldest snapshot is another one than when they were looked at last.
+    /// The bins whose old versions may go, if the oldest snapshot is another one than when they
+    /// were looked at last.
     fn take_listed(&self, readers: &Readers) -> Vec<Arc<Bin>> {
         let oldest = readers.oldest().unwrap_or(readers.settled());
         if self.oldest.swap(oldest, Ordering::Relaxed) == oldest {
@@ -261,7 +273,8 @@ impl Cubit {
         self.list(bin);
     }
 
-    /// Merges what `bin` covers from `low` on, with the first of `changes`; returns the others, and the bin's end.
+    /// Merges what `bin` covers from `low` on, with the first of `changes`; returns the others, and
+    /// the bin's end.
     fn merge_bin<'p>(
         &self,
         plan: &Plan,

@@ -1,11 +1,14 @@
 //! Which tasks of a plan are done, for helpers of which any may stop at any time.
 //!
-//! A task may be carried out by several threads; each says at the end that it is done. There is no count of what is left, which a thread would have to lower
-//! after it has said so: one that stops in between would keep the plan from ending. Whoever has done something looks whether all is done, from the first task
-//! on that was not at the last look.
+//! A task may be carried out by several threads; each says at the end that it is done. There is no
+//! count of what is left, which a thread would have to lower after it has said so: one that stops
+//! in between would keep the plan from ending. Whoever has done something looks whether all is
+//! done, from the first task on that was not at the last look.
 //!
-//! The last one finds out: who looks puts a fence between what it has said and its look. Of two who say something and then look, one sees what the other
-//! has said.
+//! The last one finds out: who looks puts a fence between what it has said and its look. Of two who
+//! say something and then look, one sees what the other has said.
+//!
+//! Model: `serac-models/tests/cubit.rs`.
 
 use serac_sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
@@ -41,7 +44,8 @@ impl Progress {
         // Release: pairs with `is_complete`.
         self.done[task].store(true, Ordering::Release);
     }
-    /// Whether all tasks are done; then the caller sees what was done in them. True for somebody who looks after the last task was finished.
+    /// Whether all tasks are done; then the caller sees what was done in them. True for somebody
+    /// who looks after the last task was finished.
     pub(super) fn is_complete(&self) -> bool {
         // See the module.
         fence(Ordering::SeqCst);

@@ -1,9 +1,11 @@
 //! Queries: the version of each bitvector that the snapshot sees, with the bits of the log on top.
 //!
-//! A query loads the anchor first and the bins' chains afterwards; so what the anchor says is merged is in the chains it finds. If the snapshot is
-//! older than the anchor, its versions are exact and there is no log to walk. Otherwise it replays the committed entries that it sees, in log order,
-//! and at last the transaction's own changes. Queries take no latch and repeat nothing: they are wait-free but for the directory's skip list.
-//! What a query finds is [`Selected`], from which bitvectors are made afterwards.
+//! A query loads the anchor first and the bins' chains afterwards; so what the anchor says is
+//! merged is in the chains it finds. If the snapshot is older than the anchor, its versions are
+//! exact and there is no log to walk. Otherwise it replays the committed entries that it sees, in
+//! log order, and at last the transaction's own changes. Queries take no latch and repeat nothing:
+//! they are wait-free but for the directory's skip list. What a query finds is [`Selected`], from
+//! which bitvectors are made afterwards.
 
 use super::Cubit;
 use super::bitvector::Bitvector;
@@ -15,7 +17,7 @@ use super::log::Anchor;
 use super::selected::Selected;
 use super::version::{Bit, Version, balance};
 use serac_storage::Timestamp;
-use serac_storage::transaction::Snapshot;
+use serac_storage::version::transaction::Snapshot;
 use serac_sync::epoch::Guard;
 use std::cell::Cell;
 use std::ops::{Bound, Range};
@@ -48,7 +50,8 @@ pub enum Predicate<'a> {
     Range(Bound<&'a Key>, Bound<&'a Key>),
 }
 
-/// What the snapshot sees of a bin: the places of the values that are asked for, and their pending bits.
+/// What the snapshot sees of a bin: the places of the values that are asked for, and their pending
+/// bits.
 struct Part<'g> {
     version: &'g Version,
     places: Range<usize>,
@@ -81,7 +84,8 @@ impl Cubit {
         }
     }
 
-    /// The rows that the predicate selects in a running snapshot, with its transaction's own changes, if any.
+    /// The rows that the predicate selects in a running snapshot, with its transaction's own
+    /// changes, if any.
     ///
     /// # Panics
     /// If the snapshot is older than [`Cubit::valid_from`], or its own changes have a bulk insert.
@@ -89,7 +93,8 @@ impl Cubit {
         self.select(predicate, view, own).rows(0..u32::MAX)
     }
 
-    /// As [`query`](Self::query), up to the point from where threads go on alone, each with a range of blocks.
+    /// As [`query`](Self::query), up to the point from where threads go on alone, each with a range
+    /// of blocks.
     pub fn select(&self, predicate: Predicate<'_>, view: &impl ReadView, own: Option<&Changes>) -> Selected {
         let guard = &serac_sync::epoch::pin();
         let reader = self.reader(view, own, guard);
@@ -98,7 +103,8 @@ impl Cubit {
         reader.for_each_part(predicate, |_, part| {
             let leaf = &part.version.leaf;
             if let (Some(union), Some((others, mut without))) = (leaf.union(), leaf.left_out(&part.places)) {
-                // Of a row that goes from one value to another the set counts, and pending bits are newer than late ones.
+                // Of a row that goes from one value to another the set counts, and pending bits are
+                // newer than late ones.
                 let mut pending: Vec<(u64, bool)> = part.pending.iter().map(|bit| (bit.row(), bit.bit())).collect();
                 pending.sort_unstable();
                 // A row that is late to the union may be a value's that is left out.
@@ -117,7 +123,8 @@ impl Cubit {
             }
             changes.extend(rows_of(part.pending, true).map(|row| (row, true)));
             for place in part.places {
-                // Only a value's own vector is without the rows that left the value: another value's may have them.
+                // Only a value's own vector is without the rows that left the value: another
+                // value's may have them.
                 let pending = if part.pending.is_empty() { &[] } else { part.version.pending_of(&leaf.key(place)) };
                 selected.push_value(leaf, place, rows_of(pending, false).collect());
             }
@@ -129,7 +136,8 @@ impl Cubit {
         selected.finish(last_of_rows(&changes))
     }
 
-    /// About how long it takes to make the predicate's bitvector, if a value's, or a leaf's, takes `row` for each of its rows, or `vector` at the most.
+    /// About how long it takes to make the predicate's bitvector, if a value's, or a leaf's, takes
+    /// `row` for each of its rows, or `vector` at the most.
     pub fn effort(&self, predicate: Predicate<'_>, view: &impl ReadView, vector: f64, row: f64) -> f64 {
         let guard = &serac_sync::epoch::pin();
         let of = |rows: u64| (rows as f64 * row).min(vector);
@@ -155,8 +163,9 @@ impl Cubit {
         let reader = self.reader(view, own, guard);
         let mut count = 0;
         if let Predicate::Equals(key) = predicate {
-            // The usual case without a list of parts. The bits that the version lacks alternate for each row, beginning with the one that it has not: what
-            // they add up to is what the last ones change.
+            // The usual case without a list of parts. The bits that the version lacks alternate for
+            // each row, beginning with the one that it has not: what they add up to is what the
+            // last ones change.
             let version = reader.version(self.directory.locate(key, guard).2);
             count = version.cardinality(key, version.pending_of(key)) as i64;
             reader.for_each_delta(predicate, own, |ts, _, _, bit| {
@@ -285,7 +294,8 @@ impl<'a: 'g, 'g> Reader<'a, 'g> {
         }
     }
 
-    /// The bits that the snapshot sees and the versions may lack, in order: (commit timestamp, later than all for own ones; value, row, bit).
+    /// The bits that the snapshot sees and the versions may lack, in order: (commit timestamp,
+    /// later than all for own ones; value, row, bit).
     fn for_each_delta(&self, predicate: Predicate<'_>, own: Option<&Changes>, mut f: impl FnMut(u64, &Key, u64, bool)) {
         let null = Key::null();
         let predicate = match predicate {
@@ -350,7 +360,8 @@ impl<'a: 'g, 'g> Reader<'a, 'g> {
         for group in flips.chunk_by(|a, b| (&a.0, a.1) == (&b.0, b.1)) {
             let (key, row, bit) = &group[group.len() - 1];
             while chains.next_if(|chain| !chain.covers(key)).is_some() {}
-            // A chain that was not looked at has no such value; one that was must be the same chain again, not a newer one.
+            // A chain that was not looked at has no such value; one that was must be the same chain
+            // again, not a newer one.
             let was = chains.peek().is_some_and(|chain| self.version(chain).contains(key, *row));
             f(None, Some(key), i64::from(*bit) - i64::from(was));
         }

@@ -1,4 +1,5 @@
-//! What a query has found, before a bitvector is made of it: by one thread or by several, for each range of blocks (segment) by itself.
+//! What a query has found, before a bitvector is made of it: by one thread or by several, for each
+//! range of blocks (segment) by itself.
 
 use super::bitvector::{Bitvector, Term, within};
 use super::leaf::{Leaf, Vector};
@@ -14,8 +15,8 @@ const LISTS_PER_PART: usize = 8192;
 /// … or more, so that there are no more parts than these.
 const MOST_PARTS: usize = 16;
 
-/// What a snapshot sees of the values that a predicate selects: whole vectors, and what is to be changed in them. It holds the leaves, whatever becomes of
-/// the index.
+/// What a snapshot sees of the values that a predicate selects: whole vectors, and what is to be
+/// changed in them. It holds the leaves, whatever becomes of the index.
 #[derive(Debug)]
 pub struct Selected {
     leaves: Vec<Arc<Leaf>>,
@@ -32,7 +33,8 @@ pub struct Selected {
 struct Operand {
     /// Among the leaves.
     leaf: usize,
-    /// The values, of which there is but one if it has a bitvector, or a long list; none: the union of all, …
+    /// The values, of which there is but one if it has a bitvector, or a long list; none: the union
+    /// of all, …
     places: Option<Range<usize>>,
     /// … but for these, which have bitvectors.
     except: Vec<usize>,
@@ -51,7 +53,8 @@ impl Selected {
         }
         self.leaves.len() - 1
     }
-    /// Adds the union of a leaf that has one, but for some values with bitvectors and some ascending rows.
+    /// Adds the union of a leaf that has one, but for some values with bitvectors and some
+    /// ascending rows.
     pub(crate) fn push_union(&mut self, leaf: &Arc<Leaf>, except: Vec<usize>, without: Vec<u64>) {
         let leaf = self.leaf(leaf);
         self.operands.push(Operand { leaf, places: None, except, without });
@@ -103,7 +106,8 @@ impl Selected {
                 Some(Vector::Sparse(list)) => long.push(taken(within(list, &rows, |row| u64::from(*row)), without)),
             }
         }
-        // A row stands twice where one of two leaves has been merged further than the other: the log decides.
+        // A row stands twice where one of two leaves has been merged further than the other: the
+        // log decides.
         let long = Bitvector::from_lists(&long, blocks.start as usize);
         let others = self.united.all(|part| self.unite_short(part)).chain([&long]);
         terms.extend(others.map(|vector| Term::new(vector, &[])));

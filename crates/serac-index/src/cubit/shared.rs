@@ -3,7 +3,8 @@
 use serac_sync::OnceLock;
 use serac_sync::atomic::{AtomicUsize, Ordering};
 
-/// Parts of something that all who need it make together: nobody waits but for parts that another is making.
+/// Parts of something that all who need it make together: nobody waits but for parts that another
+/// is making.
 #[derive(Debug)]
 pub struct Shared<T> {
     next: AtomicUsize,

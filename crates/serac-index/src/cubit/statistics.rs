@@ -28,18 +28,21 @@ pub struct Statistics {
     pub merges: u64,
     /// Merges of the whole log.
     pub rounds: u64,
-    /// Merge tasks done by another thread than the one that planned them, and appends that found TAIL behind.
+    /// Merge tasks done by another thread than the one that planned them, and appends that found
+    /// TAIL behind.
     pub helps: u64,
     /// The longest version chain.
     pub longest_chain: u64,
     /// Versions in all chains.
     pub versions: u64,
-    /// How many rows in the log or among the pending bits have a HUD of 0, 1, 2, 3 and more ones: values whose bit differs from the newest vector (§C).
+    /// How many rows in the log or among the pending bits have a HUD of 0, 1, 2, 3 and more ones:
+    /// values whose bit differs from the newest vector (§C).
     pub hud_sizes: [u64; 4],
 }
 
 impl Cubit {
-    /// Values that have rows in the newest vectors. Costs nothing, as [`leaf_count`](Self::leaf_count): planners ask again and again.
+    /// Values that have rows in the newest vectors. Costs nothing, as
+    /// [`leaf_count`](Self::leaf_count): planners ask again and again.
     pub fn value_count(&self) -> u64 {
         self.counters.values.load(Ordering::Relaxed)
     }

@@ -32,7 +32,7 @@ use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_storage::RowId;
-use serac_storage::transaction::{Snapshot, Transaction};
+use serac_storage::version::transaction::{Snapshot, Transaction};
 use serac_sync::time::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -128,7 +128,8 @@ fn change(rng: &mut StdRng, table: &mut Table, changes: &mut Changes, rows: u64,
     }
 }
 
-/// Transactions one after the other, with snapshots, own reads, savepoints, aborts and merges anywhere between, against plain tables.
+/// Transactions one after the other, with snapshots, own reads, savepoints, aborts and merges
+/// anywhere between, against plain tables.
 fn serial(seed: u64, threshold: u64, values: u16, rows: u64, built: bool, make: fn(u16) -> Key) {
     let mut rng = StdRng::seed_from_u64(seed);
     let random = move |rng: &mut StdRng| match rng.random_range(0..20) {
@@ -255,7 +256,8 @@ proptest! {
 /// What a storm saw: a snapshot, a value range and the rows.
 type Observation = (u64, u16, u16, Vec<RowId>);
 
-/// Threads with rows of their own change and ask; every answer is compared with the history afterwards.
+/// Threads with rows of their own change and ask; every answer is compared with the history
+/// afterwards.
 fn storm(seed: u64, variant: Variant, threshold: u64) {
     const VALUES: u16 = 40;
     const ROWS: u64 = 3000;
@@ -519,7 +521,8 @@ fn an_index_is_built_beside_running_transactions() {
     let reader = manager.begin();
     start(4, 1).commit().unwrap();
     assert!(!index.merge());
-    // What the snapshot sees: a row from before the index, which has been changed since, and the first one above.
+    // What the snapshot sees: a row from before the index, which has been changed since, and the
+    // first one above.
     let (mut later, mut changes) = (manager.begin(), Changes::default());
     changes.update(row(0), key(0), key(1));
     index.publish(changes, &TransactionCell::of(&mut later));

@@ -1,20 +1,26 @@
 //! A version of a bin: a leaf, and the settled bits that are not in it yet.
 //!
-//! A new leaf costs much even for one bit: the containers, chunks and the union that a bit lies in are copied. So merges move bits from
-//! the log to the versions' *pending* lists, in order of value and row, and make a leaf when a list is long. Every pending bit differs from the leaf's, so
-//! a value has as many rows as its vector and the balance of its bits say, and queries change the leaf's vectors by the bits.
+//! A new leaf costs much even for one bit: the containers, chunks and the union that a bit lies in
+//! are copied. So merges move bits from the log to the versions' *pending* lists, in order of value
+//! and row, and make a leaf when a list is long. Every pending bit differs from the leaf's, so a
+//! value has as many rows as its vector and the balance of its bits say, and queries change the
+//! leaf's vectors by the bits.
 //!
-//! A long list does not go into the leaf as a whole, which would make one UDI in hundreds wait for a thousand containers, but by ranges of blocks, one after the other
-//! and round again: bits of neighbouring blocks share chunks and the union's containers, so that nothing is copied more often.
+//! A long list does not go into the leaf as a whole, which would make one UDI in hundreds wait for
+//! a thousand containers, but by ranges of blocks, one after the other and round again: bits of
+//! neighbouring blocks share chunks and the union's containers, so that nothing is copied more
+//! often.
 
 use super::key::Key;
 use super::leaf::{Leaf, Vector};
 use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
-/// A list may have one bit for so many rows of the leaf, so that queries do little for the bits beside what they do for the rows,
+/// A list may have one bit for so many rows of the leaf, so that queries do little for the bits
+/// beside what they do for the rows,
 const ROWS_PER_PENDING_BIT: u64 = 128;
-/// or so many whatever the leaf has, and never more than the other, so that a merge of one bin takes a bounded time.
+/// or so many whatever the leaf has, and never more than the other, so that a merge of one bin
+/// takes a bounded time.
 const PENDING_BITS: Range<u64> = 64..1024;
 /// When it has more, this share of them goes into the leaf with those that are too many, …
 const SETTLED_SHARE: u64 = 16;
@@ -55,7 +61,8 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Orders changes by value and row; a stable sort leaves those of one row in the order of the log.
+    /// Orders changes by value and row; a stable sort leaves those of one row in the order of the
+    /// log.
     pub(crate) fn place(&self) -> (&Key, u64) {
         self.bit.place()
     }
@@ -76,8 +83,8 @@ pub(crate) struct Version {
     next_block: u64,
 }
 
-/// The bits of a range of blocks that begins at `first`, goes round behind the last block, and has `count` bits or a block's more; the other bits; and the
-/// block behind the range.
+/// The bits of a range of blocks that begins at `first`, goes round behind the last block, and has
+/// `count` bits or a block's more; the other bits; and the block behind the range.
 fn cut_blocks(bits: Vec<Bit>, first: u64, count: usize) -> (Vec<Bit>, Vec<Bit>, u64) {
     let distance = |bit: &Bit| (bit.row() >> 16).wrapping_sub(first);
     let mut distances: Vec<u64> = bits.iter().map(distance).collect();
@@ -153,7 +160,8 @@ impl Version {
             let before = old.partition_point(|old| old.place() < bit.place());
             pending.extend_from_slice(&old[..before]);
             old = &old[before..];
-            // Who changes a row says truly what it was, so that the bits of a row and value alternate.
+            // Who changes a row says truly what it was, so that the bits of a row and value
+            // alternate.
             let in_leaf = match old.split_first() {
                 Some((first, others)) if first.place() == bit.place() => {
                     old = others;

@@ -1,12 +1,17 @@
-//! Hints: the rows at which lookups of whole unique keys found them last, so that the next lookup goes to the row without going down the tree.
-//! (An adaptive hash index, kept by lookups alone: changes to the index do not touch it.)
+//! Hints: the rows at which lookups of whole unique keys found them last, so that the next lookup
+//! goes to the row without going down the tree. (An adaptive hash index, kept by lookups alone:
+//! changes to the index do not touch it.)
 //!
-//! **A hint promises nothing.** Its row may have gone, may have another key, or may be of another key with the same bits of hash. Whoever follows one reads the
-//! row in a snapshot, compares the key, and asks the tree where they differ. As a snapshot sees one row at most with a unique key, a row found so is the right one; and
-//! nobody needs to take hints back. So a hint is one word that orders nothing, and what is read through it is read as any scan of the table would.
+//! **A hint promises nothing.** Its row may have gone, may have another key, or may be of another
+//! key with the same bits of hash. Whoever follows one reads the row in a snapshot, compares the
+//! key, and asks the tree where they differ. As a snapshot sees one row at most with a unique key,
+//! a row found so is the right one; and nobody needs to take hints back. So a hint is one word that
+//! orders nothing, and what is read through it is read as any scan of the table would.
 //!
-//! **The table** has buckets of eight hints, a cache line each. A hint for which its bucket has no room takes another's place. When half as many hints have been
-//! lost so as there is room for, an empty table of four times the size takes this one's place, up to one hint per row. The old one is freed an epoch later.
+//! **The table** has buckets of eight hints, a cache line each. A hint for which its bucket has no
+//! room takes another's place. When half as many hints have been lost so as there is room for, an
+//! empty table of four times the size takes this one's place, up to one hint per row. The old one
+//! is freed an epoch later.
 
 use super::RowId;
 use serac_storage::{MAX_BLOCKS_PER_TABLE, SLOT_BITS};
@@ -17,7 +22,8 @@ use serac_sync::epoch::{self, Atomic, Guard, Owned, Shared};
 const WAYS: usize = 8;
 /// Buckets of the first table.
 const FEWEST_BUCKETS: usize = 64;
-/// Low bits of a hint, which are the row. The others are of the key's hash, and the lowest of those is set: no hint is 0.
+/// Low bits of a hint, which are the row. The others are of the key's hash, and the lowest of those
+/// is set: no hint is 0.
 const ROW_BITS: u32 = SLOT_BITS + MAX_BLOCKS_PER_TABLE.ilog2();
 
 /// A cache line of hints; 0 is none.
@@ -75,7 +81,8 @@ impl Hints {
     fn table<'g>(&self, guard: &'g Guard) -> (Shared<'g, Table>, Option<&'g Table>) {
         // Acquire: pairs with the Release in `grow`.
         let table = self.table.load(Ordering::Acquire, guard);
-        // SAFETY: the table was there while we were pinned, and is freed an epoch after it was replaced.
+        // SAFETY: the table was there while we were pinned, and is freed an epoch after it was
+        // replaced.
         (table, unsafe { table.as_ref() })
     }
     /// Asks the memory for the bucket of a key.

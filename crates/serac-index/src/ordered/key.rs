@@ -1,7 +1,9 @@
-//! Memory-comparable keys: byte strings that compare as the column values do, and none a prefix of another.
+//! Memory-comparable keys: byte strings that compare as the column values do, and none a prefix of
+//! another.
 //!
-//! Per column: a tag, and the value. A value has tag 1; NULL has tag 2, or 0 where NULLs come first. Integers are big-endian with the sign bit flipped; floats likewise after
-//! folding the negative half; byte strings escape zero as `00 FF` and end with `00 00`; UUIDs are their bytes;
+//! Per column: a tag, and the value. A value has tag 1; NULL has tag 2, or 0 where NULLs come
+//! first. Integers are big-endian with the sign bit flipped; floats likewise after folding the
+//! negative half; byte strings escape zero as `00 FF` and end with `00 00`; UUIDs are their bytes;
 //! intervals are their lengths. Of a descending column, the value's bytes are inverted.
 
 use serac_storage::types::PhysicalType;
@@ -53,7 +55,8 @@ fn interval_length(bits: i128) -> i128 {
     (i128::from(months) * 30 + i128::from(days)) * NANOS_PER_DAY + i128::from(nanos)
 }
 
-/// The key of `values` in ascending order with NULLs last, and whether any of them is NULL (such a key never violates uniqueness).
+/// The key of `values` in ascending order with NULLs last, and whether any of them is NULL (such a
+/// key never violates uniqueness).
 pub fn encode(values: &[Value<'_>]) -> (Vec<u8>, bool) {
     let mut key = Vec::with_capacity(values.len() * 9);
     let mut has_null = false;

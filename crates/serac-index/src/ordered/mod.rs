@@ -1,9 +1,10 @@
 //! The ordered index: a concurrent ordered set of (key, row id).
 //!
-//! Keys are memory-comparable bytes ([`key`]), so one byte-ordered structure (`tree`) serves every mix of columns. An entry says that *some*
-//! version of the row has the key; whoever reads it verifies the key against the version its snapshot sees. Entries are added when a
-//! version is written and removed when no version of the row that a snapshot can reach has the key any more. Lookups of whole unique keys remember
-//! where they found them (`hints`).
+//! Keys are memory-comparable bytes ([`key`]), so one byte-ordered structure (`tree`) serves every
+//! mix of columns. An entry says that *some* version of the row has the key; whoever reads it
+//! verifies the key against the version its snapshot sees. Entries are added when a version is
+//! written and removed when no version of the row that a snapshot can reach has the key any more.
+//! Lookups of whole unique keys remember where they found them (`hints`).
 
 mod hints;
 pub mod key;
@@ -27,7 +28,8 @@ const ROW_LATCHES: usize = 64;
 pub struct OrderedIndex {
     entries: Tree,
     hints: Hints,
-    /// By row: whoever adds an entry of the row, or finds out that one is not needed and removes it.
+    /// By row: whoever adds an entry of the row, or finds out that one is not needed and removes
+    /// it.
     row_latches: [Mutex<()>; ROW_LATCHES],
 }
 
@@ -58,7 +60,8 @@ impl<'k> Limit<'k> {
 }
 
 impl OrderedIndex {
-    /// An empty index for keys of at most so many bytes, or of any length. Entries of short keys need no memory of their own.
+    /// An empty index for keys of at most so many bytes, or of any length. Entries of short keys
+    /// need no memory of their own.
     pub fn new(most_key_bytes: Option<usize>) -> Self {
         let row_latches = [const { Mutex::new(()) }; ROW_LATCHES];
         Self { entries: Tree::new(most_key_bytes), hints: Hints::default(), row_latches }
@@ -67,8 +70,9 @@ impl OrderedIndex {
         let mixed = row.as_u64().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         &self.row_latches[mixed as usize % ROW_LATCHES]
     }
-    /// Adds an entry of a version that is written already; adding it twice is adding it once. Says whether another entry may have the same key: of two who add
-    /// entries with one key at once, one at least is told so.
+    /// Adds an entry of a version that is written already; adding it twice is adding it once. Says
+    /// whether another entry may have the same key: of two who add entries with one key at once,
+    /// one at least is told so.
     pub fn insert(&self, key: &[u8], row: RowId) -> Neighbours {
         let _latch = self.row_latch(row).lock();
         self.entries.insert(key, row)
@@ -85,7 +89,8 @@ impl OrderedIndex {
     pub fn sort<E>(&self, entries: &mut Entries, go_on: impl FnMut() -> Result<(), E>) -> Result<(), E> {
         self.entries.sort(entries, go_on)
     }
-    /// Adds many entries of versions that are written already; fast where the index is empty. Nobody removes entries of the same rows meanwhile.
+    /// Adds many entries of versions that are written already; fast where the index is empty.
+    /// Nobody removes entries of the same rows meanwhile.
     pub fn fill(&self, entries: Entries) {
         self.entries.fill(entries);
     }
@@ -93,15 +98,16 @@ impl OrderedIndex {
     pub fn remove(&self, key: &[u8], row: RowId) {
         self.entries.remove(key, row);
     }
-    /// Removes an entry unless it `is_used`. Of somebody who writes a version with the key meanwhile, either the question finds the version, or the entry is
-    /// added after the removal.
+    /// Removes an entry unless it `is_used`. Of somebody who writes a version with the key
+    /// meanwhile, either the question finds the version, or the entry is added after the removal.
     pub fn remove_unless(&self, key: &[u8], row: RowId, is_used: impl FnOnce() -> bool) {
         let _latch = self.row_latch(row).lock();
         if !is_used() {
             self.remove(key, row);
         }
     }
-    /// Visits the entries between two limits in key order, or against it, until `visit` breaks. Entries that are added or removed meanwhile may be visited or not.
+    /// Visits the entries between two limits in key order, or against it, until `visit` breaks.
+    /// Entries that are added or removed meanwhile may be visited or not.
     pub fn scan<B>(
         &self,
         from: Limit<'_>,
@@ -111,7 +117,8 @@ impl OrderedIndex {
     ) -> ControlFlow<B> {
         self.scan_ahead(from, to, reverse, |_| {}, visit)
     }
-    /// As [`scan`](Self::scan), and tells of rows that will be visited if `visit` does not break, somewhat before they are: for who has to fetch them.
+    /// As [`scan`](Self::scan), and tells of rows that will be visited if `visit` does not break,
+    /// somewhat before they are: for who has to fetch them.
     pub fn scan_ahead<B>(
         &self,
         from: Limit<'_>,
@@ -123,16 +130,19 @@ impl OrderedIndex {
         let long = self.entries.is_long();
         self.entries.scan(&from.probe(long), &to.probe(long), reverse, coming, visit)
     }
-    /// The row at which a lookup of this whole key found it last, if that is remembered. It may not have the key (any more): the caller reads it and compares.
+    /// The row at which a lookup of this whole key found it last, if that is remembered. It may not
+    /// have the key (any more): the caller reads it and compares.
     pub fn hint(&self, key: &[u8], guard: &Guard) -> Option<RowId> {
         self.hints.row(self.hints.hash(key), guard)
     }
-    /// Remembers where a whole key was found, for [`hint`](Self::hint). `rows` says how many rows there are, about: at most as many hints are kept.
+    /// Remembers where a whole key was found, for [`hint`](Self::hint). `rows` says how many rows
+    /// there are, about: at most as many hints are kept.
     pub fn remember(&self, key: &[u8], row: RowId, rows: impl FnOnce() -> u64) {
         self.hints.note(self.hints.hash(key), row, rows);
     }
-    /// Calls `found` with the rows that lookups of these whole keys will look at first, in any order, and has the memory bring what these lookups read of the index.
-    /// Beside changes to the index, some may be left out.
+    /// Calls `found` with the rows that lookups of these whole keys will look at first, in any
+    /// order, and has the memory bring what these lookups read of the index. Beside changes to the
+    /// index, some may be left out.
     pub fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, mut found: impl FnMut(RowId)) {
         let guard = epoch::pin();
         let keys: Vec<_> = keys.map(|key| (key, self.hints.hash(key))).collect();

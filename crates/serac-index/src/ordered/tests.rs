@@ -1,3 +1,5 @@
+//! Tests of the ordered index as a whole.
+
 use super::tree::Tree;
 use super::*;
 use proptest::prelude::*;
@@ -20,7 +22,8 @@ fn found(index: &OrderedIndex, from: Limit<'_>, to: Limit<'_>, reverse: bool, ke
     entries
 }
 
-/// Prefix-free keys of one to three parts, each of which is one of few; short ones of at most 24 bytes, long ones of up to 60.
+/// Prefix-free keys of one to three parts, each of which is one of few; short ones of at most 24
+/// bytes, long ones of up to 60.
 fn key_of(parts: &[u8], long: bool) -> Vec<u8> {
     let width = if long { 19 } else { 7 };
     let part = |part: &u8| {
@@ -31,8 +34,9 @@ fn key_of(parts: &[u8], long: bool) -> Vec<u8> {
     parts.iter().flat_map(part).chain([0, 0]).collect()
 }
 
-/// However many entries there are, in whatever order, some of them twice: an index that is filled is one into which they were inserted, also for later
-/// inserts and removals, and also if it had entries before.
+/// However many entries there are, in whatever order, some of them twice: an index that is filled
+/// is one into which they were inserted, also for later inserts and removals, and also if it had
+/// entries before.
 #[test]
 fn filling_is_inserting_all_at_once() {
     let mut rng = StdRng::seed_from_u64(11);
@@ -265,7 +269,8 @@ fn ascending_keys_fill_leaves_and_a_queue_gives_them_back() {
     }
 }
 
-/// Threads add and remove entries of their own, which they know, among those of others, while readers scan: what stays is always found, in order.
+/// Threads add and remove entries of their own, which they know, among those of others, while
+/// readers scan: what stays is always found, in order.
 #[test]
 fn concurrent_changes_lose_nothing_and_scans_are_in_order() {
     let stress = std::env::var_os("SERAC_STRESS").is_some();

@@ -273,7 +273,7 @@ impl Parser<'_> {
             for (what, is_said) in [("NOT VALID", attributes.not_valid), ("NO INHERIT", attributes.no_inherit)] {
                 if is_said {
                     let message = format!("FOREIGN KEY constraints cannot be marked {what}");
-                    return Err(ParseError::new("0A000", message, attributes.span.start));
+                    return Err(ParseError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, attributes.span.start));
                 }
             }
             return Ok(K::AlterConstraint(name, attributes));
@@ -286,7 +286,7 @@ impl Parser<'_> {
             let statistics = self.signed_integer()?;
             if !(1..=32_767).contains(&number) {
                 let message = "column number must be in range from 1 to 32767";
-                return Err(ParseError::new("22023", message, at.start));
+                return Err(ParseError::new(sqlstate::INVALID_PARAMETER_VALUE, message, at.start));
             }
             return Ok(K::AlterColumnNumber { number, statistics });
         }

@@ -142,7 +142,11 @@ impl Parser<'_> {
         if self.take_word("match") {
             let word = self.one_of(&["full", "partial", "simple"])?;
             if word.name == "partial" {
-                return Err(ParseError::new("0A000", "MATCH PARTIAL not yet implemented", word.span.start));
+                return Err(ParseError::new(
+                    sqlstate::FEATURE_NOT_SUPPORTED,
+                    "MATCH PARTIAL not yet implemented",
+                    word.span.start,
+                ));
             }
             references.match_full = word.name == "full";
         }
@@ -180,7 +184,7 @@ impl Parser<'_> {
                 if let Some(start) = update.filter(|_| !columns.is_empty()) {
                     let what = if is_null { "SET NULL" } else { "SET DEFAULT" };
                     let message = format!("a column list with {what} is only supported for ON DELETE actions");
-                    return Err(ParseError::new("0A000", message, start.start));
+                    return Err(ParseError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, start.start));
                 }
                 if is_null { KeyAction::SetNull(columns) } else { KeyAction::SetDefault(columns) }
             }
@@ -226,7 +230,7 @@ impl Parser<'_> {
         let refused = |what: &str, is_said: bool| match is_said {
             true => {
                 let message = format!("{called} constraints cannot be marked {what}");
-                Err(ParseError::new("0A000", message, attributes.span.start))
+                Err(ParseError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, attributes.span.start))
             }
             false => Ok(()),
         };
@@ -461,7 +465,7 @@ impl Parser<'_> {
             };
             if slot.replace(value).is_some() {
                 let message = format!("{} for hash partition provided more than once", name.name);
-                return Err(ParseError::new("42710", message, name.span.start));
+                return Err(ParseError::new(sqlstate::DUPLICATE_OBJECT, message, name.span.start));
             }
         }
         let missing = |what: &str| ParseError::at(format!("{what} for hash partition must be specified"), start);

@@ -180,7 +180,7 @@ impl Parser<'_> {
             check = Some(if is_local { CheckOption::Local } else { CheckOption::Cascaded });
             if recursive {
                 let message = "WITH CHECK OPTION not supported on recursive views";
-                return Err(ParseError::new("0A000", message, at.start));
+                return Err(ParseError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, at.start));
             }
         }
         let view = CreateView { or_replace, persistence, recursive, name, columns, options, query, check };
@@ -311,7 +311,7 @@ impl Parser<'_> {
             let start = self.start();
             if if_not_exists {
                 let message = "CREATE SCHEMA IF NOT EXISTS cannot include schema elements";
-                return Err(ParseError::new("0A000", message, start.span.start));
+                return Err(ParseError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, start.span.start));
             }
             let kind = if self.is_word("grant") { self.grant_privileges()? } else { self.create_in_schema()? };
             elements.push(self.read_since(start, kind));

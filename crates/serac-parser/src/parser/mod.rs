@@ -235,7 +235,11 @@ impl<'t> Parser<'t> {
     /// What `parse` makes a level deeper.
     fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth >= MAX_DEPTH {
-            return Err(ParseError::new("54001", "stack depth limit exceeded", self.span().start));
+            return Err(ParseError::new(
+                sqlstate::STATEMENT_TOO_COMPLEX,
+                "stack depth limit exceeded",
+                self.span().start,
+            ));
         }
         self.depth += 1;
         let result = stacker::maybe_grow(STACK.0, STACK.1, || parse(self));

@@ -109,7 +109,8 @@ impl Parser<'_> {
                 // Behind it a field may be named, where a name alone would go on.
                 return match (&expr.kind, self.kind()) {
                     (ExprKind::Name(_), Kind::Sign(b'.')) => self.field_of(expr, span),
-                    // It stands where it stands, without the parentheses, as PostgreSQL's places have it.
+                    // It stands where it stands, without the parentheses, as PostgreSQL's places
+                    // have it.
                     _ => Ok((expr, true)),
                 };
             }
@@ -217,7 +218,11 @@ impl Parser<'_> {
                 self.at += 1;
                 self.nulls_distinct()?;
                 self.in_parentheses(Self::query)?;
-                return Err(ParseError::new("0A000", "UNIQUE predicate is not yet implemented", start.start));
+                return Err(ParseError::new(
+                    sqlstate::FEATURE_NOT_SUPPORTED,
+                    "UNIQUE predicate is not yet implemented",
+                    start.start,
+                ));
             }
             "treat" if opens => {
                 self.at += 1;
@@ -544,7 +549,7 @@ fn check_frame(first: &FrameBound, end: Option<&FrameBound>, start_at: Span, end
         }
         _ => return Ok(()),
     };
-    Err(ParseError::new("42P20", message, at.start))
+    Err(ParseError::new(sqlstate::WINDOWING_ERROR, message, at.start))
 }
 
 /// What `f(5)` is as a type with modifiers; none if it can only be a call.

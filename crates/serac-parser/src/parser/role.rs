@@ -77,7 +77,11 @@ impl Parser<'_> {
             "unencrypted" => {
                 self.expect_word("password")?;
                 self.text()?;
-                return Err(ParseError::new("0A000", "UNENCRYPTED PASSWORD is no longer supported", start.start));
+                return Err(ParseError::new(
+                    sqlstate::FEATURE_NOT_SUPPORTED,
+                    "UNENCRYPTED PASSWORD is no longer supported",
+                    start.start,
+                ));
             }
             "connection" => {
                 self.expect_word("limit")?;

@@ -73,7 +73,7 @@ impl Parser<'_> {
                 self.at += 1;
                 let at = self.span();
                 self.text()?;
-                Err(ParseError::new("0A000", "current database cannot be changed", at.start))
+                Err(ParseError::new(sqlstate::FEATURE_NOT_SUPPORTED, "current database cannot be changed", at.start))
             }
             "schema" => {
                 self.at += 1;

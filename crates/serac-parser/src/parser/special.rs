@@ -47,7 +47,7 @@ impl Parser<'_> {
         }
         if XML.contains(&word) {
             // As PostgreSQL does where it was built without XML.
-            return Err(ParseError::new("0A000", "unsupported XML feature", self.span().start));
+            return Err(ParseError::new(sqlstate::FEATURE_NOT_SUPPORTED, "unsupported XML feature", self.span().start));
         }
         let parse: fn(&mut Self) -> Result<Special> = match word {
             "extract" => Self::extract,

@@ -278,5 +278,5 @@ impl Parser<'_> {
 }
 
 fn invalid(message: &str, span: Span) -> crate::ParseError {
-    crate::ParseError::new("22023", message, span.start)
+    crate::ParseError::new(sqlstate::INVALID_PARAMETER_VALUE, message, span.start)
 }

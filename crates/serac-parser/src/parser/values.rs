@@ -272,7 +272,13 @@ impl Parser<'_> {
                 let ident = self.unreserved()?;
                 let kind = match ident.name.as_str() {
                     "public" => RoleKind::Public,
-                    "none" => return Err(ParseError::new("42939", "role name \"none\" is reserved", span.start)),
+                    "none" => {
+                        return Err(ParseError::new(
+                            sqlstate::RESERVED_NAME,
+                            "role name \"none\" is reserved",
+                            span.start,
+                        ));
+                    }
                     _ => RoleKind::Named(ident.name),
                 };
                 return Ok(RoleName { kind, span });
@@ -298,6 +304,6 @@ impl Parser<'_> {
             RoleKind::CurrentRole => "CURRENT_ROLE cannot be used as a role name here",
             RoleKind::SessionUser => "SESSION_USER cannot be used as a role name here",
         };
-        Err(ParseError::new("42939", message, role.span.start))
+        Err(ParseError::new(sqlstate::RESERVED_NAME, message, role.span.start))
     }
 }

@@ -3,7 +3,8 @@
 use super::*;
 use std::collections::HashMap;
 
-/// What PostgreSQL 15 answers, by symbol, left and right operand: the result's type, or `?` for several operators.
+/// What PostgreSQL 15 answers, by symbol, left and right operand: the result's type, or `?` for
+/// several operators.
 fn answers() -> HashMap<(&'static str, &'static str, &'static str), &'static str> {
     let mut answers = HashMap::new();
     for row in crate::rows(include_str!("../facts/resolutions.txt")) {
@@ -58,7 +59,8 @@ fn operators_are_those_that_postgresql_takes() {
                     Resolved::None => "-",
                 };
                 let theirs = answers.get(&(symbol, left, right)).copied().unwrap_or("-");
-                // PostgreSQL has these for ranges, geometry and jsonpath, too, which are not among the types.
+                // PostgreSQL has these for ranges, geometry and jsonpath, too, which are not among
+                // the types.
                 let is_other = matches!(symbol, "&&" | "<@" | "@>" | "@@") || (symbol == "#" && left == ".");
                 if is_other && [left, right].contains(&"unknown") {
                     continue;

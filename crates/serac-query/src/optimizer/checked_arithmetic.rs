@@ -3,8 +3,8 @@
 //! infinity or 0 of floats that are too large or too small.
 //!
 //! Sums, differences and products of integers and floats, and quotients of floats, become functions
-//! under the names that the operators have in results. So does the exclusive or, of which DataFusion
-//! takes `a # a` for 0, also where a is NULL.
+//! under the names that the operators have in results. So does the exclusive or, of which
+//! DataFusion takes `a # a` for 0, also where a is NULL.
 //!
 //! A NaN that they give has no sign: Arrow compares floats by their bits, for which `Infinity -
 //! Infinity` would be less than all numbers, and another value than `'NaN'`.

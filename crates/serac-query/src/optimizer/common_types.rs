@@ -9,9 +9,9 @@
 //! | a timestamp and a text or a date | nanoseconds, of the years 1677 to 2262 | microseconds |
 //! | `'2'` and a number in CASE, COALESCE, UNION, VALUES | text | the number's type |
 //!
-//! A union in a union is one of all branches: their columns are of one type together, and `2` in the
-//! second of them is a literal of the first. DataFusion makes one of them later, when it has brought
-//! in casts, which it then looks up in branches whose columns have other names.
+//! A union in a union is one of all branches: their columns are of one type together, and `2` in
+//! the second of them is a literal of the first. DataFusion makes one of them later, when it has
+//! brought in casts, which it then looks up in branches whose columns have other names.
 //!
 //! The rule casts the operands before DataFusion's own coercion sees them, which then finds them of
 //! one type. It goes up the plan and makes each operator's columns anew: the type of a column

@@ -1,10 +1,11 @@
-//! DataFusion's rule that makes joins of cross joins and conditions, but for conditions of joins that
-//! it would lose.
+//! DataFusion's rule that makes joins of cross joins and conditions, but for conditions of joins
+//! that it would lose.
 //!
-//! The rule takes inner joins apart and puts them together again by their conditions. It uses a pair
-//! of keys only where one lies in what is joined already, and the other in the next input; pairs that
-//! it does not use, it forgets. So pairs that may not be used become part of the join's filter first,
-//! which it keeps: `a.x + b.x = c.x`, while a and b are not joined, and keys without a hash.
+//! The rule takes inner joins apart and puts them together again by their conditions. It uses a
+//! pair of keys only where one lies in what is joined already, and the other in the next input;
+//! pairs that it does not use, it forgets. So pairs that may not be used become part of the join's
+//! filter first, which it keeps: `a.x + b.x = c.x`, while a and b are not joined, and keys without
+//! a hash.
 
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType, NullEquality, Result};

@@ -1,7 +1,9 @@
-//! Dates that are compared with times: `day >= now() - INTERVAL '7 days'`, `day < DATE '1995-01-01' + INTERVAL '1 year'`.
+//! Dates that are compared with times: `day >= now() - INTERVAL '7 days'`,
+//! `day < DATE '1995-01-01' + INTERVAL '1 year'`.
 //!
-//! The date is cast to the midnight it begins with, and neither indexes nor zone maps know of that. Here the constant becomes a date: a midnight is after a
-//! time on the day of which it is not the beginning from the next day on.
+//! The date is cast to the midnight it begins with, and neither indexes nor zone maps know of that.
+//! Here the constant becomes a date: a midnight is after a time on the day of which it is not the
+//! beginning from the next day on.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
@@ -35,7 +37,8 @@ fn day(time: &ScalarValue) -> Option<(i32, bool)> {
     Some((i32::try_from(ticks.div_euclid(per_day)).ok()?, ticks.rem_euclid(per_day) == 0))
 }
 
-/// The comparison of dates that comes to the same; none if it is no comparison of a date and a time.
+/// The comparison of dates that comes to the same; none if it is no comparison of a date and a
+/// time.
 fn of_dates(expr: &Expr, schema: &DFSchema) -> Option<Expr> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { return None };
     let (cast, op, time) = match (&**left, &**right) {

@@ -1,5 +1,6 @@
-//! DataFusion's rule that drops operators over relations that are known to be empty, but that the one branch of a UNION that it leaves gets the columns
-//! of the UNION: their names and qualifiers, by which the operators above know them, and their types.
+//! DataFusion's rule that drops operators over relations that are known to be empty, but that the
+//! one branch of a UNION that it leaves gets the columns of the UNION: their names and qualifiers,
+//! by which the operators above know them, and their types.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;

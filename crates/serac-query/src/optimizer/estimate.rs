@@ -1,4 +1,5 @@
-//! Estimates over logical plans: how many rows a plan gives, and how many different values a column of it has.
+//! Estimates over logical plans: how many rows a plan gives, and how many different values a column
+//! of it has.
 //!
 //! Tables are sampled (rows that their filters leave) or have statistics (distinct values); what
 //! stands above them follows the textbook: values are independent, and of two joined columns the
@@ -90,7 +91,8 @@ pub(super) fn distinct_of(plan: &LogicalPlan, rows: f64, expr: &Expr) -> f64 {
     };
     match domain(plan, column) {
         Some((domain, all_rows)) if all_rows > rows => {
-            // Of `domain` values that all rows share out evenly, those that a part of the rows still meets.
+            // Of `domain` values that all rows share out evenly, those that a part of the rows
+            // still meets.
             let missed = (1.0 - rows / all_rows).powf(all_rows / domain);
             (domain * (1.0 - missed)).clamp(1.0, rows)
         }

@@ -1,6 +1,7 @@
-//! DataFusion's rule that brings filters down to tables, but for filters that it must not bring below an aggregation of all rows, alone or among
-//! grouping sets: that has a row even where it aggregates none. The rule looks at the columns that a condition names, and `1 < (SELECT …)` names none.
-//! And its comparisons are brought into one form first, in which it recognises them.
+//! DataFusion's rule that brings filters down to tables, but for filters that it must not bring
+//! below an aggregation of all rows, alone or among grouping sets: that has a row even where it
+//! aggregates none. The rule looks at the columns that a condition names, and `1 < (SELECT …)`
+//! names none. And its comparisons are brought into one form first, in which it recognises them.
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, ScalarValue};
@@ -14,7 +15,8 @@ use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 #[derive(Debug, Default)]
 pub struct Filters(PushDownFilter);
 
-/// Whether a condition without columns stands on an aggregation of all rows, be there others between.
+/// Whether a condition without columns stands on an aggregation of all rows, be there others
+/// between.
 fn stands_on_aggregation(plan: &LogicalPlan) -> bool {
     let (mut plan, mut without_columns) = (plan, false);
     while let LogicalPlan::Filter(filter) = plan {
@@ -32,9 +34,9 @@ fn aggregates_all_rows(keys: &[Expr]) -> bool {
     }
 }
 
-/// Comparisons of a column with a value, the column on the left, and 0 in place of -0. The rule drops
-/// those that others imply, and takes `1 = a` for another condition than `a = 1`, and `1 < a` for no
-/// less than `a >= 1`.
+/// Comparisons of a column with a value, the column on the left, and 0 in place of -0. The rule
+/// drops those that others imply, and takes `1 = a` for another condition than `a = 1`, and `1 < a`
+/// for no less than `a >= 1`.
 fn in_one_form(predicate: Expr) -> Expr {
     let mut conditions = split_conjunction_owned(predicate);
     if conditions.len() > 1 {

@@ -1,5 +1,6 @@
-//! `CASE x WHEN y …` of floats. Arrow's kernels compare them by their bits there, for which -0.0 and 0.0 differ; so it becomes `CASE WHEN x = y …`, unless `x` may be
-//! another value each time. So are the values of IN: where its list may have a zero, all of them go through [`one_zero`].
+//! `CASE x WHEN y …` of floats. Arrow's kernels compare them by their bits there, for which -0.0
+//! and 0.0 differ; so it becomes `CASE WHEN x = y …`, unless `x` may be another value each time. So
+//! are the values of IN: where its list may have a zero, all of them go through [`one_zero`].
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;

@@ -1,5 +1,6 @@
-//! 0 and -0, which are equal, where DataFusion and Arrow compare floats by their bits: sorts, windows, and the sets of values that joins hand down to filter the
-//! rows of their other side. There, floats go through [`one_zero`], which makes 0 of both.
+//! 0 and -0, which are equal, where DataFusion and Arrow compare floats by their bits: sorts,
+//! windows, and the sets of values that joins hand down to filter the rows of their other side.
+//! There, floats go through [`one_zero`], which makes 0 of both.
 //!
 //! Comparisons and the keys of groups are right without it.
 

@@ -1,9 +1,11 @@
 //! What DataFusion's physical plans know of rows that are grouped by several sets of columns.
 //!
-//! They know of the rows of an aggregation what they know of the rows below it: that two columns are equal, or that one is constant. That does not hold where a
-//! grouping set leaves a column out, which then is NULL, and a sort by it is nevertheless left out. The same rows are told to have no two groups with the same
-//! columns, though one may have NULL where another leaves the column out. So each step of such an aggregation is followed by an operator that passes rows on and
-//! knows nothing of them.
+//! They know of the rows of an aggregation what they know of the rows below it: that two columns
+//! are equal, or that one is constant. That does not hold where a grouping set leaves a column out,
+//! which then is NULL, and a sort by it is nevertheless left out. The same rows are told to have no
+//! two groups with the same columns, though one may have NULL where another leaves the column out.
+//! So each step of such an aggregation is followed by an operator that passes rows on and knows
+//! nothing of them.
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;

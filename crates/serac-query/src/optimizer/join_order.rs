@@ -1,10 +1,12 @@
 //! The order of inner joins, by estimated cost.
 //!
-//! A region of inner joins (seen through projections of bare columns) is taken apart into its relations, the classes of expressions that its
-//! conditions make equal, and the other conditions. Equality is transitive, so any two members of a class may be joined, whichever pair the
-//! query names. The cheapest tree is found by dynamic programming over all sets of up to [`MAX_EXACT`] relations, beyond that by joining
-//! the two parts with the smallest result again and again. The cost counts the rows that are put into hash tables twice, those that are looked
-//! up once, and those that come out once. Smaller inputs become the build side.
+//! A region of inner joins (seen through projections of bare columns) is taken apart into its
+//! relations, the classes of expressions that its conditions make equal, and the other conditions.
+//! Equality is transitive, so any two members of a class may be joined, whichever pair the query
+//! names. The cheapest tree is found by dynamic programming over all sets of up to [`MAX_EXACT`]
+//! relations, beyond that by joining the two parts with the smallest result again and again. The
+//! cost counts the rows that are put into hash tables twice, those that are looked up once, and
+//! those that come out once. Smaller inputs become the build side.
 
 use super::estimate;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -161,7 +163,8 @@ impl Region {
         for condition in &self.conditions {
             conditions.push((condition.clone(), self.relations_of(condition)?));
         }
-        // Joins test one member per relation; that a relation's own members are equal is a condition on it alone.
+        // Joins test one member per relation; that a relation's own members are equal is a
+        // condition on it alone.
         for class in &mut classes {
             let mut firsts: Class = Vec::new();
             for (i, expr) in class.drain(..) {
@@ -318,7 +321,8 @@ impl Costing<'_> {
                 }
                 let (Some(x), Some(y)) = (&best[a as usize], &best[b as usize]) else { continue };
                 let Some(rows) = self.join_rows((a, x.rows), (b, y.rows)) else { continue };
-                // How many rows a set has does not depend on how it is joined: the first estimate stays.
+                // How many rows a set has does not depend on how it is joined: the first estimate
+                // stays.
                 let rows = best[set as usize].as_ref().map_or(rows, |known| known.rows);
                 let candidate = Self::joined(x, y, rows);
                 if best[set as usize].as_ref().is_none_or(|known| candidate.cost < known.cost) {

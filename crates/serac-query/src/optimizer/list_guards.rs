@@ -1,9 +1,12 @@
 //! Several lists about one value that may be NULL.
 //!
-//! DataFusion's simplifier merges lists that stand side by side: `b IN (1) AND b IN (2)` becomes false and `b NOT IN (1) OR b NOT IN (2)` becomes true,
-//! which is wrong where `b` is NULL: both are NULL then. (Lists that it makes of `b = 1 OR b = 2` itself are merged as well.) A list is kept from that by a
-//! guard, `b IN (1) AND (b IS NOT NULL OR NULL)`, which is as true as the list, and which the simplifier drops where `b` is never NULL. Where NULL is as
-//! good as false, in WHERE, lists need no guards of which the value must be in each: what the simplifier makes of them is false instead of NULL at the worst.
+//! DataFusion's simplifier merges lists that stand side by side: `b IN (1) AND b IN (2)` becomes
+//! false and `b NOT IN (1) OR b NOT IN (2)` becomes true, which is wrong where `b` is NULL: both
+//! are NULL then. (Lists that it makes of `b = 1 OR b = 2` itself are merged as well.) A list is
+//! kept from that by a guard, `b IN (1) AND (b IS NOT NULL OR NULL)`, which is as true as the list,
+//! and which the simplifier drops where `b` is never NULL. Where NULL is as good as false, in
+//! WHERE, lists need no guards of which the value must be in each: what the simplifier makes of
+//! them is false instead of NULL at the worst.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue};
@@ -26,7 +29,8 @@ fn equality(expr: &Expr) -> Option<&Expr> {
     }
 }
 
-/// What a list is about, and whether it is one of NOT IN. Equalities joined by OR are a list, one alone is none.
+/// What a list is about, and whether it is one of NOT IN. Equalities joined by OR are a list, one
+/// alone is none.
 fn list(expr: &Expr) -> Option<(&Expr, bool)> {
     match expr {
         Expr::InList(list) => Some((bare(&list.expr), list.negated)),
@@ -45,7 +49,8 @@ fn is_guard(expr: &Expr) -> bool {
         && matches!(**right, Expr::Literal(ScalarValue::Boolean(None), _))
 }
 
-/// The lists in a tree of AND, OR and NOT: what they are about, and whether the value must not be in them.
+/// The lists in a tree of AND, OR and NOT: what they are about, and whether the value must not be
+/// in them.
 fn lists<'e>(tree: &'e Expr, negated: bool, found: &mut Vec<(&'e Expr, bool)>) {
     if let Some((about, not_in)) = list(tree) {
         found.push((about, not_in != negated));
@@ -80,7 +85,8 @@ fn guarded(tree: Expr) -> Expr {
     }
 }
 
-/// The expression with guards where it needs them. `is_condition` says that NULL is as good as false.
+/// The expression with guards where it needs them. `is_condition` says that NULL is as good as
+/// false.
 ///
 /// # Errors
 /// None of its own.

@@ -1,5 +1,23 @@
-//! Planning with the tables' own statistics: cardinality estimates and the order of joins; predicates below joins; lists of IN;
-//! correlated subqueries; arithmetic that does not wrap around.
+//! Rules of ours beside DataFusion's: those that make a plan give PostgreSQL's rows, and those that
+//! make it faster. The pipeline of `serac-sql` (`pipeline/table.rs`) says in which order they work.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | `common_types` | the common type of operands and of the branches of a union |
+//! | `checked_arithmetic` | arithmetic that fails where its result does not fit |
+//! | `in_lists`, `list_guards` | IN over more than constants; several lists about one value |
+//! | `null_safe` | comparisons for which NULL is equal to NULL |
+//! | `float_zeros`, `float_cases` | -0 is 0 where floats are compared by their bits |
+//! | `set_operations` | EXCEPT ALL and INTERSECT ALL |
+//! | `unnest` | correlated subqueries as joins |
+//! | `volatile_columns` | volatile functions in columns that nobody reads |
+//! | `grouping_sets`, `true_keys`, `repeated_keys` | what DataFusion concludes without reason |
+//! | `given_orders`, `source_order`, `lost_orders` | orders of rows that DataFusion does not keep |
+//! | `filters`, `cross_joins`, `empty_branches` | rules of DataFusion, kept from what they would lose |
+//! | `date_comparisons` | dates compared with times, as dates |
+//! | `estimate`, `join_order` | cardinalities by samples and statistics, and the order of joins |
+//! | `text_predicates` | predicates on texts below joins |
+//! | `asking` | the end of planning that nobody waits for |
 
 mod asking;
 mod checked_arithmetic;

@@ -1,9 +1,12 @@
 //! Comparisons for which NULL is equal to NULL, `a IS NOT DISTINCT FROM b`, of two columns.
 //!
-//! DataFusion makes them keys of a join for which NULL is equal to NULL, and then takes other equalities for keys of the same join, `t.b = u.b` among them,
-//! which would hold for two NULLs. So they are equalities of values of which none is NULL: `coalesce(a, 0) = coalesce(b, 0) AND (a IS NULL) = (b IS NULL)`.
+//! DataFusion makes them keys of a join for which NULL is equal to NULL, and then takes other
+//! equalities for keys of the same join, `t.b = u.b` among them, which would hold for two NULLs. So
+//! they are equalities of values of which none is NULL:
+//! `coalesce(a, 0) = coalesce(b, 0) AND (a IS NULL) = (b IS NULL)`.
 //!
-//! `x IS TRUE` and its like, which are such comparisons with constants, become `x IS NOT NULL AND x`: whether they may be NULL, DataFusion's plans are not at one.
+//! `x IS TRUE` and its like, which are such comparisons with constants, become
+//! `x IS NOT NULL AND x`: whether they may be NULL, DataFusion's plans are not at one.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -27,7 +30,8 @@ fn is_ours(expr: &Expr) -> bool {
         if is_small(left) && is_small(right) && refers(left) && refers(right) && !left.is_volatile() && !right.is_volatile())
 }
 
-/// Parts of an operand that may be written twice: one test in another would double it at each level.
+/// Parts of an operand that may be written twice: one test in another would double it at each
+/// level.
 const SMALL: usize = 32;
 
 fn is_small(operand: &Expr) -> bool {
@@ -61,8 +65,8 @@ fn without_test(expr: Expr) -> Expr {
     }
 }
 
-/// Two pairs of values that are equal where `left` and `right`, of the type, are equal or both NULL; none of them is NULL itself. None for types of which no
-/// value is known.
+/// Two pairs of values that are equal where `left` and `right`, of the type, are equal or both
+/// NULL; none of them is NULL itself. None for types of which no value is known.
 pub(super) fn keys(left: Expr, right: Expr, data_type: &DataType) -> Option<[(Expr, Expr); 2]> {
     let some = ScalarValue::new_default(data_type).ok()?;
     let value = |expr: &Expr| coalesce(vec![expr.clone(), lit(some.clone())]);

@@ -1,7 +1,9 @@
 //! EXCEPT ALL and INTERSECT ALL, which count how often a row is there.
 //!
-//! DataFusion makes a join of them that keeps each row of the left side for which there is none, or one, on the right. So the copies of a row are numbered on both
-//! sides, and the number is a column more to join on: the second 1 of the left side is kept by EXCEPT ALL if there is no second 1 on the right.
+//! DataFusion makes a join of them that keeps each row of the left side for which there is none, or
+//! one, on the right. So the copies of a row are numbered on both sides, and the number is a column
+//! more to join on: the second 1 of the left side is kept by EXCEPT ALL if there is no second 1 on
+//! the right.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
@@ -12,7 +14,8 @@ use datafusion::logical_expr::{Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBu
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 
-/// See the module. Comes after types are coerced, and before joins of other origin are made that take NULL for equal to NULL.
+/// See the module. Comes after types are coerced, and before joins of other origin are made that
+/// take NULL for equal to NULL.
 #[derive(Debug)]
 pub struct SetOperations;
 
@@ -45,7 +48,8 @@ impl AnalyzerRule for SetOperations {
     }
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|plan| match &plan {
-            // Without ALL the left side is made distinct; where it is that anyhow, each row is there once.
+            // Without ALL the left side is made distinct; where it is that anyhow, each row is
+            // there once.
             LogicalPlan::Join(join)
                 if join.null_equality == NullEquality::NullEqualsNull
                     && matches!(join.join_type, JoinType::LeftAnti | JoinType::LeftSemi)

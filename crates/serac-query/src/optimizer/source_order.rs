@@ -1,8 +1,8 @@
-//! The order of rows that one stream gives (`generate_series`, `unnest`, a window) on the way to the
-//! client, and into aggregates and windows without an order of their own. DataFusion deals the batches
-//! of such a stream out to several threads, so that all of them compute an expression above it; the
-//! batches come back in any order.
-//! Without ORDER BY any order is right, but PostgreSQL gives the stream's, and people rely on it.
+//! The order of rows that one stream gives (`generate_series`, `unnest`, a window) on the way to
+//! the client, and into aggregates and windows without an order of their own. DataFusion deals the
+//! batches of such a stream out to several threads, so that all of them compute an expression above
+//! it; the batches come back in any order. Without ORDER BY any order is right, but PostgreSQL
+//! gives the stream's, and people rely on it.
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
@@ -68,7 +68,8 @@ fn deals_out_one(dealt: &RepartitionExec) -> bool {
         && dealt.input().output_partitioning().partition_count() == 1
 }
 
-/// Whether a result shows the order of the rows: `array_agg`, `string_agg`, `json_agg` and the like.
+/// Whether a result shows the order of the rows: `array_agg`, `string_agg`, `json_agg` and the
+/// like.
 fn collects_in_order(aggregate: &AggregateExec) -> bool {
     aggregate.aggr_expr().iter().any(|call| call.fun().name().ends_with("_agg"))
 }

@@ -1,9 +1,11 @@
 //! Predicates on texts, evaluated below joins.
 //!
-//! `sum(CASE WHEN p_type LIKE 'PROMO%' THEN … END)` over a join carries a text per row through the join, to look at it once. Where a projection or
-//! an aggregation above joins reads a text column in nothing but predicates over that column and constants, these are evaluated in the relation
-//! that the column comes from, and the joins carry their truth values, a bit each. The predicates that are moved cannot fail, so it does not
-//! matter that rows are tested which then meet no partner.
+//! `sum(CASE WHEN p_type LIKE 'PROMO%' THEN … END)` over a join carries a text per row through the
+//! join, to look at it once. Where a projection or an aggregation above joins reads a text column
+//! in nothing but predicates over that column and constants, these are evaluated in the relation
+//! that the column comes from, and the joins carry their truth values, a bit each. The predicates
+//! that are moved cannot fail, so it does not matter that rows are tested which then meet no
+//! partner.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, JoinType, Result};
@@ -75,7 +77,8 @@ fn stands_on_join(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// The text column that `expr` is a predicate on, if it is one over a column and constants that cannot fail.
+/// The text column that `expr` is a predicate on, if it is one over a column and constants that
+/// cannot fail.
 fn predicate_column<'a>(expr: &'a Expr, schema: &DFSchema) -> Option<&'a Column> {
     let text = |expr: &'a Expr, constants: &[&Expr]| match expr {
         Expr::Column(column) if constants.iter().all(|constant| matches!(constant, Expr::Literal(..))) => {
@@ -103,7 +106,8 @@ fn compares(op: Operator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
-/// The largest predicates in `expressions` over text columns that occur nowhere else in them, with their columns.
+/// The largest predicates in `expressions` over text columns that occur nowhere else in them, with
+/// their columns.
 fn movable(expressions: &[Expr], schema: &DFSchema) -> Result<Vec<(Expr, Column)>> {
     let (mut predicates, mut elsewhere) = (Vec::new(), Vec::new());
     for expr in expressions {
@@ -123,8 +127,8 @@ fn movable(expressions: &[Expr], schema: &DFSchema) -> Result<Vec<(Expr, Column)
     Ok(predicates)
 }
 
-/// `plan` with `predicate`, which is over its `column`, as one column more, `name`, computed below the joins; none if there is no join that would carry
-/// the column for that alone.
+/// `plan` with `predicate`, which is over its `column`, as one column more, `name`, computed below
+/// the joins; none if there is no join that would carry the column for that alone.
 fn sink(plan: &LogicalPlan, column: &Column, predicate: &Expr, name: &str) -> Result<Option<LogicalPlan>> {
     Ok(match plan {
         LogicalPlan::Projection(projection) => {
@@ -151,7 +155,8 @@ fn sink(plan: &LogicalPlan, column: &Column, predicate: &Expr, name: &str) -> Re
             if conditions.any(|condition| condition.column_refs().contains(column)) {
                 return Ok(None);
             }
-            // On the side whose rows a join completes with NULLs, the truth value of a row that is not there would be missing, too; yet not for every predicate.
+            // On the side whose rows a join completes with NULLs, the truth value of a row that is
+            // not there would be missing, too; yet not for every predicate.
             let keeps_left = matches!(
                 join.join_type,
                 JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark

@@ -1,12 +1,16 @@
-//! Filters answered by bitmap indexes (the CUBIT paper, §F): bitvector algebra in place of a scan of the columns.
+//! Filters answered by bitmap indexes (the CUBIT paper, §F): bitvector algebra in place of a scan
+//! of the columns.
 //!
-//! Comparisons of an indexed column with constants, and what AND, OR and NOT make of them, say for which values of each index a row is taken. NOT is pushed down
-//! to the comparisons, where it means "false", not "not true": so NULL is treated as SQL wants it. Conditions on the same index become one set of values
-//! first (BETWEEN: one range). A set that more than half of the rows have is computed as what it leaves out, and stays inverse as far as it can. Any other
-//! expression over one indexed column (LIKE, functions) is evaluated once for each value in the index's directory.
+//! Comparisons of an indexed column with constants, and what AND, OR and NOT make of them, say for
+//! which values of each index a row is taken. NOT is pushed down to the comparisons, where it means
+//! "false", not "not true": so NULL is treated as SQL wants it. Conditions on the same index become
+//! one set of values first (BETWEEN: one range). A set that more than half of the rows have is
+//! computed as what it leaves out, and stays inverse as far as it can. Any other expression over
+//! one indexed column (LIKE, functions) is evaluated once for each value in the index's directory.
 //!
-//! Which of a filter's conjuncts are left to the indexes is a matter of cost. The indexes know exactly how many rows have the values; making
-//! a bitvector looks at that many at the most, a scan at all that are left.
+//! Which of a filter's conjuncts are left to the indexes is a matter of cost. The indexes know
+//! exactly how many rows have the values; making a bitvector looks at that many at the most, a scan
+//! at all that are left.
 //!
 //! The bitvectors are made for one segment of the table at a time ([`super::segments`]).
 
@@ -23,7 +27,7 @@ use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, Operator};
 use datafusion::physical_expr::create_physical_expr;
-use serac_engine::bitmap::BitmapReader;
+use serac_engine::table::bitmap::BitmapReader;
 use serac_engine::values::array_of;
 use serac_index::cubit::{Bitvector, Key, Predicate, Selected};
 use serac_operators::select::Comparison;
@@ -33,8 +37,10 @@ use std::fmt;
 use std::ops::{Bound, Range};
 use std::sync::{Arc, OnceLock};
 
-/// Nanoseconds that a scan takes to test a row, by comparison of numbers and by an expression, and an index to put a row into a bitvector: set so that the scans
-/// of `serac-bench tpch --bitmap-indexes` that gain nothing are left alone. The rows of a value that many have lie in bitmaps, which are put together 64 slots at a time.
+/// Nanoseconds that a scan takes to test a row, by comparison of numbers and by an expression, and
+/// an index to put a row into a bitvector: set so that the scans of
+/// `serac-bench tpch --bitmap-indexes` that gain nothing are left alone. The rows of a value that
+/// many have lie in bitmaps, which are put together 64 slots at a time.
 const COMPARE_NS: f64 = 0.5;
 const EXPRESSION_NS: f64 = 8.0;
 const BITVECTOR_NS: f64 = 1.5;
@@ -209,7 +215,8 @@ impl Condition {
         if parts.len() == 1 { parts.remove(0) } else { Self::Any(parts) }
     }
 
-    /// Rows that the condition takes (exactly, for values of one index) out of `total`, and the nanoseconds that it takes to find them.
+    /// Rows that the condition takes (exactly, for values of one index) out of `total`, and the
+    /// nanoseconds that it takes to find them.
     fn estimate(&self, indexes: &Indexes, total: f64, blocks: f64) -> (f64, f64) {
         let parts =
             |parts: &[Self]| -> Vec<(f64, f64)> { parts.iter().map(|p| p.estimate(indexes, total, blocks)).collect() };
@@ -351,7 +358,8 @@ pub(super) struct BitmapFilter {
 }
 
 impl BitmapFilter {
-    /// The filter for those conjuncts of `filters` that indexes answer at less cost than a scan, and the other conjuncts.
+    /// The filter for those conjuncts of `filters` that indexes answer at less cost than a scan,
+    /// and the other conjuncts.
     pub(super) fn find(table: &Indexed<'_>, filters: &[Expr]) -> Option<(Self, Vec<Expr>)> {
         /// Conjuncts that become one condition.
         struct Part {

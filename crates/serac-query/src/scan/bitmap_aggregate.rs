@@ -1,10 +1,13 @@
 //! `CubitAggregateExec`: GROUP BY on indexed columns with few values (the CUBIT paper, §F).
 //!
-//! For aggregates that [`super::block_aggregate`] does not have. The groups' columns are neither read nor hashed. Which group a row belongs to is in the bitvectors of the columns' values: block by block they are
-//! written into an array of group numbers by slot, and DataFusion's accumulators take the arguments with the numbers of their rows. Below stands the scan
-//! with the columns that the arguments need and the row ids.
+//! For aggregates that [`super::block_aggregate`] does not have. The groups' columns are neither
+//! read nor hashed. Which group a row belongs to is in the bitvectors of the columns' values: block
+//! by block they are written into an array of group numbers by slot, and DataFusion's accumulators
+//! take the arguments with the numbers of their rows. Below stands the scan with the columns that
+//! the arguments need and the row ids.
 //!
-//! [`BitmapAggregation`] puts it in the place of an aggregation's first (or only) step, where the rows are not so few that reading is cheaper.
+//! [`BitmapAggregation`] puts it in the place of an aggregation's first (or only) step, where the
+//! rows are not so few that reading is cheaper.
 
 use super::exec::SeracScanExec;
 use super::group_columns::{BlockGroups, GroupColumn, indexes_of};
@@ -29,7 +32,7 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
 use futures::TryStreamExt;
-use serac_engine::bitmap::BitmapReader;
+use serac_engine::table::bitmap::BitmapReader;
 use serac_storage::RowId;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -64,7 +67,8 @@ struct Aggregating {
     block: BlockGroups,
     /// Of each combination of values, its place among those met; [`NOT_MET`] of others.
     places: Vec<u32>,
-    /// Combinations that have rows, in the order they were met in: accumulators take it that every group they are told of has rows.
+    /// Combinations that have rows, in the order they were met in: accumulators take it that every
+    /// group they are told of has rows.
     met: Vec<usize>,
     /// Of each row of a batch, the place of its group.
     groups: Vec<usize>,

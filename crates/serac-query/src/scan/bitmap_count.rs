@@ -1,7 +1,8 @@
-//! `CubitCountExec`: COUNT(*), COUNT(*) per value of an indexed column and its different values, from bitmap indexes alone.
+//! `CubitCountExec`: COUNT(*), COUNT(*) per value of an indexed column and its different values,
+//! from bitmap indexes alone.
 //!
-//! [`BitmapCounts`] puts it in the place of an aggregation's first (or only) step, with the scan below it, where the filter is one that
-//! bitmap indexes answer and no other column is needed.
+//! [`BitmapCounts`] puts it in the place of an aggregation's first (or only) step, with the scan
+//! below it, where the filter is one that bitmap indexes answer and no other column is needed.
 
 use super::bitmap::{BitmapFilter, least};
 use super::exec::SeracScanExec;
@@ -25,14 +26,15 @@ use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use serac_engine::bitmap::BitmapReader;
+use serac_engine::table::bitmap::BitmapReader;
 use serac_engine::values::array_of;
 use serac_index::cubit::{Key, Predicate, Shared};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Counting by hashing takes about so long per row, and the rows of a value that are in a filter's bitvector so long per value and block.
+/// Counting by hashing takes about so long per row, and the rows of a value that are in a filter's
+/// bitvector so long per value and block.
 const HASH_NS: f64 = 10.0;
 const AND_NS: f64 = 100.0;
 
@@ -69,7 +71,8 @@ impl Counts {
 }
 
 impl Counting {
-    /// The values that have rows, with how many, or the number of all rows, where that is known without a filter's bitvectors.
+    /// The values that have rows, with how many, or the number of all rows, where that is known
+    /// without a filter's bitvectors.
     fn known(&self) -> Option<Vec<(Key, u64)>> {
         match (&self.group, &self.filter) {
             (None, None) => Some(vec![(Key::null(), self.any.row_count())]),

@@ -1,7 +1,10 @@
-//! `CubitJoinExec`: semi- and anti-joins of rows whose key has a bitmap index (the CUBIT join of the CUBIT paper, §F).
+//! `CubitJoinExec`: semi- and anti-joins of rows whose key has a bitmap index (the CUBIT join of
+//! the CUBIT paper, §F).
 //!
-//! The keys of the other side become the union of their bitvectors, and the scan begins with these rows; for an anti-join, with all others, NULLs among them.
-//! No hash table is built and no row is tested. [`BitmapJoin`] puts it in the place of a hash join where the keys are expected to be few.
+//! The keys of the other side become the union of their bitvectors, and the scan begins with these
+//! rows; for an anti-join, with all others, NULLs among them. No hash table is built and no row is
+//! tested. [`BitmapJoin`] puts it in the place of a hash join where the keys are expected to be
+//! few.
 
 use super::bitmap::most_keys;
 use super::exec::SeracScanExec;

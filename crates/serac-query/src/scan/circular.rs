@@ -1,4 +1,5 @@
-//! Scans of one table that go round it together: what one brings into the cache, the others find there.
+//! Scans of one table that go round it together: what one brings into the cache, the others find
+//! there.
 //!
 //! The scans of a table that run at the same time, each for its own query, are a *convoy*. The
 //! convoy has a *trail*: the numbers of the blocks whose values were read last, in that order. It
@@ -14,28 +15,28 @@
 //!
 //! 1. **Attach.** A scan attaches when it takes its first block. Its place is the end of the trail,
 //!    so it begins where the others are. The first scan of a table begins a convoy, at block 0.
-//! 2. **Take.** A scan *follows*: it takes the oldest block behind its place on the trail that it has
-//!    not had. If there is none, it *leads*: it takes the first block behind the trail's last one
-//!    that it has not had, around the end of the table.
+//! 2. **Take.** A scan *follows*: it takes the oldest block behind its place on the trail that it
+//!    has not had. If there is none, it *leads*: it takes the first block behind the trail's last
+//!    one that it has not had, around the end of the table.
 //! 3. **Note.** A scan that leads puts the block on the trail once it reads the block's values. A
 //!    block that zone maps, dictionaries or bitmaps exclude is not noted: nothing of it is in the
 //!    cache. So a scan that skips most of the table does not pull the others along.
 //! 4. **Leave.** Nobody waits for anybody. A scan whose place has fallen back by more than its
 //!    window leaves: what lies there is not in the cache any more. It attaches again at the end of
-//!    the trail, and what it has missed it takes later, with others or alone. The window has as many
-//!    blocks as have room in the cache with the columns that the scan reads.
+//!    the trail, and what it has missed it takes later, with others or alone. The window has as
+//!    many blocks as have room in the cache with the columns that the scan reads.
 //! 5. **Detach.** A scan detaches when it has had all blocks, or when nobody reads it any more (a
 //!    LIMIT that is reached, a cancelled or failed query). The convoy ends with its last scan.
 //!
 //! Each block once: a scan has a bit for each block that there was when it attached, which is after
 //! its snapshot was taken, so blocks that come later have nothing that it sees. Whoever takes a
-//! block for the scan sets its bit under the scan's mutex, and a scan ends when all bits are set. The
-//! trail is a hint. Whatever it says, no block comes twice and none is left out, and what freezes,
-//! thaws, moves or is recycled meanwhile is as it is for any scan: `BlockReader` reads a block by its
-//! number, as the snapshot sees it.
+//! block for the scan sets its bit under the scan's mutex, and a scan ends when all bits are set.
+//! The trail is a hint. Whatever it says, no block comes twice and none is left out, and what
+//! freezes, thaws, moves or is recycled meanwhile is as it is for any scan: `BlockReader` reads a
+//! block by its number, as the snapshot sees it.
 //!
-//! All state lies behind mutexes: a scan's, and, taken below it, its convoy's. The map of convoys has
-//! a third, under which none of these is taken. No block is read under any of them.
+//! All state lies behind mutexes: a scan's, and, taken below it, its convoy's. The map of convoys
+//! has a third, under which none of these is taken. No block is read under any of them.
 
 use datafusion::execution::TaskContext;
 use parking_lot::Mutex;
@@ -605,7 +606,8 @@ mod tests {
         }
     }
 
-    /// Random interleavings of scans of several partitions, windows and sizes: each has each of its blocks once.
+    /// Random interleavings of scans of several partitions, windows and sizes: each has each of its
+    /// blocks once.
     #[test]
     fn every_scan_has_each_block_once_whatever_the_others_do() {
         use rand::rngs::StdRng;

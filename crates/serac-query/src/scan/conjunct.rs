@@ -1,11 +1,13 @@
 //! One conjunct of a scan's filter.
 //!
-//! A comparison of a number, date or short decimal column with a constant or with another such column runs on the raw values with the
-//! operators' select kernels (decimals as scaled 64-bit integers), and so does the key filter of a join. Everything else is a DataFusion
-//! expression over just the columns it names, evaluated on the words of a dictionary where a block has one ([`super::words`]).
+//! A comparison of a number, date or short decimal column with a constant or with another such
+//! column runs on the raw values with the operators' select kernels (decimals as scaled 64-bit
+//! integers), and so does the key filter of a join. Everything else is a DataFusion expression over
+//! just the columns it names, evaluated on the words of a dictionary where a block has one
+//! ([`super::dictionary_predicate`]).
 
+use super::dictionary_predicate::constants_of;
 use super::join_keys::KeyFilter;
-use super::words::constants_of;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::datatypes::{
@@ -38,7 +40,8 @@ pub(super) enum Test {
     Expression {
         expr: Arc<dyn PhysicalExpr>,
         schema: SchemaRef,
-        /// Of an expression over one column of variable length: the constants of which a value must be one.
+        /// Of an expression over one column of variable length: the constants of which a value must
+        /// be one.
         constants: Option<Vec<Vec<u8>>>,
     },
 }
@@ -48,7 +51,8 @@ pub(super) enum Test {
 pub(super) struct Conjunct {
     pub(super) columns: Vec<(usize, ColumnForm)>,
     pub(super) test: Test,
-    /// A filter that a join or a top-k found at run time. It only saves work: whoever found it applies it again.
+    /// A filter that a join or a top-k found at run time. It only saves work: whoever found it
+    /// applies it again.
     pub(super) optional: bool,
     rows_in: usize,
     rows_out: usize,
@@ -137,7 +141,8 @@ fn raw_of(array: &ArrayRef) -> Raw<'_> {
     }
 }
 
-/// The positions of the views of a column that are one of the constants; none if that is not for views to say.
+/// The positions of the views of a column that are one of the constants; none if that is not for
+/// views to say.
 fn select_constants(array: &ArrayRef, constants: &[Vec<u8>]) -> Option<Vec<u32>> {
     fn of<T: ByteViewType>(array: &GenericByteViewArray<T>, constants: &[Vec<u8>]) -> Vec<u32> {
         select_views(array.views(), array.nulls(), constants, |at| array.value(at).as_ref())
@@ -196,12 +201,14 @@ impl Conjunct {
         Ok(Self::with(columns, Test::Expression { expr, schema, constants }, optional))
     }
 
-    /// Whether the conjunct need not be tested any more: it is optional and keeps nearly everything.
+    /// Whether the conjunct need not be tested any more: it is optional and keeps nearly
+    /// everything.
     pub(super) fn is_idle(&self) -> bool {
         self.optional && self.rows_in >= TRIAL_ROWS && self.rows_out * 10 > self.rows_in * 8
     }
 
-    /// Whether no value between the smallest and the largest of its column in a block can hold: the block's zone map speaks for all its rows.
+    /// Whether no value between the smallest and the largest of its column in a block can hold: the
+    /// block's zone map speaks for all its rows.
     pub(super) fn excludes(&self, zone: impl Fn(ColumnId) -> Option<Zone>) -> bool {
         let zone = |at: usize| zone(ColumnId(self.columns[at].0 as u16));
         match &self.test {
@@ -225,7 +232,8 @@ impl Conjunct {
         }
     }
 
-    /// Cost per row that it takes away, by what was seen so far: conjuncts run in ascending order of this.
+    /// Cost per row that it takes away, by what was seen so far: conjuncts run in ascending order
+    /// of this.
     pub(super) fn rank(&self) -> f64 {
         let cost = match &self.test {
             Test::Compare(..) => 1.0,

@@ -1,7 +1,9 @@
 //! `SeracScanExec`: reads the blocks of a table in a snapshot.
 //!
-//! Partitions take segments of blocks, and blocks of others' segments in the end ([`super::segments`]), so that threads balance by themselves; or the blocks that
-//! other scans of the table have just read ([`super::circular`]). With a [`BitmapFilter`] it is the CUBIT scan: it looks only at rows that the filter names.
+//! Partitions take segments of blocks, and blocks of others' segments in the end
+//! ([`super::segments`]), so that threads balance by themselves; or the blocks that other scans of
+//! the table have just read ([`super::circular`]). With a [`BitmapFilter`] it is the CUBIT scan: it
+//! looks only at rows that the filter names.
 
 mod blocks;
 
@@ -37,8 +39,8 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use serac_engine::Table;
-use serac_engine::bitmap::BitmapReader;
-use serac_engine::statistics::TableStatistics;
+use serac_engine::table::bitmap::BitmapReader;
+use serac_engine::table::statistics::TableStatistics;
 use serac_storage::{BlockNo, ColumnId, Snapshot};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -85,7 +87,8 @@ pub struct SeracScanExec {
 }
 
 impl SeracScanExec {
-    /// A scan of `projection`, as positions in the table's columns (the row id stands behind the last).
+    /// A scan of `projection`, as positions in the table's columns (the row id stands behind the
+    /// last).
     #[expect(clippy::too_many_arguments, reason = "what DataFusion gives, and what the table knows")]
     pub(super) fn new(
         table: Arc<Table>,
@@ -184,7 +187,8 @@ impl SeracScanExec {
         let properties = projected(&self.full_schema, &projection, partitions)?;
         Ok(Self { projection, properties, ..self.clone() })
     }
-    /// The scan that gives decimals of up to 18 digits as Arrow's Decimal64, which is how they are stored.
+    /// The scan that gives decimals of up to 18 digits as Arrow's Decimal64, which is how they are
+    /// stored.
     pub fn with_short_decimals(&self) -> Self {
         let schema = self.schema();
         let fields = schema.fields().iter().map(|field| match *field.data_type() {
@@ -235,7 +239,8 @@ impl SeracScanExec {
         }
         scan
     }
-    /// The table's columns that these columns of its output are; none if a row id is among them, or rows are left out that follow from the others.
+    /// The table's columns that these columns of its output are; none if a row id is among them, or
+    /// rows are left out that follow from the others.
     pub(super) fn columns_of(&self, outputs: &[usize]) -> Option<Vec<usize>> {
         let columns = outputs.iter().map(|&at| self.projection.get(at).copied().filter(|&full| !self.is_row_id(full)));
         if self.limit.is_some() { None } else { columns.collect() }
@@ -254,7 +259,8 @@ impl SeracScanExec {
     pub(super) fn index_on(&self, column: usize) -> Option<&BitmapReader> {
         self.indexes.iter().find(|index| index.index().definition.column == column)
     }
-    /// The rows with the keys of joins, if indexes have been worth asking for them and the keys are known by now.
+    /// The rows with the keys of joins, if indexes have been worth asking for them and the keys are
+    /// known by now.
     fn joined(&self) -> Option<&KeyRows> {
         if let Some(rows) = self.joined.get() {
             return Some(rows);
@@ -266,8 +272,8 @@ impl SeracScanExec {
     fn rows_with(&self, index: &BitmapReader, keys: Arc<Vec<i64>>, anti: bool) -> KeyRows {
         KeyRows::new(index.clone(), keys, anti, self.table.data.block_count())
     }
-    /// Lets the scan, and all that share its state, begin with the rows that have, or have not (`anti`), one of the ascending `keys` in an indexed column
-    /// of integers or dates.
+    /// Lets the scan, and all that share its state, begin with the rows that have, or have not
+    /// (`anti`), one of the ascending `keys` in an indexed column of integers or dates.
     pub(super) fn join(&self, column: usize, keys: Vec<i64>, anti: bool) -> Result<()> {
         let index = self.index_on(column);
         let index = index.ok_or_else(|| DataFusionError::Internal("the join has lost its index".into()))?;
@@ -284,7 +290,8 @@ impl SeracScanExec {
             None => BlockOrder::Alone(BlockQueue::new(blocks)),
         }
     }
-    /// Bytes of a block's columns that filters or the output name. Of texts, only what lies in the block itself.
+    /// Bytes of a block's columns that filters or the output name. Of texts, only what lies in the
+    /// block itself.
     fn bytes_per_block(&self) -> usize {
         let filtered = self.filters.iter().flat_map(collect_columns).map(|column| column.index());
         let keys = self.key_filters.iter().map(|(column, _)| *column);
@@ -376,7 +383,8 @@ impl ScanStream {
                     batch = batch.slice(0, self.remaining);
                 }
                 self.remaining -= batch.num_rows();
-                // Large batches go out as they are: those of frozen blocks are the blocks' own buffers.
+                // Large batches go out as they are: those of frozen blocks are the blocks' own
+                // buffers.
                 if batch.num_columns() == 0 || batch.num_rows() >= self.uncopied_rows {
                     return Ok(Some(batch));
                 }

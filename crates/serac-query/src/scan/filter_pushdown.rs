@@ -1,8 +1,10 @@
 //! Filters on their way down a physical plan.
 //!
-//! DataFusion's rules hand filters, and the dynamic filters of joins and sorts, from node to node and find their columns by name. That is another column where
-//! two have one name (of tables that are joined), where the inputs of a union call it otherwise, and where an aggregation groups by an expression that is
-//! called like a column below. [`ByNames`] has a [`Barrier`] stand above such nodes while a rule works, which no filter passes that names such a column.
+//! DataFusion's rules hand filters, and the dynamic filters of joins and sorts, from node to node
+//! and find their columns by name. That is another column where two have one name (of tables that
+//! are joined), where the inputs of a union call it otherwise, and where an aggregation groups by
+//! an expression that is called like a column below. [`ByNames`] has a [`Barrier`] stand above such
+//! nodes while a rule works, which no filter passes that names such a column.
 
 use crate::optimizer::Physical;
 use datafusion::common::Result;

@@ -6,7 +6,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::aggregates::PhysicalGroupBy;
 use datafusion::physical_plan::projection::ProjectionExec;
-use serac_engine::bitmap::BitmapReader;
+use serac_engine::table::bitmap::BitmapReader;
 use serac_engine::values::array_of;
 use serac_index::cubit::container::Words;
 use serac_index::cubit::{Bitvector, Key, Predicate, Shared};
@@ -77,7 +77,8 @@ impl GroupColumn {
         }
         arrays
     }
-    /// Calls `f` with each group that has rows in a block, and with these rows as bits; of `wanted` ones only.
+    /// Calls `f` with each group that has rows in a block, and with these rows as bits; of `wanted`
+    /// ones only.
     pub(super) fn for_each_group(columns: &[Self], block: BlockNo, wanted: &[u64], mut f: impl FnMut(usize, &[u64])) {
         fn combine(
             columns: &[GroupColumn],

@@ -8,8 +8,9 @@
 //! that never becomes known (a build side that is given up half-way) lets all rows pass; the join
 //! decides in any case.
 //!
-//! Where the scan has a bitmap index on the key, a filter keeps the keys themselves, too, up to as many as the scan would look up (the CUBIT join, §F): the scan
-//! then takes the union of their bitvectors in place of testing every row.
+//! Where the scan has a bitmap index on the key, a filter keeps the keys themselves, too, up to as
+//! many as the scan would look up (the CUBIT join, §F): the scan then takes the union of their
+//! bitvectors in place of testing every row.
 
 use super::exec::SeracScanExec;
 use super::join_keys::{KeyFilter, is_key_type, note_keys};
@@ -130,7 +131,8 @@ impl PhysicalOptimizerRule for KeyFilterPushdown {
     }
 }
 
-/// The key columns of the scan for the dynamic filter `id`, if they can all be tested against key sets.
+/// The key columns of the scan for the dynamic filter `id`, if they can all be tested against key
+/// sets.
 fn scan_keys(scan: &SeracScanExec, id: u64) -> Option<Vec<usize>> {
     let filter = scan.filters().iter().find(|filter| filter.expression_id() == Some(id))?;
     let filter = filter.downcast_ref::<DynamicFilterPhysicalExpr>()?;
@@ -156,7 +158,8 @@ fn push_down(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     {
         return Ok(None);
     }
-    // Below what deals the rows out: all of these partitions have ended before any of those above has, so that the probe side begins with the filter.
+    // Below what deals the rows out: all of these partitions have ended before any of those above
+    // has, so that the probe side begins with the filter.
     let dealt = join.left().downcast_ref::<RepartitionExec>().filter(|dealt| !dealt.preserve_order());
     let noted = dealt.map_or(join.left(), |dealt| dealt.input());
     let partitions = noted.output_partitioning().partition_count();

@@ -1,7 +1,9 @@
 //! `SeracLookupExec`: rows found by their keys in an ordered index, without looking at any other.
 //!
-//! A filter that fixes the first columns of an index to constants (`=`, `IN`, or a few `=` joined by OR), or bounds the one behind them, names keys or ranges of keys.
-//! What the index has for them in any snapshot is read in the scan's, own writes included, and the whole filter is applied to it, so the lookup only has to find enough.
+//! A filter that fixes the first columns of an index to constants (`=`, `IN`, or a few `=` joined
+//! by OR), or bounds the one behind them, names keys or ranges of keys. What the index has for them
+//! in any snapshot is read in the scan's, own writes included, and the whole filter is applied to
+//! it, so the lookup only has to find enough.
 
 use super::plan::properties;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
@@ -26,7 +28,8 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-/// So many rows are looked up in any case; more only if they are less than a hundredth of the table by whole keys, less than a [`RANGE_SHARE`]th by others.
+/// So many rows are looked up in any case; more only if they are less than a hundredth of the table
+/// by whole keys, less than a [`RANGE_SHARE`]th by others.
 const FEW_ROWS: u64 = 64;
 /// A row is read by itself in about the time in which a scan passes so many.
 const RANGE_SHARE: u64 = 256;
@@ -130,7 +133,8 @@ fn is_ordered_alike(column_type: ColumnType) -> bool {
     !matches!(column_type, Float32 | Float64 | Interval | Json)
 }
 
-/// The constant as a value of the column; none if it is not exactly that (then only the filter itself knows what it means).
+/// The constant as a value of the column; none if it is not exactly that (then only the filter
+/// itself knows what it means).
 pub(super) fn exact(value: &ScalarValue, column_type: ColumnType) -> Option<OwnedValue> {
     let cast = value.cast_to(&column_type.arrow()).ok()?;
     let same = cast.cast_to(&value.data_type()).is_ok_and(|back| back == *value);

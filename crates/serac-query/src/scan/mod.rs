@@ -1,9 +1,12 @@
 //! Tables as DataFusion sees them, and the scan that reads their blocks.
 //!
-//! Filters run inside the scan: each conjunct loads only the columns it needs, for the rows that the conjuncts before it left, and the
-//! output columns are read last, for the surviving rows only (late materialisation). A filter that names keys of an index is a lookup instead, and what bitmap
-//! indexes know of a filter is not tested at all: the scan begins with the rows that they name (the CUBIT scan). Aggregations that can do without batches take
-//! the blocks' columns as they are (`block_aggregate`). Scans of one large table that run beside each other read its blocks together (`circular`).
+//! Filters run inside the scan: each conjunct loads only the columns it needs, for the rows that
+//! the conjuncts before it left, and the output columns are read last, for the surviving rows only
+//! (late materialisation). A filter that names keys of an index is a lookup instead, and what
+//! bitmap indexes know of a filter is not tested at all: the scan begins with the rows that they
+//! name (the CUBIT scan). Aggregations that can do without batches take the blocks' columns as they
+//! are (`block_aggregate`). Scans of one large table that run beside each other read its blocks
+//! together (`circular`).
 
 mod bitmap;
 mod bitmap_aggregate;
@@ -12,6 +15,7 @@ mod bitmap_join;
 mod block_aggregate;
 mod circular;
 mod conjunct;
+mod dictionary_predicate;
 mod exec;
 mod filter_pushdown;
 mod group_columns;
@@ -26,7 +30,6 @@ mod provider;
 mod rows;
 mod segments;
 mod value_set;
-mod words;
 
 pub use bitmap_aggregate::{BitmapAggregation, CubitAggregateExec};
 pub use bitmap_count::{BitmapCounts, CubitCountExec};

@@ -1,4 +1,5 @@
-//! What the physical plans of this folder, and the rules that put them into queries, have in common.
+//! What the physical plans of this folder, and the rules that put them into queries, have in
+//! common.
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
@@ -18,7 +19,8 @@ pub(super) fn properties(schema: SchemaRef, partitions: usize, emission: Emissio
     ))
 }
 
-/// The plan, from the leaves up with those nodes of a kind replaced for which `other` has something in their place.
+/// The plan, from the leaves up with those nodes of a kind replaced for which `other` has something
+/// in their place.
 pub(super) fn replace_nodes<T: ExecutionPlan>(
     plan: Arc<dyn ExecutionPlan>,
     other: impl Fn(&T) -> Result<Option<Arc<dyn ExecutionPlan>>>,

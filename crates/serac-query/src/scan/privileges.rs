@@ -7,16 +7,17 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use serac_engine::roles::Columns;
+use serac_engine::security::Columns;
 use serac_values::SqlError;
 use std::sync::Arc;
 
 /// The error of a table of which columns are read that the role may not read.
 pub fn denied(table: &str) -> SqlError {
-    SqlError::new("42501", format!("permission denied for table {table}"))
+    SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied for table {table}"))
 }
 
-/// Refuses a scan that reads other columns than those allowed. `names` are the provider's columns in order; those beyond the allowed ones are no user's.
+/// Refuses a scan that reads other columns than those allowed. `names` are the provider's columns
+/// in order; those beyond the allowed ones are no user's.
 pub(super) fn check_scan(
     readable: &Columns,
     table: &str,

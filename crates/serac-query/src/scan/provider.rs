@@ -19,8 +19,8 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
-use serac_engine::bitmap::OwnChanges;
-use serac_engine::roles::Columns;
+use serac_engine::security::Columns;
+use serac_engine::table::bitmap::OwnChanges;
 use serac_engine::{ReadSet, Table};
 use serac_storage::{ColumnId, RowId, ScanColumn, Selection, Snapshot};
 use std::collections::HashMap;
@@ -64,8 +64,8 @@ struct Planned {
 }
 
 impl SeracTable {
-    /// The table as `snapshot` sees it, with or without a last column of row ids. `own` is what the snapshot's transaction has changed in bitmap
-    /// indexes; without it they are not used.
+    /// The table as `snapshot` sees it, with or without a last column of row ids. `own` is what the
+    /// snapshot's transaction has changed in bitmap indexes; without it they are not used.
     pub fn new(table: Arc<Table>, snapshot: Snapshot, own: Option<&OwnChanges>, with_row_id: bool) -> Self {
         let columns = table.definition.columns.iter();
         let mut fields: Vec<Field> =
@@ -75,7 +75,8 @@ impl SeracTable {
         visible.extend(with_row_id.then(|| row_id.clone()));
         fields.push(row_id);
         let full_schema = Arc::new(Schema::new(fields));
-        // The primary key alone: DataFusion takes a unique key for one without NULLs, and lets a query name columns that depend on it.
+        // The primary key alone: DataFusion takes a unique key for one without NULLs, and lets a
+        // query name columns that depend on it.
         let primary = table.definition.primary_key().filter(|key| key.constraint);
         let constraints = primary.map(|key| Constraint::PrimaryKey(key.columns.clone())).into_iter().collect();
         let readers = |own: &OwnChanges| table.bitmaps.iter().filter_map(|b| own.reader(b, &snapshot)).collect();
@@ -140,7 +141,8 @@ impl SeracTable {
         self.planned(filters).rows
     }
 
-    /// Whether an ordered index finds the rows; else what bitmap indexes answer of `filters`, of which the rest is tried on a few blocks.
+    /// Whether an ordered index finds the rows; else what bitmap indexes answer of `filters`, of
+    /// which the rest is tried on a few blocks.
     fn planned(&self, filters: &[Expr]) -> Planned {
         let all = self.table.data.approximate_rows() as f64;
         if filters.is_empty() {
@@ -172,7 +174,8 @@ impl SeracTable {
             let mut conjuncts = conjuncts_of(&self.table, &self.full_schema, &conjuncts)?;
             sampled_share(&self.table, &self.snapshot, &mut conjuncts)
         });
-        // What cannot be tried (a filter that fails on some row) fails when it runs, with its own message.
+        // What cannot be tried (a filter that fails on some row) fails when it runs, with its own
+        // message.
         let rows = bitmap.as_ref().map_or(all, |bitmap| bitmap.estimated_rows()) * share.unwrap_or(1.0);
         let planned = Planned { lookup: None, bitmap, others, rows };
         self.planned.lock().insert(filters, planned.clone());

@@ -1,7 +1,7 @@
 //! Rows that bitmap indexes name.
 
 use super::segments::BySegment;
-use serac_engine::bitmap::BitmapReader;
+use serac_engine::table::bitmap::BitmapReader;
 use serac_index::cubit::container::Words;
 use serac_index::cubit::{Bitvector, Key, Predicate, Shared};
 use serac_storage::types::ColumnType;
@@ -74,7 +74,8 @@ impl Rows {
         }
         Selection::Positions(slots)
     }
-    /// Those of a block that has the rows 0 to `all` − 1, as bits, if they are more than half of them.
+    /// Those of a block that has the rows 0 to `all` − 1, as bits, if they are more than half of
+    /// them.
     pub(super) fn bits(&self, no: BlockNo, all: u32) -> Option<Vec<u64>> {
         let (rows, container) = match self {
             Self::Only(rows) => (true, rows.block(no)?),
@@ -119,7 +120,8 @@ pub(super) struct KeyRows {
 }
 
 impl KeyRows {
-    /// The rows with one of the ascending `keys` (`anti`: with none) in a table of so many blocks. The index's column has integers or dates.
+    /// The rows with one of the ascending `keys` (`anti`: with none) in a table of so many blocks.
+    /// The index's column has integers or dates.
     pub(super) fn new(index: BitmapReader, keys: Arc<Vec<i64>>, anti: bool, blocks: u32) -> Self {
         let found = Shared::new(keys.len().div_ceil(KEYS_PER_PART));
         Self { index, keys, anti, found, rows: BySegment::new(blocks) }

@@ -1,8 +1,10 @@
 //! How the threads of a query share its blocks, and what they make together.
 //!
-//! A *segment* is a range of blocks. A partition of a scan takes a segment after the other, and when there are no more, blocks of those that others have begun,
-//! so none of them idles. What bitmap indexes answer is put together segment by segment ([`BySegment`]), by the partition that comes there first: bitvectors of 32
-//! blocks stay in the caches of the core that reads the blocks next. What is divided otherwise (the keys of a join, the values of a group) is
+//! A *segment* is a range of blocks. A partition of a scan takes a segment after the other, and
+//! when there are no more, blocks of those that others have begun, so none of them idles. What
+//! bitmap indexes answer is put together segment by segment ([`BySegment`]), by the partition that
+//! comes there first: bitvectors of 32 blocks stay in the caches of the core that reads the blocks
+//! next. What is divided otherwise (the keys of a join, the values of a group) is
 //! [`Shared`](serac_index::cubit::Shared) among those who need the whole.
 
 use serac_storage::BlockNo;
@@ -13,7 +15,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Blocks of a segment: chunks of bitvectors (16 blocks) are not cut.
 const SEGMENT_BLOCKS: u32 = 32;
 
-/// Segments of a table that has so many blocks, at least one. The last one has all that come behind, too.
+/// Segments of a table that has so many blocks, at least one. The last one has all that come
+/// behind, too.
 fn segments(blocks: u32) -> u32 {
     blocks.div_ceil(SEGMENT_BLOCKS).max(1)
 }

@@ -1,6 +1,6 @@
 //! Sets of values of an indexed column: ascending intervals of keys, and NULL.
 
-use serac_engine::bitmap::BitmapReader;
+use serac_engine::table::bitmap::BitmapReader;
 use serac_index::cubit::{Key, Predicate, Selected};
 use serac_operators::select::Comparison;
 use std::ops::Bound;
@@ -47,7 +47,8 @@ impl ValueSet {
         let point = |key: Key| (Cut::At(key.clone(), false), Cut::At(key, true));
         Self { intervals: keys.into_iter().map(point).collect(), null: false }
     }
-    /// Of all values that there are, ascending (NULL last), those that are taken. Neighbours become one interval.
+    /// Of all values that there are, ascending (NULL last), those that are taken. Neighbours become
+    /// one interval.
     pub(super) fn of_all(values: impl IntoIterator<Item = (Key, bool)>) -> Self {
         let (mut intervals, mut null): (Vec<(Cut, Cut)>, _) = (Vec::new(), false);
         let mut neighbour = false;

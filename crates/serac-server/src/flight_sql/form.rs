@@ -1,14 +1,17 @@
-//! Results in the form that the client wants: texts and binary values as Arrow's views or, for clients that do not know these, with offsets, which costs a
-//! copy; texts of few different values as dictionaries; decimals of up to 18 digits in 128 bits or, for clients that know them, in 64.
+//! Results in the form that the client wants: texts and binary values as Arrow's views or, for
+//! clients that do not know these, with offsets, which costs a copy; texts of few different values
+//! as dictionaries; decimals of up to 18 digits in 128 bits or, for clients that know them, in 64.
 //! Numbers with digits of their own are texts.
 //!
-//! A client says what it wants with the headers `serac-strings: view`, `utf8` or `dictionary` (other texts with offsets) and `serac-decimals: decimal128` or
-//! `decimal64` (parameters of these names in JDBC's URL). Arrow's JDBC driver does not know views, and says nothing: what comes from gRPC's library for Java
-//! gets offsets unless it says otherwise.
+//! A client says what it wants with the headers `serac-strings: view`, `utf8` or `dictionary`
+//! (other texts with offsets) and `serac-decimals: decimal128` or `decimal64` (parameters of these
+//! names in JDBC's URL). Arrow's JDBC driver does not know views, and says nothing: what comes from
+//! gRPC's library for Java gets offsets unless it says otherwise.
 //!
-//! Which columns are dictionaries is seen from the first rows. So a FlightInfo says no schema to a client that wants them: the stream does.
+//! Which columns are dictionaries is seen from the first rows. So a FlightInfo says no schema to a
+//! client that wants them: the stream does.
 
-use super::words::Words;
+use super::result_dictionary::ResultDictionary;
 use super::{of_arrow, statement};
 use arrow_flight::{FlightInfo, IpcMessage};
 use bytes::Bytes;
@@ -100,10 +103,10 @@ pub(super) async fn rows(
     (known, mut batches): (SchemaRef, Batches),
 ) -> Result<(SchemaRef, Batches), Status> {
     let mut wanted = schema(caller, known.clone());
-    let mut words: Vec<Option<Words>> = Vec::new();
+    let mut words: Vec<Option<ResultDictionary>> = Vec::new();
     if caller.form.dictionaries {
         let Some(first) = batches.next().await.transpose()? else { return Ok((wanted, batches)) };
-        words = first.columns().iter().map(Words::of).collect();
+        words = first.columns().iter().map(ResultDictionary::of).collect();
         let fields = wanted.fields().iter().zip(&words).map(|(field, words)| match words {
             Some(words) => Arc::new(field.as_ref().clone().with_data_type(words.data_type())),
             None => field.clone(),

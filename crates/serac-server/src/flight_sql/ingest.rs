@@ -17,8 +17,9 @@ use tonic::{Status, Streaming};
 const MAX_PARAMETERS: usize = 256 << 20;
 /// Bytes of a message that is read where it arrives.
 const MOST_READ_IN_PLACE: usize = 64 << 10;
-/// A value counts as so many bytes at the least: a NULL of a column of nothing else has none, and takes this when it is
-/// one of its parameter's type. So does a row without values, which is executed like others.
+/// A value counts as so many bytes at the least: a NULL of a column of nothing else has none, and
+/// takes this when it is one of its parameter's type. So does a row without values, which is
+/// executed like others.
 const LEAST_VALUE: usize = 16;
 
 /// The messages of a put that carry Arrow: a client may send its descriptor alone before.
@@ -30,7 +31,8 @@ fn decoded(
     let has_arrow = |message: &FlightData| std::future::ready(!message.data_header.is_empty());
     let messages = first.chain(rest).try_filter(has_arrow).boxed();
     futures::stream::try_unfold((messages, ArrowMessages::default()), |(mut messages, arrow)| async {
-        let unreadable = |error| SqlError::new("08P01", format!("the batches cannot be read: {error}"));
+        let unreadable =
+            |error| SqlError::new(sqlstate::PROTOCOL_VIOLATION, format!("the batches cannot be read: {error}"));
         let Some(message) = messages.try_next().await.map_err(unreadable)? else { return Ok(None) };
         let (message, arrow) = read(arrow, message).await?;
         Ok(Some((message, (messages, arrow))))
@@ -51,7 +53,7 @@ async fn read(mut arrow: ArrowMessages, message: FlightData) -> Result<(ArrowMes
     }
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        Err(panic) => Err(SqlError::new("XX000", format!("internal error: {panic}"))),
+        Err(panic) => Err(SqlError::new(sqlstate::INTERNAL_ERROR, format!("internal error: {panic}"))),
     }
 }
 
@@ -62,7 +64,9 @@ pub(super) async fn batches(first: FlightData, rest: Streaming<FlightData>) -> R
     while let Some(message) = messages.next().await {
         let batch = match message.map_err(|error| status_of(&error))? {
             ArrowMessage::Batch(batch) => batch,
-            ArrowMessage::Schema(_) if has_schema => return Err(error("08P01", "a second schema")),
+            ArrowMessage::Schema(_) if has_schema => {
+                return Err(error(sqlstate::PROTOCOL_VIOLATION, "a second schema"));
+            }
             ArrowMessage::Schema(_) => {
                 has_schema = true;
                 continue;
@@ -72,7 +76,10 @@ pub(super) async fn batches(first: FlightData, rest: Streaming<FlightData>) -> R
         let values = batch.num_rows().saturating_mul(batch.num_columns().max(1));
         bytes += batch.get_array_memory_size().max(values.saturating_mul(LEAST_VALUE));
         if bytes > MAX_PARAMETERS {
-            return Err(error("54000", format!("parameters of more than {MAX_PARAMETERS} bytes")));
+            return Err(error(
+                sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                format!("parameters of more than {MAX_PARAMETERS} bytes"),
+            ));
         }
         batches.push(batch);
     }
@@ -88,7 +95,9 @@ impl FlightSql {
         rest: Streaming<FlightData>,
     ) -> Result<Bytes, Status> {
         let options = command.table_definition_options.unwrap_or_default();
-        let unsaid = |what: &str| error("22023", format!("it is not said what is done if the table {what}"));
+        let unsaid = |what: &str| {
+            error(sqlstate::INVALID_PARAMETER_VALUE, format!("it is not said what is done if the table {what}"))
+        };
         let create = match options.if_not_exist() {
             TableNotExistOption::Create => true,
             TableNotExistOption::Fail => false,
@@ -101,12 +110,12 @@ impl FlightSql {
             TableExistsOption::Unspecified => return Err(unsaid("is there")),
         };
         if let Some(name) = command.options.keys().next() {
-            return Err(error("22023", format!("there is no option \"{name}\"")));
+            return Err(error(sqlstate::INVALID_PARAMETER_VALUE, format!("there is no option \"{name}\"")));
         }
         let seat = self.seat(caller, command.transaction_id.as_deref())?;
         if command.temporary && seat.is_lone() {
             let message = "a temporary table needs a session: let the client keep cookies, or begin a transaction";
-            return Err(error("0A000", message));
+            return Err(error(sqlstate::FEATURE_NOT_SUPPORTED, message));
         }
         let target = IngestTarget {
             catalog: command.catalog,
@@ -119,14 +128,16 @@ impl FlightSql {
         let mut messages = decoded(first, rest).boxed();
         let schema = match messages.next().await {
             Some(Ok(ArrowMessage::Schema(schema))) => schema,
-            Some(Ok(_)) => return Err(error("08P01", "a schema is wanted before batches")),
+            Some(Ok(_)) => return Err(error(sqlstate::PROTOCOL_VIOLATION, "a schema is wanted before batches")),
             Some(Err(error)) => return Err(status_of(&error)),
-            None => return Err(error("08P01", "a schema is wanted, and nothing came")),
+            None => return Err(error(sqlstate::PROTOCOL_VIOLATION, "a schema is wanted, and nothing came")),
         };
         let batches = messages.filter_map(|message| {
             std::future::ready(match message {
                 Ok(ArrowMessage::Batch(batch)) => Some(Ok(batch)),
-                Ok(ArrowMessage::Schema(_)) => Some(Err(SqlError::new("08P01", "a second schema"))),
+                Ok(ArrowMessage::Schema(_)) => {
+                    Some(Err(SqlError::new(sqlstate::PROTOCOL_VIOLATION, "a second schema")))
+                }
                 Ok(ArrowMessage::Nothing) => None,
                 Err(error) => Some(Err(error)),
             })

@@ -1,20 +1,22 @@
-//! Who calls: the bearer of the server's token, or a user who has shown the password and got a token for it; and which session is the client's.
+//! Who calls: the bearer of the server's token, or a user who has shown the password and got a
+//! token for it; and which session is the client's.
 //!
-//! A user shows name and password (`authorization: Basic …`) at the handshake, or with any call, and gets a token back in the
-//! header `authorization`. The token stands for the role and what was kept of its password, not for the name: at each call
-//! both are compared with what they are now. It ends when nobody uses it, and at last at an absolute time.
+//! A user shows name and password (`authorization: Basic …`) at the handshake, or with any call,
+//! and gets a token back in the header `authorization`. The token stands for the role and what was
+//! kept of its password, not for the name: at each call both are compared with what they are now.
+//! It ends when nobody uses it, and at last at an absolute time.
 //!
-//! Every client is offered a cookie; one that sends it back has a session, which keeps settings and temporary tables between
-//! calls.
+//! Every client is offered a cookie; one that sends it back has a session, which keeps settings and
+//! temporary tables between calls.
 
-use super::shelf::{Owner, hex, random_id};
+use super::expiring_map::{Owner, hex, random_id};
 use super::{FlightSql, form, status_of};
 use crate::passwords::basic;
 use crate::pg::Account;
 use http::header::{AUTHORIZATION, COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
 use serac_engine::Catalog;
-use serac_engine::roles::RoleId;
+use serac_engine::security::RoleId;
 use serac_export::flight::{Caller, Token};
 use serac_sql::Session;
 use std::sync::Arc;
@@ -70,7 +72,10 @@ impl FlightSql {
                 false => is_open && !user.is_empty(),
             };
             if !is_known {
-                return Err(super::error("28P01", format!("password authentication failed for user \"{user}\"")));
+                return Err(super::error(
+                    sqlstate::INVALID_PASSWORD,
+                    format!("password authentication failed for user \"{user}\""),
+                ));
             }
             let role = self.admitted(&user, &account)?;
             let until = Instant::now() + self.options.longest_login;
@@ -84,7 +89,7 @@ impl FlightSql {
             if Instant::now() >= login.until || !account.is(&login.account) {
                 self.logins.remove_any(token);
                 let message = format!("the login of user \"{}\" is over: log in again", login.user);
-                return Err(super::error("28000", message));
+                return Err(super::error(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, message));
             }
             let role = self.admitted(&login.user, &account)?;
             return Ok((Some(login), role));
@@ -100,13 +105,16 @@ impl FlightSql {
             (Some(token), Some(shown)) if token.is(shown) => Ok((None, nobody()?)),
             // A user's token that is good no more is no leave to call as somebody else.
             (_, shown) if is_open && !shown.is_some_and(is_of_user) => Ok((None, nobody()?)),
-            (_, Some(_)) => Err(super::error("28000", "the token is not the server's, or its time is over")),
+            (_, Some(_)) => Err(super::error(
+                sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
+                "the token is not the server's, or its time is over",
+            )),
             (None, None) => Err(super::error(
-                "28000",
+                sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
                 "the server wants a user and a password: make a handshake with them, and send the token that it gives",
             )),
             (Some(_), None) => Err(super::error(
-                "28000",
+                sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
                 "the server wants a token: send the header \"authorization: Bearer <token>\"",
             )),
         }
@@ -125,7 +133,7 @@ impl FlightSql {
 
     /// The role that the caller has in the database.
     pub(super) fn role_of(&self, caller: &Caller, catalog: &Catalog) -> Result<RoleId, Status> {
-        let gone = || super::error("28000", "the role does not exist any more");
+        let gone = || super::error(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, "the role does not exist any more");
         catalog.security.role(caller.role).map(|role| role.id).ok_or_else(gone)
     }
 
@@ -142,8 +150,8 @@ impl FlightSql {
         entered.map_err(|error| status_of(&error))
     }
 
-    /// A token for a user who has shown the password, or a token, with whose end it ends. Others get none, and may call if the
-    /// server is open to all.
+    /// A token for a user who has shown the password, or a token, with whose end it ends. Others
+    /// get none, and may call if the server is open to all.
     pub(super) fn log_in(&self, caller: &Caller) -> Result<HeaderMap, Status> {
         let mut headers = HeaderMap::new();
         if let Some(login) = caller.proof.as_ref().and_then(|proof| proof.downcast_ref::<Login>()) {

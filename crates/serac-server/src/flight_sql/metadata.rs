@@ -1,12 +1,12 @@
 //! What there is: catalogs, schemas, tables, keys.
 
-use super::shelf::Owner;
+use super::expiring_map::Owner;
 use super::{FlightSql, form, info, of_arrow, of_flight, status_of};
 use arrow_flight::sql::metadata::{GetCatalogsBuilder, GetTablesBuilder};
 use arrow_flight::sql::{Command, CommandGetDbSchemas, CommandGetTables, UpdateDeleteRules};
 use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray, UInt8Array};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
-use serac_engine::definition::{ForeignKeyDefinition, ReferentialAction, TableDefinition};
+use serac_engine::catalog::definition::{ForeignKeyDefinition, ReferentialAction, TableDefinition};
 use serac_engine::{Catalog, Table};
 use serac_export::flight::Caller;
 use serac_sql::parse;
@@ -185,7 +185,8 @@ impl FlightSql {
                     let query = format!("SELECT * FROM {}.{}", quoted(schema_name), quoted(&view.name));
                     let query = parse(&query).map_err(|error| status_of(&error))?.pop().expect("one was written");
                     let mut session = seat.take().await?;
-                    // Whoever may not read a view, or whose view does not work any more, is not told its columns.
+                    // Whoever may not read a view, or whose view does not work any more, is not
+                    // told its columns.
                     let described = seat.attend(async move { session.describe_statement(query, &[]).await }).await;
                     if let Ok(Some(schema)) = described.map(|description| description.schema) {
                         columns = form::schema(caller, schema);

@@ -1,10 +1,14 @@
-//! Arrow Flight SQL: SQL for clients that want Arrow (ADBC, its drivers for pandas and Polars, JDBC).
+//! Arrow Flight SQL: SQL for clients that want Arrow (ADBC, its drivers for pandas and Polars,
+//! JDBC).
 //!
-//! It is an [`Extension`](serac_export::flight::Extension) of the Flight server, on the same address as the tables' flights, and its results leave in the same way: a batch that is a frozen
+//! It is an [`Extension`](serac_export::flight::Extension) of the Flight server, on the same
+//! address as the tables' flights, and its results leave in the same way: a batch that is a frozen
 //! block's own buffers goes to the socket without a copy.
 //!
-//! A query is planned at GetFlightInfo, for its schema, and runs at DoGet; anything else runs at GetFlightInfo, once, and its ticket, if it has rows,
-//! names what came out. Statements run in sessions ([`seat`]): that of their transaction, that of the client if it keeps the server's cookie, or one of their own.
+//! A query is planned at GetFlightInfo, for its schema, and runs at DoGet; anything else runs at
+//! GetFlightInfo, once, and its ticket, if it has rows, names what came out. Statements run in
+//! sessions ([`seat`]): that of their transaction, that of the client if it keeps the server's
+//! cookie, or one of their own.
 //!
 //! | module | |
 //! |---|---|
@@ -19,29 +23,29 @@
 //! | [`ingest`] | rows that come as batches |
 //! | [`metadata`], [`info`] | what there is |
 
+mod expiring_map;
 mod form;
 mod info;
 mod ingest;
 mod login;
 mod metadata;
 mod parameters;
-mod seat;
+mod result_dictionary;
 mod service;
-mod shelf;
+mod session_lease;
 mod statement;
 mod stream;
 mod transaction;
-mod words;
 
 use crate::passwords::Passwords;
 use crate::pg::Verifier;
 use arrow_flight::error::FlightError;
 use datafusion::arrow::error::ArrowError;
+use expiring_map::ExpiringMap;
 use login::Login;
-use seat::Seat;
 use serac_export::flight::Token;
 use serac_sql::{SqlDatabase, SqlError};
-use shelf::Shelf;
+use session_lease::SessionLease;
 use statement::{Finished, PreparedStatement};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -56,9 +60,11 @@ use transaction::OpenTransaction;
 pub struct FlightSqlOptions {
     /// A secret that lets its bearer in as `role`.
     pub token: Option<Token>,
-    /// The role of those who show the token, or nothing where nothing is wanted; the bootstrap role if none is named.
+    /// The role of those who show the token, or nothing where nothing is wanted; the bootstrap role
+    /// if none is named.
     pub role: Option<String>,
-    /// Passwords of those who may connect, besides those of roles. If there are neither, and no token, everybody may.
+    /// Passwords of those who may connect, besides those of roles. If there are neither, and no
+    /// token, everybody may.
     pub users: HashMap<String, Verifier>,
     /// For how long the token that a user got for the password is good, from its last use on.
     pub login: Duration,
@@ -70,8 +76,8 @@ pub struct FlightSqlOptions {
     pub session_timeout: Duration,
     /// For how long a client may read nothing of a result before that is given up.
     pub stall: Duration,
-    /// Transactions, sessions and prepared statements at a time, of each so many. One user has half of them at the most: see
-    /// `shelf`.
+    /// Transactions, sessions and prepared statements at a time, of each so many. One user has half
+    /// of them at the most: see `shelf`.
     pub max_sessions: usize,
 }
 
@@ -97,14 +103,14 @@ pub struct FlightSql {
     options: FlightSqlOptions,
     passwords: Passwords,
     /// Users by the tokens that they got for their passwords.
-    logins: Shelf<Login>,
+    logins: ExpiringMap<Login>,
     /// Sessions of clients that keep the server's cookie.
-    clients: Shelf<Arc<Seat>>,
-    transactions: Shelf<OpenTransaction>,
+    clients: ExpiringMap<Arc<SessionLease>>,
+    transactions: ExpiringMap<OpenTransaction>,
     /// By connection, the session of its last transaction.
-    spare: Shelf<Arc<Seat>>,
-    prepared: Shelf<Arc<PreparedStatement>>,
-    results: Shelf<Arc<Finished>>,
+    spare: ExpiringMap<Arc<SessionLease>>,
+    prepared: ExpiringMap<Arc<PreparedStatement>>,
+    results: ExpiringMap<Arc<Finished>>,
     /// Statements whose rows are being read, by the marks of their tickets.
     running: Running,
     sessions: AtomicI32,
@@ -122,12 +128,12 @@ impl FlightSql {
         let (sessions, limit) = (options.session_timeout, options.max_sessions);
         Self {
             passwords: Passwords::default(),
-            logins: Shelf::new("token", options.login, 1 << 16),
-            clients: Shelf::new("session", sessions, limit),
-            transactions: Shelf::new("transaction", options.transaction_timeout, limit),
-            spare: Shelf::new("session", options.transaction_timeout, limit),
-            prepared: Shelf::new("prepared statement", sessions, limit),
-            results: Shelf::new("result", options.stall, limit),
+            logins: ExpiringMap::new("token", options.login, 1 << 16),
+            clients: ExpiringMap::new("session", sessions, limit),
+            transactions: ExpiringMap::new("transaction", options.transaction_timeout, limit),
+            spare: ExpiringMap::new("session", options.transaction_timeout, limit),
+            prepared: ExpiringMap::new("prepared statement", sessions, limit),
+            results: ExpiringMap::new("result", options.stall, limit),
             running: Arc::default(),
             // Other numbers than those of clients of PostgreSQL.
             sessions: AtomicI32::new(1 << 30),
@@ -137,16 +143,25 @@ impl FlightSql {
     }
 }
 
-/// The gRPC status of an error of SQL. Its SQLSTATE stands before the message, and in the header `sqlstate`.
+/// The gRPC status of an error of SQL. Its SQLSTATE stands before the message, and in the header
+/// `sqlstate`.
 fn status_of(error: &SqlError) -> Status {
     let code = match error.sqlstate {
-        "0A000" => Code::Unimplemented,
-        "40001" | "40P01" => Code::Aborted,
-        "42501" => Code::PermissionDenied,
-        "42P07" | "42710" | "42P06" | "42P05" => Code::AlreadyExists,
-        "42P01" | "42883" | "42704" | "3D000" | "3F000" | "26000" => Code::NotFound,
-        "55006" => Code::Unavailable,
-        "57014" => Code::Cancelled,
+        sqlstate::FEATURE_NOT_SUPPORTED => Code::Unimplemented,
+        sqlstate::SERIALIZATION_FAILURE | sqlstate::DEADLOCK_DETECTED => Code::Aborted,
+        sqlstate::INSUFFICIENT_PRIVILEGE => Code::PermissionDenied,
+        sqlstate::DUPLICATE_TABLE
+        | sqlstate::DUPLICATE_OBJECT
+        | sqlstate::DUPLICATE_SCHEMA
+        | sqlstate::DUPLICATE_PREPARED_STATEMENT => Code::AlreadyExists,
+        sqlstate::UNDEFINED_TABLE
+        | sqlstate::UNDEFINED_FUNCTION
+        | sqlstate::UNDEFINED_OBJECT
+        | sqlstate::INVALID_CATALOG_NAME
+        | sqlstate::INVALID_SCHEMA_NAME
+        | sqlstate::INVALID_SQL_STATEMENT_NAME => Code::NotFound,
+        sqlstate::OBJECT_IN_USE => Code::Unavailable,
+        sqlstate::QUERY_CANCELED => Code::Cancelled,
         state => match &state[..2] {
             "22" | "42" | "08" | "21" => Code::InvalidArgument,
             "23" | "25" | "3B" | "55" => Code::FailedPrecondition,
@@ -168,7 +183,7 @@ fn of_arrow(error: ArrowError) -> Status {
 fn of_flight(error: FlightError) -> Status {
     match error {
         FlightError::Arrow(error) => of_arrow(error),
-        other => self::error("XX000", other.to_string()),
+        other => self::error(sqlstate::INTERNAL_ERROR, other.to_string()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rows of parameters for prepared statements.
 //!
-//! They stay the columns as which they have come until a row's turn is there: a row of values takes many times what it
-//! takes in columns, and in a column of NULLs it takes nothing.
+//! They stay the columns as which they have come until a row's turn is there: a row of values takes
+//! many times what it takes in columns, and in a column of NULLs it takes nothing.
 
 use super::{error, of_arrow};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
@@ -33,7 +33,10 @@ impl Parameters {
         let columns_of = |batch: &RecordBatch| {
             if batch.num_columns() != types.len() {
                 let (given, wanted) = (batch.num_columns(), types.len());
-                return Err(error("08P01", format!("{given} parameters are given, but the statement has {wanted}")));
+                return Err(error(
+                    sqlstate::PROTOCOL_VIOLATION,
+                    format!("{given} parameters are given, but the statement has {wanted}"),
+                ));
             }
             let columns = batch.columns().iter().zip(types).map(|(column, wanted)| match wanted.map(|t| t.arrow()) {
                 // What is to become a document is still a text.

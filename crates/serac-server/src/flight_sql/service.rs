@@ -1,6 +1,6 @@
 //! Which call goes where.
 
-use super::shelf::{Id, Owner};
+use super::expiring_map::{Id, Owner};
 use super::statement::flight_info;
 use super::{FlightSql, error, form, ingest};
 use arrow_flight::sql::{
@@ -15,7 +15,7 @@ use futures::StreamExt;
 use http::HeaderMap;
 use prost::Message;
 use serac_engine::Catalog;
-use serac_engine::roles::RoleId;
+use serac_engine::security::RoleId;
 use serac_export::flight::{Batches, Caller, Extension};
 use tonic::{Status, Streaming};
 
@@ -41,7 +41,7 @@ const NOT_CANCELLABLE: i32 = 3;
 const SESSION_CLOSED: [u8; 2] = [0x08, 0x01];
 
 fn unreadable(what: impl std::fmt::Display) -> Status {
-    error("08P01", format!("the request cannot be read: {what}"))
+    error(sqlstate::PROTOCOL_VIOLATION, format!("the request cannot be read: {what}"))
 }
 
 fn command(bytes: &[u8]) -> Result<Command, Status> {
@@ -50,7 +50,10 @@ fn command(bytes: &[u8]) -> Result<Command, Status> {
 
 fn unsupported<T>(command: &Command) -> Result<T, Status> {
     let name = command.type_url();
-    Err(error("0A000", format!("{} is not supported here", name.strip_prefix(NAMES).unwrap_or(name))))
+    Err(error(
+        sqlstate::FEATURE_NOT_SUPPORTED,
+        format!("{} is not supported here", name.strip_prefix(NAMES).unwrap_or(name)),
+    ))
 }
 
 /// The message of an action, which comes within another that names its type.

@@ -1,8 +1,8 @@
 //! Statements, prepared or not: what they give, and where it is to be had.
 
+use super::expiring_map::{Id, Owner, random_id};
 use super::parameters::Parameters;
-use super::seat::{Awaited, Seat};
-use super::shelf::{Id, Owner, random_id};
+use super::session_lease::{Awaited, SessionLease};
 use super::stream::{self, Cancellable, DIFFERENT_TYPES, Work, types_of};
 use super::{FlightSql, error, form, of_arrow, status_of};
 use arrow_flight::sql::{
@@ -29,7 +29,7 @@ use tonic::Status;
 
 /// A statement that a client has prepared.
 pub(super) struct PreparedStatement {
-    pub(super) seat: Arc<Seat>,
+    pub(super) seat: Arc<SessionLease>,
     prepared: Prepared,
     description: Arc<Description>,
     /// Rows of parameters for the next executions.
@@ -58,13 +58,13 @@ impl Returned {
     fn add(&mut self, tag: &'static str, schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<(), SqlError> {
         let (_, first) = self.form.get_or_insert_with(|| (tag, schema.clone()));
         if !types_of(first).eq(types_of(&schema)) {
-            return Err(SqlError::new("42804", DIFFERENT_TYPES));
+            return Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, DIFFERENT_TYPES));
         }
         for batch in batches {
             self.bytes += batch.get_array_memory_size();
             if self.bytes > MOST_RETURNED {
                 let message = format!("the statement returns more than {MOST_RETURNED} bytes for all its parameters");
-                return Err(SqlError::new("54000", message));
+                return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
             }
             self.small.push(batch);
             if self.small.len() == BATCHES_TOGETHER {
@@ -131,39 +131,42 @@ fn check_lone(statement: &StatementKind) -> Result<(), Status> {
         _ => return Ok(()),
     };
     let message = format!("{what} needs a session: let the client keep cookies, or begin a transaction");
-    Err(error("0A000", message))
+    Err(error(sqlstate::FEATURE_NOT_SUPPORTED, message))
 }
 
-fn check(seat: &Seat, statement: &Parsed) -> Result<(), Status> {
+fn check(seat: &SessionLease, statement: &Parsed) -> Result<(), Status> {
     let statement = statement.statement();
     if seat.is_lone() {
         check_lone(statement)?;
     }
     match statement {
-        StatementKind::Listen(_) => {
-            Err(error("0A000", "LISTEN is not supported here: notifications come by PostgreSQL's protocol"))
-        }
-        StatementKind::Copy(copy) if copy.file.is_none() => {
-            Err(error("0A000", "COPY through the connection is not supported here: ingest batches instead"))
-        }
+        StatementKind::Listen(_) => Err(error(
+            sqlstate::FEATURE_NOT_SUPPORTED,
+            "LISTEN is not supported here: notifications come by PostgreSQL's protocol",
+        )),
+        StatementKind::Copy(copy) if copy.file.is_none() => Err(error(
+            sqlstate::FEATURE_NOT_SUPPORTED,
+            "COPY through the connection is not supported here: ingest batches instead",
+        )),
         _ => Ok(()),
     }
 }
 
-/// The statement of a text, for a session. What is wrong with it is an error of the session's transaction.
+/// The statement of a text, for a session. What is wrong with it is an error of the session's
+/// transaction.
 async fn single(session: &mut Session, sql: &str) -> Result<Parsed, Status> {
     let mut statements = session.parse_elsewhere(sql).await.map_err(|error| status_of(&error))?;
     match (statements.pop(), statements.is_empty()) {
         (Some(statement), true) => Ok(statement),
         _ => {
             session.fail_transaction();
-            Err(error("42601", "one statement is wanted, neither none nor several"))
+            Err(error(sqlstate::SYNTAX_ERROR, "one statement is wanted, neither none nor several"))
         }
     }
 }
 
 /// As [`single`], for a statement that is to run.
-async fn runnable(session: &mut Session, seat: &Seat, sql: &str) -> Result<Parsed, Status> {
+async fn runnable(session: &mut Session, seat: &SessionLease, sql: &str) -> Result<Parsed, Status> {
     let statement = single(session, sql).await?;
     check(seat, &statement).inspect_err(|_| session.fail_transaction())?;
     Ok(statement)
@@ -224,7 +227,8 @@ impl PreparedStatement {
     fn is_query(&self) -> bool {
         is_query(self.prepared.parsed())
     }
-    /// The columns of its rows, if they do not depend on parameters: the type of `$1 + 1` does, and its name.
+    /// The columns of its rows, if they do not depend on parameters: the type of `$1 + 1` does, and
+    /// its name.
     fn schema(&self) -> Option<SchemaRef> {
         self.description.schema.clone().filter(|_| self.description.parameters.is_empty())
     }
@@ -241,11 +245,12 @@ impl PreparedStatement {
         match self.bound.lock().clone() {
             Some(bound) => Ok(bound),
             None if self.description.parameters.is_empty() => Ok(Arc::new(Parameters::none())),
-            None => Err(error("08P01", "the statement has parameters, and no values were given")),
+            None => Err(error(sqlstate::PROTOCOL_VIOLATION, "the statement has parameters, and no values were given")),
         }
     }
 
-    /// Runs it for each row of parameters, all in one transaction; what the last one gave, and how many rows were changed.
+    /// Runs it for each row of parameters, all in one transaction; what the last one gave, and how
+    /// many rows were changed.
     async fn execute(&self, parameters: Arc<Parameters>) -> Result<(StatementResult, u64), Status> {
         check(&self.seat, self.prepared.parsed())?;
         let mut session = self.seat.take().await?;
@@ -286,7 +291,7 @@ impl PreparedStatement {
 
 impl FlightSql {
     /// Plans a query, or runs anything else.
-    async fn plan(&self, seat: &Arc<Seat>, sql: &str) -> Result<Flight, Status> {
+    async fn plan(&self, seat: &Arc<SessionLease>, sql: &str) -> Result<Flight, Status> {
         let mut session = seat.take().await?;
         let statement = runnable(&mut session, seat, sql).await?;
         if is_query(&statement) {
@@ -345,7 +350,7 @@ impl FlightSql {
 
     /// The rows of a ticket.
     pub(super) async fn ticket_rows(&self, caller: &Caller, handle: &Bytes) -> Result<(SchemaRef, Batches), Status> {
-        let unknown = || error("08P01", "this is no ticket of this server");
+        let unknown = || error(sqlstate::PROTOCOL_VIOLATION, "this is no ticket of this server");
         let (mark, command) = handle.split_at_checked(size_of::<Id>()).ok_or_else(unknown)?;
         if command.is_empty() {
             let finished = self.results.get(&Owner::of(caller), mark)?;
@@ -394,7 +399,8 @@ impl FlightSql {
         runnable(&mut session, &seat, &sql).await?;
         let prepare = async move {
             let prepared = session.prepare_elsewhere(&sql, &[]).await?;
-            let mut prepared = prepared.ok_or_else(|| SqlError::new("42601", "there is no statement"))?;
+            let mut prepared =
+                prepared.ok_or_else(|| SqlError::new(sqlstate::SYNTAX_ERROR, "there is no statement"))?;
             let description = session.describe(&mut prepared, &[]).await?;
             Ok((prepared, description))
         };
@@ -457,7 +463,10 @@ impl FlightSql {
     ) -> Result<(SchemaRef, Batches), Status> {
         let statement = self.prepared.get(&Owner::of(caller), handle)?;
         if !statement.is_query() {
-            return Err(error("42809", "the statement is no query: its ticket comes from GetFlightInfo"));
+            return Err(error(
+                sqlstate::WRONG_OBJECT_TYPE,
+                "the statement is no query: its ticket comes from GetFlightInfo",
+            ));
         }
         let parameters = statement.parameters(None)?;
         if parameters.len() == 0 {
@@ -468,7 +477,8 @@ impl FlightSql {
         self.prepared_rows_of(&statement, parameters, form::decimals(caller), cancellable).await
     }
 
-    /// Runs a prepared statement for its changes, for each row of parameters; without any, with those that were bound.
+    /// Runs a prepared statement for its changes, for each row of parameters; without any, with
+    /// those that were bound.
     pub(super) async fn prepared_update(
         &self,
         caller: &Caller,

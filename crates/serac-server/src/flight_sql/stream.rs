@@ -1,13 +1,15 @@
-//! Results as they are read: a task runs the statement and hands over one batch after the other, a few ahead of what the client has taken.
+//! Results as they are read: a task runs the statement and hands over one batch after the other, a
+//! few ahead of what the client has taken.
 //!
 //! ```text
 //! task, with the session: rows ──▶ ahead ──channel of few──▶ the answer's body ──HTTP/2──▶ client
 //! ```
-//! A client that reads slowly so keeps back the query itself. If somebody waits for the session meanwhile, the rest is computed into `ahead`, up to
-//! [`AHEAD_BYTES`], and the session is given back. A client that goes away ends the statement; one that stands still for too long, too.
+//! A client that reads slowly so keeps back the query itself. If somebody waits for the session
+//! meanwhile, the rest is computed into `ahead`, up to [`AHEAD_BYTES`], and the session is given
+//! back. A client that goes away ends the statement; one that stands still for too long, too.
 
 use super::parameters::Parameters;
-use super::seat::{Seat, Taken};
+use super::session_lease::{LeasedSession, SessionLease};
 use super::{error, status_of};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
@@ -24,7 +26,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::coop::consume_budget;
 use tonic::Status;
 
-/// Batches that are computed while the client takes those before: they go in one message if they are small.
+/// Batches that are computed while the client takes those before: they go in one message if they
+/// are small.
 const BATCHES_AHEAD: usize = 4;
 /// What is computed ahead of a client for somebody who waits for the session.
 const AHEAD_BYTES: usize = 256 << 20;
@@ -39,7 +42,8 @@ pub(super) enum Work {
 /// What cancels running statements, by the marks of their tickets.
 pub(super) type Running = Arc<Mutex<HashMap<Vec<u8>, Arc<Notify>>>>;
 
-/// A statement that can be cancelled by the mark of its ticket. That it was cancelled before it has begun is not forgotten.
+/// A statement that can be cancelled by the mark of its ticket. That it was cancelled before it has
+/// begun is not forgotten.
 pub(super) struct Cancellable {
     running: Running,
     mark: Vec<u8>,
@@ -62,7 +66,7 @@ impl Drop for Cancellable {
 
 /// Where the rows go.
 struct Outlet {
-    seat: Arc<Seat>,
+    seat: Arc<SessionLease>,
     schema: Option<SchemaRef>,
     begun: Option<oneshot::Sender<SchemaRef>>,
     sender: mpsc::Sender<RecordBatch>,
@@ -103,14 +107,15 @@ impl Outlet {
             }
             // Their names may differ: those of the first hold.
             Some(first) if types_of(first).eq(types_of(schema)) => Ok(()),
-            Some(_) => Err(End::Failed(error("42804", DIFFERENT_TYPES))),
+            Some(_) => Err(End::Failed(error(sqlstate::DATATYPE_MISMATCH, DIFFERENT_TYPES))),
         }
     }
     fn push(&mut self, batch: RecordBatch) {
         self.ahead_bytes += batch.get_array_memory_size();
         self.ahead.push_back(batch);
     }
-    /// Hands over what is there; ends early if somebody waits for the session and there is room for more.
+    /// Hands over what is there; ends early if somebody waits for the session and there is room for
+    /// more.
     async fn hand_over(&mut self, hurries: bool) -> Result<(), End> {
         while let Some(batch) = self.ahead.front() {
             let bytes = batch.get_array_memory_size();
@@ -153,7 +158,9 @@ impl Outlet {
                 batches.into_iter().for_each(|batch| self.push(batch));
                 Ok(())
             }
-            StatementResult::Command { .. } => Err(End::Failed(error("42809", "the statement gives no rows"))),
+            StatementResult::Command { .. } => {
+                Err(End::Failed(error(sqlstate::WRONG_OBJECT_TYPE, "the statement gives no rows")))
+            }
         }
     }
 
@@ -169,22 +176,29 @@ impl Outlet {
     }
 
     async fn run(&mut self, session: &mut Session, work: Work, decimals: DecimalForm) -> Result<(), End> {
-        // Of several rows of parameters, each could be planned in another way: the form of all must be the same.
+        // Of several rows of parameters, each could be planned in another way: the form of all must
+        // be the same.
         let are_several = matches!(&work, Work::Prepared(_, parameters) if parameters.len() > 1);
         session.set_next_decimals(if are_several { DecimalForm::default() } else { decimals });
         match work {
             Work::Statement(statement) => match self.attend(session.stream_statement(*statement)).await? {
                 StatementStream::Rows(rows) => self.send_rows(rows).await,
-                StatementStream::Command { .. } => Err(End::Failed(error("42809", "the statement gives no rows"))),
+                StatementStream::Command { .. } => {
+                    Err(End::Failed(error(sqlstate::WRONG_OBJECT_TYPE, "the statement gives no rows")))
+                }
             },
             Work::Prepared(mut prepared, parameters) => {
                 for row in parameters.rows() {
-                    // Between two executions nothing runs that could be cancelled, and one may take no time in which
-                    // others have their turn.
+                    // Between two executions nothing runs that could be cancelled, and one may take
+                    // no time in which others have their turn.
                     consume_budget().await;
-                    // Relaxed: who reads it late executes once more. Pairs with the store in `rows`.
+                    // Relaxed: who reads it late executes once more. Pairs with the store in
+                    // `rows`.
                     if self.is_cancelled.load(Ordering::Relaxed) {
-                        return Err(End::Failed(error("57014", "canceling statement due to user request")));
+                        return Err(End::Failed(error(
+                            sqlstate::QUERY_CANCELED,
+                            "canceling statement due to user request",
+                        )));
                     }
                     if self.sender.is_closed() {
                         return Err(End::Gone);
@@ -199,7 +213,7 @@ impl Outlet {
                     match self.attend(session.stream_prepared(&mut prepared, &parameters)).await? {
                         StatementStream::Rows(rows) => self.send_rows(rows).await?,
                         StatementStream::Command { .. } => {
-                            return Err(End::Failed(error("42809", "the statement gives no rows")));
+                            return Err(End::Failed(error(sqlstate::WRONG_OBJECT_TYPE, "the statement gives no rows")));
                         }
                     }
                 }
@@ -211,8 +225,8 @@ impl Outlet {
 
 /// Begins to run what gives rows.
 pub(super) async fn rows(
-    seat: Arc<Seat>,
-    mut session: Taken,
+    seat: Arc<SessionLease>,
+    mut session: LeasedSession,
     work: Work,
     decimals: DecimalForm,
     stall: Duration,
@@ -267,7 +281,9 @@ pub(super) async fn rows(
     });
     let Ok(schema) = has_begun.await else {
         let status = outcome.lock().take();
-        return Err(status.unwrap_or_else(|| error("XX000", "the statement has ended without a result")));
+        return Err(
+            status.unwrap_or_else(|| error(sqlstate::INTERNAL_ERROR, "the statement has ended without a result"))
+        );
     };
     let batches = futures::stream::poll_fn(move |cx| {
         receiver.poll_recv(cx).map(|batch| match batch {

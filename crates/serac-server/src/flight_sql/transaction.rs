@@ -1,11 +1,12 @@
 //! Transactions and savepoints by id.
 //!
-//! A transaction has a session of its own, or is the one of the client's session. When it has ended, the session waits for the next transaction of the same
-//! connection: statements that a client has prepared in one transaction, and goes on to use in the next as if nothing had happened (ADBC's cursors do), run
-//! in the next then.
+//! A transaction has a session of its own, or is the one of the client's session. When it has
+//! ended, the session waits for the next transaction of the same connection: statements that a
+//! client has prepared in one transaction, and goes on to use in the next as if nothing had
+//! happened (ADBC's cursors do), run in the next then.
 
-use super::seat::{Kind, Seat};
-use super::shelf::{Id, Owner, random_id};
+use super::expiring_map::{Id, Owner, random_id};
+use super::session_lease::{Kind, SessionLease};
 use super::{FlightSql, error};
 use serac_export::flight::Caller;
 use serac_sql::TransactionStatus;
@@ -15,13 +16,13 @@ use tonic::Status;
 /// A transaction that a client has begun.
 #[derive(Clone)]
 pub(super) struct OpenTransaction {
-    pub(super) seat: Arc<Seat>,
+    pub(super) seat: Arc<SessionLease>,
 }
 
 /// The name of a savepoint, as it must be written in SQL text.
 fn quoted(name: &str) -> Result<String, Status> {
     if name.is_empty() {
-        return Err(error("42602", "a savepoint needs a name"));
+        return Err(error(sqlstate::INVALID_NAME, "a savepoint needs a name"));
     }
     Ok(format!("\"{}\"", name.replace('"', "\"\"")))
 }
@@ -48,10 +49,10 @@ impl FlightSql {
         Ok(id)
     }
 
-    async fn run_text(&self, seat: &Arc<Seat>, sql: String, anew: bool) -> Result<(), Status> {
+    async fn run_text(&self, seat: &Arc<SessionLease>, sql: String, anew: bool) -> Result<(), Status> {
         let mut session = if anew { seat.take_anew().await? } else { seat.take().await? };
         if anew && session.transaction_status() != TransactionStatus::Idle {
-            return Err(error("25001", "the session has a transaction already"));
+            return Err(error(sqlstate::ACTIVE_SQL_TRANSACTION, "the session has a transaction already"));
         }
         seat.attend(async move { session.execute(&sql).await.map(|_| ()) }).await
     }
@@ -68,10 +69,13 @@ impl FlightSql {
         }
         ended?;
         match status {
-            TransactionStatus::Failed if commits => {
-                Err(error("25P02", "a statement of the transaction had failed: it has been rolled back"))
+            TransactionStatus::Failed if commits => Err(error(
+                sqlstate::IN_FAILED_SQL_TRANSACTION,
+                "a statement of the transaction had failed: it has been rolled back",
+            )),
+            TransactionStatus::Idle => {
+                Err(error(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "the transaction has ended before"))
             }
-            TransactionStatus::Idle => Err(error("25P01", "the transaction has ended before")),
             _ => Ok(()),
         }
     }
@@ -89,7 +93,7 @@ impl FlightSql {
     }
 
     pub(super) async fn end_savepoint(&self, caller: &Caller, savepoint: &[u8], releases: bool) -> Result<(), Status> {
-        let unknown = || error("3B001", "there is no such savepoint");
+        let unknown = || error(sqlstate::INVALID_SAVEPOINT_SPECIFICATION, "there is no such savepoint");
         let (transaction, name) = savepoint.split_at_checked(size_of::<Id>()).ok_or_else(unknown)?;
         let name = quoted(std::str::from_utf8(name).map_err(|_| unknown())?)?;
         let OpenTransaction { seat } = self.transactions.get(&Owner::of(caller), transaction)?;

@@ -13,7 +13,7 @@
 
 use super::rows::Messages;
 use super::running::Running;
-use super::server::Shared;
+use super::server::FolderServerState;
 use crate::copy_streams::{Input, Output};
 use crate::frame_stream::{ReadError, read_frame};
 use crate::pg::Account;
@@ -24,10 +24,10 @@ use serac_client::wire::{
     self, ClientFrame, Failure, FrameError, HolderFrame, MOST_DATA_BYTES, MOST_DESCRIPTORS, MOST_IMAGE_BYTES, Sender,
     Status, VERSION,
 };
-use serac_engine::roles::BOOTSTRAP_ROLE;
-use serac_export::admission::Waiting;
-use serac_export::listen::Socket;
+use serac_engine::security::BOOTSTRAP_ROLE;
 use serac_export::shared_memory::Descriptors;
+use serac_net::admission::Waiting;
+use serac_net::listen::Socket;
 use serac_sql::activity::{Client, StatementKind, Wait};
 use serac_sql::free_numbers::{shown, shown_schema};
 use serac_sql::tree::{StatementKind as StatementTree, Text};
@@ -91,6 +91,7 @@ pub type ImageSource = Arc<dyn Fn(&mut Session, &[u8]) -> Result<Image, SqlError
 pub(super) fn failure(error: SqlError) -> Failure {
     let SqlError { sqlstate, message, detail, name, position, .. } = error;
     let (detail, name) = (detail.map(Into::into), name.map(Into::into));
+    let position = position.map(|(line, column)| (line.into(), column.into()));
     Failure { detail, name, position, ..Failure::new(sqlstate, message) }
 }
 
@@ -116,13 +117,13 @@ impl From<SqlError> for Stop {
 }
 
 fn terminated() -> Failure {
-    Failure::new("57P01", "terminating connection due to administrator command")
+    Failure::new(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
 }
 fn malformed(error: impl std::fmt::Display) -> Failure {
-    Failure::new("08P01", error.to_string())
+    Failure::new(sqlstate::PROTOCOL_VIOLATION, error.to_string())
 }
 fn too_many() -> Failure {
-    Failure::new("53300", "sorry, too many clients already")
+    Failure::new(sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
         .with_hint("Close other connections to the folder, or try again later.")
 }
 
@@ -198,11 +199,11 @@ impl Wire {
                 // The files go with the first byte, and so small a frame is taken as a whole.
                 Ok(count) if count == frame.len() => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && matches!(ready, Ok(Ok(()))) => {}
-                // Nothing of it has gone. The system bounds the open files that wait in all sockets of a
-                // user: other clients, which do not read, may have taken them.
+                // Nothing of it has gone. The system bounds the open files that wait in all sockets
+                // of a user: other clients, which do not read, may have taken them.
                 Err(error) if is_short_of_files(&error) => {
                     let message = format!("no more open files can be sent at the moment: {error}");
-                    return Err(SqlError::new("53000", message).into());
+                    return Err(SqlError::new(sqlstate::INSUFFICIENT_RESOURCES, message).into());
                 }
                 _ => {
                     running.leave();
@@ -221,7 +222,12 @@ fn is_short_of_files(error: &io::Error) -> bool {
 }
 
 /// Reads a client's frames to its end.
-async fn read(mut socket: OwnedReadHalf, frames: mpsc::Sender<Next>, running: Arc<Running>, shared: Arc<Shared>) {
+async fn read(
+    mut socket: OwnedReadHalf,
+    frames: mpsc::Sender<Next>,
+    running: Arc<Running>,
+    shared: Arc<FolderServerState>,
+) {
     let mut phases = shared.phase.subscribe();
     let reading = async {
         loop {
@@ -271,7 +277,7 @@ async fn read(mut socket: OwnedReadHalf, frames: mpsc::Sender<Next>, running: Ar
 
 /// Serves a client to its end. `place`: where it waits until it has logged in. `busy`: dropped when
 /// nothing of it runs any more.
-pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, place: Waiting, busy: mpsc::Sender<()>) {
+pub(super) async fn serve(socket: Socket, shared: Arc<FolderServerState>, place: Waiting, busy: mpsc::Sender<()>) {
     let peer = socket.peer();
     let Socket::Unix(socket) = socket else { return };
     let (mut reader, writer) = socket.into_split();
@@ -293,7 +299,7 @@ pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, place: Waiting, b
     };
     let entered = match (refused, first) {
         (_, Ok(None) | Err(ReadError::Io(_))) => return,
-        (Some(why), _) => Err(Failure::new("28000", why)),
+        (Some(why), _) => Err(Failure::new(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, why)),
         (None, Err(ReadError::Frame(error))) => Err(malformed(error)),
         (None, Ok(Some((kind, body)))) => match ClientFrame::read(kind, &body) {
             Ok(ClientFrame::Cancel { process, secret, statement }) => {
@@ -306,7 +312,10 @@ pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, place: Waiting, b
             Ok(ClientFrame::HandOver) => {
                 let answer = match &shared.hand_over {
                     Some(hand_over) => hand_over(),
-                    None => Err(Failure::new("55000", "the process that has the database open serves it to its end")),
+                    None => Err(Failure::new(
+                        sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                        "the process that has the database open serves it to its end",
+                    )),
                 };
                 info!(is_granted = answer.is_ok(), "a server asks for the folder");
                 let mut out = Vec::new();
@@ -348,13 +357,13 @@ pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, place: Waiting, b
 type Entered = (Session, Client, Option<String>, OwnedSemaphorePermit);
 
 /// Lets a client in.
-fn enter(hello: &ClientFrame<'_>, shared: &Shared) -> Result<Entered, Failure> {
+fn enter(hello: &ClientFrame<'_>, shared: &FolderServerState) -> Result<Entered, Failure> {
     let ClientFrame::Hello { version, postgresql_names, role, application, folder } = *hello else {
         return Err(malformed("the first frame is no Hello"));
     };
     if version != VERSION {
         let message = format!("version {version} of the protocol is not spoken, but version {VERSION} is");
-        return Err(Failure::new("0A000", message));
+        return Err(Failure::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
     }
     let seat = shared.seats.clone().try_acquire_owned().map_err(|_| too_many())?;
     let mut session = Session::new(&shared.db);
@@ -382,7 +391,7 @@ async fn session_of(
     reader: OwnedReadHalf,
     folder: Option<String>,
     running: Arc<Running>,
-    shared: &Arc<Shared>,
+    shared: &Arc<FolderServerState>,
     user: String,
 ) {
     let process = running.activity().process();
@@ -429,7 +438,7 @@ struct Connection {
 
 impl Connection {
     /// Works off frames until the connection ends; why.
-    async fn run(&mut self, shared: &Shared) -> Stop {
+    async fn run(&mut self, shared: &FolderServerState) -> Stop {
         let mut ends = self.running.activity().ends();
         let notifications = self.notifications.clone();
         // Who comes while the end waits for others may run one statement.
@@ -465,8 +474,8 @@ impl Connection {
                 }
                 () = idle => {
                     return Stop::Bye(match self.session.transaction_status() {
-                        TransactionStatus::Idle => Failure::new("57P05", "the session was idle for too long"),
-                        _ => Failure::new("25P03", "the session was idle in a transaction for too long"),
+                        TransactionStatus::Idle => Failure::new(sqlstate::IDLE_SESSION_TIMEOUT, "the session was idle for too long"),
+                        _ => Failure::new(sqlstate::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, "the session was idle in a transaction for too long"),
                     });
                 }
             };
@@ -508,16 +517,16 @@ impl Connection {
     }
 
     /// Answers the end of a statement; an error if the connection ends with it.
-    async fn end(&mut self, statement: u64, result: Result<(), Stop>, shared: &Shared) -> Result<(), Stop> {
+    async fn end(&mut self, statement: u64, result: Result<(), Stop>, shared: &FolderServerState) -> Result<(), Stop> {
         match result {
             Ok(()) => {}
             Err(Stop::Sql(mut error)) => {
                 if let Err(log) = self.session.error_is_durable().await {
                     error = log;
                 }
-                if error.sqlstate == "57014" && *shared.phase.borrow() == Phase::Cancelling {
+                if error.sqlstate == sqlstate::QUERY_CANCELED && *shared.phase.borrow() == Phase::Cancelling {
                     let message = "canceling statement because the process that has the database open closes it";
-                    error = SqlError::new("57P01", message);
+                    error = SqlError::new(sqlstate::ADMIN_SHUTDOWN, message);
                 }
                 self.put_notices();
                 self.wire.put(&HolderFrame::Error(failure(error)));
@@ -567,7 +576,7 @@ impl Connection {
     }
 
     /// Runs the statements of a text.
-    async fn statement(&mut self, statement: u64, text: &str, shared: &Shared) -> Result<(), Stop> {
+    async fn statement(&mut self, statement: u64, text: &str, shared: &FolderServerState) -> Result<(), Stop> {
         let began = self.running.activity().begins(text);
         self.running.begin(statement);
         let result = self.script(text, began).await;
@@ -592,7 +601,7 @@ impl Connection {
             let error = match &result {
                 Ok(_) => None,
                 Err(Stop::Sql(error)) => Some(error.sqlstate),
-                Err(_) => Some("08006"),
+                Err(_) => Some(sqlstate::CONNECTION_FAILURE),
             };
             self.note(kind, began, text, error);
             match result {
@@ -663,7 +672,7 @@ impl Connection {
         };
         let Some(folder) = &self.folder else {
             let message = format!("\"{text}\" is a relative path, and the client's folder is not known");
-            return Err(SqlError::new("58P01", message));
+            return Err(SqlError::new(sqlstate::UNDEFINED_FILE, message));
         };
         Ok(statement.with_copy_file(&Path::new(folder).join(text).to_string_lossy()))
     }
@@ -710,7 +719,10 @@ impl Connection {
                     }
                     Ok(ClientFrame::DataEnd(Err(why))) => {
                         *owes_data = false;
-                        stop = Some(Stop::Sql(SqlError::new("57014", format!("COPY from stdin failed: {why}"))));
+                        stop = Some(Stop::Sql(SqlError::new(
+                            sqlstate::QUERY_CANCELED,
+                            format!("COPY from stdin failed: {why}"),
+                        )));
                         (Err(io::Error::other(why.to_owned())), true)
                     }
                     _ => {
@@ -776,7 +788,7 @@ impl Connection {
         schema: Option<&str>,
         table: &str,
         columns: &[u8],
-        shared: &Shared,
+        shared: &FolderServerState,
     ) -> Result<(), Stop> {
         let began = self.running.activity().begins("CREATE TABLE");
         self.running.begin(statement);
@@ -790,7 +802,7 @@ impl Connection {
         let result = running
             .attend(async {
                 let ArrowMessage::Schema(schema) = ArrowMessages::default().read(columns, &Buffer::default())? else {
-                    return Err(SqlError::new("08P01", "a schema is expected"));
+                    return Err(SqlError::new(sqlstate::PROTOCOL_VIOLATION, "a schema is expected"));
                 };
                 session.ingest(&target, &schema, futures::stream::empty()).await
             })
@@ -803,7 +815,7 @@ impl Connection {
         self.end(statement, result.map(|_| ()).map_err(Stop::Sql), shared).await
     }
 
-    async fn snapshot(&mut self, statement: u64, request: &[u8], shared: &Shared) -> Result<(), Stop> {
+    async fn snapshot(&mut self, statement: u64, request: &[u8], shared: &FolderServerState) -> Result<(), Stop> {
         let began = self.running.activity().begins("image in shared memory");
         self.running.begin(statement);
         let made = match self.images.clone() {
@@ -811,7 +823,10 @@ impl Connection {
                 let made = tokio::task::block_in_place(|| source(&mut self.session, request))?;
                 self.running.check_image().map(|()| made)
             }),
-            None => Err(SqlError::new("0A000", "the process that has the database open gives no images of it")),
+            None => Err(SqlError::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                "the process that has the database open gives no images of it",
+            )),
         };
         let result = match made {
             Ok(image) => self.send_image(image).await,

@@ -59,7 +59,7 @@ const ANSWER: Duration = Duration::from_secs(1);
 const EVENTS_AHEAD: usize = 4;
 
 /// The SQLSTATE of a statement that was cancelled.
-const CANCELED: &str = "57014";
+const CANCELED: &str = sqlstate::QUERY_CANCELED;
 
 /// How a folder is opened.
 #[derive(Clone, Debug)]
@@ -169,7 +169,9 @@ impl FolderError {
             Self::Sql(error) => failure(error),
             Self::Connect(error) => error.into_failure(),
             Self::Cancelled => Failure::new(CANCELED, self.to_string()),
-            Self::Serve(_) | Self::Silent { .. } | Self::Moved(_) => Failure::new("08001", self.to_string()),
+            Self::Serve(_) | Self::Silent { .. } | Self::Moved(_) => {
+                Failure::new(sqlstate::SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, self.to_string())
+            }
         }
     }
 }
@@ -180,7 +182,7 @@ struct Held {
     server: Option<FolderServer>,
 }
 
-struct Shared {
+struct DatabaseState {
     opening: Opening,
     held: Mutex<Option<Held>>,
     /// The folder that was found at the path first. No other one takes its place.
@@ -218,7 +220,7 @@ impl Drop for Occupies {
 ///
 /// # Errors
 /// [`BUSY`] as long as a session of this process has a statement or a transaction.
-fn hand_over(occupancy: &watch::Sender<Occupancy>, shared: Weak<Shared>) -> Result<(), Failure> {
+fn hand_over(occupancy: &watch::Sender<Occupancy>, shared: Weak<DatabaseState>) -> Result<(), Failure> {
     let (mut is_granted, mut is_on_its_way) = (false, false);
     occupancy.send_if_modified(|occupancy| {
         is_on_its_way = occupancy.is_closing;
@@ -309,7 +311,7 @@ pub fn open_to_serve(
 
 /// A database in a folder, open in this process or in another. See the [module](super).
 #[derive(Clone)]
-pub struct FolderDatabase(Arc<Shared>);
+pub struct FolderDatabase(Arc<DatabaseState>);
 
 impl std::fmt::Debug for FolderDatabase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -317,7 +319,7 @@ impl std::fmt::Debug for FolderDatabase {
     }
 }
 
-impl Shared {
+impl DatabaseState {
     /// The folder at the path.
     fn found(&self) -> Option<FolderId> {
         let path = self.opening.storage.path.as_deref()?;
@@ -398,8 +400,8 @@ impl Shared {
     fn note_hand_over(&self) {
         *self.handed_over.lock() = Some(Instant::now());
     }
-    /// Notes that a session of an epoch begins a statement; none if the database was handed over, or
-    /// is about to be.
+    /// Notes that a session of an epoch begins a statement; none if the database was handed over,
+    /// or is about to be.
     fn occupy(&self, epoch: u64) -> Option<Occupies> {
         let mut is_granted = false;
         self.occupancy.send_if_modified(|occupancy| {
@@ -457,7 +459,7 @@ impl FolderDatabase {
     /// # Errors
     /// See [`FolderError`].
     pub fn open(opening: Opening) -> Result<Self, FolderError> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(DatabaseState {
             opening,
             held: Mutex::default(),
             folder: OnceLock::new(),
@@ -829,7 +831,7 @@ impl FolderSession {
     fn notice_end(&mut self) {
         if let Some((had, text)) = self.running.take() {
             let message = "the last statement was given up while it ran, and its session has ended";
-            let failure = Failure::new("08006", message)
+            let failure = Failure::new(sqlstate::CONNECTION_FAILURE, message)
                 .with_detail("A transaction that was open is rolled back, unless that statement was to commit it.");
             // It is told in any case.
             self.lose(Had { state: true, ..had.within(&text) }, &failure, false);
@@ -840,7 +842,8 @@ impl FolderSession {
         {
             let is_in_transaction = session.transaction_status() != TransactionStatus::Idle;
             let had = Had { transaction: is_in_transaction, state: session.has_state() };
-            let failure = Failure::new("08006", "this process has handed the database over to a server");
+            let failure =
+                Failure::new(sqlstate::CONNECTION_FAILURE, "this process has handed the database over to a server");
             let failure = if had.state { failure.with_detail(client::STATE_GONE) } else { failure };
             (self.place, self.occupies) = (Place::Nowhere, None);
             self.lose(had, &failure, false);
@@ -864,7 +867,10 @@ impl FolderSession {
     async fn settle(&mut self, text: &str, sink: &mut dyn Sink) -> Result<bool, Failure> {
         loop {
             if self.database.0.is_ending.load(Ordering::SeqCst) {
-                return Err(Failure::new("57P01", "terminating connection due to administrator command"));
+                return Err(Failure::new(
+                    sqlstate::ADMIN_SHUTDOWN,
+                    "terminating connection due to administrator command",
+                ));
             }
             self.notice_end();
             match Loss::meets(&mut self.loss, text) {
@@ -1005,7 +1011,7 @@ impl FolderSession {
     pub async fn columns(&mut self, text: &str) -> Result<SchemaRef, Failure> {
         let mut rows = Rows::default();
         self.run(text, &mut rows).await?;
-        rows.schema.ok_or_else(|| Failure::new("42601", "the statement gives no rows"))
+        rows.schema.ok_or_else(|| Failure::new(sqlstate::SYNTAX_ERROR, "the statement gives no rows"))
     }
     /// Reads tables as they are now, or as the open transaction sees them. In this process they are
     /// the blocks' own buffers; of another one they come through shared memory.
@@ -1223,9 +1229,10 @@ impl FolderSession {
             self.copy_input = input;
         }
         match unwritten {
-            Some(error) if is_there => {
-                Err(client::Error::Statement(Failure::new("58030", format!("could not write the data: {error}"))))
-            }
+            Some(error) if is_there => Err(client::Error::Statement(Failure::new(
+                sqlstate::IO_ERROR,
+                format!("could not write the data: {error}"),
+            ))),
             _ => ran,
         }
     }

@@ -18,11 +18,11 @@ fn sql_error(error: ImageError) -> SqlError {
     match error {
         ImageError::Engine(error) => error.into(),
         ImageError::Arrow(error) => error.into(),
-        ImageError::Request(_) => SqlError::new("22023", message),
-        ImageError::TooLarge(_) => SqlError::new("54000", message),
-        ImageError::NoRoom(_) => SqlError::new("53400", message),
-        ImageError::System(..) => SqlError::new("53000", message),
-        ImageError::Cancelled => SqlError::new("57014", message),
+        ImageError::Request(_) => SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message),
+        ImageError::TooLarge(_) => SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message),
+        ImageError::NoRoom(_) => SqlError::new(sqlstate::CONFIGURATION_LIMIT_EXCEEDED, message),
+        ImageError::System(..) => SqlError::new(sqlstate::INSUFFICIENT_RESOURCES, message),
+        ImageError::Cancelled => SqlError::new(sqlstate::QUERY_CANCELED, message),
     }
 }
 

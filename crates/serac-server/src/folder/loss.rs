@@ -91,7 +91,7 @@ impl Loss {
             None => {
                 let message = "current transaction is aborted, commands ignored until end of transaction block";
                 Next::Fails(
-                    Failure::new("25P02", message)
+                    Failure::new(sqlstate::IN_FAILED_SQL_TRANSACTION, message)
                         .with_detail("The process that had the database open has ended within the transaction."),
                 )
             }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     fn lost(transaction: bool, state: bool, is_told: bool) -> Option<Loss> {
-        Loss::of(Had { transaction, state }, &Failure::new("08006", "gone"), is_told)
+        Loss::of(Had { transaction, state }, &Failure::new(sqlstate::CONNECTION_FAILURE, "gone"), is_told)
     }
     /// SQLSTATEs, and the tag ROLLBACK, of statements after a loss; "" for one that runs.
     fn become_of(mut loss: Option<Loss>, texts: &[&str]) -> Vec<String> {
@@ -119,17 +119,35 @@ mod tests {
     #[test]
     fn a_lost_transaction_goes_on_failing_up_to_its_end() {
         let texts = ["INSERT INTO t VALUES (1)", "ROLLBACK TO s", "COMMIT; SELECT 1", "commit ;", "SELECT 1"];
-        assert_eq!(become_of(lost(true, false, false), &texts), ["08006", "25P02", "25P02", "ROLLBACK", ""]);
-        assert_eq!(become_of(lost(true, true, true), &texts), ["25P02", "25P02", "25P02", "ROLLBACK", ""]);
+        assert_eq!(
+            become_of(lost(true, false, false), &texts),
+            [
+                sqlstate::CONNECTION_FAILURE,
+                sqlstate::IN_FAILED_SQL_TRANSACTION,
+                sqlstate::IN_FAILED_SQL_TRANSACTION,
+                "ROLLBACK",
+                ""
+            ]
+        );
+        assert_eq!(
+            become_of(lost(true, true, true), &texts),
+            [
+                sqlstate::IN_FAILED_SQL_TRANSACTION,
+                sqlstate::IN_FAILED_SQL_TRANSACTION,
+                sqlstate::IN_FAILED_SQL_TRANSACTION,
+                "ROLLBACK",
+                ""
+            ]
+        );
         for end in ["COMMIT", "END", "ROLLBACK", "ABORT", "COMMIT WORK", "END TRANSACTION"] {
-            assert_eq!(become_of(lost(true, false, false), &[end, "SELECT 1"]), ["08006", ""]);
+            assert_eq!(become_of(lost(true, false, false), &[end, "SELECT 1"]), [sqlstate::CONNECTION_FAILURE, ""]);
             assert_eq!(become_of(lost(true, false, true), &[end, "SELECT 1"]), ["ROLLBACK", ""]);
         }
     }
 
     #[test]
     fn lost_state_is_told_once() {
-        assert_eq!(become_of(lost(false, true, false), &["SELECT 1", "SELECT 1"]), ["08006", ""]);
+        assert_eq!(become_of(lost(false, true, false), &["SELECT 1", "SELECT 1"]), [sqlstate::CONNECTION_FAILURE, ""]);
         assert!(lost(false, true, true).is_none() && lost(false, false, false).is_none());
     }
 

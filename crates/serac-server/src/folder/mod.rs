@@ -26,9 +26,9 @@
 //! **The end of a holder** ([`server`]) goes in this order:
 //!
 //! 1. If it ends because it has nothing more to do, new clients are taken as long as one is busy
-//!    that was there before, for it may wait for what they do (`a | b | c` with a command of the same
-//!    folder at each place). Each of them may run a statement, and is told then. Otherwise none is
-//!    taken.
+//!    that was there before, for it may wait for what they do (`a | b | c` with a command of the
+//!    same folder at each place). Each of them may run a statement, and is told then. Otherwise
+//!    none is taken.
 //! 2. The socket is removed. New clients wait for the lock.
 //! 3. Clients that run nothing, and have no open transaction, are told that the holder ends (Bye).
 //!    So are those whose transaction rests for [`FolderOptions::shutdown_timeout`]; it is rolled

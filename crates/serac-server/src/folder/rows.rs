@@ -56,7 +56,10 @@ impl Messages {
         };
         let first = messages.first(schema)?;
         if first.len() > MOST_SCHEMA_BYTES {
-            return Err(SqlError::new("54000", "the columns of the result are too many to be sent"));
+            return Err(SqlError::new(
+                sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                "the columns of the result are too many to be sent",
+            ));
         }
         Ok((messages, first))
     }
@@ -99,7 +102,7 @@ impl Messages {
             write_message(&mut bytes, message, options)?;
         }
         if bytes.len() > MOST_ROWS_BYTES {
-            return Err(SqlError::new("54000", "a row of the result is too long to be sent"));
+            return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "a row of the result is too long to be sent"));
         }
         Ok(bytes)
     }

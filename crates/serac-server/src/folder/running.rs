@@ -48,8 +48,8 @@ impl Drop for Lease {
 /// What keeps images alive, by the numbers of their leases.
 #[derive(Default)]
 struct Leases {
-    /// The number of the last one. A client does not choose it: with a number that there is, a lease
-    /// would take the place of another, whose image the client still has.
+    /// The number of the last one. A client does not choose it: with a number that there is, a
+    /// lease would take the place of another, whose image the client still has.
     last: u64,
     all: HashMap<u64, Lease>,
 }
@@ -58,7 +58,10 @@ impl Leases {
     fn check_room(&self) -> Result<(), SqlError> {
         match self.all.len() < MOST_LEASES {
             true => Ok(()),
-            false => Err(SqlError::new("53400", format!("a connection has at most {MOST_LEASES} images at a time"))),
+            false => Err(SqlError::new(
+                sqlstate::CONFIGURATION_LIMIT_EXCEEDED,
+                format!("a connection has at most {MOST_LEASES} images at a time"),
+            )),
         }
     }
 }
@@ -179,7 +182,7 @@ impl Running {
     /// SQLSTATE 57014 and 53400.
     pub(super) fn check_image(&self) -> Result<(), SqlError> {
         if self.activity().take_cancelled() {
-            return Err(SqlError::new("57014", "canceling statement due to user request"));
+            return Err(SqlError::new(sqlstate::QUERY_CANCELED, "canceling statement due to user request"));
         }
         self.leases.lock().check_room()
     }
@@ -239,8 +242,8 @@ mod tests {
             assert_eq!(running.lease(Box::new(kept.clone()), None).unwrap(), number);
             assert_eq!(Arc::strong_count(&kept), 1 + number as usize);
         }
-        assert_eq!(running.check_image().unwrap_err().sqlstate, "53400");
-        assert_eq!(running.lease(Box::new(()), None).unwrap_err().sqlstate, "53400");
+        assert_eq!(running.check_image().unwrap_err().sqlstate, sqlstate::CONFIGURATION_LIMIT_EXCEEDED);
+        assert_eq!(running.lease(Box::new(()), None).unwrap_err().sqlstate, sqlstate::CONFIGURATION_LIMIT_EXCEEDED);
         running.end_lease(7);
         running.check_image().unwrap();
         assert!(running.lease(Box::new(()), None).is_ok());
@@ -255,7 +258,7 @@ mod tests {
         running.cancel(running.secret(), 3);
         running.activity().begins("");
         running.begin(3);
-        assert_eq!(running.check_image().unwrap_err().sqlstate, "57014");
+        assert_eq!(running.check_image().unwrap_err().sqlstate, sqlstate::QUERY_CANCELED);
         running.check_image().unwrap();
     }
 

@@ -7,8 +7,8 @@ use crate::port::{self, Phase};
 use parking_lot::Mutex;
 use serac_client::client::{folder_id, open_folder};
 use serac_client::wire::{Failure, FolderId, HANDED_OVER};
-use serac_export::listen::Listener;
 use serac_export::shared_memory::SharedMemory;
+use serac_net::listen::Listener;
 use serac_sql::SqlDatabase;
 use std::collections::HashMap;
 use std::io;
@@ -70,7 +70,7 @@ impl std::fmt::Debug for FolderOptions {
 pub(super) type HandOver = Arc<dyn Fn() -> Result<(), Failure> + Send + Sync>;
 
 /// What all connections share.
-pub(super) struct Shared {
+pub(super) struct FolderServerState {
     pub(super) db: SqlDatabase,
     /// What clients call the database: the folder's name.
     pub(super) name: String,
@@ -88,13 +88,13 @@ pub(super) struct Shared {
     is_handed_over: AtomicBool,
 }
 
-impl Shared {
+impl FolderServerState {
     /// Why connections end when the server stops.
     pub(super) fn ending(&self) -> Failure {
         // Relaxed: it was stored before the phase that is looked at first was sent.
         match self.is_handed_over.load(Ordering::Relaxed) {
             true => Failure::new(HANDED_OVER, "it hands the database over to a server"),
-            false => Failure::new("57P01", "it closes the database"),
+            false => Failure::new(sqlstate::ADMIN_SHUTDOWN, "it closes the database"),
         }
     }
     /// Ready when the server stops.
@@ -123,8 +123,8 @@ impl Shared {
     }
 }
 
-/// Bytes of a thread's stack. A statement's futures lie in each other: without optimization they take
-/// more than the usual 2 MiB.
+/// Bytes of a thread's stack. A statement's futures lie in each other: without optimization they
+/// take more than the usual 2 MiB.
 const STACK: usize = 16 << 20;
 
 /// Serves other processes of the machine at the socket of a database's folder, in threads of its
@@ -132,7 +132,7 @@ const STACK: usize = 16 << 20;
 pub struct FolderServer {
     ending: Option<watch::Sender<Ending>>,
     thread: Option<JoinHandle<()>>,
-    shared: Arc<Shared>,
+    shared: Arc<FolderServerState>,
 }
 
 /// How a server ends. Without a sender it is as for `Stop`.
@@ -179,7 +179,7 @@ impl FolderServer {
             Listener::folder(folder)?
         };
         let name = folder.file_name().map_or_else(|| "serac".into(), |name| name.to_string_lossy().into_owned());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FolderServerState {
             db,
             name,
             folder: folder_id(&open_folder(folder)?)?,
@@ -241,7 +241,7 @@ impl Drop for FolderServer {
     }
 }
 
-async fn run(listeners: Vec<Listener>, shared: Arc<Shared>, mut ends: watch::Receiver<Ending>) {
+async fn run(listeners: Vec<Listener>, shared: Arc<FolderServerState>, mut ends: watch::Receiver<Ending>) {
     let (busy, mut all_ended) = mpsc::channel(1);
     let mut connections = JoinSet::new();
     let admission = port::admission(shared.options.max_connections);

@@ -1,14 +1,15 @@
-//! A connection's task: its login, then reading, writing and keeping the time until the thread has ended.
+//! A connection's task: its login, then reading, writing and keeping the time until the thread has
+//! ended.
 
 use super::link::{End, Link, Place};
 use super::login::{LoggedIn, log_in};
 use super::read::{ReadError, read_frame};
-use super::server::Shared;
+use super::server::OperatorServerState;
 use super::worker::{ENDING, Worker};
 use crate::port::Phase;
 use serac_column_language::frames::{ClientFrame, Sender, ServerFrame};
-use serac_export::admission::Waiting;
-use serac_export::listen::Socket;
+use serac_net::admission::Waiting;
+use serac_net::listen::Socket;
 use serac_sql::CancelHandle;
 use serac_sql::activity::{Activity, Client, Wait};
 use std::future::{Future, pending};
@@ -31,9 +32,9 @@ const KEPT_BYTES: usize = 64 << 10;
 /// The shortest and the longest time between two looks at the clock.
 const TICKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// Serves a client to its end. `place`: where it waits until it has logged in. `busy`: dropped when nothing of it runs any
-/// more.
-pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, place: Waiting, busy: mpsc::Sender<()>) {
+/// Serves a client to its end. `place`: where it waits until it has logged in. `busy`: dropped when
+/// nothing of it runs any more.
+pub(super) async fn serve(socket: Socket, shared: Arc<OperatorServerState>, place: Waiting, busy: mpsc::Sender<()>) {
     let (address, is_unix) = (socket.peer_address(), socket.is_unix());
     match shared.tls.clone().filter(|_| !is_unix) {
         None => serve_stream(socket, address, shared, place, busy).await,
@@ -53,7 +54,7 @@ pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, place: Waiting, b
 async fn serve_stream<S>(
     mut stream: S,
     address: Option<SocketAddr>,
-    shared: Arc<Shared>,
+    shared: Arc<OperatorServerState>,
     place: Waiting,
     busy: mpsc::Sender<()>,
 ) where
@@ -107,7 +108,8 @@ async fn serve_stream<S>(
         }
         let _ = tokio::time::timeout(FAREWELL, writer.write_all(&out)).await;
     }
-    // To close a connection of which something was not read would take the last answers from the client.
+    // To close a connection of which something was not read would take the last answers from the
+    // client.
     let _ = tokio::time::timeout(FAREWELL, async {
         let _ = writer.shutdown().await;
         let mut rest = [0; 4 << 10];
@@ -118,14 +120,15 @@ async fn serve_stream<S>(
     debug!(user, process, "disconnected");
 }
 
-/// Reads, writes and keeps the time until the thread has ended, and all that it has said is sent, or cannot be.
+/// Reads, writes and keeps the time until the thread has ended, and all that it has said is sent,
+/// or cannot be.
 async fn attend<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     reader: &mut BufReader<R>,
     writer: &mut W,
     link: &Arc<Link>,
     activity: &Activity,
     cancel: &CancelHandle,
-    shared: &Shared,
+    shared: &OperatorServerState,
 ) {
     let reading = read(reader, link, activity);
     let writing = write(writer, link, activity, shared.options.write_timeout);

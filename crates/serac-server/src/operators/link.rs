@@ -1,11 +1,13 @@
-//! Where a connection's task and its thread meet: frames one way, answers the other, and the end of both.
+//! Where a connection's task and its thread meet: frames one way, answers the other, and the end of
+//! both.
 //!
-//! One latch guards everything, and is held for no longer than a push or a swap. The thread waits on a condition variable;
-//! the task, which may not block, on two `Notify`s, each with one waiter. A `Notify` keeps a wake-up that comes before the
-//! wait, so the task looks first and waits then.
+//! One latch guards everything, and is held for no longer than a push or a swap. The thread waits
+//! on a condition variable; the task, which may not block, on two `Notify`s, each with one waiter.
+//! A `Notify` keeps a wake-up that comes before the wait, so the task looks first and waits then.
 //!
-//! The flag that cancels is set and cleared under the latch, so that a cancellation meets the statement that it means:
-//! `begin` clears it, unless the connection is ending or the line was cancelled while it waited.
+//! The flag that cancels is set and cleared under the latch, so that a cancellation meets the
+//! statement that it means: `begin` clears it, unless the connection is ending or the line was
+//! cancelled while it waited.
 
 use super::read::Frame;
 use parking_lot::{Condvar, Mutex};
@@ -165,7 +167,8 @@ impl Link {
     pub(super) fn ended(&self) {
         self.state.lock().running = None;
     }
-    /// Writes a part of an answer, once there is room. With `can_be_cancelled`, a cancelled statement does not wait.
+    /// Writes a part of an answer, once there is room. With `can_be_cancelled`, a cancelled
+    /// statement does not wait.
     ///
     /// # Errors
     /// When nobody takes it.
@@ -230,7 +233,8 @@ impl Link {
         self.state.lock().stopping.get_or_insert_with(|| why.to_owned());
         self.thread.notify_all();
     }
-    /// Cancels the statement that runs, if one does; with a line, that line's, which may still wait.
+    /// Cancels the statement that runs, if one does; with a line, that line's, which may still
+    /// wait.
     pub(super) fn cancel(&self, line: Option<u64>) {
         let mut state = self.state.lock();
         if state.running.is_some_and(|(running, _)| line.is_none_or(|line| line == running)) {
@@ -252,7 +256,8 @@ impl Link {
         self.answers.notify_one();
         self.room.notify_one();
     }
-    /// Takes what is to be sent into an empty buffer; waits for it. False when there is nothing more: the thread has ended.
+    /// Takes what is to be sent into an empty buffer; waits for it. False when there is nothing
+    /// more: the thread has ended.
     pub(super) async fn take_answers(&self, out: &mut Vec<u8>) -> bool {
         debug_assert!(out.is_empty());
         loop {

@@ -1,13 +1,13 @@
 //! From a connection's first byte to its role: the Hello, and the answer to it.
 //!
-//! The password comes in clear, as with Flight: on a port that other machines reach it goes through TLS, unless the one who
-//! starts the server says that it need not.
+//! The password comes in clear, as with Flight: on a port that other machines reach it goes through
+//! TLS, unless the one who starts the server says that it need not.
 
 use super::read::{ReadError, read_frame};
-use super::server::Shared;
+use super::server::OperatorServerState;
 use crate::pg::Account;
 use serac_column_language::frames::{ClientFrame, Sender, ServerFrame, VERSION};
-use serac_engine::roles::Login;
+use serac_engine::security::Login;
 use std::net::SocketAddr;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::OwnedSemaphorePermit;
@@ -34,7 +34,7 @@ fn refused<T>(why: impl Into<String>) -> Result<T, Refusal> {
 /// Logs a client in; none if it does not get in, and has been told why.
 pub(super) async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
-    shared: &Shared,
+    shared: &OperatorServerState,
     address: Option<SocketAddr>,
 ) -> Option<LoggedIn> {
     let frame = match read_frame(stream, Sender::Stranger).await {
@@ -77,7 +77,7 @@ async fn say<S: AsyncWrite + Unpin>(stream: &mut S, frame: &ServerFrame<'_>) {
     let _ = stream.flush().await;
 }
 
-async fn enter(user: &str, password: Option<&str>, shared: &Shared) -> Result<LoggedIn, Refusal> {
+async fn enter(user: &str, password: Option<&str>, shared: &OperatorServerState) -> Result<LoggedIn, Refusal> {
     if shared.seats.available_permits() == 0 {
         return refused("sorry, too many clients already");
     }

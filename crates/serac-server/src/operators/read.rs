@@ -35,8 +35,8 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-/// The next frame; none at the stream's end. Memory grows with the bytes that have come, not with the length that the
-/// frame says. A call that is broken off loses what it has read.
+/// The next frame; none at the stream's end. Memory grows with the bytes that have come, not with
+/// the length that the frame says. A call that is broken off loses what it has read.
 ///
 /// # Errors
 /// See [`ReadError`].

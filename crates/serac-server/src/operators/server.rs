@@ -4,9 +4,9 @@ use super::connection::{left_first, serve};
 use crate::passwords::Passwords;
 use crate::pg::Verifier;
 use crate::port::{self, Phase};
-use crate::tls::TlsConfig;
 use serac_column_language::Operators;
-use serac_export::listen::{Listener, Socket};
+use serac_net::listen::{Listener, Socket};
+use serac_net::tls::TlsConfig;
 use serac_sql::SqlDatabase;
 use std::collections::HashMap;
 use std::future::Future;
@@ -25,7 +25,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// How connections are taken.
 #[derive(Clone, Debug)]
 pub struct OperatorsOptions {
-    /// Passwords of those who may connect, besides those of roles. If there are neither, everybody may.
+    /// Passwords of those who may connect, besides those of roles. If there are neither, everybody
+    /// may.
     pub users: HashMap<String, Verifier>,
     /// Certificate and key. With them, who comes over TCP must use TLS.
     pub tls: Option<TlsConfig>,
@@ -35,8 +36,9 @@ pub struct OperatorsOptions {
     pub login_timeout: Duration,
     /// How long a client may take nothing of an answer.
     pub write_timeout: Duration,
-    /// How long statements may go on after the stop before they are cancelled. After a client's `shutdown` they may go on as
-    /// long as they need, but for loads whose client sends nothing for so long.
+    /// How long statements may go on after the stop before they are cancelled. After a client's
+    /// `shutdown` they may go on as long as they need, but for loads whose client sends nothing for
+    /// so long.
     pub shutdown_timeout: Duration,
     /// How long a statement may take; none for ever.
     pub statement_timeout: Option<Duration>,
@@ -74,7 +76,7 @@ impl OperatorsOptions {
 }
 
 /// What all connections share.
-pub(super) struct Shared {
+pub(super) struct OperatorServerState {
     pub(super) db: SqlDatabase,
     pub(super) operators: Operators,
     pub(super) options: OperatorsOptions,
@@ -89,7 +91,7 @@ pub(super) struct Shared {
     pub(super) ended: watch::Sender<Option<Result<(), String>>>,
 }
 
-impl Shared {
+impl OperatorServerState {
     /// Ready when the server ends.
     pub(super) async fn stopped(&self) {
         left_first(self.phase.subscribe()).await;
@@ -100,7 +102,7 @@ impl Shared {
 pub struct OperatorsServer {
     listeners: Vec<Listener>,
     adopted: Vec<Socket>,
-    shared: Arc<Shared>,
+    shared: Arc<OperatorServerState>,
 }
 
 impl std::fmt::Debug for OperatorsServer {
@@ -110,15 +112,15 @@ impl std::fmt::Debug for OperatorsServer {
 }
 
 impl OperatorsServer {
-    /// Answers those who come to any of the listeners, once it [runs](Self::run). On Unix sockets there is no TLS, nor need
-    /// of it.
+    /// Answers those who come to any of the listeners, once it [runs](Self::run). On Unix sockets
+    /// there is no TLS, nor need of it.
     pub fn new(db: SqlDatabase, listeners: Vec<Listener>, options: OperatorsOptions) -> Self {
         let database = Arc::new(db.database().clone());
         let operators = match options.memory_limit {
             Some(limit) => Operators::with(database, limit, serac_column_language::Settings::default()),
             None => Operators::new(database),
         };
-        let shared = Shared {
+        let shared = OperatorServerState {
             operators,
             tls: options.tls.clone().map(TlsAcceptor::from),
             seats: Arc::new(Semaphore::new(options.max_connections.min(Semaphore::MAX_PERMITS))),
@@ -152,9 +154,10 @@ impl OperatorsServer {
         }
     }
 
-    /// Answers until `stop` is ready. Then it takes no new connections, and begins no statements. Those that run may go on
-    /// for the [`shutdown_timeout`](OperatorsOptions::shutdown_timeout), and are then cancelled; if a client has asked for
-    /// the end, they may go on as long as they need. Nothing runs any more when it returns.
+    /// Answers until `stop` is ready. Then it takes no new connections, and begins no statements.
+    /// Those that run may go on for the [`shutdown_timeout`](OperatorsOptions::shutdown_timeout),
+    /// and are then cancelled; if a client has asked for the end, they may go on as long as they
+    /// need. Nothing runs any more when it returns.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Farewell {
         let Self { listeners, adopted, shared } = self;
         let (busy, mut all_ended) = mpsc::channel(1);
@@ -182,7 +185,7 @@ impl OperatorsServer {
 /// Clients that have asked for the server's end, and wait for it.
 #[must_use]
 pub struct Farewell {
-    shared: Arc<Shared>,
+    shared: Arc<OperatorServerState>,
     connections: JoinSet<()>,
 }
 

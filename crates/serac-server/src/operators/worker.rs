@@ -1,4 +1,5 @@
-//! A connection's thread: runs the client's statements in order, and puts their answers into the link.
+//! A connection's thread: runs the client's statements in order, and puts their answers into the
+//! link.
 
 use super::link::{End, Link, Next, PART_BYTES, Place};
 use serac_column_language::frames::{ClientFrame, FrameError, ServerFrame, put_rows};
@@ -75,14 +76,14 @@ fn kind_of(text: &str) -> StatementKind {
 fn sqlstate_of(error: &StatementError) -> &'static str {
     match error.reports().first().map(|report| &report.error) {
         Some(OperatorError::Engine(error)) => error.sqlstate(),
-        Some(OperatorError::Conflict(_)) => "40001",
-        Some(OperatorError::OutOfMemory { .. }) => "53200",
-        Some(OperatorError::Cancelled) => "57014",
-        Some(OperatorError::ShuttingDown) => "57P01",
-        Some(OperatorError::Output(_)) => "08006",
-        Some(OperatorError::Overflow(_) | OperatorError::OutOfRange(..)) => "22003",
-        Some(OperatorError::BadHeader { .. } | OperatorError::BadRow { .. }) => "22P04",
-        _ => "42601",
+        Some(OperatorError::Conflict(_)) => sqlstate::SERIALIZATION_FAILURE,
+        Some(OperatorError::OutOfMemory { .. }) => sqlstate::OUT_OF_MEMORY,
+        Some(OperatorError::Cancelled) => sqlstate::QUERY_CANCELED,
+        Some(OperatorError::ShuttingDown) => sqlstate::ADMIN_SHUTDOWN,
+        Some(OperatorError::Output(_)) => sqlstate::CONNECTION_FAILURE,
+        Some(OperatorError::Overflow(_) | OperatorError::OutOfRange(..)) => sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+        Some(OperatorError::BadHeader { .. } | OperatorError::BadRow { .. }) => sqlstate::BAD_COPY_FILE_FORMAT,
+        _ => sqlstate::SYNTAX_ERROR,
     }
 }
 
@@ -149,7 +150,7 @@ impl Worker {
         let error = match &result {
             Ok(_) => None,
             Err(Broken::Statement(error)) => Some(sqlstate_of(error)),
-            Err(Broken::End(_)) => Some("08006"),
+            Err(Broken::End(_)) => Some(sqlstate::CONNECTION_FAILURE),
         };
         let took = self.activity.ended(kind, began, TransactionStatus::Idle, error);
         self.activity.rests(TransactionStatus::Idle);

@@ -1,16 +1,18 @@
 //! Which role a client's name is, and what it must show to be that.
 //!
-//! Passwords are those of the roles, and those that the server was started with (for names that have none in the database).
-//! As soon as there is one password, everybody must show one; as long as there is none, nobody need. A name without a role of
-//! its own is the bootstrap role if the server was started with a password for it, or if there are no other roles at all:
-//! then all names are the same.
+//! Passwords are those of the roles, and those that the server was started with (for names that
+//! have none in the database). As soon as there is one password, everybody must show one; as long
+//! as there is none, nobody need. A name without a role of its own is the bootstrap role if the
+//! server was started with a password for it, or if there are no other roles at all: then all names
+//! are the same.
 //!
-//! What a login was good for is not a name but a role and what was kept of its password: a login that outlives a call (a
-//! token) or takes time (an exchange of messages) is compared with the account as it is then ([`Account::is`]).
+//! What a login was good for is not a name but a role and what was kept of its password: a login
+//! that outlives a call (a token) or takes time (an exchange of messages) is compared with the
+//! account as it is then ([`Account::is`]).
 
 use super::scram::Verifier;
 use serac_engine::Database;
-use serac_engine::roles::RoleId;
+use serac_engine::security::RoleId;
 use serac_sql::{Session, SqlError};
 use std::collections::HashMap;
 
@@ -51,7 +53,9 @@ impl Account {
     /// # Errors
     /// SQLSTATE 28000 for a name that nobody has.
     pub(crate) fn role(&self, user: &str) -> Result<RoleId, SqlError> {
-        self.role.ok_or_else(|| SqlError::new("28000", format!("role \"{user}\" does not exist")))
+        self.role.ok_or_else(|| {
+            SqlError::new(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, format!("role \"{user}\" does not exist"))
+        })
     }
     /// Makes a session that of the role.
     pub(crate) fn enter(&self, session: &mut Session, user: &str) -> Result<(), SqlError> {

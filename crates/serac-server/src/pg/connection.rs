@@ -1,7 +1,8 @@
 //! A connection whose client is known, from its first statement to its end.
 //!
-//! All that has arrived is worked off before the answers are sent, in one write; large results are sent as they come. While a statement waits or runs elsewhere,
-//! the connection listens: a client that goes away cancels it.
+//! All that has arrived is worked off before the answers are sent, in one write; large results are
+//! sent as they come. While a statement waits or runs elsewhere, the connection listens: a client
+//! that goes away cancels it.
 
 use super::WireError;
 use super::extended::{Described, Execution, Portal, Prepared};
@@ -66,7 +67,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The connection is ended by somebody else.
 pub(super) fn terminated() -> WireError {
-    WireError::fatal("57P01", "terminating connection due to administrator command")
+    WireError::fatal(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
 }
 
 /// Messages up to this length are read where connections wait.
@@ -79,7 +80,8 @@ enum Next {
     Takes(Work),
 }
 
-/// Of so many connections that have something to do by turns, each lets the others go first before it sends.
+/// Of so many connections that have something to do by turns, each lets the others go first before
+/// it sends.
 const MANY: u64 = 6;
 
 thread_local! {
@@ -87,8 +89,9 @@ thread_local! {
     static TURNS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Lets the other connections of the loop that have something to do go first. What they have to send is then sent at once, and a client of several connections
-/// is woken once for it: to wake it for each costs more than a statement.
+/// Lets the other connections of the loop that have something to do go first. What they have to
+/// send is then sent at once, and a client of several connections is woken once for it: to wake it
+/// for each costs more than a statement.
 async fn after_others() {
     poll_fn(|context| {
         context.waker().wake_by_ref();
@@ -141,7 +144,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Serves the client to its end: it waits in the reactor, and works there what is short; the rest is for who calls this.
+    /// Serves the client to its end: it waits in the reactor, and works there what is short; the
+    /// rest is for who calls this.
     pub(super) async fn serve(mut self: Box<Self>, mut stop: Stop, reactor: &Reactor)
     where
         S: Send + 'static,
@@ -174,7 +178,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let _ = tokio::time::timeout(FAREWELL, self.wire.close()).await;
     }
 
-    /// Works off messages until the client goes, the server stops, somebody ends the connection, or something takes long.
+    /// Works off messages until the client goes, the server stops, somebody ends the connection, or
+    /// something takes long.
     async fn wait(&mut self, stop: &mut Stop) -> Result<Outcome, WireError> {
         let (mut ends, mut over) = (self.activity.activity().ends(), self.activity.activity().ends());
         // These wait from one message to the next: to begin to wait costs more than to go on.
@@ -207,9 +212,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 () = idle => {
                     return Err(match self.session.transaction_status() {
                         TransactionStatus::Idle => {
-                            WireError::fatal("57P05", "terminating connection due to idle-session timeout")
+                            WireError::fatal(sqlstate::IDLE_SESSION_TIMEOUT, "terminating connection due to idle-session timeout")
                         }
-                        _ => WireError::fatal("25P03", "terminating connection due to idle-in-transaction timeout"),
+                        _ => WireError::fatal(sqlstate::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, "terminating connection due to idle-in-transaction timeout"),
                     });
                 }
             }
@@ -314,7 +319,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         return self.ready().await.map(|()| Next::Goes);
                     }
                 };
-                // In a box, as all that is seldom or takes long: what a message's future holds is moved for each message.
+                // In a box, as all that is seldom or takes long: what a message's future holds is
+                // moved for each message.
                 let known = match Box::pin(self.known(sql)).await {
                     Ok(None) => Ok(()),
                     Ok(Some(began)) if is_control(sql) => Box::pin(self.simple(sql, began)).await,
@@ -325,7 +331,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return self.ready().await.map(|()| Next::Goes);
             }
             b'P' | b'B' | b'D' | b'E' if self.is_late() => {
-                Err(WireError::error("57014", "canceling statement due to statement timeout"))
+                Err(WireError::error(sqlstate::QUERY_CANCELED, "canceling statement due to statement timeout"))
             }
             // A statement with a name is bound at once.
             b'P' if body.len() > SHORT_MESSAGE || body.first() != Some(&0) => {
@@ -357,7 +363,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             b'X' => return Ok(Next::Ends),
             b'F' => {
-                let error = WireError::error("0A000", "function calls of the protocol are not supported");
+                let error = WireError::error(
+                    sqlstate::FEATURE_NOT_SUPPORTED,
+                    "function calls of the protocol are not supported",
+                );
                 self.answer(Err(error), "").await?;
                 return self.ready().await.map(|()| Next::Goes);
             }
@@ -365,7 +374,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             b'd' | b'c' | b'f' => return Ok(Next::Goes),
             other => {
                 let message = format!("invalid frontend message type {other}");
-                return Err(WireError::fatal("08P01", message));
+                return Err(WireError::fatal(sqlstate::PROTOCOL_VIOLATION, message));
             }
         };
         self.skipping |= result.is_err();
@@ -385,7 +394,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.execute(body)
     }
 
-    /// Tells the client of an error, which ends or fails its transaction; an error again if that ends the connection.
+    /// Tells the client of an error, which ends or fails its transaction; an error again if that
+    /// ends the connection.
     async fn answer(&mut self, result: Result<(), WireError>, sql: &str) -> Result<(), WireError> {
         match result {
             // What it ran has been cancelled.

@@ -78,13 +78,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Some((b'c', _)) => break,
                 Some((b'f', body)) => {
                     let reason = Body(&body).string().unwrap_or("the client gives no reason").to_owned();
-                    refused = Some(SqlError::new("57014", format!("COPY from stdin failed: {reason}")).into());
+                    refused = Some(
+                        SqlError::new(sqlstate::QUERY_CANCELED, format!("COPY from stdin failed: {reason}")).into(),
+                    );
                     Err(io::Error::other(reason))
                 }
                 Some((b'H' | b'S', _)) => continue,
                 Some((other, _)) => {
                     let message = format!("unexpected message type {other} during COPY from stdin");
-                    return Err(WireError::fatal("08P01", message));
+                    return Err(WireError::fatal(sqlstate::PROTOCOL_VIOLATION, message));
                 }
                 None => {
                     refused = Some(WireError::Io);

@@ -1,16 +1,20 @@
 //! The extended protocol: Parse, Bind, Describe, Execute, Close, Sync.
 //!
-//! A statement of the point path, and what begins and ends a transaction, is executed where it stands, by a plain call: its parameters are read from the message, its
-//! rows are written to the answer. Only what has to wait, for a commit that is not yet durable or for another transaction, and every other statement, becomes a
-//! future, which is in a box: a future as large as all that may happen would be moved for every message.
+//! A statement of the point path, and what begins and ends a transaction, is executed where it
+//! stands, by a plain call: its parameters are read from the message, its rows are written to the
+//! answer. Only what has to wait, for a commit that is not yet durable or for another transaction,
+//! and every other statement, becomes a future, which is in a box: a future as large as all that
+//! may happen would be moved for every message.
 //!
-//! **Transactions.** What comes between two Syncs is an implicit block, as in PostgreSQL, unless the client has begun a transaction itself. A statement with its Sync
-//! right behind it is a transaction anyway; so a block is begun only where more is to come. In a transaction that has failed, what does not end it is
-//! neither parsed nor bound.
+//! **Transactions.** What comes between two Syncs is an implicit block, as in PostgreSQL, unless
+//! the client has begun a transaction itself. A statement with its Sync right behind it is a
+//! transaction anyway; so a block is begun only where more is to come. In a transaction that has
+//! failed, what does not end it is neither parsed nor bound.
 //!
-//! **Portals.** A portal runs once. A client may ask for some rows at a time: what is left of a result is then kept until it
-//! asks again. One that has given all its rows gives none when it is asked again; one that has none is refused. The end of
-//! the transaction in which they were bound ends all portals.
+//! **Portals.** A portal runs once. A client may ask for some rows at a time: what is left of a
+//! result is then kept until it asks again. One that has given all its rows gives none when it is
+//! asked again; one that has none is refused. The end of the transaction in which they were bound
+//! ends all portals.
 //!
 //! **DDL.** What a client has been told of a statement, that statement gives, or it is refused
 //! ([`serac_sql::Prepared`]): the client could not tell one column's values from another's.
@@ -62,7 +66,8 @@ pub(super) struct Portal {
     formats: Formats,
     rest: Option<Rest>,
     has_run: bool,
-    /// Its rows are those of the session's cursor of its name, since FETCH, MOVE or CLOSE have named it.
+    /// Its rows are those of the session's cursor of its name, since FETCH, MOVE or CLOSE have
+    /// named it.
     is_cursor: bool,
     /// Its transaction is over. It is not there for the client, and keeps its memory for the next.
     is_closed: bool,
@@ -138,8 +143,8 @@ impl Portal {
         let (range, binary) = &self.parameters[i];
         Given { bytes: range.clone().map(|range| &self.message[range]), binary: *binary, oid }
     }
-    /// The parameters as a statement of the point path wants them; none if they are not of its types.
-    /// Nor where the session's settings say how their texts are read (`is_styled`).
+    /// The parameters as a statement of the point path wants them; none if they are not of its
+    /// types. Nor where the session's settings say how their texts are read (`is_styled`).
     fn values(
         &self,
         types: &[ColumnType],
@@ -176,7 +181,7 @@ impl Portal {
 }
 
 fn protocol(message: String) -> WireError {
-    WireError::error("08P01", message)
+    WireError::error(sqlstate::PROTOCOL_VIOLATION, message)
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -188,7 +193,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let oids = (0..count).map(|_| Ok(body.int32()? as u32)).collect::<Result<Vec<_>, WireError>>()?;
         body.end()?;
         if !name.is_empty() && (self.statements.get(name).is_some() || self.session.has_prepared(name)) {
-            return Err(WireError::error("42P05", format!("prepared statement \"{name}\" already exists")));
+            return Err(WireError::error(
+                sqlstate::DUPLICATE_PREPARED_STATEMENT,
+                format!("prepared statement \"{name}\" already exists"),
+            ));
         }
         let Self { wire, session, cancel, .. } = &mut *self;
         let statement = wire.attend(cancel, session.prepare_elsewhere(sql, &oids)).await?;
@@ -216,9 +224,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Bind: portal, statement, formats and values of parameters, formats of columns. The statement,
-    /// and no portal, if it has to be [described](Self::bind_described) first: there are formats for
-    /// several columns, and how many it has is not known.
+    /// Bind: portal, statement, formats and values of parameters, formats of columns. The
+    /// statement, and no portal, if it has to be [described](Self::bind_described) first: there are
+    /// formats for several columns, and how many it has is not known.
     pub(super) fn bind(&mut self, message: &Bytes) -> Result<Option<Described>, WireError> {
         self.bind_or_ask(message, true)
     }
@@ -248,7 +256,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let is_there = self.portals.get(name).is_some_and(Portal::is_open);
         if !name.is_empty() && (is_there || self.session.cursor_schema(name).is_some()) {
-            return Err(WireError::error("42P03", format!("cursor \"{name}\" already exists")));
+            return Err(WireError::error(sqlstate::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
         }
         let start = message.as_ptr() as usize;
         // A portal's memory is used again.
@@ -290,7 +298,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(None)
     }
 
-    /// DEALLOCATE of a statement that the client has prepared by the protocol; false if there is more to do.
+    /// DEALLOCATE of a statement that the client has prepared by the protocol; false if there is
+    /// more to do.
     pub(super) fn deallocate(&mut self, statement: &Parsed) -> bool {
         let is_all = match statement.statement() {
             Tree::Deallocate(Some(name)) if self.session.transaction_status() != TransactionStatus::Failed => {
@@ -308,11 +317,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn statement(&self, name: &str) -> Result<Arc<Mutex<Prepared>>, WireError> {
-        self.statements.get(name).cloned().ok_or_else(|| missing("26000", "prepared statement", name))
+        self.statements
+            .get(name)
+            .cloned()
+            .ok_or_else(|| missing(sqlstate::INVALID_SQL_STATEMENT_NAME, "prepared statement", name))
     }
     fn portal(&mut self, name: &str) -> Result<&mut Portal, WireError> {
         let open = self.portals.get_mut(name).filter(|portal| portal.is_open());
-        open.ok_or_else(|| missing("34000", "portal", name))
+        open.ok_or_else(|| missing(sqlstate::INVALID_CURSOR_NAME, "portal", name))
     }
     /// Ends all portals, as their transaction has ended.
     pub(super) fn close_portals(&mut self) {
@@ -348,8 +360,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let mut prepared = statement.lock();
         prepared.statement = described;
-        // The client sends values of the types that it is told, whatever becomes of the columns. A number's form is the same
-        // for all precisions, of which the statement knows more.
+        // The client sends values of the types that it is told, whatever becomes of the columns. A
+        // number's form is the same for all precisions, of which the statement knows more.
         let types = description.parameters.iter().map(|known| match known {
             Some(ColumnType::Decimal { .. }) | None => 0,
             Some(known) => oid(*known),
@@ -468,7 +480,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         ended
     }
 
-    /// Execute: a portal, up to a number of rows. Does what can be done without waiting; none if that is all.
+    /// Execute: a portal, up to a number of rows. Does what can be done without waiting; none if
+    /// that is all.
     pub(super) fn execute(&mut self, body: &Bytes) -> Result<Option<Execution>, WireError> {
         let mut body = Body(body);
         let (name, limit) = (body.string()?, body.int32()?);
@@ -491,7 +504,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let began = self.activity.begins(&text);
         let begun = if goes_on || has_run {
-            let again = WireError::error("55000", format!("portal \"{name}\" cannot be run"));
+            let again = WireError::error(
+                sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("portal \"{name}\" cannot be run"),
+            );
             let checked = self.session.check_not_failed().map_err(WireError::from);
             checked.and(if goes_on { Ok(Begun::GoesOn) } else { Err(again) })
         } else {
@@ -511,7 +527,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         result.map(|()| None)
     }
 
-    /// The part of a statement that has to wait. Gives it back if it may take long and that is to be elsewhere.
+    /// The part of a statement that has to wait. Gives it back if it may take long and that is to
+    /// be elsewhere.
     pub(super) async fn finish(
         &mut self,
         mut execution: Execution,
@@ -774,8 +791,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         portal.scalars(&types, &oids, portal.formats.style.is_some())
     }
 
-    /// Makes a cursor of the portal that a FETCH, a MOVE or a CLOSE names, if that is one of the protocol's, and a
-    /// query's.
+    /// Makes a cursor of the portal that a FETCH, a MOVE or a CLOSE names, if that is one of the
+    /// protocol's, and a query's.
     pub(super) async fn adopt(&mut self, statement: &Parsed) -> Result<(), WireError> {
         let (name, is_closed) = match statement.statement() {
             Tree::Fetch(fetch) => (&fetch.cursor.name, false),
@@ -786,7 +803,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Tree::DeclareCursor(cursor) if self.portals.get(&cursor.name.name).is_some_and(Portal::is_open) => {
                 let message = format!("cursor \"{}\" already exists", cursor.name.name);
-                return Err(WireError::error("42P03", message));
+                return Err(WireError::error(sqlstate::DUPLICATE_CURSOR, message));
             }
             _ => return Ok(()),
         };

@@ -13,10 +13,10 @@ use super::message::{
 use super::reactor::Reactor;
 use super::report::put_error;
 use super::scram::{Exchange, MECHANISM};
-use super::server::{Entry, Shared};
+use super::server::{Entry, ServerState};
 use super::wire::Wire;
-use serac_export::admission::Waiting;
-use serac_export::listen::Socket;
+use serac_net::admission::Waiting;
+use serac_net::listen::Socket;
 use serac_sql::activity::{Client, Registered};
 use serac_sql::{Identity, Reported, Session, SqlError};
 use std::sync::Arc;
@@ -25,7 +25,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::{debug, warn};
 
 /// Serves a client to its end. `place`: where it waits until it has logged in.
-pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, reactor: Arc<Reactor>, mut stop: Stop, place: Waiting) {
+pub(super) async fn serve(
+    socket: Socket,
+    shared: Arc<ServerState>,
+    reactor: Arc<Reactor>,
+    mut stop: Stop,
+    place: Waiting,
+) {
     let ends = place.ends(shared.options.login_timeout);
     tokio::pin!(ends);
     let login = async {
@@ -73,7 +79,7 @@ enum Entered {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> LoggedIn<S> {
     /// Serves the client to its end.
-    async fn serve(self, stop: Stop, shared: &Shared, reactor: &Reactor) {
+    async fn serve(self, stop: Stop, shared: &ServerState, reactor: &Reactor) {
         let Self { wire, session, activity, entry, user, _seat } = self;
         let process = entry.process();
         let connection = Connection::new(wire, session, activity, shared.options.slow_statement);
@@ -102,7 +108,7 @@ async fn startup<S: AsyncRead + AsyncWrite + Unpin>(wire: &mut Wire<S>) -> Resul
 }
 
 /// Up to the client's name and wishes; none if it wanted something else, and has got it.
-async fn begin(socket: Socket, shared: &Arc<Shared>) -> Result<Option<(Opened, Parameters)>, WireError> {
+async fn begin(socket: Socket, shared: &Arc<ServerState>) -> Result<Option<(Opened, Parameters)>, WireError> {
     let address = socket.peer_address();
     let tls = shared.tls.as_ref().filter(|_| !socket.is_unix());
     let needs_tls = shared.options.require_tls && !socket.is_unix();
@@ -145,7 +151,8 @@ async fn begin(socket: Socket, shared: &Arc<Shared>) -> Result<Option<(Opened, P
             Ok(Some(Startup::Session(wishes))) => {
                 if needs_tls {
                     let message = "connections without encryption are not allowed";
-                    return refuse(wire, WireError::fatal("28000", message)).await;
+                    return refuse(wire, WireError::fatal(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, message))
+                        .await;
                 }
                 let parameters = heard(&mut wire.out, wishes);
                 return Ok(Some((Opened::Plain(wire), parameters)));
@@ -167,7 +174,7 @@ fn heard(out: &mut Vec<u8>, wishes: Wishes) -> Parameters {
 async fn enter<S: AsyncRead + AsyncWrite + Unpin>(
     mut wire: Wire<S>,
     parameters: Parameters,
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
 ) -> Option<LoggedIn<S>> {
     let address = wire.address;
     let parameter = |name: &str| parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
@@ -177,7 +184,10 @@ async fn enter<S: AsyncRead + AsyncWrite + Unpin>(
             return Err(too_many());
         }
         if user.is_empty() {
-            return Err(WireError::fatal("28000", "no PostgreSQL user name specified in startup packet"));
+            return Err(WireError::fatal(
+                sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
+                "no PostgreSQL user name specified in startup packet",
+            ));
         }
         if let Some(encoding) = parameter("client_encoding")
             && !matches!(
@@ -185,7 +195,10 @@ async fn enter<S: AsyncRead + AsyncWrite + Unpin>(
                 "utf8" | "unicode" | "auto" | "sqlascii"
             )
         {
-            return Err(WireError::fatal("22023", format!("client_encoding {encoding} is not supported: use UTF8")));
+            return Err(WireError::fatal(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("client_encoding {encoding} is not supported: use UTF8"),
+            ));
         }
         let account = || Account::of(&user, &shared.options.users, shared.db.database());
         let begun = account();
@@ -250,10 +263,11 @@ async fn enter<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 fn too_many() -> WireError {
-    WireError::fatal("53300", "sorry, too many clients already")
+    WireError::fatal(sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
 }
 
-/// Takes the settings that a client gives with its name: those in its options must be right, others are wishes.
+/// Takes the settings that a client gives with its name: those in its options must be right, others
+/// are wishes.
 fn set_parameters(session: &mut Session, parameters: &Parameters) -> Result<(), SqlError> {
     for (name, value) in parameters {
         match name.as_str() {
@@ -272,7 +286,8 @@ fn set_parameters(session: &mut Session, parameters: &Parameters) -> Result<(), 
     Ok(())
 }
 
-/// The settings in a text such as `-c statement_timeout=5s --work-mem=1MB`, in which a backslash takes away a space's meaning.
+/// The settings in a text such as `-c statement_timeout=5s --work-mem=1MB`, in which a backslash
+/// takes away a space's meaning.
 fn options(text: &str) -> Vec<(String, String)> {
     let (mut words, mut word, mut letters) = (Vec::new(), String::new(), text.chars());
     while let Some(letter) = letters.next() {
@@ -293,18 +308,22 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     wire: &mut Wire<S>,
     user: &str,
     account: &Account,
-    shared: &Shared,
+    shared: &ServerState,
 ) -> Result<bool, WireError> {
     if account.wants_password {
         authentication(&mut wire.out, 10, format!("{MECHANISM}\0\0").as_bytes());
         let Some((b'p', body)) = wire.next().await? else { return Ok(false) };
         let mut body = Body(&body);
         if body.string()? != MECHANISM {
-            return Err(WireError::fatal("08P01", "the client has chosen a mechanism that it was not offered"));
+            return Err(WireError::fatal(
+                sqlstate::PROTOCOL_VIOLATION,
+                "the client has chosen a mechanism that it was not offered",
+            ));
         }
         let text = |bytes: Option<&[u8]>| {
             let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
-            text.map(str::to_owned).ok_or_else(|| WireError::fatal("08P01", "malformed SCRAM message"))
+            text.map(str::to_owned)
+                .ok_or_else(|| WireError::fatal(sqlstate::PROTOCOL_VIOLATION, "malformed SCRAM message"))
         };
         let verifier = account.verifier.clone().unwrap_or_else(|| shared.mock.verifier(user));
         let exchange = Exchange::begin(&text(body.value()?)?, verifier, account.verifier.is_none())?;
@@ -318,7 +337,7 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     Ok(true)
 }
 fn wrong_password(user: &str) -> WireError {
-    WireError::fatal("28P01", format!("password authentication failed for user \"{user}\""))
+    WireError::fatal(sqlstate::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
 }
 
 /// What a client is told when it may begin.

@@ -1,7 +1,9 @@
-//! Messages of PostgreSQL's protocol, version 3.0: the client's are taken off a buffer, the server's are written to one.
+//! Messages of PostgreSQL's protocol, version 3.0: the client's are taken off a buffer, the
+//! server's are written to one.
 //!
-//! A message is a byte that says which, its length as four bytes (which count themselves), and the body. The first message of a connection has no such
-//! byte. Numbers are big-endian; strings end with a zero byte.
+//! A message is a byte that says which, its length as four bytes (which count themselves), and the
+//! body. The first message of a connection has no such byte. Numbers are big-endian; strings end
+//! with a zero byte.
 
 use super::WireError;
 use serac_sql::wire::utf8;
@@ -16,7 +18,7 @@ const GSS_REQUEST: i32 = 80_877_104;
 
 /// A malformed message.
 fn invalid(what: &str) -> WireError {
-    WireError::error("08P01", format!("invalid message: {what}"))
+    WireError::error(sqlstate::PROTOCOL_VIOLATION, format!("invalid message: {what}"))
 }
 
 /// The rest of a message's body.
@@ -82,8 +84,8 @@ pub(super) enum Startup {
 pub(super) struct Wishes {
     /// Names and values.
     pub(super) parameters: Vec<(String, String)>,
-    /// The options of the protocol that are not known here, if the client is to be told what is: it speaks a newer version, or
-    /// has such options.
+    /// The options of the protocol that are not known here, if the client is to be told what is: it
+    /// speaks a newer version, or has such options.
     pub(super) unknown: Option<Vec<String>>,
 }
 
@@ -95,7 +97,7 @@ pub(super) fn startup_length(input: &[u8]) -> Result<Option<usize>, WireError> {
     let Some(head) = input.first_chunk::<4>() else { return Ok(None) };
     match usize::try_from(i32::from_be_bytes(*head)) {
         Ok(length @ 8..=MAX_STARTUP) => Ok(Some(length)),
-        _ => Err(WireError::fatal("08P01", "invalid length of startup packet")),
+        _ => Err(WireError::fatal(sqlstate::PROTOCOL_VIOLATION, "invalid length of startup packet")),
     }
 }
 
@@ -127,13 +129,14 @@ impl Startup {
             version => {
                 let (major, minor) = (version >> 16, version & 0xffff);
                 let message = format!("unsupported frontend protocol {major}.{minor}: server supports 3.0");
-                Err(WireError::fatal("0A000", message))
+                Err(WireError::fatal(sqlstate::FEATURE_NOT_SUPPORTED, message))
             }
         }
     }
 }
 
-/// How long the next message is, with its first byte and its length; none if that cannot be seen yet.
+/// How long the next message is, with its first byte and its length; none if that cannot be seen
+/// yet.
 pub(super) fn message_length(input: &[u8], limit: usize) -> Result<Option<usize>, WireError> {
     let Some(head) = input.get(1..5) else { return Ok(None) };
     let length = i32::from_be_bytes(head.try_into().expect("four bytes"));
@@ -141,7 +144,7 @@ pub(super) fn message_length(input: &[u8], limit: usize) -> Result<Option<usize>
         Ok(length) if length >= 4 && length <= limit => Ok(Some(length + 1)),
         Ok(length) if length > limit => {
             let message = format!("a message of {length} bytes: the server takes {limit} at most");
-            Err(WireError::fatal("54000", message))
+            Err(WireError::fatal(sqlstate::PROGRAM_LIMIT_EXCEEDED, message))
         }
         _ => Err(invalid("its length").made_fatal()),
     }

@@ -1,8 +1,9 @@
 //! PostgreSQL's protocol, version 3.0, so that what connects to PostgreSQL connects to SeracDB.
 //!
-//! The protocol is spoken here, and not by a library, because statements of the point path take less time than a general message layer does: what
-//! has arrived is worked off in the connection's task, statement by statement, without a future, a channel or an allocation for each, and answered in one
-//! write.
+//! The protocol is spoken here, and not by a library, because statements of the point path take
+//! less time than a general message layer does: what has arrived is worked off in the connection's
+//! task, statement by statement, without a future, a channel or an allocation for each, and
+//! answered in one write.
 //!
 //! | module | |
 //! |---|---|

@@ -1,7 +1,8 @@
 //! What a client has named: prepared statements, portals.
 //!
-//! What has no name, which nearly all clients use, stands apart: a map would hash and compare the empty name several times for each statement, and where the C
-//! library masks its loads, a comparison of no bytes takes a tenth of a microsecond.
+//! What has no name, which nearly all clients use, stands apart: a map would hash and compare the
+//! empty name several times for each statement, and where the C library masks its loads, a
+//! comparison of no bytes takes a tenth of a microsecond.
 
 use std::collections::HashMap;
 

@@ -1,10 +1,11 @@
 //! Threads with an event loop each, in which connections wait for their clients.
 //!
-//! A statement of the point path takes microseconds: it runs where its message has arrived, and nobody else is woken for it. So there are as many loops as
-//! processors, and each connection belongs to one of them. What may take longer (planning above all) goes to the threads of the server's runtime meanwhile, where it
-//! holds up no connection but its own.
+//! A statement of the point path takes microseconds: it runs where its message has arrived, and
+//! nobody else is woken for it. So there are as many loops as processors, and each connection
+//! belongs to one of them. What may take longer (planning above all) goes to the threads of the
+//! server's runtime meanwhile, where it holds up no connection but its own.
 
-use serac_export::listen::Socket;
+use serac_net::listen::Socket;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;

@@ -10,8 +10,9 @@ pub(super) fn put_error(out: &mut Vec<u8>, error: &WireError, sql: &str) {
     let severity = if *fatal { "FATAL" } else { "ERROR" };
     let position = error.position.filter(|_| !sql.is_empty()).map(|place| position_of(sql, place).to_string());
     let mut fields = vec![(b'S', severity), (b'V', severity), (b'C', error.sqlstate), (b'M', &error.message)];
-    if error.sqlstate == "0A000" && error.message == CHANGED_PLAN {
-        // Drivers know by the function in which PostgreSQL finds this that they may prepare the statement again.
+    if error.sqlstate == sqlstate::FEATURE_NOT_SUPPORTED && error.message == CHANGED_PLAN {
+        // Drivers know by the function in which PostgreSQL finds this that they may prepare the
+        // statement again.
         fields.push((b'R', "RevalidateCachedQuery"));
     }
     fields.extend(error.detail.as_deref().map(|detail| (b'D', detail)));
@@ -19,7 +20,7 @@ pub(super) fn put_error(out: &mut Vec<u8>, error: &WireError, sql: &str) {
     if let Some(table) = &error.table {
         fields.extend([(b's', table.schema.as_str()), (b't', table.name.as_str())]);
         // What does not hold is a constraint with a name, or that of a column.
-        let what = if error.sqlstate == "23502" { b'c' } else { b'n' };
+        let what = if error.sqlstate == sqlstate::NOT_NULL_VIOLATION { b'c' } else { b'n' };
         fields.extend(error.name.as_deref().map(|name| (what, name)));
     }
     report(out, b'E', &fields);
@@ -41,7 +42,7 @@ pub(super) fn put_notification(out: &mut Vec<u8>, notification: &Notification) {
 }
 
 /// The number, from 1, of the character in a line and a column.
-fn position_of(sql: &str, (line, column): (u64, u64)) -> usize {
+fn position_of(sql: &str, (line, column): (u32, u32)) -> usize {
     let before: usize =
         sql.split_inclusive('\n').take(line.saturating_sub(1) as usize).map(|l| l.chars().count()).sum();
     before + column.max(1) as usize

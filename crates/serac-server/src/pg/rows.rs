@@ -115,7 +115,10 @@ impl WireBatch {
         };
         let columns = batch.columns().iter().enumerate().map(sent).collect::<Result<Vec<_>, WireError>>()?;
         if columns.iter().filter_map(|(_, _, width)| *width).sum::<usize>() > MOST_WIDTH {
-            return Err(WireError::error("54000", format!("a row shows more than {MOST_WIDTH} characters of CHAR(n)")));
+            return Err(WireError::error(
+                sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                format!("a row shows more than {MOST_WIDTH} characters of CHAR(n)"),
+            ));
         }
         Ok(Self { columns, rows: batch.num_rows() })
     }

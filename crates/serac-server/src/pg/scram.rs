@@ -1,6 +1,7 @@
 //! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side, without channel binding.
 //!
-//! What the server keeps of a password is a [`Verifier`], from which the password cannot be had, nor a client's proof be made.
+//! What the server keeps of a password is a [`Verifier`], from which the password cannot be had,
+//! nor a client's proof be made.
 
 use super::WireError;
 use base64::Engine as _;
@@ -67,18 +68,21 @@ impl Verifier {
         let own = sha256(&hmac(&salted, b"Client Key"));
         own.iter().zip(&self.stored_key).fold(0, |all, (a, b)| all | a ^ b) == 0
     }
-    /// Of a role, as the catalog keeps it: `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`. None if it is not one.
+    /// Of a role, as the catalog keeps it: `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`.
+    /// None if it is not one.
     pub(super) fn of_text(text: &str) -> Option<Self> {
         let (head, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
         let ((iterations, salt), (stored, server)) = (head.split_once(':')?, keys.split_once(':')?);
-        // No role can have more any longer: one that has them from before cannot have the server hash for hours.
+        // No role can have more any longer: one that has them from before cannot have the server
+        // hash for hours.
         let iterations = iterations.parse().ok().filter(|iterations| (1..=MAX_ITERATIONS).contains(iterations))?;
         let key = |text: &str| BASE64.decode(text).ok()?.try_into().ok();
         Some(Self { iterations, salt: BASE64.decode(salt).ok()?, stored_key: key(stored)?, server_key: key(server)? })
     }
 }
 
-/// Verifiers of names that nobody has: for each name always the same, so that it looks like any other.
+/// Verifiers of names that nobody has: for each name always the same, so that it looks like any
+/// other.
 pub(crate) struct Mock(hmac::Key);
 
 impl Default for Mock {
@@ -117,14 +121,15 @@ pub(super) struct Exchange {
 }
 
 fn invalid() -> WireError {
-    WireError::fatal("08P01", "malformed SCRAM message")
+    WireError::fatal(sqlstate::PROTOCOL_VIOLATION, "malformed SCRAM message")
 }
 fn attribute(text: Option<&str>, name: char) -> Result<&str, WireError> {
     text.and_then(|text| text.strip_prefix(name)?.strip_prefix('=')).ok_or_else(invalid)
 }
 
 impl Exchange {
-    /// Reads the client's first message. `is_unknown`: nobody has this name, and the verifier is a mock.
+    /// Reads the client's first message. `is_unknown`: nobody has this name, and the verifier is a
+    /// mock.
     pub(super) fn begin(message: &str, verifier: Verifier, is_unknown: bool) -> Result<Self, WireError> {
         let mut random = [0; NONCE_BYTES];
         rand::SystemRandom::new().fill(&mut random).expect("the system has random numbers");
@@ -132,11 +137,12 @@ impl Exchange {
     }
 
     fn with_nonce(message: &str, verifier: Verifier, is_unknown: bool, own: &str) -> Result<Self, WireError> {
-        // n,,n=user,r=nonce: the first part says that the client does no channel binding, or that it thinks the server cannot.
+        // n,,n=user,r=nonce: the first part says that the client does no channel binding, or that
+        // it thinks the server cannot.
         let bare_at = message.match_indices(',').nth(1).ok_or_else(invalid)?.0 + 1;
         let (gs2_header, bare) = message.split_at(bare_at);
         if !gs2_header.starts_with("n,") && !gs2_header.starts_with("y,") {
-            return Err(WireError::fatal("0A000", "channel binding is not supported"));
+            return Err(WireError::fatal(sqlstate::FEATURE_NOT_SUPPORTED, "channel binding is not supported"));
         }
         let mut parts = bare.split(',');
         attribute(parts.next(), 'n')?;
@@ -154,7 +160,8 @@ impl Exchange {
         &self.server_first
     }
 
-    /// Reads the client's last message. The server's last one if the client knows the password; none if not.
+    /// Reads the client's last message. The server's last one if the client knows the password;
+    /// none if not.
     pub(super) fn finish(&self, message: &str) -> Result<Option<String>, WireError> {
         let (without_proof, proof) = message.rsplit_once(",p=").ok_or_else(invalid)?;
         let mut parts = without_proof.split(',');

@@ -7,7 +7,7 @@ use super::scram::{Mock, Verifier};
 use crate::port;
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
-use serac_export::listen::Listener;
+use serac_net::listen::Listener;
 use serac_sql::SqlDatabase;
 use serac_sql::activity::Activity;
 use std::collections::HashMap;
@@ -25,7 +25,8 @@ use tracing::info;
 /// How connections are taken.
 #[derive(Clone, Debug)]
 pub struct PgOptions {
-    /// Passwords of those who may connect, besides those of roles. If there are neither, everybody may.
+    /// Passwords of those who may connect, besides those of roles. If there are neither, everybody
+    /// may.
     pub users: HashMap<String, Verifier>,
     /// Certificate and key; none for connections without TLS only.
     pub tls: Option<Arc<ServerConfig>>,
@@ -59,7 +60,7 @@ impl Default for PgOptions {
 }
 
 /// What all connections share.
-pub(super) struct Shared {
+pub(super) struct ServerState {
     pub(super) db: SqlDatabase,
     pub(super) options: PgOptions,
     pub(super) tls: Option<TlsAcceptor>,
@@ -70,7 +71,7 @@ pub(super) struct Shared {
     running: Mutex<HashMap<i32, (i32, Arc<Activity>)>>,
 }
 
-impl Shared {
+impl ServerState {
     /// Keeps a secret with which a connection's statements can be cancelled.
     pub(super) fn enter(self: &Arc<Self>, activity: Arc<Activity>) -> Entry {
         let mut secret = [0; 4];
@@ -89,7 +90,7 @@ impl Shared {
 
 /// A connection's secret, up to its end.
 pub(super) struct Entry {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     process: i32,
     pub(super) secret: i32,
 }
@@ -110,7 +111,7 @@ impl Drop for Entry {
 pub struct PgServer {
     listeners: Vec<Listener>,
     reactors: Vec<Arc<Reactor>>,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
 impl std::fmt::Debug for PgServer {
@@ -120,21 +121,24 @@ impl std::fmt::Debug for PgServer {
 }
 
 impl PgServer {
-    /// Listens on `address` (port 0: any that is free). Nothing is answered before [`run`](Self::run).
+    /// Listens on `address` (port 0: any that is free). Nothing is answered before
+    /// [`run`](Self::run).
     ///
     /// # Errors
     /// When the address cannot be used.
     pub async fn bind(db: SqlDatabase, address: SocketAddr, options: PgOptions) -> io::Result<Self> {
         Self::new(db, vec![Listener::tcp(address).await?], options)
     }
-    /// Answers those who come to any of the listeners. On Unix sockets there is no TLS, nor need of it.
+    /// Answers those who come to any of the listeners. On Unix sockets there is no TLS, nor need of
+    /// it.
     ///
     /// # Errors
     /// When there are no threads for the connections.
     pub fn new(db: SqlDatabase, listeners: Vec<Listener>, options: PgOptions) -> io::Result<Self> {
         let tls = options.tls.clone().map(TlsAcceptor::from);
         let seats = Arc::new(Semaphore::new(options.max_connections.min(Semaphore::MAX_PERMITS)));
-        let shared = Arc::new(Shared { db, options, tls, seats, mock: Mock::default(), running: Mutex::default() });
+        let shared =
+            Arc::new(ServerState { db, options, tls, seats, mock: Mock::default(), running: Mutex::default() });
         Ok(Self { listeners, reactors: Reactor::start_all()?, shared })
     }
     /// The address where it listens.
@@ -145,8 +149,9 @@ impl PgServer {
         Listener::address_of(&self.listeners)
     }
 
-    /// Answers until `stop` is ready. Then it takes no new connections, closes idle ones, lets statements go on for the
-    /// [`shutdown_timeout`](PgOptions::shutdown_timeout), and cancels what is left.
+    /// Answers until `stop` is ready. Then it takes no new connections, closes idle ones, lets
+    /// statements go on for the [`shutdown_timeout`](PgOptions::shutdown_timeout), and cancels what
+    /// is left.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { listeners, reactors, shared } = self;
         let (stopping, stopped) = watch::channel(false);

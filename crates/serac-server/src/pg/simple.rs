@@ -12,7 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, error, info};
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Runs a script of the simple protocol if it is a statement of the point path that has been seen before; when it began if not.
+    /// Runs a script of the simple protocol if it is a statement of the point path that has been
+    /// seen before; when it began if not.
     pub(super) async fn known(&mut self, sql: &str) -> Result<Option<Instant>, WireError> {
         let began = self.activity.begins(sql);
         self.forget_unnamed();
@@ -29,8 +30,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         result.map(|()| None)
     }
 
-    /// Any other script. Several statements run in an implicit block, which ends with them: see `serac_sql`'s transactions. The end of the last one is
-    /// told once the block has committed.
+    /// Any other script. Several statements run in an implicit block, which ends with them: see
+    /// `serac_sql`'s transactions. The end of the last one is told once the block has committed.
     pub(super) async fn simple(&mut self, sql: &str, mut began: Instant) -> Result<(), WireError> {
         let Self { wire, session, cancel, .. } = &mut *self;
         let statements = match wire.attend(cancel, session.parse_elsewhere(sql)).await {
@@ -160,7 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 Some(sqlstate)
             }
-            Err(WireError::Io) => Some("08006"),
+            Err(WireError::Io) => Some(sqlstate::CONNECTION_FAILURE),
         };
         if matches!(kind, StatementKind::Commit | StatementKind::Rollback)
             && self.session.transaction_status() == TransactionStatus::Idle
@@ -185,7 +186,8 @@ pub(super) fn is_control(sql: &str) -> bool {
     ["begin", "commit", "rollback", "end"].iter().any(|control| sql.eq_ignore_ascii_case(control))
 }
 
-/// Whether a statement changes rows. It is run as a whole, so that READ COMMITTED can begin it again at a conflict.
+/// Whether a statement changes rows. It is run as a whole, so that READ COMMITTED can begin it
+/// again at a conflict.
 pub(super) fn changes(statement: &Parsed) -> bool {
     use StatementKind::{Delete, Insert, Merge, Update};
     matches!(StatementKind::of(statement), Insert | Update | Delete | Merge)
@@ -209,7 +211,8 @@ pub(super) async fn send_rows<S: AsyncRead + AsyncWrite + Unpin>(
         for row in 0..batch.rows() {
             batch.put(&mut wire.out, row, formats);
             if wire.is_full() {
-                // A client that does not read holds the statement up, and what it sees, no longer than its limits allow.
+                // A client that does not read holds the statement up, and what it sees, no longer
+                // than its limits allow.
                 rows.keep(wire.flush()).await??;
             }
         }

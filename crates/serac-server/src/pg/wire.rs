@@ -1,4 +1,5 @@
-//! The two directions of a connection: what has arrived, message by message, and what is to be sent.
+//! The two directions of a connection: what has arrived, message by message, and what is to be
+//! sent.
 
 use super::WireError;
 use super::message::{command_complete, message_length};

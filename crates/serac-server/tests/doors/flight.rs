@@ -308,7 +308,8 @@ async fn connections_on_which_nobody_calls_are_closed() {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             };
-            // The channel connects again and again; a call is broken off when its connection is closed.
+            // The channel connects again and again; a call is broken off when its connection is
+            // closed.
             let _ = tokio::time::timeout(3 * time, shut).await;
             ada.run("SELECT 1").await.unwrap();
         }

@@ -1,4 +1,5 @@
-//! Messages that no client sends, made of good ones by mutation: none ends the server, and none makes it panic.
+//! Messages that no client sends, made of good ones by mutation: none ends the server, and none
+//! makes it panic.
 //!
 //! A run prints its seed; `SERAC_SEED` repeats it. `SERAC_MESSAGES` says how many messages each
 //! port gets.

@@ -2,7 +2,7 @@
 
 use super::{certificate, database};
 use serac_column_language::frames::{ClientFrame, Sender, ServerFrame, VERSION};
-use serac_export::listen::Listener;
+use serac_net::listen::Listener;
 use serac_server::Verifier;
 use serac_server::operators::{OperatorsOptions, OperatorsServer, read_frame};
 use serac_sql::{Session, SqlDatabase};

@@ -20,7 +20,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_engine::Database;
 use serac_export::flight::{Caller, Extension, FlightOptions, FlightServer};
-use serac_export::listen::Listener;
+use serac_net::listen::Listener;
 use serac_server::{FlightSql, FlightSqlOptions, Verifier, tls_config};
 use serac_sql::{Session, SqlDatabase, SqlOptions};
 use serac_storage::{BlockNo, StorageOptions};
@@ -251,14 +251,16 @@ async fn savepoints_and_timeouts_of_transactions() {
     assert_eq!(number(&mut client, "SELECT sum(x) FROM ingested", None).await, 3);
     assert!(client.execute("SELECT 1".into(), Some(txn)).await.is_err());
 
-    // A transaction of which nothing is heard: its rows are gone, and what was prepared in it does not go on by itself.
+    // A transaction of which nothing is heard: its rows are gone, and what was prepared in it does
+    // not go on by itself.
     let txn = client.begin_transaction().await.unwrap();
     let mut insert = client.prepare("INSERT INTO t VALUES (9)".into(), Some(txn.clone())).await.unwrap();
     assert_eq!(insert.execute_update().await.unwrap(), 1);
     let until = Instant::now() + Duration::from_secs(20);
     loop {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        // Writers wait for nobody, so the row's key is free again once the transaction has been rolled back.
+        // Writers wait for nobody, so the row's key is free again once the transaction has been
+        // rolled back.
         if client.execute_update("INSERT INTO t VALUES (9)".into(), None).await.is_ok() {
             break;
         }

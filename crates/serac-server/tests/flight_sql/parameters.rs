@@ -1,4 +1,5 @@
-//! Many rows of parameters for a prepared statement: bounded in memory, and cancelled between two executions, too.
+//! Many rows of parameters for a prepared statement: bounded in memory, and cancelled between two
+//! executions, too.
 
 use super::*;
 use datafusion::arrow::array::NullArray;

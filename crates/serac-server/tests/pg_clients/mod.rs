@@ -90,7 +90,8 @@ async fn psql_describes_what_there_is() {
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}{err}");
-    // The port differs from run to run, blanks at ends of lines and the width of titles between versions of psql.
+    // The port differs from run to run, blanks at ends of lines and the width of titles between
+    // versions of psql.
     let lines = |text: &str| text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>().join("\n");
     let expected = lines(&std::fs::read_to_string(beside("describe.expected")).unwrap());
     assert_eq!(lines(&out.replace(&port, "PORT")), expected, "{out}{err}");

@@ -1,14 +1,15 @@
 //! Transaction control on the wire: implicit transaction blocks, and aborted transactions.
 //!
-//! Each example is what a client sends and what the server answers, message by message. With `SERAC_POSTGRESQL` set to the address
-//! of a PostgreSQL server (user postgres, no password), that server must give the same answers.
+//! Each example is what a client sends and what the server answers, message by message. With
+//! `SERAC_POSTGRESQL` set to the address of a PostgreSQL server (user postgres, no password), that
+//! server must give the same answers.
 
 use super::{Served, connect, message, query};
 use serac_engine::Database;
 use serac_server::PgOptions;
 use serac_sql::{SqlDatabase, SqlOptions};
 use serac_storage::StorageOptions;
-use serac_storage::file_system::FaultFileSystem;
+use serac_storage::durability::file_system::FaultFileSystem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -95,7 +96,8 @@ async fn connect_to(address: SocketAddr, served: &Served) -> TcpStream {
     socket
 }
 
-/// Each example: what is sent, what the server answers, and the rows that are there then (a text of their sum by powers of two).
+/// Each example: what is sent, what the server answers, and the rows that are there then (a text of
+/// their sum by powers of two).
 async fn check(name: &str, examples: &[(&[Vec<u8>], &str, &str)]) {
     let (served, addresses) = servers().await;
     for address in addresses {
@@ -154,7 +156,8 @@ async fn statements_of_one_query_are_one_implicit_block() {
     check(
         "implicit",
         &[
-            // An error takes back what the query has done, and its COMMIT keeps what came before it.
+            // An error takes back what the query has done, and its COMMIT keeps what came before
+            // it.
             (&q(format!("{i7}; {i8}; SELECT 1 / 0")), "INSERT 0 1, INSERT 0 1, error 22012, I.", ""),
             (
                 &q(format!("{i7}; COMMIT; {i8}; SELECT 1 / 0")),
@@ -405,7 +408,8 @@ async fn clients_are_shown_nothing_that_is_not_durable() {
     let mut socket = connect(served.address).await;
     let made = "CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER); INSERT INTO t VALUES (1, 10)";
     ask(&mut socket, &query(made), 1).await;
-    // The commit of the second row can be seen, but the log fails: nobody knows whether it is on the disk.
+    // The commit of the second row can be seen, but the log fails: nobody knows whether it is on
+    // the disk.
     faults.faults().fail_sync_in.store(1, Ordering::SeqCst);
     assert_eq!(ask(&mut socket, &query("INSERT INTO t VALUES (2, 20)"), 1).await, "error 58030, I.");
     let statements = [
@@ -430,7 +434,8 @@ async fn clients_are_shown_nothing_that_is_not_durable() {
                 ask(&mut socket, &query("ROLLBACK"), 1).await;
             }
         }
-        // In an implicit block. Its first key is a new one: that an older one was rolled back would not be durable, either.
+        // In an implicit block. Its first key is a new one: that an older one was rolled back would
+        // not be durable, either.
         let several = query(&format!("INSERT INTO t VALUES ({}, 30); {sql}", i + 3));
         assert_eq!(ask(&mut socket, &several, 1).await, "INSERT 0 1, error 58030, I.", "{sql}");
     }

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use futures::TryStreamExt;
 use serac_binder::{BoundClaim, ClaimedTable};
 use serac_engine::Table;
-use serac_engine::roles::Privilege;
+use serac_engine::security::Privilege;
 use serac_storage::RowId;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Session {
         let table = table_of(&claimed.target)?;
         if table.definition.materialized.is_some() {
             let message = format!("cannot lock rows in materialized view \"{}\"", table.name());
-            return Err(SqlError::new("42809", message).named(table.name()));
+            return Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message).named(table.name()));
         }
         self.check_privilege(&table, Privilege::Update, &[])?;
         self.check_privilege(&table, Privilege::Select, &[])?;
@@ -67,9 +67,12 @@ impl Session {
             let ClaimedTable { strength, wait, .. } = claimed_table;
             // Also where no row is found.
             self.txn_of(&table).map_err(|error| match error.sqlstate {
-                "25006" => {
+                sqlstate::READ_ONLY_SQL_TRANSACTION => {
                     let words = strength.words();
-                    SqlError::new("25006", format!("cannot execute SELECT {words} in a read-only transaction"))
+                    SqlError::new(
+                        sqlstate::READ_ONLY_SQL_TRANSACTION,
+                        format!("cannot execute SELECT {words} in a read-only transaction"),
+                    )
                 }
                 _ => error,
             })?;
@@ -77,8 +80,9 @@ impl Session {
         }
         let (mut skipped, mut left) = (0, usize::MAX);
         if let LogicalPlan::Limit(limit) = plan {
-            skipped = count(limit.skip.as_deref(), "2201X", "OFFSET")?.unwrap_or(0);
-            let fetch = count(limit.fetch.as_deref(), "2201W", "LIMIT")?;
+            skipped = count(limit.skip.as_deref(), sqlstate::INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE, "OFFSET")?
+                .unwrap_or(0);
+            let fetch = count(limit.fetch.as_deref(), sqlstate::INVALID_ROW_COUNT_IN_LIMIT_CLAUSE, "LIMIT")?;
             left = fetch.unwrap_or(usize::MAX);
             plan = Arc::unwrap_or_clone(limit.input);
             // Each row counts if none is left out.

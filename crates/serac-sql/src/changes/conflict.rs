@@ -11,8 +11,8 @@ use datafusion::arrow::compute::{concat_batches, interleave_record_batch, take_r
 use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
 use datafusion::dataframe::DataFrame;
 use serac_binder::{BoundConflict, Target};
-use serac_engine::definition::{KeyDefinition, TableDefinition};
-use serac_engine::roles::Privilege;
+use serac_engine::catalog::definition::{KeyDefinition, TableDefinition};
+use serac_engine::security::Privilege;
 use serac_engine::values::value_at;
 use serac_engine::{Table, TableIndex};
 use serac_storage::RowId;
@@ -39,7 +39,7 @@ fn told_columns(table: &TableDefinition, key: &KeyDefinition) -> Result<Vec<usiz
 fn second_time() -> SqlError {
     let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
     let hint = "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.";
-    SqlError { detail: Some(hint.to_owned()), ..SqlError::new("21000", message) }
+    SqlError { detail: Some(hint.to_owned()), ..SqlError::new(sqlstate::CARDINALITY_VIOLATION, message) }
 }
 
 impl Session {

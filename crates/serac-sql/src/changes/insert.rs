@@ -18,7 +18,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::TryStreamExt;
 use serac_binder::{BoundInsert, InsertSource};
 use serac_engine::Table;
-use serac_engine::roles::Privilege;
+use serac_engine::security::Privilege;
 use serac_parser::tree::Insert;
 use serac_values::assignment::assign;
 use std::sync::Arc;

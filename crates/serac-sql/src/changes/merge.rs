@@ -13,7 +13,7 @@ use datafusion::arrow::datatypes::{Field, Int32Type, Schema, UInt64Type};
 use datafusion::dataframe::DataFrame;
 use serac_binder::{ActionValues, BoundAction, BoundMerge, Target};
 use serac_engine::Table;
-use serac_engine::roles::Privilege;
+use serac_engine::security::Privilege;
 use serac_storage::RowId;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -83,7 +83,10 @@ impl Session {
             if let BoundAction::Delete | BoundAction::Update(_) = action
                 && !ids.iter().all(|id| seen.insert(*id))
             {
-                return Err(SqlError::new("21000", "MERGE command cannot affect row a second time"));
+                return Err(SqlError::new(
+                    sqlstate::CARDINALITY_VIOLATION,
+                    "MERGE command cannot affect row a second time",
+                ));
             }
             let own_values = match own_values {
                 Some(values) => Some(self.values_of_action(values, &found, &places).await?),

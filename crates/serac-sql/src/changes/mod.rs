@@ -16,11 +16,11 @@
 //! writes its rows as they come.
 //!
 //! Queries that claim rows, changes in WITH, and the queries before them there, are done first, in
-//! their order. They and the rest of the statement see one snapshot, and so do subqueries in RETURNING
-//! and ON CONFLICT: where one of these reads a table that the statement writes to before, all queries
-//! of the statement read the [snapshot of its start](Session::read_before_writes). Of a row that two
-//! parts would change or claim, PostgreSQL lets one of them have its way; that is an error here
-//! (0A000).
+//! their order. They and the rest of the statement see one snapshot, and so do subqueries in
+//! RETURNING and ON CONFLICT: where one of these reads a table that the statement writes to before,
+//! all queries of the statement read the [snapshot of its start](Session::read_before_writes). Of a
+//! row that two parts would change or claim, PostgreSQL lets one of them have its way; that is an
+//! error here (0A000).
 
 mod claims;
 mod conflict;
@@ -45,7 +45,7 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use serac_binder::{
     BoundBody, BoundChange, BoundPart, BoundQuery, BoundReturning, BoundRows, InsertSource, PartBody, Target,
 };
-use serac_engine::roles::Privilege;
+use serac_engine::security::Privilege;
 use std::collections::HashSet;
 use written::{Written, tables_of};
 
@@ -91,8 +91,8 @@ impl Session {
         Ok(!read.is_empty() && !read.is_disjoint(&self.touched_by(&table_of(change.target())?)))
     }
 
-    /// Does the parts of the query of another statement; the statement that knows their rows. What is
-    /// planned of it reads what was there before.
+    /// Does the parts of the query of another statement; the statement that knows their rows. What
+    /// is planned of it reads what was there before.
     pub(crate) async fn run_changes_of_query(&mut self, source: &Source) -> Result<Source> {
         let mut bound = self.bound_acting_query(source).await?;
         if has_changes(&bound.parts) {

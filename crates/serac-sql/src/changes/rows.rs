@@ -13,7 +13,7 @@ use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use serac_binder::{BoundRows, SetColumn, Target};
 use serac_engine::Table;
-use serac_engine::roles::Privilege;
+use serac_engine::security::Privilege;
 use serac_storage::RowId;
 use serac_values::assignment::assign;
 use std::collections::HashSet;

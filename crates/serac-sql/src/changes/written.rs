@@ -38,7 +38,8 @@ impl Written {
         }
         self.tables.extend(others.into_iter().map(|name| (name, None)));
     }
-    /// Refuses to change rows again. Conflicts of an INSERT may be with any row: `rows` are none then.
+    /// Refuses to change rows again. Conflicts of an INSERT may be with any row: `rows` are none
+    /// then.
     pub(super) fn check(&self, table: &Table, rows: Option<&[RowId]>) -> Result<()> {
         let is_again = match (self.tables.get(&name_of(table)), rows) {
             (None, _) | (_, Some([])) => false,
@@ -111,7 +112,7 @@ pub(crate) fn table_of(target: &Target) -> Result<Arc<Table>> {
     let provider = source_as_provider(&target.relation.source)?;
     match provider.downcast_ref::<SeracTable>() {
         Some(table) => Ok(table.table().clone()),
-        None => Err(SqlError::new("42809", format!("\"{}\" is not a table", target.name))),
+        None => Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", target.name))),
     }
 }
 

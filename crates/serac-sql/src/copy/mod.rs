@@ -1,7 +1,7 @@
 //! COPY … FROM and TO files, or streams that the session was given, in the formats of `serac-copy`.
 //!
-//! A COPY is one statement: after an error nothing of it is there. Rows are read as a stream and appended to blocks as they come, and written as
-//! the query gives them.
+//! A COPY is one statement: after an error nothing of it is there. Rows are read as a stream and
+//! appended to blocks as they come, and written as the query gives them.
 
 mod options;
 pub(crate) mod streams;
@@ -22,8 +22,8 @@ use options::read_options;
 use serac_binder::Place;
 use serac_copy::{CopyInput, CopyProgress, FileSink, Format, Input, Options, Quotes, Rows, Sink, Source, SteadyInput};
 use serac_engine::Table;
-use serac_engine::definition::ColumnDefinition;
-use serac_engine::roles::{Privilege, RoleId};
+use serac_engine::catalog::definition::ColumnDefinition;
+use serac_engine::security::{Privilege, RoleId};
 use serac_parser::tree::{Copy, CopySubject, Ident, Name, Span, StatementKind};
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -40,8 +40,8 @@ pub struct StreamedCopy {
     pub is_input: bool,
     /// Whether it is PostgreSQL's binary format, or another that is no text.
     pub is_binary: bool,
-    /// Rows are lines, but for ends of lines within such quotes; none where they are no lines, or have
-    /// no quotes.
+    /// Rows are lines, but for ends of lines within such quotes; none where they are no lines, or
+    /// have no quotes.
     pub quotes: Option<Quotes>,
 }
 
@@ -82,7 +82,7 @@ fn copy_filter<'t>(table: &'t Table, filter: &'t str) -> KeptExpression<'t> {
 }
 
 fn specified_twice(column: &str) -> SqlError {
-    SqlError::new("42701", format!("column \"{column}\" specified more than once"))
+    SqlError::new(sqlstate::DUPLICATE_COLUMN, format!("column \"{column}\" specified more than once"))
 }
 
 /// The first name that comes again.
@@ -133,7 +133,9 @@ impl Session {
         if *program {
             return Err(SqlError::unsupported("COPY with a program"));
         }
-        let missing = |what: &str| SqlError::new("08P01", format!("the session was given nothing as {what}"));
+        let missing = |what: &str| {
+            SqlError::new(sqlstate::PROTOCOL_VIOLATION, format!("the session was given nothing as {what}"))
+        };
         let (name, stream) = match file {
             Some(file) => (file.text.as_str(), false),
             None => (if *from { "STDIN" } else { "STDOUT" }, true),
@@ -142,7 +144,7 @@ impl Session {
         if !stream && !self.access().has_privileges_of(of_files) {
             let detail = "Only superusers, and members of pg_read_server_files or pg_write_server_files, may COPY from or to a \
                  file on the server; STDIN and STDOUT are for everybody.";
-            let error = SqlError::new("42501", "permission denied to COPY to or from a file");
+            let error = SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, "permission denied to COPY to or from a file");
             return Err(SqlError { detail: Some(detail.into()), ..error });
         }
         let options = read_options(name, options, self.copy_streams.format)?;
@@ -211,7 +213,10 @@ impl Session {
         }
         let all = &table.definition.columns;
         if let Some(&at) = targets.iter().find(|&&at| all[at].generation.is_some()) {
-            let error = SqlError::new("42P10", format!("column \"{}\" is a generated column", all[at].name));
+            let error = SqlError::new(
+                sqlstate::INVALID_COLUMN_REFERENCE,
+                format!("column \"{}\" is a generated column", all[at].name),
+            );
             return Err(SqlError { detail: Some("Generated columns cannot be used in COPY.".into()), ..error });
         }
         if targets.is_empty() {
@@ -229,7 +234,7 @@ impl Session {
             let batch = &read.batch;
             if batch.num_columns() != targets.len() {
                 return Err(SqlError::new(
-                    "22P04",
+                    sqlstate::BAD_COPY_FILE_FORMAT,
                     format!("\"{name}\" has {} columns, but {} are wanted", batch.num_columns(), targets.len()),
                 ));
             }
@@ -263,7 +268,10 @@ impl Session {
         copy_filter(table, filter).values(&self.state(), &empty)?;
         let named = named_columns(&table.definition, filter)?;
         if let Some(&at) = named.iter().find(|&&at| all[at].generation.is_some()) {
-            let error = SqlError::new("42P10", "generated columns are not supported in COPY FROM WHERE conditions");
+            let error = SqlError::new(
+                sqlstate::INVALID_COLUMN_REFERENCE,
+                "generated columns are not supported in COPY FROM WHERE conditions",
+            );
             return Err(error.explained(format!("Column \"{}\" is a generated column.", all[at].name)));
         }
         Ok(())
@@ -277,11 +285,12 @@ impl Session {
         filter: Option<&str>,
         batch: &RecordBatch,
     ) -> Result<RecordBatch> {
-        let mut complete = self.complete_rows(table, targets, batch)?;
+        let mut given = self.given_rows(table, targets, batch)?;
         if let Some(filter) = filter {
-            let holds = copy_filter(table, filter).values(&self.state(), &complete)?;
-            complete = filter_record_batch(&complete, holds.as_boolean())?;
+            let holds = copy_filter(table, filter).values(&self.state(), &given)?;
+            given = filter_record_batch(&given, holds.as_boolean())?;
         }
+        let complete = generated::complete(&self.state(), table, given)?;
         // As the engine does, which knows no lines.
         let missing = |(column, values): &(&ColumnDefinition, &ArrayRef)| !column.nullable && values.null_count() > 0;
         if let Some((column, _)) = table.definition.columns.iter().zip(complete.columns()).find(missing) {

@@ -7,7 +7,8 @@ use serac_parser::tree::{CopyOption, CopyValue, Ident, Text};
 /// The options given, for a file of this name; `otherwise` is the format where neither says which.
 pub(super) fn read_options(path: &str, given: &[CopyOption], otherwise: Format) -> Result<Options> {
     let format_of = |name: &str| {
-        let unknown = || SqlError::new("22023", format!("COPY format \"{name}\" not recognized"));
+        let unknown =
+            || SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("COPY format \"{name}\" not recognized"));
         Format::of_name(name).ok_or_else(unknown)
     };
     let mut options = Options::of_file(path, otherwise);
@@ -15,7 +16,7 @@ pub(super) fn read_options(path: &str, given: &[CopyOption], otherwise: Format) 
     for (at, option) in given.iter().enumerate() {
         let name = option.name.name.as_str();
         if given[..at].iter().any(|earlier| earlier.name.name == name) {
-            return Err(SqlError::new("42601", "conflicting or redundant options"));
+            return Err(SqlError::new(sqlstate::SYNTAX_ERROR, "conflicting or redundant options"));
         }
         match name {
             "format" => options.format = format_of(&text_of(option)?.to_lowercase())?,
@@ -32,7 +33,7 @@ pub(super) fn read_options(path: &str, given: &[CopyOption], otherwise: Format) 
             "force_quote" | "encoding" => {
                 return Err(SqlError::unsupported(format!("the COPY option {}", name.to_uppercase())));
             }
-            _ => return Err(SqlError::new("42601", format!("option \"{name}\" not recognized"))),
+            _ => return Err(SqlError::new(sqlstate::SYNTAX_ERROR, format!("option \"{name}\" not recognized"))),
         }
     }
     options.escape = escape_byte.unwrap_or(options.quote);
@@ -43,30 +44,33 @@ pub(super) fn read_options(path: &str, given: &[CopyOption], otherwise: Format) 
     if options.format == Format::Binary {
         let refused = [("DELIMITER", delimiter.is_some()), ("NULL", !options.null.is_empty())];
         if let Some((option, _)) = refused.into_iter().find(|(_, is_said)| *is_said) {
-            return Err(SqlError::new("42601", format!("cannot specify {option} in BINARY mode")));
+            return Err(SqlError::new(sqlstate::SYNTAX_ERROR, format!("cannot specify {option} in BINARY mode")));
         }
     }
     if has_quote && options.format != Format::Csv {
-        return Err(SqlError::new("0A000", "COPY quote available only in CSV mode"));
+        return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, "COPY quote available only in CSV mode"));
     }
     if escape_byte.is_some() && options.format != Format::Csv {
-        return Err(SqlError::new("0A000", "COPY escape available only in CSV mode"));
+        return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, "COPY escape available only in CSV mode"));
     }
     if is_text && (options.delimiter.is_ascii_lowercase() || b"\\.0123456789".contains(&options.delimiter)) {
         let delimiter = char::from(options.delimiter);
-        return Err(SqlError::new("22023", format!("COPY delimiter cannot be \"{delimiter}\"")));
+        return Err(SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("COPY delimiter cannot be \"{delimiter}\""),
+        ));
     }
     let (is_csv, null) = (options.format == Format::Csv, options.null.as_bytes());
     let (sqlstate, refused) = if b"\r\n".contains(&options.delimiter) {
-        ("22023", "COPY delimiter cannot be newline or carriage return")
+        (sqlstate::INVALID_PARAMETER_VALUE, "COPY delimiter cannot be newline or carriage return")
     } else if null.iter().any(|byte| b"\r\n".contains(byte)) {
-        ("22023", "COPY null representation cannot use newline or carriage return")
+        (sqlstate::INVALID_PARAMETER_VALUE, "COPY null representation cannot use newline or carriage return")
     } else if is_csv && options.delimiter == options.quote {
-        ("22023", "COPY delimiter and quote must be different")
+        (sqlstate::INVALID_PARAMETER_VALUE, "COPY delimiter and quote must be different")
     } else if (is_text || is_csv) && null.contains(&options.delimiter) {
-        ("0A000", "COPY delimiter must not appear in the NULL specification")
+        (sqlstate::FEATURE_NOT_SUPPORTED, "COPY delimiter must not appear in the NULL specification")
     } else if is_csv && null.contains(&options.quote) {
-        ("0A000", "CSV quote character must not appear in the NULL specification")
+        (sqlstate::FEATURE_NOT_SUPPORTED, "CSV quote character must not appear in the NULL specification")
     } else {
         return Ok(options);
     };
@@ -80,7 +84,7 @@ fn text_of(option: &CopyOption) -> Result<String> {
         Some(CopyValue::Text(Text { text, span: _ })) => Ok(text.clone()),
         Some(CopyValue::Number(number)) => Ok(format!("{}{}", if number.negative { "-" } else { "" }, number.digits)),
         Some(CopyValue::Star | CopyValue::List(_)) | None => {
-            Err(SqlError::new("42601", format!("{} requires a parameter", option.name.name)))
+            Err(SqlError::new(sqlstate::SYNTAX_ERROR, format!("{} requires a parameter", option.name.name)))
         }
     }
 }
@@ -94,7 +98,7 @@ fn is_on(option: &CopyOption) -> Result<bool> {
         "true" | "on" | "1" => Ok(true),
         "false" | "off" | "0" => Ok(false),
         "match" if option.name.name == "header" => Err(SqlError::unsupported("the COPY option HEADER MATCH")),
-        _ => Err(SqlError::new("42601", format!("{} requires a Boolean value", option.name.name))),
+        _ => Err(SqlError::new(sqlstate::SYNTAX_ERROR, format!("{} requires a Boolean value", option.name.name))),
     }
 }
 
@@ -104,7 +108,7 @@ fn byte_of(option: &CopyOption) -> Result<u8> {
         [byte] => Ok(*byte),
         _ => {
             let message = format!("COPY {} must be a single one-byte character", option.name.name);
-            Err(SqlError::new("0A000", message))
+            Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message))
         }
     }
 }
@@ -115,7 +119,7 @@ fn columns_of(option: &CopyOption) -> Result<Vec<String>> {
         Some(CopyValue::List(names)) => Ok(names.iter().map(|name| name.name.clone()).collect()),
         _ => {
             let message = format!("argument to option \"{}\" must be a list of column names", option.name.name);
-            Err(SqlError::new("22023", message))
+            Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message))
         }
     }
 }

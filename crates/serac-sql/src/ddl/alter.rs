@@ -21,8 +21,8 @@ use datafusion::dataframe::DataFrame;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, ident, not};
 use serac_binder::Place;
-use serac_engine::definition::{CheckDefinition, ColumnDefinition, KeyDefinition, SqlType, TableDefinition};
-use serac_engine::roles::{Object, ObjectKind};
+use serac_engine::catalog::definition::{CheckDefinition, ColumnDefinition, KeyDefinition, SqlType, TableDefinition};
+use serac_engine::security::{Object, ObjectKind};
 use serac_engine::{EngineError, Table};
 use serac_parser::tree::{
     self, AlterAction, AlterActionKind, AlterRelation, ColumnChange, RelationKind, TableConstraint,
@@ -106,7 +106,9 @@ impl Session {
             match action {
                 AlterActionKind::OwnerTo(role) => self.change_owner(owned, name, role)?,
                 AlterActionKind::RenameTo(_) if owned == ObjectKind::View && found == Some(ObjectKind::Table) => {
-                    return Err(SqlError::new("42809", format!("\"{short}\" is not a view")).named(short));
+                    return Err(
+                        SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{short}\" is not a view")).named(short)
+                    );
                 }
                 AlterActionKind::RenameTo(new) if owned == ObjectKind::View => {
                     let relation = (schema.clone(), short.clone());
@@ -120,12 +122,14 @@ impl Session {
                     let is_materialized = catalog.table(&schema, &short)?.definition.materialized.is_some();
                     if *kind == RelationKind::MaterializedView && !is_materialized {
                         let message = format!("\"{short}\" is not a materialized view");
-                        return Err(SqlError::new("42809", message).named(short));
+                        return Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message).named(short));
                     }
                     self.alter_table(source, &schema, &mut short, action, text_at(source, *span)).await?;
                 }
                 action if *kind == RelationKind::Table && is_of_tables(action) => {
-                    return Err(SqlError::new("42809", format!("\"{short}\" is not a table")).named(short));
+                    return Err(
+                        SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{short}\" is not a table")).named(short)
+                    );
                 }
                 _ => return Err(SqlError::unsupported(format!("{tag} … {}", text_at(source, *span)))),
             }
@@ -147,7 +151,9 @@ impl Session {
         let definition = self.txn_for(schema)?.catalog().table(schema, name)?.definition.clone();
         let allowed = matches!(action, K::RenameTo(_) | K::RenameColumn(..) | K::SetOptions(_));
         if definition.materialized.is_some() && !allowed {
-            return Err(SqlError::new("42809", format!("\"{name}\" is not a table")).named(name.as_str()));
+            return Err(
+                SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a table")).named(name.as_str())
+            );
         }
         let relation = (schema.to_owned(), name.clone());
         let visible = || definition.visible_columns().iter().map(|column| (column.name.clone(), column.name.clone()));
@@ -155,7 +161,7 @@ impl Session {
             K::AddColumn { if_not_exists, column } => {
                 let added = &column.name.name;
                 if *if_not_exists && definition.column(added).is_some() {
-                    self.say_exists("42701", &format!("column \"{added}\" of relation \"{name}\""));
+                    self.say_exists(sqlstate::DUPLICATE_COLUMN, &format!("column \"{added}\" of relation \"{name}\""));
                     return Ok(());
                 }
                 let views = self.planned_readers(&relation).await?;
@@ -248,7 +254,7 @@ impl Session {
         for check in &now.checks {
             self.check_expression(&now, &check.expression).map_err(|_| {
                 let message = format!("cannot {what} because constraint \"{}\" depends on it", check.name);
-                SqlError::new("2BP01", message)
+                SqlError::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, message)
             })?;
         }
         Ok(())
@@ -273,7 +279,7 @@ impl Session {
             if !cascade {
                 let message =
                     format!("cannot drop column \"{column}\" because generated column \"{other}\" depends on it");
-                return Err(SqlError::new("2BP01", message));
+                return Err(SqlError::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, message));
             }
             self.drop_what_names(schema, name, other, cascade)?;
             self.txn_for(schema)?.drop_column(schema, name, other, cascade)?;
@@ -399,13 +405,16 @@ impl Session {
             ColumnChange::NotNull(true) => self.set_not_null(table, at).await?,
             ColumnChange::NotNull(false) => {
                 if table.primary_key().is_some_and(|key| key.columns.contains(&at)) {
-                    return Err(SqlError::new("42P16", format!("column \"{column}\" is in a primary key")));
+                    return Err(SqlError::new(
+                        sqlstate::INVALID_TABLE_DEFINITION,
+                        format!("column \"{column}\" is in a primary key"),
+                    ));
                 }
                 self.txn_for(schema)?.alter_column(schema, name, column, |c| c.nullable = true)?;
             }
             ColumnChange::Default(_) if table.columns[at].generation.is_some() => {
                 let message = format!("column \"{column}\" of relation \"{name}\" is a generated column");
-                return Err(SqlError::new("42601", message));
+                return Err(SqlError::new(sqlstate::SYNTAX_ERROR, message));
             }
             ColumnChange::Default(Some(value)) => {
                 let mut definition = table.columns[at].clone();
@@ -478,10 +487,12 @@ impl Session {
         }
         self.check_default(&changed).map_err(|_| {
             let message = format!("default for column \"{}\" cannot be cast to type {sql_type}", column.name);
-            SqlError::new("42804", message)
+            SqlError::new(sqlstate::DATATYPE_MISMATCH, message)
         })?;
         let (text, place) = match (using, &column.generation) {
-            (Some(_), Some(_)) => return Err(SqlError::new("42611", "a generated column has no USING")),
+            (Some(_), Some(_)) => {
+                return Err(SqlError::new(sqlstate::INVALID_COLUMN_DEFINITION, "a generated column has no USING"));
+            }
             (Some(using), None) => (using.to_owned(), Place::Transform),
             (None, Some(expression)) => (expression.clone(), Place::Generation),
             (None, None) => (quote(&column.name), Place::Transform),
@@ -511,7 +522,9 @@ impl Session {
         self.txn_for(&table.schema)?.lock_table(&table.schema, &table.name)?;
         if self.has_rows(&self.table_now(table)?, ident(column).is_null()).await? {
             let message = format!("column \"{column}\" of relation \"{}\" contains null values", table.name);
-            return Err(SqlError::new("23502", message).named(column).of_table(&table.schema, &table.name));
+            return Err(SqlError::new(sqlstate::NOT_NULL_VIOLATION, message)
+                .named(column)
+                .of_table(&table.schema, &table.name));
         }
         Ok(self.txn_for(&table.schema)?.alter_column(&table.schema, &table.name, column, |c| c.nullable = false)?)
     }
@@ -540,7 +553,7 @@ impl Session {
             if key.primary {
                 if table.primary_key().is_some() {
                     let message = format!("multiple primary keys for table \"{}\" are not allowed", table.name);
-                    return Err(SqlError::new("42P16", message));
+                    return Err(SqlError::new(sqlstate::INVALID_TABLE_DEFINITION, message));
                 }
                 self.refresh_view();
                 for &c in &key.columns {
@@ -567,7 +580,9 @@ impl Session {
         if self.has_rows(&now, not(expression)).await? {
             let name = &check.name;
             let message = format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name);
-            return Err(SqlError::new("23514", message).named(name).of_table(&table.schema, &table.name));
+            return Err(SqlError::new(sqlstate::CHECK_VIOLATION, message)
+                .named(name)
+                .of_table(&table.schema, &table.name));
         }
         Ok(())
     }

@@ -8,13 +8,13 @@ use crate::error::{Result, SqlError};
 use crate::expressions::named_columns;
 use crate::identifiers::TEMPORARY_SCHEMA;
 use crate::parsed::Source;
-use crate::view::View;
+use crate::statement_snapshot::StatementSnapshot;
 use serac_engine::Catalog;
-use serac_engine::definition::{
+use serac_engine::catalog::definition::{
     CheckDefinition, ColumnDefinition, ForeignKeyDefinition, KeyDefinition, ReferentialAction, SequenceDefinition,
     TableDefinition,
 };
-use serac_engine::roles::Object;
+use serac_engine::security::Object;
 use serac_parser::tree::{
     self, ColumnConstraint, ColumnConstraintKind, Ident, KeptExpr, KeyAction, References, SequenceOption,
     TableConstraint, TableConstraintKind,
@@ -33,7 +33,7 @@ pub(super) struct TableBuilder<'s> {
     /// The texts of expressions that the statement itself has.
     pub(super) written: HashSet<String>,
     /// What the statement sees.
-    view: View,
+    view: StatementSnapshot,
     /// Where the texts of expressions are.
     source: &'s Source,
 }
@@ -42,7 +42,8 @@ pub(super) fn columns_of(definition: &TableDefinition, names: impl Iterator<Item
     names
         .map(|name| {
             definition.column(&name).ok_or_else(|| {
-                SqlError::new("42703", format!("column \"{name}\" named in key does not exist")).named(&name)
+                SqlError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" named in key does not exist"))
+                    .named(&name)
             })
         })
         .collect()
@@ -67,7 +68,7 @@ fn action(action: Option<&KeyAction>) -> Result<ReferentialAction> {
 }
 
 impl<'s> TableBuilder<'s> {
-    pub(super) fn new(definition: TableDefinition, view: View, source: &'s Source) -> Self {
+    pub(super) fn new(definition: TableDefinition, view: StatementSnapshot, source: &'s Source) -> Self {
         Self {
             definition,
             sequences: Vec::new(),
@@ -96,11 +97,14 @@ impl<'s> TableBuilder<'s> {
         let column = &table.columns[at];
         let column_type = column.sql_type.column_type;
         if !matches!(column_type, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64) {
-            return Err(SqlError::new("22023", "identity column type must be smallint, integer, or bigint"));
+            return Err(SqlError::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                "identity column type must be smallint, integer, or bigint",
+            ));
         }
         if column.default.is_some() {
             let what = format!("for column \"{}\" of table \"{}\"", column.name, table.name);
-            return Err(SqlError::new("42601", format!("both default and identity specified {what}")));
+            return Err(SqlError::new(sqlstate::SYNTAX_ERROR, format!("both default and identity specified {what}")));
         }
         let name = format!("{}_{}_seq", table.name, column.name);
         let mut sequence = options.make(name.clone(), column_type);
@@ -124,7 +128,7 @@ impl<'s> TableBuilder<'s> {
             let is_there = found.is_ok_and(|(schema, short)| {
                 self.view.of(&schema).0.kind_of(&Object::relation(&schema, &short)).is_some()
             });
-            match error.sqlstate == "42704" && is_there {
+            match error.sqlstate == sqlstate::UNDEFINED_OBJECT && is_there {
                 true => SqlError::unsupported(format!("a column of rows of relation \"{}\"", type_name.name)),
                 false => error,
             }
@@ -189,7 +193,7 @@ impl<'s> TableBuilder<'s> {
         let column = &self.definition.columns[at];
         if column.default.is_some() {
             let what = format!("for column \"{}\" of table \"{table}\"", column.name);
-            return Err(SqlError::new("42601", format!("multiple default values specified {what}")));
+            return Err(SqlError::new(sqlstate::SYNTAX_ERROR, format!("multiple default values specified {what}")));
         }
         self.definition.columns[at].default = Some(text);
         Ok(())
@@ -262,7 +266,7 @@ impl<'s> TableBuilder<'s> {
         if temporary != (parent_schema == TEMPORARY_SCHEMA) {
             let kind = if temporary { "temporary" } else { "permanent" };
             let message = format!("constraints on {kind} tables may reference only {kind} tables");
-            return Err(SqlError::new("42P16", message));
+            return Err(SqlError::new(sqlstate::INVALID_TABLE_DEFINITION, message));
         }
         self.unresolved.push((self.definition.foreign_keys.len(), names(referred).collect()));
         self.definition.foreign_keys.push(ForeignKeyDefinition {
@@ -286,7 +290,10 @@ impl<'s> TableBuilder<'s> {
                 if own { &self.definition } else { &catalog.table(&key.parent_schema, &key.parent_table)?.definition };
             let columns = if columns.is_empty() {
                 let key = parent.primary_key().ok_or_else(|| {
-                    SqlError::new("42704", format!("there is no primary key for referenced table \"{}\"", parent.name))
+                    SqlError::new(
+                        sqlstate::UNDEFINED_OBJECT,
+                        format!("there is no primary key for referenced table \"{}\"", parent.name),
+                    )
                 })?;
                 key.columns.clone()
             } else {
@@ -294,7 +301,7 @@ impl<'s> TableBuilder<'s> {
             };
             if columns.len() != key.columns.len() {
                 let message = "number of referencing and referenced columns for foreign key disagree";
-                return Err(SqlError::new("42830", message));
+                return Err(SqlError::new(sqlstate::INVALID_FOREIGN_KEY, message));
             }
             self.definition.foreign_keys[at].parent_columns = columns;
         }

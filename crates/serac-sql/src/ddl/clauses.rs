@@ -13,7 +13,7 @@
 use crate::error::{Result, SqlError};
 use crate::parsed::Source;
 use crate::result::StatementResult;
-use serac_engine::definition::{SqlType, TableDefinition};
+use serac_engine::catalog::definition::{SqlType, TableDefinition};
 use serac_parser::tree::{
     ConstraintAttributes, Ident, KeyStorage, Name, ObjectKind, OnCommit, Persistence, Span, StorageOption,
     StorageValue, TableStorage,
@@ -41,7 +41,7 @@ pub(super) fn check_collation(collation: &Name) -> Result<()> {
         return Ok(());
     }
     let message = format!("collation \"{name}\" for encoding \"UTF8\" does not exist");
-    Err(SqlError::new("42704", message).named(name))
+    Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message).named(name))
 }
 
 /// Types that have operator classes.
@@ -76,7 +76,7 @@ pub(super) fn check_operator_class(class: &Name) -> Result<()> {
         return Ok(());
     }
     let message = format!("operator class \"{name}\" does not exist for access method \"btree\"");
-    Err(SqlError::new("42704", message).named(name))
+    Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message).named(name))
 }
 
 /// Refuses what may stand behind a constraint and is not carried out.
@@ -122,10 +122,15 @@ pub(super) fn check_view_options(options: &[StorageOption]) -> Result<()> {
 pub(super) fn freeze_format_of(storage: &TableStorage, persistence: Persistence) -> Result<FreezeFormat> {
     let TableStorage { method, options, on_commit, tablespace, cluster_by: _ } = storage;
     if let Some(Ident { name, .. }) = method.as_ref().filter(|method| method.name != "heap") {
-        return Err(SqlError::new("42704", format!("access method \"{name}\" does not exist")).named(name));
+        return Err(
+            SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("access method \"{name}\" does not exist")).named(name)
+        );
     }
     if on_commit.is_some() && persistence != Persistence::Temporary {
-        return Err(SqlError::new("42P16", "ON COMMIT can only be used on temporary tables"));
+        return Err(SqlError::new(
+            sqlstate::INVALID_TABLE_DEFINITION,
+            "ON COMMIT can only be used on temporary tables",
+        ));
     }
     refuse_any(&[
         ("ON COMMIT DROP or DELETE ROWS", !matches!(on_commit, None | Some(OnCommit::PreserveRows))),
@@ -143,24 +148,32 @@ pub(super) fn freeze_format(options: &[StorageOption]) -> Result<Option<FreezeFo
             // Rows have no numbers of their own.
             match option.value.as_ref().map_or("true".into(), shown_value).to_lowercase().as_str() {
                 "false" | "off" | "no" | "0" => continue,
-                _ => return Err(SqlError::new("0A000", "tables declared WITH OIDS are not supported")),
+                _ => {
+                    return Err(SqlError::new(
+                        sqlstate::FEATURE_NOT_SUPPORTED,
+                        "tables declared WITH OIDS are not supported",
+                    ));
+                }
             }
         }
         if !["fillfactor", "freeze_format"].contains(&name) {
             return Err(unrecognized(name));
         }
-        let missing = || SqlError::new("42601", format!("the storage parameter {name} has no value"));
+        let missing = || SqlError::new(sqlstate::SYNTAX_ERROR, format!("the storage parameter {name} has no value"));
         let value = shown_value(option.value.as_ref().ok_or_else(missing)?);
         if name == "fillfactor" {
             // How full PostgreSQL makes its pages; rows are changed in place here.
             if !matches!(value.parse::<u8>(), Ok(10..=100)) {
                 let message = format!("value {value} out of bounds for option \"fillfactor\": from 10 to 100");
-                return Err(SqlError::new("22023", message));
+                return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
             }
             continue;
         }
         let parsed = value.parse::<FreezeFormat>().map_err(|detail| {
-            SqlError::new("22023", format!("invalid value for parameter \"freeze_format\": {detail}"))
+            SqlError::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("invalid value for parameter \"freeze_format\": {detail}"),
+            )
         })?;
         format = Some(parsed);
     }
@@ -168,7 +181,7 @@ pub(super) fn freeze_format(options: &[StorageOption]) -> Result<Option<FreezeFo
 }
 
 fn unrecognized(name: &str) -> SqlError {
-    SqlError::new("22023", format!("unrecognized parameter \"{name}\""))
+    SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{name}\""))
 }
 
 /// The name of an option. None has a namespace.
@@ -177,7 +190,7 @@ fn option_name(option: &StorageOption) -> Result<&str> {
         None => Ok(&option.name.name),
         Some(namespace) => {
             let message = format!("unrecognized parameter namespace \"{}\"", namespace.name);
-            Err(SqlError::new("22023", message))
+            Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message))
         }
     }
 }
@@ -226,7 +239,7 @@ pub(crate) fn check_key_type(sql_type: SqlType) -> Result<()> {
     }
     let message = format!("data type {sql_type} has no default operator class for access method \"btree\"");
     let hint = "You must specify an operator class for the index or define a default operator class for the data type.";
-    Err(SqlError::new("42704", message).explained(hint))
+    Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message).explained(hint))
 }
 
 /// The same of columns of a table.

@@ -5,14 +5,15 @@ use crate::error::{Result, SqlError};
 use crate::result::StatementResult;
 use crate::session::Session;
 use datafusion::arrow::array::RecordBatch;
-use serac_engine::definition::{ColumnOrder, TableDefinition};
+use serac_engine::catalog::definition::{ColumnOrder, TableDefinition};
 use serac_engine::{EngineError, Table};
 use serac_parser::tree::{Cluster, CommandOption, Ident};
 
 /// The key of CLUSTER BY.
 pub(super) fn cluster_key(definition: &TableDefinition, by: &[Ident]) -> Result<Vec<(usize, ColumnOrder)>> {
     let column = |Ident { name, .. }: &Ident| {
-        let missing = || SqlError::new("42703", format!("column \"{name}\" does not exist")).named(name);
+        let missing =
+            || SqlError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")).named(name);
         Ok((definition.column(name).ok_or_else(missing)?, ColumnOrder::default()))
     };
     by.iter().map(column).collect()
@@ -24,7 +25,10 @@ impl Session {
         let Cluster { options, table, index } = cluster;
         // VERBOSE says more and does nothing else.
         if let Some(CommandOption { name, .. }) = options.iter().find(|option| option.name.name != "verbose") {
-            return Err(SqlError::new("42601", format!("unrecognized CLUSTER option \"{}\"", name.name)));
+            return Err(SqlError::new(
+                sqlstate::SYNTAX_ERROR,
+                format!("unrecognized CLUSTER option \"{}\"", name.name),
+            ));
         }
         let Some(table) = table else { return Err(SqlError::unsupported("CLUSTER of all tables")) };
         let (schema, name) = self.locate(table)?;
@@ -39,7 +43,7 @@ impl Session {
         };
         if key.is_empty() {
             let message = format!("there is no previously clustered index for table \"{name}\"");
-            return Err(SqlError::new("42704", message).named(name));
+            return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message).named(name));
         }
         self.txn_for(&schema)?.cluster(&schema, &name, key)?;
         done("CLUSTER")

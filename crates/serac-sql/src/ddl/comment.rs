@@ -4,7 +4,7 @@ use crate::ddl::clauses::done;
 use crate::error::{Result, SqlError};
 use crate::result::StatementResult;
 use crate::session::Session;
-use serac_engine::roles::{self, Object};
+use serac_engine::security::{self, Object};
 use serac_parser::tree::{Comment, CommentTarget, Name, ObjectKind};
 
 impl Session {
@@ -21,14 +21,14 @@ impl Session {
         };
         let relation = |kind| (kind, name.clone(), None);
         let (wanted, name, column) = match kind {
-            ObjectKind::Table | ObjectKind::MaterializedView => relation(roles::ObjectKind::Table),
-            ObjectKind::View => relation(roles::ObjectKind::View),
-            ObjectKind::Sequence => relation(roles::ObjectKind::Sequence),
+            ObjectKind::Table | ObjectKind::MaterializedView => relation(security::ObjectKind::Table),
+            ObjectKind::View => relation(security::ObjectKind::View),
+            ObjectKind::Sequence => relation(security::ObjectKind::Sequence),
             ObjectKind::Column => {
                 let mut relation = name.clone();
                 let column = relation.parts.pop().filter(|_| !relation.parts.is_empty());
-                let missing = || SqlError::new("42601", "column name must be qualified");
-                (roles::ObjectKind::Table, relation, Some(column.ok_or_else(missing)?.name))
+                let missing = || SqlError::new(sqlstate::SYNTAX_ERROR, "column name must be qualified");
+                (security::ObjectKind::Table, relation, Some(column.ok_or_else(missing)?.name))
             }
             ObjectKind::Schema => {
                 self.txn()?.comment(&Object::Schema(name.to_string()), None, text)?;
@@ -47,7 +47,7 @@ impl Session {
 
     fn comment_on_relation(
         &mut self,
-        wanted: roles::ObjectKind,
+        wanted: security::ObjectKind,
         name: &Name,
         column: Option<&str>,
         text: Option<String>,
@@ -57,7 +57,9 @@ impl Session {
         let txn = self.txn_for(&schema)?;
         let found = txn.catalog().kind_of(&object);
         if found.is_some_and(|found| found != wanted) {
-            return Err(SqlError::new("42809", format!("\"{short}\" is not a {wanted}")).named(short));
+            return Err(
+                SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{short}\" is not a {wanted}")).named(short)
+            );
         }
         if let (Some(column), Some(_)) = (column, found)
             && txn.catalog().table(&schema, &short)?.definition.column(column).is_none()

@@ -21,7 +21,7 @@ use crate::parsed::Source;
 use crate::resolver::planned_for_owner;
 use crate::session::Session;
 use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
-use serac_engine::roles::Object;
+use serac_engine::security::Object;
 use serac_engine::{Catalog, DEFAULT_SCHEMA, EngineError};
 use serac_parser::tree::{self, Span};
 use std::collections::HashSet;
@@ -157,7 +157,7 @@ pub(super) fn refuse_circle(catalog: &Catalog, view: &Name, query: &str) -> Resu
     while let Some(relation) = left.pop() {
         if with_instead(query, &relation, Instead::Nothing)?.is_some() {
             let message = format!("infinite recursion detected in rules for relation \"{}\"", view.1);
-            return Err(SqlError::new("42P17", message).named(&view.1));
+            return Err(SqlError::new(sqlstate::INVALID_OBJECT_DEFINITION, message).named(&view.1));
         }
         let views = readers(catalog, &relation).into_iter().filter(|reader| !reader.materialized);
         left.extend(views.map(|reader| reader.name).filter(|name| known.insert(name.clone())));
@@ -207,7 +207,7 @@ impl Session {
         if self.txn()?.catalog().kind_of(&Object::relation(schema, name)).is_none() {
             return Ok(());
         }
-        self.say(Severity::Notice, "00000", format!("drop cascades to {}", reader.shown()));
+        self.say(Severity::Notice, sqlstate::SUCCESSFUL_COMPLETION, format!("drop cascades to {}", reader.shown()));
         Ok(self.txn()?.drop_dependent(schema, name)?)
     }
 
@@ -228,7 +228,7 @@ impl Session {
                 if !cascade {
                     return Err(in_the_way(format!("sequence \"{}\"", sequence.1), dependent));
                 }
-                self.say(Severity::Notice, "00000", format!("drop cascades to {dependent}"));
+                self.say(Severity::Notice, sqlstate::SUCCESSFUL_COMPLETION, format!("drop cascades to {dependent}"));
                 let (schema, name) = (&table.definition.schema, table.name());
                 self.txn()?.drop_default(schema, name, &column.name)?;
             }
@@ -336,7 +336,10 @@ impl Session {
                 _ => {
                     let message = "cannot alter type of a column used by a view or rule";
                     let detail = Some(format!("{} depends on column \"{column}\"", reader.shown()));
-                    return Err(SqlError { detail, ..SqlError::new("0A000", message).named(column) });
+                    return Err(SqlError {
+                        detail,
+                        ..SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message).named(column)
+                    });
                 }
             }
         }
@@ -350,7 +353,7 @@ impl Session {
     /// 42P16.
     pub(super) fn same_view_columns(before: &ArrowSchema, after: &ArrowSchema) -> Result<()> {
         if after.fields().len() < before.fields().len() {
-            return Err(SqlError::new("42P16", "cannot drop columns from view"));
+            return Err(SqlError::new(sqlstate::INVALID_TABLE_DEFINITION, "cannot drop columns from view"));
         }
         let type_name = |field: &datafusion::arrow::datatypes::Field| match of_field(field) {
             Some(of) => of.to_string(),
@@ -359,12 +362,12 @@ impl Session {
         for (old, new) in before.fields().iter().zip(after.fields()) {
             if old.name() != new.name() {
                 let message = format!("cannot change name of view column \"{}\" to \"{}\"", old.name(), new.name());
-                return Err(SqlError::new("42P16", message));
+                return Err(SqlError::new(sqlstate::INVALID_TABLE_DEFINITION, message));
             }
             let (from, to) = (type_name(old), type_name(new));
             if from != to {
                 let message = format!("cannot change data type of view column \"{}\" from {from} to {to}", old.name());
-                return Err(SqlError::new("42P16", message));
+                return Err(SqlError::new(sqlstate::INVALID_TABLE_DEFINITION, message));
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use crate::ast_types::sql_type;
 use crate::error::{Result, SqlError};
 use crate::result::StatementResult;
 use crate::session::Session;
-use serac_engine::function::{FunctionColumn, FunctionDefinition, FunctionLanguage};
+use serac_engine::catalog::function::{FunctionColumn, FunctionDefinition, FunctionLanguage};
 use serac_parser::tree::{
     ColumnType, CreateFunction, DropFunction, FunctionName, FunctionOption, FunctionOptionKind, Name, Parameter,
     ParameterMode, Returns, RoutineKind,
@@ -66,7 +66,7 @@ fn language_and_body(options: &[FunctionOption]) -> Result<(FunctionLanguage, St
             }
         };
         if is_again {
-            return Err(SqlError::new("42601", "conflicting or redundant options"));
+            return Err(SqlError::new(sqlstate::SYNTAX_ERROR, "conflicting or redundant options"));
         }
     }
     let language = match language {
@@ -74,22 +74,29 @@ fn language_and_body(options: &[FunctionOption]) -> Result<(FunctionLanguage, St
         Some("wasm") => FunctionLanguage::Wasm,
         Some(other) => {
             let message = format!("language \"{other}\" does not exist");
-            return Err(SqlError::new("42704", message).explained("There are external and wasm.").named(other));
+            return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message)
+                .explained("There are external and wasm.")
+                .named(other));
         }
-        None => return Err(SqlError::new("42P13", "no language specified")),
+        None => return Err(SqlError::new(sqlstate::INVALID_FUNCTION_DEFINITION, "no language specified")),
     };
-    let missing = || SqlError::new("42P13", "a function's body is the description of a job, as text");
+    let missing = || {
+        SqlError::new(sqlstate::INVALID_FUNCTION_DEFINITION, "a function's body is the description of a job, as text")
+    };
     Ok((language, body.ok_or_else(missing)?))
 }
 
 fn check_names(columns: &[FunctionColumn]) -> Result<()> {
     if columns.len() > MAX_COLUMNS {
-        return Err(SqlError::new("54023", format!("a function has more than {MAX_COLUMNS} columns")));
+        return Err(SqlError::new(
+            sqlstate::TOO_MANY_ARGUMENTS,
+            format!("a function has more than {MAX_COLUMNS} columns"),
+        ));
     }
     for (at, column) in columns.iter().enumerate() {
         if columns[..at].iter().any(|other| other.name == column.name) {
             let message = format!("the name \"{}\" is used more than once", column.name);
-            return Err(SqlError::new("42P13", message).named(&column.name));
+            return Err(SqlError::new(sqlstate::INVALID_FUNCTION_DEFINITION, message).named(&column.name));
         }
     }
     Ok(())
@@ -113,7 +120,7 @@ impl Session {
         let name = name_of(name)?;
         if crate::planner::functions(&self.ctx.state()).is_table_function(&name) {
             let message = format!("function \"{name}\" already exists");
-            return Err(SqlError::new("42723", message).named(name));
+            return Err(SqlError::new(sqlstate::DUPLICATE_FUNCTION, message).named(name));
         }
         let programs = self.shared.sql.programs();
         let programs = programs.ok_or_else(|| SqlError::unsupported("functions that run programs, in this process"))?;
@@ -123,7 +130,7 @@ impl Session {
         }
         if language == FunctionLanguage::Wasm && job.runs_programs() {
             let message = "a function in the language wasm runs modules, and no programs of the machine";
-            return Err(SqlError::new("42P13", message));
+            return Err(SqlError::new(sqlstate::INVALID_FUNCTION_DEFINITION, message));
         }
         let function = FunctionDefinition { name, parameters, returns, language, body };
         self.txn()?.create_function(function, *or_replace)?;

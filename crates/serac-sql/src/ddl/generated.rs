@@ -8,16 +8,20 @@ use crate::session::Session;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::DFSchema;
 use serac_binder::Place;
-use serac_engine::definition::{ReferentialAction, TableDefinition};
+use serac_engine::catalog::definition::{ReferentialAction, TableDefinition};
 
 impl Session {
-    /// Refuses a generated column whose expression cannot be meant, or not to be stored: its value must depend on the row's other columns alone.
+    /// Refuses a generated column whose expression cannot be meant, or not to be stored: its value
+    /// must depend on the row's other columns alone.
     pub(crate) fn check_generation(&self, table: &TableDefinition, at: usize) -> Result<()> {
         let column = &table.columns[at];
         let Some(expression) = KeptExpression::generation(table, column) else { return Ok(()) };
         if column.default.is_some() {
             let what = format!("for column \"{}\" of table \"{}\"", column.name, table.name);
-            return Err(SqlError::new("42601", format!("both default and generation expression specified {what}")));
+            return Err(SqlError::new(
+                sqlstate::SYNTAX_ERROR,
+                format!("both default and generation expression specified {what}"),
+            ));
         }
         let changes = |action| !matches!(action, ReferentialAction::NoAction | ReferentialAction::Restrict);
         for key in table.foreign_keys.iter().filter(|key| key.columns.contains(&at)) {
@@ -26,7 +30,7 @@ impl Session {
                 let name = &key.name;
                 let message =
                     format!("the action of foreign key \"{name}\" would change generated column \"{}\"", column.name);
-                return Err(SqlError::new("42601", message));
+                return Err(SqlError::new(sqlstate::SYNTAX_ERROR, message));
             }
         }
         self.check_computed(table, &expression)?;
@@ -45,9 +49,9 @@ impl Session {
             return Err(match place {
                 Place::Generation => {
                     let detail = Some("A generated column cannot reference another generated column.".into());
-                    SqlError { detail, ..SqlError::new("42P17", message) }
+                    SqlError { detail, ..SqlError::new(sqlstate::INVALID_OBJECT_DEFINITION, message) }
                 }
-                _ => SqlError::new("0A000", message),
+                _ => SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message),
             });
         }
         let columns = DFSchema::try_from(table.storage_schema().arrow().project(&parts(table).1)?)?;
@@ -55,7 +59,7 @@ impl Session {
             return Ok(());
         }
         Err(SqlError::new(
-            "42P17",
+            sqlstate::INVALID_OBJECT_DEFINITION,
             match place {
                 Place::Generation => "generation expression is not immutable".to_owned(),
                 _ => format!("functions in {} must be marked IMMUTABLE", place.name()),

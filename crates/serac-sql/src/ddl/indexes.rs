@@ -22,7 +22,9 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::DataType;
 use serac_binder::Place;
 use serac_engine::EngineError;
-use serac_engine::definition::{BitmapDefinition, ColumnDefinition, ColumnOrder, KeyDefinition, TableDefinition};
+use serac_engine::catalog::definition::{
+    BitmapDefinition, ColumnDefinition, ColumnOrder, KeyDefinition, TableDefinition,
+};
 use serac_parser::tree::{CreateIndex, Expr, ExprKind, IndexElement, KeptExpr};
 
 /// In which order an index has a column: as in PostgreSQL, NULLs are larger than all values unless
@@ -52,7 +54,10 @@ fn check_element(element: &IndexElement) -> Result<()> {
 /// The name of a column of INCLUDE.
 fn included_column(element: &IndexElement) -> Result<String> {
     let Some(name) = column_name(&element.expr) else {
-        return Err(SqlError::new("0A000", "expressions are not supported in included columns"));
+        return Err(SqlError::new(
+            sqlstate::FEATURE_NOT_SUPPORTED,
+            "expressions are not supported in included columns",
+        ));
     };
     let unfit = [
         ("a collation", element.collation.is_some()),
@@ -61,7 +66,9 @@ fn included_column(element: &IndexElement) -> Result<String> {
         ("NULLS FIRST/LAST options", element.nulls_first.is_some()),
     ];
     match unfit.iter().find(|(_, is_said)| *is_said) {
-        Some((what, _)) => Err(SqlError::new("42P17", format!("including column does not support {what}"))),
+        Some((what, _)) => {
+            Err(SqlError::new(sqlstate::INVALID_OBJECT_DEFINITION, format!("including column does not support {what}")))
+        }
         None => Ok(name.to_owned()),
     }
 }
@@ -110,7 +117,11 @@ impl Session {
         let (schema, table) = self.locate(table)?;
         let method = method.as_ref().map_or("btree", |method| method.name.as_str());
         if !["btree", "bitmap"].contains(&method) {
-            return Err(SqlError::new("42704", format!("access method \"{method}\" does not exist")).named(method));
+            return Err(SqlError::new(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("access method \"{method}\" does not exist"),
+            )
+            .named(method));
         }
         refuse_any(&[("NULLS NOT DISTINCT", *nulls_distinct == Some(false))])?;
         check_index_storage(options, tablespace.as_ref())?;
@@ -164,9 +175,9 @@ impl Session {
             _ => self.create_bitmap(create, &definition, name, &columns, !expressions.is_empty()),
         };
         match created {
-            Err(error) if error.sqlstate == "42P07" && *if_not_exists => {
+            Err(error) if error.sqlstate == sqlstate::DUPLICATE_TABLE && *if_not_exists => {
                 let name = error.name.clone().unwrap_or_default();
-                self.say_exists("42P07", &format!("relation \"{name}\""));
+                self.say_exists(sqlstate::DUPLICATE_TABLE, &format!("relation \"{name}\""));
             }
             result => result?,
         }
@@ -189,8 +200,12 @@ impl Session {
         columns: &[usize],
         has_expressions: bool,
     ) -> Result<()> {
-        let lacks =
-            |what: &str| Err(SqlError::new("0A000", format!("access method \"bitmap\" does not support {what}")));
+        let lacks = |what: &str| {
+            Err(SqlError::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                format!("access method \"bitmap\" does not support {what}"),
+            ))
+        };
         if create.elements.iter().any(|element| element.descending.is_some() || element.nulls_first.is_some()) {
             return lacks("ASC/DESC or NULLS FIRST/LAST options");
         }

@@ -5,7 +5,7 @@ use super::builder::TableBuilder;
 use super::indexes::index_base_name;
 use crate::error::Result;
 use crate::index_names::index_column_name;
-use serac_engine::definition::{BitmapDefinition, ColumnDefinition, KeyDefinition, TableDefinition};
+use serac_engine::catalog::definition::{BitmapDefinition, ColumnDefinition, KeyDefinition, TableDefinition};
 use serac_parser::tree::TableLike;
 
 /// Whether LIKE takes a part over, beside columns with their types and NOT NULL.

@@ -18,8 +18,8 @@ use crate::session::Session;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::prelude::DataFrame;
 use serac_engine::Table;
-use serac_engine::definition::{Materialized, TableDefinition};
-use serac_engine::roles::Object;
+use serac_engine::catalog::definition::{Materialized, TableDefinition};
+use serac_engine::security::Object;
 use serac_parser::tree::{CreateMaterializedView, Persistence, RefreshMaterializedView};
 use std::sync::Arc;
 
@@ -33,12 +33,12 @@ impl Session {
         let CreateMaterializedView { persistence, if_not_exists, name, columns: named, storage, query, with_data } =
             create;
         if *persistence != Persistence::Permanent {
-            return Err(SqlError::new("0A000", "materialized views cannot be unlogged"));
+            return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, "materialized views cannot be unlogged"));
         }
         let freeze_format = freeze_format_of(storage, *persistence)?;
         let (schema, name) = self.locate_new(name)?;
         if *if_not_exists && self.txn()?.catalog().table(&schema, &name).is_ok() {
-            self.say_exists("42P07", &format!("relation \"{name}\""));
+            self.say_exists(sqlstate::DUPLICATE_TABLE, &format!("relation \"{name}\""));
             return done("CREATE MATERIALIZED VIEW");
         }
         let text = self.view_text(source, query, &schema).await?;
@@ -46,7 +46,7 @@ impl Session {
         let (columns, rows) = self.collect_with_schema(frame).await?;
         let columns = with_types(&told, &columns);
         if named.len() > columns.fields().len() {
-            return Err(SqlError::new("42601", "too many column names were specified"));
+            return Err(SqlError::new(sqlstate::SYNTAX_ERROR, "too many column names were specified"));
         }
         let mut definition = TableDefinition::new(schema, name, columns_of_rows(&columns, &rows, false)?);
         for (column, name) in definition.columns.iter_mut().zip(names(named)) {
@@ -78,12 +78,13 @@ impl Session {
         let RefreshMaterializedView { concurrently, name, with_data: populated } = refresh;
         if *concurrently && !populated {
             let message = "CONCURRENTLY and WITH NO DATA options cannot be used together";
-            return Err(SqlError::new("42601", message));
+            return Err(SqlError::new(sqlstate::SYNTAX_ERROR, message));
         }
         let (schema, name) = self.locate(name)?;
         let definition = self.txn_for(&schema)?.catalog().table(&schema, &name)?.definition.clone();
         let Some(materialized) = &definition.materialized else {
-            return Err(SqlError::new("42809", format!("\"{name}\" is not a materialized view")).named(name));
+            return Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a materialized view"))
+                .named(name));
         };
         // Who may not refresh it is told so before its query runs.
         let table = self.txn()?.empty_materialized(&schema, &name, *populated)?;
@@ -94,7 +95,7 @@ impl Session {
             let (found, wanted) = (plan.schema().fields().len(), definition.visible_columns().len());
             if found != wanted {
                 let message = format!("the query of materialized view \"{name}\" has {found} columns, not {wanted}");
-                return Err(SqlError::new("42P16", message).named(name));
+                return Err(SqlError::new(sqlstate::INVALID_TABLE_DEFINITION, message).named(name));
             }
             let rows = self.collect(DataFrame::new(self.state(), plan)).await?;
             self.fill(&table, &rows)?;

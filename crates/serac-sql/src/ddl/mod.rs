@@ -37,8 +37,8 @@ use dependencies::refuse_circle;
 use relations::Mentions;
 use serac_binder::Place;
 use serac_engine::DEFAULT_SCHEMA;
-use serac_engine::definition::{ColumnDefinition, SqlType, TableDefinition, ViewDefinition};
-use serac_engine::roles::{Object, Privilege};
+use serac_engine::catalog::definition::{ColumnDefinition, SqlType, TableDefinition, ViewDefinition};
+use serac_engine::security::{Object, Privilege};
 use serac_parser::tree::{
     CreateSchema, CreateTable, CreateTableAs, CreateView, Drop, Name, ObjectKind, Persistence, Query, Relation, Span,
     StatementKind, TableConstraint, TableElement, TableForm, TableSource, Truncate,
@@ -63,7 +63,8 @@ impl Session {
         loop {
             attempts += 1;
             match self.define_now(source).await {
-                Err(error) if error.sqlstate == "40001" && attempts < ATTEMPTS && self.restart() => {}
+                Err(error)
+                    if error.sqlstate == sqlstate::SERIALIZATION_FAILURE && attempts < ATTEMPTS && self.restart() => {}
                 result => {
                     self.refresh_view();
                     return result;
@@ -114,14 +115,14 @@ impl Session {
         let name = match (name, owner) {
             (Some(name), _) => name.name.clone(),
             (None, Some(owner)) => self.txn()?.catalog().security.name_of(owner).to_owned(),
-            (None, None) => return Err(SqlError::new("42601", "a schema has a name or an owner")),
+            (None, None) => return Err(SqlError::new(sqlstate::SYNTAX_ERROR, "a schema has a name or an owner")),
         };
         if name.starts_with("pg_") {
             let message = format!("unacceptable schema name \"{name}\": the prefix \"pg_\" is reserved");
-            return Err(SqlError::new("42939", message));
+            return Err(SqlError::new(sqlstate::RESERVED_NAME, message));
         }
         if *if_not_exists && self.txn()?.catalog().schemas.contains_key(&name) {
-            self.say_exists("42P06", &format!("schema \"{name}\""));
+            self.say_exists(sqlstate::DUPLICATE_SCHEMA, &format!("schema \"{name}\""));
         } else {
             self.txn()?.create_schema(&name)?;
             if let Some(owner) = owner {
@@ -142,11 +143,17 @@ impl Session {
             for (schema, name) in &tables {
                 let table = self.txn_for(schema)?.catalog().table(schema, name)?;
                 if table.definition.materialized.is_some() {
-                    return Err(SqlError::new("42809", format!("\"{name}\" is not a table")).named(name));
+                    return Err(
+                        SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a table")).named(name)
+                    );
                 }
             }
             for table in self.txn_for(schema)?.truncate(&tables, *cascade, *restart_identity)? {
-                self.say(Severity::Notice, "00000", format!("truncate cascades to table \"{table}\""));
+                self.say(
+                    Severity::Notice,
+                    sqlstate::SUCCESSFUL_COMPLETION,
+                    format!("truncate cascades to table \"{table}\""),
+                );
             }
         }
         self.refresh_view();
@@ -159,7 +166,11 @@ impl Session {
         let all: Vec<_> = names.iter().filter_map(|name| self.locate(name).ok()).collect();
         for name in names {
             match self.drop_one(*kind, name, *cascade, &all) {
-                Err(error) if *if_exists && ["42P01", "3F000", "42704"].contains(&error.sqlstate) => {
+                Err(error)
+                    if *if_exists
+                        && [sqlstate::UNDEFINED_TABLE, sqlstate::INVALID_SCHEMA_NAME, sqlstate::UNDEFINED_OBJECT]
+                            .contains(&error.sqlstate) =>
+                {
                     let (_, short) = resolve(name)?;
                     self.say_missing(&format!("{} \"{short}\"", words(*kind).to_lowercase()));
                 }
@@ -188,7 +199,9 @@ impl Session {
         };
         if other {
             let wanted = words(kind).to_lowercase();
-            return Err(SqlError::new("42809", format!("\"{short}\" is not a {wanted}")).named(short));
+            return Err(
+                SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{short}\" is not a {wanted}")).named(short)
+            );
         }
         let relation = (schema.clone(), short.clone());
         match kind {
@@ -256,12 +269,15 @@ impl Session {
         let (mut schema, short) = if is_temporary { resolve(name)? } else { self.locate_new(name)? };
         if is_temporary {
             if name.parts.len() > 1 && schema != TEMPORARY_SCHEMA {
-                return Err(SqlError::new("42P16", "cannot create temporary relation in non-temporary schema"));
+                return Err(SqlError::new(
+                    sqlstate::INVALID_TABLE_DEFINITION,
+                    "cannot create temporary relation in non-temporary schema",
+                ));
             }
             schema = TEMPORARY_SCHEMA.into();
         }
         if if_not_exists && self.txn_for(&schema)?.catalog().table(&schema, &short).is_ok() {
-            self.say_exists("42P07", &format!("relation \"{short}\""));
+            self.say_exists(sqlstate::DUPLICATE_TABLE, &format!("relation \"{short}\""));
             return Ok(None);
         }
         Ok(Some((schema, short)))
@@ -325,7 +341,7 @@ impl Session {
         let mut definition =
             TableDefinition::new(schema.clone(), name, columns_of_rows(&with_types(&told, &found), &rows, true)?);
         if columns.len() > definition.columns.len() {
-            return Err(SqlError::new("42601", "too many column names were specified"));
+            return Err(SqlError::new(sqlstate::SYNTAX_ERROR, "too many column names were specified"));
         }
         for (column, name) in definition.columns.iter_mut().zip(names(columns)) {
             column.name = name;
@@ -407,7 +423,8 @@ impl Session {
         binding::usual_text(&self.state(), kept, &columns)
     }
 
-    /// A default must be plannable. A constant is tried out; anything else is not computed, for it may have effects.
+    /// A default must be plannable. A constant is tried out; anything else is not computed, for it
+    /// may have effects.
     fn check_default(&self, column: &ColumnDefinition) -> Result<()> {
         let Some(default) = KeptExpression::default_of(column) else { return Ok(()) };
         let bound = default.bound(&self.state(), &DFSchema::empty())?;
@@ -434,11 +451,14 @@ impl Session {
             ("WITH CHECK OPTION", check.is_some()),
         ])?;
         if *persistence == Persistence::Unlogged {
-            return Err(SqlError::new("42601", "views cannot be unlogged because they do not have storage"));
+            return Err(SqlError::new(
+                sqlstate::SYNTAX_ERROR,
+                "views cannot be unlogged because they do not have storage",
+            ));
         }
         check_view_options(options)?;
         if source.parameter_count() > 0 {
-            return Err(SqlError::new("42P02", "there is no parameter $1"));
+            return Err(SqlError::new(sqlstate::UNDEFINED_PARAMETER, "there is no parameter $1"));
         }
         let (schema, name) = self.locate_new(name)?;
         let query = self.view_text(source, query, &schema).await?;
@@ -446,7 +466,7 @@ impl Session {
         let (_, told) = self.frame_of_relation(source).await?;
         let columns: Vec<String> = names(columns).collect();
         if columns.len() > told.fields().len() {
-            return Err(SqlError::new("42601", "CREATE VIEW specifies more column names than columns"));
+            return Err(SqlError::new(sqlstate::SYNTAX_ERROR, "CREATE VIEW specifies more column names than columns"));
         }
         let relation = (schema.clone(), name.clone());
         let before = match or_replace {

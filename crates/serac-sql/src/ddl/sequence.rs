@@ -6,7 +6,7 @@ use crate::ddl::clauses::done;
 use crate::error::{Result, SqlError};
 use crate::result::StatementResult;
 use crate::session::Session;
-use serac_engine::definition::{SequenceDefinition, SqlType};
+use serac_engine::catalog::definition::{SequenceDefinition, SqlType};
 use serac_parser::tree::{
     AlterSequence, CreateSequence, Ident, Name, Number, Persistence, SequenceOption, SequenceOptionKind,
 };
@@ -29,8 +29,14 @@ pub(super) struct Options<'o> {
 fn integer(number: &Number) -> Result<i64> {
     let shown = || format!("{}{}", if number.negative { "-" } else { "" }, number.digits);
     number.as_i64().ok_or_else(|| match number.is_whole {
-        true => SqlError::new("22003", format!("value \"{}\" is out of range for type bigint", shown())),
-        false => SqlError::new("22P02", format!("invalid input syntax for type bigint: \"{}\"", shown())),
+        true => SqlError::new(
+            sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+            format!("value \"{}\" is out of range for type bigint", shown()),
+        ),
+        false => SqlError::new(
+            sqlstate::INVALID_TEXT_REPRESENTATION,
+            format!("invalid input syntax for type bigint: \"{}\"", shown()),
+        ),
     })
 }
 
@@ -38,7 +44,7 @@ fn integer(number: &Number) -> Result<i64> {
 fn once<T>(place: &mut Option<T>, value: T) -> Result<()> {
     match place.replace(value) {
         None => Ok(()),
-        Some(_) => Err(SqlError::new("42601", "conflicting or redundant options")),
+        Some(_) => Err(SqlError::new(sqlstate::SYNTAX_ERROR, "conflicting or redundant options")),
     }
 }
 
@@ -54,12 +60,12 @@ impl<'o> Options<'o> {
                     }
                     _ => {
                         let message = "sequence type must be smallint, integer, or bigint";
-                        return Err(SqlError::new("22023", message));
+                        return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
                     }
                 },
                 K::Cache(count) if integer(count)? < 1 => {
                     let message = format!("CACHE ({}) must be greater than zero", integer(count)?);
-                    return Err(SqlError::new("22023", message));
+                    return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
                 }
                 K::Increment(by) => once(&mut said.increment, integer(by)?)?,
                 K::Start(with) => once(&mut said.start, integer(with)?)?,
@@ -109,7 +115,7 @@ impl<'o> Options<'o> {
         let wrong = |what: &str, value: i64| {
             let sql_type = SqlType::from(column_type);
             let message = format!("{what} ({value}) is out of range for sequence data type {sql_type}");
-            Err(SqlError::new("22023", message))
+            Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message))
         };
         match (definition.min, definition.max) {
             (_, max) if !(least..=most).contains(&max) => wrong("MAXVALUE", max),
@@ -142,11 +148,11 @@ impl Session {
         refuse_any(&[("a temporary sequence", *persistence == Persistence::Temporary)])?;
         let options = Options::of(options)?;
         if options.restart.is_some() {
-            return Err(SqlError::new("42601", "RESTART is an option of ALTER SEQUENCE"));
+            return Err(SqlError::new(sqlstate::SYNTAX_ERROR, "RESTART is an option of ALTER SEQUENCE"));
         }
         let (schema, name) = self.locate_new(name)?;
         if *if_not_exists && self.txn()?.catalog().sequence(&schema, &name).is_ok() {
-            self.say_exists("42P07", &format!("relation \"{name}\""));
+            self.say_exists(sqlstate::DUPLICATE_TABLE, &format!("relation \"{name}\""));
             return done("CREATE SEQUENCE");
         }
         let mut definition = options.make(name, ColumnType::Int64);
@@ -169,12 +175,15 @@ impl Session {
             return Ok(None);
         }
         if table.is_empty() {
-            let error = SqlError::new("42601", "invalid OWNED BY option");
+            let error = SqlError::new(sqlstate::SYNTAX_ERROR, "invalid OWNED BY option");
             return Err(error.explained("Specify OWNED BY table.column or OWNED BY NONE."));
         }
         let table = self.table(&Name { parts: table.to_vec(), span: owned_by.span })?;
         if table.definition.schema != schema {
-            return Err(SqlError::new("55000", "sequence must be in same schema as table it is linked to"));
+            return Err(SqlError::new(
+                sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "sequence must be in same schema as table it is linked to",
+            ));
         }
         match table.definition.column(column) {
             Some(_) => Ok(Some((table.name().to_owned(), column.clone()))),

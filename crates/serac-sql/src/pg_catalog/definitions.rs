@@ -1,8 +1,9 @@
-//! The texts of definitions: what `pg_get_indexdef`, `pg_get_constraintdef` and `pg_get_viewdef` give, as PostgreSQL writes them.
+//! The texts of definitions: what `pg_get_indexdef`, `pg_get_constraintdef` and `pg_get_viewdef`
+//! give, as PostgreSQL writes them.
 
 use super::image::{Constraint, ConstraintKind, Image, Object, Relation};
 use crate::identifiers::{quote_ident, split_name};
-use serac_engine::definition::{KeyDefinition, ReferentialAction, TableDefinition};
+use serac_engine::catalog::definition::{KeyDefinition, ReferentialAction, TableDefinition};
 use serac_parser::parse_expression;
 use serac_parser::tree::{Expr, ExprKind};
 
@@ -21,7 +22,8 @@ fn names<'a>(relation: &Relation, columns: impl IntoIterator<Item = &'a usize>) 
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// The table's column that the `i`-th of an index is; none for an expression. One that a condition hides is that column all the same.
+/// The table's column that the `i`-th of an index is; none for an expression. One that a condition
+/// hides is that column all the same.
 pub(super) fn plain_column(key: &KeyDefinition, i: usize, table: &TableDefinition) -> Option<usize> {
     match key.expressions.get(i) {
         Some(Some(text)) => match parse_expression(text) {
@@ -32,7 +34,8 @@ pub(super) fn plain_column(key: &KeyDefinition, i: usize, table: &TableDefinitio
     }
 }
 
-/// A column of an index without its order: a name, a function's call, or another expression in parentheses.
+/// A column of an index without its order: a name, a function's call, or another expression in
+/// parentheses.
 fn index_part(table: &Relation, key: &KeyDefinition, i: usize) -> String {
     let Object::Table(table) = &table.object else { return String::new() };
     match plain_column(key, i, &table.definition) {

@@ -1,4 +1,5 @@
-//! The tables of `pg_catalog`: which rows each has. Those without a line here are empty: there are no such objects.
+//! The tables of `pg_catalog`: which rows each has. Those without a line here are empty: there are
+//! no such objects.
 
 use super::image::{CATALOG_NAMESPACE, Object, PG_DATABASE, PUBLIC_NAMESPACE, hashed};
 use super::layout::{Cell, Rows};
@@ -9,9 +10,9 @@ use crate::clock::micros;
 use crate::pg_catalog::scope::{BITMAP_METHOD, BTREE_METHOD, HEAP_METHOD, SUPERUSER, Scope};
 use crate::setting_list::{Kind, all_settings};
 use crate::wire::oid;
-use serac_engine::function::FunctionDefinition;
-use serac_engine::procedure::Parameter;
-use serac_engine::roles;
+use serac_engine::catalog::function::FunctionDefinition;
+use serac_engine::catalog::procedure::Parameter;
+use serac_engine::security;
 use serac_values::time_zones::{self, Zone};
 use serac_values::type_names;
 use std::sync::Arc;
@@ -140,7 +141,8 @@ fn prepared_statements(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
-/// What is waited for, at those who have it and those who wait: other locks take no turns, and are not listed.
+/// What is waited for, at those who have it and those who wait: other locks take no turns, and are
+/// not listed.
 fn locks(scope: &Scope<'_>, rows: &mut Rows) {
     for lock in backends::locks(&scope.shared.sql) {
         let (table, row) = lock.waiting.on;
@@ -313,7 +315,7 @@ fn procedures(scope: &Scope<'_>, rows: &mut Rows) {
             ("oid", made_function_oid(&function.name).into()),
             ("proname", (&function.name).into()),
             ("pronamespace", PUBLIC_NAMESPACE.into()),
-            ("proowner", scope.access.security().owner(&roles::Object::Function(function.name.clone())).0.into()),
+            ("proowner", scope.access.security().owner(&security::Object::Function(function.name.clone())).0.into()),
             ("prolang", 12.into()),
             ("prokind", "f".into()),
             ("proretset", true.into()),

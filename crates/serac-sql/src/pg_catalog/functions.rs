@@ -1,4 +1,5 @@
-//! The functions that clients ask about the system with, row by row: their arguments are few and their rows are objects.
+//! The functions that clients ask about the system with, row by row: their arguments are few and
+//! their rows are objects.
 
 use super::definitions::{self, relation_of};
 use super::fixed::{self, database_oid};
@@ -10,7 +11,7 @@ use super::system_table;
 use crate::error::SqlError;
 use crate::identifiers::{quote_ident, split_name};
 use crate::pg_catalog::scope::Scope;
-use crate::shared::Shared;
+use crate::session_env::SessionEnv;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array, new_empty_array};
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema};
 use datafusion::catalog::{MemTable, TableFunction, TableFunctionImpl, TableProvider};
@@ -20,9 +21,9 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
-use serac_engine::function::{FunctionColumn, FunctionDefinition};
+use serac_engine::catalog::function::{FunctionColumn, FunctionDefinition};
 use serac_engine::json;
-use serac_engine::roles::{self, Privilege, RoleId};
+use serac_engine::security::{self, Privilege, RoleId};
 use serac_numeric::Numeric;
 use serac_pg::functions as registry;
 use serac_values::type_names;
@@ -144,7 +145,7 @@ fn texts(values: impl IntoIterator<Item = String>) -> Outcome {
 }
 
 fn no_relation(name: &str) -> SqlError {
-    SqlError::new("42P01", format!("relation \"{name}\" does not exist")).named(name)
+    SqlError::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")).named(name)
 }
 
 /// The number of the object that a text names, or that a number is.
@@ -159,7 +160,9 @@ fn registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>, at: usize) -> Result
     if written == "-" {
         return Ok(Some(0));
     }
-    let missing = |what: &str| SqlError::new("42704", format!("{what} \"{written}\" does not exist")).named(&written);
+    let missing = |what: &str| {
+        SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("{what} \"{written}\" does not exist")).named(&written)
+    };
     let found = match kind {
         "regclass" => {
             return relation_of(scope.image, &written).map(|r| Some(r.oid)).ok_or_else(|| no_relation(&written));
@@ -176,7 +179,9 @@ fn registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>, at: usize) -> Result
         "regnamespace" => {
             let name = split_name(&written).1;
             let found = scope.image.namespaces.iter().find(|namespace| namespace.name == name);
-            found.map(|n| n.oid).ok_or_else(|| SqlError::new("3F000", format!("schema \"{name}\" does not exist")))
+            found.map(|n| n.oid).ok_or_else(|| {
+                SqlError::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
+            })
         }
         "regrole" => scope.role_named(&split_name(&written).1).ok_or_else(|| missing("role")),
         "regcollation" => {
@@ -197,11 +202,15 @@ fn function_named(scope: &Scope<'_>, written: &str) -> Result<u32, SqlError> {
         return Ok(fixed::made_function_oid(&name));
     }
     let mut numbers = registry::numbers_of(&name);
-    let missing = || SqlError::new("42883", format!("function \"{written}\" does not exist")).named(written);
+    let missing =
+        || SqlError::new(sqlstate::UNDEFINED_FUNCTION, format!("function \"{written}\" does not exist")).named(written);
     let number = numbers.next().ok_or_else(missing)?;
     match numbers.all(|other| other == number) {
         true => Ok(number),
-        false => Err(SqlError::new("42725", format!("more than one function named \"{written}\"")).named(written)),
+        false => {
+            Err(SqlError::new(sqlstate::AMBIGUOUS_FUNCTION, format!("more than one function named \"{written}\""))
+                .named(written))
+        }
     }
 }
 
@@ -260,7 +269,10 @@ fn privilege_of(asked: Asked, told: &str) -> Result<(String, bool), SqlError> {
     };
     match asked.privileges().contains(&name) {
         true => Ok((name.to_owned(), grants)),
-        false => Err(SqlError::new("22023", format!("unrecognized privilege type: \"{}\"", told.trim()))),
+        false => Err(SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("unrecognized privilege type: \"{}\"", told.trim()),
+        )),
     }
 }
 
@@ -297,9 +309,9 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
     let object = match asked {
         Asked::Schema => {
             let found = scope.image.namespaces.iter().find(|n| number.map_or(n.name == name, |oid| n.oid == oid));
-            let missing = || SqlError::new("3F000", format!("schema \"{name}\" does not exist"));
+            let missing = || SqlError::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"));
             match found {
-                Some(found) => roles::Object::Schema(found.name.clone()),
+                Some(found) => security::Object::Schema(found.name.clone()),
                 // Of a number that no object has, nothing is known.
                 None if number.is_some() => return unknown,
                 None => return Err(missing()),
@@ -308,14 +320,17 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
         Asked::Database => match number {
             Some(number) if number != fixed::database_oid(scope) => return unknown,
             None if name != scope.database() => {
-                return Err(SqlError::new("3D000", format!("database \"{name}\" does not exist")));
+                return Err(SqlError::new(
+                    sqlstate::INVALID_CATALOG_NAME,
+                    format!("database \"{name}\" does not exist"),
+                ));
             }
-            _ => roles::Object::Database,
+            _ => security::Object::Database,
         },
         _ => {
             relation = row.relation(at, scope.image);
             match relation {
-                Some(relation) => roles::Object::relation(&relation.schema, &relation.name),
+                Some(relation) => security::Object::relation(&relation.schema, &relation.name),
                 None if number.is_some() => return unknown,
                 None => return Err(no_relation(&name)),
             }
@@ -343,7 +358,7 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
     }
     let is_system = match (&object, relation) {
         (_, Some(relation)) => relation.is_system(),
-        (roles::Object::Schema(name), _) => crate::identifiers::is_system_schema(name),
+        (security::Object::Schema(name), _) => crate::identifiers::is_system_schema(name),
         _ => false,
     };
     let columns = || match relation {
@@ -373,8 +388,9 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
     Ok(ScalarValue::Boolean(Some(wanted.iter().any(has))))
 }
 
-/// Whether a role, or the current user if none is named, is a member of another: USAGE, so that it has its privileges;
-/// MEMBER, so that it may SET ROLE to it; with ADMIN OPTION, so that it may make others members.
+/// Whether a role, or the current user if none is named, is a member of another: USAGE, so that it
+/// has its privileges; MEMBER, so that it may SET ROLE to it; with ADMIN OPTION, so that it may
+/// make others members.
 fn has_role(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     let at = row.0.len().saturating_sub(2);
     let Some(wanted) = row.text(at + 1) else { return Ok(ScalarValue::Boolean(None)) };
@@ -384,7 +400,7 @@ fn has_role(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     };
     let security = scope.access.security();
     let is_admin = || {
-        let gives = |of: &roles::Role| of.member_of.iter().any(|m| m.role == role && m.admin);
+        let gives = |of: &security::Role| of.member_of.iter().any(|m| m.role == role && m.admin);
         security.is_superuser(member) || security.roles().any(|of| gives(of) && security.is_member(member, of.id))
     };
     let mut any = false;
@@ -397,7 +413,7 @@ fn has_role(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
             ("MEMBER", false) => security.is_member(member, role),
             _ => {
                 let message = format!("unrecognized privilege type: \"{}\"", told.trim());
-                return Err(SqlError::new("22023", message));
+                return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
             }
         };
     }
@@ -441,23 +457,24 @@ fn pretty(bytes: &Numeric) -> Result<String, SqlError> {
     unreachable!("the last unit takes all")
 }
 
-/// `%s`, `%I` and `%L` of a text with values: `%1$s` takes the first of these, `%-10s` and `%*s` fill up with blanks.
+/// `%s`, `%I` and `%L` of a text with values: `%1$s` takes the first of these, `%-10s` and `%*s`
+/// fill up with blanks.
 fn formatted(row: &Row<'_>) -> Outcome {
     let Some(pattern) = row.text(0) else { return maybe(None) };
-    let wrong = |message: &str| SqlError::new("22023", message);
+    let wrong = |message: &str| SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message);
     let unterminated =
         || wrong("unterminated format() type specifier").explained("A single \"%\" is written as \"%%\".");
     let (mut out, mut last) = (String::new(), 0);
-    let mut letters = pattern.chars().peekable();
-    let number = |letters: &mut std::iter::Peekable<std::str::Chars<'_>>| -> Result<Option<usize>, SqlError> {
+    let mut notifications = pattern.chars().peekable();
+    let number = |notifications: &mut std::iter::Peekable<std::str::Chars<'_>>| -> Result<Option<usize>, SqlError> {
         let mut digits = String::new();
-        while let Some(digit) = letters.next_if(char::is_ascii_digit) {
+        while let Some(digit) = notifications.next_if(char::is_ascii_digit) {
             digits.push(digit);
         }
         match digits.parse::<i32>() {
             _ if digits.is_empty() => Ok(None),
             Ok(number) => Ok(Some(number as usize)),
-            Err(_) => Err(SqlError::new("22003", "number is out of range")),
+            Err(_) => Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "number is out of range")),
         }
     };
     // The value of a number, or the next one.
@@ -472,28 +489,28 @@ fn formatted(row: &Row<'_>) -> Outcome {
             }
         }
     };
-    while let Some(letter) = letters.next() {
+    while let Some(letter) = notifications.next() {
         if letter != '%' {
             out.push(letter);
             continue;
         }
-        if letters.next_if_eq(&'%').is_some() {
+        if notifications.next_if_eq(&'%').is_some() {
             out.push('%');
             continue;
         }
-        let (mut place, mut width) = (None, number(&mut letters)?);
-        if width.is_some() && letters.next_if_eq(&'$').is_some() {
+        let (mut place, mut width) = (None, number(&mut notifications)?);
+        if width.is_some() && notifications.next_if_eq(&'$').is_some() {
             (place, width) = (width, None);
         }
         let mut to_left = false;
         if width.is_none() {
-            while letters.next_if_eq(&'-').is_some() {
+            while notifications.next_if_eq(&'-').is_some() {
                 to_left = true;
             }
-            width = number(&mut letters)?;
-            if letters.next_if_eq(&'*').is_some() {
-                let of_width = number(&mut letters)?;
-                if of_width.is_some() && letters.next_if_eq(&'$').is_none() {
+            width = number(&mut notifications)?;
+            if notifications.next_if_eq(&'*').is_some() {
+                let of_width = number(&mut notifications)?;
+                if of_width.is_some() && notifications.next_if_eq(&'$').is_none() {
                     return Err(wrong("width argument position must be ended by \"$\""));
                 }
                 let given = row.int(taken(of_width)?).unwrap_or(0);
@@ -501,7 +518,7 @@ fn formatted(row: &Row<'_>) -> Outcome {
                 width = Some(given.unsigned_abs() as usize);
             }
         }
-        let kind = letters.next().ok_or_else(unterminated)?;
+        let kind = notifications.next().ok_or_else(unterminated)?;
         if !matches!(kind, 's' | 'I' | 'L') {
             return Err(wrong(&format!("unrecognized format() type specifier \"{kind}\""))
                 .explained("A single \"%\" is written as \"%%\"."));
@@ -510,14 +527,22 @@ fn formatted(row: &Row<'_>) -> Outcome {
         let text = match kind {
             's' => value.unwrap_or_default(),
             'I' => {
-                let null = || SqlError::new("22004", "null values cannot be formatted as an SQL identifier");
+                let null = || {
+                    SqlError::new(
+                        sqlstate::NULL_VALUE_NOT_ALLOWED,
+                        "null values cannot be formatted as an SQL identifier",
+                    )
+                };
                 quote_ident(&value.ok_or_else(null)?)
             }
             _ => value.map_or("NULL".into(), |value| quote_literal(&value)),
         };
         let blanks = width.unwrap_or(0).saturating_sub(text.chars().count());
         if blanks > MOST_BLANKS {
-            return Err(SqlError::new("54000", "the width of a value in format() is too large"));
+            return Err(SqlError::new(
+                sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                "the width of a value in format() is too large",
+            ));
         }
         if to_left {
             out.push_str(&text);
@@ -548,7 +573,8 @@ fn quoted(row: &Row<'_>) -> Result<Option<String>, SqlError> {
     Ok(text.map(|text| quote_literal(&text)))
 }
 
-/// An element of an array, whose first has the number 1, or of a vector, where it has 0; or a part of a document.
+/// An element of an array, whose first has the number 1, or of a vector, where it has 0; or a part
+/// of a document.
 fn element(row: &Row<'_>) -> Result<Option<ScalarValue>, SqlError> {
     if let Some(ScalarValue::LargeUtf8(Some(document))) = row.get(0) {
         let part = match row.get(1).and_then(ScalarValue::try_as_str) {
@@ -595,7 +621,9 @@ fn setting(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     match scope.shared.setting(&lower).or_else(|| scope.shared.engine_setting(&lower)) {
         Some(value) => text(value),
         None if row.is_true(1) => maybe(None),
-        None => Err(SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""))),
+        None => {
+            Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\"")))
+        }
     }
 }
 /// The schemas that unqualified names are looked up in.
@@ -604,7 +632,8 @@ fn search_path(scope: &Scope<'_>, implicit: bool) -> Vec<String> {
     implicit.then(|| crate::identifiers::CATALOG_SCHEMA.to_owned()).into_iter().chain(path).collect()
 }
 fn set_config(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
-    let name = row.text(0).ok_or_else(|| SqlError::new("22004", "SET requires parameter name"))?;
+    let name =
+        row.text(0).ok_or_else(|| SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "SET requires parameter name"))?;
     let value = row.text(1);
     text(scope.shared.set_config(&name.to_lowercase(), value.as_deref(), row.is_true(2))?)
 }
@@ -733,7 +762,8 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
     }),
     ("pg_client_encoding", Gives::Text, |_, _| text("UTF8")),
     ("getdatabaseencoding", Gives::Text, |_, _| text("UTF8")),
-    // It is not counted how often an index is used, and a session does not know where the server listens.
+    // It is not counted how often an index is used, and a session does not know where the server
+    // listens.
     ("pg_stat_get_numscans", Gives::Int8, |_, _| Ok(ScalarValue::Int64(None))),
     ("inet_server_addr", Gives::Text, nothing),
     ("inet_server_port", Gives::Int4, |_, _| Ok(ScalarValue::Int32(None))),
@@ -831,7 +861,7 @@ struct SystemFunction {
     gives: Gives,
     body: Body,
     signature: Signature,
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
 }
 
 impl std::fmt::Debug for SystemFunction {
@@ -852,7 +882,7 @@ impl Hash for SystemFunction {
 }
 
 /// The functions of a session.
-pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
+pub(crate) fn functions(shared: &Arc<SessionEnv>) -> Vec<ScalarUDF> {
     let function = |(name, gives, body): &(&'static str, Gives, Body)| {
         let arguments = vec![TypeSignature::VariadicAny, TypeSignature::Nullary];
         let volatility = if matches!(*name, "set_config" | "pg_listening_channels") {

@@ -1,20 +1,24 @@
-//! The objects of a transaction's catalog under the numbers that PostgreSQL's clients know objects by.
+//! The objects of a transaction's catalog under the numbers that PostgreSQL's clients know objects
+//! by.
 //!
-//! **Numbers.** A table or a sequence of the database is 16384 plus the engine's number of it, which is never used again. What has no number in the engine
-//! (schemas, views, indexes, constraints, defaults, and all that is temporary) gets one from its kind and its full name, in the upper half of the positive
-//! numbers; where two names meet, the later in the order of names takes the next free number. So a number stays as long as the object keeps its name. System
-//! tables, types and the schemas that every PostgreSQL has bear PostgreSQL's own numbers where those are fixed.
+//! **Numbers.** A table or a sequence of the database is 16384 plus the engine's number of it,
+//! which is never used again. What has no number in the engine (schemas, views, indexes,
+//! constraints, defaults, and all that is temporary) gets one from its kind and its full name, in
+//! the upper half of the positive numbers; where two names meet, the later in the order of names
+//! takes the next free number. So a number stays as long as the object keeps its name. System
+//! tables, types and the schemas that every PostgreSQL has bear PostgreSQL's own numbers where
+//! those are fixed.
 
 use super::layout::{LAYOUTS, Layout};
 use crate::identifiers::{CATALOG_SCHEMA, INFORMATION_SCHEMA, TEMPORARY_SCHEMA};
 use crate::index_names::index_column_name;
 use crate::wire::{WireColumn, told_type, type_of};
 use serac_engine::catalog::Schema;
-use serac_engine::definition::{
+use serac_engine::catalog::definition::{
     BitmapDefinition, KeyDefinition, Materialized, ReferentialAction, SqlType, ViewDefinition,
 };
-use serac_engine::sequence::Sequence;
-use serac_engine::{Catalog, DEFAULT_SCHEMA, Table, roles};
+use serac_engine::catalog::sequence::Sequence;
+use serac_engine::{Catalog, DEFAULT_SCHEMA, Table, security};
 use serac_values::type_names;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -31,7 +35,8 @@ pub(super) const PG_OPERATOR: u32 = 2617;
 /// Where numbers of users' objects begin.
 pub(super) const FIRST_USER_OID: u32 = 16_384;
 
-/// A number from a name, in the range for objects that the engine does not number (FNV-1a, 30 bits).
+/// A number from a name, in the range for objects that the engine does not number (FNV-1a, 30
+/// bits).
 pub(super) fn hashed(kind: &str, name: &str) -> u32 {
     let bytes = kind.bytes().chain([0]).chain(name.bytes());
     let hash = bytes.fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
@@ -132,7 +137,8 @@ pub(super) struct Image {
     pub(super) namespaces: Vec<Namespace>,
     pub(super) relations: Vec<Relation>,
     pub(super) constraints: Vec<Constraint>,
-    /// Comments by the system table of what they are about, its number there (0 for the database), and the number of a column (0 for none).
+    /// Comments by the system table of what they are about, its number there (0 for the database),
+    /// and the number of a column (0 for none).
     pub(super) comments: HashMap<(u32, u32, i32), String>,
     positions: HashMap<u32, usize>,
     names: HashMap<(String, String), usize>,
@@ -176,12 +182,12 @@ impl Image {
     fn add_comments(&mut self, catalog: &Catalog) {
         for (object, column, text) in catalog.comments.iter() {
             let place = match object {
-                roles::Object::Database => Some((PG_DATABASE, 0, 0)),
-                roles::Object::Schema(name) => {
+                security::Object::Database => Some((PG_DATABASE, 0, 0)),
+                security::Object::Schema(name) => {
                     let namespace = self.namespaces.iter().find(|namespace| namespace.name == *name);
                     namespace.map(|namespace| (PG_NAMESPACE, namespace.oid, 0))
                 }
-                roles::Object::Relation(schema, name) => self.relation_named(schema, name).and_then(|relation| {
+                security::Object::Relation(schema, name) => self.relation_named(schema, name).and_then(|relation| {
                     let number = match (&relation.object, column) {
                         (_, None) => 0,
                         (Object::Table(table), Some(column)) => table.definition.column(column)? as i32 + 1,
@@ -189,7 +195,7 @@ impl Image {
                     };
                     Some((PG_CLASS, relation.oid, number))
                 }),
-                roles::Object::Procedure(_) | roles::Object::Function(_) => None,
+                security::Object::Procedure(_) | security::Object::Function(_) => None,
             };
             if let Some(place) = place {
                 self.comments.insert(place, text.to_owned());
@@ -334,7 +340,7 @@ impl Relation {
     /// Its columns; none for a view, of which only a plan tells.
     pub(super) fn attributes(&self, image: &Image) -> Option<Vec<Attribute>> {
         let of_table = |table: &Table| -> Vec<Attribute> {
-            let attribute = |column: &serac_engine::definition::ColumnDefinition| Attribute {
+            let attribute = |column: &serac_engine::catalog::definition::ColumnDefinition| Attribute {
                 nullable: column.nullable,
                 default: match &column.generation {
                     Some(expression) => Some(expression.clone()),
@@ -386,7 +392,8 @@ impl Image {
     }
 }
 
-/// The text of a default as PostgreSQL shows it: sequences are named from the search path, as regclass constants.
+/// The text of a default as PostgreSQL shows it: sequences are named from the search path, as
+/// regclass constants.
 pub(super) fn shown_default(text: &str) -> String {
     match text.strip_prefix("nextval('").and_then(|rest| rest.strip_suffix("')")) {
         Some(sequence) => {

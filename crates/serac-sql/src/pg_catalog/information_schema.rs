@@ -1,4 +1,5 @@
-//! The views of `information_schema`. Those without a line here are empty: there are no such objects.
+//! The views of `information_schema`. Those without a line here are empty: there are no such
+//! objects.
 
 use super::fixed::COLLATIONS;
 use super::image::{Attribute, Constraint, ConstraintKind, Object, Relation};
@@ -6,8 +7,8 @@ use super::layout::Rows;
 use super::relations::sequence_type;
 use crate::identifiers::{CATALOG_SCHEMA, TEMPORARY_SCHEMA};
 use crate::pg_catalog::scope::Scope;
-use serac_engine::definition::{KeyDefinition, ReferentialAction};
-use serac_engine::roles::{self, Columns, Privilege, RoleId};
+use serac_engine::catalog::definition::{KeyDefinition, ReferentialAction};
+use serac_engine::security::{self, Columns, Privilege, RoleId};
 use serac_pg::functions::{self, FunctionKind, Volatility};
 use serac_values::type_names;
 
@@ -88,7 +89,8 @@ fn tables(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
-/// Bits or digits of a type's numbers, the base in which they are counted, and the digits behind the point.
+/// Bits or digits of a type's numbers, the base in which they are counted, and the digits behind
+/// the point.
 fn numeric(attribute: &Attribute) -> (Option<i32>, Option<i32>, Option<i32>) {
     let binary = |bits: i32| (Some(bits), Some(2), Some(0));
     match attribute.type_oid {
@@ -362,7 +364,7 @@ const TABLE_PRIVILEGES: [&str; 7] = ["INSERT", "SELECT", "UPDATE", "DELETE", "TR
 
 fn table_privileges(scope: &Scope<'_>, rows: &mut Rows) {
     for relation in scope.image.relations.iter().filter(|r| matches!(r.kind(), "r" | "v") && scope.is_shown(r)) {
-        let object = roles::Object::relation(&relation.schema, &relation.name);
+        let object = security::Object::relation(&relation.schema, &relation.name);
         let has = |name: &&str| Privilege::of_name(name).is_some_and(|privilege| scope.access.may(&object, privilege));
         for privilege in TABLE_PRIVILEGES.into_iter().filter(has) {
             rows.add([
@@ -381,7 +383,7 @@ fn table_privileges(scope: &Scope<'_>, rows: &mut Rows) {
 
 fn column_privileges(scope: &Scope<'_>, rows: &mut Rows) {
     for relation in scope.image.relations.iter().filter(|r| matches!(r.kind(), "r" | "v") && scope.is_shown(r)) {
-        let object = roles::Object::relation(&relation.schema, &relation.name);
+        let object = security::Object::relation(&relation.schema, &relation.name);
         let has = |name: &&str| Privilege::of_name(name).is_some_and(|privilege| scope.access.may(&object, privilege));
         for attribute in scope.attributes(relation) {
             for privilege in ["INSERT", "SELECT", "UPDATE", "REFERENCES"].into_iter().filter(has) {
@@ -403,7 +405,7 @@ fn column_privileges(scope: &Scope<'_>, rows: &mut Rows) {
 /// Sequences that the current user may use.
 fn usage_privileges(scope: &Scope<'_>, rows: &mut Rows) {
     for relation in scope.image.relations.iter().filter(|r| r.kind() == "S") {
-        let object = roles::Object::relation(&relation.schema, &relation.name);
+        let object = security::Object::relation(&relation.schema, &relation.name);
         if !scope.access.may(&object, Privilege::Usage) {
             continue;
         }
@@ -444,7 +446,7 @@ fn generated_columns(scope: &Scope<'_>, rows: &mut Rows) {
 /// The memberships of the roles whose privileges the current user has.
 fn applicable_roles(scope: &Scope<'_>, administrable: bool, rows: &mut Rows) {
     let security = scope.access.security();
-    let owner = security.owner(&roles::Object::Database);
+    let owner = security.owner(&security::Object::Database);
     for role in security.roles().filter(|role| scope.access.has_privileges_of(role.id)) {
         if role.id == owner && !administrable {
             rows.add([

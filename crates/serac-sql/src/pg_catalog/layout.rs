@@ -1,7 +1,9 @@
-//! The tables of the system as data: their columns (`tables.txt`), and rows of few kinds of values that become a batch.
+//! The tables of the system as data: their columns (`tables.txt`), and rows of few kinds of values
+//! that become a batch.
 //!
-//! A line of `tables.txt` is a table: its schema and name, its number in PostgreSQL (0 where that is not fixed), its kind (`r`, `v`), and its columns
-//! with the names of their types. A row names the columns that it fills; the others have what is usual for their types.
+//! A line of `tables.txt` is a table: its schema and name, its number in PostgreSQL (0 where that
+//! is not fixed), its kind (`r`, `v`), and its columns with the names of their types. A row names
+//! the columns that it fills; the others have what is usual for their types.
 
 use super::routines;
 use datafusion::arrow::array::{
@@ -69,12 +71,14 @@ pub(super) fn find(schema: &str, name: &str) -> Option<&'static Layout> {
 pub(super) fn list_of(element: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(element, true)))
 }
-/// A vector, as indexes have them: its first element has the number 0, and its text no braces. Nothing else is a large list here.
+/// A vector, as indexes have them: its first element has the number 0, and its text no braces.
+/// Nothing else is a large list here.
 pub(super) fn vector_of(element: DataType) -> DataType {
     DataType::LargeList(Arc::new(Field::new_list_field(element, true)))
 }
 
-/// How values of one of PostgreSQL's types are kept: numbers of objects as unsigned integers, which nothing else is.
+/// How values of one of PostgreSQL's types are kept: numbers of objects as unsigned integers, which
+/// nothing else is.
 pub(super) fn arrow_type(type_name: &str) -> DataType {
     match type_name {
         "oid" | "regproc" | "regtype" => DataType::UInt32,
@@ -158,7 +162,8 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
     }
 }
 
-/// What a column has where a row does not say. In the information schema, nothing; in `pg_catalog`, where most columns are never NULL, the zero of the type.
+/// What a column has where a row does not say. In the information schema, nothing; in `pg_catalog`,
+/// where most columns are never NULL, the zero of the type.
 fn usual(layout: &Layout, column: &Column) -> Cell {
     if layout.schema != crate::identifiers::CATALOG_SCHEMA {
         return Cell::Null;

@@ -1,11 +1,13 @@
 //! `pg_catalog` and `information_schema`: what clients of PostgreSQL ask a server about itself.
 //!
-//! System tables are made when they are read, from the catalog of the running transaction, so that its own DDL shows: `image` numbers the objects, `scope` is what rows are made from,
-//! `relations`, `fixed`, `routines` and `information_schema` turn them into the rows of the tables that `layout` describes. `functions` has the functions that
-//! go with them.
+//! System tables are made when they are read, from the catalog of the running transaction, so that
+//! its own DDL shows: `image` numbers the objects, `scope` is what rows are made from, `relations`,
+//! `fixed`, `routines` and `information_schema` turn them into the rows of the tables that `layout`
+//! describes. `functions` has the functions that go with them.
 //!
-//! Types on the way: numbers of objects (`oid`) are 32-bit unsigned integers, `int2vector` and `oidvector` are large lists, and JSON is large text. Nothing else
-//! here has these types, so that the wire protocol knows which of PostgreSQL's types they are.
+//! Types on the way: numbers of objects (`oid`) are 32-bit unsigned integers, `int2vector` and
+//! `oidvector` are large lists, and JSON is large text. Nothing else here has these types, so that
+//! the wire protocol knows which of PostgreSQL's types they are.
 
 mod definitions;
 mod fixed;

@@ -1,12 +1,13 @@
-//! The rows that say what a catalog holds: `pg_class`, `pg_attribute`, `pg_index`, `pg_constraint` and what goes with them.
+//! The rows that say what a catalog holds: `pg_class`, `pg_attribute`, `pg_index`, `pg_constraint`
+//! and what goes with them.
 
 use super::definitions;
 use super::image::{Attribute, CATALOG_NAMESPACE, Constraint, ConstraintKind, Image, Object, Relation, hashed};
 use super::layout::{Cell, Rows};
 use crate::identifiers::CATALOG_SCHEMA;
 use crate::pg_catalog::scope::{BITMAP_METHOD, BTREE_METHOD, HEAP_METHOD, SUPERUSER, Scope};
-use serac_engine::definition::{KeyDefinition, ReferentialAction};
-use serac_engine::roles;
+use serac_engine::catalog::definition::{KeyDefinition, ReferentialAction};
+use serac_engine::security;
 use serac_values::type_names;
 
 /// The numbers of columns as PostgreSQL counts them, from 1.
@@ -24,7 +25,8 @@ fn action(action: ReferentialAction) -> &'static str {
     }
 }
 
-/// The default operator class of a type's B-tree; that of the type itself where PostgreSQL has one for it.
+/// The default operator class of a type's B-tree; that of the type itself where PostgreSQL has one
+/// for it.
 pub(super) fn operator_class(type_oid: u32) -> u32 {
     match type_oid {
         // VARCHAR has that of TEXT.
@@ -74,7 +76,7 @@ pub(super) fn namespaces(scope: &Scope<'_>, rows: &mut Rows) {
         rows.add([
             ("oid", namespace.oid.into()),
             ("nspname", (&namespace.name).into()),
-            ("nspowner", scope.access.security().owner(&roles::Object::Schema(namespace.name.clone())).0.into()),
+            ("nspowner", scope.access.security().owner(&security::Object::Schema(namespace.name.clone())).0.into()),
         ]);
     }
 }

@@ -1,4 +1,5 @@
-//! The rows of `pg_proc`, `pg_operator`, `pg_cast` and `pg_aggregate` about what there is in every database, from the registry (`serac_pg`).
+//! The rows of `pg_proc`, `pg_operator`, `pg_cast` and `pg_aggregate` about what there is in every
+//! database, from the registry (`serac_pg`).
 
 use super::image::{CATALOG_NAMESPACE, PG_OPERATOR, PG_PROC};
 use super::layout::{Cell, Rows};
@@ -91,7 +92,8 @@ static PARTS: LazyLock<Vec<&'static Function<TypeNames>>> = LazyLock::new(|| {
     parts
 });
 
-/// What is said of an aggregate beside its row in `pg_proc`: it has no functions of its own that take its steps.
+/// What is said of an aggregate beside its row in `pg_proc`: it has no functions of its own that
+/// take its steps.
 pub(super) fn aggregates(rows: &mut Rows) {
     for function in functions::callable().filter(|function| function.kind == FunctionKind::Aggregate) {
         let kind = match function.within_group {
@@ -160,7 +162,8 @@ pub(super) fn casts(rows: &mut Rows) {
     }
 }
 
-/// The number of the function that has a name of PostgreSQL's alone, or the first one; 0 if there is none.
+/// The number of the function that has a name of PostgreSQL's alone, or the first one; 0 if there
+/// is none.
 pub(super) fn number_of(name: &str) -> u32 {
     functions::numbers_of(name).next().unwrap_or(0)
 }

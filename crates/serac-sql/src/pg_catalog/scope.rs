@@ -3,12 +3,12 @@
 use crate::column_types::columns_of;
 use crate::identifiers::{CATALOG, TEMPORARY_SCHEMA};
 use crate::pg_catalog::image::{Attribute, FIRST_USER_OID, Image, Object, Relation};
+use crate::session_env::SessionEnv;
 use crate::session_roles::readable;
-use crate::shared::Shared;
-use crate::view::View;
+use crate::statement_snapshot::StatementSnapshot;
 use datafusion::catalog::TableProvider;
 use futures::FutureExt;
-use serac_engine::roles::{self, Access, Columns, RoleId};
+use serac_engine::security::{self, Access, Columns, RoleId};
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
@@ -24,17 +24,18 @@ pub(super) const BITMAP_METHOD: u32 = FIRST_USER_OID - 1;
 
 /// What rows and functions are made from.
 pub(super) struct Scope<'s> {
-    pub(super) shared: &'s Arc<Shared>,
+    pub(super) shared: &'s Arc<SessionEnv>,
     pub(super) image: &'s Image,
     pub(super) access: &'s Access,
 }
 
 impl<'s> Scope<'s> {
-    pub(super) fn new(shared: &'s Arc<Shared>, view: &'s View) -> Self {
+    pub(super) fn new(shared: &'s Arc<SessionEnv>, view: &'s StatementSnapshot) -> Self {
         let temporary = view.temporary.as_ref().map(|(catalog, ..)| catalog.as_ref());
         Self { shared, image: view.image.of(&view.catalog, temporary, &view.path), access: &view.access }
     }
-    /// The columns of a relation. A view's are those of its plan; a view that cannot be planned any more has none.
+    /// The columns of a relation. A view's are those of its plan; a view that cannot be planned any
+    /// more has none.
     pub(super) fn attributes(&self, relation: &Relation) -> Vec<Attribute> {
         if let Some(attributes) = relation.attributes(self.image) {
             return attributes;
@@ -74,11 +75,11 @@ impl<'s> Scope<'s> {
         match relation.object {
             Object::System(_) => SUPERUSER,
             _ if relation.schema == TEMPORARY_SCHEMA => self.access.role().0,
-            _ => self.access.security().owner(&roles::Object::relation(&relation.schema, &relation.name)).0,
+            _ => self.access.security().owner(&security::Object::relation(&relation.schema, &relation.name)).0,
         }
     }
     pub(super) fn schema_owner(&self, schema: &str) -> String {
-        let owner = self.access.security().owner(&roles::Object::Schema(schema.to_owned()));
+        let owner = self.access.security().owner(&security::Object::Schema(schema.to_owned()));
         self.role_name(owner.0).unwrap_or_default()
     }
     pub(super) fn owner_name(&self, relation: &Relation) -> String {
@@ -86,7 +87,7 @@ impl<'s> Scope<'s> {
     }
     /// The columns of a relation that the information schema shows to the current user.
     pub(super) fn shown(&self, relation: &Relation) -> Columns {
-        let object = roles::Object::relation(&relation.schema, &relation.name);
+        let object = security::Object::relation(&relation.schema, &relation.name);
         match &relation.object {
             Object::System(_) => Columns::All,
             _ if relation.schema == TEMPORARY_SCHEMA => Columns::All,

@@ -5,8 +5,8 @@ use crate::identifiers::{CATALOG_SCHEMA, INFORMATION_SCHEMA};
 use crate::pg_catalog::layout::{LAYOUTS, Layout, Rows, find};
 use crate::pg_catalog::scope::Scope;
 use crate::pg_catalog::{fixed, information_schema};
-use crate::shared::Shared;
-use crate::view::View;
+use crate::session_env::SessionEnv;
+use crate::statement_snapshot::StatementSnapshot;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::information_schema::InformationSchemaProvider;
@@ -15,7 +15,7 @@ use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use serac_engine::roles::RoleId;
+use serac_engine::security::RoleId;
 use serac_parser::tree::Name;
 use std::sync::Arc;
 
@@ -37,13 +37,18 @@ pub(crate) fn is_named(name: &Name) -> bool {
     }
 }
 
-/// The role whose members alone read a system table, besides superusers; none for one that everybody reads.
+/// The role whose members alone read a system table, besides superusers; none for one that
+/// everybody reads.
 pub(super) fn guard(name: &str) -> Option<RoleId> {
     matches!(name, "pg_backend_memory_contexts" | "pg_shmem_allocations").then_some(RoleId::READ_ALL_STATS)
 }
 
 /// A system table of the running statement.
-pub(crate) async fn table(shared: &Arc<Shared>, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+pub(crate) async fn table(
+    shared: &Arc<SessionEnv>,
+    schema: &str,
+    name: &str,
+) -> Result<Option<Arc<dyn TableProvider>>> {
     if schema == INFORMATION_SCHEMA && name == "df_settings" {
         // The settings of DataFusion, which SHOW reads.
         let provider = InformationSchemaProvider::new(Arc::new(MemoryCatalogProviderList::new()));
@@ -53,7 +58,7 @@ pub(crate) async fn table(shared: &Arc<Shared>, schema: &str, name: &str) -> Res
     if let (Some(view), Some(guard)) = (shared.view(), guard(name))
         && !view.access.has_privileges_of(guard)
     {
-        let error = SqlError::new("42501", format!("permission denied for view {name}"));
+        let error = SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied for view {name}"));
         return Err(DataFusionError::External(Box::new(error)));
     }
     Ok(shared.view().map(|view| Arc::new(SystemTable { layout, shared: shared.clone(), view }) as _))
@@ -63,8 +68,8 @@ pub(crate) async fn table(shared: &Arc<Shared>, schema: &str, name: &str) -> Res
 #[derive(Debug)]
 pub(crate) struct SystemTable {
     layout: &'static Layout,
-    shared: Arc<Shared>,
-    view: View,
+    shared: Arc<SessionEnv>,
+    view: StatementSnapshot,
 }
 
 #[async_trait]

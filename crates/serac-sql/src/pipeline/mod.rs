@@ -4,8 +4,8 @@
 //! text ──▶ tree ──▶ bind ──▶ analyzer ──▶ logical ──▶ physical ──▶ rows     queries and changes
 //! text ──▶ tree ──▶ what runs the statement                                 other statements
 //! ```
-//! [`PASSES`](table::PASSES) is the one table of them. The rules of a session's DataFusion are made from it
-//! ([`Rules`](rules::Rules)). The binder is named in it and called by [`crate::binding`].
+//! [`PASSES`](table::PASSES) is the one table of them. The rules of a session's DataFusion are made
+//! from it ([`Rules`](rules::Rules)). The binder is named in it and called by [`crate::binding`].
 //!
 //! Optional passes only make a plan faster. A session can disable them (`switches`). The others
 //! give PostgreSQL's results, check privileges, or make a plan that can run. `EXPLAIN (STEPS)`

@@ -93,9 +93,9 @@ mod tests {
     use crate::work_memory::WorkMemory;
     use std::collections::HashMap;
 
-    /// Rules of DataFusion's that we do not use: `optimize_unions` finds columns by name in branches
-    /// that have them by position, and `common_types` does its work. The two others read a field of
-    /// a row below a projection that gives another column its name.
+    /// Rules of DataFusion's that we do not use: `optimize_unions` finds columns by name in
+    /// branches that have them by position, and `common_types` does its work. The two others read a
+    /// field of a row below a projection that gives another column its name.
     const LEFT_OUT: [&str; 3] = ["optimize_unions", "extract_leaf_expressions", "push_down_leaf_projections"];
 
     fn names(stage: Stage) -> Vec<&'static str> {

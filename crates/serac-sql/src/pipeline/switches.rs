@@ -2,13 +2,13 @@
 //!
 //! The rules of the session's state are made anew when the setting changes, so it costs nothing
 //! otherwise. Plans that are kept are made again, because the change counts as one of a setting
-//! ([`Shared::note_setting`](crate::shared::Shared::note_setting)).
+//! ([`SessionEnv::note_setting`](crate::session_env::SessionEnv::note_setting)).
 
 use super::table::PASSES;
 use crate::error::{Result, SqlError};
 use crate::pipeline::pass::{Pass, Resources};
 use crate::pipeline::rules::Rules;
-use crate::shared::Shared;
+use crate::session_env::SessionEnv;
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::execution::SessionStateBuilder;
 
@@ -27,7 +27,7 @@ fn names_in(written: &str) -> Result<Vec<&'static str>> {
         };
         if !pass.is_optional {
             let message = format!("pass \"{}\" cannot be disabled", pass.name);
-            return Err(SqlError::new("22023", message).explained(pass.description));
+            return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message).explained(pass.description));
         }
         if !names.contains(&pass.name) {
             names.push(pass.name);
@@ -41,11 +41,11 @@ fn unknown(name: &str) -> SqlError {
     let distance = |pass: &&Pass| levenshtein(&pass.name.to_lowercase(), &name.to_lowercase());
     let nearest = PASSES.iter().filter(|pass| pass.is_optional).min_by_key(distance);
     let nearest = nearest.map_or("", |pass| pass.name);
-    SqlError::new("22023", format!("there is no pass \"{name}\""))
+    SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("there is no pass \"{name}\""))
         .explained(format!("The nearest that can be disabled is \"{nearest}\". The view serac_passes has all."))
 }
 
-impl Shared {
+impl SessionEnv {
     /// Plans without the optional passes in a list of names from now on.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ mod tests {
             ("join_order, type_coercion", "pass \"type_coercion\" cannot be disabled"),
         ] {
             let error = names_in(written).unwrap_err();
-            assert_eq!((error.sqlstate, error.message.as_str()), ("22023", message));
+            assert_eq!((error.sqlstate, error.message.as_str()), (sqlstate::INVALID_PARAMETER_VALUE, message));
         }
         assert!(names_in("join_oder").unwrap_err().detail.unwrap().contains("\"join_order\""));
     }

@@ -56,8 +56,8 @@ pub(super) static PASSES: &[Pass] = &[
     analyzer("accounts", Ours(|resources| Arc::new(Accounts(resources.work_memory.clone()))), "Counts the memory of functions whose results may be large."),
 
     // Logical plans: how they are computed. `optimize_unions` of DataFusion's list is left out, and
-    // so are `extract_leaf_expressions` and `push_down_leaf_projections`: they read a field of a row
-    // below a projection that gives another column its name.
+    // so are `extract_leaf_expressions` and `push_down_leaf_projections`: they read a field of a
+    // row below a projection that gives another column its name.
     logical("rewrite_set_comparison", DataFusion, "Makes EXISTS of ANY and ALL over subqueries."),
     optional(logical("unions_to_filter", DataFusion, "Makes one filter of a union of filters over one input.")),
     logical("simplify_expressions", Ours(|_| Arc::new(SmallConstants::default())), "Computes constants, now() among them, and simplifies expressions, some functions into others that can run."),

@@ -1,5 +1,5 @@
-//! How a point statement finds its rows: a range of keys of an ordered index, made of the values that the filter fixes, or one such range for each of the
-//! values that it allows for one column.
+//! How a point statement finds its rows: a range of keys of an ordered index, made of the values
+//! that the filter fixes, or one such range for each of the values that it allows for one column.
 
 use super::compiler::Compiler;
 use super::expression::{Constants, RowExpr, Typed, bounds_of, compare, number, of_number, scale_of};
@@ -56,7 +56,8 @@ fn place<'a>(value: Value<'a>, source: ColumnType, target: ColumnType) -> Place<
     }
 }
 
-/// The least and the greatest value of an exact numeric type, the only ones that are compared with values beyond them.
+/// The least and the greatest value of an exact numeric type, the only ones that are compared with
+/// values beyond them.
 fn least(target: ColumnType) -> Value<'static> {
     bounds_of(target).and_then(|(least, _)| of_number(least, target)).expect("an exact numeric type")
 }
@@ -166,7 +167,8 @@ fn bounds(compiler: &mut Compiler<'_>, conjuncts: &[Expr]) -> Vec<Compared> {
     bounds
 }
 
-/// The column, and its values, of `c IN (…)`, which is simplified to `c = … OR c = …` if it is short; an equality by itself is a list of one.
+/// The column, and its values, of `c IN (…)`, which is simplified to `c = … OR c = …` if it is
+/// short; an equality by itself is a list of one.
 fn list(compiler: &mut Compiler<'_>, expr: &Expr) -> Option<(usize, Vec<KeyValue>)> {
     let of_one = |(column, value)| (column, vec![value]);
     match expr {
@@ -206,7 +208,8 @@ fn order_columns(compiler: &Compiler<'_>, order: &[SortExpr]) -> Option<Vec<(usi
     order.iter().map(column).collect()
 }
 
-/// Whether an index whose first `equal` columns are fixed gives the order: none if not, else whether it is read backwards.
+/// Whether an index whose first `equal` columns are fixed gives the order: none if not, else
+/// whether it is read backwards.
 fn gives_order(table: &Table, index: &TableIndex, equal: usize, order: &[(usize, bool, bool)]) -> Option<bool> {
     let columns = &index.definition.columns;
     let (mut at, mut reverse) = (equal, None);
@@ -225,7 +228,8 @@ fn gives_order(table: &Table, index: &TableIndex, equal: usize, order: &[(usize,
     Some(reverse.unwrap_or(false))
 }
 
-/// The best way to the rows that `conjuncts` leave, the conjuncts that are left to test, and whether the rows come in `order`. None if no index helps.
+/// The best way to the rows that `conjuncts` leave, the conjuncts that are left to test, and
+/// whether the rows come in `order`. None if no index helps.
 pub(super) fn find(
     compiler: &mut Compiler<'_>,
     table: &Arc<Table>,
@@ -313,7 +317,8 @@ pub(super) fn find(
 }
 
 impl Access {
-    /// Whether the rows come in the order of a column, the next key column; if so they come in descending order if `reverse`.
+    /// Whether the rows come in the order of a column, the next key column; if so they come in
+    /// descending order if `reverse`.
     pub(super) fn order_by(&mut self, column: usize, reverse: bool) -> bool {
         let (definition, next) = (&self.index.definition, self.equal.len());
         let is_next = self.list.is_none() && definition.columns.get(next) == Some(&column);
@@ -332,7 +337,8 @@ impl Access {
         IndexAccess::new(catalog, table, &self.index, columns)
     }
 
-    /// Calls `f` with the rows that the transaction sees, in key order. False if there are too many for a point statement.
+    /// Calls `f` with the rows that the transaction sees, in key order. False if there are too many
+    /// for a point statement.
     pub(super) fn for_each(
         &self,
         txn: &Transaction,

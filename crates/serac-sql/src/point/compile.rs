@@ -31,8 +31,8 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use serac_binder::{
     BoundBody, BoundChange, BoundConflict, BoundInsert, BoundReturning, BoundRows, InsertSource, Place, Target,
 };
-use serac_engine::definition::ColumnDefinition;
-use serac_engine::roles::Privilege;
+use serac_engine::catalog::definition::ColumnDefinition;
+use serac_engine::security::Privilege;
 use serac_engine::{Catalog, ColumnUpdate, Table};
 use serac_functions::with_own_casts;
 use serac_pg::TypeId;
@@ -363,8 +363,9 @@ impl Compilation<'_> {
 
     // ---- changes
 
-    /// What a row is to be once it is written, and what it gives; the columns of the table over which that is, in order; and the result's columns.
-    /// `some`: the columns are those that are used, otherwise all.
+    /// What a row is to be once it is written, and what it gives; the columns of the table over
+    /// which that is, in order; and the result's columns. `some`: the columns are those that are
+    /// used, otherwise all.
     fn after(
         &self,
         table: &Table,
@@ -534,8 +535,9 @@ impl Compilation<'_> {
     }
 }
 
-/// Where the columns `seen` of a row are in what is collected of it, and which old values are collected for that: `set` is assigned, and of the others `read`
-/// says the place in the row that is read.
+/// Where the columns `seen` of a row are in what is collected of it, and which old values are
+/// collected for that: `set` is assigned, and of the others `read` says the place in the row that
+/// is read.
 fn places(seen: &[usize], set: &[usize], mut read: impl FnMut(usize) -> usize) -> (Vec<usize>, Vec<usize>) {
     let mut kept = Vec::new();
     let place = |&column: &usize| {

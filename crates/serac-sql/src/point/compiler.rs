@@ -20,16 +20,19 @@ const TRANSACTION_TIME_TYPE: ColumnType = ColumnType::Timestamp { utc: true };
 /// Makes [`RowExpr`]s of DataFusion's expressions.
 pub(super) struct Compiler<'s> {
     pub(super) state: &'s SessionState,
-    /// The columns of the row, behind them the parameters, and behind those the time of the transaction.
+    /// The columns of the row, behind them the parameters, and behind those the time of the
+    /// transaction.
     pub(super) schema: DFSchema,
     /// How many columns the row has.
     pub(super) columns: usize,
-    /// The columns that are used, in the order of the row that is evaluated; none if that row has all of them.
+    /// The columns that are used, in the order of the row that is evaluated; none if that row has
+    /// all of them.
     pub(super) used: Option<Vec<usize>>,
 }
 
 impl<'s> Compiler<'s> {
-    /// For rows of `columns` and `parameters`. `all`: the row that is evaluated has all columns, otherwise those that are [`used`](Self::used).
+    /// For rows of `columns` and `parameters`. `all`: the row that is evaluated has all columns,
+    /// otherwise those that are [`used`](Self::used).
     pub(super) fn new(
         state: &'s SessionState,
         columns: impl Iterator<Item = DataType>,
@@ -65,7 +68,8 @@ impl<'s> Compiler<'s> {
         Some(Typed { expr, column_type })
     }
 
-    /// Compiles an expression over the schema, whose types are coerced already; none for what the point path does not do.
+    /// Compiles an expression over the schema, whose types are coerced already; none for what the
+    /// point path does not do.
     pub(super) fn compile(&mut self, expr: &Expr) -> Option<Typed> {
         if let Some(native) = self.native(expr) {
             return Some(native);
@@ -259,7 +263,8 @@ impl<'s> Compiler<'s> {
     }
 }
 
-/// The expression with the time of the transaction in place of `now()`, whose nanoseconds are whole microseconds then; whether there was any.
+/// The expression with the time of the transaction in place of `now()`, whose nanoseconds are whole
+/// microseconds then; whether there was any.
 pub(super) fn with_transaction_time(expr: Expr) -> Option<(Expr, bool)> {
     let time = || Expr::Column(Column::from_name(TRANSACTION_TIME));
     let is_time = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == TRANSACTION_TIME);

@@ -1,4 +1,5 @@
-//! Running a [`Plan`] in a transaction. What is to be changed is known in full before the first row is written, as on the other path.
+//! Running a [`Plan`] in a transaction. What is to be changed is known in full before the first row
+//! is written, as on the other path.
 
 use super::expression::{Constants, Row, RowExpr, compare, number, of_number};
 use super::plan::{Action, After, Aggregate, Change, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
@@ -22,8 +23,9 @@ pub(crate) struct Scratch {
 }
 
 impl Plan {
-    /// Runs the statement up to its end but for what waits for the end of statements; `rows` are its result. The number of rows that it changed, or
-    /// none if it has done nothing, because it has to look at too many rows.
+    /// Runs the statement up to its end but for what waits for the end of statements; `rows` are
+    /// its result. The number of rows that it changed, or none if it has done nothing, because it
+    /// has to look at too many rows.
     pub(super) fn run(
         &self,
         txn: &mut Transaction,
@@ -48,7 +50,8 @@ impl Plan {
                     if claimed {
                         break;
                     }
-                    // Somebody has come first. The query looks for others; its own claims are no hindrance.
+                    // Somebody has come first. The query looks for others; its own claims are no
+                    // hindrance.
                 }
                 Ok(Some(rows.len() as u64))
             }
@@ -373,7 +376,8 @@ impl Query {
         Ok(number(expr.evaluate(&constants.row())?).and_then(|n| usize::try_from(n).ok()))
     }
 
-    /// The rows of the query; false if there are too many to look at. Their ids are collected. `skip_held`: rows of the table that others hold are left out.
+    /// The rows of the query; false if there are too many to look at. Their ids are collected.
+    /// `skip_held`: rows of the table that others hold are left out.
     fn run(
         &self,
         txn: &Transaction,

@@ -1,7 +1,8 @@
 //! Expressions over one row: what the binder has made of them, analysed, as a tree over single
 //! values.
 //!
-//! The common operators on the common types are evaluated here, with the results and errors of Arrow's kernels. Everything else is a
+//! The common operators on the common types are evaluated here, with the results and errors of
+//! Arrow's kernels. Everything else is a
 //! [`RowExpr::Arrow`]: DataFusion's own physical expression over a batch of one row, so that a statement means the same on both paths.
 
 use super::rows::Rows;
@@ -12,7 +13,7 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, SchemaRef, TimeUnit};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
-use serac_engine::definition::{ColumnDefinition, SqlType};
+use serac_engine::catalog::definition::{ColumnDefinition, SqlType};
 use serac_engine::values::{OwnedValue, array_of, value_at};
 use serac_functions::float_error;
 use serac_storage::{ColumnType, RowBuffer, Value};
@@ -145,7 +146,8 @@ pub(super) enum RowExpr {
         operands: Box<[RowExpr; 2]>,
     },
     Float(Arithmetic, Box<[RowExpr; 2]>),
-    /// Of two decimals, which are multiplied by powers of ten before. `narrow`: the result has at most 18 digits.
+    /// Of two decimals, which are multiplied by powers of ten before. `narrow`: the result has at
+    /// most 18 digits.
     Decimal {
         operation: Arithmetic,
         factors: [i128; 2],
@@ -263,7 +265,7 @@ pub(super) fn of_number(number: i128, target: ColumnType) -> Option<Value<'stati
 }
 
 fn overflow() -> SqlError {
-    SqlError::new("22003", "numeric field overflow")
+    SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow")
 }
 
 /// How two values of one type compare: as their keys in an ordered index. Of floats, both zeros are
@@ -284,8 +286,9 @@ fn compare_floats(a: f64, b: f64) -> Ordering {
 }
 
 impl RowExpr {
-    // Always inlined, and the rest never: most expressions are columns and parameters, which need none of the rest's frame, and which are then copied whole
-    // (where a value is also made in the same place, it is copied in pieces, which a processor forwards late).
+    // Always inlined, and the rest never: most expressions are columns and parameters, which need
+    // none of the rest's frame, and which are then copied whole (where a value is also made in the
+    // same place, it is copied in pieces, which a processor forwards late).
     #[inline(always)]
     pub(super) fn evaluate<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
         match self {
@@ -294,8 +297,9 @@ impl RowExpr {
             _ => self.compute(row),
         }
     }
-    /// The value, where it is an integer of at most 64 bits (also a decimal's) made of such ones by arithmetic and CASE: in a register, where
-    /// [`compute`](Self::compute) has values go through memory. None for all else, for NULL, and where something is wrong.
+    /// The value, where it is an integer of at most 64 bits (also a decimal's) made of such ones by
+    /// arithmetic and CASE: in a register, where [`compute`](Self::compute) has values go through
+    /// memory. None for all else, for NULL, and where something is wrong.
     pub(super) fn integer(&self, row: &Row<'_>) -> Option<i64> {
         match self {
             Self::Column(at) => row.integer(*at),
@@ -465,7 +469,7 @@ fn integer(operation: Arithmetic, a: Value<'_>, b: Value<'_>) -> Result<Value<'s
                 _ => $a.checked_mul($b),
             }
             .map(Value::$variant)
-            .ok_or_else(|| SqlError::new("22003", concat!($name, " out of range")))
+            .ok_or_else(|| SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, concat!($name, " out of range")))
         };
     }
     match (a, b) {
@@ -550,7 +554,8 @@ pub(super) struct Assignment {
     source: Option<ColumnType>,
     /// Whether what is assigned is not of the column's type.
     converts: bool,
-    /// Least and greatest value of the column's type, where what is assigned is calculated and [`RowExpr::integer`] may be that as it is.
+    /// Least and greatest value of the column's type, where what is assigned is calculated and
+    /// [`RowExpr::integer`] may be that as it is.
     integers: Option<(i64, i64)>,
     sql_type: SqlType,
     name: String,

@@ -1,5 +1,5 @@
-//! Constants of a statement's text as parameters of its plan, or as rows to insert: only where the constant is exactly a value of the type, so that the
-//! statement means what its text says.
+//! Constants of a statement's text as parameters of its plan, or as rows to insert: only where the
+//! constant is exactly a value of the type, so that the statement means what its text says.
 
 use super::expression::{number, of_number, scale_of};
 use crate::table_schema::nullable_schema;
@@ -137,7 +137,8 @@ impl Constant<'_> {
             (Self::Number(text, negative), _) => {
                 let (number, scale) = parse_number(text, *negative)?;
                 match column_type {
-                    // Both the digits and the power of ten are floats, so their quotient is the float nearest to the constant, on either path.
+                    // Both the digits and the power of ten are floats, so their quotient is the
+                    // float nearest to the constant, on either path.
                     ColumnType::Float64 if number.unsigned_abs() < 1 << 53 && scale <= 22 => {
                         Some(OwnedValue::Fixed(Value::Float64(number as f64 / 10f64.powi(scale.into()))))
                     }

@@ -1,4 +1,5 @@
-//! The point path: statements on a few rows of one table, found by an ordered index, without planning per execution.
+//! The point path: statements on a few rows of one table, found by an ordered index, without
+//! planning per execution.
 //!
 //! ```text
 //! text ──parse, bind, analyse (once)──▶ Shape ──▶ Plan ──run──▶ index, DataTable, Transaction
@@ -6,15 +7,19 @@
 //!                                         ▼
 //!                             the session's other path, each time
 //! ```
-//! A [`Plan`] is SELECT, INSERT … VALUES, UPDATE or DELETE on a table, whose filter is an equality, a list or a range on the first columns of an ordered
-//! index ([`access`]), with any other conditions, RETURNING, ON CONFLICT, ORDER BY, LIMIT, and aggregates over all rows. What expressions mean is
-//! the binder's to say, as on the other path; [`expression`] says how they are evaluated. Rows are written by the engine as on the other path,
-//! so constraints, indexes and errors are the same.
+//! A [`Plan`] is SELECT, INSERT … VALUES, UPDATE or DELETE on a table, whose filter is an equality,
+//! a list or a range on the first columns of an ordered index ([`access`]), with any other
+//! conditions, RETURNING, ON CONFLICT, ORDER BY, LIMIT, and aggregates over all rows. What
+//! expressions mean is the binder's to say, as on the other path; [`expression`] says how they are
+//! evaluated. Rows are written by the engine as on the other path, so constraints, indexes and
+//! errors are the same.
 //!
-//! A plan holds for the catalog, the privileges, the current user and the settings it was made under; under others it is made again.
-//! A statement that has to look at too many rows, or whose parameters are not exactly of the plan's types, takes the other path, that time.
+//! A plan holds for the catalog, the privileges, the current user and the settings it was made
+//! under; under others it is made again. A statement that has to look at too many rows, or whose
+//! parameters are not exactly of the plan's types, takes the other path, that time.
 //!
-//! Who comes here: [`Session::run_prepared`] with typed parameters, EXECUTE, and texts that a session sees again ([`texts`]).
+//! Who comes here: [`Session::run_prepared`] with typed parameters, EXECUTE, and texts that a
+//! session sees again ([`texts`]).
 
 mod access;
 mod compile;
@@ -36,8 +41,8 @@ use crate::description::Description;
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
 use crate::parsed::{Parsed, Source};
-use crate::point::prepared::{Known, Prepared, Under, changed_plan, has_same_columns};
-use crate::result::{Outcome, Started, StatementResult, durable};
+use crate::point::prepared::{PathChoice, PointDependencies, Prepared, changed_plan, has_same_columns};
+use crate::result::{PendingResult, Started, StatementResult, durable};
 use crate::session::Session;
 use crate::transactions::OpenStatement;
 use bumpalo::Bump;
@@ -55,7 +60,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The parameters of an execution.
-enum Given<'a> {
+enum ParameterValues<'a> {
     /// Values that are to be of the plan's types.
     Values(&'a [Value<'a>]),
     /// What becomes values of the plan's types, if it is exactly that.
@@ -69,7 +74,8 @@ pub enum Start {
     Ran(Started),
     /// It is not for the point path.
     Other,
-    /// Another transaction is in its way: it is open still, to be [resumed](Session::resume_prepared).
+    /// Another transaction is in its way: it is open still, to be
+    /// [resumed](Session::resume_prepared).
     Blocked(Blocked),
 }
 
@@ -102,7 +108,7 @@ impl Session {
     /// SQLSTATE 42601 for what is not one statement.
     pub fn prepare(&mut self, sql: &str) -> Result<Prepared> {
         let prepared = self.prepare_if_any(sql)?;
-        let none = || SqlError::new("42601", "cannot prepare anything but a single statement");
+        let none = || SqlError::new(sqlstate::SYNTAX_ERROR, "cannot prepare anything but a single statement");
         let prepared = prepared.ok_or_else(none);
         self.failing(prepared)
     }
@@ -127,7 +133,10 @@ impl Session {
     fn prepare_parsed(&mut self, mut statements: Vec<Parsed>, named: &[u32]) -> Result<Option<Prepared>> {
         if statements.len() > 1 {
             self.fail_transaction();
-            return Err(SqlError::new("42601", "cannot insert multiple commands into a prepared statement"));
+            return Err(SqlError::new(
+                sqlstate::SYNTAX_ERROR,
+                "cannot insert multiple commands into a prepared statement",
+            ));
         }
         let Some(statement) = statements.pop() else { return Ok(None) };
         let mut prepared = Prepared::new(statement, named.into());
@@ -142,19 +151,22 @@ impl Session {
         Ok(Some(prepared))
     }
 
-    /// Runs a prepared statement of the point path with parameters of its types, in the calling thread. `rows` become its result. The number of rows that it
-    /// found or changed; none if the statement, or this execution of it, is not for the point path or has to wait for another transaction, and is to be run by
-    /// [`execute_prepared`](Self::execute_prepared). Its own transaction is durable (at the database's level) when this returns.
+    /// Runs a prepared statement of the point path with parameters of its types, in the calling
+    /// thread. `rows` become its result. The number of rows that it found or changed; none if the
+    /// statement, or this execution of it, is not for the point path or has to wait for another
+    /// transaction, and is to be run by [`execute_prepared`](Self::execute_prepared). Its own
+    /// transaction is durable (at the database's level) when this returns.
     ///
     /// # Errors
-    /// What is wrong with the statement, which has then done nothing; SQLSTATE 08P01 for parameters of other types or number.
+    /// What is wrong with the statement, which has then done nothing; SQLSTATE 08P01 for parameters
+    /// of other types or number.
     pub fn run_prepared(
         &mut self,
         prepared: &mut Prepared,
         parameters: &[Value<'_>],
         rows: &mut Rows,
     ) -> Result<Option<u64>> {
-        let started = match self.start_point(prepared, &Given::Values(parameters), rows) {
+        let started = match self.start_point(prepared, &ParameterValues::Values(parameters), rows) {
             Ok(started) => started,
             Err(error) => {
                 if let Some(ticket) = self.error_ticket.take() {
@@ -185,23 +197,27 @@ impl Session {
         }
     }
 
-    /// As [`run_prepared`](Self::run_prepared), but it does not wait for the commit: what the statement gives must not be shown before it is
-    /// [durable](Started::durable). Nor does it wait for a transaction that is in the way.
+    /// As [`run_prepared`](Self::run_prepared), but it does not wait for the commit: what the
+    /// statement gives must not be shown before it is [durable](Started::durable). Nor does it wait
+    /// for a transaction that is in the way.
     ///
     /// # Errors
-    /// As there; an error must not be shown before [`error_is_durable`](Self::error_is_durable) has returned.
+    /// As there; an error must not be shown before [`error_is_durable`](Self::error_is_durable) has
+    /// returned.
     pub fn start_prepared(
         &mut self,
         prepared: &mut Prepared,
         parameters: &[Value<'_>],
         rows: &mut Rows,
     ) -> Result<Start> {
-        self.start_point(prepared, &Given::Values(parameters), rows)
+        self.start_point(prepared, &ParameterValues::Values(parameters), rows)
     }
-    /// Goes on with a statement, of the same parameters, once nothing is in its way; none if it is not for the point path then.
+    /// Goes on with a statement, of the same parameters, once nothing is in its way; none if it is
+    /// not for the point path then.
     ///
     /// # Errors
-    /// As for [`run_prepared`](Self::run_prepared), and those of waiting: deadlocks, timeouts, cancellation.
+    /// As for [`run_prepared`](Self::run_prepared), and those of waiting: deadlocks, timeouts,
+    /// cancellation.
     pub async fn resume_prepared(
         &mut self,
         blocked: Blocked,
@@ -209,10 +225,11 @@ impl Session {
         parameters: &[Value<'_>],
         rows: &mut Rows,
     ) -> Result<Option<Started>> {
-        self.run_after(*blocked.0, prepared, &Given::Values(parameters), rows).await
+        self.run_after(*blocked.0, prepared, &ParameterValues::Values(parameters), rows).await
     }
 
-    /// Runs a text if it is for the point path, and one that differs from it in constants alone has been seen before; none if not.
+    /// Runs a text if it is for the point path, and one that differs from it in constants alone has
+    /// been seen before; none if not.
     ///
     /// # Errors
     /// What is wrong with it; it has then done nothing.
@@ -259,16 +276,22 @@ impl Session {
     }
 
     /// What a statement depends on now, in the running transaction or outside of any.
-    fn under(&self) -> Under {
+    fn under(&self) -> PointDependencies {
         let (catalog, temporary) = match &self.running {
             Some(running) => {
                 (running.txn.catalog().clone(), running.temporary.as_ref().map(|txn| txn.catalog().clone()))
             }
             None => (self.database().catalog(), self.temporary_catalog()),
         };
-        Under { catalog, temporary, security: self.database().security_version(), settings: self.shared.settings() }
+        PointDependencies {
+            catalog,
+            temporary,
+            security: self.database().security_version(),
+            settings: self.shared.settings(),
+        }
     }
-    /// Whether what the client was told of a statement, if it was told anything, holds without a new look.
+    /// Whether what the client was told of a statement, if it was told anything, holds without a
+    /// new look.
     pub fn is_as_told(&self, prepared: &Prepared) -> bool {
         // What these give hangs on cursors and statements, which change without the catalog.
         let of_others = matches!(prepared.statement.statement(), StatementKind::Fetch(_) | StatementKind::Execute(_));
@@ -282,11 +305,14 @@ impl Session {
         let Some(told) = prepared.told.clone() else { return Ok(()) };
         Box::pin(self.describe(prepared, &told.named)).await.map(|_| ())
     }
-    /// Says what a statement takes and gives, whose parameters have types of the numbers `named`, as far as these are not
-    /// 0. From then on it gives this, or is refused; a FETCH gives the columns that its cursor has then.
+    /// Says what a statement takes and gives, whose parameters have types of the numbers `named`,
+    /// as far as these are not
+    /// 0. From then on it gives this, or is refused; a FETCH gives the columns that its cursor has
+    ///    then.
     ///
     /// # Errors
-    /// What is wrong with the statement; SQLSTATE 0A000 if the client was told something else before.
+    /// What is wrong with the statement; SQLSTATE 0A000 if the client was told something else
+    /// before.
     pub async fn describe(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<Arc<Description>> {
         if crate::transactions::controls_transaction(&prepared.statement) {
             return Ok(Arc::default());
@@ -312,12 +338,12 @@ impl Session {
         Ok(description)
     }
     /// What the statement takes and gives now, and under what.
-    async fn looked_up(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<(Description, Under)> {
+    async fn looked_up(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<(Description, PointDependencies)> {
         let is_deep = prepared.is_deep;
         let look = async |session: &mut Self| {
             let under = session.under();
             // Only the binder tells a VARCHAR from a TEXT.
-            if let Known::Point(plan, known) = &prepared.known
+            if let PathChoice::Point(plan, known) = &prepared.known
                 && known.is_same(&under)
                 && !plan.parameters.contains(&ColumnType::Utf8)
             {
@@ -333,7 +359,7 @@ impl Session {
     }
 
     /// The result of a statement, once it may be shown.
-    pub(crate) async fn acknowledged(&mut self, outcome: Outcome) -> Result<StatementResult> {
+    pub(crate) async fn acknowledged(&mut self, outcome: PendingResult) -> Result<StatementResult> {
         let durable = match outcome.ticket {
             Some(ticket) => durable(ticket).await,
             None => Ok(()),
@@ -348,7 +374,7 @@ impl Session {
         prepared: &mut Prepared,
         arguments: &[Expr],
         values: &[ScalarValue],
-    ) -> Result<Option<Outcome>> {
+    ) -> Result<Option<PendingResult>> {
         let value = |argument: &Expr, column_type: ColumnType| match &argument.kind {
             ExprKind::Parameter(number) => of_scalar(values.get((*number as usize).checked_sub(1)?)?, column_type),
             _ => constant(argument)?.value_of(column_type),
@@ -360,14 +386,15 @@ impl Session {
         self.try_point(prepared, &exact).await
     }
 
-    /// Runs a statement on the point path if it is for it, with the parameters that `exact` gives for their types.
-    async fn try_point(&mut self, prepared: &mut Prepared, exact: &Exact<'_>) -> Result<Option<Outcome>> {
+    /// Runs a statement on the point path if it is for it, with the parameters that `exact` gives
+    /// for their types.
+    async fn try_point(&mut self, prepared: &mut Prepared, exact: &Exact<'_>) -> Result<Option<PendingResult>> {
         let mut rows = std::mem::take(&mut self.point.rows);
-        let ran = self.run_point(prepared, Given::Exact(exact), &mut rows).await;
+        let ran = self.run_point(prepared, ParameterValues::Exact(exact), &mut rows).await;
         let outcome = match ran {
             Ok(Some(ran)) => {
                 let plan = prepared.plan().expect("it has run");
-                plan.result(ran.affected, &rows).map(|result| Some(Outcome { result, ticket: ran.ticket }))
+                plan.result(ran.affected, &rows).map(|result| Some(PendingResult { result, ticket: ran.ticket }))
             }
             Ok(None) => Ok(None),
             Err(error) => Err(self.shown(error).await),
@@ -376,32 +403,36 @@ impl Session {
         outcome
     }
 
-    /// Finds out what a statement is under the running transaction's catalog, whose view is set. Whether that was not known.
+    /// Finds out what a statement is under the running transaction's catalog, whose view is set.
+    /// Whether that was not known.
     fn know(&mut self, prepared: &mut Prepared) -> bool {
         let Some(running) = self.running.as_ref().filter(|running| !running.failed) else { return false };
         let (catalog, temporary) = (running.txn.catalog(), running.temporary.as_ref().map(|txn| txn.catalog()));
         let (security, settings) = (self.database().security_version(), self.shared.settings());
         match &prepared.known {
-            Known::Other(known) | Known::Point(_, known) if known.is(catalog, temporary, security, settings) => {
+            PathChoice::Other(known) | PathChoice::Point(_, known)
+                if known.is(catalog, temporary, security, settings) =>
+            {
                 return false;
             }
             _ => {}
         }
-        let under = Under { catalog: catalog.clone(), temporary: temporary.cloned(), security, settings };
+        let under = PointDependencies { catalog: catalog.clone(), temporary: temporary.cloned(), security, settings };
         self.refresh_view();
         let plan = prepared.statement.query_or_change().and_then(|source| self.compile_point(source));
         prepared.known = match plan {
-            Some(plan) => Known::Point(Arc::new(plan), under),
-            None => Known::Other(under),
+            Some(plan) => PathChoice::Point(Arc::new(plan), under),
+            None => PathChoice::Other(under),
         };
         true
     }
 
-    /// Runs a statement on the point path, and waits for transactions in its way; none if it is not for it.
+    /// Runs a statement on the point path, and waits for transactions in its way; none if it is not
+    /// for it.
     async fn run_point(
         &mut self,
         prepared: &mut Prepared,
-        parameters: Given<'_>,
+        parameters: ParameterValues<'_>,
         rows: &mut Rows,
     ) -> Result<Option<Started>> {
         match self.start_point(prepared, &parameters, rows)? {
@@ -413,13 +444,20 @@ impl Session {
     }
 
     /// Begins a statement and runs it, if it is for the point path.
-    fn start_point(&mut self, prepared: &mut Prepared, parameters: &Given<'_>, rows: &mut Rows) -> Result<Start> {
+    fn start_point(
+        &mut self,
+        prepared: &mut Prepared,
+        parameters: &ParameterValues<'_>,
+        rows: &mut Rows,
+    ) -> Result<Start> {
         if self.is_other(prepared) {
             return Ok(Start::Other);
         }
         self.open_statement()?;
         match self.run_once(prepared, parameters, rows) {
-            Err(error) if error.sqlstate == "40001" => Ok(Start::Blocked(Blocked(Box::new(error)))),
+            Err(error) if error.sqlstate == sqlstate::SERIALIZATION_FAILURE => {
+                Ok(Start::Blocked(Blocked(Box::new(error))))
+            }
             result => Ok(self.close_point(result)?.map_or(Start::Other, Start::Ran)),
         }
     }
@@ -429,7 +467,7 @@ impl Session {
         &mut self,
         mut error: SqlError,
         prepared: &mut Prepared,
-        parameters: &Given<'_>,
+        parameters: &ParameterValues<'_>,
         rows: &mut Rows,
     ) -> Result<Option<Started>> {
         let claims = prepared.statement.claims();
@@ -441,7 +479,7 @@ impl Session {
                 break Err(error);
             }
             match open.run_once(prepared, parameters, rows) {
-                Err(again) if again.sqlstate == "40001" => error = again,
+                Err(again) if again.sqlstate == sqlstate::SERIALIZATION_FAILURE => error = again,
                 result => break result,
             }
         };
@@ -467,27 +505,37 @@ impl Session {
     /// Runs a statement in the transaction as it is; none if it is not for the point path. Nor is
     /// it if DDL holds the table: that is waited for on the other path, as whoever would end the
     /// waiting may need this thread. A panic is an error like any other.
-    fn run_once(&mut self, prepared: &mut Prepared, parameters: &Given<'_>, rows: &mut Rows) -> Result<Option<u64>> {
+    fn run_once(
+        &mut self,
+        prepared: &mut Prepared,
+        parameters: &ParameterValues<'_>,
+        rows: &mut Rows,
+    ) -> Result<Option<u64>> {
         self.running.as_mut().expect("a statement is open").txn.set_lock_timeout(Duration::ZERO);
         let run = std::panic::AssertUnwindSafe(|| self.run_known(prepared, parameters, rows));
         let result = std::panic::catch_unwind(run).unwrap_or_else(|panic| Err(SqlError::of_panic(&*panic)));
         let running = self.running.as_mut().expect("a statement is open");
         running.txn.set_lock_timeout(LOCK_TIMEOUT);
         match result {
-            Err(error) if error.sqlstate == "55006" => {
+            Err(error) if error.sqlstate == sqlstate::OBJECT_IN_USE => {
                 running.undo_statement();
                 Ok(None)
             }
             result => result,
         }
     }
-    fn run_known(&mut self, prepared: &mut Prepared, parameters: &Given<'_>, rows: &mut Rows) -> Result<Option<u64>> {
+    fn run_known(
+        &mut self,
+        prepared: &mut Prepared,
+        parameters: &ParameterValues<'_>,
+        rows: &mut Rows,
+    ) -> Result<Option<u64>> {
         let is_new = self.know(prepared);
         prepared.check_told()?;
         let Some(plan) = prepared.plan() else { return Ok(None) };
         if is_new
             && prepared.told.is_some()
-            && let Given::Values(values) = parameters
+            && let ParameterValues::Values(values) = parameters
             && !(values.len() == plan.parameters.len()
                 && values.iter().zip(&plan.parameters).all(|(v, t)| is_of(v, *t)))
         {
@@ -495,16 +543,16 @@ impl Session {
             return Ok(None);
         }
         let exact = match parameters {
-            Given::Exact(exact) => match exact(&plan.parameters) {
+            ParameterValues::Exact(exact) => match exact(&plan.parameters) {
                 Some(exact) => exact,
                 None => return Ok(None),
             },
-            Given::Values(_) => Vec::new(),
+            ParameterValues::Values(_) => Vec::new(),
         };
         let exact: Vec<Value<'_>> = exact.iter().map(OwnedValue::as_value).collect();
         let parameters = match parameters {
-            Given::Values(values) => values,
-            Given::Exact(_) => &exact[..],
+            ParameterValues::Values(values) => values,
+            ParameterValues::Exact(_) => &exact[..],
         };
         let mut scratch = self.point.scratch.take().unwrap_or_default();
         let result = self.run_plan(plan, parameters, &mut scratch, rows);
@@ -521,12 +569,15 @@ impl Session {
     ) -> Result<Option<u64>> {
         if parameters.len() != plan.parameters.len() {
             let (wanted, given) = (plan.parameters.len(), parameters.len());
-            return Err(SqlError::new("08P01", format!("the statement has {wanted} parameters, {given} are given")));
+            return Err(SqlError::new(
+                sqlstate::PROTOCOL_VIOLATION,
+                format!("the statement has {wanted} parameters, {given} are given"),
+            ));
         }
         for (i, (value, column_type)) in parameters.iter().zip(&plan.parameters).enumerate() {
             if !is_of(value, *column_type) {
                 let message = format!("parameter ${} is not a value of its type {column_type:?}", i + 1);
-                return Err(SqlError::new("08P01", message));
+                return Err(SqlError::new(sqlstate::PROTOCOL_VIOLATION, message));
             }
         }
         if plan.needs_view {
@@ -556,12 +607,13 @@ impl Session {
         self.point.executions
     }
 
-    /// Whether it is known, without a look at the transaction, that a statement is for the other path.
+    /// Whether it is known, without a look at the transaction, that a statement is for the other
+    /// path.
     fn is_other(&self, prepared: &Prepared) -> bool {
         if !self.shared.values.has_point_path() || !prepared.is_candidate {
             return true;
         }
-        let Known::Other(known) = &prepared.known else { return false };
+        let PathChoice::Other(known) = &prepared.known else { return false };
         let (security, settings) = (self.database().security_version(), self.shared.settings());
         self.running.is_none()
             && known.is(&self.database().catalog(), self.temporary_catalog().as_ref(), security, settings)
@@ -569,7 +621,8 @@ impl Session {
 }
 
 impl Session {
-    /// How a statement runs once it is known; none if it is not for the point path, or finds no rows. The session's view of the database is set.
+    /// How a statement runs once it is known; none if it is not for the point path, or finds no
+    /// rows. The session's view of the database is set.
     pub(crate) fn shown_point(&self, source: &Source) -> Option<String> {
         if self.shared.values.has_point_path() { self.compile_point(source)?.shown() } else { None }
     }

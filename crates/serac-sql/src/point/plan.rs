@@ -22,7 +22,8 @@ pub(crate) struct Plan {
     /// How many characters the columns of CHAR(n) show ([`crate::wire::widths`]).
     pub(super) widths: Vec<Option<usize>>,
     pub(super) table: Arc<Table>,
-    /// Whether sequence functions, also those in defaults that referential actions may call for, look at the session's view of the database.
+    /// Whether sequence functions, also those in defaults that referential actions may call for,
+    /// look at the session's view of the database.
     pub(super) needs_view: bool,
 }
 
@@ -75,17 +76,19 @@ pub(super) enum Aggregate {
 pub(super) struct Query {
     pub(super) find: Find,
     pub(super) aggregates: Option<Vec<Aggregate>>,
-    /// Whether the aggregate's result is that of the first row found where its argument is not NULL.
+    /// Whether the aggregate's result is that of the first row found where its argument is not
+    /// NULL.
     pub(super) first_is_enough: bool,
     pub(super) outputs: Vec<RowExpr>,
-    /// Expressions, whether ascending, and whether NULLs come first. Empty where the index gives the order.
+    /// Expressions, whether ascending, and whether NULLs come first. Empty where the index gives
+    /// the order.
     pub(super) order: Vec<(RowExpr, bool, bool)>,
     pub(super) skip: Option<RowExpr>,
     pub(super) fetch: Option<RowExpr>,
 }
 
-/// What becomes of each row that is found: its new values are collected, and behind them the old ones that stay and are looked at afterwards. Nothing is
-/// assigned to a row that is to be deleted.
+/// What becomes of each row that is found: its new values are collected, and behind them the old
+/// ones that stay and are looked at afterwards. Nothing is assigned to a row that is to be deleted.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) set: Vec<Assignment>,
@@ -124,7 +127,8 @@ pub(super) struct OnConflict {
     pub(super) update: Option<ConflictUpdate>,
 }
 
-/// DO UPDATE: over the columns of the row that is there, and those of the row that was to be inserted.
+/// DO UPDATE: over the columns of the row that is there, and those of the row that was to be
+/// inserted.
 #[derive(Debug)]
 pub(super) struct ConflictUpdate {
     pub(super) filters: Vec<RowExpr>,

@@ -18,17 +18,17 @@ use std::sync::Arc;
 
 /// What is known of a statement.
 #[derive(Clone, Debug)]
-pub(crate) enum Known {
+pub(crate) enum PathChoice {
     Nothing,
     /// It is for the other path.
-    Other(Under),
+    Other(PointDependencies),
     /// It has a plan.
-    Point(Arc<Plan>, Under),
+    Point(Arc<Plan>, PointDependencies),
 }
 
 /// What a statement depends on.
 #[derive(Clone, Debug)]
-pub(crate) struct Under {
+pub(crate) struct PointDependencies {
     pub(super) catalog: Arc<Catalog>,
     /// Of the session's temporary tables.
     pub(super) temporary: Option<Arc<Catalog>>,
@@ -37,7 +37,7 @@ pub(crate) struct Under {
     pub(super) settings: u64,
 }
 
-impl Under {
+impl PointDependencies {
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.is(&other.catalog, other.temporary.as_ref(), other.security, other.settings)
     }
@@ -64,14 +64,15 @@ pub(crate) struct Told {
     pub(super) description: Arc<Description>,
     /// The numbers of the parameters' types that the client had named.
     pub(super) named: Arc<[u32]>,
-    /// Under what that was found to hold last.
-    pub(super) under: Under,
+    /// PointDependencies what that was found to hold last.
+    pub(super) under: PointDependencies,
 }
 
 /// A prepared statement, made by [`Session::prepare`]. For the session that has prepared it.
 ///
-/// Once it has been [described](Session::describe), its columns are fixed: where DDL has changed them, it is refused with
-/// SQLSTATE 0A000, before it does anything. The client reads and writes values as it was told.
+/// Once it has been [described](Session::describe), its columns are fixed: where DDL has changed
+/// them, it is refused with SQLSTATE 0A000, before it does anything. The client reads and writes
+/// values as it was told.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub(super) statement: Arc<Parsed>,
@@ -80,15 +81,16 @@ pub struct Prepared {
     pub(super) is_deep: bool,
     /// How many arguments EXECUTE must give, of a statement that PREPARE has made.
     arguments: usize,
-    pub(super) known: Known,
+    pub(super) known: PathChoice,
     pub(super) told: Option<Told>,
 }
 
-/// The message of a statement whose columns are others than those that were described. Drivers know it.
+/// The message of a statement whose columns are others than those that were described. Drivers know
+/// it.
 pub const CHANGED_PLAN: &str = "cached plan must not change result type";
 
 pub(crate) fn changed_plan() -> SqlError {
-    SqlError::new("0A000", CHANGED_PLAN)
+    SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, CHANGED_PLAN)
 }
 
 /// Whether two schemas are the same to a client: their columns' names, and types on the wire.
@@ -113,7 +115,7 @@ impl Prepared {
         let is_deep = statement.is_deep();
         let is_candidate = statement.query_or_change().is_some_and(may_be_point);
         let statement = Arc::new(statement.with_arguments(Arguments { types, values: None }));
-        Self { statement, is_candidate, is_deep, arguments: 0, known: Known::Nothing, told: None }
+        Self { statement, is_candidate, is_deep, arguments: 0, known: PathChoice::Nothing, told: None }
     }
     /// Gives parameters the types that the client has named, where these are not 0.
     pub(super) fn name_types(&mut self, named: &[u32]) {
@@ -128,7 +130,7 @@ impl Prepared {
         }
         let statement = self.statement.as_ref().clone();
         self.statement = Arc::new(statement.with_arguments(Arguments { types, values: None }));
-        self.known = Known::Nothing;
+        self.known = PathChoice::Nothing;
     }
     /// Finds out how many arguments EXECUTE must give.
     pub(crate) fn count_arguments(&mut self) {
@@ -143,7 +145,7 @@ impl Prepared {
         }
         let message = format!("wrong number of parameters for prepared statement \"{name}\"");
         let detail = Some(format!("Expected {} parameters but got {given}.", self.arguments));
-        Err(SqlError { detail, ..SqlError::new("42601", message) })
+        Err(SqlError { detail, ..SqlError::new(sqlstate::SYNTAX_ERROR, message) })
     }
     /// The statement with values for its parameters. Their types are those that the client has
     /// named, or, if it has not asked for the statement's, their own; texts may be of any.
@@ -160,12 +162,12 @@ impl Prepared {
         self.statement.as_ref().clone().with_arguments(arguments)
     }
     /// Notes what the client is told.
-    pub(super) fn tell(&mut self, description: &Arc<Description>, named: &[u32], under: Under) {
+    pub(super) fn tell(&mut self, description: &Arc<Description>, named: &[u32], under: PointDependencies) {
         self.told = Some(Told { description: description.clone(), named: named.into(), under });
     }
     /// Refuses a plan of the point path with other columns than the client was told of.
     pub(super) fn check_told(&mut self) -> Result<()> {
-        let (Some(told), Known::Point(plan, under)) = (&mut self.told, &self.known) else { return Ok(()) };
+        let (Some(told), PathChoice::Point(plan, under)) = (&mut self.told, &self.known) else { return Ok(()) };
         if told.under.is_same(under) {
             return Ok(());
         }
@@ -181,7 +183,7 @@ impl Prepared {
     }
     pub(super) fn plan(&self) -> Option<&Arc<Plan>> {
         match &self.known {
-            Known::Point(plan, _) => Some(plan),
+            PathChoice::Point(plan, _) => Some(plan),
             _ => None,
         }
     }
@@ -208,7 +210,7 @@ impl Prepared {
     pub fn batch(&self, rows: &Rows) -> Result<RecordBatch> {
         match self.plan().and_then(|plan| Some((plan, plan.schema.as_ref()?))) {
             Some((plan, schema)) => rows.batch(schema, &plan.types),
-            None => Err(SqlError::new("42809", "the statement gives no rows")),
+            None => Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, "the statement gives no rows")),
         }
     }
     /// The columns of the rows that a statement of the point path gives; none if it gives none.

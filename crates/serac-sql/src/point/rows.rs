@@ -21,7 +21,8 @@ enum Kind {
     Bytes,
 }
 
-/// A value in two words, read as they are written: a processor waits where it is to forward what was stored in other pieces.
+/// A value in two words, read as they are written: a processor waits where it is to forward what
+/// was stored in other pieces.
 #[derive(Clone, Copy, Debug)]
 struct Stored {
     kind: Kind,
@@ -29,7 +30,8 @@ struct Stored {
     high: u64,
 }
 
-/// Rows of some columns, in the storage's physical form ([`Value`]). Used again from statement to statement, it allocates nothing in the long run.
+/// Rows of some columns, in the storage's physical form ([`Value`]). Used again from statement to
+/// statement, it allocates nothing in the long run.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
     width: usize,

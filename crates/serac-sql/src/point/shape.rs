@@ -1,4 +1,5 @@
-//! What a planned query does, if it is of a kind that the point path runs: one table, filtered, perhaps aggregated as a whole, ordered and limited.
+//! What a planned query does, if it is of a kind that the point path runs: one table, filtered,
+//! perhaps aggregated as a whole, ordered and limited.
 //!
 //! The plan (bound and analysed, not optimised) is a chain of nodes over a scan. Going up the
 //! chain, every expression is rewritten to one over the columns of the scan (`c0`, `c1`, …) and the

@@ -28,7 +28,8 @@ pub(crate) struct Texts {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(super) prepared: Prepared,
-    /// For each constant: the parameter that it is and whether a minus before it belongs to it, or the text that it must be.
+    /// For each constant: the parameter that it is and whether a minus before it belongs to it, or
+    /// the text that it must be.
     pub(super) constants: Vec<Role>,
     pub(super) parameters: usize,
 }

@@ -1,8 +1,10 @@
-//! Texts of statements that a session sees again: their constants are lifted to parameters, so that texts which differ in them alone share a plan.
+//! Texts of statements that a session sees again: their constants are lifted to parameters, so that
+//! texts which differ in them alone share a plan.
 //!
-//! The text is cut into what stands between its constants, which is the key, and the constants (numbers and quoted strings). A key that is seen for the
-//! second time is parsed. Constants that a column is compared with, assigned or inserted become parameters; all others belong to the plan: it holds
-//! for texts that have the same.
+//! The text is cut into what stands between its constants, which is the key, and the constants
+//! (numbers and quoted strings). A key that is seen for the second time is parsed. Constants that a
+//! column is compared with, assigned or inserted become parameters; all others belong to the plan:
+//! it holds for texts that have the same.
 //!
 //! Such a parameter has no type of its own, and so gets that of the column. A quoted constant has
 //! none, either. A number has one: but where it is exactly a value of the column's type, it is
@@ -14,7 +16,7 @@ use crate::error::Result;
 use crate::parsed::parse;
 use crate::point::prepared::Prepared;
 use crate::point::state::{Entry, Role, Texts};
-use crate::result::Outcome;
+use crate::result::PendingResult;
 use crate::session::Session;
 use serac_engine::values::OwnedValue;
 use serac_parser::tree::{Condition, Expr, ExprKind, Literal, Operator, QueryBody, Span, StatementKind};
@@ -256,7 +258,7 @@ fn may_be_point(sql: &str) -> bool {
 
 impl Session {
     /// Runs a text on the point path if it is for it and its like has been seen before.
-    pub(crate) async fn execute_text(&mut self, sql: &str) -> Result<Option<Outcome>> {
+    pub(crate) async fn execute_text(&mut self, sql: &str) -> Result<Option<PendingResult>> {
         if !self.shared.values.has_point_path() || sql.len() > MOST_BYTES || !may_be_point(sql) {
             return Ok(None);
         }

@@ -37,7 +37,8 @@ pub(crate) fn description_of(call: &Call) -> Result<&Expr> {
         || over.is_some();
     match &arguments[..] {
         [Argument { name: None, value }] if !has_clauses => Ok(value),
-        _ => Err(SqlError::new("42883", format!("{RUN} takes the description of a job, as text")).named(RUN)),
+        _ => Err(SqlError::new(sqlstate::UNDEFINED_FUNCTION, format!("{RUN} takes the description of a job, as text"))
+            .named(RUN)),
     }
 }
 
@@ -46,7 +47,8 @@ impl Session {
     pub(crate) async fn call_job(&mut self, call: &Call, source: &Source) -> Result<StatementResult> {
         let text = self.arguments_of(source, [description_of(call)?], &[TypeId::TEXT]).await?.remove(0);
         let text = text.try_as_str().flatten();
-        let text = text.ok_or_else(|| SqlError::new("22004", "the description of a job is NULL"))?;
+        let text =
+            text.ok_or_else(|| SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "the description of a job is NULL"))?;
         let (schema, batches) = self.run_job(text).await?;
         Ok(StatementResult::Rows { tag: "CALL", schema, batches })
     }
@@ -58,7 +60,8 @@ impl Session {
         let mut job = programs.job(description)?;
         if job.runs_programs() && !self.access().is_superuser() {
             let message = "only superusers run programs: others may be granted functions that do";
-            return Err(SqlError::new("42501", format!("permission denied for {RUN}")).explained(message));
+            return Err(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied for {RUN}"))
+                .explained(message));
         }
         job.check_runnable()?;
         for (_, query) in job.inputs() {
@@ -77,14 +80,14 @@ impl Session {
         let work = move || {
             let output = job.run(&cancelled)?;
             let rows = read_rows(output, |bytes| match cancelled.load(Ordering::Relaxed) {
-                true => Err(SqlError::new("57014", "canceling statement due to user request")),
+                true => Err(SqlError::new(sqlstate::QUERY_CANCELED, "canceling statement due to user request")),
                 false => Ok(memory.try_grow(bytes)?),
             });
             rows.map_err(|error| error.also("in the output of the job"))
         };
         match self.query_runtime.handle().spawn_blocking(work).await {
             Ok(rows) => rows,
-            Err(panic) => Err(SqlError::new("XX000", format!("internal error: {panic}"))),
+            Err(panic) => Err(SqlError::new(sqlstate::INTERNAL_ERROR, format!("internal error: {panic}"))),
         }
     }
 

@@ -25,7 +25,7 @@ impl Drop for EndAtDrop {
 
 /// The query of an input, which changes nothing.
 pub(crate) fn input_query(query: &str) -> Result<Source> {
-    let not_a_query = || SqlError::new("42601", "an input of a job is one query");
+    let not_a_query = || SqlError::new(sqlstate::SYNTAX_ERROR, "an input of a job is one query");
     let mut statements = parse(query)?;
     let statement = statements.pop().filter(|_| statements.is_empty()).ok_or_else(not_a_query)?;
     match statement.only_shows() {

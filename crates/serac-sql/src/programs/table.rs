@@ -10,9 +10,9 @@
 //! them `$1`, `$2` and so on; a program finds them in its environment, as text.
 //!
 //! **Rights.** Who calls a function must have EXECUTE on it. Its inputs are read with the caller's
-//! rights. In a view, and while a materialized view is refreshed, the view's owner is the caller, as
-//! with the view's tables. Names without a schema mean the schema `public`, whatever the caller's
-//! `search_path`.
+//! rights. In a view, and while a materialized view is refreshed, the view's owner is the caller,
+//! as with the view's tables. Names without a schema mean the schema `public`, whatever the
+//! caller's `search_path`.
 //!
 //! **Values** are assigned to the types that the function says, as those of an INSERT are to its
 //! columns. What does not fit is an error.
@@ -23,7 +23,7 @@ use crate::error::SqlError;
 use crate::parsed::Arguments;
 use crate::programs::job::Programs;
 use crate::programs::rows::{EndAtDrop, input_query, read_rows};
-use crate::shared::{PlannedFor, Shared, owner_planned_for};
+use crate::session_env::{PlannedFor, SessionEnv, owner_planned_for};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -42,8 +42,8 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
 };
 use futures::TryStreamExt;
-use serac_engine::function::{FunctionColumn, FunctionDefinition};
-use serac_engine::roles::{Object, Privilege, RoleId};
+use serac_engine::catalog::function::{FunctionColumn, FunctionDefinition};
+use serac_engine::security::{Object, Privilege, RoleId};
 use serac_storage::ColumnType;
 use serac_values::assignment::{assign, check_assignment};
 use serac_values::free_numbers::given;
@@ -54,13 +54,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A call of a function in FROM.
 pub(crate) struct FunctionTable {
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
     definition: Arc<FunctionDefinition>,
     /// The values of the arguments, of the parameters' types.
     arguments: Vec<ScalarValue>,
     schema: SchemaRef,
-    /// The owner of the view that names it; none outside of views. Inputs are planned when the view's
-    /// query has been.
+    /// The owner of the view that names it; none outside of views. Inputs are planned when the
+    /// view's query has been.
     view_owner: Option<RoleId>,
 }
 
@@ -90,7 +90,7 @@ impl FunctionTable {
     ///
     /// # Errors
     /// What is wrong with the arguments, or 42501.
-    pub(crate) fn of(shared: &Arc<Shared>, name: &str, arguments: &[Expr]) -> Result<Option<Self>, SqlError> {
+    pub(crate) fn of(shared: &Arc<SessionEnv>, name: &str, arguments: &[Expr]) -> Result<Option<Self>, SqlError> {
         let Some(view) = shared.view() else { return Ok(None) };
         let Some(definition) = view.catalog.functions.get(name).cloned() else { return Ok(None) };
         shared.access(&view).check(&Object::Function(name.to_owned()), Privilege::Execute)?;
@@ -98,12 +98,12 @@ impl FunctionTable {
         if arguments.len() != parameters.len() {
             let (wanted, given) = (parameters.len(), arguments.len());
             let message = format!("function {name} takes {wanted} arguments, but {given} were given");
-            return Err(SqlError::new("42883", message).named(name));
+            return Err(SqlError::new(sqlstate::UNDEFINED_FUNCTION, message).named(name));
         }
         let value = |(parameter, argument): (&FunctionColumn, &Expr)| {
             let Expr::Literal(value, _) = argument else {
                 let message = format!("the argument {} of function {name} must be a constant", parameter.name);
-                return Err(SqlError::new("0A000", message).named(name));
+                return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message).named(name));
             };
             let value = assign(&value.to_array()?, parameter.sql_type, &parameter.name)?;
             Ok(ScalarValue::try_from_array(&value, 0)?)
@@ -131,7 +131,8 @@ impl FunctionTable {
 
     async fn plan(&self, state: &SessionState, projection: Option<&Vec<usize>>) -> Result<FunctionExec, SqlError> {
         let name = &self.definition.name;
-        let view = self.shared.view().ok_or_else(|| SqlError::new("XX000", "no statement is running"))?;
+        let view =
+            self.shared.view().ok_or_else(|| SqlError::new(sqlstate::INTERNAL_ERROR, "no statement is running"))?;
         // Also so that a function that reads itself is found out.
         let caller = self.view_owner.unwrap_or_else(|| view.access.role());
         let _within = PlannedFor::new(&Object::Function(name.clone()), caller)?;
@@ -269,7 +270,7 @@ impl ExecutionPlan for FunctionExec {
                 let (given, batches) = read_rows(job.run(&cancelled)?, |bytes| {
                     // Relaxed: see `EndAtDrop`.
                     match cancelled.load(Ordering::Relaxed) {
-                        true => Err(SqlError::new("57014", "canceling statement due to user request")),
+                        true => Err(SqlError::new(sqlstate::QUERY_CANCELED, "canceling statement due to user request")),
                         false => Ok(memory.try_grow(bytes)?),
                     }
                 })?;
@@ -281,7 +282,7 @@ impl ExecutionPlan for FunctionExec {
             };
             let done: Result<_, SqlError> = match tokio::task::spawn_blocking(work).await {
                 Ok(done) => done,
-                Err(panic) => Err(SqlError::new("XX000", format!("internal error: {panic}"))),
+                Err(panic) => Err(SqlError::new(sqlstate::INTERNAL_ERROR, format!("internal error: {panic}"))),
             };
             let (batches, memory) = done.map_err(external)?;
             Ok::<_, DataFusionError>(futures::stream::iter(batches.into_iter().map(Ok)).inspect_ok(move |_| {
@@ -300,7 +301,7 @@ fn check_columns(function: &FunctionDefinition, given: &Schema) -> Result<(), Sq
     if given.fields().len() != wanted.len() {
         let (given, wanted) = (given.fields().len(), wanted.len());
         let message = format!("the program of function {name} gave {given} columns, and is to give {wanted}");
-        return Err(SqlError::new("42804", message).named(name));
+        return Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, message).named(name));
     }
     for (field, column) in given.fields().iter().zip(wanted) {
         let is_document = column.sql_type.column_type.is_document() && is_text(field.data_type());

@@ -1,7 +1,9 @@
 //! Roles in SQL: who a session is, what it may do, and the statements that change that.
 //!
-//! A session has connected as a role, is a session user (that role, unless SET SESSION AUTHORIZATION has changed it) and acts as a current user (the session user, unless SET ROLE has).
-//! Sessions that nobody has logged in, those of programs with an embedded database, are the bootstrap role `serac`, a superuser.
+//! A session has connected as a role, is a session user (that role, unless SET SESSION
+//! AUTHORIZATION has changed it) and acts as a current user (the session user, unless SET ROLE
+//! has). Sessions that nobody has logged in, those of programs with an embedded database, are the
+//! bootstrap role `serac`, a superuser.
 //!
 //! | what | where it is checked |
 //! |---|---|
@@ -10,7 +12,7 @@
 //! | INSERT, UPDATE, DELETE, MERGE, COPY, FOR UPDATE | before they are planned ([`Session::check_privilege`]) |
 //! | statements of the point path | when they are compiled; a plan holds for one version of the privileges and one role (`point`) |
 //! | sequences | when they are asked (`session_functions/sequences`) |
-//! | DDL, GRANT | in the engine (`serac_engine::roles`) |
+//! | DDL, GRANT | in the engine (`serac_engine::security`) |
 
 mod password;
 mod run;
@@ -21,21 +23,23 @@ use crate::session::Session;
 use crate::session_roles::{SessionRoles, readable};
 pub use password::MAX_ITERATIONS;
 use serac_engine::Table;
-use serac_engine::roles::{Access, Columns, Login, Privilege, RoleId};
+use serac_engine::security::{Access, Columns, Login, Privilege, RoleId};
 use std::sync::Arc;
 
 impl Session {
-    /// Makes this the session of a role, as after a login; that whoever asks is the role is the caller's to find out.
+    /// Makes this the session of a role, as after a login; that whoever asks is the role is the
+    /// caller's to find out.
     ///
     /// # Errors
-    /// SQLSTATE 28000 for a role that is not there or may not log in, 53300 if it is connected often enough, 42501 without CONNECT on the database.
+    /// SQLSTATE 28000 for a role that is not there or may not log in, 53300 if it is connected
+    /// often enough, 42501 without CONNECT on the database.
     pub fn log_in(&mut self, role: &str) -> Result<()> {
         let login = self.database().log_in(role)?;
         self.become_login(login, None);
         Ok(())
     }
-    /// As [`log_in`](Self::log_in), for a role that is known by its number; `alias`: the name under which it has connected,
-    /// where that is not its own.
+    /// As [`log_in`](Self::log_in), for a role that is known by its number; `alias`: the name under
+    /// which it has connected, where that is not its own.
     ///
     /// # Errors
     /// As there.
@@ -59,8 +63,8 @@ impl Session {
     pub fn current_role(&self) -> RoleId {
         self.shared.roles.read().current
     }
-    /// What the current user may do. The running statement's snapshot tells it; without a statement, the
-    /// transaction's, or the newest state.
+    /// What the current user may do. The running statement's snapshot tells it; without a
+    /// statement, the transaction's, or the newest state.
     pub(crate) fn access(&self) -> Access {
         match (self.shared.view(), &self.running) {
             (Some(view), _) => view.access,
@@ -73,18 +77,20 @@ impl Session {
         self.database().begin().access(self.current_role())
     }
 
-    /// Refuses what the current user may not do with these columns of a table; without columns, with one of them at least.
+    /// Refuses what the current user may not do with these columns of a table; without columns,
+    /// with one of them at least.
     pub(crate) fn check_privilege(&self, table: &Table, privilege: Privilege, columns: &[usize]) -> Result<()> {
         if table.definition.materialized.is_some() && privilege != Privilege::Select {
             let message = format!("cannot change materialized view \"{}\"", table.name());
-            return Err(SqlError::new("42809", message).named(table.name()));
+            return Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message).named(table.name()));
         }
         if table.definition.schema == TEMPORARY_SCHEMA {
             return Ok(());
         }
         Ok(self.access().check_columns(&table.definition, privilege, columns)?)
     }
-    /// Whether the current user may do this with all columns of a table: what the point path asks before it compiles.
+    /// Whether the current user may do this with all columns of a table: what the point path asks
+    /// before it compiles.
     pub(crate) fn may_with_all(&self, table: &Table, privileges: &[Privilege]) -> bool {
         let access = self.access();
         if table.definition.materialized.is_some() && privileges != [Privilege::Select] {
@@ -94,9 +100,12 @@ impl Session {
             || access.check_usage(&table.definition.schema).is_ok()
                 && privileges.iter().all(|p| access.columns(&table.definition, *p) == Columns::All)
     }
-    /// An error without the values that it tells of, where they may be of rows that the current user must not read.
+    /// An error without the values that it tells of, where they may be of rows that the current
+    /// user must not read.
     pub(crate) fn without_secrets(&self, error: SqlError) -> SqlError {
-        if error.detail.is_none() || !["23505", "23503"].contains(&error.sqlstate) {
+        if error.detail.is_none()
+            || ![sqlstate::UNIQUE_VIOLATION, sqlstate::FOREIGN_KEY_VIOLATION].contains(&error.sqlstate)
+        {
             return error;
         }
         let Some(running) = &self.running else { return error };

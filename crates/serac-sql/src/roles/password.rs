@@ -1,4 +1,5 @@
-//! What is kept of a password: a SCRAM-SHA-256 verifier (RFC 5802, RFC 7677), from which the password cannot be had.
+//! What is kept of a password: a SCRAM-SHA-256 verifier (RFC 5802, RFC 7677), from which the
+//! password cannot be had.
 
 use crate::error::{Result, SqlError};
 use base64::Engine as _;
@@ -22,16 +23,18 @@ fn verifier_with(password: &str, salt: &[u8]) -> String {
     format!("{PREFIX}{ITERATIONS}:{salt}${stored}:{server}")
 }
 
-/// The verifier of a password, with a random salt; what is a verifier already is taken as it is, as PostgreSQL does.
+/// The verifier of a password, with a random salt; what is a verifier already is taken as it is, as
+/// PostgreSQL does.
 ///
 /// # Errors
-/// SQLSTATE 22023 for a verifier that would have the server hash for too long whenever somebody claims to be the role.
+/// SQLSTATE 22023 for a verifier that would have the server hash for too long whenever somebody
+/// claims to be the role.
 pub(super) fn verifier(password: &str) -> Result<String> {
     match iterations(password) {
         Some(1..=MAX_ITERATIONS) => Ok(password.to_owned()),
         Some(_) => {
             let message = format!("a SCRAM verifier may have {MAX_ITERATIONS} iterations at the most");
-            Err(SqlError::new("22023", message))
+            Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message))
         }
         None => {
             let mut salt = [0; 16];
@@ -62,7 +65,8 @@ mod tests {
 
     #[test]
     fn a_verifier_is_that_of_the_standard() {
-        // RFC 7677 §3: the salt and the password of its exchange, whose proofs follow from these keys.
+        // RFC 7677 §3: the salt and the password of its exchange, whose proofs follow from these
+        // keys.
         let salt = BASE64.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
         let text = verifier_with("pencil", &salt);
         assert_eq!(
@@ -87,7 +91,7 @@ mod tests {
         {
             let text = first.replace("4096", &iterations.to_string());
             let taken = verifier(&text).map_err(|error| error.sqlstate);
-            assert_eq!(taken, if is_taken { Ok(text) } else { Err("22023") });
+            assert_eq!(taken, if is_taken { Ok(text) } else { Err(sqlstate::INVALID_PARAMETER_VALUE) });
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::session_roles::SessionRoles;
 use crate::transaction::TransactionStatus;
 use datafusion::common::ScalarValue;
 use serac_engine::EngineError;
-use serac_engine::roles::{
+use serac_engine::security::{
     DefaultGrant, Object, ObjectKind, PasswordVerifier, Privilege, Privileges, RoleId, RoleOptions, Terms,
 };
 use serac_parser::tree::{
@@ -24,7 +24,7 @@ use serac_parser::tree::{
 fn check_name(name: &str) -> Result<()> {
     if name == "public" || name == "none" || name.starts_with("pg_") || name.is_empty() {
         let message = format!("role name \"{name}\" is reserved");
-        return Err(SqlError::new("42939", message).named(name));
+        return Err(SqlError::new(sqlstate::RESERVED_NAME, message).named(name));
     }
     Ok(())
 }
@@ -38,7 +38,10 @@ fn instant(text: &str) -> Result<Option<i64>> {
     let to = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
     match ScalarValue::from(text).cast_to(&to) {
         Ok(ScalarValue::TimestampMicrosecond(Some(instant), _)) => Ok(Some(instant)),
-        _ => Err(SqlError::new("22007", format!("invalid input syntax for type timestamp with time zone: \"{text}\""))),
+        _ => Err(SqlError::new(
+            sqlstate::INVALID_DATETIME_FORMAT,
+            format!("invalid input syntax for type timestamp with time zone: \"{text}\""),
+        )),
     }
 }
 
@@ -94,7 +97,7 @@ impl Session {
             let wanted = wanted.unwrap_or(roles.login);
             if wanted != roles.login && !security.is_superuser(roles.login) {
                 let message = format!("permission denied to set session authorization \"{}\"", name(wanted));
-                return Err(SqlError::new("42501", message));
+                return Err(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message));
             }
             roles = SessionRoles { session: wanted, current: wanted, is_set: false, ..roles };
         } else {
@@ -102,7 +105,7 @@ impl Session {
             let wanted = wanted.unwrap_or(roles.session);
             if !security.is_member(roles.session, wanted) {
                 let message = format!("permission denied to set role \"{}\"", name(wanted));
-                return Err(SqlError::new("42501", message));
+                return Err(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message));
             }
             roles.current = wanted;
         }
@@ -134,7 +137,7 @@ impl Session {
             RoleKind::CurrentUser | RoleKind::CurrentRole => self.shared.roles.read().current,
             RoleKind::SessionUser => self.shared.roles.read().session,
             RoleKind::Public => {
-                return Err(SqlError::new("42704", "role \"public\" does not exist").named("public"));
+                return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, "role \"public\" does not exist").named("public"));
             }
         })
     }
@@ -155,7 +158,7 @@ impl Session {
         let Some(grantor) = grantor else { return Ok(()) };
         match self.role_id(grantor)? == self.shared.roles.read().current {
             true => Ok(()),
-            false => Err(SqlError::new("0A000", "grantor must be current user")),
+            false => Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, "grantor must be current user")),
         }
     }
 
@@ -173,7 +176,10 @@ impl Session {
                     )
                 };
                 if said.iter().any(joins) {
-                    return Err(SqlError::new("42601", "ALTER ROLE changes no memberships; write GRANT"));
+                    return Err(SqlError::new(
+                        sqlstate::SYNTAX_ERROR,
+                        "ALTER ROLE changes no memberships; write GRANT",
+                    ));
                 }
                 self.txn()?.alter_role(&name, &options(said)?)?;
                 "ALTER ROLE"
@@ -195,8 +201,12 @@ impl Session {
             K::DropRole(DropRole { if_exists, roles }) => {
                 for role in roles {
                     match self.role_name(role) {
-                        Err(error) if *if_exists && error.sqlstate == "42704" => {
-                            self.say(Severity::Notice, "00000", format!("{}, skipping", error.message));
+                        Err(error) if *if_exists && error.sqlstate == sqlstate::UNDEFINED_OBJECT => {
+                            self.say(
+                                Severity::Notice,
+                                sqlstate::SUCCESSFUL_COMPLETION,
+                                format!("{}, skipping", error.message),
+                            );
                         }
                         name => self.drop_role(&name?)?,
                     }
@@ -206,9 +216,9 @@ impl Session {
             K::Grant(grant) => {
                 let Grant { revoke, grant_option, privileges, on, grantees, granted_by, cascade } = &**grant;
                 self.check_grantor(granted_by.as_ref())?;
-                let granting = Granting {
+                let granting = GrantChange {
                     revoke: *revoke,
-                    wanted: Wanted::of(privileges)?,
+                    wanted: GrantedPrivileges::of(privileges)?,
                     grantees: self.grantees(grantees)?,
                     option: *grant_option,
                     cascade: *cascade,
@@ -225,7 +235,7 @@ impl Session {
                 for tree::Privilege { name, columns } in roles {
                     if !columns.is_empty() {
                         let message = "column names cannot be included in GRANT/REVOKE ROLE";
-                        return Err(SqlError::new("0LP01", message));
+                        return Err(SqlError::new(sqlstate::INVALID_GRANT_OPERATION, message));
                     }
                     self.change_members(*revoke, &name.name, members, *admin_option)?;
                 }
@@ -321,7 +331,7 @@ impl Session {
         let session = self.shared.roles.read().session;
         let txn = self.txn()?;
         if txn.catalog().security.role_named(name)?.id == session {
-            return Err(SqlError::new("55006", "session user cannot be dropped"));
+            return Err(SqlError::new(sqlstate::OBJECT_IN_USE, "session user cannot be dropped"));
         }
         Ok(txn.drop_role(name)?)
     }
@@ -329,14 +339,17 @@ impl Session {
     /// What the bootstrap role owns cannot be given away as a whole.
     fn check_owned_by(&self, role: RoleId) -> Result<()> {
         if role == RoleId::BOOTSTRAP {
-            return Err(SqlError::new("2BP01", "what the bootstrap role owns is required by the database"));
+            return Err(SqlError::new(
+                sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                "what the bootstrap role owns is required by the database",
+            ));
         }
         let access = self.access();
         if access.security().is_member(access.role(), role) {
             return Ok(());
         }
         let message = format!("permission denied for the objects of role \"{}\"", access.security().name_of(role));
-        Err(SqlError::new("42501", message))
+        Err(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message))
     }
     fn owned(&mut self, role: RoleId) -> Result<Vec<Object>> {
         Ok(self.txn()?.catalog().security.owned_by(role).cloned().collect())
@@ -403,7 +416,9 @@ impl Session {
         match found {
             // ALTER TABLE does for all relations.
             Some(found) if found == kind || kind == ObjectKind::Table => Ok(object),
-            Some(_) => Err(SqlError::new("42809", format!("\"{}\" is not a {kind}", object.name()))),
+            Some(_) => {
+                Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a {kind}", object.name())))
+            }
             None if kind == ObjectKind::Schema => {
                 Err(EngineError::Missing { kind: "schema", name: object.name().into() }.into())
             }
@@ -416,7 +431,8 @@ impl Session {
         let own = self.shared.identity.get().cloned().unwrap_or_default().database;
         match *name == own || name == Object::Database.name() {
             true => Ok(()),
-            false => Err(SqlError::new("3D000", format!("database \"{name}\" does not exist")).named(name)),
+            false => Err(SqlError::new(sqlstate::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"))
+                .named(name)),
         }
     }
 
@@ -437,7 +453,7 @@ impl Session {
                     [Ident { name, .. }] => {
                         Ok(self.database().procedure(name).map(|_| Object::Procedure(name.clone()))?)
                     }
-                    _ => Err(SqlError::new("42883", format!("procedure {name} does not exist"))),
+                    _ => Err(SqlError::new(sqlstate::UNDEFINED_FUNCTION, format!("procedure {name} does not exist"))),
                 };
                 names.iter().map(object).collect::<Result<_>>()?
             }
@@ -448,7 +464,10 @@ impl Session {
                     let object = self.relation(name)?;
                     let found = self.txn()?.catalog().kind_of(&object);
                     if found.is_some_and(|found| found != ObjectKind::Sequence) {
-                        return Err(SqlError::new("42809", format!("\"{}\" is not a sequence", object.name())));
+                        return Err(SqlError::new(
+                            sqlstate::WRONG_OBJECT_TYPE,
+                            format!("\"{}\" is not a sequence", object.name()),
+                        ));
                     }
                     objects.push(object);
                 }
@@ -477,7 +496,7 @@ impl Session {
         })
     }
 
-    fn grant_on(&mut self, granting: &Granting<'_>, object: &Object) -> Result<()> {
+    fn grant_on(&mut self, granting: &GrantChange<'_>, object: &Object) -> Result<()> {
         let kind = self.txn()?.catalog().kind_of(object);
         // What is not there is the engine's to refuse.
         let kind =
@@ -512,18 +531,24 @@ impl Session {
         };
         let grantees = self.grantees(grantees)?;
         if *grant_option && !revoke && grantees.contains(&RoleId::PUBLIC) {
-            return Err(SqlError::new("0LP01", "grant options can only be granted to roles"));
+            return Err(SqlError::new(sqlstate::INVALID_GRANT_OPERATION, "grant options can only be granted to roles"));
         }
         if kind == ObjectKind::Schema && !schemas.is_empty() {
-            return Err(SqlError::new("0LP01", "cannot use IN SCHEMA clause when using GRANT/REVOKE ON SCHEMAS"));
+            return Err(SqlError::new(
+                sqlstate::INVALID_GRANT_OPERATION,
+                "cannot use IN SCHEMA clause when using GRANT/REVOKE ON SCHEMAS",
+            ));
         }
         let schemas: Vec<Option<String>> = match schemas.is_empty() {
             true => vec![None],
             false => schemas.iter().map(|schema| Some(schema.name.clone())).collect(),
         };
-        for (privileges, column) in Wanted::of(privileges)?.on_kind(kind)? {
+        for (privileges, column) in GrantedPrivileges::of(privileges)?.on_kind(kind)? {
             if column.is_some() {
-                return Err(SqlError::new("0LP01", "default privileges cannot be set for columns"));
+                return Err(SqlError::new(
+                    sqlstate::INVALID_GRANT_OPERATION,
+                    "default privileges cannot be set for columns",
+                ));
             }
             for &owner in &owners {
                 for schema in &schemas {
@@ -544,14 +569,14 @@ impl Session {
 fn named(role: &RoleName) -> Result<&str> {
     match &role.kind {
         RoleKind::Named(name) => Ok(name.as_str()),
-        _ => Err(SqlError::new("42939", "CURRENT_USER and its kin cannot be used as a role name here")),
+        _ => Err(SqlError::new(sqlstate::RESERVED_NAME, "CURRENT_USER and its kin cannot be used as a role name here")),
     }
 }
 
 /// GRANT or REVOKE of privileges.
-struct Granting<'g> {
+struct GrantChange<'g> {
     revoke: bool,
-    wanted: Wanted<'g>,
+    wanted: GrantedPrivileges<'g>,
     grantees: Vec<RoleId>,
     /// WITH GRANT OPTION, or GRANT OPTION FOR.
     option: bool,
@@ -559,12 +584,12 @@ struct Granting<'g> {
 }
 
 /// Privileges in GRANT and REVOKE, with the columns that they are on.
-enum Wanted<'g> {
+enum GrantedPrivileges<'g> {
     All(&'g [Ident]),
     Some(Vec<(Privilege, &'g [Ident])>),
 }
 
-impl<'g> Wanted<'g> {
+impl<'g> GrantedPrivileges<'g> {
     fn of(privileges: &'g tree::Privileges) -> Result<Self> {
         let of_name = |privilege: &'g tree::Privilege| {
             let tree::Privilege { name: Ident { name, .. }, columns } = privilege;
@@ -573,7 +598,7 @@ impl<'g> Wanted<'g> {
             }
             Err(match name.as_str() {
                 "trigger" | "set" | "alter system" => SqlError::unsupported(format!("the privilege {name}")),
-                _ => SqlError::new("42601", format!("unrecognized privilege type \"{name}\"")),
+                _ => SqlError::new(sqlstate::SYNTAX_ERROR, format!("unrecognized privilege type \"{name}\"")),
             })
         };
         match privileges {
@@ -593,7 +618,10 @@ impl<'g> Wanted<'g> {
             let allowed = if columns.is_empty() { kind.privileges() } else { kind.column_privileges() };
             if let Some(other) = privileges.without(allowed).iter().next() {
                 let what = if columns.is_empty() { kind.to_string() } else { "column".into() };
-                return Err(SqlError::new("0LP01", format!("invalid privilege type {} for {what}", other.name())));
+                return Err(SqlError::new(
+                    sqlstate::INVALID_GRANT_OPERATION,
+                    format!("invalid privilege type {} for {what}", other.name()),
+                ));
             }
             if columns.is_empty() {
                 whole = whole.or(privileges);
@@ -643,7 +671,7 @@ fn connection_limit(limit: &tree::Number) -> Result<Option<u32>> {
         Some(limit @ 0..) => Ok(Some(u32::try_from(limit).unwrap_or(u32::MAX))),
         _ => {
             let shown = format!("{}{}", if limit.negative { "-" } else { "" }, limit.digits);
-            Err(SqlError::new("22023", format!("invalid connection limit: {shown}")))
+            Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid connection limit: {shown}")))
         }
     }
 }

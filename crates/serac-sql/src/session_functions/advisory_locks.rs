@@ -2,7 +2,7 @@
 
 use crate::advisory_locks::{Hold, Key, Mode};
 use crate::error::SqlError;
-use crate::shared::Shared;
+use crate::session_env::SessionEnv;
 use async_trait::async_trait;
 use datafusion::arrow::array::{Array, AsArray, BooleanArray, Int64Array, StringArray};
 use datafusion::arrow::datatypes::{DataType, Int64Type};
@@ -31,7 +31,7 @@ pub(crate) struct Function {
     mode: Mode,
     of_transaction: bool,
     signature: Signature,
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
 }
 
 impl std::fmt::Debug for Function {
@@ -55,7 +55,7 @@ impl Hash for Function {
 }
 
 /// The functions of a session.
-pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
+pub(crate) fn functions(shared: &Arc<SessionEnv>) -> Vec<ScalarUDF> {
     use Action::{Lock, Try, Unlock};
     use Mode::{Exclusive, Shared};
     let functions = [
@@ -89,8 +89,10 @@ pub(crate) fn keys(args: &ScalarFunctionArgs) -> Result<Vec<Option<Key>>> {
         let numbers: &Int64Array = array.as_primitive::<Int64Type>();
         numbers.is_valid(row).then(|| numbers.value(row))
     };
-    let half =
-        |number: i64| i32::try_from(number).map_err(|_| SqlError::new("22003", "integer out of range").external());
+    let half = |number: i64| {
+        i32::try_from(number)
+            .map_err(|_| SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range").external())
+    };
     let key = |row: usize| {
         let Some(first) = value(&arrays[0], row) else { return Ok(None) };
         let Some(second) = arrays.get(1) else { return Ok(Some(Key { number: first, of_two: false })) };

@@ -1,7 +1,7 @@
 //! Functions of who the session is, and of the server.
 
 use crate::clock::micros;
-use crate::shared::Shared;
+use crate::session_env::SessionEnv;
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
@@ -45,7 +45,7 @@ pub(crate) struct IdentityFunction {
     name: &'static str,
     question: Question,
     signature: Signature,
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
 }
 
 impl PartialEq for IdentityFunction {
@@ -63,7 +63,7 @@ impl Hash for IdentityFunction {
 }
 
 /// The functions of a session.
-pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
+pub(crate) fn functions(shared: &Arc<SessionEnv>) -> Vec<ScalarUDF> {
     let function = |(name, question)| {
         let volatility = if question == Question::UnlockAll { Volatility::Volatile } else { Volatility::Stable };
         let signature = Signature::nullary(volatility);

@@ -7,12 +7,12 @@ mod notify;
 mod sequences;
 mod statement_time;
 
-use crate::shared::Shared;
+use crate::session_env::SessionEnv;
 use datafusion::logical_expr::ScalarUDF;
 use std::sync::Arc;
 
 /// The functions of a session.
-pub(crate) fn functions(shared: &Arc<Shared>) -> impl Iterator<Item = ScalarUDF> + use<> {
+pub(crate) fn functions(shared: &Arc<SessionEnv>) -> impl Iterator<Item = ScalarUDF> + use<> {
     let functions = [statement_time::function(shared)].into_iter().chain(sequences::functions(shared));
     functions
         .chain(notify::functions(shared))

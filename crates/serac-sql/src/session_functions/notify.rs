@@ -1,7 +1,7 @@
 //! Functions of notifications: `pg_notify` and `pg_listening_channels`.
 
 use crate::error::SqlError;
-use crate::shared::Shared;
+use crate::session_env::SessionEnv;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
@@ -12,11 +12,12 @@ use datafusion::logical_expr::{
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// pg_notify (channel, payload): as NOTIFY, for each row. It gives the empty text, as which nothing is shown.
+/// pg_notify (channel, payload): as NOTIFY, for each row. It gives the empty text, as which nothing
+/// is shown.
 #[derive(Debug)]
 pub(crate) struct NotifyFunction {
     signature: Signature,
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
 }
 
 impl PartialEq for NotifyFunction {
@@ -60,7 +61,7 @@ impl ScalarUDFImpl for NotifyFunction {
 }
 
 /// The functions of a session.
-pub(crate) fn functions(shared: &Arc<Shared>) -> [ScalarUDF; 2] {
+pub(crate) fn functions(shared: &Arc<SessionEnv>) -> [ScalarUDF; 2] {
     let signature = Signature::exact(vec![DataType::Utf8, DataType::Utf8], Volatility::Volatile);
     let channels = shared.listener.channels.clone();
     let usage = move |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(ScalarValue::Float64(Some(channels.usage()))));

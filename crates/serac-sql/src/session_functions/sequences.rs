@@ -2,8 +2,8 @@
 
 use crate::error::SqlError;
 use crate::identifiers::{TEMPORARY_SCHEMA, split_name};
-use crate::shared::Shared;
-use crate::view::View;
+use crate::session_env::SessionEnv;
+use crate::statement_snapshot::StatementSnapshot;
 use datafusion::arrow::array::{Array, AsArray, Int64Array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
@@ -12,7 +12,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
-use serac_engine::roles::{Columns, Object, Privilege};
+use serac_engine::security::{Columns, Object, Privilege};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ enum Function {
 struct SequenceFunction {
     function: Function,
     signature: Signature,
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
 }
 
 impl PartialEq for SequenceFunction {
@@ -45,7 +45,7 @@ impl Hash for SequenceFunction {
 }
 
 /// The functions of a session.
-pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
+pub(crate) fn functions(shared: &Arc<SessionEnv>) -> Vec<ScalarUDF> {
     [Function::Next, Function::Current, Function::Last, Function::Set]
         .into_iter()
         .map(|function| {
@@ -68,7 +68,7 @@ pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
 
 impl SequenceFunction {
     /// Whoever may insert into a table may draw from the sequences of its columns.
-    fn check_access(&self, view: &View, schema: &str, name: &str) -> Result<(), SqlError> {
+    fn check_access(&self, view: &StatementSnapshot, schema: &str, name: &str) -> Result<(), SqlError> {
         let object = Object::relation(schema, name);
         let enough = match self.function {
             Function::Next => [Privilege::Usage, Privilege::Update],
@@ -93,11 +93,16 @@ impl SequenceFunction {
     fn last(&self) -> Result<i64, SqlError> {
         let values = self.shared.sequence_values.read();
         let last = values.last.as_ref().and_then(|name| values.by_name.get(name)).copied();
-        last.ok_or_else(|| SqlError::new("55000", "lastval is not yet defined in this session"))
+        last.ok_or_else(|| {
+            SqlError::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "lastval is not yet defined in this session")
+        })
     }
 
     fn call(&self, name: &str, argument: Option<(i64, bool)>) -> Result<i64, SqlError> {
-        let view = self.shared.view().ok_or_else(|| SqlError::new("25P01", "there is no transaction"))?;
+        let view = self
+            .shared
+            .view()
+            .ok_or_else(|| SqlError::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction"))?;
         let (schema, short) = found(&view, name);
         let (schema, short) = (schema.as_str(), short.as_str());
         let full = format!("{schema}.{short}");
@@ -109,7 +114,7 @@ impl SequenceFunction {
         let changes = matches!(self.function, Function::Next | Function::Set);
         if changes && self.shared.values.modes().read_only && schema != TEMPORARY_SCHEMA {
             let message = format!("cannot execute {}() in a read-only transaction", self.name());
-            return Err(SqlError::new("25006", message));
+            return Err(SqlError::new(sqlstate::READ_ONLY_SQL_TRANSACTION, message));
         }
         if schema != TEMPORARY_SCHEMA && !view.access.is_superuser() {
             self.check_access(&view, schema, short)?;
@@ -124,10 +129,14 @@ impl SequenceFunction {
             }
             Function::Last => self.last(),
             Function::Current => self.shared.sequence_values.read().by_name.get(&full).copied().ok_or_else(|| {
-                SqlError::new("55000", format!("currval of sequence \"{short}\" is not yet defined in this session"))
+                SqlError::new(
+                    sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    format!("currval of sequence \"{short}\" is not yet defined in this session"),
+                )
             }),
             Function::Set => {
-                let (value, is_called) = argument.ok_or_else(|| SqlError::new("22004", "setval takes a value"))?;
+                let (value, is_called) =
+                    argument.ok_or_else(|| SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "setval takes a value"))?;
                 database.set_value(snapshot, catalog, schema, short, value, is_called)?;
                 if is_called {
                     self.shared.sequence_values.write().by_name.insert(full, value);
@@ -138,8 +147,9 @@ impl SequenceFunction {
     }
 }
 
-/// Schema and name of the sequence that a text means. Defaults of columns name theirs as they are, without quotes.
-fn found(view: &View, name: &str) -> (String, String) {
+/// Schema and name of the sequence that a text means. Defaults of columns name theirs as they are,
+/// without quotes.
+fn found(view: &StatementSnapshot, name: &str) -> (String, String) {
     let placed = |(schema, short): (Option<String>, String)| {
         (schema.unwrap_or_else(|| view.schema_of(&short).to_owned()), short)
     };

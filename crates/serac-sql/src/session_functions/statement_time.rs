@@ -1,6 +1,6 @@
 //! statement_timestamp: when the statement began.
 
-use crate::shared::Shared;
+use crate::session_env::SessionEnv;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
@@ -11,14 +11,14 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// The function of a session.
-pub(super) fn function(shared: &Arc<Shared>) -> ScalarUDF {
+pub(super) fn function(shared: &Arc<SessionEnv>) -> ScalarUDF {
     ScalarUDF::from(StatementTime { signature: Signature::nullary(Volatility::Stable), shared: shared.clone() })
 }
 
 #[derive(Debug)]
 struct StatementTime {
     signature: Signature,
-    shared: Arc<Shared>,
+    shared: Arc<SessionEnv>,
 }
 
 impl PartialEq for StatementTime {

@@ -120,7 +120,8 @@ async fn who_would_wait_for_itself_fails() {
     assert_eq!(first.await.unwrap().1, Ok(String::new()));
 }
 
-/// Sessions that count up under a lock, some of them for transactions: none sees another in between.
+/// Sessions that count up under a lock, some of them for transactions: none sees another in
+/// between.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_one_is_inside_at_a_time() {
     let db = database();

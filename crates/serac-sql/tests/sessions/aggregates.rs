@@ -1,6 +1,8 @@
-//! Aggregations on blocks give what DataFusion's give, on random tables, keys and expressions, while others write.
+//! Aggregations on blocks give what DataFusion's give, on random tables, keys and expressions,
+//! while others write.
 //!
-//! A LIMIT that is never reached keeps the same aggregation from blocks: that is the oracle. `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
+//! A LIMIT that is never reached keeps the same aggregation from blocks: that is the oracle.
+//! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 
 use crate::bitmap_queries::{open, text};
 use rand::rngs::StdRng;

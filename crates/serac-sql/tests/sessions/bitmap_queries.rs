@@ -1,4 +1,5 @@
-//! Queries with bitmap indexes give what the same queries give without them, in the same snapshot: on random tables, filters and changes, own and others'.
+//! Queries with bitmap indexes give what the same queries give without them, in the same snapshot:
+//! on random tables, filters and changes, own and others'.
 //!
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 

@@ -46,7 +46,8 @@ async fn a_commit_tells_those_who_listen() {
     ok(&mut a, "NOTIFY jobs; NOTIFY Jobs, 'second'; NOTIFY other; NOTIFY \"Other\", ''").await;
     assert_eq!(told(&for_b), [one(1, "jobs", ""), one(1, "jobs", "second"), one(1, "Other", "")]);
     assert!(told(&for_a).is_empty());
-    // In a transaction at its commit, once each, in order; the one who says it is told, too, if it listens.
+    // In a transaction at its commit, once each, in order; the one who says it is told, too, if it
+    // listens.
     ok(&mut a, "LISTEN jobs; BEGIN; NOTIFY jobs, 'x'; NOTIFY jobs, 'y'; NOTIFY jobs, 'x'").await;
     assert!(told(&for_b).is_empty());
     ok(&mut a, "COMMIT").await;
@@ -112,7 +113,8 @@ async fn names_and_texts_have_limits() {
     ] {
         assert_eq!(sqlstate(&mut a, &sql).await, Some("22023"), "{sql:.40}");
     }
-    // Who listens and does not read keeps others from saying more, at some point; nothing is lost before.
+    // Who listens and does not read keeps others from saying more, at some point; nothing is lost
+    // before.
     ok(&mut b, "LISTEN c").await;
     let fill = "SELECT pg_notify('c', repeat('x', 7990) || i) FROM generate_series(1, 2000) AS g(i)";
     let mut rounds = 0;

@@ -17,7 +17,8 @@ async fn number(session: &mut Session, sql: &str) -> i64 {
     }
 }
 
-/// Inserts rows until it is told to stop, each in a transaction of its own. Returns how many there are.
+/// Inserts rows until it is told to stop, each in a transaction of its own. Returns how many there
+/// are.
 async fn write(db: SqlDatabase, writer: i64, stop: Arc<AtomicBool>) -> i64 {
     let (mut session, mut rows) = (Session::new(&db), 0);
     while !stop.load(Ordering::Relaxed) {

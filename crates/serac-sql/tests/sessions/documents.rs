@@ -1,4 +1,5 @@
-//! Documents in blocks of every state and format, through the log and through checkpoints; materialized views through both.
+//! Documents in blocks of every state and format, through the log and through checkpoints;
+//! materialized views through both.
 
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use serac_engine::{Database, DecimalForm, VarlenForm};

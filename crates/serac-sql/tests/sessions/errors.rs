@@ -67,8 +67,8 @@ async fn unknown_names_are_shown_where_they_stand() {
     let mut session = session().await;
     for (sqlstate, name, marked) in CASES {
         let before = &marked[..marked.find('^').unwrap()];
-        let line = before.matches('\n').count() as u64 + 1;
-        let column = before.chars().rev().take_while(|c| *c != '\n').count() as u64 + 1;
+        let line = before.matches('\n').count() as u32 + 1;
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() as u32 + 1;
         let error = session.execute(&marked.replacen('^', "", 1)).await.unwrap_err();
         assert_eq!(error.sqlstate, *sqlstate, "{marked}\n{error}");
         assert_eq!(error.name.as_deref(), Some(*name), "{marked}\n{error}");

@@ -1,5 +1,5 @@
-//! Indexes on expressions on the ways into a table that scripts do not take: compiled statements, COPY, record batches, writers side by side, the log and
-//! checkpoints.
+//! Indexes on expressions on the ways into a table that scripts do not take: compiled statements,
+//! COPY, record batches, writers side by side, the log and checkpoints.
 
 use datafusion::arrow::array::{Int32Array, RecordBatch, StringArray};
 use futures::stream;
@@ -79,7 +79,8 @@ async fn every_way_into_a_table_keeps_them() {
     assert!(plan.contains("index=t_email"), "{plan}");
 }
 
-/// What of a filter is an index's expression finds rows by it, and only where the index has all of them.
+/// What of a filter is an index's expression finds rows by it, and only where the index has all of
+/// them.
 #[tokio::test]
 async fn plans_say_which_index_finds_rows() {
     let db = SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions::default()).unwrap();

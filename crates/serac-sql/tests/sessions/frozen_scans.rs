@@ -1,4 +1,5 @@
-//! Scans of frozen blocks: without copies, by dictionary codes, and with the answers that hot blocks give.
+//! Scans of frozen blocks: without copies, by dictionary codes, and with the answers that hot
+//! blocks give.
 //!
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 
@@ -174,7 +175,8 @@ async fn every_format_gives_the_answers_of_hot_blocks() {
     }
 }
 
-/// In a table that lies in the order of a key, a range of the key is in few blocks, and the scan skips the others.
+/// In a table that lies in the order of a key, a range of the key is in few blocks, and the scan
+/// skips the others.
 #[tokio::test]
 async fn ranges_of_a_clustered_table_are_in_few_blocks() {
     let fill = "INSERT INTO t SELECT i * 7919 % 200000, i % 5, 'something that makes rows a little longer ' || i FROM generate_series(1, 200000) AS g (i)";

@@ -1,4 +1,5 @@
-//! Generated columns on the ways into a table that scripts do not take: compiled statements, COPY, record batches, the log and checkpoints.
+//! Generated columns on the ways into a table that scripts do not take: compiled statements, COPY,
+//! record batches, the log and checkpoints.
 
 use datafusion::arrow::array::{Int32Array, RecordBatch};
 use futures::stream;

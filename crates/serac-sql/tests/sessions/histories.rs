@@ -1,9 +1,12 @@
 //! Which histories a level of isolation allows.
 //!
-//! The versions of each object are numbered in the order in which they were written, the first state being 0. A transaction depends on another one if it has
-//! read (wr) or overwritten (ww) what that has written, and anti-depends on it if that has overwritten what it has read (rw). Adya's phenomena are
-//! cycles of these: G1c of ww and wr, G-single with one rw, G2 with any number. Snapshot isolation allows only cycles in which two rw follow each other: none is
-//! left if rw counts in composition with a dependency before it alone (Cerone and Gotsman). Serialisable histories have no cycle at all.
+//! The versions of each object are numbered in the order in which they were written, the first
+//! state being 0. A transaction depends on another one if it has read (wr) or overwritten (ww) what
+//! that has written, and anti-depends on it if that has overwritten what it has read (rw). Adya's
+//! phenomena are cycles of these: G1c of ww and wr, G-single with one rw, G2 with any number.
+//! Snapshot isolation allows only cycles in which two rw follow each other: none is left if rw
+//! counts in composition with a dependency before it alone (Cerone and Gotsman). Serialisable
+//! histories have no cycle at all.
 
 use std::collections::HashMap;
 

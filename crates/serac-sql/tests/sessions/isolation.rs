@@ -1,5 +1,6 @@
-//! Histories of concurrent sessions at each level of isolation, recorded and checked ([`crate::histories`]): lists that are appended to, registers that are
-//! read and overwritten, sets that are searched and inserted into. A minute of each with `SERAC_STRESS=1`.
+//! Histories of concurrent sessions at each level of isolation, recorded and checked
+//! ([`crate::histories`]): lists that are appended to, registers that are read and overwritten,
+//! sets that are searched and inserted into. A minute of each with `SERAC_STRESS=1`.
 
 use crate::histories::{Event, History, Level};
 use rand::prelude::*;
@@ -135,7 +136,8 @@ impl<'r> Client<'r> {
     }
 }
 
-/// The steps as events of a history, with the versions that the numbers are. `last`: what the objects hold at the end.
+/// The steps as events of a history, with the versions that the numbers are. `last`: what the
+/// objects hold at the end.
 fn history(
     workload: Workload,
     done: Vec<(usize, Vec<Step>)>,

@@ -1,4 +1,5 @@
-//! Statements that are cancelled, that take too long, or that want too much memory: they end with an error, and the session goes on.
+//! Statements that are cancelled, that take too long, or that want too much memory: they end with
+//! an error, and the session goes on.
 
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::compute::cast;

@@ -1,4 +1,5 @@
-//! What sessions do beyond what scripts (`sqllogictest.rs`) can say. One binary: each that links DataFusion takes long to build.
+//! What sessions do beyond what scripts (`sqllogictest.rs`) can say. One binary: each that links
+//! DataFusion takes long to build.
 
 mod advisory_locks;
 mod aggregates;

@@ -1,5 +1,5 @@
-//! The point path gives what the other path gives: random statements on random tables, in sessions whose transactions overlap, run in two databases of
-//! which one has the point path switched off.
+//! The point path gives what the other path gives: random statements on random tables, in sessions
+//! whose transactions overlap, run in two databases of which one has the point path switched off.
 
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use rand::prelude::*;
@@ -11,7 +11,8 @@ fn database() -> SqlDatabase {
     SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions { threads: Some(1), ..Default::default() }).unwrap()
 }
 
-/// A result as text: names and types of the columns, and the rows, sorted unless their order is part of the result.
+/// A result as text: names and types of the columns, and the rows, sorted unless their order is
+/// part of the result.
 fn shown(result: Result<Vec<StatementResult>, SqlError>, ordered: bool) -> Vec<String> {
     match result {
         Err(error) => vec![format!("ERROR {}", error.sqlstate)],
@@ -310,8 +311,8 @@ async fn compare(seed: u64, count: usize) -> Result<u64, String> {
         }
         let conflicts = |result: &Vec<String>| result[..] == ["ERROR 40001"];
         if results[0] != results[1] && results.iter().any(conflicts) {
-            // What a failed statement has undone can be met by another session for a while, and how long depends on the collector: from here on
-            // the two databases may differ.
+            // What a failed statement has undone can be met by another session for a while, and how
+            // long depends on the collector: from here on the two databases may differ.
             return Ok(sessions[0].iter().map(Session::point_executions).sum());
         }
         if results[0] != results[1] {
@@ -546,7 +547,8 @@ async fn constants_are_inserted_as_if_they_were_planned() {
         }
         for _ in 0..20 {
             let given = if statements.random.random_bool(0.9) { 5 } else { statements.random.random_range(1..7) };
-            // The same in all rows: VALUES, planned, refuses a DATE above a text that is to become one.
+            // The same in all rows: VALUES, planned, refuses a DATE above a text that is to become
+            // one.
             let odd = if statements.random.random_bool(0.2) { statements.random.random_range(0..given) } else { given };
             let oddity = oddities.choose(&mut statements.random).unwrap();
             let row = |statements: &mut Statements| {
@@ -586,7 +588,8 @@ async fn lists_of_keys_are_looked_up_one_by_one() {
     {
         assert_eq!(session.run_prepared(&mut chosen, &values(&given), &mut rows).unwrap(), Some(found), "{given:?}");
     }
-    // A list for the first column, a range of the next, and rows in an order that the index does not have.
+    // A list for the first column, a range of the next, and rows in an order that the index does
+    // not have.
     let mut first = session.prepare("SELECT c FROM t WHERE a IN ($1, $2) AND b > 7 ORDER BY c DESC LIMIT 3").unwrap();
     assert!(first.is_point());
     assert_eq!(session.run_prepared(&mut first, &values(&[4, 2]), &mut rows).unwrap(), Some(3));

@@ -1,8 +1,9 @@
-//! CALL of procedures that the program has registered; DISCARD; what sessions say beside their results.
+//! CALL of procedures that the program has registered; DISCARD; what sessions say beside their
+//! results.
 
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Int64Type;
-use serac_engine::procedure::{Parameter, Procedure};
+use serac_engine::catalog::procedure::{Parameter, Procedure};
 use serac_engine::values::OwnedValue;
 use serac_engine::{ColumnUpdate, Database, EngineError, IndexAccess};
 use serac_sql::{Session, Severity, SqlDatabase, SqlError, SqlOptions, StatementResult};

@@ -1,5 +1,5 @@
-//! Roles beyond what scripts can say: statements that were prepared before a REVOKE, transactions with old snapshots, restarts, and random grants against a small
-//! model.
+//! Roles beyond what scripts can say: statements that were prepared before a REVOKE, transactions
+//! with old snapshots, restarts, and random grants against a small model.
 
 use rand::prelude::*;
 use serac_engine::Database;
@@ -86,7 +86,8 @@ async fn a_revoke_is_felt_at_the_next_statement_on_every_path() {
     }
 }
 
-/// The details of these errors name values; a role that may change but not read must not get them, on neither path.
+/// The details of these errors name values; a role that may change but not read must not get them,
+/// on neither path.
 #[tokio::test]
 async fn errors_tell_no_values_that_may_not_be_read() {
     let db = sql(Database::in_memory().unwrap());
@@ -170,7 +171,8 @@ async fn logins_are_limited() {
     assert!(db.database().password_verifier("out").unwrap().starts_with("SCRAM-SHA-256$4096:"));
 }
 
-/// After statements that were not followed by a checkpoint, and after a checkpoint, the roles are there again.
+/// After statements that were not followed by a checkpoint, and after a checkpoint, the roles are
+/// there again.
 #[tokio::test]
 async fn roles_survive_restarts() {
     let folder = tempfile::tempdir().unwrap();

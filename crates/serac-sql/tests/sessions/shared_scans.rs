@@ -1,4 +1,5 @@
-//! Scans of one table that go round it together: the setting, what is shown of them, and that each finds what it finds alone.
+//! Scans of one table that go round it together: the setting, what is shown of them, and that each
+//! finds what it finds alone.
 //!
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 
@@ -15,7 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Makes a table `t (id, v, …)` of wide rows, so that few of them fill many blocks. `v` adds up to 0, with that of the next row if `id` is even.
+/// Makes a table `t (id, v, …)` of wide rows, so that few of them fill many blocks. `v` adds up to
+/// 0, with that of the next row if `id` is even.
 async fn fill(session: &mut Session, rows: u32) {
     let wide: Vec<String> = (0..40).map(|i| format!("w{i} NUMERIC(30,0)")).collect();
     session.execute(&format!("CREATE TABLE t (id BIGINT, v INTEGER, {})", wide.join(", "))).await.unwrap();
@@ -134,7 +136,8 @@ async fn a_scan_finds_the_blocks_that_another_has_read() {
 /// Rows that are always there.
 const KEPT: i64 = 30_000;
 
-/// Moves values between rows, and adds and deletes rows whose values add up to 0, until it is told to stop.
+/// Moves values between rows, and adds and deletes rows whose values add up to 0, until it is told
+/// to stop.
 async fn write(db: SqlDatabase, seed: u64, stop: Arc<AtomicBool>) {
     let (mut session, mut rng) = (Session::new(&db), StdRng::seed_from_u64(seed));
     while !stop.load(Ordering::Relaxed) {

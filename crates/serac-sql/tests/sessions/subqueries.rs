@@ -1,4 +1,5 @@
-//! Correlated subqueries give what they give when they are run for one outer row after the other, with its values in the places of the references.
+//! Correlated subqueries give what they give when they are run for one outer row after the other,
+//! with its values in the places of the references.
 //!
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 

@@ -1,4 +1,5 @@
-//! Predicates on texts that are evaluated below joins: where they are, as EXPLAIN shows it, and that results stay the same.
+//! Predicates on texts that are evaluated below joins: where they are, as EXPLAIN shows it, and
+//! that results stay the same.
 
 use crate::bitmap_queries::{open, text};
 use serac_sql::Session;

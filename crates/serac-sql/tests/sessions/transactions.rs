@@ -1,4 +1,5 @@
-//! Transaction control: what an error does to a transaction, and what may be shown of one that is not durable.
+//! Transaction control: what an error does to a transaction, and what may be shown of one that is
+//! not durable.
 
 use datafusion::arrow::array::{Int32Array, RecordBatch};
 use datafusion::scalar::ScalarValue;
@@ -8,7 +9,7 @@ use serac_engine::Database;
 use serac_sql::{
     IngestTarget, Rows, Session, SqlDatabase, SqlOptions, Start, StatementResult, StatementStream, TransactionStatus,
 };
-use serac_storage::file_system::FaultFileSystem;
+use serac_storage::durability::file_system::FaultFileSystem;
 use serac_storage::{StorageOptions, Value};
 use std::io::Write;
 use std::sync::Arc;
@@ -75,7 +76,8 @@ async fn an_error_beside_statements_keeps_what_a_savepoint_leads_back_to() {
     assert_eq!(count(&mut session).await, 2);
 }
 
-/// A database whose log has failed at the commit of the row 2: it can be seen, as nobody knows whether it is on the disk, but must not be shown.
+/// A database whose log has failed at the commit of the row 2: it can be seen, as nobody knows
+/// whether it is on the disk, but must not be shown.
 struct Doubtful {
     db: SqlDatabase,
     _folder: tempfile::TempDir,

@@ -1,4 +1,5 @@
-//! Statements that meet a row of a running transaction: they wait for its end, in turn, or fail as they are told to.
+//! Statements that meet a row of a running transaction: they wait for its end, in turn, or fail as
+//! they are told to.
 
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Int64Type;

@@ -9,7 +9,7 @@ use arrow_array::RecordBatch;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
-use serac_storage::frozen::FrozenBlock;
+use serac_storage::freeze::frozen::FrozenBlock;
 use serac_storage::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! A database that has one table, number 1, named `t`.
 
-use serac_storage::storage::{Storage, StorageOptions};
+use serac_storage::durability::storage::{Storage, StorageOptions};
 use serac_storage::*;
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Atomics at which another task may go on. They have the size and the representation of the standard library's,
-//! because blocks lay them over raw memory.
+//! Atomics at which another task may go on. They have the size and the representation of the
+//! standard library's, because blocks lay them over raw memory.
 
 use super::point;
 use std::sync::atomic as real;

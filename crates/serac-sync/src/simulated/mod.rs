@@ -16,8 +16,8 @@ pub fn random_state() -> ahash::RandomState {
     ahash::RandomState::with_seeds(1, 2, 3, 4)
 }
 
-/// Deferred reclamation by epochs: crossbeam's, with a collector for each execution and a participant for each
-/// task.
+/// Deferred reclamation by epochs: crossbeam's, with a collector for each execution and a
+/// participant for each task.
 pub mod epoch {
     use super::{point, simulation};
     use crossbeam_epoch as real;

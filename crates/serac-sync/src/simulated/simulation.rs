@@ -1,16 +1,18 @@
-//! Executions: one seed decides which task goes on at each point, how time passes, and every random number.
+//! Executions: one seed decides which task goes on at each point, how time passes, and every random
+//! number.
 //!
-//! At a point a task goes on with itself most of the time; how often another one takes over is chosen anew for
-//! each execution, because some races need many switches and others long quiet stretches. Now and then a task is
-//! *stalled*: it stays where it is for hundreds of switches, in the middle of whatever it does. That is what a
-//! machine does to a thread that loses its processor, and where protocols break.
+//! At a point a task goes on with itself most of the time; how often another one takes over is
+//! chosen anew for each execution, because some races need many switches and others long quiet
+//! stretches. Now and then a task is *stalled*: it stays where it is for hundreds of switches, in
+//! the middle of whatever it does. That is what a machine does to a thread that loses its
+//! processor, and where protocols break.
 //!
 //! Some places are marked as the ones where a stall does the most harm ([`linger`]). Each execution
 //! has its favourites among them, where every task stalls, because some races need stalls in two
 //! places at once.
 //!
-//! A task that sleeps is chosen when its time has come. Time passes with the switches; when everybody who could
-//! run sleeps, it jumps.
+//! A task that sleeps is chosen when its time has come. Time passes with the switches; when
+//! everybody who could run sleeps, it jumps.
 
 use crossbeam_epoch::Collector;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
@@ -55,8 +57,8 @@ pub struct Summary {
     pub points: u64,
     /// Points at which the scheduler was asked.
     pub switches: u64,
-    /// A digest of the places of the points, and of who was chosen each time: equal for two executions that went the
-    /// same way.
+    /// A digest of the places of the points, and of who was chosen each time: equal for two
+    /// executions that went the same way.
     pub digest: u64,
     /// How often each rare case happened that a [`probe`](super::probe) asks for.
     pub probes: BTreeMap<&'static str, u64>,
@@ -97,7 +99,8 @@ struct World {
     digest: u64,
     most_switches: u64,
     probes: BTreeMap<&'static str, u64>,
-    /// Switches that are shown with the stack of the task that yields, and points that are shown with their places.
+    /// Switches that are shown with the stack of the task that yields, and points that are shown
+    /// with their places.
     traced: Option<Range<u64>>,
     collector: &'static Collector,
 }
@@ -108,8 +111,8 @@ thread_local! {
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
 }
 
-/// Shows the switches of that range, and the points between them, in executions that begin from now on: where two
-/// runs of a seed part ways.
+/// Shows the switches of that range, and the points between them, in executions that begin from now
+/// on: where two runs of a seed part ways.
 pub fn trace(switches: Range<u64>) {
     TRACED.set(Some(switches));
 }
@@ -183,8 +186,8 @@ pub fn now() -> u64 {
     })
     .unwrap_or(0)
 }
-/// See production's: anything from `least` to 64 times as much, small numbers as often as large ones, as the
-/// execution's seed of limits says. As usual outside an execution.
+/// See production's: anything from `least` to 64 times as much, small numbers as often as large
+/// ones, as the execution's seed of limits says. As usual outside an execution.
 pub fn limit(name: &'static str, usual: u64, least: u64) -> u64 {
     let Some(seed) = with(|world| world.limits) else { return usual };
     let name = name.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
@@ -311,8 +314,9 @@ impl World {
     }
 }
 
-/// Runs `work` as the first task of an execution that `seed` decides, in the given `weather`. `limits` is the seed
-/// of the limits: executions on one database share it, because layouts depend on it.
+/// Runs `work` as the first task of an execution that `seed` decides, in the given `weather`.
+/// `limits` is the seed of the limits: executions on one database share it, because layouts depend
+/// on it.
 ///
 /// # Panics
 /// When a task panics, when all wait for each other, and after `most_switches` switches.

@@ -16,9 +16,10 @@ pub fn ordinal() -> usize {
     if simulation::running() { current().id().into() } else { 0 }
 }
 
-/// The handle of a helper. Shuttle's own cannot be joined inside the scope: the end of the scope's last task
-/// wakes the task that opened the scope, whatever that one waits for, and this happens before Shuttle stores the
-/// result, if destructors of the task's locals let others go on in between.
+/// The handle of a helper. Shuttle's own cannot be joined inside the scope: the end of the scope's
+/// last task wakes the task that opened the scope, whatever that one waits for, and this happens
+/// before Shuttle stores the result, if destructors of the task's locals let others go on in
+/// between.
 #[derive(Debug)]
 pub struct Helper<T>(Arc<(Mutex<Option<T>>, Waiters)>);
 

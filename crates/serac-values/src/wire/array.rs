@@ -1,4 +1,5 @@
-//! Arrays as the protocol writes and reads them: as text in braces, and in binary form with their dimensions and the number of the elements' type.
+//! Arrays as the protocol writes and reads them: as text in braces, and in binary form with their
+//! dimensions and the number of the elements' type.
 
 use super::array_text::{read_array, several_dimensions};
 use super::columns::to_wire;
@@ -56,7 +57,8 @@ fn element_oid(data_type: &DataType) -> u32 {
     }
 }
 
-/// What a column of this type is called: numbers of objects are `oid`, large lists are vectors, and other lists are arrays.
+/// What a column of this type is called: numbers of objects are `oid`, large lists are vectors, and
+/// other lists are arrays.
 pub fn type_of(data_type: &DataType) -> WireColumn {
     let of = |oid, size| WireColumn { oid, size, modifier: -1 };
     match data_type {
@@ -119,7 +121,8 @@ pub fn column_of(array: &ArrayRef, binary: bool, is_json: bool) -> Result<(Array
     }
 }
 
-/// The column as one of a type that the client has been told: a statement is described before its parameters have values, and may then give another.
+/// The column as one of a type that the client has been told: a statement is described before its
+/// parameters have values, and may then give another.
 ///
 /// # Errors
 /// When a value is none of the type.
@@ -216,7 +219,10 @@ fn dimensions(elements: &ArrayRef) -> Result<(Vec<usize>, ArrayRef), ArrowError>
         let length = parts.first().and_then(Option::as_ref).map_or(0, |first| first.len());
         if parts.iter().any(|part| part.as_ref().is_none_or(|part| part.len() != length)) {
             let message = "multidimensional arrays must have array expressions with matching dimensions";
-            return Err(ArrowError::from_external_error(Box::new(SqlError::new("2202E", message))));
+            return Err(ArrowError::from_external_error(Box::new(SqlError::new(
+                sqlstate::ARRAY_SUBSCRIPT_ERROR,
+                message,
+            ))));
         }
         let innermost = element_of(elements.data_type()).expect("a list");
         let empty = new_empty_array(innermost);
@@ -282,7 +288,8 @@ fn list(elements: &[Option<&[u8]>], binary: bool, element: u32) -> Result<Scalar
 /// A parameter whose type is an array; none if it is another.
 ///
 /// # Errors
-/// SQLSTATE of class 22 for bytes that are no such array, 0A000 for one with more than one dimension.
+/// SQLSTATE of class 22 for bytes that are no such array, 0A000 for one with more than one
+/// dimension.
 pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
     let Some(element) = element_type(given.oid) else { return Ok(None) };
     let Some(bytes) = given.bytes else { return Ok(Some(ScalarValue::Null)) };
@@ -291,7 +298,8 @@ pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
         let elements: Vec<Option<&[u8]>> = texts.iter().map(|text| text.as_deref().map(str::as_bytes)).collect();
         return list(&elements, false, element).map(Some);
     }
-    let malformed = || SqlError::new("22P03", "incorrect binary data format of an array");
+    let malformed =
+        || SqlError::new(sqlstate::INVALID_BINARY_REPRESENTATION, "incorrect binary data format of an array");
     let mut rest = bytes;
     let number = |rest: &mut &[u8]| -> Result<i32> {
         let (head, tail) = rest.split_first_chunk::<4>().ok_or_else(malformed)?;
@@ -372,12 +380,12 @@ mod tests {
         assert_eq!(numbers("{}").unwrap(), "{}");
         assert_eq!(numbers("{1e30,1.5}").unwrap(), "{1000000000000000000000000000000.0,1.5}");
         for (text, sqlstate) in [
-            ("{NaN}", "0A000"),
-            ("{1,-Infinity}", "0A000"),
-            ("{1e30,1e-9}", "22003"),
-            ("{1e50}", "22003"),
-            ("{1e-50}", "22003"),
-            ("{x}", "22P02"),
+            ("{NaN}", sqlstate::FEATURE_NOT_SUPPORTED),
+            ("{1,-Infinity}", sqlstate::FEATURE_NOT_SUPPORTED),
+            ("{1e30,1e-9}", sqlstate::NUMERIC_VALUE_OUT_OF_RANGE),
+            ("{1e50}", sqlstate::NUMERIC_VALUE_OUT_OF_RANGE),
+            ("{1e-50}", sqlstate::NUMERIC_VALUE_OUT_OF_RANGE),
+            ("{x}", sqlstate::INVALID_TEXT_REPRESENTATION),
         ] {
             assert_eq!(numbers(text).unwrap_err().sqlstate, sqlstate, "{text}");
         }
@@ -414,8 +422,11 @@ mod tests {
         let wanted: Vec<u8> = [0i32, 0, 23].iter().flat_map(|number| number.to_be_bytes()).collect();
         assert_eq!(sent.as_binary_view().value(0), wanted);
         let ragged = array_of(&[numbers(&[Some(1)]), numbers(&[Some(2), Some(3)])]);
-        assert_eq!(SqlError::from(column(&ragged, true).unwrap_err()).sqlstate, "2202E");
+        assert_eq!(SqlError::from(column(&ragged, true).unwrap_err()).sqlstate, sqlstate::ARRAY_SUBSCRIPT_ERROR);
         let refused = |text| read_back(text, 1007).unwrap_err().sqlstate;
-        assert_eq!((refused("{{1,2},{3,4}}"), refused("[2:3]={1,2}"), refused("{1,{2}}")), ("0A000", "0A000", "22P02"));
+        assert_eq!(
+            (refused("{{1,2},{3,4}}"), refused("[2:3]={1,2}"), refused("{1,{2}}")),
+            (sqlstate::FEATURE_NOT_SUPPORTED, sqlstate::FEATURE_NOT_SUPPORTED, sqlstate::INVALID_TEXT_REPRESENTATION)
+        );
     }
 }

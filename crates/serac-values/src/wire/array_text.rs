@@ -5,7 +5,8 @@ use crate::error::{Result, SqlError};
 /// What stands around elements and means nothing: PostgreSQL knows no other white space there.
 const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\u{b}', '\u{c}'];
 
-/// The elements of an array that is written as a text: `{a,"b c",NULL}`. None if it is no such text, or has arrays in it.
+/// The elements of an array that is written as a text: `{a,"b c",NULL}`. None if it is no such
+/// text, or has arrays in it.
 pub fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
     let inner = written.trim_matches(BLANKS).strip_prefix('{')?.strip_suffix('}')?;
     let mut elements = Vec::new();
@@ -63,7 +64,8 @@ pub fn read_array(text: &str) -> Result<Vec<Option<String>>> {
     {
         return Err(several_dimensions());
     }
-    let malformed = || SqlError::new("22P02", format!("malformed array literal: \"{text}\""));
+    let malformed =
+        || SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, format!("malformed array literal: \"{text}\""));
     array_elements(text).ok_or_else(malformed)
 }
 
@@ -86,6 +88,6 @@ mod tests {
         for wrong in ["{a\"b\"c}", "{\"a\"b}", "{a,}", "{,a}", "{\"a}", "{{a}}", "a", "{a"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
-        assert_eq!(read_array("{{1},{2}}").unwrap_err().sqlstate, "0A000");
+        assert_eq!(read_array("{{1},{2}}").unwrap_err().sqlstate, sqlstate::FEATURE_NOT_SUPPORTED);
     }
 }

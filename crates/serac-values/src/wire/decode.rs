@@ -1,4 +1,5 @@
-//! Parameters as clients send them: text or binary, of a type that the client has named or of the one that the statement needs.
+//! Parameters as clients send them: text or binary, of a type that the client has named or of the
+//! one that the statement needs.
 
 use super::encode::{EPOCH_DAYS, EPOCH_MICROS, JSONB_VERSION};
 use super::types::{OID, TEXT, of_oid};
@@ -29,21 +30,24 @@ pub struct Given<'a> {
 fn invalid(bytes: &[u8], column_type: ColumnType) -> SqlError {
     let text = String::from_utf8_lossy(bytes);
     let message = format!("invalid input syntax for type {}: \"{text}\"", name(column_type));
-    SqlError::new("22P02", message)
+    SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, message)
 }
 fn malformed(column_type: ColumnType) -> SqlError {
-    SqlError::new("22P03", format!("incorrect binary data format for type {}", name(column_type)))
+    SqlError::new(
+        sqlstate::INVALID_BINARY_REPRESENTATION,
+        format!("incorrect binary data format for type {}", name(column_type)),
+    )
 }
 
 fn name(column_type: ColumnType) -> String {
-    serac_engine::definition::SqlType::from(column_type).to_string()
+    serac_engine::catalog::definition::SqlType::from(column_type).to_string()
 }
 
 /// The text that these bytes are.
 ///
 /// # Errors
-/// 22021 if they are none, or have a NUL, which no text of SQL has. The message says which bytes are
-/// wrong.
+/// 22021 if they are none, or have a NUL, which no text of SQL has. The message says which bytes
+/// are wrong.
 pub fn utf8(bytes: &[u8]) -> Result<&str> {
     let wrong = match std::str::from_utf8(bytes) {
         Ok(text) if !bytes.contains(&0) => return Ok(text),
@@ -60,11 +64,14 @@ pub fn utf8(bytes: &[u8]) -> Result<&str> {
         }
     };
     let shown: Vec<String> = wrong.iter().map(|byte| format!("0x{byte:02x}")).collect();
-    Err(SqlError::new("22021", format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" "))))
+    Err(SqlError::new(
+        sqlstate::CHARACTER_NOT_IN_REPERTOIRE,
+        format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" ")),
+    ))
 }
 
-/// The parameter as a value of `wanted`, for a statement of the point path. None if it is of a type that is not turned into that here: the other
-/// path knows more conversions.
+/// The parameter as a value of `wanted`, for a statement of the point path. None if it is of a type
+/// that is not turned into that here: the other path knows more conversions.
 ///
 /// # Errors
 /// SQLSTATE of class 22 for bytes that are no such value.
@@ -73,7 +80,8 @@ pub fn value(given: Given<'_>, wanted: ColumnType) -> Result<Option<OwnedValue>>
     let named = if given.oid == 0 || (given.oid == TEXT && !given.binary) { None } else { of_oid(given.oid) };
     let from = named.unwrap_or(wanted);
     if let (ColumnType::Decimal { .. }, ColumnType::Decimal { precision, scale }) = (from, wanted) {
-        // What the column does not hold is compared with it on the other path, and rounded where it is assigned.
+        // What the column does not hold is compared with it on the other path, and rounded where it
+        // is assigned.
         let number = number(bytes, given.binary).ok();
         return Ok(number.as_ref().and_then(decimal).and_then(|number| number.of_type(precision, scale)));
     }
@@ -153,17 +161,20 @@ fn decimal(number: &Numeric) -> Option<Digits> {
 /// that one of them has.
 ///
 /// # Errors
-/// 22P02 or 22P03 for an element that is no number, 0A000 for NaN and infinity, 22003 where an element
-/// has too many digits.
+/// 22P02 or 22P03 for an element that is no number, 0A000 for NaN and infinity, 22003 where an
+/// element has too many digits.
 pub(super) fn decimals(elements: &[Option<&[u8]>], binary: bool) -> Result<Vec<ScalarValue>> {
     let numbers = elements.iter().map(|bytes| bytes.map(|bytes| number(bytes, binary)).transpose());
     let numbers: Vec<Option<Numeric>> = numbers.collect::<Result<_>>()?;
     let present = || numbers.iter().flatten();
     if present().any(|number| number.finite().is_none()) {
-        return Err(SqlError::new("0A000", "NaN and infinity are not supported in arrays of numbers"));
+        return Err(SqlError::new(
+            sqlstate::FEATURE_NOT_SUPPORTED,
+            "NaN and infinity are not supported in arrays of numbers",
+        ));
     }
     let scale = present().filter_map(Numeric::scale).max().unwrap_or(0);
-    let overflow = || SqlError::new("22003", "numeric field overflow");
+    let overflow = || SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow");
     let scale = i8::try_from(scale).ok().filter(|scale| *scale <= MOST_DIGITS as i8).ok_or_else(overflow)?;
     let unscaled =
         |number: &Option<Numeric>| number.as_ref().map(|number| number.to_decimal(MOST_DIGITS, scale)).transpose();
@@ -193,7 +204,8 @@ pub fn text(given: Given<'_>) -> Result<ScalarValue> {
     Ok(ScalarValue::Utf8(given.bytes.map(|bytes| utf8(bytes).map(str::to_owned)).transpose()?))
 }
 
-/// The parameter for a statement of the other path: a value of the named type, or a text that the planner is to make something of.
+/// The parameter for a statement of the other path: a value of the named type, or a text that the
+/// planner is to make something of.
 ///
 /// # Errors
 /// SQLSTATE of class 22 for bytes that are no such value.
@@ -206,7 +218,7 @@ pub fn scalar(given: Given<'_>, inferred: Option<ColumnType>) -> Result<ScalarVa
             None => Ok(ScalarValue::Null),
             Some(_) if given.binary => {
                 let message = format!("binary values of the type with the number {} are not supported", given.oid);
-                Err(SqlError::new("0A000", message))
+                Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message))
             }
             Some(bytes) => Ok(ScalarValue::Utf8(Some(utf8(bytes)?.into()))),
         };
@@ -227,7 +239,7 @@ pub fn scalar(given: Given<'_>, inferred: Option<ColumnType>) -> Result<ScalarVa
         Some(bytes) => of_text(bytes, column_type)?,
     };
     ScalarValue::try_from_array(&array_of(&[value], column_type), 0)
-        .map_err(|error| SqlError::new("22P02", error.to_string()))
+        .map_err(|error| SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, error.to_string()))
 }
 
 /// The number of an object: 32 bits without a sign, of which a text may write the upper half as
@@ -235,21 +247,24 @@ pub fn scalar(given: Given<'_>, inferred: Option<ColumnType>) -> Result<ScalarVa
 fn object_number(bytes: &[u8], binary: bool) -> Result<u32> {
     if binary {
         let bytes = bytes.try_into();
-        return bytes
-            .map(u32::from_be_bytes)
-            .map_err(|_| SqlError::new("22P03", "incorrect binary data format for type oid"));
+        return bytes.map(u32::from_be_bytes).map_err(|_| {
+            SqlError::new(sqlstate::INVALID_BINARY_REPRESENTATION, "incorrect binary data format for type oid")
+        });
     }
     let text = utf8(bytes)?;
     let number = text.trim().parse::<i64>().map_err(|error| match error.kind() {
         std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => object_out_of_range(text),
-        _ => SqlError::new("22P02", format!("invalid input syntax for type oid: \"{text}\"")),
+        _ => SqlError::new(
+            sqlstate::INVALID_TEXT_REPRESENTATION,
+            format!("invalid input syntax for type oid: \"{text}\""),
+        ),
     })?;
     let signed = || i32::try_from(number).map(i32::cast_unsigned);
     u32::try_from(number).or_else(|_| signed()).map_err(|_| object_out_of_range(text))
 }
 
 fn object_out_of_range(text: &str) -> SqlError {
-    SqlError::new("22003", format!("value \"{text}\" is out of range for type oid"))
+    SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("value \"{text}\" is out of range for type oid"))
 }
 
 /// The value that a text says.
@@ -299,7 +314,10 @@ fn of_text(bytes: &[u8], column_type: ColumnType) -> Result<OwnedValue> {
 }
 
 fn out_of_range(text: &str, column_type: ColumnType) -> SqlError {
-    SqlError::new("22003", format!("value \"{text}\" is out of range for type {}", name(column_type)))
+    SqlError::new(
+        sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+        format!("value \"{text}\" is out of range for type {}", name(column_type)),
+    )
 }
 
 /// The value whose binary form that is.
@@ -358,10 +376,11 @@ fn numeric(bytes: &[u8], precision: u8, scale: i8, column_type: ColumnType) -> R
     let (groups, weight, sign, _) = (field()?, field()?, field()? as u16, field()?);
     if groups < 0 || bytes.len() != 8 + 2 * groups as usize || !matches!(sign, 0 | 0x4000) {
         let not_a_number = matches!(sign, 0xC000 | 0xD000 | 0xF000);
-        let unsupported = || SqlError::new("0A000", "NaN and infinity are not supported in numeric values");
+        let unsupported =
+            || SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, "NaN and infinity are not supported in numeric values");
         return Err(if not_a_number { unsupported() } else { malformed(column_type) });
     }
-    let overflow = || SqlError::new("22003", "numeric field overflow");
+    let overflow = || SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow");
     let (mut unscaled, mut rounds_up) = (0i128, false);
     for (i, group) in fields.enumerate() {
         if !(0..10_000).contains(&group) {
@@ -456,7 +475,7 @@ mod tests {
             assert_eq!(scalar(Given { bytes: Some(&bytes), ..binary }, None).unwrap(), wanted);
         }
         assert!(value(text("x"), two_digits).unwrap().is_none());
-        assert_eq!(scalar(text("x"), Some(two_digits)).unwrap_err().sqlstate, "22P02");
+        assert_eq!(scalar(text("x"), Some(two_digits)).unwrap_err().sqlstate, sqlstate::INVALID_TEXT_REPRESENTATION);
     }
 
     /// A value of the type, made of some bits.
@@ -536,6 +555,6 @@ mod tests {
         assert_eq!(value(given(&[0; 8], 701), ColumnType::Int64).unwrap(), None);
         assert!(value(given(&[0; 3], 23), ColumnType::Int64).is_err());
         let text = Given { bytes: Some(b"99999999999"), binary: false, oid: 0 };
-        assert_eq!(value(text, ColumnType::Int32).unwrap_err().sqlstate, "22003");
+        assert_eq!(value(text, ColumnType::Int32).unwrap_err().sqlstate, sqlstate::NUMERIC_VALUE_OUT_OF_RANGE);
     }
 }

@@ -1,4 +1,5 @@
-//! Values as PostgreSQL's clients and COPY write and read them, as text and in binary form, and the numbers of their types.
+//! Values as PostgreSQL's clients and COPY write and read them, as text and in binary form, and the
+//! numbers of their types.
 
 mod array;
 mod array_text;

@@ -36,7 +36,8 @@ pub fn oid(column_type: ColumnType) -> u32 {
     }
 }
 
-/// The engine's type for one of PostgreSQL's; none for those that are not known here, whose values are taken as text.
+/// The engine's type for one of PostgreSQL's; none for those that are not known here, whose values
+/// are taken as text.
 pub fn of_oid(oid: u32) -> Option<ColumnType> {
     Some(match oid {
         16 => ColumnType::Boolean,

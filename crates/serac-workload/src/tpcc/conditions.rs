@@ -1,7 +1,8 @@
 //! The consistency conditions of clause 3.3.2.
 
-/// A query for each of the twelve conditions that counts what violates it: zero on a consistent database, at any time between transactions. The eleventh is stated for
-/// the initial population; here it counts the deliveries since.
+/// A query for each of the twelve conditions that counts what violates it: zero on a consistent
+/// database, at any time between transactions. The eleventh is stated for the initial population;
+/// here it counts the deliveries since.
 pub const CONDITIONS: [&str; 12] = [
     // 1: the warehouse's turnover is that of its districts.
     "SELECT count(*) FROM warehouse JOIN (SELECT d_w_id, sum(d_ytd) AS ytd FROM district GROUP BY d_w_id) AS d ON d_w_id = w_id \

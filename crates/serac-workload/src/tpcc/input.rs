@@ -3,13 +3,15 @@
 use super::random::{Random, last_name};
 use super::{CUSTOMERS, DISTRICTS, ITEMS};
 
-/// The constants of the non-uniform numbers when the database was populated, and now; they differ as clause 2.1.6.1 asks.
+/// The constants of the non-uniform numbers when the database was populated, and now; they differ
+/// as clause 2.1.6.1 asks.
 pub(super) const LOAD_LAST_NAME: i32 = 157;
 const RUN_LAST_NAME: i32 = 223;
 const CUSTOMER: i32 = 259;
 const ITEM: i32 = 7_911;
 
-/// Which customer: by number, or the middle one of all with a last name in the order of their first names.
+/// Which customer: by number, or the middle one of all with a last name in the order of their first
+/// names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Customer {
     /// C_ID.

@@ -1,7 +1,8 @@
-//! TPC-C (revision 5.11): tables, the initial population, the input of its five transactions, and its consistency conditions.
+//! TPC-C (revision 5.11): tables, the initial population, the input of its five transactions, and
+//! its consistency conditions.
 //!
-//! Texts and numbers follow clause 4.3; strings are cut out of one random text, which is as random as a benchmark needs. Money is in cents, times are microseconds
-//! since 1970.
+//! Texts and numbers follow clause 4.3; strings are cut out of one random text, which is as random
+//! as a benchmark needs. Money is in cents, times are microseconds since 1970.
 
 mod conditions;
 mod input;

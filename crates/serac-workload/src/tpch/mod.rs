@@ -1,4 +1,5 @@
-//! TPC-H: tables, data, the 22 queries with the standard's validation parameters, and the refresh functions.
+//! TPC-H: tables, data, the 22 queries with the standard's validation parameters, and the refresh
+//! functions.
 
 mod queries;
 mod refresh;

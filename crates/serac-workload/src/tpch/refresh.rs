@@ -1,6 +1,7 @@
 //! The refresh functions: RF1 adds orders with their lines, RF2 deletes as many old ones.
 //!
-//! The standard runs them as streams of SF × 1500 orders; here a stream yields one order (RF1) or a handful (RF2) at a time, each to be run as a transaction.
+//! The standard runs them as streams of SF × 1500 orders; here a stream yields one order (RF1) or a
+//! handful (RF2) at a time, each to be run as a transaction.
 
 /// One transaction of a refresh function, as SQL statements.
 #[derive(Clone, Debug)]

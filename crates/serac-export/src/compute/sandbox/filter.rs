@@ -49,7 +49,8 @@ const REFUSED: &[c_long] = &[
     libc::SYS_name_to_handle_at,
     libc::SYS_open_by_handle_at,
     // Sockets that lead out of the program. It has none but pairs, which are connected, so that the
-    // kernel ignores or refuses an address in the memory of `sendmsg`, where a filter does not look.
+    // kernel ignores or refuses an address in the memory of `sendmsg`, where a filter does not
+    // look.
     libc::SYS_connect,
     libc::SYS_bind,
     libc::SYS_listen,

@@ -76,7 +76,8 @@ impl Number {
         Digits { negative, text, before }
     }
 
-    /// `1.25e+03`, with `after` digits behind the point, and a blank in the place of a plus; none if it is not a finite number.
+    /// `1.25e+03`, with `after` digits behind the point, and a blank in the place of a plus; none
+    /// if it is not a finite number.
     pub(super) fn scientific(self, after: usize) -> Option<String> {
         let (negative, digits, exponent) = match self {
             Self::Decimal(0, _) => (false, "0".repeat(after + 1), 0),

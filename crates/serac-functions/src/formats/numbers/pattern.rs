@@ -88,7 +88,8 @@ enum Word {
     Nothing,
 }
 
-/// Longer ones first where one begins with the other. All letters of a word are upper or all are lower case.
+/// Longer ones first where one begins with the other. All letters of a word are upper or all are
+/// lower case.
 const WORDS: [(&str, Word); 20] = [
     (",", Word::Comma),
     (".", Word::Point),
@@ -122,7 +123,7 @@ fn word_of(text: &str) -> Option<(Word, usize, bool)> {
 }
 
 fn wrong(message: &str) -> SqlError {
-    SqlError::new("42601", message)
+    SqlError::new(sqlstate::SYNTAX_ERROR, message)
 }
 
 impl NumberPattern {
@@ -295,7 +296,7 @@ mod tests {
     #[test]
     fn what_does_not_go_together_is_an_error() {
         for pattern in ["9.9.9", "9.9V9", "S9S", "S9MI", "9PR9", "9EEEE9", "FM9EEEE", "9VD", "SGPR"] {
-            assert_eq!(NumberPattern::parse(pattern).unwrap_err().sqlstate, "42601", "{pattern}");
+            assert_eq!(NumberPattern::parse(pattern).unwrap_err().sqlstate, sqlstate::SYNTAX_ERROR, "{pattern}");
         }
     }
 }

@@ -38,7 +38,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A place for a digit, or for the point. The character that belongs to it is read, whatever it is.
+    /// A place for a digit, or for the point. The character that belongs to it is read, whatever it
+    /// is.
     fn place(&mut self, token: &Token) {
         if self.next() == Some(' ') {
             self.skip();
@@ -89,7 +90,8 @@ impl Reader<'_> {
     }
 }
 
-/// The number that a text says in the form of a pattern: unscaled, with its digits behind the point.
+/// The number that a text says in the form of a pattern: unscaled, with its digits behind the
+/// point.
 ///
 /// # Errors
 /// 22P02 if there are no digits, 22003 if there are too many of them.
@@ -127,9 +129,9 @@ pub fn read(pattern: &NumberPattern, text: &str) -> Result<(i128, usize)> {
     let digits: String = reader.digits.chars().filter(char::is_ascii_digit).collect();
     if digits.is_empty() {
         let message = format!("invalid input syntax for type numeric: \"{}\"", reader.sign.unwrap_or(' '));
-        return Err(SqlError::new("22P02", message));
+        return Err(SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, message));
     }
-    let overflow = || SqlError::new("22003", "numeric field overflow");
+    let overflow = || SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow");
     let before = digits.trim_start_matches('0').len().saturating_sub(after);
     if before > pattern.before + pattern.shift {
         return Err(overflow());

@@ -134,7 +134,8 @@ impl Writer<'_> {
     }
 }
 
-/// Where, of a number with a point, the zeros at its end begin that `FM` leaves out, but for those that the pattern has a `0` for.
+/// Where, of a number with a point, the zeros at its end begin that `FM` leaves out, but for those
+/// that the pattern has a `0` for.
 fn last_wanted(pattern: &NumberPattern, number: &[u8], blanks: usize) -> Option<usize> {
     let point = number.iter().position(|byte| *byte == b'.').filter(|_| pattern.bare && pattern.has_point)?;
     let digits = number[point + 1..].iter().rposition(|digit| *digit != b'0');
@@ -147,7 +148,7 @@ fn last_wanted(pattern: &NumberPattern, number: &[u8], blanks: usize) -> Option<
 fn ordinal(number: &[u8], upper: bool) -> Result<&'static str> {
     if !number.last().is_some_and(u8::is_ascii_digit) {
         let message = format!("\"{}\" is not a number", String::from_utf8_lossy(number));
-        return Err(SqlError::new("22P02", message));
+        return Err(SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, message));
     }
     let digits: Vec<u8> = number.iter().copied().filter(u8::is_ascii_digit).collect();
     let letters = match digits[digits.len().saturating_sub(2)..] {

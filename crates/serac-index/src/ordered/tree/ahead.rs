@@ -1,4 +1,5 @@
-//! Looking ahead: down to the leaves of many keys at once, so that the processor waits for the nodes of all of them together.
+//! Looking ahead: down to the leaves of many keys at once, so that the processor waits for the
+//! nodes of all of them together.
 
 use super::super::RowId;
 use super::super::sync;
@@ -11,8 +12,9 @@ use std::cmp::Ordering as Order;
 const TOGETHER: usize = 32;
 
 impl Tree {
-    /// Calls `found` with the row of the first entry from each probe on, in any order. A probe in whose way others change the tree may go without: this is
-    /// for who wants to know what will be read, not what is there.
+    /// Calls `found` with the row of the first entry from each probe on, in any order. A probe in
+    /// whose way others change the tree may go without: this is for who wants to know what will be
+    /// read, not what is there.
     pub fn look_ahead(&self, probes: &[Probe<'_>], mut found: impl FnMut(RowId)) {
         let _guard = sync::pin();
         for probes in probes.chunks(TOGETHER) {
@@ -40,7 +42,8 @@ impl Tree {
         }
     }
 
-    /// The child of the node in which the probe lies, its lines asked for; none for a leaf, whose row is `found`.
+    /// The child of the node in which the probe lies, its lines asked for; none for a leaf, whose
+    /// row is `found`.
     fn step(&self, node: NodePtr, probe: &Probe<'_>, found: &mut impl FnMut(RowId)) -> Option<NodePtr> {
         let version = node.read().ok()?;
         let count = node.count();
@@ -52,7 +55,8 @@ impl Tree {
             return None;
         }
         let below = node.child(at);
-        // What follows looks at the child only once it is known to have been the node's while we were pinned.
+        // What follows looks at the child only once it is known to have been the node's while we
+        // were pinned.
         node.check(version).ok()?;
         below.prefetch();
         Some(below)

@@ -1,8 +1,9 @@
 //! Filling an empty tree with many entries at once.
 //!
-//! The entries are sorted, and nodes are made of them from the leaves upwards, in a tree beside. Then its root takes the place of the empty leaf that was the
-//! root, under the locks of that leaf and of the anchor: whoever was on the way to it begins again. Nodes are filled to seven eighths, so that the first
-//! inserts find room.
+//! The entries are sorted, and nodes are made of them from the leaves upwards, in a tree beside.
+//! Then its root takes the place of the empty leaf that was the root, under the locks of that leaf
+//! and of the anchor: whoever was on the way to it begins again. Nodes are filled to seven eighths,
+//! so that the first inserts find room.
 
 use super::super::RowId;
 use super::super::sync::{self, CAPACITY, spin};
@@ -144,7 +145,8 @@ impl Tree {
         entry
     }
 
-    /// Makes the root of `built`, which nobody else has, the tree's own, and leaves an empty one behind; false if the tree is not empty.
+    /// Makes the root of `built`, which nobody else has, the tree's own, and leaves an empty one
+    /// behind; false if the tree is not empty.
     fn take_root(&self, built: &Self) -> bool {
         let guard = sync::pin();
         self.anchor.lock_below();

@@ -1,10 +1,14 @@
-//! A concurrent B+ tree of fixed-width entries with optimistic lock coupling (Leis et al., "The ART of Practical Synchronization").
+//! A concurrent B+ tree of fixed-width entries with optimistic lock coupling (Leis et al., "The ART
+//! of Practical Synchronization").
 //!
-//! An entry is four words: three of the key, most significant first, and the row id. Keys of at most 24 bytes lie in the words wholly, zero-padded (keys are
-//! prefix-free, so no two become equal). In a tree of long keys the third word points to the bytes from the sixteenth on, or is null if there are none.
-//! An inner node's separator *i* is not smaller than any entry below child *i* and smaller than any below child *i* + 1.
+//! An entry is four words: three of the key, most significant first, and the row id. Keys of at
+//! most 24 bytes lie in the words wholly, zero-padded (keys are prefix-free, so no two become
+//! equal). In a tree of long keys the third word points to the bytes from the sixteenth on, or is
+//! null if there are none. An inner node's separator *i* is not smaller than any entry below child
+//! *i* and smaller than any below child *i* + 1.
 //!
-//! **Reading** takes no latch. Each node has a version: a counter, with bits for *locked* and *obsolete*.
+//! **Reading** takes no latch. Each node has a version: a counter, with bits for *locked* and
+//! *obsolete*.
 //! ```text
 //! reader                                     writer
 //! 1. load the version (Acquire); wait        1. lock: compare-and-swap the version it has read (Acquire)
@@ -14,23 +18,34 @@
 //! 4. load the version; restart unless it
 //!    is the same
 //! ```
-//! If a reader's step 2 meets a word of step 3, the fences make its step 4 see the writer's step 1. A pointer is followed only after such a check: then it was in the node while
-//! the reader was pinned, and what it names is freed an epoch after it was taken out.
+//! If a reader's step 2 meets a word of step 3, the fences make its step 4 see the writer's step 1.
+//! A pointer is followed only after such a check: then it was in the node while the reader was
+//! pinned, and what it names is freed an epoch after it was taken out.
 //!
-//! **Coupling.** On the way down, a child's version is loaded before its parent's is checked again, so the child was the right one when its version was loaded. From
-//! then on its range changes with its own version alone, except that it may grow when an empty neighbour is removed. So a writer needs to lock only the leaf.
+//! **Coupling.** On the way down, a child's version is loaded before its parent's is checked again,
+//! so the child was the right one when its version was loaded. From then on its range changes with
+//! its own version alone, except that it may grow when an empty neighbour is removed. So a writer
+//! needs to lock only the leaf.
 //!
-//! **Full nodes** are split on the way down, under the locks of the node and its parent, both of which were only tried; the descent begins again afterwards. A leaf that fills in
-//! order splits where it fills: ascending keys leave full leaves behind, also when there are many such ends in one tree.
+//! **Full nodes** are split on the way down, under the locks of the node and its parent, both of
+//! which were only tried; the descent begins again afterwards. A leaf that fills in order splits
+//! where it fills: ascending keys leave full leaves behind, also when there are many such ends in
+//! one tree.
 //!
-//! **Empty leaves** are removed with the inner nodes that have nothing else, under locks taken from the root downwards and kept from the lowest node on that
-//! has another child. Nodes that are merely sparse stay.
+//! **Empty leaves** are removed with the inner nodes that have nothing else, under locks taken from
+//! the root downwards and kept from the lowest node on that has another child. Nodes that are
+//! merely sparse stay.
 //!
-//! Atomics, pinning and the size of nodes come from [`super::sync`], so that the models (`serac-models/tests/tree.rs`) run this code with nodes of two entries.
+//! Atomics, pinning and the size of nodes come from [`super::sync`], so that the models run this
+//! code with nodes of two entries.
 //!
-//! **An empty tree** is filled with many entries at once by a tree that is built beside it ([`bulk`]).
+//! **An empty tree** is filled with many entries at once by a tree that is built beside it
+//! ([`bulk`]).
 //!
-//! **Scans** copy a leaf, check its version, and go on from the separator that bounded it: leaves need no links.
+//! **Scans** copy a leaf, check its version, and go on from the separator that bounded it: leaves
+//! need no links.
+//!
+//! Model: `serac-models/tests/tree.rs`.
 
 mod ahead;
 mod bulk;
@@ -93,7 +108,8 @@ impl std::fmt::Debug for Tree {
     }
 }
 
-/// Where the stride begins, of `count` entries, in which the first lies that is not before what is looked for. The ends of all strides were asked for together.
+/// Where the stride begins, of `count` entries, in which the first lies that is not before what is
+/// looked for. The ends of all strides were asked for together.
 #[inline]
 fn stride(count: usize, is_before: impl Fn(usize) -> Attempt<bool>) -> Attempt<usize> {
     let mut low = 0;
@@ -126,7 +142,8 @@ impl Tree {
         let third = node.word(i, 2);
         let rest = if self.long {
             version.map_or(Ok(()), |version| node.check(version))?;
-            // SAFETY: the version was checked, or the node is locked: the tail is the entry's, and we are pinned.
+            // SAFETY: the version was checked, or the node is locked: the tail is the entry's, and
+            // we are pinned.
             probe.compare_tail(unsafe { Tail::bytes(third) })
         } else {
             third.cmp(&probe.words[2])
@@ -134,7 +151,8 @@ impl Tree {
         Ok(rest.then_with(|| node.word(i, 3).cmp(&probe.words[3])))
     }
 
-    /// The first of `count` entries of the node that is not smaller than the probe (`beyond`: that is greater). Without a version the node is locked.
+    /// The first of `count` entries of the node that is not smaller than the probe (`beyond`: that
+    /// is greater). Without a version the node is locked.
     #[inline]
     fn position(
         &self,
@@ -195,7 +213,8 @@ impl Tree {
         node.lock(version).inspect_err(|_| parent.unlock())
     }
 
-    /// Moves the upper separators of a full inner node to a new one. Both are locked, and unlocked afterwards.
+    /// Moves the upper separators of a full inner node to a new one. Both are locked, and unlocked
+    /// afterwards.
     fn split_inner(&self, parent: NodePtr, child: usize, node: NodePtr) {
         let (right, half) = (NodePtr::new(node.level()), CAPACITY / 2);
         (half + 1..CAPACITY).for_each(|i| right.set_words(i - half - 1, node.words(i)));
@@ -214,7 +233,8 @@ impl Tree {
         right.set_count(CAPACITY - at);
         leaf.set_count(at);
         if self.long {
-            // SAFETY: the entry is in the leaf, which is locked. A separator outlives the entry, so it has a copy.
+            // SAFETY: the entry is in the leaf, which is locked. A separator outlives the entry, so
+            // it has a copy.
             separator[2] = Tail::allocate(unsafe { Tail::bytes(separator[2]) });
         }
         self.add_child(parent, child, leaf, separator, right);
@@ -222,7 +242,8 @@ impl Tree {
         parent.unlock();
     }
 
-    /// Puts `right` behind child number `at`, which is `left`. The parent, which is locked, has room.
+    /// Puts `right` behind child number `at`, which is `left`. The parent, which is locked, has
+    /// room.
     fn add_child(&self, parent: NodePtr, at: usize, left: NodePtr, separator: Words, right: NodePtr) {
         if parent == self.anchor {
             let root = NodePtr::new(left.level() + 1);

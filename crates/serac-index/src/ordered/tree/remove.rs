@@ -49,7 +49,8 @@ impl Tree {
         }
     }
 
-    /// Removes the leaf for the probe, if it is empty still, and the inner nodes that have no other child.
+    /// Removes the leaf for the probe, if it is empty still, and the inner nodes that have no other
+    /// child.
     fn remove_empty_leaf(&self, probe: &Probe<'_>, guard: &Guard) {
         self.anchor.lock_below();
         // Locked from the lowest node on that keeps a child; all below it have one child.

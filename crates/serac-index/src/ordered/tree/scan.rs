@@ -13,7 +13,8 @@ use std::ops::ControlFlow;
 const AHEAD: usize = 3;
 
 impl Tree {
-    /// As [`position`](Self::position), from an entry on that is near, as for a key that one or no entry has.
+    /// As [`position`](Self::position), from an entry on that is near, as for a key that one or no
+    /// entry has.
     #[inline]
     fn end(&self, leaf: NodePtr, version: Option<u64>, from: usize, count: usize, to: &Probe<'_>) -> Attempt<usize> {
         for i in from..count.min(from + 2) {
@@ -24,7 +25,8 @@ impl Tree {
         Ok(self.position(leaf, version, count, to, false)?.max(from))
     }
 
-    /// Visits the entries from `from` up to, not including, `to` in order, or in reverse. Tells which rows are `coming` a few entries ahead.
+    /// Visits the entries from `from` up to, not including, `to` in order, or in reverse. Tells
+    /// which rows are `coming` a few entries ahead.
     pub fn scan<B>(
         &self,
         from: &Probe<'_>,

@@ -21,8 +21,9 @@ impl Tree {
         }
     }
 
-    /// A walk, which begins anew where others write meanwhile (entries of rows that are gone are removed in the background): a node counts as it was
-    /// at one version, and a fault counts if all nodes that have been seen are still as they were.
+    /// A walk, which begins anew where others write meanwhile (entries of rows that are gone are
+    /// removed in the background): a node counts as it was at one version, and a fault counts if
+    /// all nodes that have been seen are still as they were.
     fn walk(&self) -> Attempt<usize> {
         let _guard = sync::pin();
         let mut entries = 0;
@@ -39,7 +40,8 @@ impl Tree {
             let children: Vec<NodePtr> = children.map(|i| node.child(i)).collect();
             node.check(version)?;
             seen.push((node, version));
-            // SAFETY: both are in the tree at a version that has been checked, and the walk is pinned.
+            // SAFETY: both are in the tree at a version that has been checked, and the walk is
+            // pinned.
             let order_of = |words, other| unsafe { self.order_of(words, other) };
             let ascend = |pair: &[Words]| order_of(pair[0], pair[1]) == Order::Less;
             let around: Vec<Words> = fences.low.into_iter().chain(words.iter().copied()).collect();

@@ -1,7 +1,9 @@
-//! Correlated subqueries as joins, where DataFusion has no rule for them (Neumann and Kemper, Unnesting Arbitrary Queries, BTW 2015).
+//! Correlated subqueries as joins, where DataFusion has no rule for them (Neumann and Kemper,
+//! Unnesting Arbitrary Queries, BTW 2015).
 //!
-//! DataFusion's optimizer makes joins of EXISTS and IN in WHERE, of aggregates over rows that equalities find, and of some LATERAL ([`shapes`]). This rule
-//! takes all others, in all places of an expression:
+//! DataFusion's optimizer makes joins of EXISTS and IN in WHERE, of aggregates over rows that
+//! equalities find, and of some LATERAL ([`shapes`]). This rule takes all others, in all places of
+//! an expression:
 //!
 //! ```text
 //! L with a subquery S that refers to the columns C of L
@@ -11,12 +13,14 @@
 //!   because DataFusion's joins on NULL = NULL take other equalities for such, too
 //! ```
 //!
-//! A scalar subquery's value is then a column of T, which has a row per d at the most; EXISTS asks whether there is a row; LATERAL takes all. L is
-//! evaluated twice, so it must give the same rows again: where it may not (LIMIT, random numbers, sums of floats that C needs), it is an error, 0A000. EXISTS over
-//! a filter needs no domain: it is a mark join on the filter's condition. IN, ANY and ALL are made of EXISTS first ([`predicates`]).
+//! A scalar subquery's value is then a column of T, which has a row per d at the most; EXISTS asks
+//! whether there is a row; LATERAL takes all. L is evaluated twice, so it must give the same rows
+//! again: where it may not (LIMIT, random numbers, sums of floats that C needs), it is an error,
+//! 0A000. EXISTS over a filter needs no domain: it is a mark join on the filter's condition. IN,
+//! ANY and ALL are made of EXISTS first ([`predicates`]).
 //!
-//! The plan is gone through from above, so that a subquery in a subquery is looked at when what it refers to are columns of its own query or of the one
-//! around it.
+//! The plan is gone through from above, so that a subquery in a subquery is looked at when what it
+//! refers to are columns of its own query or of the one around it.
 
 mod one_row;
 mod outer;
@@ -106,7 +110,8 @@ fn bare_exists(expr: Expr) -> Result<Expr> {
     Ok(expr.transform_down(rewrite)?.data)
 }
 
-/// Values of subqueries that may have no row, which DataFusion takes for never NULL where the column is.
+/// Values of subqueries that may have no row, which DataFusion takes for never NULL where the
+/// column is.
 fn optional_values(expr: Expr) -> Result<Expr> {
     let rewrite = |expr: Expr| match &expr {
         Expr::ScalarSubquery(subquery) => {
@@ -134,7 +139,8 @@ fn asked(expr: &Expr) -> Option<&Expr> {
     Some(value.as_ref()).filter(|value| value.is_volatile() || has_subquery(value))
 }
 
-/// A sort by subqueries that refer to columns which the projection below it leaves out, over a projection that has them.
+/// A sort by subqueries that refer to columns which the projection below it leaves out, over a
+/// projection that has them.
 fn sort_of_all(sort: Sort) -> Result<LogicalPlan> {
     let LogicalPlan::Projection(projection) = sort.input.as_ref() else { return Ok(LogicalPlan::Sort(sort)) };
     let mut missing = Vec::new();
@@ -155,8 +161,8 @@ fn sort_of_all(sort: Sort) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Sort(Sort { input, ..sort }))
 }
 
-/// A filter over LATERAL whose conditions on the left side alone are below the join: what the right side is for rows that they leave out is not asked, and
-/// may be an error.
+/// A filter over LATERAL whose conditions on the left side alone are below the join: what the right
+/// side is for rows that they leave out is not asked, and may be an error.
 fn filtered_left(filter: &Filter) -> Result<Option<LogicalPlan>> {
     let LogicalPlan::Join(join) = filter.input.as_ref() else { return Ok(None) };
     if outer::lateral(join).is_none() || !matches!(join.join_type, JoinType::Inner | JoinType::Left) {
@@ -204,7 +210,8 @@ impl Unnest {
                     return Ok(Transformed::yes(self.lateral(join)?));
                 }
                 Some(_) => return Ok(Transformed::no(plan)),
-                // The planner does not mark LATERAL if only subqueries of the subquery refer to the left side.
+                // The planner does not mark LATERAL if only subqueries of the subquery refer to the
+                // left side.
                 None if correlated(&join.right) => return Ok(Transformed::yes(self.lateral(join)?)),
                 None => {}
             }
@@ -311,8 +318,8 @@ impl Unnest {
         }))
     }
 
-    /// A filter or a projection over one more projection, which has what its IN, ANY and ALL ask about
-    /// as columns.
+    /// A filter or a projection over one more projection, which has what its IN, ANY and ALL ask
+    /// about as columns.
     fn values_below(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let shown: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
         let input = plan.inputs()[0].clone();
@@ -393,7 +400,8 @@ impl Unnest {
         LogicalPlanBuilder::from(joined).project(columns)?.build()
     }
 
-    /// Joins `joined`, which has the columns of `base`, to the rows of `subquery` that `keep` makes of them, one for each row of the domain.
+    /// Joins `joined`, which has the columns of `base`, to the rows of `subquery` that `keep` makes
+    /// of them, one for each row of the domain.
     fn join(
         &self,
         subquery: &LogicalPlan,
@@ -424,7 +432,8 @@ impl Unnest {
         Ok(if exists.negated { rows.is_null() } else { rows.is_not_null() })
     }
 
-    /// The mark of a join, if the subquery is a filter over rows that do not depend on those outside.
+    /// The mark of a join, if the subquery is a filter over rows that do not depend on those
+    /// outside.
     fn mark(&self, subquery: &LogicalPlan, joined: &mut LogicalPlan) -> Result<Option<Expr>> {
         let LogicalPlan::Filter(filter) = subquery else { return Ok(None) };
         if !free(&filter.input).is_empty() || refers_below(subquery) {
@@ -496,7 +505,8 @@ impl Unnest {
     }
 }
 
-/// A join whose condition has subqueries, with these in a filter above it, where that means the same.
+/// A join whose condition has subqueries, with these in a filter above it, where that means the
+/// same.
 fn filtered_above(mut join: Join) -> Result<LogicalPlan> {
     let Some(filter) = join.filter.take_if(|_| join.join_type == JoinType::Inner) else {
         return Ok(LogicalPlan::Join(join));

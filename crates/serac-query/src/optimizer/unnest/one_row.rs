@@ -1,5 +1,6 @@
-//! The value of a subquery: `serac_one_row(value, rows)` gives the value, and fails with 21000 where there are more rows; `serac_one_row(value)` gives the
-//! value, and is none that the planner takes for never NULL, which it is where there is no row.
+//! The value of a subquery: `serac_one_row(value, rows)` gives the value, and fails with 21000
+//! where there are more rows; `serac_one_row(value)` gives the value, and is none that the planner
+//! takes for never NULL, which it is where there is no row.
 
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
@@ -30,7 +31,7 @@ impl ScalarUDFImpl for OneRow {
         let rows = rows.to_array(args.number_rows)?;
         if rows.as_primitive::<Int64Type>().iter().flatten().any(|rows| rows > 1) {
             let message = "more than one row returned by a subquery used as an expression";
-            return Err(SqlError::new("21000", message).external());
+            return Err(SqlError::new(sqlstate::CARDINALITY_VIOLATION, message).external());
         }
         Ok(args.args[0].clone())
     }

@@ -52,7 +52,8 @@ fn add(column: &Column, columns: &mut Vec<Column>) {
     }
 }
 
-/// The columns of queries around it that an expression, or a subquery in it, refers to: its own references, and those of subqueries in it.
+/// The columns of queries around it that an expression, or a subquery in it, refers to: its own
+/// references, and those of subqueries in it.
 fn references(expr: &Expr) -> (Vec<Column>, Vec<Column>) {
     let (mut own, mut below) = (Vec::new(), Vec::new());
     let _ = expr.apply(|expr| {
@@ -87,7 +88,8 @@ pub(super) fn refers_below(plan: &LogicalPlan) -> bool {
     found
 }
 
-/// Whether the column is one of those that the operator's expressions see. The nearest query that has a column of the name is meant.
+/// Whether the column is one of those that the operator's expressions see. The nearest query that
+/// has a column of the name is meant.
 fn is_bound(column: &Column, plan: &LogicalPlan) -> bool {
     plan.inputs().iter().any(|input| input.schema().has_column(column))
 }
@@ -112,7 +114,8 @@ pub(super) fn free(plan: &LogicalPlan) -> Vec<Column> {
     columns
 }
 
-/// What stands for a column of a query around: a column, whose field is needed where that is an outer column itself.
+/// What stands for a column of a query around: a column, whose field is needed where that is an
+/// outer column itself.
 #[derive(Clone, Debug)]
 pub(super) struct Substitute {
     pub(super) outer: Column,
@@ -128,7 +131,8 @@ fn unbound(substitutes: &[Substitute], schemas: &[&DFSchema]) -> Vec<Substitute>
     substitutes.iter().filter(is_free).cloned().collect()
 }
 
-/// The expression with columns instead of references, where it stands above rows that have had the columns of `schema` so far.
+/// The expression with columns instead of references, where it stands above rows that have had the
+/// columns of `schema` so far.
 ///
 /// # Errors
 /// 0A000 for LATERAL in a subquery that hides a column.

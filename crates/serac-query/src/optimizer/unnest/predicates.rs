@@ -1,8 +1,10 @@
-//! IN, ANY and ALL over subqueries in terms of EXISTS, and EXISTS over what does not depend on the outer row as a value.
+//! IN, ANY and ALL over subqueries in terms of EXISTS, and EXISTS over what does not depend on the
+//! outer row as a value.
 //!
-//! `x IN (S)`, where S gives a column v, is true if there is a row of S with `v = x`, otherwise NULL if there is one for which that is NULL, otherwise
-//! false. The latter is so if v is NULL, or x is NULL and there is any row; where neither can be NULL, IN is EXISTS. In WHERE, and where only
-//! AND and OR are around it, NULL is as good as false.
+//! `x IN (S)`, where S gives a column v, is true if there is a row of S with `v = x`, otherwise
+//! NULL if there is one for which that is NULL, otherwise false. The latter is so if v is NULL, or
+//! x is NULL and there is any row; where neither can be NULL, IN is EXISTS. In WHERE, and where
+//! only AND and OR are around it, NULL is as good as false.
 
 use super::outer::{as_outer, free, has_subquery, subquery};
 use super::shapes::{is_repeatable, is_simple};
@@ -56,7 +58,8 @@ impl<'p> Comparison<'p> {
         let with_null = exists(self.plan, Some(Expr::Column(self.column.clone()).is_null()))?;
         Ok(with_null.or(self.value.clone().is_null().and(exists(self.plan, None)?)))
     }
-    /// As a subquery that counts, which is run once: true if any comparison is, false if none is NULL.
+    /// As a subquery that counts, which is run once: true if any comparison is, false if none is
+    /// NULL.
     fn counted(&self) -> Result<Expr> {
         let [any, known, all] = ["any", "known", "all"].map(|name| format!("__serac_{name}"));
         let column = |name: &str| Expr::Column(Column::new_unqualified(name));
@@ -114,7 +117,8 @@ fn comparison<'e>(expr: &'e Expr, schema: &DFSchema) -> Result<Option<(Compariso
     Ok(Comparison::new(value, op, &subquery.subquery, schema)?.map(|comparison| (comparison, negated)))
 }
 
-/// A condition of WHERE. DataFusion makes joins of IN and EXISTS that stand there, if they are simple.
+/// A condition of WHERE. DataFusion makes joins of IN and EXISTS that stand there, if they are
+/// simple.
 pub(super) fn in_filter(predicate: Expr, schema: &DFSchema) -> Result<Expr> {
     let conjuncts = split_conjunction_owned(predicate).into_iter().map(|conjunct| condition(conjunct, schema, true));
     Ok(conjunction(conjuncts.collect::<Result<Vec<_>>>()?).unwrap_or_else(|| lit(true)))
@@ -142,8 +146,8 @@ fn condition(expr: Expr, schema: &DFSchema, is_conjunct: bool) -> Result<Expr> {
         Expr::InSubquery(ref within) => {
             let plan = within.subquery.subquery.as_ref();
             let simple = match within.negated {
-                // Of all rows; the join that knows about NULL has no other condition, and a key on both
-                // sides. An expression may turn out to be a constant.
+                // Of all rows; the join that knows about NULL has no other condition, and a key on
+                // both sides. An expression may turn out to be a constant.
                 true => is_conjunct && free(plan).is_empty() && is_column(&within.expr),
                 false => is_simple(plan),
             };

@@ -1,4 +1,5 @@
-//! Which correlated subqueries DataFusion's own rules turn into joins, rightly; and which plans give the same rows each time they run.
+//! Which correlated subqueries DataFusion's own rules turn into joins, rightly; and which plans
+//! give the same rows each time they run.
 
 use super::outer::{free, has_subquery, lateral, refers, refers_below, subquery_of};
 use datafusion::arrow::datatypes::DataType;
@@ -9,7 +10,8 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use serac_functions::has_part;
 
-/// Whether references are in filters alone, and nothing that stands above these changes its meaning when they are tested after it.
+/// Whether references are in filters alone, and nothing that stands above these changes its meaning
+/// when they are tested after it.
 fn pulls_up(plan: &LogicalPlan, equalities: bool, conditions: &mut Vec<Expr>) -> bool {
     if free(plan).is_empty() {
         return true;
@@ -22,7 +24,8 @@ fn pulls_up(plan: &LogicalPlan, equalities: bool, conditions: &mut Vec<Expr>) ->
             let correlated = split_conjunction(&filter.predicate).into_iter().filter(|c| c.contains_outer());
             let before = conditions.len();
             conditions.extend(correlated.cloned());
-            // One filter on the way: DataFusion loses the columns of a second one. It does not look into subqueries of a condition, as in `outer.x IN (…)`.
+            // One filter on the way: DataFusion loses the columns of a second one. It does not look
+            // into subqueries of a condition, as in `outer.x IN (…)`.
             !refers_below(plan)
                 && !conditions[before..].iter().any(has_subquery)
                 && (!equalities || conditions[before..].iter().all(is_equality))
@@ -79,7 +82,8 @@ fn is_equality(condition: &Expr) -> bool {
     (is_column(left) && !right.any_column_refs()) || (is_column(right) && !left.any_column_refs())
 }
 
-/// DataFusion renames the columns of conditions and those of the result to one relation, where names must differ.
+/// DataFusion renames the columns of conditions and those of the result to one relation, where
+/// names must differ.
 fn names_differ(plan: &LogicalPlan, conditions: &[Expr]) -> bool {
     let mut columns: Vec<Column> = plan.schema().columns();
     for condition in conditions {
@@ -99,7 +103,8 @@ pub(super) fn is_simple(plan: &LogicalPlan) -> bool {
     pulls_up(plan, false, &mut conditions) && names_differ(plan, &conditions)
 }
 
-/// Whether DataFusion makes a join of its value: it is an aggregate over rows that equalities find, or a single row found by a key.
+/// Whether DataFusion makes a join of its value: it is an aggregate over rows that equalities find,
+/// or a single row found by a key.
 pub(super) fn is_simple_value(plan: &LogicalPlan) -> bool {
     fn aggregate(plan: &LogicalPlan, conditions: &mut Vec<Expr>) -> bool {
         match plan {

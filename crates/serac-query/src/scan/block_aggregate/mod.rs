@@ -1,16 +1,21 @@
 //! `BlockAggregateExec`: an aggregation over a scan, block by block, without batches in between.
 //!
-//! Sums, averages, counts and extremes of integers and decimals of at most 18 digits are computed on the blocks' 64-bit integers
-//! ([`serac_operators::arithmetic`], [`serac_operators::aggregate`]), in place of DataFusion's 128-bit decimals. Rows are grouped
+//! Sums, averages, counts and extremes of integers and decimals of at most 18 digits are computed
+//! on the blocks' 64-bit integers ([`serac_operators::arithmetic`],
+//! [`serac_operators::aggregate`]), in place of DataFusion's 128-bit decimals. Rows are grouped
 //!
 //! - by nothing;
-//! - by indexed columns with few values (the CUBIT aggregate of the CUBIT paper, §F): of each combination of values, the rows are the intersection of the values'
-//!   bitvectors and the filter's, and values are added under that mask. More combinations, or few rows, are group numbers by slot;
-//! - by one column of integers or dates that lie close together: the value less the smallest is the group's number. Nothing is hashed.
+//! - by indexed columns with few values (the CUBIT aggregate of the CUBIT paper, §F): of each
+//!   combination of values, the rows are the intersection of the values' bitvectors and the
+//!   filter's, and values are added under that mask. More combinations, or few rows, are group
+//!   numbers by slot;
+//! - by one column of integers or dates that lie close together: the value less the smallest is the
+//!   group's number. Nothing is hashed.
 //!
-//! As many tasks as the scan has partitions share its blocks. Each has its own groups, if there is memory for that, and they are merged as they are read. Conditions
-//! on the outcome (HAVING) are tested before it becomes rows. The outcome is final: it replaces
-//! both steps of DataFusion's aggregation and what deals rows out between them. [`BlockAggregation`] decides where.
+//! As many tasks as the scan has partitions share its blocks. Each has its own groups, if there is
+//! memory for that, and they are merged as they are read. Conditions on the outcome (HAVING) are
+//! tested before it becomes rows. The outcome is final: it replaces both steps of DataFusion's
+//! aggregation and what deals rows out between them. [`BlockAggregation`] decides where.
 
 mod program;
 mod rule;
@@ -45,7 +50,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::future::{BoxFuture, FutureExt, Shared};
 use program::Compiled;
-use serac_engine::bitmap::BitmapReader;
+use serac_engine::table::bitmap::BitmapReader;
 use serac_operators::aggregate::{Groups, Merged, States};
 use serac_storage::ColumnType;
 use serac_values::SqlError;
@@ -53,7 +58,8 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use worker::{Outside, Worker, overflow};
 
-/// Bytes of groups that all tasks together may have, so that each has its own; with more they share them.
+/// Bytes of groups that all tasks together may have, so that each has its own; with more they share
+/// them.
 const OWN_BYTES: usize = 1 << 28;
 /// Blocks after which a task gives way to others.
 const BLOCKS_PER_TURN: usize = 16;
@@ -190,7 +196,8 @@ impl BlockAggregateExec {
         scan.ok_or_else(|| DataFusionError::Internal("the aggregation of blocks has lost its scan".into()))
     }
 
-    /// The computation, as tasks of their own: no partition of the output has to be asked for the others to come to an end.
+    /// The computation, as tasks of their own: no partition of the output has to be asked for the
+    /// others to come to an end.
     fn run(&self, context: &TaskContext) -> Result<Running> {
         let (scan, plan) = (self.scan()?.clone(), self.plan.clone());
         let reservation = MemoryConsumer::new("BlockAggregate").register(context.memory_pool());
@@ -250,7 +257,8 @@ impl BlockAggregateExec {
 }
 
 impl Plan {
-    /// Groups that have numbers: of keys, behind those of the range one for NULL and one for rows that belong elsewhere.
+    /// Groups that have numbers: of keys, behind those of the range one for NULL and one for rows
+    /// that belong elsewhere.
     fn group_count(&self, columns: &[GroupColumn]) -> usize {
         match &self.grouping {
             Grouping::Nothing => 1,

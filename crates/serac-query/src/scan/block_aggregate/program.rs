@@ -17,7 +17,8 @@ pub(super) struct Compiled {
     pub(super) program: Program,
     /// Columns of the table, in the order of the program's.
     pub(super) columns: Vec<(usize, ColumnForm)>,
-    /// Sets of columns, by their places in `columns`, ascending: NULL in any of them is NULL for a step.
+    /// Sets of columns, by their places in `columns`, ascending: NULL in any of them is NULL for a
+    /// step.
     pub(super) nullable: Vec<Vec<usize>>,
     /// Of each sum: its step and its set.
     pub(super) sums: Vec<(usize, Option<usize>)>,
@@ -29,7 +30,8 @@ pub(super) struct Compiled {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Compilation {
     pub(super) step: usize,
-    /// Digits after the point; none of an integer, or another number with which nothing is computed.
+    /// Digits after the point; none of an integer, or another number with which nothing is
+    /// computed.
     pub(super) scale: Option<i8>,
 }
 
@@ -61,7 +63,8 @@ fn integers(column_type: ColumnType) -> Option<(ColumnForm, Option<i8>)> {
 }
 
 impl Compiled {
-    /// The place of a column of the table, with its scale; none if it is not read as 64-bit integers.
+    /// The place of a column of the table, with its scale; none if it is not read as 64-bit
+    /// integers.
     pub(super) fn column(&mut self, source: &Source<'_>, column: usize) -> Option<(usize, Option<i8>)> {
         let (form, scale) = integers(source.scan.table().definition.columns.get(column)?.sql_type.column_type)?;
         let known = self.columns.iter().position(|known| *known == (column, form));
@@ -72,7 +75,8 @@ impl Compiled {
         Some((at, scale))
     }
 
-    /// The expression, over the output of the scan or of the projection above it; `schema` is that output's.
+    /// The expression, over the output of the scan or of the projection above it; `schema` is that
+    /// output's.
     pub(super) fn compile(
         &mut self,
         expr: &Arc<dyn PhysicalExpr>,

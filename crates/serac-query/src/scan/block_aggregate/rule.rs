@@ -43,11 +43,13 @@ const LARGEST_RANGE_OF_JOINED: u64 = 1 << 20;
 /// Blocks that are looked at to find a column's range.
 const SAMPLED_BLOCKS: u32 = 8;
 
-/// Computes aggregations over scans block by block, where all aggregates are of numbers that it knows; see the module. What a query computes twice (a common
-/// table expression that is used twice) is computed once.
+/// Computes aggregations over scans block by block, where all aggregates are of numbers that it
+/// knows; see the module. What a query computes twice (a common table expression that is used
+/// twice) is computed once.
 #[derive(Debug, Default)]
 pub struct BlockAggregation {
-    /// Memory of queries, if it is limited. Then a range of keys is used only if its groups take a small part of it.
+    /// Memory of queries, if it is limited. Then a range of keys is used only if its groups take a
+    /// small part of it.
     pub memory_limit: Option<usize>,
 }
 
@@ -75,7 +77,8 @@ impl PhysicalOptimizerRule for BlockAggregation {
     }
 }
 
-/// What of HAVING the aggregation can test itself, before groups become rows. The filter stays: there may be more to it.
+/// What of HAVING the aggregation can test itself, before groups become rows. The filter stays:
+/// there may be more to it.
 fn having_below(filter: &FilterExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(aggregate) = filter.input().downcast_ref::<BlockAggregateExec>() else { return Ok(None) };
     let conditions = split_conjunction(filter.predicate());
@@ -247,8 +250,9 @@ impl BlockAggregation {
                 && scan.estimated_rows() * MOST_ROWS_PER_WANTED >= indexes[0].row_count() as f64
         });
         let masked = |indexes: &Vec<_>| {
-            let values =
-                indexes.iter().map(|index: &serac_engine::bitmap::BitmapReader| index.index().entries.value_count());
+            let values = indexes
+                .iter()
+                .map(|index: &serac_engine::table::bitmap::BitmapReader| index.index().entries.value_count());
             values.product::<u64>() <= MASKED_GROUPS as u64
         };
         match indexes {

@@ -70,7 +70,8 @@ fn load_missing(
     Ok(columns.iter().map(array).collect())
 }
 
-/// The rows of the block that all conjuncts leave of `selection`, and the columns that were read on the way.
+/// The rows of the block that all conjuncts leave of `selection`, and the columns that were read on
+/// the way.
 pub(super) fn filter_block(
     reader: &mut BlockReader<'_>,
     mut selection: Selection,
@@ -165,7 +166,8 @@ impl BlockScan {
         let no = self.next_in_order()?;
         self.blocks_read += 1;
         if self.blocks_read.is_multiple_of(BLOCKS_PER_ORDER) {
-            // What is cheap and leaves few rows goes first. A stable sort: equals stay in the order of the plan.
+            // What is cheap and leaves few rows goes first. A stable sort: equals stay in the order
+            // of the plan.
             self.conjuncts.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
         }
         Some(no)
@@ -191,13 +193,15 @@ impl BlockScan {
             }
         }
     }
-    /// Whether the task gives way to other scans of the convoy before it takes the next block. Asked once for each.
+    /// Whether the task gives way to other scans of the convoy before it takes the next block.
+    /// Asked once for each.
     pub(in crate::scan) fn gives_way(&mut self) -> bool {
         self.convoy.as_mut().is_some_and(|convoy| convoy.reader.gives_way())
     }
 
-    /// Calls `f` with the rows of a block that indexes name, if it has any that zone maps and dictionaries do not exclude. With `bits`, and if
-    /// nothing is left to be tested, more than half of a block's slots are given as all with a bitmap of the wanted ones.
+    /// Calls `f` with the rows of a block that indexes name, if it has any that zone maps and
+    /// dictionaries do not exclude. With `bits`, and if nothing is left to be tested, more than
+    /// half of a block's slots are given as all with a bitmap of the wanted ones.
     fn visit<T>(
         &mut self,
         no: BlockNo,
@@ -281,7 +285,8 @@ impl BlockScan {
         Ok(batch.flatten())
     }
 
-    /// The rows of a block, with other columns of the table. With `bits`, the wanted rows may be given as a bitmap over all.
+    /// The rows of a block, with other columns of the table. With `bits`, the wanted rows may be
+    /// given as a bitmap over all.
     pub(in crate::scan) fn rows(
         &mut self,
         no: BlockNo,

@@ -1,0 +1,109 @@
+//! What users say of objects and their columns (COMMENT ON). It goes with its object: by another
+//! name, and away.
+
+use crate::catalog::Catalog;
+use crate::error::{Result, missing};
+use crate::security::Object;
+use crate::transaction::Transaction;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The comments of a version of the catalog, by object and, if it is about one, column.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<Comment>", into = "Vec<Comment>")]
+pub struct Comments(BTreeMap<(Object, Option<String>), String>);
+
+/// As it is logged: JSON's maps have texts as keys only.
+type Comment = ((Object, Option<String>), String);
+
+impl From<Vec<Comment>> for Comments {
+    fn from(all: Vec<Comment>) -> Self {
+        Self(all.into_iter().collect())
+    }
+}
+impl From<Comments> for Vec<Comment> {
+    fn from(comments: Comments) -> Self {
+        comments.0.into_iter().collect()
+    }
+}
+
+impl Comments {
+    /// All comments, with what they are about.
+    pub fn iter(&self) -> impl Iterator<Item = (&Object, Option<&str>, &str)> {
+        self.0.iter().map(|((object, column), text)| (object, column.as_deref(), text.as_str()))
+    }
+    /// An object has another name.
+    pub(crate) fn renamed(&mut self, object: &Object, new: &Object) {
+        let moved: Vec<_> = self.0.extract_if(.., |(of, _), _| of == object).collect();
+        self.0.extend(moved.into_iter().map(|((_, column), text)| ((new.clone(), column), text)));
+    }
+    /// A column has another name.
+    pub(crate) fn column_renamed(&mut self, object: &Object, column: &str, new: &str) {
+        if let Some(text) = self.0.remove(&(object.clone(), Some(column.to_owned()))) {
+            self.0.insert((object.clone(), Some(new.to_owned())), text);
+        }
+    }
+    fn of<'c>(&'c self, object: &'c Object) -> impl Iterator<Item = (&'c (Object, Option<String>), &'c String)> {
+        self.0.range((object.clone(), None)..).take_while(move |((of, _), _)| of == object)
+    }
+    /// The objects of which something else is said in `other`.
+    pub(crate) fn differing(&self, other: &Self) -> BTreeSet<Object> {
+        let missing = |from: &Self, at: &Self| -> Vec<Object> {
+            from.0.iter().filter(|(key, text)| at.0.get(*key) != Some(*text)).map(|((of, _), _)| of.clone()).collect()
+        };
+        missing(self, other).into_iter().chain(missing(other, self)).collect()
+    }
+    /// Whether `other` says the same of an object.
+    pub(crate) fn has_same(&self, other: &Self, object: &Object) -> bool {
+        self.of(object).eq(other.of(object))
+    }
+    /// Says of an object what `other` does.
+    pub(crate) fn take(&mut self, object: &Object, other: &Self) {
+        if !self.has_same(other, object) {
+            self.0.retain(|(of, _), _| of != object);
+            self.0.extend(other.of(object).map(|(key, text)| (key.clone(), text.clone())));
+        }
+    }
+    /// Whether all of it is about what `catalog` has.
+    fn fits(&self, catalog: &Catalog) -> bool {
+        self.0.keys().all(|(object, column)| has(catalog, object, column.as_deref()))
+    }
+}
+
+fn has(catalog: &Catalog, object: &Object, column: Option<&str>) -> bool {
+    catalog.kind_of(object).is_some() && catalog.has_column(object, column)
+}
+
+impl Catalog {
+    /// Forgets the comments about what is not there any more.
+    pub(crate) fn forget_comments(&mut self) {
+        if !self.comments.fits(self) {
+            let mut comments = std::mem::take(&mut self.comments);
+            comments.0.retain(|(object, column), _| has(self, object, column.as_deref()));
+            self.comments = comments;
+        }
+    }
+}
+
+impl Transaction {
+    /// COMMENT ON an object or one of its columns; none takes the comment away.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`](crate::EngineError::Missing);
+    /// [`EngineError::Denied`](crate::EngineError::Denied) for who does not own the object.
+    pub fn comment(&mut self, object: &Object, column: Option<&str>, text: Option<String>) -> Result<()> {
+        self.kind_of(object)?;
+        self.acting().check_owner(object)?;
+        if !self.catalog.has_column(object, column) {
+            return missing("column", column.unwrap_or_default());
+        }
+        let about = (object.clone(), column.map(str::to_owned));
+        self.change_catalog(|catalog| {
+            match text {
+                Some(text) if !text.is_empty() => catalog.comments.0.insert(about, text),
+                _ => catalog.comments.0.remove(&about),
+            };
+            Ok(())
+        })
+    }
+}

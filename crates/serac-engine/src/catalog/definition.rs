@@ -1,0 +1,560 @@
+//! What the catalog says of tables, columns and constraints: plain data, as it is logged.
+
+use crate::error::{EngineError, Result};
+use serac_storage::{ColumnSchema, ColumnType, FreezeFormat, TableId, TableSchema};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A column's SQL type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SqlType {
+    /// How it is stored.
+    pub column_type: ColumnType,
+    /// Characters at the most, of VARCHAR(n) and CHAR(n). Digits of a second, of TIMESTAMP(n) and
+    /// TIME(n).
+    pub length: Option<u32>,
+    /// CHAR(n): trailing blanks do not count and are not kept.
+    pub fixed_length: bool,
+    /// VARCHAR without a length, or NUMERIC without digits: it is stored as TEXT, or with digits
+    /// that were chosen for it, and has a name of its own. With a length, [`NAME`](Self::NAME).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_modifier: bool,
+}
+
+impl From<ColumnType> for SqlType {
+    fn from(column_type: ColumnType) -> Self {
+        Self { column_type, length: None, fixed_length: false, without_modifier: false }
+    }
+}
+
+impl SqlType {
+    /// The type of names of catalog objects: a text that is cut after 63 bytes.
+    pub const NAME: Self =
+        Self { column_type: ColumnType::Utf8, length: Some(63), fixed_length: false, without_modifier: true };
+
+    /// The length that values are checked against; `None` if they are taken as they are. A CHAR
+    /// without a length may be of any, and loses its trailing blanks.
+    pub(crate) fn limit(&self) -> Option<u32> {
+        self.length.or(self.fixed_length.then_some(u32::MAX))
+    }
+    /// The number and the modifier (-1 for none) of PostgreSQL's type, where the column's Arrow
+    /// type tells another.
+    pub fn told(&self) -> Option<(u32, i32)> {
+        // Of PostgreSQL's pg_type.
+        let (bpchar, varchar, numeric, time, timestamp, timestamptz) = (1042, 1043, 1700, 1083, 1114, 1184);
+        if *self == Self::NAME {
+            return Some((19, -1));
+        }
+        match (self.column_type, self.length) {
+            (ColumnType::Utf8, length) if self.limit().is_some() || self.without_modifier => {
+                let modifier = length.map_or(-1, |length| i32::try_from(length).unwrap_or(i32::MAX - 4) + 4);
+                Some((if self.fixed_length { bpchar } else { varchar }, modifier))
+            }
+            (ColumnType::Decimal { .. }, _) if self.without_modifier => Some((numeric, -1)),
+            (column_type, Some(digits)) => {
+                let oid = match column_type {
+                    ColumnType::Time => time,
+                    ColumnType::Timestamp { utc: false } => timestamp,
+                    ColumnType::Timestamp { utc: true } => timestamptz,
+                    _ => return None,
+                };
+                Some((oid, i32::try_from(digits).unwrap_or(-1)))
+            }
+            _ => None,
+        }
+    }
+    /// The part of a text that a column of this type keeps: that without a CHAR's trailing blanks,
+    /// and without blanks that a VARCHAR has no room for; the first 63 bytes for a NAME.
+    ///
+    /// # Errors
+    /// [`EngineError::TooLong`].
+    pub(crate) fn kept<'t>(&self, text: &'t str) -> Result<&'t str> {
+        let Some(limit) = self.limit() else { return Ok(text) };
+        if *self == Self::NAME {
+            return Ok(&text[..text.floor_char_boundary(limit as usize)]);
+        }
+        let text = if self.fixed_length { text.trim_end_matches(' ') } else { text };
+        if text.len() <= limit as usize {
+            return Ok(text);
+        }
+        match text.char_indices().nth(limit as usize) {
+            None => Ok(text),
+            Some((end, _)) if text[end..].bytes().all(|byte| byte == b' ') => Ok(&text[..end]),
+            Some(_) => Err(EngineError::TooLong { sql_type: self.to_string() }),
+        }
+    }
+    /// The time that a column of this type keeps of one in microseconds: the nearest with its
+    /// digits of a second, that farther from 2000, or midnight, of two. `None` if it is no time of
+    /// a day any more.
+    pub(crate) fn rounded(&self, micros: i64) -> Option<i64> {
+        /// Microseconds from 1970 to 2000.
+        const YEAR_2000: i64 = 946_684_800_000_000;
+        let Some(digits) = self.length.filter(|digits| *digits < 6) else { return Some(micros) };
+        let (from, end) = match self.column_type {
+            ColumnType::Time => (0, 86_400_000_000),
+            ColumnType::Timestamp { .. } => (YEAR_2000, i64::MAX),
+            _ => return Some(micros),
+        };
+        let unit = 10_i64.pow(6 - digits);
+        let distance = micros.saturating_sub(from);
+        let nearest = distance.saturating_add(unit / 2 * distance.signum()) / unit * unit + from;
+        (nearest < end).then_some(nearest)
+    }
+}
+
+impl fmt::Display for SqlType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.column_type, self.length) {
+            (ColumnType::Boolean, _) => f.write_str("boolean"),
+            (ColumnType::Int16, _) => f.write_str("smallint"),
+            (ColumnType::Int32, _) => f.write_str("integer"),
+            (ColumnType::Int64, _) => f.write_str("bigint"),
+            (ColumnType::Float32, _) => f.write_str("real"),
+            (ColumnType::Float64, _) => f.write_str("double precision"),
+            (ColumnType::Decimal { .. }, _) if self.without_modifier => f.write_str("numeric"),
+            (ColumnType::Decimal { precision, scale }, _) => write!(f, "numeric({precision},{scale})"),
+            (ColumnType::Date, _) => f.write_str("date"),
+            (ColumnType::Time, Some(n)) => write!(f, "time({n}) without time zone"),
+            (ColumnType::Timestamp { utc: false }, Some(n)) => write!(f, "timestamp({n}) without time zone"),
+            (ColumnType::Timestamp { utc: true }, Some(n)) => write!(f, "timestamp({n}) with time zone"),
+            (ColumnType::Time, _) => f.write_str("time without time zone"),
+            (ColumnType::Timestamp { utc: false }, _) => f.write_str("timestamp without time zone"),
+            (ColumnType::Timestamp { utc: true }, _) => f.write_str("timestamp with time zone"),
+            (ColumnType::Interval, _) => f.write_str("interval"),
+            (ColumnType::Utf8, Some(_)) if *self == Self::NAME => f.write_str("name"),
+            (ColumnType::Utf8, Some(n)) if self.fixed_length => write!(f, "character({n})"),
+            (ColumnType::Utf8, Some(n)) => write!(f, "character varying({n})"),
+            (ColumnType::Utf8, None) if self.fixed_length => f.write_str("bpchar"),
+            (ColumnType::Utf8, None) if self.without_modifier => f.write_str("character varying"),
+            (ColumnType::Utf8, None) => f.write_str("text"),
+            (ColumnType::Json, _) => f.write_str("jsonb"),
+            (ColumnType::JsonText, _) => f.write_str("json"),
+            (ColumnType::Binary, _) => f.write_str("bytea"),
+            (ColumnType::Uuid, _) => f.write_str("uuid"),
+        }
+    }
+}
+
+/// A column.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ColumnDefinition {
+    /// Name.
+    pub name: String,
+    /// Type.
+    pub sql_type: SqlType,
+    /// Whether it may hold NULL.
+    pub nullable: bool,
+    /// SQL text of the default.
+    pub default: Option<String>,
+    /// GENERATED ALWAYS AS IDENTITY: values of the user's are refused.
+    pub always_generated: bool,
+    /// GENERATED ALWAYS AS (…) STORED: SQL text that gives the value from the row's other columns;
+    /// values of the user's are refused.
+    #[serde(default)]
+    pub generation: Option<String>,
+    /// Of an index: what one of its expressions gives. Such columns come behind all others, and no
+    /// user sees them.
+    #[serde(default)]
+    pub hidden: bool,
+}
+
+impl ColumnDefinition {
+    /// A column that may hold NULL, without a default.
+    pub fn new(name: impl Into<String>, sql_type: impl Into<SqlType>) -> Self {
+        Self {
+            name: name.into(),
+            sql_type: sql_type.into(),
+            nullable: true,
+            default: None,
+            always_generated: false,
+            generation: None,
+            hidden: false,
+        }
+    }
+
+    /// Whether values of the user's are refused.
+    pub fn is_generated(&self) -> bool {
+        self.always_generated || self.generation.is_some()
+    }
+}
+
+/// In which order an index has a column: by default ascending, NULLs last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ColumnOrder {
+    /// DESC.
+    pub descending: bool,
+    /// NULLS FIRST.
+    pub nulls_first: bool,
+}
+
+/// PRIMARY KEY or UNIQUE, or an index.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct KeyDefinition {
+    /// Name of the constraint and its index.
+    pub name: String,
+    /// Positions of the columns.
+    pub columns: Vec<usize>,
+    /// Whether two rows may not have the same key.
+    pub unique: bool,
+    /// Whether it is the primary key.
+    pub primary: bool,
+    /// Whether it was declared as a constraint of the table (not by CREATE INDEX).
+    pub constraint: bool,
+    /// The columns' orders; those that are missing are the default.
+    #[serde(default)]
+    pub orders: Vec<ColumnOrder>,
+    /// Positions of the columns of INCLUDE: kept for who asks; the entries hold the key alone.
+    #[serde(default)]
+    pub include: Vec<usize>,
+    /// SQL texts of the columns that are expressions, or that a condition hides: a hidden column of
+    /// the table has their values. None for other columns; those that are missing are none.
+    #[serde(default)]
+    pub expressions: Vec<Option<String>>,
+    /// SQL text of the condition of a partial index: other rows have NULL in its first column.
+    #[serde(default)]
+    pub predicate: Option<String>,
+    /// Of an index that the operator language has made: what was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structure: Option<IndexStructure>,
+}
+
+/// The form of an index of the operator language.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum IndexForm {
+    /// A B+ tree.
+    Btree,
+    /// A sorted copy of the values, with the rows.
+    Sorted,
+}
+
+/// What the operator language asks of an index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct IndexStructure {
+    /// Its form.
+    pub form: IndexForm,
+    /// Whether all columns follow its order.
+    pub clustered: bool,
+}
+
+impl KeyDefinition {
+    /// The order of the `i`-th column.
+    pub fn order(&self, i: usize) -> ColumnOrder {
+        self.orders.get(i).copied().unwrap_or_default()
+    }
+    /// What is said of the `i`-th column: an expression, or a column's name.
+    pub fn shown<'k>(&'k self, i: usize, table: &'k TableDefinition) -> &'k str {
+        match self.expressions.get(i) {
+            Some(Some(expression)) => expression,
+            _ => &table.columns[self.columns[i]].name,
+        }
+    }
+    /// Whether all columns have the default order, as both ends of a foreign key must.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.orders.iter().all(|order| *order == ColumnOrder::default())
+    }
+}
+
+/// A bitmap index: CREATE INDEX … USING bitmap.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BitmapDefinition {
+    /// Name.
+    pub name: String,
+    /// Position of the column.
+    pub column: usize,
+}
+
+/// CHECK (expression).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CheckDefinition {
+    /// Name.
+    pub name: String,
+    /// SQL text.
+    pub expression: String,
+}
+
+/// What becomes of the children when a parent's key goes or changes (ON DELETE, ON UPDATE).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum ReferentialAction {
+    /// The statement fails, unless no child or another parent with the key is left at its end.
+    #[default]
+    NoAction,
+    /// The statement fails, unless no child is left at its end.
+    Restrict,
+    /// Children go with their parent, or take its new key.
+    Cascade,
+    /// Children's columns become NULL.
+    SetNull,
+    /// Children's columns take their defaults.
+    SetDefault,
+}
+
+impl fmt::Display for ReferentialAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoAction => "NO ACTION",
+            Self::Restrict => "RESTRICT",
+            Self::Cascade => "CASCADE",
+            Self::SetNull => "SET NULL",
+            Self::SetDefault => "SET DEFAULT",
+        })
+    }
+}
+
+/// FOREIGN KEY … REFERENCES …, checked at the end of each statement.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ForeignKeyDefinition {
+    /// Name.
+    pub name: String,
+    /// Positions of the referencing columns.
+    pub columns: Vec<usize>,
+    /// The parent's schema.
+    pub parent_schema: String,
+    /// The parent table.
+    pub parent_table: String,
+    /// Positions of the parent's columns.
+    pub parent_columns: Vec<usize>,
+    /// ON DELETE.
+    #[serde(default)]
+    pub on_delete: ReferentialAction,
+    /// ON UPDATE.
+    #[serde(default)]
+    pub on_update: ReferentialAction,
+}
+
+/// What makes a table a materialized view: its rows are those of a query at some time.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Materialized {
+    /// The query's SQL text.
+    pub query: String,
+    /// Whether it has been run: one that has not cannot be read.
+    pub populated: bool,
+}
+
+/// A table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TableDefinition {
+    /// Number of its data.
+    pub id: TableId,
+    /// Schema.
+    pub schema: String,
+    /// Name.
+    pub name: String,
+    /// Columns, in order.
+    pub columns: Vec<ColumnDefinition>,
+    /// Primary key, unique constraints and indexes.
+    pub keys: Vec<KeyDefinition>,
+    /// Bitmap indexes.
+    #[serde(default)]
+    pub bitmaps: Vec<BitmapDefinition>,
+    /// CHECK constraints.
+    pub checks: Vec<CheckDefinition>,
+    /// Foreign keys.
+    pub foreign_keys: Vec<ForeignKeyDefinition>,
+    /// In which format cold blocks freeze.
+    #[serde(default)]
+    pub freeze_format: FreezeFormat,
+    /// The key in whose order loads and CLUSTER put rows: positions of columns, and their orders.
+    #[serde(default)]
+    pub cluster: Vec<(usize, ColumnOrder)>,
+    /// Of a materialized view, its query.
+    #[serde(default)]
+    pub materialized: Option<Materialized>,
+    /// How many columns the table was declared with that have no name yet (operator language): it
+    /// takes no rows before it has them all.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unnamed_columns: u32,
+    /// Whether the rows' order is that of their insertion, as far as the storage can keep it
+    /// ([`serac_storage::DataTable::set_ordered`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ordered: bool,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+impl TableDefinition {
+    /// A table without constraints.
+    pub fn new(schema: impl Into<String>, name: impl Into<String>, columns: Vec<ColumnDefinition>) -> Self {
+        Self {
+            id: TableId(0),
+            schema: schema.into(),
+            name: name.into(),
+            columns,
+            keys: Vec::new(),
+            bitmaps: Vec::new(),
+            checks: Vec::new(),
+            foreign_keys: Vec::new(),
+            freeze_format: FreezeFormat::default(),
+            cluster: Vec::new(),
+            materialized: None,
+            unnamed_columns: 0,
+            ordered: false,
+        }
+    }
+    /// What the storage needs to know.
+    pub fn storage_schema(&self) -> TableSchema {
+        TableSchema {
+            columns: self
+                .columns
+                .iter()
+                .map(|c| ColumnSchema {
+                    name: c.name.clone(),
+                    column_type: c.sql_type.column_type,
+                    nullable: c.nullable,
+                })
+                .collect(),
+        }
+    }
+    /// The columns that users see.
+    pub fn visible_columns(&self) -> &[ColumnDefinition] {
+        &self.columns[..self.columns.partition_point(|column| !column.hidden)]
+    }
+    /// The position of a column that users see.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.visible_columns().iter().position(|c| c.name == name)
+    }
+    /// The positions of the hidden columns that a key has to itself.
+    pub fn hidden_columns(&self, key: &KeyDefinition) -> Vec<usize> {
+        key.columns.iter().copied().filter(|&column| self.columns[column].hidden).collect()
+    }
+    /// Whether it is the table of this name.
+    pub(crate) fn is(&self, schema: &str, name: &str) -> bool {
+        self.schema == schema && self.name == name
+    }
+    /// Puts all positions of columns, but those of other tables, through `place`.
+    pub(crate) fn renumber(&mut self, place: impl Fn(usize) -> usize) {
+        let Self { schema, name, keys, bitmaps, cluster, foreign_keys, .. } = self;
+        let keys = keys.iter_mut().flat_map(|key| key.columns.iter_mut().chain(&mut key.include));
+        let foreign_keys = foreign_keys.iter_mut().flat_map(|key| {
+            let is_own_parent = key.parent_schema == *schema && key.parent_table == *name;
+            let parents = key.parent_columns.iter_mut().filter(move |_| is_own_parent);
+            key.columns.iter_mut().chain(parents)
+        });
+        let all = keys
+            .chain(bitmaps.iter_mut().map(|bitmap| &mut bitmap.column))
+            .chain(cluster.iter_mut().map(|(column, _)| column))
+            .chain(foreign_keys);
+        all.for_each(|column| *column = place(*column));
+    }
+    /// The names of all indexes, those of constraints included.
+    pub fn index_names(&self) -> impl Iterator<Item = &String> {
+        self.keys.iter().map(|k| &k.name).chain(self.bitmaps.iter().map(|b| &b.name))
+    }
+    /// The primary key.
+    pub fn primary_key(&self) -> Option<&KeyDefinition> {
+        self.keys.iter().find(|k| k.primary)
+    }
+}
+
+/// A view.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ViewDefinition {
+    /// Name.
+    pub name: String,
+    /// The query's SQL text.
+    pub query: String,
+    /// Names given to the columns, if any.
+    pub columns: Vec<String>,
+}
+
+/// A sequence.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SequenceDefinition {
+    /// Number; never reused.
+    pub id: u32,
+    /// Name.
+    pub name: String,
+    /// First value.
+    pub start: i64,
+    /// Step, not zero.
+    pub increment: i64,
+    /// Smallest value.
+    pub min: i64,
+    /// Largest value.
+    pub max: i64,
+    /// The table and column that own it (SERIAL, IDENTITY): it goes with them.
+    pub owner: Option<(String, String)>,
+}
+
+impl SequenceDefinition {
+    /// # Errors
+    /// [`EngineError::InvalidParameter`] if there are no values.
+    pub(crate) fn check(&self) -> Result<()> {
+        let Self { start, increment, min, max, .. } = *self;
+        let wrong = if increment == 0 {
+            "INCREMENT must not be zero".to_owned()
+        } else if min >= max {
+            format!("MINVALUE ({min}) must be less than MAXVALUE ({max})")
+        } else if start < min {
+            format!("START value ({start}) cannot be less than MINVALUE ({min})")
+        } else if start > max {
+            format!("START value ({start}) cannot be greater than MAXVALUE ({max})")
+        } else {
+            return Ok(());
+        };
+        Err(EngineError::InvalidParameter(wrong))
+    }
+    /// # Errors
+    /// [`EngineError::OutOfBounds`] for a value that the sequence does not have.
+    pub(crate) fn check_value(&self, value: i64) -> Result<()> {
+        if (self.min..=self.max).contains(&value) {
+            return Ok(());
+        }
+        Err(EngineError::OutOfBounds { sequence: self.name.clone(), value, min: self.min, max: self.max })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_to_their_columns() {
+        let of = |length, fixed_length| SqlType { length, fixed_length, ..ColumnType::Utf8.into() };
+        let kept = |of: SqlType, text: &'static str| of.kept(text).ok();
+        assert_eq!(kept(SqlType::NAME, "abc  "), Some("abc  "));
+        let long: &'static str = "äöü".repeat(20).leak();
+        assert_eq!(kept(SqlType::NAME, long), Some(&long[..62]));
+        assert_eq!(kept(of(Some(3), false), "äb   "), Some("äb "));
+        assert_eq!((kept(of(Some(3), false), "äbc d"), kept(of(Some(3), true), "abcd")), (None, None));
+        assert_eq!((kept(of(Some(3), true), "a     "), kept(of(None, true), "a b  ")), (Some("a"), Some("a b")));
+        assert_eq!(kept(of(None, false), "a  "), Some("a  "));
+    }
+
+    #[test]
+    fn types_of_older_files_are_read() {
+        let old = r#"{"column_type":"Utf8","length":7,"fixed_length":false}"#;
+        let varchar = SqlType { length: Some(7), ..ColumnType::Utf8.into() };
+        assert_eq!(serde_json::from_str::<SqlType>(old).unwrap(), varchar);
+        assert_eq!(serde_json::to_string(&varchar).unwrap(), old);
+        // Columns that were declared as JSON before there was such a type keep normal forms, and
+        // are JSONB.
+        let old = r#"{"column_type":"Json","length":null,"fixed_length":false}"#;
+        assert_eq!(serde_json::from_str::<SqlType>(old).unwrap().to_string(), "jsonb");
+        let json = SqlType::from(ColumnType::JsonText);
+        assert_eq!(json.to_string(), "json");
+        assert_eq!(serde_json::from_str::<SqlType>(&serde_json::to_string(&json).unwrap()).unwrap(), json);
+        let digits = ColumnType::Decimal { precision: 38, scale: 10 };
+        let numeric = SqlType { without_modifier: true, ..digits.into() };
+        assert_eq!(serde_json::from_str::<SqlType>(&serde_json::to_string(&numeric).unwrap()).unwrap(), numeric);
+        assert_eq!(
+            (numeric.to_string(), SqlType::from(digits).to_string()),
+            ("numeric".into(), "numeric(38,10)".into())
+        );
+    }
+
+    #[test]
+    fn what_the_operator_language_adds_is_absent_elsewhere() {
+        let mut definition = TableDefinition::new("s", "t", Vec::new());
+        definition.keys.push(KeyDefinition { name: "k".into(), ..Default::default() });
+        let plain = serde_json::to_string(&definition).unwrap();
+        assert!(["unnamed_columns", "ordered", "structure"].iter().all(|field| !plain.contains(field)), "{plain}");
+        assert_eq!(serde_json::from_str::<TableDefinition>(&plain).unwrap(), definition);
+        definition.unnamed_columns = 3;
+        definition.ordered = true;
+        definition.keys[0].structure = Some(IndexStructure { form: IndexForm::Sorted, clustered: true });
+        let of_the_language = serde_json::to_string(&definition).unwrap();
+        assert_eq!(serde_json::from_str::<TableDefinition>(&of_the_language).unwrap(), definition);
+    }
+}

@@ -1,0 +1,98 @@
+//! Functions that users make (CREATE FUNCTION): what they take and give, and the description of the
+//! job that they are. The engine keeps the description and does not read it.
+
+use crate::catalog::DEFAULT_SCHEMA;
+use crate::catalog::definition::SqlType;
+use crate::error::{Result, exists, missing};
+use crate::security::{Object, ObjectKind};
+use crate::transaction::Transaction;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// In what a function is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum FunctionLanguage {
+    /// Programs of the machine: not trusted, so superusers make them.
+    External,
+    /// WebAssembly: trusted.
+    Wasm,
+}
+
+impl fmt::Display for FunctionLanguage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::External => "external",
+            Self::Wasm => "wasm",
+        })
+    }
+}
+
+/// A parameter of a function, or a column that it gives.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FunctionColumn {
+    /// Name.
+    pub name: String,
+    /// Type.
+    pub sql_type: SqlType,
+}
+
+/// A function that gives a table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FunctionDefinition {
+    /// Name. A database has one function of a name, whatever that takes.
+    pub name: String,
+    /// What it takes.
+    pub parameters: Vec<FunctionColumn>,
+    /// The columns that it gives.
+    pub returns: Vec<FunctionColumn>,
+    /// In what it is written.
+    pub language: FunctionLanguage,
+    /// The description of its job.
+    pub body: String,
+}
+
+impl Transaction {
+    /// CREATE FUNCTION, or CREATE OR REPLACE FUNCTION. A function belongs to who makes it, and
+    /// nobody else may execute it before that is granted.
+    ///
+    /// # Errors
+    /// [`EngineError::Exists`](crate::EngineError::Exists);
+    /// [`EngineError::Denied`](crate::EngineError::Denied) for who may not make anything in the
+    /// schema `public`, is no superuser where that is needed, or does not own what is replaced.
+    pub fn create_function(&mut self, function: FunctionDefinition, replace: bool) -> Result<()> {
+        self.check_create(DEFAULT_SCHEMA)?;
+        if function.language == FunctionLanguage::External {
+            self.acting().check_superuser("make functions that run programs")?;
+        }
+        let object = Object::Function(function.name.clone());
+        if self.catalog.functions.contains_key(&function.name) {
+            if !replace {
+                return exists("function", &function.name);
+            }
+            self.acting().check_owner(&object)?;
+        }
+        let owner = self.role;
+        self.change_catalog(|catalog| {
+            if catalog.functions.insert(function.name.clone(), Arc::new(function)).is_none() {
+                catalog.note_created(object, ObjectKind::Function, owner);
+            }
+            Ok(())
+        })
+    }
+    /// DROP FUNCTION.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`](crate::EngineError::Missing);
+    /// [`EngineError::Denied`](crate::EngineError::Denied) for who does not own it.
+    pub fn drop_function(&mut self, name: &str) -> Result<()> {
+        if !self.catalog.functions.contains_key(name) {
+            return missing("function", name);
+        }
+        self.acting().check_owner(&Object::Function(name.to_owned()))?;
+        self.change_catalog(|catalog| {
+            catalog.functions.remove(name);
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,257 @@
+//! Stored procedures: transactions as Rust functions, run again when a concurrent transaction got
+//! in the way, and a registry of those that have a name.
+//!
+//! [`Database::transact`] is for code that is linked with the database. A [`Procedure`] has a
+//! signature besides, so that a server can [call](Database::call) it by name with values that came
+//! over a wire, and hand its rows out as an Arrow batch.
+
+use crate::catalog::Catalog;
+use crate::database::Database;
+use crate::error::{EngineError, Result, missing};
+use crate::transaction::Transaction;
+use crate::values::{OwnedValue, array_of};
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::{Field, Schema};
+use serac_storage::{ColumnType, CommitTicket, Value};
+use serac_sync::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a transaction is tried again after a conflict: at once a few times, then after waits that
+/// double and vary at random.
+#[derive(Clone, Copy, Debug)]
+pub struct RetryPolicy {
+    /// Attempts in all, at least one.
+    pub attempts: u32,
+    /// Attempts that follow their predecessor at once, or as soon as other threads have had their
+    /// turn.
+    pub eager: u32,
+    /// The first wait after these.
+    pub first_wait: Duration,
+    /// The longest wait.
+    pub longest_wait: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self { attempts: 100, eager: 4, first_wait: Duration::from_micros(20), longest_wait: Duration::from_millis(2) }
+    }
+}
+
+impl RetryPolicy {
+    fn wait(&self, failed: u32) {
+        if failed <= self.eager {
+            serac_sync::thread::yield_now();
+            return;
+        }
+        let doubled = self.first_wait.saturating_mul(1 << (failed - self.eager - 1).min(16)).min(self.longest_wait);
+        // Between half and all of it, so that those who met do not meet again.
+        let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), failed) as f64 / u64::MAX as f64;
+        serac_sync::thread::sleep(doubled.mul_f64(0.5 + random / 2.0));
+    }
+}
+
+impl Database {
+    /// Runs `body` in a transaction, commits it, and waits until the commit is durable. After a
+    /// conflict (SQLSTATE 40001) everything is rolled back and `body` runs again in a new snapshot,
+    /// so it must not have effects of its own. An error of `body`'s rolls back and is returned.
+    ///
+    /// # Errors
+    /// Those of `body` and of the commit; a conflict, when the attempts of the default
+    /// [`RetryPolicy`] have all met one.
+    pub fn transact<T>(&self, body: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        let (value, ticket) = self.transact_with(&RetryPolicy::default(), body)?;
+        ticket.wait()?;
+        Ok(value)
+    }
+
+    /// As [`transact`](Self::transact), under a policy of the caller's, who also waits for
+    /// durability: until the ticket says so, nothing that `body` has read or done should leave the
+    /// process.
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact).
+    pub fn transact_with<T>(
+        &self,
+        policy: &RetryPolicy,
+        mut body: impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<(T, CommitTicket)> {
+        let mut failed = 0;
+        loop {
+            let mut txn = self.begin();
+            let outcome = body(&mut txn).and_then(|value| Ok((value, txn.commit()?)));
+            failed += 1;
+            match outcome {
+                Err(error) if error.is_conflict() && failed < policy.attempts => policy.wait(failed),
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+/// Something made from the catalog, such as an [`IndexAccess`](crate::IndexAccess), kept until the
+/// catalog is another one.
+#[derive(Debug)]
+pub struct Resolved<T>(Mutex<Option<(Arc<Catalog>, Arc<T>)>>);
+
+impl<T> Default for Resolved<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Resolved<T> {
+    /// What `make` makes of the transaction's catalog, or has made of it before.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn get(&self, txn: &Transaction, make: impl FnOnce(&Arc<Catalog>) -> Result<T>) -> Result<Arc<T>> {
+        let mut kept = self.0.lock();
+        match &*kept {
+            Some((catalog, made)) if Arc::ptr_eq(catalog, txn.catalog()) => Ok(made.clone()),
+            _ => {
+                let made = Arc::new(make(txn.catalog())?);
+                *kept = Some((txn.catalog().clone(), made.clone()));
+                Ok(made)
+            }
+        }
+    }
+}
+
+/// A named and typed parameter, or column of a result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Parameter {
+    /// Name.
+    pub name: String,
+    /// Type.
+    pub column_type: ColumnType,
+}
+
+impl Parameter {
+    /// A parameter.
+    pub fn new(name: impl Into<String>, column_type: ColumnType) -> Self {
+        Self { name: name.into(), column_type }
+    }
+}
+
+/// The rows that a procedure returns.
+pub type Rows = Vec<Vec<OwnedValue>>;
+type Body = dyn Fn(&mut Transaction, &[Value<'_>]) -> Result<Rows> + Send + Sync;
+
+/// A named transaction.
+pub struct Procedure {
+    /// What it takes. Any of the values may be NULL.
+    pub parameters: Vec<Parameter>,
+    /// The columns of the rows that it returns.
+    pub returns: Vec<Parameter>,
+    body: Box<Body>,
+}
+
+impl std::fmt::Debug for Procedure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Procedure")
+            .field("parameters", &self.parameters)
+            .field("returns", &self.returns)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Procedure {
+    /// A procedure that runs `body`, again after conflicts.
+    pub fn new(
+        parameters: Vec<Parameter>,
+        returns: Vec<Parameter>,
+        body: impl Fn(&mut Transaction, &[Value<'_>]) -> Result<Rows> + Send + Sync + 'static,
+    ) -> Self {
+        Self { parameters, returns, body: Box::new(body) }
+    }
+
+    /// Runs the procedure, whose name errors say, in a transaction of the caller's, and returns its
+    /// rows.
+    ///
+    /// # Errors
+    /// [`EngineError::InvalidCall`] for arguments that do not fit, and the procedure's own; what it
+    /// has done by then is the caller's to undo.
+    pub fn run(&self, name: &str, txn: &mut Transaction, arguments: &[Value<'_>]) -> Result<RecordBatch> {
+        self.check(name, arguments)?;
+        self.batch(&(self.body)(txn, arguments)?)
+    }
+
+    /// The columns of its rows.
+    pub fn schema(&self) -> Schema {
+        let field = |column: &Parameter| Field::new(&column.name, column.column_type.arrow(), true);
+        Schema::new(self.returns.iter().map(field).collect::<Vec<_>>())
+    }
+
+    fn check(&self, name: &str, arguments: &[Value<'_>]) -> Result<()> {
+        if arguments.len() != self.parameters.len() {
+            return Err(EngineError::InvalidCall(format!(
+                "procedure {name} takes {} arguments, but {} were given",
+                self.parameters.len(),
+                arguments.len()
+            )));
+        }
+        for (parameter, argument) in self.parameters.iter().zip(arguments) {
+            if !parameter.column_type.accepts(argument) {
+                return Err(EngineError::InvalidCall(format!(
+                    "argument {} of procedure {name} must be {}, not {argument:?}",
+                    parameter.name,
+                    crate::catalog::definition::SqlType::from(parameter.column_type)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn batch(&self, rows: &[Vec<OwnedValue>]) -> Result<RecordBatch> {
+        let mut arrays = Vec::with_capacity(self.returns.len());
+        for (i, column) in self.returns.iter().enumerate() {
+            let values: Vec<OwnedValue> = rows.iter().filter_map(|row| row.get(i).cloned()).collect();
+            let fits = |value: &OwnedValue| column.column_type.accepts(&value.as_value());
+            if values.len() != rows.len() || !values.iter().all(fits) {
+                return Err(EngineError::InvalidCall(format!(
+                    "a procedure returned a value that is no {}",
+                    column.name
+                )));
+            }
+            arrays.push(array_of(&values, column.column_type));
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let schema = Arc::new(self.schema());
+        Ok(RecordBatch::try_new_with_options(schema, arrays, &options).map_err(serac_storage::StorageError::from)?)
+    }
+}
+
+/// The named procedures of a database: code, so they are registered anew by each process.
+#[derive(Debug, Default)]
+pub(crate) struct Procedures(RwLock<BTreeMap<String, Arc<Procedure>>>);
+
+impl Database {
+    /// Gives a procedure a name, in place of the one that had it.
+    pub fn register_procedure(&self, name: impl Into<String>, procedure: Procedure) {
+        self.0.procedures.0.write().insert(name.into(), Arc::new(procedure));
+    }
+    /// The procedure with this name.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`].
+    pub fn procedure(&self, name: &str) -> Result<Arc<Procedure>> {
+        self.0.procedures.0.read().get(name).map_or_else(|| missing("procedure", name), |found| Ok(found.clone()))
+    }
+    /// The names of all procedures, sorted.
+    pub fn procedure_names(&self) -> Vec<String> {
+        self.0.procedures.0.read().keys().cloned().collect()
+    }
+
+    /// Runs a named procedure as a transaction of its own, as [`transact`](Self::transact) does,
+    /// and returns its rows.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`], [`EngineError::InvalidCall`] for arguments that do not fit, and
+    /// the procedure's own.
+    pub fn call(&self, name: &str, arguments: &[Value<'_>]) -> Result<RecordBatch> {
+        let procedure = self.procedure(name)?;
+        self.transact(|txn| procedure.run(name, txn, arguments))
+    }
+}

@@ -1,0 +1,313 @@
+//! Foreign keys, checked at the end of each statement, after its referential actions
+//! ([`crate::constraint::referential_action`]).
+//!
+//! A new child's parent must exist in its newest state; a parent that goes must leave no child
+//! behind. Under snapshot isolation neither would see a concurrent transaction's other half, so
+//! both announce themselves: a child *pins* its parent row until its transaction ends, and a
+//! parent's delete conflicts with a pin of a transaction that its snapshot does not see; a child
+//! finds a concurrently deleted parent by its uncommitted or newer version. The child pins first
+//! and looks afterwards, the parent deletes first and looks for pins afterwards, so one of the two
+//! sees the other. Children of one parent do not disturb each other. Compaction, which moves
+//! parents, is like a delete here: it leaves pinned rows where they are.
+//!
+//! Both ends may be integers of different widths. A key is then encoded anew for the other end's
+//! index; a number for which that has no room is no row's.
+//!
+//! Pins name rows of the parent's data ([`crate::constraint::parent_pins`]). DDL that puts other
+//! data in its place excludes transactions that add children ([`crate::table::lock`]), and sees the
+//! children of all that have committed, or fails. So new data begins without pins.
+//!
+//! Model: `serac-models/tests/parent_pins.rs`.
+
+use crate::catalog::definition::{ForeignKeyDefinition, ReferentialAction};
+use crate::constraint::parent_pins::Pinned;
+use crate::constraint::referential_action::PendingAction;
+use crate::error::{EngineError, Result};
+use crate::table::{NewestHolder, Table};
+use crate::transaction::{Transaction, changed};
+use crate::values::{OwnedValue, display};
+use serac_storage::{Blocker, ColumnType, RowId, Value};
+use serac_sync::atomic::{AtomicU64, Ordering};
+use std::borrow::Cow;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+/// A check that waits for the end of the statement.
+#[derive(Debug)]
+pub(crate) enum PendingForeignKey {
+    /// A child's key: there must be a parent.
+    Child { table: Arc<Table>, foreign_key: usize, key: EndKey },
+    /// A parent's key that is gone: there must be no child, or (unless `restrict`) another parent.
+    Parent { parent: Arc<Table>, child: Arc<Table>, foreign_key: usize, restrict: bool, key: EndKey },
+}
+
+/// A key of one end of a foreign key.
+#[derive(Debug)]
+pub(crate) struct EndKey {
+    /// As the index of this end has it.
+    bytes: Vec<u8>,
+    values: Box<[OwnedValue]>,
+}
+
+impl EndKey {
+    /// The key of these columns of a row of the table; none if one of them is NULL.
+    fn of(table: &Table, row: &[Value<'_>], columns: &[usize]) -> Option<Self> {
+        let (bytes, has_null) = table.index_for_key(columns).key_of(row);
+        (!has_null).then(|| Self { bytes, values: columns.iter().map(|&c| OwnedValue::from(&row[c])).collect() })
+    }
+    /// The same key as the index on `columns` of the other end's table has it; none if no row there
+    /// can have it.
+    fn at(&self, table: &Table, columns: &[usize]) -> Option<Cow<'_, [u8]>> {
+        key_at(table, columns, &self.bytes, || self.values.iter().map(OwnedValue::as_value))
+    }
+    /// As messages show it: the values of `columns` of the table.
+    fn shown(&self, table: &Table, columns: &[usize]) -> String {
+        let types = columns.iter().map(|&c| table.definition.columns[c].sql_type.column_type);
+        let shown = self.values.iter().zip(types).map(|(value, of)| display(&value.as_value(), of));
+        shown.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The key of values, which has these bytes at one end of a foreign key, as the index on `columns`
+/// of the other end's table has it; none if no row there can have it.
+pub(crate) fn key_at<'k, 'v, V: Iterator<Item = Value<'v>>>(
+    table: &Table,
+    columns: &[usize],
+    bytes: &'k [u8],
+    values: impl Fn() -> V,
+) -> Option<Cow<'k, [u8]>> {
+    let types = || columns.iter().map(|&c| table.definition.columns[c].sql_type.column_type);
+    if values().zip(types()).all(|(value, of)| !is_of_other_width(&value, of)) {
+        return Some(Cow::Borrowed(bytes));
+    }
+    let kept: Vec<Value<'_>> = values().zip(types()).map(|(value, of)| as_kept(value, of)).collect::<Option<_>>()?;
+    Some(Cow::Owned(table.index_for_key(columns).encode_key(kept.into_iter()).0))
+}
+
+/// Whether a value is an integer, and the column one of another width.
+fn is_of_other_width(value: &Value<'_>, column: ColumnType) -> bool {
+    match value {
+        Value::Int16(_) => column != ColumnType::Int16,
+        Value::Int32(_) => matches!(column, ColumnType::Int16 | ColumnType::Int64),
+        Value::Int64(_) => matches!(column, ColumnType::Int16 | ColumnType::Int32),
+        _ => false,
+    }
+}
+
+/// Whether a column has integers, of whatever width.
+pub(crate) fn is_integer(column: ColumnType) -> bool {
+    matches!(column, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64)
+}
+
+/// An integer as a column of integers keeps it, and other values as they are; none if the column
+/// has no room for it.
+pub(crate) fn as_kept(value: Value<'_>, column: ColumnType) -> Option<Value<'_>> {
+    let number = match value {
+        Value::Int16(number) => i64::from(number),
+        Value::Int32(number) => i64::from(number),
+        Value::Int64(number) => number,
+        other => return Some(other),
+    };
+    match column {
+        ColumnType::Int16 => i16::try_from(number).ok().map(Value::Int16),
+        ColumnType::Int32 => i32::try_from(number).ok().map(Value::Int32),
+        ColumnType::Int64 => Some(Value::Int64(number)),
+        _ => Some(value),
+    }
+}
+
+impl Transaction {
+    pub(crate) fn is_referenced(&self, table: &Table) -> bool {
+        self.catalog.children_of(&table.definition).next().is_some()
+    }
+
+    pub(crate) fn note_new_child(&mut self, table: &Arc<Table>, row: &[Value<'_>]) {
+        for (i, foreign_key) in table.definition.foreign_keys.iter().enumerate() {
+            if let Some(key) = EndKey::of(table, row, &foreign_key.columns) {
+                self.pending.push(PendingForeignKey::Child { table: table.clone(), foreign_key: i, key });
+            }
+        }
+    }
+
+    pub(crate) fn note_gone_parent(
+        &mut self,
+        parent: &Arc<Table>,
+        row: RowId,
+        before: &[Value<'_>],
+        after: Option<&[Value<'_>]>,
+    ) -> Result<()> {
+        let children: Vec<_> =
+            self.catalog.children_of(&parent.definition).map(|(child, i)| (child.clone(), i)).collect();
+        let mut gone = false;
+        for (child, i) in children {
+            let definition = &child.definition.foreign_keys[i];
+            let columns = &definition.parent_columns;
+            let Some(key) = EndKey::of(parent, before, columns) else { continue };
+            let index = parent.index_for_key(columns);
+            if after.is_some_and(|after| index.key_of(after).0 == key.bytes) {
+                continue;
+            }
+            gone = true;
+            let action = if after.is_some() { definition.on_update } else { definition.on_delete };
+            match action {
+                ReferentialAction::NoAction | ReferentialAction::Restrict => {
+                    let restrict = action == ReferentialAction::Restrict;
+                    let parent = parent.clone();
+                    self.pending.push(PendingForeignKey::Parent { parent, child, foreign_key: i, restrict, key });
+                }
+                _ => {
+                    let new_key = after.map(|after| columns.iter().map(|&c| OwnedValue::from(&after[c])).collect());
+                    if let Some(key) = key.at(&child, &definition.columns).map(Cow::into_owned) {
+                        self.actions.push(PendingAction { child, foreign_key: i, action, key, new_key });
+                    }
+                }
+            }
+        }
+        if gone {
+            let start = self.snapshot().start().0;
+            let number = self.number();
+            let message = || format!("a concurrent transaction references a row of \"{}\"", parent.name());
+            serac_sync::linger();
+            match parent.parent_pins.of(row, number, start) {
+                Pinned::Free => {}
+                Pinned::Since => return Err(EngineError::Conflict(message())),
+                Pinned::By(holder) => {
+                    let pins = parent.parent_pins.clone();
+                    let holds = move || pins.is_pinned_by(row, holder);
+                    let blocker = Blocker::new(self.snapshot(), holder, (parent.data.id(), row), holds);
+                    return Err(EngineError::Blocked(message(), blocker));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks a parent row as referenced by this transaction until its end.
+    fn pin(&mut self, parent: &Arc<Table>, row: RowId) {
+        let pins = self.own_pins.len();
+        match self.own_pins.entry((parent.data.id(), row)) {
+            Entry::Occupied(_) => return,
+            Entry::Vacant(entry) => _ = entry.insert(pins),
+        }
+        let number = self.number();
+        parent.parent_pins.pin(row, number);
+        serac_sync::linger();
+        let pins = parent.parent_pins.clone();
+        self.storage().on_abort(Box::new(move || pins.unpin(row, number, None)));
+        // Relaxed: the collector's queue is between the commit and what it makes obsolete.
+        let committed = Arc::new(AtomicU64::new(0));
+        let (pins, at) = (parent.parent_pins.clone(), committed.clone());
+        self.storage().on_commit(Box::new(move |timestamp| {
+            pins.unpin(row, number, Some(timestamp.0));
+            at.store(timestamp.0, Ordering::Relaxed);
+        }));
+        let pins = parent.parent_pins.clone();
+        self.storage().on_obsolete(Box::new(move || pins.forget(row, committed.load(Ordering::Relaxed))));
+    }
+
+    /// Runs the referential actions and the checks that wait for the end of the statement.
+    ///
+    /// # Errors
+    /// [`EngineError::ForeignKey`], or a conflict.
+    pub fn check_statement_end(&mut self) -> Result<()> {
+        self.run_actions()?;
+        for check in std::mem::take(&mut self.pending) {
+            match check {
+                PendingForeignKey::Child { table, foreign_key, key } => self.check_child(&table, foreign_key, &key)?,
+                PendingForeignKey::Parent { parent, child, foreign_key, restrict, key } => {
+                    let replaced = !restrict && self.has_parent(&parent, &child, foreign_key, &key.bytes)?;
+                    if !replaced {
+                        self.check_no_child(&parent, &child, foreign_key, &key)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_child(&mut self, table: &Arc<Table>, foreign_key: usize, key: &EndKey) -> Result<()> {
+        let definition = table.definition.foreign_keys[foreign_key].clone();
+        // The row may have been changed or deleted again by the same statement; then its key is not
+        // held by any child.
+        let parent = self.catalog.table(&definition.parent_schema, &definition.parent_table)?.clone();
+        self.lock_for_reference(&parent)?;
+        let wanted = key.at(&parent, &definition.parent_columns);
+        let parent_row = |txn: &Self| match &wanted {
+            Some(wanted) => txn.find_latest(&parent, &definition.parent_columns, wanted),
+            None => Ok(None),
+        };
+        while let Some(row) = parent_row(self)? {
+            self.pin(&parent, row);
+            // With other indexes by now, or other data, parents may have gone of which these do not
+            // know.
+            if parent.lock.last_change() > self.snapshot().start().0 {
+                return Err(changed(&parent));
+            }
+            // Looked up again now that the pin is seen: the parent may have been moved.
+            if parent_row(self)? == Some(row) {
+                return Ok(());
+            }
+        }
+        if self.find_latest(table, &definition.columns, &key.bytes)?.is_none() {
+            return Ok(());
+        }
+        Err(self.missing_parent(table, &definition, &key.shown(table, &definition.columns)))
+    }
+
+    pub(crate) fn missing_parent(&self, table: &Table, definition: &ForeignKeyDefinition, shown: &str) -> EngineError {
+        let names: Vec<_> = definition.columns.iter().map(|&c| table.definition.columns[c].name.as_str()).collect();
+        EngineError::ForeignKey {
+            operation: "insert or update",
+            table: table.name().into(),
+            child: Box::new((table.definition.schema.clone(), table.name().into())),
+            constraint: definition.name.clone(),
+            detail: format!(
+                "Key ({})=({shown}) is not present in table \"{}\".",
+                names.join(", "),
+                definition.parent_table
+            ),
+        }
+    }
+
+    fn has_parent(&self, parent: &Table, child: &Table, foreign_key: usize, wanted: &[u8]) -> Result<bool> {
+        let columns = &child.definition.foreign_keys[foreign_key].parent_columns;
+        Ok(self.find_latest(parent, columns, wanted)?.is_some())
+    }
+
+    fn check_no_child(&self, parent: &Table, child: &Table, foreign_key: usize, key: &EndKey) -> Result<()> {
+        let definition = &child.definition.foreign_keys[foreign_key];
+        let Some(wanted) = key.at(child, &definition.columns) else { return Ok(()) };
+        if self.find_latest(child, &definition.columns, &wanted)?.is_none() {
+            return Ok(());
+        }
+        let shown = key.shown(parent, &definition.parent_columns);
+        let names: Vec<_> =
+            definition.parent_columns.iter().map(|&c| parent.definition.columns[c].name.as_str()).collect();
+        Err(EngineError::ForeignKey {
+            operation: "update or delete",
+            table: parent.name().into(),
+            child: Box::new((child.definition.schema.clone(), child.name().into())),
+            constraint: definition.name.clone(),
+            detail: format!(
+                "Key ({})=({shown}) is still referenced from table \"{}\".",
+                names.join(", "),
+                child.name()
+            ),
+        })
+    }
+
+    /// A row whose newest state has `wanted` in `columns` (in this order), found through the index
+    /// on them.
+    pub(crate) fn find_latest(&self, table: &Table, columns: &[usize], wanted: &[u8]) -> Result<Option<RowId>> {
+        let index = table.index_for_key(columns);
+        match index.newest_holder(&table.data, self.snapshot(), wanted, None)? {
+            NewestHolder::Nobody { .. } => Ok(None),
+            NewestHolder::Row(row) => Ok(Some(row)),
+            NewestHolder::Open(blocker) => {
+                let name = table.name();
+                let message = format!("a concurrent transaction has written a row of \"{name}\" with the same key");
+                Err(EngineError::Blocked(message, blocker))
+            }
+        }
+    }
+}

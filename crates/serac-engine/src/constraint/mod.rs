@@ -1,0 +1,5 @@
+//! Foreign keys: checks of children and parents, referential actions, and pins on parents.
+
+pub(crate) mod foreign_key;
+pub(crate) mod parent_pins;
+pub(crate) mod referential_action;

@@ -1,0 +1,151 @@
+//! Referential actions: what becomes of the children when a parent's key goes or changes.
+//!
+//! They run at the end of the statement, level by level: all children of a level are found before
+//! the first of them is changed, so keys that a statement swaps or shifts
+//! (`UPDATE p SET id = id + 1`) carry each child along once. What a level changes may be parents of
+//! the next. Only then are foreign keys checked. Children that the snapshot does not see are no
+//! concern here: their pins made the parent's change a conflict.
+
+use crate::catalog::definition::{ColumnDefinition, ReferentialAction};
+use crate::constraint::foreign_key::as_kept;
+use crate::error::{EngineError, Result};
+use crate::table::Table;
+use crate::table::statement::{ColumnUpdate, RowsUpdate};
+use crate::transaction::Transaction;
+use crate::values::{OwnedValue, value_at};
+use serac_storage::{RowBuffer, RowId, TableId, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// An action that waits for the end of the statement: a parent had `key`.
+#[derive(Debug)]
+pub(crate) struct PendingAction {
+    pub(crate) child: Arc<Table>,
+    pub(crate) foreign_key: usize,
+    pub(crate) action: ReferentialAction,
+    pub(crate) key: Vec<u8>,
+    /// The parent's new key; none if the parent is gone.
+    pub(crate) new_key: Option<Vec<OwnedValue>>,
+}
+
+/// Children of one table whose columns of one foreign key change.
+struct ChildrenUpdate {
+    child: Arc<Table>,
+    foreign_key: usize,
+    rows: Vec<(RowId, Arc<[OwnedValue]>)>,
+}
+
+/// A value as the column keeps it.
+fn fit<'v>(table: &Table, column: &ColumnDefinition, value: Value<'v>) -> Result<Value<'v>> {
+    let out_of_range = || EngineError::OutOfRange { sql_type: column.sql_type.to_string() };
+    let value = as_kept(value, column.sql_type.column_type).ok_or_else(out_of_range)?;
+    match (value, column.sql_type.limit()) {
+        (Value::Null, _) if !column.nullable => Err(table.null_in(&column.name)),
+        (Value::Int64(micros), Some(_)) => match column.sql_type.rounded(micros) {
+            Some(rounded) => Ok(Value::Int64(rounded)),
+            None => Err(EngineError::TooLong { sql_type: column.sql_type.to_string() }),
+        },
+        (Value::Bytes(bytes), Some(_)) => {
+            let text = std::str::from_utf8(bytes).expect("columns of lengths have texts");
+            Ok(Value::Bytes(column.sql_type.kept(text)?.as_bytes()))
+        }
+        _ => Ok(value),
+    }
+}
+
+impl Transaction {
+    /// Runs the actions that the statement has called for, and those that these call for.
+    pub(crate) fn run_actions(&mut self) -> Result<()> {
+        while !self.actions.is_empty() {
+            let level = std::mem::take(&mut self.actions);
+            let snapshot = self.snapshot().clone();
+            let mut deletes: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowId>)> = BTreeMap::new();
+            let mut updates: BTreeMap<(TableId, usize), ChildrenUpdate> = BTreeMap::new();
+            for PendingAction { child, foreign_key, action, key, new_key } in level {
+                let index = child.index_of_foreign_key(foreign_key);
+                let rows = index.lookup_key(&child.data, &snapshot, &key)?;
+                if rows.is_empty() {
+                    continue;
+                }
+                let id = child.data.id();
+                if action == ReferentialAction::Cascade && new_key.is_none() {
+                    deletes.entry(id).or_insert_with(|| (child, BTreeSet::new())).1.extend(rows);
+                    continue;
+                }
+                let values = self.children_values(&child, foreign_key, action, new_key)?;
+                let update = updates.entry((id, foreign_key)).or_insert_with(|| ChildrenUpdate {
+                    child,
+                    foreign_key,
+                    rows: Vec::new(),
+                });
+                update.rows.extend(rows.into_iter().map(|row| (row, values.clone())));
+            }
+            for (child, rows) in deletes.into_values() {
+                self.delete_batch(&child, &rows.into_iter().collect::<Vec<_>>())?;
+            }
+            for update in updates.into_values() {
+                self.update_children(&update)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the foreign key's columns become.
+    fn children_values(
+        &self,
+        child: &Table,
+        foreign_key: usize,
+        action: ReferentialAction,
+        new_key: Option<Vec<OwnedValue>>,
+    ) -> Result<Arc<[OwnedValue]>> {
+        let columns = &child.definition.foreign_keys[foreign_key].columns;
+        if let (ReferentialAction::Cascade, Some(new_key)) = (action, new_key) {
+            return Ok(new_key.into());
+        }
+        columns
+            .iter()
+            .map(|&c| {
+                let column = &child.definition.columns[c];
+                match (action, &column.default, &self.expressions) {
+                    (ReferentialAction::SetDefault, Some(_), Some(expressions)) => {
+                        let value = expressions.default_value(column)?;
+                        Ok(OwnedValue::from(&value_at(&value, 0, column.sql_type.column_type)))
+                    }
+                    (ReferentialAction::SetDefault, Some(_), None) => {
+                        Err(EngineError::Unsupported("SET DEFAULT in a transaction without expressions".into()))
+                    }
+                    _ => Ok(OwnedValue::Fixed(Value::Null)),
+                }
+            })
+            .collect()
+    }
+
+    fn update_children(&mut self, update: &ChildrenUpdate) -> Result<()> {
+        let child = &update.child;
+        let columns = &child.definition.foreign_keys[update.foreign_key].columns;
+        let snapshot = self.snapshot().clone();
+        self.lock_for_write(child)?;
+        let plan = ColumnUpdate::new(&self.catalog, child, columns);
+        let mut rows = RowsUpdate::new(&plan);
+        let mut changed = Vec::with_capacity(update.rows.len());
+        for (row, values) in &update.rows {
+            // Another foreign key's action may have deleted it.
+            if !child.data.read(&snapshot, *row, &[], &mut RowBuffer::default())? {
+                continue;
+            }
+            let values: Vec<Value<'_>> = columns
+                .iter()
+                .zip(values.iter())
+                .map(|(&c, value)| fit(child, &child.definition.columns[c], value.as_value()))
+                .collect::<Result<_>>()?;
+            self.update_row(&mut rows, *row, &values)?;
+            changed.push(*row);
+        }
+        self.finish_update(rows)?;
+        let Some(expressions) = self.expressions.clone() else { return Ok(()) };
+        if let Some((generated, values)) = expressions.generated_values(child, &snapshot, &changed, columns)? {
+            self.update_batch(child, &changed, &generated, &values)?;
+        }
+        if child.definition.checks.is_empty() { Ok(()) } else { expressions.check_rows(child, &snapshot, &changed) }
+    }
+}

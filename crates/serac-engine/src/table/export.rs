@@ -1,0 +1,320 @@
+//! Arrow out, in process: a table's rows as a transaction sees them, as a reader of record batches
+//! (Mainlining Databases §5).
+
+use crate::error::{EngineError, Result};
+use crate::security::{Access, Privilege};
+use crate::table::Table;
+use crate::table::column_filter::{BoundFilter, ColumnFilter};
+use crate::transaction::Transaction;
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
+use arrow_data::ArrayData;
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use serac_storage::{
+    BlockNo, ColumnForm, ColumnId, ColumnType, FreezeFormat, ScanColumn, Snapshot, marked, with_offsets,
+};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How DECIMAL columns of up to 18 digits are handed out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DecimalForm {
+    /// As Decimal128, which every Arrow implementation knows. The values are copied.
+    #[default]
+    Decimal128,
+    /// As Decimal64, the form in which they are stored: nothing is copied.
+    Decimal64,
+}
+
+/// How a column of variable length is handed out. Blocks that have it in this form lend it; of the
+/// others it is made, so that all batches are alike.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum VarlenForm {
+    /// As Utf8View or BinaryView, and JSON as LargeUtf8: the form of hot blocks, and of those
+    /// frozen in `view` format.
+    #[default]
+    View,
+    /// As Utf8 or Binary: the form of blocks frozen in `utf8` format.
+    Offsets,
+    /// As Dictionary(UInt16, Utf8 or Binary), each batch with a dictionary of its own: the form of
+    /// blocks frozen in `dictionary` format, except for columns that a dictionary would not make
+    /// smaller.
+    Dictionary,
+}
+
+impl VarlenForm {
+    /// The type of a column, if it is of variable length.
+    fn data_type(self, column_type: ColumnType) -> Option<DataType> {
+        let (view, offsets) = match column_type {
+            ColumnType::Utf8 => (DataType::Utf8View, DataType::Utf8),
+            ColumnType::Json | ColumnType::JsonText => (DataType::LargeUtf8, DataType::Utf8),
+            ColumnType::Binary => (DataType::BinaryView, DataType::Binary),
+            _ => return None,
+        };
+        Some(match self {
+            Self::View => view,
+            Self::Offsets => offsets,
+            // Arrow's extension type for JSON has no dictionaries.
+            Self::Dictionary if column_type.is_document() => offsets,
+            Self::Dictionary => DataType::Dictionary(Box::new(DataType::UInt16), Box::new(offsets)),
+        })
+    }
+}
+
+/// The rows of a table, one record batch per block. Batches of frozen blocks are the blocks' own
+/// buffers; they never change and live as long as anybody holds them, also after the reader, the
+/// transaction and the database have gone.
+#[derive(Clone, Debug)]
+pub struct ArrowScan {
+    table: Arc<Table>,
+    snapshot: Snapshot,
+    schema: SchemaRef,
+    columns: Vec<ScanColumn>,
+    filter: Vec<BoundFilter>,
+    blocks: Range<u32>,
+}
+
+impl Transaction {
+    /// Reads `columns` (positions in the table's definition) of all rows that the transaction sees
+    /// and that fulfil every condition of `filter`. The reader keeps the snapshot.
+    ///
+    /// # Errors
+    /// [`EngineError::InvalidDefinition`] if a column is not there, or a condition does not fit its
+    /// column.
+    pub fn scan_arrow(&self, table: &Arc<Table>, columns: &[usize], filter: &[ColumnFilter]) -> Result<ArrowScan> {
+        let all = &table.definition.columns;
+        if let Some(column) = columns.iter().find(|&&column| column >= all.len()) {
+            let message = format!("relation \"{}\" has no column {column}", table.name());
+            return Err(EngineError::InvalidDefinition(message));
+        }
+        let stored = &table.data.schema().columns;
+        let field = |&c: &usize| {
+            let field = marked(Field::new(&all[c].name, stored[c].column_type.arrow(), all[c].nullable));
+            match all[c].sql_type.told() {
+                Some((oid, modifier)) => with_type(field, oid, modifier),
+                None => field,
+            }
+        };
+        Ok(ArrowScan {
+            table: table.clone(),
+            snapshot: self.snapshot().clone(),
+            schema: Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>())),
+            columns: columns.iter().map(|&c| ScanColumn::arrow(ColumnId(c as u16))).collect(),
+            filter: filter.iter().map(|filter| BoundFilter::new(table, filter)).collect::<Result<_>>()?,
+            // Every row that the snapshot sees lies in a block that there is already.
+            blocks: 0..table.data.block_count(),
+        })
+    }
+}
+
+/// The key of the metadata in which a field tells PostgreSQL's type: its number, a colon, and the
+/// modifier.
+pub const TYPE_KEY: &str = "postgresql.type";
+
+/// The field, which tells that it is of one of PostgreSQL's types with a modifier, -1 for none.
+pub fn with_type(field: Field, oid: u32, modifier: i32) -> Field {
+    let mut metadata = field.metadata().clone();
+    metadata.insert(TYPE_KEY.into(), format!("{oid}:{modifier}"));
+    field.with_metadata(metadata)
+}
+
+/// What a scan reads of a table, for who asks again later whether a role may read it.
+#[derive(Clone, Debug)]
+pub struct ColumnsRead {
+    table: Arc<Table>,
+    columns: Vec<usize>,
+}
+
+impl ColumnsRead {
+    /// Refuses what a role may not read.
+    ///
+    /// # Errors
+    /// [`EngineError::Denied`].
+    pub fn check_access(&self, access: &Access) -> Result<()> {
+        access.check_columns(&self.table.definition, Privilege::Select, &self.columns)
+    }
+}
+
+/// Adds the addresses of all buffers of an array.
+fn addresses(data: &ArrayData, out: &mut Vec<Range<usize>>) {
+    let nulls = data.nulls().map(|nulls| nulls.buffer());
+    for buffer in data.buffers().iter().chain(nulls) {
+        let start = buffer.as_ptr() as usize;
+        out.push(start..start + buffer.len());
+    }
+    data.child_data().iter().for_each(|child| addresses(child, out));
+}
+
+fn external(error: serac_storage::StorageError) -> ArrowError {
+    ArrowError::ExternalError(Box::new(error))
+}
+
+impl ArrowScan {
+    /// The same rows with those columns in another form for which `form_of` has one, by their
+    /// positions and types.
+    fn reform(mut self, form_of: impl Fn(usize, ColumnType) -> Option<(ColumnForm, DataType)>) -> Self {
+        let stored = &self.table.data.schema().columns;
+        let mut fields = self.schema.fields().to_vec();
+        for (at, (column, field)) in self.columns.iter_mut().zip(&mut fields).enumerate() {
+            if let Some((form, data_type)) = form_of(at, stored[column.id.0 as usize].column_type) {
+                column.form = form;
+                *field = Arc::new(field.as_ref().clone().with_data_type(data_type));
+            }
+        }
+        self.schema = Arc::new(Schema::new(fields));
+        self
+    }
+
+    /// The same rows with short decimals in this form.
+    #[must_use]
+    pub fn with_decimals(self, decimals: DecimalForm) -> Self {
+        self.reform(|_, column_type| match (column_type, decimals) {
+            (ColumnType::Decimal { precision: 19.., .. }, _) => None,
+            (ColumnType::Decimal { .. }, DecimalForm::Decimal128) => Some((ColumnForm::Arrow, column_type.arrow())),
+            (ColumnType::Decimal { precision, scale }, DecimalForm::Decimal64) => {
+                Some((ColumnForm::Stored, DataType::Decimal64(precision, scale)))
+            }
+            _ => None,
+        })
+    }
+
+    /// The same rows in the forms that most frozen blocks have: short decimals in 64 bits, and each
+    /// column of variable length as it lies in most blocks (JSON as Utf8View or Utf8), or as the
+    /// table freezes if none is frozen. Only blocks that are otherwise are made anew.
+    #[must_use]
+    pub fn as_stored(self) -> Self {
+        let stored = &self.table.data.schema().columns;
+        let formats: Vec<FreezeFormat> = self
+            .columns
+            .iter()
+            .map(|column| {
+                let is_varlen = VarlenForm::View.data_type(stored[column.id.0 as usize].column_type).is_some();
+                let prevalent = is_varlen.then(|| self.table.data.prevalent_format(column.id)).flatten();
+                prevalent.unwrap_or(self.table.definition.freeze_format)
+            })
+            .collect();
+        self.with_decimals(DecimalForm::Decimal64).reform(|at, column_type| {
+            let data_type = match (column_type, formats[at]) {
+                (ColumnType::Json | ColumnType::JsonText, FreezeFormat::View | FreezeFormat::Never) => {
+                    Some(DataType::Utf8View)
+                }
+                (_, FreezeFormat::View | FreezeFormat::Never) => VarlenForm::View.data_type(column_type),
+                (_, FreezeFormat::Utf8) => VarlenForm::Offsets.data_type(column_type),
+                (_, FreezeFormat::Dictionary) => VarlenForm::Dictionary.data_type(column_type),
+            };
+            data_type.map(|data_type| (ColumnForm::Stored, data_type))
+        })
+    }
+
+    /// The same rows with all columns of variable length in this form.
+    #[must_use]
+    pub fn with_varlen(self, form: VarlenForm) -> Self {
+        self.with_varlen_where(form, |_| true)
+    }
+
+    /// The same rows with those columns of variable length in this form whose positions among the
+    /// scan's columns are `wanted`.
+    #[must_use]
+    pub fn with_varlen_where(self, form: VarlenForm, wanted: impl Fn(usize) -> bool) -> Self {
+        let column_form = if form == VarlenForm::View { ColumnForm::Arrow } else { ColumnForm::Stored };
+        self.reform(|at, column_type| {
+            form.data_type(column_type).filter(|_| wanted(at)).map(|data_type| (column_form, data_type))
+        })
+    }
+
+    /// Refuses a scan that reads what a role may not read.
+    ///
+    /// # Errors
+    /// [`EngineError::Denied`].
+    pub fn check_access(&self, access: &Access) -> Result<()> {
+        self.columns_read().check_access(access)
+    }
+
+    /// The columns that the scan reads or compares. They keep the table, not the snapshot.
+    pub fn columns_read(&self) -> ColumnsRead {
+        let filtered = self.filter.iter().map(BoundFilter::column);
+        let columns = self.columns.iter().map(|column| column.id.0 as usize).chain(filtered).collect();
+        ColumnsRead { table: self.table.clone(), columns }
+    }
+
+    /// The addresses of the buffers of a block, if it is frozen now and lies in memory of the
+    /// process. None of a block that is hot, or that lies in a mapped file. A buffer of a batch
+    /// that lies at such addresses is the block's own, so it never changes.
+    pub fn frozen_memory(&self, block: u32) -> Vec<Range<usize>> {
+        let mut memory = Vec::new();
+        if let Some(block) = self.table.data.block(BlockNo(block))
+            && let Some(frozen) = block.frozen().filter(|frozen| !frozen.is_mapped())
+        {
+            for array in frozen.arrays(self.table.data.schema()) {
+                addresses(&array.to_data(), &mut memory);
+            }
+        }
+        memory
+    }
+
+    /// The rows in those of the blocks that are still to be read whose numbers lie in `blocks`.
+    #[must_use]
+    pub fn within(mut self, blocks: Range<u32>) -> Self {
+        self.blocks = self.blocks.start.max(blocks.start)..self.blocks.end.min(blocks.end);
+        self
+    }
+
+    /// The blocks that are still to be read.
+    pub fn blocks(&self) -> Range<u32> {
+        self.blocks.clone()
+    }
+
+    /// Reads the next block; none after the last, and no batch if none of the block's rows qualify.
+    /// What [`Iterator::next`] repeats.
+    ///
+    /// # Errors
+    /// What Arrow refuses.
+    pub fn next_block(&mut self) -> Option<std::result::Result<Option<RecordBatch>, ArrowError>> {
+        let no = self.blocks.next()?;
+        Some(self.read(BlockNo(no)))
+    }
+
+    fn read(&self, no: BlockNo) -> std::result::Result<Option<RecordBatch>, ArrowError> {
+        let Some(mut reader) = self.table.data.read_block(&self.snapshot, no) else { return Ok(None) };
+        if self.filter.iter().any(|filter| filter.excludes(&reader)) {
+            return Ok(None);
+        }
+        let mut selection = reader.visible().clone();
+        for filter in &self.filter {
+            selection = filter.select(&mut reader, selection)?;
+            if selection.is_empty() {
+                return Ok(None);
+            }
+        }
+        let arrays = reader.columns(&self.columns, &selection).map_err(external)?;
+        let arrays = arrays.iter().zip(self.schema.fields()).map(|(array, field)| into_form(array, field.data_type()));
+        let options = RecordBatchOptions::new().with_row_count(Some(selection.len()));
+        RecordBatch::try_new_with_options(self.schema.clone(), arrays.collect::<std::result::Result<_, _>>()?, &options)
+            .map(Some)
+    }
+}
+
+/// A column in another of Arrow's types for the same values; as it is if that is its type.
+///
+/// # Errors
+/// What Arrow cannot convert.
+pub fn into_form(array: &ArrayRef, data_type: &DataType) -> std::result::Result<ArrayRef, ArrowError> {
+    match data_type {
+        same if array.data_type() == same => Ok(array.clone()),
+        DataType::Utf8 | DataType::Binary if let Some(array) = with_offsets(array) => Ok(array),
+        other => arrow_cast::cast(array, other),
+    }
+}
+
+impl Iterator for ArrowScan {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        std::iter::from_fn(|| self.next_block()).find_map(std::result::Result::transpose)
+    }
+}
+
+impl RecordBatchReader for ArrowScan {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}

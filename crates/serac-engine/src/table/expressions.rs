@@ -1,0 +1,37 @@
+//! What the engine asks of whoever knows SQL.
+
+use crate::catalog::definition::ColumnDefinition;
+use crate::error::Result;
+use crate::table::Table;
+use arrow_array::{ArrayRef, RecordBatch};
+use serac_storage::{RowId, Snapshot};
+use std::fmt::Debug;
+
+/// Evaluates the SQL texts that definitions keep, where rows change by themselves (ON DELETE SET
+/// DEFAULT, ON UPDATE CASCADE).
+pub trait Expressions: Debug + Send + Sync {
+    /// The column's default, as an array of one value in the column's type.
+    ///
+    /// # Errors
+    /// What is wrong with the default.
+    fn default_value(&self, column: &ColumnDefinition) -> Result<ArrayRef>;
+
+    /// The values that those generated columns have, which change with `changed` ones, in rows that
+    /// the snapshot sees: positions and values of the columns.
+    ///
+    /// # Errors
+    /// What an expression says.
+    fn generated_values(
+        &self,
+        table: &Table,
+        snapshot: &Snapshot,
+        rows: &[RowId],
+        changed: &[usize],
+    ) -> Result<Option<(Vec<usize>, RecordBatch)>>;
+
+    /// Checks the table's CHECK constraints on rows that the snapshot sees.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::Check`].
+    fn check_rows(&self, table: &Table, snapshot: &Snapshot, rows: &[RowId]) -> Result<()>;
+}

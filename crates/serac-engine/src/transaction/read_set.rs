@@ -1,0 +1,147 @@
+//! Serializable transactions, by precision locking.
+//!
+//! **What is validated.** A serializable transaction remembers what it has read: ranges of keys of
+//! ordered indexes, or whole tables. It commits only if nobody who has committed since its snapshot
+//! has written a row in any of them. Then all that it has read is still so at its commit, and it
+//! might as well have run there in whole: the commit timestamps of the transactions that write are
+//! a serial order of them. So there is neither G2-item (an anti-dependency on a row) nor G2 (on a
+//! predicate): a cycle of dependencies needs one that goes against that order, which is a read that
+//! somebody has overwritten by the reader's commit. A transaction that has written nothing stands
+//! in that order at its snapshot, and is not validated.
+//!
+//! **Why not SSI.** Serializable snapshot isolation keeps a lock for everything read, looks for
+//! dangerous structures in the graph of running transactions at every read and write, and must keep
+//! all that beyond the commit. Here readers keep ranges of their own, writers keep nothing: the
+//! versions that validation looks at are there anyway, for as long as the snapshot lives. And a
+//! transaction's promise rests on no other's level: whoever writes, at whatever level, is found.
+//! The price is that a transaction fails for one overwritten read, even if no cycle comes of it.
+//!
+//! **How.** Validation runs in the commit critical section
+//! ([`serac_storage::Transaction::commit_if`]), so that nothing commits between it and the commit.
+//! A range of keys is looked up in the index again: entries are added before a version is committed
+//! and stay for as long as a snapshot may need the version, so of every concurrent insert, update
+//! and delete in the range there is an entry, old key or new, and behind it a version that the
+//! snapshot does not see. A row that has come and gone since may have no entry any more: then
+//! nobody has read it, and what was read is still so. A table is judged by the newest commit that
+//! has written to it. What is kept is bounded: of a table with more than [`MOST_RANGES`] ranges the
+//! whole is taken as read. So is what validation looks at while it holds up other commits: once it
+//! has met [`MOST_ENTRIES`] entries in all, it takes the tables of the remaining ranges as read in
+//! whole.
+//!
+//! A rolled-back write, or a row that compaction moves, looks like a change. That can only fail a
+//! transaction that might have committed.
+
+use crate::error::{EngineError, Result};
+use crate::table::access::KeyRange;
+use crate::table::{Table, TableIndex};
+use serac_index::ordered::Limit;
+use serac_storage::Snapshot;
+use serac_sync::Mutex;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Ranges of one transaction.
+const MOST_RANGES: u64 = 4_096;
+/// Entries that one validation looks at, in all ranges together. It holds up other commits
+/// meanwhile.
+const MOST_ENTRIES: u64 = 16_384;
+
+#[derive(Debug)]
+struct RangeRead {
+    table: Arc<Table>,
+    index: Arc<TableIndex>,
+    /// Encoded values, and whether the limit is behind the keys that begin with them.
+    from: (Vec<u8>, bool),
+    to: (Vec<u8>, bool),
+}
+
+fn limit((prefix, after): &(Vec<u8>, bool)) -> Limit<'_> {
+    Limit { prefix, after: *after }
+}
+
+#[derive(Debug, Default)]
+struct Reads {
+    ranges: Vec<RangeRead>,
+    tables: Vec<Arc<Table>>,
+}
+
+/// What a serializable transaction has read. Clones are the same set.
+#[derive(Clone, Debug, Default)]
+pub struct ReadSet(Arc<Mutex<Reads>>);
+
+impl ReadSet {
+    /// Notes that a whole table was read.
+    pub fn note_table(&self, table: &Arc<Table>) {
+        let mut reads = self.0.lock();
+        if !reads.has(table) {
+            reads.ranges.retain(|range| range.table.data.id() != table.data.id());
+            reads.tables.push(table.clone());
+        }
+    }
+    /// Notes that the rows were read whose keys in an index lie between two limits; that there are
+    /// no others was read, too.
+    pub(crate) fn note_range(&self, table: &Arc<Table>, index: &Arc<TableIndex>, from: Limit<'_>, to: Limit<'_>) {
+        let mut reads = self.0.lock();
+        if reads.has(table) {
+            return;
+        }
+        if reads.ranges.len() as u64 >= serac_sync::limit("ranges of a read set", MOST_RANGES, 1) {
+            drop(reads);
+            return self.note_table(table);
+        }
+        let owned = |limit: Limit<'_>| (limit.prefix.to_vec(), limit.after);
+        let (from, to) = (owned(from), owned(to));
+        reads.ranges.push(RangeRead { table: table.clone(), index: index.clone(), from, to });
+    }
+    /// Notes that the rows with keys in a range were read.
+    pub fn note_keys(&self, table: &Arc<Table>, index: &Arc<TableIndex>, range: &KeyRange<'_>) {
+        let (mut from, mut to) = (Vec::new(), Vec::new());
+        if let Some((from, to)) = range.limits(&index.encodings, &mut from, &mut to) {
+            self.note_range(table, index, from, to);
+        }
+    }
+
+    /// Whether what was read in `snapshot` is still so. In the commit critical section.
+    pub(crate) fn validate(&self, snapshot: &Snapshot) -> Result<()> {
+        let reads = self.0.lock();
+        let mut left = serac_sync::limit("entries of a validation", MOST_ENTRIES, 1) as usize;
+        let is_valid = reads.tables.iter().all(|table| is_unwritten(table, snapshot))
+            && reads.ranges.iter().all(|range| range.is_unchanged(snapshot, &mut left));
+        if is_valid {
+            return Ok(());
+        }
+        Err(EngineError::Conflict(
+            "could not serialize access: a concurrent transaction has changed what this one has read".into(),
+        ))
+    }
+}
+
+impl Reads {
+    fn has(&self, table: &Table) -> bool {
+        self.tables.iter().any(|known| known.data.id() == table.data.id())
+    }
+}
+
+/// Whether nobody has committed changes of the table since the snapshot.
+fn is_unwritten(table: &Table, snapshot: &Snapshot) -> bool {
+    table.lock.last_write().max(table.lock.last_change()) <= snapshot.start().0
+}
+
+impl RangeRead {
+    /// Whether it is, as far as at most `left` entries tell.
+    fn is_unchanged(&self, snapshot: &Snapshot, left: &mut usize) -> bool {
+        if is_unwritten(&self.table, snapshot) {
+            return true;
+        }
+        if self.table.lock.last_change() > snapshot.start().0 {
+            return false;
+        }
+        let mut changed = false;
+        let _ = self.index.entries.scan(limit(&self.from), limit(&self.to), false, |_, row| {
+            changed = *left == 0 || self.table.data.is_changed_since(snapshot, row);
+            *left = left.saturating_sub(1);
+            if changed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        !changed
+    }
+}

@@ -1,0 +1,227 @@
+//! Sessions, and who has them.
+//!
+//! A session does one thing after the other. One that sends the rows of a query is not free before
+//! the last of them is computed; if somebody waits for it meanwhile, the rows that are left are
+//! computed ahead of the client, up to a limit ([`super::stream`]), so that a client that reads two
+//! results in turns does not wait for itself.
+
+use super::expiring_map::Owner;
+use super::{FlightSql, error, status_of};
+use serac_engine::DecimalForm;
+use serac_export::flight::Caller;
+use serac_sql::{CancelHandle, Identity, Session, SqlError, TransactionStatus};
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{Mutex, Notify, OwnedMutexGuard, mpsc};
+use tonic::Status;
+
+/// How long a call waits for its session.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A session that somebody has.
+pub(super) type LeasedSession = OwnedMutexGuard<Session>;
+
+/// Whose a session is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Of one call or of one prepared statement: what it would keep for later is lost.
+    Lone,
+    /// Of transactions, one after the other.
+    Transactions,
+    /// Of a client that keeps the server's cookie.
+    Client,
+}
+
+/// A session and what is known of it without having it.
+pub(super) struct SessionLease {
+    session: Arc<Mutex<Session>>,
+    pub(super) cancel: CancelHandle,
+    kind: Kind,
+    /// How many wait for it.
+    waiting: AtomicUsize,
+    wanted: Notify,
+    /// Its transaction was rolled back behind the client's back.
+    has_expired: AtomicBool,
+}
+
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        // Relaxed: who counts too many computes ahead for nothing.
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl SessionLease {
+    /// Waits until the session is free, and takes it.
+    pub(super) async fn take(&self) -> Result<LeasedSession, Status> {
+        let mut session = {
+            // SeqCst, as in `wanted`: either the count is seen there, or the wake-up is still to
+            // come.
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            let _waiting = Waiting(&self.waiting);
+            self.wanted.notify_waiters();
+            let busy = |_| {
+                error(
+                    sqlstate::OBJECT_IN_USE,
+                    "the session is busy: it sends rows that nobody reads, or runs a statement",
+                )
+            };
+            tokio::time::timeout(PATIENCE, self.session.clone().lock_owned()).await.map_err(busy)?
+        };
+        // Relaxed: the lock orders it. A client's session goes on after it was told; what was
+        // prepared in a transaction does not go on without one.
+        if self.has_expired.load(Ordering::Relaxed) {
+            self.has_expired.store(self.kind != Kind::Client, Ordering::Relaxed);
+            return Err(error(
+                sqlstate::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+                "the transaction has been rolled back: nothing was heard of it for too long",
+            ));
+        }
+        // What a query did not take up is not for the next.
+        session.set_next_decimals(DecimalForm::default());
+        Ok(session)
+    }
+    /// Waits until somebody waits for the session.
+    pub(super) async fn wanted(&self) {
+        loop {
+            let notified = self.wanted.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            if self.waiting.load(Ordering::SeqCst) > 0 {
+                return;
+            }
+            notified.await;
+        }
+    }
+    pub(super) fn is_lone(&self) -> bool {
+        self.kind == Kind::Lone
+    }
+    pub(super) fn is_in_use(&self) -> bool {
+        self.session.try_lock().is_err()
+    }
+    /// Whether nothing runs, and no transaction is open.
+    pub(super) fn is_idle(&self) -> bool {
+        self.session.try_lock().is_ok_and(|session| session.transaction_status() == TransactionStatus::Idle)
+    }
+
+    /// Rolls back the session's transaction, if it has one, of which nothing is heard any more.
+    pub(super) fn expire(&self) {
+        if let Ok(mut session) = self.session.try_lock()
+            && session.transaction_status() != TransactionStatus::Idle
+        {
+            session.rollback();
+            self.has_expired.store(true, Ordering::Relaxed);
+        }
+    }
+    /// Takes the session for a new transaction, if it has none.
+    pub(super) async fn take_anew(&self) -> Result<LeasedSession, Status> {
+        self.has_expired.store(false, Ordering::Relaxed);
+        self.take().await
+    }
+
+    /// Does something to its end with a session of this seat; cancels it if the caller goes away.
+    pub(super) async fn attend<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, SqlError>> + Send + 'static,
+    ) -> Result<T, Status> {
+        self.attend_caller(|_| work).await
+    }
+    /// As [`attend`](Self::attend), for work of many parts: between two of them nothing runs that
+    /// could be cancelled, so it asks by itself whether the caller is still there.
+    ///
+    /// The task that has the session cancels it, so that nobody else's statement can be meant: the
+    /// session is free only when the task has ended.
+    pub(super) async fn attend_caller<T: Send + 'static, W>(&self, work: impl FnOnce(Awaited) -> W) -> Result<T, Status>
+    where
+        W: Future<Output = Result<T, SqlError>> + Send + 'static,
+    {
+        let (awaited, _caller) = mpsc::channel(1);
+        let (awaited, cancel) = (Awaited(awaited), self.cancel.clone());
+        let work = work(awaited.clone());
+        let attended = async move {
+            tokio::pin!(work);
+            tokio::select! {
+                biased;
+                result = &mut work => return result,
+                () = awaited.0.closed() => cancel.cancel(),
+            }
+            work.await
+        };
+        match tokio::spawn(attended).await {
+            Ok(result) => result.map_err(|error| status_of(&error)),
+            Err(panic) => Err(error(sqlstate::INTERNAL_ERROR, format!("internal error: {panic}"))),
+        }
+    }
+}
+
+/// Whether a caller still waits for what a task does. The other end of the channel is dropped with
+/// the call, and nothing is ever sent.
+#[derive(Clone)]
+pub(super) struct Awaited(mpsc::Sender<Infallible>);
+
+impl Awaited {
+    /// # Errors
+    /// 57014 once the caller has gone.
+    pub(super) fn check(&self) -> Result<(), SqlError> {
+        match self.0.is_closed() {
+            true => Err(SqlError::new(sqlstate::QUERY_CANCELED, "canceling statement because its client has gone")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl FlightSql {
+    pub(super) fn new_seat(&self, caller: &Caller, kind: Kind) -> Result<Arc<SessionLease>, Status> {
+        let mut session = Session::new(&self.db);
+        self.enter(caller, &mut session)?;
+        // Relaxed: numbers need only differ.
+        let process = self.sessions.fetch_add(1, Ordering::Relaxed);
+        let user = caller.user.as_deref().map_or_else(|| Identity::default().user, str::to_owned);
+        session.identify(Identity { user, process, ..Identity::default() });
+        Ok(Arc::new(SessionLease {
+            cancel: session.cancel_handle(),
+            session: Arc::new(Mutex::new(session)),
+            kind,
+            waiting: AtomicUsize::new(0),
+            wanted: Notify::new(),
+            has_expired: AtomicBool::new(false),
+        }))
+    }
+
+    /// What the client's session is kept under; a name means nothing in the mouth of another user,
+    /// nor of another role of the same name.
+    pub(super) fn session_key(caller: &Caller) -> Option<Vec<u8>> {
+        let session = caller.session.as_deref()?;
+        let user = caller.user.as_deref().unwrap_or_default();
+        Some(format!("{session}{}/{user}", caller.role.0).into_bytes())
+    }
+
+    /// The client's own session, if it has one.
+    pub(super) fn client_seat(&self, caller: &Caller) -> Result<Option<Arc<SessionLease>>, Status> {
+        let Some(key) = Self::session_key(caller) else { return Ok(None) };
+        let owner = Owner::of(caller);
+        if let Some(seat) = self.clients.find(&owner, &key) {
+            return Ok(Some(seat));
+        }
+        let seat = self.new_seat(caller, Kind::Client)?;
+        // A client may make up any number of cookies: the user's own sessions make room for that.
+        self.clients.keep_instead(owner, key, seat.clone(), |seat| seat.is_idle())?;
+        Ok(Some(seat))
+    }
+
+    /// Where a statement runs: in its transaction, in the client's session, or by itself.
+    pub(super) fn seat(&self, caller: &Caller, transaction: Option<&[u8]>) -> Result<Arc<SessionLease>, Status> {
+        if let Some(id) = transaction.filter(|id| !id.is_empty()) {
+            return Ok(self.transactions.get(&Owner::of(caller), id)?.seat);
+        }
+        match self.client_seat(caller)? {
+            Some(seat) => Ok(seat),
+            None => self.new_seat(caller, Kind::Lone),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The parts of a session that DataFusion reaches back to.
+
+use crate::advisory_locks::SessionLocks;
+use crate::channels::Listener;
+use crate::cursors::Cursors;
+use crate::database::SqlDatabase;
+use crate::error::SqlError;
+use crate::identity::Identity;
+use crate::sequence_values::SequenceValues;
+use crate::session_roles::SessionRoles;
+use crate::setting_values::{ChangedSettings, SessionValues};
+use crate::statement_snapshot::StatementSnapshot;
+use crate::work_memory::WorkMemory;
+use datafusion::arrow::datatypes::TimestampMicrosecondType;
+use datafusion::arrow::temporal_conversions::as_datetime;
+use datafusion::error::Result;
+use datafusion::execution::SessionState;
+use parking_lot::{Mutex, RwLock};
+use serac_engine::Database;
+use serac_engine::security::{Access, Object, RoleId};
+use serac_functions::StyledFunctions;
+use serac_pg::TypeId;
+use serac_query::scan::ScanSharing;
+use serac_values::TimeStyle;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::SystemTime;
+
+/// Of [`SessionEnv::statement_time`]: few statements are asked when they began.
+pub(crate) const NOT_ASKED: i64 = i64::MIN;
+
+/// A statement that PREPARE has made, as others see it.
+#[derive(Debug)]
+pub(crate) struct PreparedStatement {
+    /// The text of PREPARE, or that which the client has sent.
+    pub(crate) statement: String,
+    /// Whether PREPARE has made it, and not the protocol.
+    pub(crate) is_of_sql: bool,
+    pub(crate) made: SystemTime,
+    pub(crate) parameters: Vec<TypeId>,
+}
+
+/// The parts of a session that DataFusion reaches back to.
+pub(crate) struct SessionEnv {
+    pub(crate) database: Database,
+    pub(crate) view: RwLock<Option<StatementSnapshot>>,
+    /// Where the session's temporary tables are, once it has had one.
+    pub(crate) temporary_database: OnceLock<Database>,
+    pub(crate) state: OnceLock<Weak<RwLock<SessionState>>>,
+    /// Whether queries may use bitmap indexes.
+    pub(crate) bitmap_indexes: AtomicBool,
+    /// The optional passes of the pipeline that do not work.
+    pub(crate) disabled_passes: RwLock<Vec<&'static str>>,
+    /// Whether its scans go with those of others, and with which.
+    pub(crate) scan_sharing: Arc<ScanSharing>,
+    /// Who the session is, if that was said.
+    pub(crate) identity: OnceLock<Identity>,
+    /// As whom the session acts.
+    pub(crate) roles: RwLock<SessionRoles>,
+    /// The database with what queries need.
+    pub(crate) sql: SqlDatabase,
+    /// The settings that only the session reads.
+    pub(crate) values: SessionValues,
+    /// The memory of the session's queries.
+    pub(crate) work_memory: Arc<WorkMemory>,
+    /// What clients of PostgreSQL have set, and settings that users make as they like.
+    pub(crate) client_settings: RwLock<HashMap<String, String>>,
+    /// What these were when the client had connected.
+    pub(crate) initial_settings: RwLock<HashMap<String, String>>,
+    /// Changes with every setting that plans depend on.
+    pub(crate) settings: AtomicU64,
+    /// The settings of times; none where they are the usual ones.
+    pub(crate) time_style: RwLock<Option<Arc<TimeStyle>>>,
+    /// Changes with every setting of clients.
+    pub(crate) client_changes: AtomicU64,
+    /// What the running transaction has set.
+    pub(crate) changed_settings: ChangedSettings,
+    /// Values that this session got from sequences.
+    pub(crate) sequence_values: RwLock<SequenceValues>,
+    /// What `now()` is in the running transaction, in microseconds since 1970; zero until somebody
+    /// asks.
+    pub(crate) time: AtomicI64,
+    /// What `statement_timestamp()` is, in microseconds since 1970; zero where that is `now()`,
+    /// [`NOT_ASKED`] where it is to be looked at a clock.
+    pub(crate) statement_time: AtomicI64,
+    /// The session's cursors.
+    pub(crate) cursors: Mutex<Cursors>,
+    /// What `pg_prepared_statements` shows of the statements that have a name.
+    pub(crate) prepared_statements: Mutex<BTreeMap<String, PreparedStatement>>,
+    /// Its advisory locks.
+    pub(crate) advisory_locks: Arc<SessionLocks>,
+    /// To what the session listens.
+    pub(crate) listener: Listener,
+}
+
+impl fmt::Debug for SessionEnv {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
+impl SessionEnv {
+    pub(crate) fn view(&self) -> Option<StatementSnapshot> {
+        self.view.read().clone()
+    }
+    /// What the settings of times make otherwise than the usual ones; none for these.
+    pub(crate) fn styled_functions(&self) -> Option<StyledFunctions> {
+        self.time_style.read().clone().map(StyledFunctions)
+    }
+    /// What `now()` is: one time for a transaction, in microseconds since 1970.
+    pub(crate) fn time(&self) -> i64 {
+        // Relaxed: the session's own statements change it.
+        let known = self.time.load(Ordering::Relaxed);
+        if known != 0 { known } else { self.start_time() }
+    }
+    /// When the running statement began, in microseconds since 1970: `now()` unless it is one of
+    /// several in a transaction.
+    pub(crate) fn statement_time(&self) -> i64 {
+        // Relaxed: as in `time`.
+        match self.statement_time.load(Ordering::Relaxed) {
+            0 => self.time(),
+            NOT_ASKED => {
+                let now = crate::clock::micros(SystemTime::now());
+                self.statement_time.store(now, Ordering::Relaxed);
+                now
+            }
+            known => known,
+        }
+    }
+    /// Makes the present what `now()` is.
+    pub(crate) fn start_time(&self) -> i64 {
+        let now = crate::clock::micros(SystemTime::now());
+        // Relaxed: as in `time`.
+        self.time.store(now, Ordering::Relaxed);
+        now
+    }
+    /// The session's state for a statement, at the transaction's time.
+    pub(crate) fn at_its_time(&self, state: &RwLock<SessionState>) -> SessionState {
+        let mut state = state.read().clone();
+        state.mark_start_execution();
+        let time = as_datetime::<TimestampMicrosecondType>(self.time());
+        state.execution_props_mut().query_execution_start_time = time.map(|time| time.and_utc());
+        state
+    }
+    /// What the current user may do, or, while the query of a view is planned, the view's owner.
+    pub(crate) fn access(&self, view: &StatementSnapshot) -> Access {
+        match owner_planned_for() {
+            Some(owner) => view.access.of(owner),
+            None => view.access.clone(),
+        }
+    }
+}
+
+thread_local! {
+    /// The views whose queries this thread is planning, each in the one before, with their owners.
+    /// Planning does not leave its thread: an abandoned planner and its session's next one know
+    /// nothing of each other.
+    static PLANNED_VIEWS: RefCell<Vec<(Object, RoleId)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Views in views in views.
+pub(crate) const MAX_VIEWS: usize = 100;
+
+/// The owner of the view whose query is being planned.
+pub(crate) fn owner_planned_for() -> Option<RoleId> {
+    PLANNED_VIEWS.with_borrow(|views| views.last().map(|(_, owner)| *owner))
+}
+
+/// Plans for a view's owner until it is dropped.
+pub(crate) struct PlannedFor;
+
+impl PlannedFor {
+    pub(crate) fn new(view: &Object, owner: RoleId) -> Result<Self, SqlError> {
+        PLANNED_VIEWS.with_borrow_mut(|views| {
+            if views.iter().any(|(other, _)| other == view) {
+                let kind =
+                    if matches!(view, Object::Function(_)) { "the inputs of function" } else { "rules for relation" };
+                let name = view.name();
+                let message = format!("infinite recursion detected in {kind} \"{name}\"");
+                return Err(SqlError::new(sqlstate::INVALID_OBJECT_DEFINITION, message).named(name));
+            }
+            if views.len() >= MAX_VIEWS {
+                return Err(SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, "views are nested too deeply"));
+            }
+            views.push((view.clone(), owner));
+            Ok(Self)
+        })
+    }
+}
+
+impl Drop for PlannedFor {
+    fn drop(&mut self) {
+        PLANNED_VIEWS.with_borrow_mut(Vec::pop);
+    }
+}

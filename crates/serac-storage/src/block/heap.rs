@@ -1,0 +1,847 @@
+//! The heap of a block: append-only chunks that hold the bytes of variable-length values (§4.1, in
+//! today's Arrow standard).
+//!
+//! A value of more than 12 bytes is an Arrow view that names a chunk of its column's (the view's
+//! *buffer index*) and an offset. Chunks are Arrow's variadic buffers: a scan lends them out
+//! without a copy, each kept alive by its own reference count. Bytes are written once, before the
+//! view that names them is stored in a slot, and never again.
+//!
+//! **Who names bytes.** A slot, or a before-image of a linked undo record. An update moves what the
+//! slot named to its record without a word to the heap; an abort makes both name it
+//! ([`retain`](HeapLatch::retain)); a record that is unlinked, a value that an abort takes back and
+//! a row that is gone for everybody let go of it ([`release`](HeapLatch::release)). Each chunk
+//! counts the bytes in it that are named, its *live* bytes; the rest is garbage. Since a column has
+//! chunks of its own, a gather takes them as they are, and need not look at the views to know what
+//! the column names. All of that, and every change of a view in a slot, happens under the heap's
+//! latch, one for the whole change of a row.
+//!
+//! **Reading rows** takes no latch: a reader finds the chunk's [place](Places), which does not
+//! move. What makes that safe is that bytes and place are there before the view is: a view that is
+//! true for a reader's snapshot was stored before something that the reader has acquired since (a
+//! version head, a commit's stamp), and a redirection is a store with Release, which the Acquire
+//! fence of reading pairs with ([`crate::table::data_table`]).
+//!
+//! **When a chunk goes.** A chunk that takes no more appends and has no live bytes left is dropped
+//! an epoch later: a reader copies views and fetches the chunks that they name under one pin. Its
+//! index is used again by a later chunk. Chunks that are garbage for the most part are emptied by
+//! [`crate::freeze::vacuum`].
+//!
+//! **Back from frozen.** A thawed block [adopts](HeapLatch::adopt) the buffers of its frozen form
+//! as chunks that take no appends, so that a thaw copies no values of variable length.
+//!
+//! Model: `serac-models/tests/vacuum.rs`.
+
+use crate::block::atomic_copy::prefetch;
+use crate::error::{Result, StorageError};
+use crate::ids::ColumnId;
+use arrow_buffer::Buffer;
+use serac_sync::OnceLock;
+use serac_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use serac_sync::epoch::{self, Guard};
+use serac_sync::{Mutex, MutexGuard};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Longest variable-length value, in bytes.
+pub const MAX_VALUE_BYTES: usize = 1 << 30;
+/// Values up to this many bytes lie in the view itself.
+pub const INLINE_BYTES: usize = 12;
+const FIRST_CHUNK_BYTES: u64 = 4 << 10;
+const LARGEST_CHUNK_BYTES: usize = 1 << 20;
+
+/// Places of a column's first chunks, which are found in one step.
+const FIRST_PLACES: usize = 4;
+/// Pieces with the places of others: enough for as many chunks as a view can number.
+const PIECES: usize = 30;
+/// Bytes that the memory brings at a time.
+const CACHE_LINE: usize = 64;
+/// So many lines of a value are asked for; the processor finds the others by itself.
+const LINES_AHEAD: usize = 8;
+
+/// One append-only piece of heap memory.
+#[derive(Debug)]
+pub struct HeapChunk {
+    bytes: NonNull<u8>,
+    capacity: usize,
+    /// Whose memory it is, if a frozen block's: such a chunk takes no appends.
+    adopted: Option<Buffer>,
+}
+
+// SAFETY: the bytes are written only under the owning heap's latch, into ranges no view names yet,
+// and are read only through views that were stored after the write; the memory itself is freed by
+// the last owner.
+unsafe impl Send for HeapChunk {}
+// SAFETY: as above.
+unsafe impl Sync for HeapChunk {}
+
+impl HeapChunk {
+    fn layout(capacity: usize) -> std::alloc::Layout {
+        std::alloc::Layout::from_size_align(capacity, 64).expect("chunk capacities are far below isize::MAX")
+    }
+    fn new(capacity: usize) -> Self {
+        let layout = Self::layout(capacity);
+        // SAFETY: the capacity is not zero. Zeroed, because the tail past the used bytes is lent
+        // out with the rest.
+        let bytes = unsafe { std::alloc::alloc_zeroed(layout) };
+        let bytes = NonNull::new(bytes).unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
+        Self { bytes, capacity, adopted: None }
+    }
+    /// A chunk over memory that is there.
+    fn adopt(buffer: Buffer) -> Self {
+        let bytes = NonNull::from(buffer.as_slice()).cast();
+        Self { bytes, capacity: buffer.len(), adopted: Some(buffer) }
+    }
+
+    /// Bytes that a view names. Under the latch.
+    fn slice(&self, offset: usize, len: usize) -> &[u8] {
+        assert!(offset + len <= self.capacity, "a view names bytes inside its chunk");
+        // SAFETY: in bounds by the assertion; the bytes were written before the view was stored and
+        // never change.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().add(offset), len) }
+    }
+}
+
+impl Drop for HeapChunk {
+    fn drop(&mut self) {
+        if self.adopted.is_none() {
+            // SAFETY: allocated in `new` with the same layout; nobody else owns it.
+            unsafe { std::alloc::dealloc(self.bytes.as_ptr(), Self::layout(self.capacity)) }
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct ChunkEntry {
+    /// None once the chunk was dropped.
+    chunk: Option<Arc<HeapChunk>>,
+    used: usize,
+    /// Bytes that a slot or a before-image names.
+    live: usize,
+    /// Being emptied: what it holds is moved to other chunks.
+    condemned: bool,
+}
+
+/// Where a chunk lies, for readers: null once it was dropped.
+#[derive(Debug, Default)]
+struct Place {
+    bytes: AtomicPtr<u8>,
+    capacity: AtomicUsize,
+}
+
+/// Places that are added together.
+type Piece = OnceLock<Box<[Place]>>;
+
+/// The places of a column's chunks, by index. They are added under the latch, and never move.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Places {
+    first: [Place; FIRST_PLACES],
+    /// Piece number `k` has the `FIRST_PLACES << k` places from number `FIRST_PLACES << k` on.
+    more: OnceLock<Box<[Piece; PIECES]>>,
+}
+
+impl Places {
+    /// The piece that has a place, and its number there.
+    fn in_piece(index: usize) -> (usize, usize) {
+        let piece = (index / FIRST_PLACES).ilog2() as usize;
+        (piece, index - (FIRST_PLACES << piece))
+    }
+    #[inline]
+    fn get(&self, index: usize) -> Option<&Place> {
+        if let Some(place) = self.first.get(index) {
+            return Some(place);
+        }
+        let (piece, at) = Self::in_piece(index);
+        self.more.get()?.get(piece)?.get()?.get(at)
+    }
+    fn get_or_add(&self, index: usize) -> &Place {
+        if let Some(place) = self.first.get(index) {
+            return place;
+        }
+        let (piece, at) = Self::in_piece(index);
+        let places = || std::iter::repeat_with(Place::default).take(FIRST_PLACES << piece).collect();
+        &self.more.get_or_init(Box::default)[piece].get_or_init(places)[at]
+    }
+}
+
+/// The chunks of a column.
+#[derive(Debug, Default)]
+struct ColumnHeap {
+    chunks: Vec<ChunkEntry>,
+    /// The chunk that takes appends.
+    tail: Option<usize>,
+    /// Indexes of dropped chunks.
+    free: Vec<usize>,
+}
+
+impl ColumnHeap {
+    /// Bytes that a slot or a before-image names.
+    fn live(&self) -> usize {
+        self.chunks.iter().map(|entry| entry.live).sum()
+    }
+
+    /// Gives a chunk an index.
+    fn put(&mut self, chunk: HeapChunk) -> usize {
+        let entry = ChunkEntry { chunk: Some(Arc::new(chunk)), used: 0, live: 0, condemned: false };
+        if let Some(index) = self.free.pop() {
+            self.chunks[index] = entry;
+            return index;
+        }
+        self.chunks.push(entry);
+        self.chunks.len() - 1
+    }
+
+    /// The bytes that a view names.
+    fn chunk(&self, view: ArrowView) -> &Arc<HeapChunk> {
+        self.chunks[chunk_of(view)].chunk.as_ref().expect("what a view names is kept")
+    }
+}
+
+/// The heaps of the columns.
+#[derive(Debug)]
+struct HeapState(Box<[ColumnHeap]>);
+
+impl HeapState {
+    fn column(&mut self, column: ColumnId) -> &mut ColumnHeap {
+        &mut self.0[usize::from(column.0)]
+    }
+    /// A column's chunks.
+    fn chunks(&self, column: ColumnId) -> &[ChunkEntry] {
+        self.0.get(usize::from(column.0)).map_or(&[], |heap| &heap.chunks)
+    }
+}
+
+/// The chunks of one block.
+#[derive(Debug)]
+pub struct BlockHeap {
+    /// By column, as far as columns have had long values.
+    places: Box<[OnceLock<Box<Places>>]>,
+    state: Mutex<HeapState>,
+    /// Capacity of all chunks.
+    bytes: AtomicUsize,
+    /// Written and named bytes of all chunks that will not be dropped anyway. Changed under the
+    /// latch.
+    used: AtomicUsize,
+    live: AtomicUsize,
+    /// Odd while views in slots are redirected without a version (see [`crate::freeze::vacuum`]).
+    redirections: AtomicU64,
+    /// Whether somebody is vacuuming.
+    vacuuming: AtomicBool,
+}
+
+/// The 16 bytes of an Arrow view as a little-endian number.
+pub type ArrowView = u128;
+
+/// Length of the value that a view names.
+#[inline]
+pub const fn view_len(view: ArrowView) -> usize {
+    view as u32 as usize
+}
+
+/// Checks that a value of `len` bytes can be stored.
+///
+/// # Errors
+/// [`StorageError::Limit`] over [`MAX_VALUE_BYTES`].
+#[inline]
+pub fn check_len(len: usize) -> Result<()> {
+    if len > MAX_VALUE_BYTES {
+        return Err(StorageError::Limit(format!("a value can have at most {MAX_VALUE_BYTES} bytes, not {len}")));
+    }
+    Ok(())
+}
+
+/// The bytes of a value that lies in its view.
+#[inline]
+pub(crate) fn inline_bytes(view: &[u8; 16]) -> &[u8] {
+    let len = u32::from_le_bytes([view[0], view[1], view[2], view[3]]) as usize;
+    &view[4..4 + len]
+}
+
+#[inline]
+fn inline_view(value: &[u8]) -> ArrowView {
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&(value.len() as u32).to_le_bytes());
+    bytes[4..4 + value.len()].copy_from_slice(value);
+    ArrowView::from_le_bytes(bytes)
+}
+
+/// The view of `value`, which lies `offset` bytes into buffer number `chunk` if it is too long for
+/// a view alone.
+#[inline]
+pub(crate) fn view_of(value: &[u8], chunk: usize, offset: usize) -> ArrowView {
+    if value.len() <= INLINE_BYTES { inline_view(value) } else { heap_view(value, chunk, offset) }
+}
+
+#[inline]
+fn heap_view(value: &[u8], chunk: usize, offset: usize) -> ArrowView {
+    let prefix = u32::from_le_bytes([value[0], value[1], value[2], value[3]]);
+    value.len() as u128 | (prefix as u128) << 32 | (chunk as u128) << 64 | (offset as u128) << 96
+}
+
+/// Whether the value that a view names lies in a heap.
+#[inline]
+pub(crate) const fn is_in_heap(view: ArrowView) -> bool {
+    view_len(view) > INLINE_BYTES
+}
+/// The number of the heap buffer that a view of a long value names.
+#[inline]
+pub(crate) const fn chunk_of(view: ArrowView) -> usize {
+    (view >> 64) as u32 as usize
+}
+/// Where in that buffer the value begins.
+#[inline]
+pub(crate) const fn offset_of(view: ArrowView) -> usize {
+    (view >> 96) as u32 as usize
+}
+
+impl BlockHeap {
+    /// A heap without chunks, for a block's first so many columns.
+    pub fn new(columns: usize) -> Arc<Self> {
+        Arc::new(Self {
+            places: std::iter::repeat_with(OnceLock::new).take(columns).collect(),
+            state: Mutex::new(HeapState(std::iter::repeat_with(ColumnHeap::default).take(columns).collect())),
+            bytes: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
+            live: AtomicUsize::new(0),
+            redirections: AtomicU64::new(0),
+            vacuuming: AtomicBool::new(false),
+        })
+    }
+
+    /// Takes the latch.
+    #[inline]
+    pub(crate) fn latch(self: &Arc<Self>) -> HeapLatch<'_> {
+        let guard = epoch::pin();
+        HeapLatch { heap: self, state: self.state.lock(), guard }
+    }
+
+    /// Appends `value` of a column if it is longer than a view can hold and returns its view.
+    ///
+    /// # Panics
+    /// For a value over [`MAX_VALUE_BYTES`].
+    #[inline]
+    pub fn append(self: &Arc<Self>, column: ColumnId, value: &[u8]) -> ArrowView {
+        if value.len() <= INLINE_BYTES { inline_view(value) } else { self.latch().append(column, value) }
+    }
+
+    /// Appends many values of a column under one latch; `total_bytes` is the sum of the lengths of
+    /// those that do not fit a view. None is longer than [`MAX_VALUE_BYTES`].
+    pub(crate) fn append_all<'a>(
+        self: &Arc<Self>,
+        column: ColumnId,
+        total_bytes: usize,
+        values: impl Iterator<Item = Option<&'a [u8]>>,
+        emit: impl FnMut(Option<ArrowView>),
+    ) {
+        let mut latch = self.latch();
+        values.map(|value| Some(latch.append_expecting(column, value?, |_| total_bytes))).for_each(emit);
+    }
+
+    #[inline]
+    fn place(&self, column: ColumnId, index: usize) -> Option<&Place> {
+        self.places.get(usize::from(column.0))?.get()?.get(index)
+    }
+    /// The bytes of a long value that a column's `view` names.
+    ///
+    /// # Safety
+    /// The view was read as a row is read (see the module), under a pin that lasts longer than the
+    /// slice is used.
+    #[inline]
+    unsafe fn named(&self, column: ColumnId, view: ArrowView) -> &[u8] {
+        let place = self.place(column, chunk_of(view)).expect("what a view names is kept");
+        // Relaxed: stored before the view was.
+        let (bytes, capacity) = (place.bytes.load(Ordering::Relaxed), place.capacity.load(Ordering::Relaxed));
+        let (offset, len) = (offset_of(view), view_len(view));
+        assert!(offset + len <= capacity, "a view names bytes inside its chunk");
+        // SAFETY: in bounds by the assertion; written before the view was stored, never changed,
+        // and kept until an epoch after nothing names them.
+        unsafe { std::slice::from_raw_parts(bytes.add(offset), len) }
+    }
+    /// Appends the bytes that the views of some columns name, in their order.
+    ///
+    /// # Safety
+    /// The views were read as a row is read (see the module), under a pin that the caller still
+    /// has.
+    pub(crate) unsafe fn read(&self, views: impl Iterator<Item = (ColumnId, ArrowView)> + Clone, out: &mut Vec<u8>) {
+        // They lie far apart: all are asked for before the first is waited for.
+        for (column, view) in views.clone().filter(|(_, view)| is_in_heap(*view)) {
+            // SAFETY: by the caller's promise.
+            let value = unsafe { self.named(column, view) };
+            value.chunks(CACHE_LINE).take(LINES_AHEAD).for_each(|line| prefetch(line.as_ptr()));
+        }
+        for (column, view) in views {
+            if is_in_heap(view) {
+                // SAFETY: by the caller's promise.
+                out.extend_from_slice(unsafe { self.named(column, view) });
+            } else {
+                out.extend_from_slice(inline_bytes(&view.to_le_bytes()));
+            }
+        }
+    }
+    /// Asks for the bytes of a view, which may be torn.
+    #[inline]
+    pub(crate) fn prefetch(&self, column: ColumnId, view: ArrowView) {
+        if is_in_heap(view)
+            && let Some(place) = self.place(column, chunk_of(view))
+        {
+            // Relaxed: not followed.
+            prefetch(place.bytes.load(Ordering::Relaxed).wrapping_add(offset_of(view)));
+        }
+    }
+
+    /// The used part of every chunk of a column as an Arrow buffer, in the order of the views'
+    /// buffer indexes. Nothing is copied. The views were copied under the caller's pin.
+    pub fn buffers(&self, column: ColumnId) -> Vec<Buffer> {
+        let buffer = |entry: &ChunkEntry| match &entry.chunk {
+            None => Buffer::from(&[] as &[u8]),
+            Some(chunk) => chunk.adopted.clone().unwrap_or_else(|| {
+                // SAFETY: the chunk owns at least `used` bytes, which never change again, and the
+                // buffer keeps it alive.
+                unsafe { Buffer::from_custom_allocation(chunk.bytes, entry.used, chunk.clone()) }
+            }),
+        };
+        self.state.lock().chunks(column).iter().map(buffer).collect()
+    }
+
+    /// Bytes of memory that each chunk of a column occupies, in the order of
+    /// [`buffers`](Self::buffers).
+    pub(crate) fn capacities(&self, column: ColumnId) -> Vec<usize> {
+        let capacity = |entry: &ChunkEntry| entry.chunk.as_ref().map_or(0, |chunk| chunk.capacity);
+        self.state.lock().chunks(column).iter().map(capacity).collect()
+    }
+
+    /// Bytes of memory that the chunks occupy.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+    /// Written bytes that nothing names.
+    pub fn garbage_bytes(&self) -> usize {
+        self.used.load(Ordering::Relaxed).saturating_sub(self.live.load(Ordering::Relaxed))
+    }
+    /// Bytes that a slot or a before-image names.
+    pub fn live_bytes(&self) -> usize {
+        self.live.load(Ordering::Relaxed)
+    }
+    /// Whether it is time for a vacuum: there is more garbage than `floor` and than live bytes.
+    pub(crate) fn wants_vacuum(&self, floor: usize) -> bool {
+        self.garbage_bytes() > self.live_bytes().max(floor)
+    }
+    /// Views of slots redirected so far, twice; odd while it happens.
+    #[inline]
+    pub(crate) fn redirections(&self) -> &AtomicU64 {
+        &self.redirections
+    }
+    pub(crate) fn vacuuming(&self) -> &AtomicBool {
+        &self.vacuuming
+    }
+
+    /// Says where a chunk lies. Under the latch.
+    fn set_place(&self, column: ColumnId, index: usize, bytes: *mut u8, capacity: usize) {
+        let place = self.places[usize::from(column.0)].get_or_init(Box::default).get_or_add(index);
+        // Relaxed: as in `named`.
+        place.bytes.store(bytes, Ordering::Relaxed);
+        place.capacity.store(capacity, Ordering::Relaxed);
+    }
+
+    fn drop_chunk(&self, column: ColumnId, index: usize) {
+        let chunk = {
+            let mut state = self.state.lock();
+            self.set_place(column, index, std::ptr::null_mut(), 0);
+            let heap = state.column(column);
+            heap.free.push(index);
+            heap.chunks[index].chunk.take().expect("a chunk is dropped once")
+        };
+        self.bytes.fetch_sub(chunk.capacity, Ordering::Relaxed);
+    }
+}
+
+/// See [`FIRST_CHUNK_BYTES`].
+fn first_chunk_bytes() -> usize {
+    serac_sync::limit("bytes of a first chunk", FIRST_CHUNK_BYTES, 64) as usize
+}
+
+/// Bytes of a column's next chunk where nobody knows how many are to come: as many as it has.
+fn grown(live: usize) -> usize {
+    live.clamp(first_chunk_bytes(), LARGEST_CHUNK_BYTES)
+}
+
+/// What is known of a column when it needs a new chunk.
+pub(crate) struct Grown {
+    /// The bytes of the column that are named.
+    pub live: usize,
+    /// The capacity of the chunk that is full now; 0 if there is none.
+    pub last: usize,
+}
+
+impl Grown {
+    /// Bytes of the next chunk in a block that has `rows` in its `slots`: what the free slots will
+    /// need if their values are like those, once that is not more than twice what the column has,
+    /// so that few rows do not stand for all of them. A chunk that came out much smaller than the
+    /// others was filled by updates: then the chunks double, up to an eighth of what is named.
+    pub fn to_fill(&self, rows: u32, slots: u32) -> usize {
+        let left = self.live.saturating_mul((slots - rows) as usize) / (rows as usize).max(1);
+        if left / 2 > self.live {
+            return grown(self.live);
+        }
+        let updated = if self.last <= self.live / 4 { (2 * self.last).min(self.live / 8) } else { 0 };
+        (left + left / 32).max(updated).clamp(first_chunk_bytes(), LARGEST_CHUNK_BYTES)
+    }
+}
+
+/// The heap's latch, held.
+pub(crate) struct HeapLatch<'h> {
+    heap: &'h Arc<BlockHeap>,
+    state: MutexGuard<'h, HeapState>,
+    /// Pinned before the latch was taken and until after: a first pin may run what others have
+    /// deferred, which takes latches.
+    guard: Guard,
+}
+
+/// Counts under the latch: nobody else changes the number.
+fn add(counter: &AtomicUsize, bytes: usize) {
+    counter.store(counter.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+}
+fn subtract(counter: &AtomicUsize, bytes: usize) {
+    counter.store(counter.load(Ordering::Relaxed) - bytes, Ordering::Relaxed);
+}
+
+impl HeapLatch<'_> {
+    /// Appends `value` of a column if it is longer than a view can hold and returns its view.
+    pub fn append(&mut self, column: ColumnId, value: &[u8]) -> ArrowView {
+        self.append_expecting(column, value, |column| grown(column.live))
+    }
+
+    /// As [`append`](Self::append), where `expected` says how many bytes are to come in all if a
+    /// chunk is needed.
+    pub fn append_expecting(
+        &mut self,
+        column: ColumnId,
+        value: &[u8],
+        expected: impl FnOnce(Grown) -> usize,
+    ) -> ArrowView {
+        if value.len() <= INLINE_BYTES {
+            return inline_view(value);
+        }
+        assert!(value.len() <= MAX_VALUE_BYTES, "callers have checked the value's length");
+        let heap = self.state.column(column);
+        let fits =
+            |entry: &ChunkEntry| entry.chunk.as_ref().is_some_and(|chunk| chunk.capacity - entry.used >= value.len());
+        let index = match heap.tail.filter(|&tail| fits(&heap.chunks[tail])) {
+            Some(tail) => tail,
+            None => {
+                let last =
+                    heap.tail.and_then(|tail| heap.chunks[tail].chunk.as_ref()).map_or(0, |chunk| chunk.capacity);
+                let expected = expected(Grown { live: heap.live(), last });
+                self.add_chunk(column, expected.max(value.len()))
+            }
+        };
+        let entry = &mut self.state.column(column).chunks[index];
+        let (chunk, offset) = (entry.chunk.as_ref().expect("the tail is there"), entry.used);
+        // SAFETY: the range [used, used + len) is inside the chunk, and no view names it yet.
+        unsafe { chunk.bytes.as_ptr().add(offset).copy_from_nonoverlapping(value.as_ptr(), value.len()) };
+        entry.used += value.len();
+        entry.live += value.len();
+        add(&self.heap.used, value.len());
+        add(&self.heap.live, value.len());
+        heap_view(value, index, offset)
+    }
+
+    fn add_chunk(&mut self, column: ColumnId, capacity: usize) -> usize {
+        self.seal(column);
+        let index = self.put_chunk(column, HeapChunk::new(capacity.min(MAX_VALUE_BYTES)));
+        self.state.column(column).tail = Some(index);
+        index
+    }
+
+    /// Gives a chunk of a column an index.
+    fn put_chunk(&mut self, column: ColumnId, chunk: HeapChunk) -> usize {
+        self.heap.bytes.fetch_add(chunk.capacity, Ordering::Relaxed);
+        let (bytes, capacity) = (chunk.bytes.as_ptr(), chunk.capacity);
+        let index = self.state.column(column).put(chunk);
+        self.heap.set_place(column, index, bytes, capacity);
+        index
+    }
+
+    /// Makes chunks of the buffers that a column's `views` name, with the same indexes. Nothing is
+    /// copied.
+    ///
+    /// # Panics
+    /// When the column has chunks.
+    pub fn adopt(&mut self, column: ColumnId, buffers: &[Buffer], views: &[[u8; 16]]) {
+        assert!(self.state.chunks(column).is_empty(), "a block is thawed into an empty one");
+        let mut living = vec![0; buffers.len()];
+        let views = views.iter().map(|view| ArrowView::from_le_bytes(*view));
+        views.filter(|view| is_in_heap(*view)).for_each(|view| living[chunk_of(view)] += view_len(view));
+        let heap = self.state.column(column);
+        for (index, (buffer, live)) in buffers.iter().zip(living).enumerate() {
+            if live == 0 {
+                heap.free.push(index);
+                heap.chunks.push(ChunkEntry::default());
+                continue;
+            }
+            let chunk = HeapChunk::adopt(buffer.clone());
+            self.heap.set_place(column, index, chunk.bytes.as_ptr(), chunk.capacity);
+            let chunk = Some(Arc::new(chunk));
+            heap.chunks.push(ChunkEntry { chunk, used: buffer.len(), live, condemned: false });
+            self.heap.bytes.fetch_add(buffer.len(), Ordering::Relaxed);
+            add(&self.heap.used, buffer.len());
+            add(&self.heap.live, live);
+        }
+    }
+
+    /// Makes the column's next append start a chunk.
+    fn seal(&mut self, column: ColumnId) {
+        if let Some(tail) = self.state.column(column).tail.take() {
+            self.drop_if_dead(column, tail);
+        }
+    }
+
+    /// One more names the value of a column's `view`.
+    pub fn retain(&mut self, column: ColumnId, view: ArrowView) {
+        if is_in_heap(view) {
+            self.state.column(column).chunks[chunk_of(view)].live += view_len(view);
+            add(&self.heap.live, view_len(view));
+        }
+    }
+
+    /// One less names the value of a column's `view`.
+    pub fn release(&mut self, column: ColumnId, view: ArrowView) {
+        if is_in_heap(view) {
+            let index = chunk_of(view);
+            let heap = self.state.column(column);
+            heap.chunks[index].live -= view_len(view);
+            let is_tail = heap.tail == Some(index);
+            subtract(&self.heap.live, view_len(view));
+            if !is_tail {
+                self.drop_if_dead(column, index);
+            }
+        }
+    }
+
+    /// Drops a chunk that takes no appends and that nothing names, once no pinned reader can still
+    /// have a view of it.
+    fn drop_if_dead(&mut self, column: ColumnId, index: usize) {
+        let entry = &self.state.column(column).chunks[index];
+        if entry.live == 0 {
+            subtract(&self.heap.used, entry.used);
+            let heap = self.heap.clone();
+            self.guard.defer(move || heap.drop_chunk(column, index));
+        }
+    }
+
+    /// Marks the chunks with less than half of their used bytes live (or `all`) for emptying; false
+    /// if there are none.
+    pub fn condemn(&mut self, all: bool) -> bool {
+        let is_wanted = |entry: &ChunkEntry| all || entry.live * 2 < entry.used;
+        let mut any = false;
+        for column in (0..self.state.0.len()).map(|column| ColumnId(column as u16)) {
+            let heap = self.state.column(column);
+            if heap.tail.is_some_and(|tail| is_wanted(&heap.chunks[tail])) {
+                self.seal(column);
+            }
+            let heap = self.state.column(column);
+            for (index, entry) in heap.chunks.iter_mut().enumerate() {
+                entry.condemned = heap.tail != Some(index) && entry.live > 0 && is_wanted(entry);
+                any |= entry.condemned;
+            }
+        }
+        any
+    }
+    /// Takes the marks back.
+    pub fn pardon(&mut self) {
+        self.state.0.iter_mut().flat_map(|heap| &mut heap.chunks).for_each(|entry| entry.condemned = false);
+    }
+    /// Whether the value of a column's `view` lies in a marked chunk.
+    pub fn is_condemned(&self, column: ColumnId, view: ArrowView) -> bool {
+        is_in_heap(view) && self.state.chunks(column)[chunk_of(view)].condemned
+    }
+    /// Copies the value of `view`, of a column, to another chunk and returns the view of the copy,
+    /// which names it in place of `view`.
+    pub fn relocate(&mut self, column: ColumnId, view: ArrowView) -> ArrowView {
+        let chunk = self.state.column(column).chunk(view).clone();
+        let copy = self.append(column, chunk.slice(offset_of(view), view_len(view)));
+        self.release(column, view);
+        copy
+    }
+
+    /// Copies the values of `column` that `views` name, each given with the number of its slot, to
+    /// chunks of their own, and says the view of each copy, which names it in place of the other.
+    pub fn gather(
+        &mut self,
+        column: ColumnId,
+        mut views: &[(u32, ArrowView)],
+        mut redirect: impl FnMut(u32, ArrowView),
+    ) {
+        let chunks: Vec<_> = self.state.chunks(column).iter().map(|entry| entry.chunk.clone()).collect();
+        let mut taken = vec![0; chunks.len()];
+        while !views.is_empty() {
+            // As many as a chunk may have bytes for.
+            let mut total = 0;
+            let count = views.iter().take_while(|(_, view)| {
+                total += view_len(*view);
+                total <= MAX_VALUE_BYTES
+            });
+            let (these, rest) = views.split_at(count.count());
+            views = rest;
+            let total = these.iter().map(|(_, view)| view_len(*view)).sum();
+            let index = self.add_chunk(column, total);
+            let target = self.state.column(column).chunks[index].chunk.clone().expect("just added");
+            let mut used = 0;
+            for &(slot, view) in these {
+                let chunk = chunks[chunk_of(view)].as_ref().expect("what a view names is kept");
+                let value = chunk.slice(offset_of(view), view_len(view));
+                // SAFETY: the chunk has room for all of these values, and no view names this part
+                // of it yet.
+                unsafe { target.bytes.as_ptr().add(used).copy_from_nonoverlapping(value.as_ptr(), value.len()) };
+                // Length and prefix stay.
+                redirect(
+                    slot,
+                    view & ArrowView::from(u64::MAX) | (index as ArrowView) << 64 | (used as ArrowView) << 96,
+                );
+                used += value.len();
+                taken[chunk_of(view)] += value.len();
+            }
+            let entry = &mut self.state.column(column).chunks[index];
+            (entry.used, entry.live) = (used, used);
+            add(&self.heap.used, used);
+            add(&self.heap.live, used);
+        }
+        self.seal(column);
+        for (index, bytes) in taken.into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
+            self.state.column(column).chunks[index].live -= bytes;
+            subtract(&self.heap.live, bytes);
+            self.drop_if_dead(column, index);
+        }
+    }
+
+    /// The live bytes of each chunk of a column.
+    pub fn live_of(&self, column: ColumnId) -> Vec<usize> {
+        self.state.chunks(column).iter().map(|entry| entry.live).collect()
+    }
+}
+
+/// Adds the bytes of the value of a column's `view` to those of its chunk, for checks.
+pub(crate) fn count_live(view: ArrowView, by_chunk: &mut [usize]) {
+    if is_in_heap(view) {
+        by_chunk[chunk_of(view)] += view_len(view);
+    }
+}
+
+impl std::panic::RefUnwindSafe for HeapChunk {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(heap: &BlockHeap, column: ColumnId, view: ArrowView, out: &mut Vec<u8>) {
+        let _pinned = epoch::pin();
+        // SAFETY: pinned, and the tests name what they read.
+        unsafe { heap.read(std::iter::once((column, view)), out) }
+    }
+
+    #[test]
+    fn values_of_every_size_come_back() {
+        let heap = BlockHeap::new(5);
+        let values: Vec<Vec<u8>> = (0..3_000).map(|i| vec![i as u8; i % 700]).collect();
+        let views: Vec<ArrowView> = values.iter().map(|v| heap.append(ColumnId(0), v)).collect();
+        for (value, view) in values.iter().zip(views) {
+            let mut out = vec![];
+            read(&heap, ColumnId(0), view, &mut out);
+            assert_eq!(&out, value);
+            assert_eq!(view_len(view), value.len());
+        }
+    }
+
+    #[test]
+    fn values_of_a_row_come_back_together() {
+        let heap = BlockHeap::new(5);
+        let value = |i: usize, column: u16| vec![i as u8 ^ column as u8; i * usize::from(column + 1) % 700];
+        for i in 0..1_000 {
+            let columns = (0..5).map(ColumnId);
+            let views: Vec<(ColumnId, ArrowView)> =
+                columns.map(|column| (column, heap.append(column, &value(i, column.0)))).collect();
+            let mut out = vec![1, 2, 3];
+            // SAFETY: the heap's own views, and no chunk of it is dropped.
+            unsafe { heap.read(views.iter().copied(), &mut out) };
+            let wanted: Vec<u8> =
+                [vec![1, 2, 3]].into_iter().chain((0..5).map(|column| value(i, column))).flatten().collect();
+            assert_eq!(out, wanted, "row {i}");
+        }
+    }
+
+    #[test]
+    fn writers_do_not_disturb_each_other_and_lent_buffers_do_not_change() {
+        let heap = BlockHeap::new(5);
+        heap.append(ColumnId(0), &[7; 100]);
+        let lent = heap.buffers(ColumnId(0));
+        serac_sync::thread::scope(|scope| {
+            for thread in 0..4u8 {
+                let heap = &heap;
+                scope.spawn(move || {
+                    for i in 0..500 {
+                        let value = vec![thread; 13 + i % 50];
+                        let column = ColumnId(thread.into());
+                        let view = heap.append(column, &value);
+                        let mut out = vec![];
+                        read(heap, column, view, &mut out);
+                        assert_eq!(out, value);
+                    }
+                });
+            }
+        });
+        assert_eq!(lent[0].as_slice(), &[7; 100]);
+    }
+
+    /// Waits for what is given back: tests beside this one may be pinned.
+    fn settle(heap: &BlockHeap) {
+        for _ in 0..2_000 {
+            epoch::pin().flush();
+            if heap.bytes() < 1 << 20 {
+                return;
+            }
+            serac_sync::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn chunks_go_when_nothing_names_them_and_their_indexes_are_used_again() {
+        let heap = BlockHeap::new(5);
+        let mut rng = 1u64;
+        let mut named: Vec<(ArrowView, Vec<u8>)> = Vec::new();
+        for i in 0..20_000u32 {
+            rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let value = vec![i as u8; 10 + (rng >> 40) as usize % 200];
+            named.push((heap.append(ColumnId(0), &value), value));
+            if named.len() > 100 {
+                let (view, value) = named.swap_remove((rng >> 33) as usize % 100);
+                let mut out = vec![];
+                read(&heap, ColumnId(0), view, &mut out);
+                assert_eq!(out, value);
+                heap.latch().release(ColumnId(0), view);
+            }
+            if i % 1_000 == 0 {
+                let mut latch = heap.latch();
+                if latch.condemn(false) {
+                    for (view, _) in &mut named {
+                        if latch.is_condemned(ColumnId(0), *view) {
+                            *view = latch.relocate(ColumnId(0), *view);
+                        }
+                    }
+                    latch.pardon();
+                }
+                drop(latch);
+                settle(&heap);
+                // What lies in views does not count.
+                let live: usize = named.iter().map(|(_, value)| value.len()).filter(|len| *len > INLINE_BYTES).sum();
+                assert_eq!(heap.live_bytes(), live);
+            }
+        }
+        assert!(heap.buffers(ColumnId(0)).len() < 250, "{} chunk indexes", heap.buffers(ColumnId(0)).len());
+        assert!(heap.bytes() < 1 << 20, "{} bytes", heap.bytes());
+        for (view, value) in named {
+            let mut out = vec![];
+            read(&heap, ColumnId(0), view, &mut out);
+            assert_eq!(out, value);
+        }
+    }
+}

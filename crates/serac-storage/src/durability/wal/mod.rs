@@ -1,0 +1,78 @@
+//! The write-ahead log (§3.4): what is committed, and how a restart knows that all of it is there.
+//!
+//! The log is a row of segment files, `log/<number>.wal`, with consecutive numbers, each a header
+//! and frames. A frame is a transaction's redo at its commit, or a part of it before that. Frames
+//! carry consecutive sequence numbers through all segments, and commits stand in the order of their
+//! timestamps.
+//!
+//! ```text
+//!  segment 7                     segment 8                     segment 9
+//!  [head 40|part A0|commit B|..] [head 57|part A1|open|commit C] [head 61|commit A, parts 2|mark|     zeros     ]
+//!         ▲                                                             ▲
+//!         │ needed as long as no checkpoint has A                       │ later than every sync so far
+//! ```
+//!
+//! # What a frame proves
+//! * **Chain.** A frame names the checksum of the frame before it, and its own checksum is over its
+//!   place (segment and offset), too. So a frame of another history, of another place, or behind
+//!   something that is missing is not taken for the next one.
+//! * **Synced.** A frame names the newest sequence number that was durable when the frame was
+//!   written.
+//! * **Parts.** A frame says how many frames of its transaction came before it (`part`), and at
+//!   which byte of the transaction's redo its payload begins (`redo_offset`). ROLLBACK TO of
+//!   something that the log has already makes the next frame begin earlier: what was there from
+//!   that byte on is taken back. A commit whose parts do not add up is not replayed as if it were
+//!   whole.
+//!
+//! # Where the log begins
+//! The manifest of a checkpoint at timestamp `c` names the first segment that is needed, with the
+//! sequence number at which it begins ([`LogPosition`]). A segment is needed for `c` if it has a
+//! commit newer than `c`, or a part of a transaction that committed after `c` or is open. A
+//! transaction's first part counts for the segment in which it lies: as open while the transaction
+//! runs, and by the commit's timestamp from the commit on, which both happens under the log's
+//! latch. Later segments are kept because earlier ones are: nothing but the beginning of the log is
+//! ever removed. Order of a checkpoint:
+//!
+//! 1. [`LogManager::begin_checkpoint`] goes on in a new segment, if the present one is long, so
+//!    that this checkpoint frees what is before;
+//! 2. the snapshot is taken, and written;
+//! 3. [`LogManager::position_for`] syncs everything that was taken so far, and says which position
+//!    the manifest must name, with the newest sequence number that is durable;
+//! 4. the manifest is published, durably; then [`LogManager::truncate_before`] removes the segments
+//!    before the position and syncs the folder.
+//!
+//! A transaction that commits between 2 and 3 is newer than the snapshot, and keeps its first
+//! segment; one that begins to spill after 3 does so in the last segment or later. Segments before
+//! the position that are still there (a crash between the steps of 4) are removed at the next
+//! opening.
+//!
+//! # Where it ends
+//! Reading stops where the next frame of the chain is missing. It is an *unfinished end*, which is
+//! cut with a message, unless something proves that it was durable: a frame further on that names
+//! it as synced, any frame in a later segment (the one before is synced first), the manifest, or a
+//! later segment of which an earlier one is missing. Then the log is *damaged*: the database does
+//! not open, unless it is told to salvage what lies before.
+//!
+//! # Size
+//! A segment's file is small at first and is lengthened, each time to about twice its size, before
+//! frames are written: a file has at most about twice the bytes that were written, and reading it
+//! means reading those. The next process goes on where the last one has stopped, in the same
+//! segment; it marks the place with an [`Open`](frame::FrameKind::Open) frame, from which on older
+//! parts without a commit are dead, unless the last frame is one and lies in the last segment.
+//!
+//! [`log_manager`] writes segments; [`frame`] knows their form; [`reader`] reads them back and
+//! tells an unfinished end from damage; [`recovery`] puts transactions together and prepares the
+//! place where the next process goes on.
+
+pub mod frame;
+mod log_manager;
+mod reader;
+mod recovery;
+mod segments;
+#[cfg(test)]
+mod tests;
+
+pub use log_manager::{Durability, LogFigures, LogManager, LogOptions};
+pub(crate) use recovery::{LogRecovery, LogStart, recover};
+pub use segments::LogPosition;
+pub(crate) use segments::remove_segments_before;

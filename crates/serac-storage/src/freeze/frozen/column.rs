@@ -1,0 +1,309 @@
+//! A column of a frozen block, in one of four encodings.
+//!
+//! | encoding | Arrow type | columns |
+//! |---|---|---|
+//! | plain | the column's | of a fixed width |
+//! | views | Utf8View, BinaryView | of variable length |
+//! | offsets | Utf8, Binary | of variable length |
+//! | dictionary | Dictionary(UInt16, Utf8 or Binary), sorted | of variable length |
+//!
+//! Whatever the encoding, a value of variable length can also be had as a view into the column's
+//! heap: offsets and dictionaries keep their bytes in one buffer, which is a heap. So cells look
+//! like those of a hot block, and a reader who wants views pays 16 bytes a row, never a copy of the
+//! bytes.
+
+use super::strings::{ColumnDictionary, Dictionary, Strings, views_of};
+use super::{FreezeFormat, Zone};
+use crate::block::Cell;
+use crate::block::atomic_copy::prefetch;
+use crate::block::heap::{ArrowView, chunk_of, inline_bytes, is_in_heap, offset_of, view_len};
+use crate::block::layout::value_bytes;
+use crate::error::{Result, StorageError};
+use crate::table::column_values::ColumnValues;
+use crate::table::scan::{ColumnForm, Selection};
+use crate::types::{ColumnType, PhysicalType};
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt16Type;
+use arrow_array::{Array, ArrayRef, DictionaryArray, PrimitiveArray, UInt32Array};
+use arrow_buffer::{Buffer, NullBuffer};
+use arrow_schema::DataType;
+use arrow_select::take::take;
+use std::slice;
+use std::sync::Arc;
+
+/// How a column's values are kept.
+#[derive(Debug, Clone)]
+pub(crate) enum Encoding {
+    /// Values of a fixed width, or bits.
+    Plain(Buffer),
+    /// A view per slot.
+    Views {
+        /// 16 bytes per slot.
+        views: Buffer,
+        /// What the views' buffer indexes name.
+        heap: Vec<Buffer>,
+        /// Memory that the heap occupies.
+        heap_bytes: usize,
+    },
+    /// A string per slot, back to back.
+    Offsets(Strings),
+    /// A code per slot.
+    Dictionary(Dictionary),
+}
+
+/// One column of a frozen block.
+#[derive(Debug, Clone)]
+pub(crate) struct FrozenColumn {
+    pub(super) physical: PhysicalType,
+    pub(super) encoding: Encoding,
+    pub(super) nulls: Option<NullBuffer>,
+    pub(super) zone: Option<Zone>,
+}
+
+/// The `i`-th value, of `N` bytes.
+#[inline]
+fn bytes_of<const N: usize>(values: &[u8], i: usize) -> [u8; N] {
+    values[i * N..(i + 1) * N].try_into().expect("as many as were taken")
+}
+
+impl FrozenColumn {
+    /// Whether the column is as a block of this format should have it.
+    pub(crate) fn is_encoded_as(&self, format: FreezeFormat) -> bool {
+        match self.encoding {
+            Encoding::Plain(_) => true,
+            Encoding::Views { .. } => format == FreezeFormat::View,
+            Encoding::Offsets(_) => format == FreezeFormat::Utf8,
+            Encoding::Dictionary(_) => format == FreezeFormat::Dictionary,
+        }
+    }
+    pub(super) fn heap_bytes(&self) -> usize {
+        match &self.encoding {
+            Encoding::Plain(_) => 0,
+            Encoding::Views { heap_bytes, .. } => *heap_bytes,
+            Encoding::Offsets(strings) => strings.bytes.len(),
+            Encoding::Dictionary(dictionary) => dictionary.words.bytes.len(),
+        }
+    }
+    pub(super) fn bytes(&self) -> usize {
+        let values = match &self.encoding {
+            Encoding::Plain(values) => values.len(),
+            Encoding::Views { views, .. } => views.len(),
+            Encoding::Offsets(strings) => strings.offsets.inner().inner().len(),
+            Encoding::Dictionary(dictionary) => {
+                2 * dictionary.codes.len() + (4 + size_of::<ArrowView>()) * dictionary.words.len()
+            }
+        };
+        values + self.heap_bytes() + self.nulls.as_ref().map_or(0, |nulls| nulls.buffer().len())
+    }
+
+    /// Values of a fixed width or views: what may lie in the hot block's memory.
+    pub(super) fn values_buffer(&self) -> Option<&Buffer> {
+        match &self.encoding {
+            Encoding::Plain(values) | Encoding::Views { views: values, .. } => Some(values),
+            Encoding::Offsets(_) | Encoding::Dictionary(_) => None,
+        }
+    }
+    /// Copies that.
+    pub(super) fn detach(&mut self) {
+        if let Encoding::Plain(values) | Encoding::Views { views: values, .. } = &mut self.encoding {
+            *values = Buffer::from_slice_ref(values.as_slice());
+        }
+    }
+
+    /// All of the column's memory.
+    pub(super) fn buffers(&self) -> Vec<&Buffer> {
+        let mut buffers = match &self.encoding {
+            Encoding::Plain(values) => vec![values],
+            Encoding::Views { views, .. } => vec![views],
+            Encoding::Offsets(strings) => vec![strings.offsets.inner().inner()],
+            Encoding::Dictionary(dictionary) => {
+                vec![dictionary.codes.inner(), dictionary.words.offsets.inner().inner()]
+            }
+        };
+        buffers.extend(self.heap());
+        buffers.extend(self.nulls.as_ref().map(NullBuffer::buffer));
+        buffers
+    }
+
+    /// The buffers that the views of [`values`](Self::values) name.
+    pub(crate) fn heap(&self) -> &[Buffer] {
+        match &self.encoding {
+            Encoding::Plain(_) => &[],
+            Encoding::Views { heap, .. } => heap,
+            Encoding::Offsets(strings) => slice::from_ref(&strings.bytes),
+            Encoding::Dictionary(dictionary) => slice::from_ref(&dictionary.words.bytes),
+        }
+    }
+
+    /// A view per slot; for the other encodings it is made here.
+    fn values(&self) -> Buffer {
+        match &self.encoding {
+            Encoding::Plain(values) | Encoding::Views { views: values, .. } => values.clone(),
+            Encoding::Offsets(strings) => views_of((0..strings.len()).map(|i| strings.view(i))),
+            Encoding::Dictionary(dictionary) => {
+                let words = dictionary.views();
+                views_of(dictionary.codes.iter().map(|&code| words[code as usize]))
+            }
+        }
+    }
+
+    /// The values of the first `len` slots in their physical form: views for those of variable
+    /// length.
+    pub(crate) fn physical(&self, len: usize) -> ColumnValues {
+        ColumnValues { physical: self.physical, len, values: self.values(), nulls: self.nulls.clone() }.truncate(len)
+    }
+    /// As [`physical`](Self::physical), of some slots.
+    pub(crate) fn physical_at(&self, len: usize, slots: &[u32]) -> ColumnValues {
+        let values = match &self.encoding {
+            Encoding::Plain(_) | Encoding::Views { .. } => return self.physical(len).select(slots),
+            Encoding::Offsets(strings) => views_of(slots.iter().map(|&slot| strings.view(slot as usize))),
+            Encoding::Dictionary(dictionary) => {
+                let (codes, words) = (&dictionary.codes, dictionary.views());
+                views_of(slots.iter().map(|&slot| words[codes[slot as usize] as usize]))
+            }
+        };
+        let nulls = self.nulls.as_ref().map(|nulls| slots.iter().map(|&slot| nulls.is_valid(slot as usize)).collect());
+        ColumnValues { physical: self.physical, len: slots.len(), values, nulls: nulls.map(NullBuffer::new) }
+    }
+
+    /// The first `len` slots as an Arrow array over the column's own buffers, in its own encoding;
+    /// short decimals as Decimal64.
+    pub(crate) fn array(&self, column_type: ColumnType, len: usize) -> ArrayRef {
+        let nulls = self.nulls.as_ref().map(|nulls| nulls.slice(0, len));
+        match &self.encoding {
+            Encoding::Plain(_) | Encoding::Views { .. } => {
+                self.physical(len).into_array(column_type, ColumnForm::Stored, || self.heap().to_vec())
+            }
+            Encoding::Offsets(strings) => strings.array(column_type, len, nulls),
+            Encoding::Dictionary(dictionary) => {
+                let codes = PrimitiveArray::<UInt16Type>::new(dictionary.codes.slice(0, len), nulls);
+                let words = dictionary.words.array(column_type, dictionary.words.len(), None);
+                // SAFETY: codes below the number of words are an invariant of the dictionary.
+                Arc::new(unsafe { DictionaryArray::new_unchecked(codes, words) })
+            }
+        }
+    }
+
+    /// As [`array`](Self::array), of the selected ones of `len` slots; all come without a copy,
+    /// others share the heap or the dictionary.
+    pub(crate) fn array_at(&self, column_type: ColumnType, len: usize, selection: &Selection) -> ArrayRef {
+        match selection {
+            Selection::All(n) => self.array(column_type, *n as usize),
+            Selection::Positions(slots) => {
+                let (array, slots) = (self.array(column_type, len), UInt32Array::from(slots.clone()));
+                take(&array, &slots, None).expect("the slots lie in the block")
+            }
+        }
+    }
+
+    /// Codes and words, if the column is kept as such, and the words have the column's Arrow type.
+    pub(crate) fn dictionary(&self, column_type: ColumnType) -> Option<ColumnDictionary> {
+        let Encoding::Dictionary(dictionary) = &self.encoding else { return None };
+        if column_type.is_document() {
+            return None;
+        }
+        let is_binary = column_type == ColumnType::Binary;
+        Some(ColumnDictionary { dictionary: dictionary.clone(), nulls: self.nulls.clone(), is_binary })
+    }
+
+    /// The column whose [`array`](Self::array) is `array`. Nothing is copied, except for bits and
+    /// offsets that do not start at the head of their buffer.
+    pub(super) fn from_array(column_type: ColumnType, array: &ArrayRef, zone: Option<Zone>) -> Result<Self> {
+        let physical = column_type.physical();
+        let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
+        let encoding = match (physical, array.data_type()) {
+            (PhysicalType::View, DataType::Utf8View | DataType::BinaryView) => {
+                let data = array.to_data();
+                let (views, heap) = data.buffers().split_first().expect("an array of views has a buffer of views");
+                let views = views.slice_with_length(16 * data.offset(), 16 * data.len());
+                let heap_bytes = heap.iter().map(Buffer::len).sum();
+                Encoding::Views { views, heap: heap.to_vec(), heap_bytes }
+            }
+            (PhysicalType::View, DataType::Utf8 | DataType::Binary) => Encoding::Offsets(Strings::of(array)),
+            (PhysicalType::View, DataType::Dictionary(key, _)) if **key == DataType::UInt16 => {
+                let dictionary = array.as_dictionary::<UInt16Type>();
+                let words = match dictionary.values().data_type() {
+                    DataType::Utf8 | DataType::Binary => Strings::of(dictionary.values()),
+                    other => return Err(StorageError::InvalidInput(format!("a dictionary of {other}"))),
+                };
+                Encoding::Dictionary(Dictionary::new(dictionary.keys().values().clone(), words))
+            }
+            (PhysicalType::Bit, DataType::Boolean) => Encoding::Plain(array.as_boolean().values().clone().sliced()),
+            (PhysicalType::Fixed(width), data_type)
+                if data_type.primitive_width() == Some(width as usize)
+                    || *data_type == DataType::FixedSizeBinary(width.into()) =>
+            {
+                let data = array.to_data();
+                let width = usize::from(width);
+                Encoding::Plain(data.buffers()[0].slice_with_length(width * data.offset(), width * data.len()))
+            }
+            (_, other) => {
+                return Err(StorageError::InvalidInput(format!(
+                    "{other} is no form of a frozen {column_type:?} column"
+                )));
+            }
+        };
+        Ok(Self { physical, encoding, nulls, zone })
+    }
+
+    /// Asks for the memory of a cell, ahead of its use.
+    #[inline]
+    pub(super) fn prefetch(&self, i: usize) {
+        let (values, width) = match &self.encoding {
+            Encoding::Plain(values) | Encoding::Views { views: values, .. } => {
+                (values.as_ptr(), value_bytes(self.physical, 1))
+            }
+            Encoding::Offsets(strings) => (strings.offsets.as_ptr().cast(), 4),
+            Encoding::Dictionary(dictionary) => (dictionary.codes.as_ptr().cast(), 2),
+        };
+        let at = if self.physical == PhysicalType::Bit { i / 8 } else { i * width };
+        prefetch(values.wrapping_add(at));
+    }
+    /// Asks for the bytes that a long value's view names.
+    #[inline]
+    pub(super) fn prefetch_text(&self, i: usize) {
+        if let Encoding::Views { views, .. } = &self.encoding {
+            self.prefetch_view(u128::from_le_bytes(bytes_of(views, i)));
+        }
+    }
+    /// As [`prefetch_text`](Self::prefetch_text), of a view that was read.
+    #[inline]
+    pub(super) fn prefetch_view(&self, view: ArrowView) {
+        if let Encoding::Views { heap, .. } = &self.encoding
+            && is_in_heap(view)
+            && let Some(chunk) = heap.get(chunk_of(view))
+        {
+            prefetch(chunk.as_ptr().wrapping_add(offset_of(view)));
+        }
+    }
+
+    #[inline]
+    pub(super) fn read_cell(&self, i: usize) -> Cell {
+        let null = self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(i));
+        let bits = match (&self.encoding, self.physical) {
+            (Encoding::Plain(values), PhysicalType::Bit) => u128::from(values[i / 8] >> (i % 8) & 1),
+            (Encoding::Plain(values), PhysicalType::Fixed(2)) => u16::from_le_bytes(bytes_of(values, i)).into(),
+            (Encoding::Plain(values), PhysicalType::Fixed(4)) => u32::from_le_bytes(bytes_of(values, i)).into(),
+            (Encoding::Plain(values), PhysicalType::Fixed(8)) => u64::from_le_bytes(bytes_of(values, i)).into(),
+            (Encoding::Plain(values) | Encoding::Views { views: values, .. }, _) => {
+                u128::from_le_bytes(bytes_of(values, i))
+            }
+            (Encoding::Offsets(strings), _) => strings.view(i),
+            (Encoding::Dictionary(dictionary), _) => dictionary.views()[dictionary.codes[i] as usize],
+        };
+        Cell { null, bits }
+    }
+
+    pub(super) fn read_view(&self, view: ArrowView, out: &mut Vec<u8>) {
+        if is_in_heap(view) {
+            out.extend_from_slice(self.heap_value(view));
+        } else {
+            out.extend_from_slice(inline_bytes(&view.to_le_bytes()));
+        }
+    }
+    /// The bytes that the view of a long value names.
+    #[inline]
+    pub(super) fn heap_value(&self, view: ArrowView) -> &[u8] {
+        &self.heap()[chunk_of(view)][offset_of(view)..][..view_len(view)]
+    }
+}

@@ -1,0 +1,58 @@
+//! The target format of a table's frozen blocks (§4.4, "alternative formats").
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// How the variable-length columns of a block are kept once it is frozen. Columns of a fixed width
+/// are plain Arrow arrays in every format.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FreezeFormat {
+    /// Arrow views (Utf8View, BinaryView): what a hot block has, so that the least is copied.
+    #[default]
+    View,
+    /// Arrow Utf8 and Binary with 32-bit offsets. A column with more than 2 GiB in a block keeps
+    /// its views.
+    Utf8,
+    /// A sorted dictionary per block and 16-bit codes. A column whose dictionary would not pay (see
+    /// [`crate::freeze::frozen`]) keeps its views.
+    Dictionary,
+    /// Blocks stay hot.
+    Never,
+}
+
+impl FreezeFormat {
+    /// All formats.
+    pub const ALL: [Self; 4] = [Self::View, Self::Utf8, Self::Dictionary, Self::Never];
+
+    /// The name, as SQL has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::View => "view",
+            Self::Utf8 => "utf8",
+            Self::Dictionary => "dictionary",
+            Self::Never => "never",
+        }
+    }
+    pub(crate) fn from_number(number: u8) -> Self {
+        Self::ALL[number as usize]
+    }
+}
+
+impl fmt::Display for FreezeFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for FreezeFormat {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|format| name.eq_ignore_ascii_case(format.name()))
+            .ok_or_else(|| format!("\"{name}\" is not one of {}", Self::ALL.map(Self::name).join(", ")))
+    }
+}

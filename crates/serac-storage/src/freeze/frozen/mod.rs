@@ -1,0 +1,380 @@
+//! A frozen block: canonical Arrow, immutable, without a version column (§4).
+//!
+//! Every slot up to the limit has a value in every column; whether the slot holds a row is the
+//! presence bitmap's business (none where all do). Values of a fixed width are Arrow's physical
+//! types, 64-byte aligned (DECIMAL of up to 18 digits as scaled 64-bit integers, which Arrow calls
+//! Decimal64). Values of variable length have the encoding that the table's [`FreezeFormat`] asks
+//! for (see [`column`]), without garbage, or with very little. All buffers are reference-counted:
+//! what is lent out lives as long as anyone holds it, whatever becomes of the block.
+//!
+//! **Whose memory.** A block that was gathered keeps the hot block's memory, where the values lie
+//! already, and the heap chunks; the pages of what a hot block alone needs, such as views that
+//! became offsets, are given back when the last reader of the hot block is gone
+//! ([`crate::block::block_memory`]).
+//!
+//! **When a dictionary pays.** A column of a table in `dictionary` format keeps its views in a
+//! block where its values occur less than twice on the average, or where codes and dictionary would
+//! take no less memory than the views. So a block may hold columns of both kinds, and neighbouring
+//! blocks may differ; readers ask the column.
+//!
+//! A block that a checkpoint has written lies in its data file ([`crate::durability::data_file`]):
+//! its buffers are a mapping's, which the operating system reads when they are touched and forgets
+//! when memory is short. Such a block has a [`BlockSource`], and a column is checked
+//! ([`FrozenBlock::check`]) before its first use.
+
+mod column;
+mod format;
+mod gather;
+mod strings;
+
+use crate::block::block_memory::{BlockMemory, SPARE_PART, SparePages};
+use crate::block::heap::ArrowView;
+use crate::block::layout::{BlockLayout, bitmap_bytes};
+use crate::block::{Cell, HotBlock};
+use crate::durability::data_file::DataFile;
+use crate::error::{Result, StorageError};
+use crate::ids::{BLOCK_BYTES, BlockNo, ColumnId, Slot};
+use crate::table::order::ColumnOrders;
+use crate::types::{ColumnType, PhysicalType, TableSchema};
+use arrow_array::ArrayRef;
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
+use column::Encoding;
+pub(crate) use column::FrozenColumn;
+pub use format::FreezeFormat;
+use serac_sync::atomic::{AtomicBool, Ordering};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+pub use strings::{ColumnDictionary, with_offsets};
+
+/// The smallest and the largest value of a column in a block: integers, dates, times and scaled
+/// decimals as 64-bit integers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Zone {
+    /// Smallest.
+    pub min: i64,
+    /// Largest.
+    pub max: i64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct FrozenBlock {
+    /// What the block was frozen for; single columns may differ.
+    format: FreezeFormat,
+    limit: u32,
+    presence: Option<BooleanBuffer>,
+    columns: Vec<FrozenColumn>,
+    /// How often the block has been thawed before.
+    thaws: u32,
+    /// Where the block lies, if in a file.
+    source: Option<BlockSource>,
+    /// The hot block's memory, if values lie there.
+    kept: Option<KeptMemory>,
+    /// Which columns' values ascend.
+    orders: ColumnOrders,
+}
+
+/// What a frozen block keeps of the hot block's memory. The buffers of its columns hold it.
+#[derive(Debug, Clone)]
+pub(crate) struct KeptMemory {
+    memory: Arc<BlockMemory>,
+    /// Bytes that are held, but hold no values.
+    slack: usize,
+}
+
+impl KeptMemory {
+    /// Of the memory, `value_bytes` hold values, and the `spare` pages are given back.
+    fn new(memory: Arc<BlockMemory>, value_bytes: usize, spare: &SparePages) -> Self {
+        Self { memory, slack: BLOCK_BYTES - value_bytes - spare.bytes() }
+    }
+    /// Bytes of the columns' values that lie in the memory.
+    fn values_of(&self, columns: &[FrozenColumn]) -> usize {
+        let start = self.memory.start().as_ptr() as usize;
+        let lies_there = |values: &&Buffer| (start..start + BLOCK_BYTES).contains(&(values.as_ptr() as usize));
+        columns.iter().filter_map(FrozenColumn::values_buffer).filter(lies_there).map(Buffer::len).sum()
+    }
+    /// What is kept when `new` columns take the place of the `old` ones; none if it is not worth
+    /// it.
+    fn after(&self, old: &[FrozenColumn], new: &[FrozenColumn]) -> Option<Self> {
+        let slack = self.slack + self.values_of(old) - self.values_of(new);
+        (slack <= BLOCK_BYTES / SPARE_PART || slack == self.slack).then(|| Self { memory: self.memory.clone(), slack })
+    }
+}
+
+/// Which batch of which data file a block is.
+#[derive(Debug)]
+pub(crate) struct BlockSource {
+    file: Arc<DataFile>,
+    batch: u32,
+    /// Which columns' bytes have been found to be whole.
+    checked: Vec<AtomicBool>,
+}
+
+impl BlockSource {
+    pub(crate) fn new(file: Arc<DataFile>, batch: u32, columns: usize) -> Self {
+        Self { file, batch, checked: (0..columns).map(|_| AtomicBool::new(false)).collect() }
+    }
+    /// The file, and the number of the batch.
+    pub(crate) fn place(&self) -> (&Arc<DataFile>, u32) {
+        (&self.file, self.batch)
+    }
+}
+
+impl FrozenBlock {
+    /// The block whose columns [`arrays`](Self::arrays) gave; nothing is copied. `presence` says
+    /// which slots hold rows (none if all do), and `zones` has an entry per column.
+    ///
+    /// # Errors
+    /// [`StorageError::InvalidInput`] when an array is no form of its column, or lengths differ.
+    pub fn from_arrays(
+        schema: &TableSchema,
+        format: FreezeFormat,
+        limit: u32,
+        presence: Option<BooleanBuffer>,
+        arrays: &[ArrayRef],
+        zones: &[Option<Zone>],
+        thaws: u32,
+    ) -> Result<Self> {
+        if arrays.len() != schema.columns.len() || arrays.len() != zones.len() {
+            let (given, wanted) = (arrays.len(), schema.columns.len());
+            return Err(StorageError::InvalidInput(format!("{given} arrays for {wanted} columns")));
+        }
+        let mut lengths = arrays.iter().map(|array| array.len()).chain(presence.iter().map(BooleanBuffer::len));
+        if let Some(len) = lengths.find(|&len| len != limit as usize) {
+            return Err(StorageError::InvalidInput(format!("{len} values or bits for {limit} slots")));
+        }
+        let columns = schema.columns.iter().zip(arrays).zip(zones);
+        let columns = columns.map(|((c, array), zone)| FrozenColumn::from_array(c.column_type, array, *zone));
+        Ok(Self {
+            format,
+            limit,
+            presence,
+            columns: columns.collect::<Result<_>>()?,
+            thaws,
+            source: None,
+            kept: None,
+            orders: ColumnOrders::default(),
+        })
+    }
+    /// The block, which lies in a file.
+    pub(crate) fn with_source(self, source: BlockSource) -> Self {
+        Self { source: Some(source), ..self }
+    }
+    /// The block with the smallest and largest values that its columns hold.
+    pub(crate) fn with_zones(mut self, schema: &TableSchema) -> Self {
+        for (column, schema) in self.columns.iter_mut().zip(&schema.columns) {
+            if let Encoding::Plain(values) = &column.encoding {
+                column.zone =
+                    zone_of(schema.column_type, values, held(self.presence.as_ref(), column.nulls.as_ref()).as_ref());
+            }
+        }
+        self
+    }
+    /// Every column's [`zone`](Self::zone).
+    pub(crate) fn zones(&self) -> Vec<Option<Zone>> {
+        self.columns.iter().map(|column| column.zone).collect()
+    }
+    /// Where the block lies, if in a file.
+    pub(crate) fn source(&self) -> Option<&BlockSource> {
+        self.source.as_ref()
+    }
+    /// Whether the block's buffers are a mapped file's: memory that the operating system can take
+    /// back.
+    pub fn is_mapped(&self) -> bool {
+        self.source.is_some()
+    }
+
+    /// Makes sure, once, that the bytes of a column that lies in a file are those that were
+    /// written. Comes before every use of the column's values.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`].
+    #[inline]
+    pub fn check(&self, column: ColumnId) -> Result<()> {
+        match &self.source {
+            // Relaxed: the bytes do not change; at worst they are checked twice.
+            Some(source) if !source.checked[column.0 as usize].load(Ordering::Relaxed) => {
+                self.column(column).buffers().into_iter().try_for_each(|buffer| source.file.verify(buffer))?;
+                source.checked[column.0 as usize].store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+    /// [`check`](Self::check)s every column.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`].
+    pub fn check_all(&self) -> Result<()> {
+        (0..self.columns.len() as u16).try_for_each(|column| self.check(ColumnId(column)))
+    }
+
+    /// The columns as Arrow arrays over the block's own buffers, in the encodings that they have
+    /// (short decimals as Decimal64), with a value for every slot below the limit. What stands in a
+    /// slot without a row means nothing. The columns have been [`check`](Self::check)ed.
+    pub fn arrays(&self, schema: &TableSchema) -> Vec<ArrayRef> {
+        let columns = self.columns.iter().zip(&schema.columns);
+        columns.map(|(column, schema)| column.array(schema.column_type, self.limit as usize)).collect()
+    }
+
+    /// A new hot block with the same rows, to become number `no` of its table. The columns have
+    /// been [`check`](Self::check)ed.
+    pub(crate) fn thaw(&self, layout: &Arc<BlockLayout>, no: BlockNo) -> HotBlock {
+        let block = HotBlock::thawed(layout.clone(), no, self.thaws + 1);
+        let layout = block.layout();
+        let rows = self.limit as usize;
+        for ((id, place), column) in layout.column_ids().zip(layout.columns()).zip(&self.columns) {
+            let values = column.physical(rows).values;
+            // SAFETY: the block is new: nobody else has it.
+            let target = unsafe { block.exclusive(place.value_offset, values.len()) };
+            target.copy_from_slice(&values);
+            if let Some(nulls) = &column.nulls {
+                block.note_null(id);
+                let bits = nulls.inner().sliced();
+                let bits = &bits[..bitmap_bytes(rows).min(bits.len())];
+                // SAFETY: as above; another range.
+                unsafe { block.exclusive(place.validity_offset, bits.len()).copy_from_slice(bits) };
+            }
+            if place.physical == PhysicalType::View {
+                self.thaw_heap(&block, id, target.as_chunks_mut().0);
+            }
+        }
+        match &self.presence {
+            None => block.set_present_range(0, self.limit),
+            Some(presence) => presence.set_indices().for_each(|slot| block.set_present(Slot(slot as u32), true)),
+        }
+        // Release: pairs with `slot_limit`.
+        block.insert_cursor().store(self.limit, serac_sync::atomic::Ordering::Release);
+        block
+    }
+
+    /// Makes the new block's heap hold what a column's views name: the same memory, or, of a block
+    /// that lies in a file, a copy of it.
+    fn thaw_heap(&self, block: &HotBlock, id: ColumnId, views: &mut [[u8; 16]]) {
+        let column = self.column(id);
+        if let Some(held) = held(self.presence.as_ref(), column.nulls.as_ref()) {
+            let empty = !&held;
+            empty.set_indices().for_each(|slot| views[slot] = [0; 16]);
+        }
+        let copied = |buffer: &Buffer| match self.source {
+            None => buffer.clone(),
+            Some(_) => Buffer::from_slice_ref(buffer.as_slice()),
+        };
+        let heap: Vec<Buffer> = column.heap().iter().map(copied).collect();
+        block.heap().latch().adopt(id, &heap, views);
+    }
+
+    /// Slots below which rows lie.
+    pub fn slot_limit(&self) -> u32 {
+        self.limit
+    }
+    /// Which slots hold rows; none if all do.
+    pub fn presence(&self) -> Option<&BooleanBuffer> {
+        self.presence.as_ref()
+    }
+    /// Rows.
+    pub fn rows(&self) -> u32 {
+        self.presence.as_ref().map_or(self.limit, |presence| presence.count_set_bits() as u32)
+    }
+    /// Whether the slot holds a row.
+    #[inline]
+    pub fn is_present(&self, slot: Slot) -> bool {
+        slot.0 < self.limit && self.presence.as_ref().is_none_or(|presence| presence.value(slot.0 as usize))
+    }
+    /// The smallest and largest value of a column; none where that is not known (or there is no
+    /// value).
+    pub fn zone(&self, column: ColumnId) -> Option<Zone> {
+        self.columns[column.0 as usize].zone
+    }
+    /// Which columns' values ascend.
+    pub(crate) fn orders(&self) -> &ColumnOrders {
+        &self.orders
+    }
+    /// The format that the block was frozen for.
+    pub fn format(&self) -> FreezeFormat {
+        self.format
+    }
+    /// How often the block had been thawed before it froze.
+    pub fn thaws(&self) -> u32 {
+        self.thaws
+    }
+    /// Bytes of the heaps, and of dictionaries' words.
+    pub fn heap_bytes(&self) -> usize {
+        self.columns.iter().map(FrozenColumn::heap_bytes).sum()
+    }
+    /// Bytes of all buffers, and of what is held with them.
+    pub fn bytes(&self) -> usize {
+        let presence = self.presence.as_ref().map_or(0, |presence| presence.inner().len());
+        let slack = self.kept.as_ref().map_or(0, |kept| kept.slack);
+        self.columns.iter().map(FrozenColumn::bytes).sum::<usize>() + presence + slack
+    }
+
+    /// Reads a cell; the slot must lie below the limit.
+    #[inline]
+    pub fn read_cell(&self, column: ColumnId, slot: Slot) -> Cell {
+        self.column(column).read_cell(slot.0 as usize)
+    }
+    /// Asks for the cells of a slot below the limit.
+    #[inline]
+    pub(crate) fn prefetch_row(&self, slot: Slot, columns: &[ColumnId]) {
+        columns.iter().for_each(|&column| self.column(column).prefetch(slot.0 as usize));
+    }
+    /// Asks for the bytes that a row's views name. Not those of a file, whose pages would have to
+    /// be read, and checked, for that.
+    pub(crate) fn prefetch_texts(&self, columns: &[ColumnId], slot: Slot) {
+        for &column in columns.iter().filter(|_| !self.is_mapped()) {
+            self.column(column).prefetch_text(slot.0 as usize);
+        }
+    }
+    /// Appends the bytes that the views of a row name, in some columns.
+    pub(crate) fn read_views(&self, views: impl Iterator<Item = (ColumnId, ArrowView)> + Clone, out: &mut Vec<u8>) {
+        if !self.is_mapped() {
+            views.clone().for_each(|(column, view)| self.column(column).prefetch_view(view));
+        }
+        views.for_each(|(column, view)| self.read_view(column, view, out));
+    }
+    /// The bytes that a view of `column` names.
+    pub fn read_view(&self, column: ColumnId, view: ArrowView, out: &mut Vec<u8>) {
+        self.column(column).read_view(view, out);
+    }
+
+    /// A column.
+    #[inline]
+    pub(crate) fn column(&self, column: ColumnId) -> &FrozenColumn {
+        &self.columns[column.0 as usize]
+    }
+}
+
+/// Which slots have a value; none if all do.
+fn held(presence: Option<&BooleanBuffer>, nulls: Option<&NullBuffer>) -> Option<BooleanBuffer> {
+    match (presence, nulls) {
+        (Some(presence), Some(nulls)) => Some(presence & nulls.inner()),
+        (Some(presence), None) => Some(presence.clone()),
+        (None, nulls) => nulls.map(|nulls| nulls.inner().clone()),
+    }
+}
+
+fn zone_of(column_type: ColumnType, values: &Buffer, holds: Option<&BooleanBuffer>) -> Option<Zone> {
+    fn of<T: Copy + Ord + Into<i64>>(values: &[T], holds: Option<&BooleanBuffer>) -> Option<Zone> {
+        let add = |zone: Option<(T, T)>, values: &[T]| {
+            let first = *values.first()?;
+            Some(
+                values
+                    .iter()
+                    .fold(zone.unwrap_or((first, first)), |(min, max), &value| (min.min(value), max.max(value))),
+            )
+        };
+        let (min, max) = match holds {
+            None => add(None, values),
+            Some(holds) => holds.set_slices().fold(None, |zone, (from, to)| add(zone, &values[from..to])),
+        }?;
+        Some(Zone { min: min.into(), max: max.into() })
+    }
+    match column_type {
+        ColumnType::Int16 => of(values.typed_data::<i16>(), holds),
+        ColumnType::Int32 | ColumnType::Date => of(values.typed_data::<i32>(), holds),
+        ColumnType::Int64 | ColumnType::Time | ColumnType::Timestamp { .. } => of(values.typed_data::<i64>(), holds),
+        ColumnType::Decimal { precision, .. } if precision <= 18 => of(values.typed_data::<i64>(), holds),
+        _ => None,
+    }
+}

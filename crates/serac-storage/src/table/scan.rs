@@ -1,0 +1,447 @@
+//! Scanning a block: bulk copies, patched where rows have versions (§3.1, §4.1).
+//!
+//! A [`BlockReader`] gives the rows of one block that a snapshot sees, as Arrow arrays. It follows
+//! the order of the read protocol (see [`crate::table::data_table`]) for whole columns at a time:
+//! copy the columns, Acquire fence, load the block's count of versioned slots. If it is zero, no
+//! row has a version, and the copy is the truth: nothing is done per row. Otherwise the version
+//! column is searched and the chains of the versioned rows alone are applied to the copy. Columns
+//! may be asked for in several steps (filter columns first, the others for the survivors): each
+//! step rebuilds the same snapshot.
+
+use crate::block::layout::{ALLOCATION_OFFSET, bitmap_bytes};
+use crate::block::{Block, Cell, HotBlock};
+use crate::error::Result;
+use crate::freeze::frozen::{ColumnDictionary, FrozenBlock, Zone};
+use crate::ids::{BlockNo, ColumnId, RowId, Slot};
+use crate::table::column_values::{ColumnValues, gather_bits};
+use crate::table::data_table::{apply_chain, sees_append};
+use crate::types::{PhysicalType, TableSchema};
+use crate::version::transaction::Snapshot;
+use arrow_array::{ArrayRef, UInt64Array};
+use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
+use serac_sync::atomic::{Ordering, fence};
+use serac_sync::epoch;
+use std::sync::Arc;
+
+/// In which form a column is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum ColumnForm {
+    /// The column's Arrow type.
+    Arrow,
+    /// Of a DECIMAL of at most 18 digits, the unscaled values as 64-bit integers.
+    Scaled64,
+    /// How the block keeps it: a DECIMAL of at most 18 digits as Arrow's Decimal64; values of
+    /// variable length as views or, in a frozen block that has them so, with offsets (Utf8, Binary)
+    /// or as a dictionary with 16-bit codes.
+    Stored,
+}
+
+/// A column of a scan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct ScanColumn {
+    /// Which.
+    pub id: ColumnId,
+    /// How.
+    pub form: ColumnForm,
+}
+
+impl ScanColumn {
+    /// The column in its Arrow type.
+    pub const fn arrow(id: ColumnId) -> Self {
+        Self { id, form: ColumnForm::Arrow }
+    }
+}
+
+/// Slots of a block.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Selection {
+    /// Slots 0 to n − 1.
+    All(u32),
+    /// These slots, ascending.
+    Positions(Vec<u32>),
+}
+
+impl Selection {
+    /// How many slots.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::All(n) => *n as usize,
+            Self::Positions(positions) => positions.len(),
+        }
+    }
+    /// Whether no slot is selected.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Those of the selected slots that stand at `positions` of the selection.
+    pub fn narrow(&self, positions: &[u32]) -> Self {
+        Self::Positions(match self {
+            Self::All(_) => positions.to_vec(),
+            Self::Positions(slots) => positions.iter().map(|&at| slots[at as usize]).collect(),
+        })
+    }
+}
+
+/// How a block was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockReadStats {
+    /// Whether no versioned row was met.
+    pub bulk: bool,
+    /// Whether the block was frozen.
+    pub frozen: bool,
+    /// Versioned rows whose chains were applied, counted once per step.
+    pub rows_patched: u32,
+}
+
+/// Reads one block as a snapshot sees it.
+#[derive(Debug)]
+pub struct BlockReader<'s> {
+    schema: &'s TableSchema,
+    block: Arc<Block>,
+    no: BlockNo,
+    snapshot: &'s Snapshot,
+    limit: u32,
+    visible: Selection,
+    stats: BlockReadStats,
+}
+
+impl<'s> BlockReader<'s> {
+    pub(crate) fn new(schema: &'s TableSchema, block: Arc<Block>, no: BlockNo, snapshot: &'s Snapshot) -> Option<Self> {
+        let limit = block.slot_limit();
+        let block_is_frozen = block.frozen().is_some();
+        let mut reader = Self {
+            schema,
+            block,
+            no,
+            snapshot,
+            limit,
+            visible: Selection::All(0),
+            stats: BlockReadStats { bulk: true, frozen: block_is_frozen, rows_patched: 0 },
+        };
+        let block = reader.block.clone();
+        reader.visible = match &*block {
+            Block::Hot(block) => reader.find_visible(block)?,
+            Block::Frozen(block) => match block.presence() {
+                None if limit == 0 => return None,
+                None => Selection::All(limit),
+                Some(presence) if presence.count_set_bits() == 0 => return None,
+                Some(presence) => Selection::Positions(presence.set_indices_u32().collect()),
+            },
+        };
+        Some(reader)
+    }
+
+    /// Copies the allocation bitmap and corrects it for the snapshot; none if no row is visible.
+    fn find_visible(&mut self, block: &HotBlock) -> Option<Selection> {
+        let guard = epoch::pin();
+        // A row of a marked block may have been inserted later than the bulk append, so an unseen
+        // marker hides the block only while its chains say nothing else; the values of a block that
+        // is still being filled are not touched. SAFETY: pinned by `guard`.
+        let sees_append = unsafe { sees_append(block, self.snapshot) };
+        let mut copied = vec![0u64; (self.limit as usize).div_ceil(64)];
+        copy_words(block, ALLOCATION_OFFSET, &mut copied);
+        clear_from(&mut copied, self.limit as usize);
+        fence(Ordering::Acquire); // pairs with the writers' Release fence
+        let (mut words, unseen) = if sees_append { (copied, None) } else { (vec![0; copied.len()], Some(copied)) };
+        self.for_each_versioned(block, &Selection::All(self.limit), |reader, _, slot| {
+            let (word, bit) = (slot.0 as usize / 64, 1u64 << (slot.0 % 64));
+            let present = unseen.as_ref().map_or(words[word], |copied| copied[word]) & bit != 0;
+            // SAFETY: pinned by `guard`.
+            let present = unsafe { apply_chain(block, slot, reader.snapshot, present, |_| {}) };
+            words[word] = if present { words[word] | bit } else { words[word] & !bit };
+        });
+        drop(guard);
+        let count: u32 = words.iter().map(|word| word.count_ones()).sum();
+        match count {
+            0 => None,
+            all if all == self.limit => Some(Selection::All(all)),
+            _ => Some(Selection::Positions(positions_of(&words, count as usize))),
+        }
+    }
+
+    /// Calls `f` with the index in `selection` and the slot of every selected slot that has
+    /// versions. The caller is pinned and has put an Acquire fence behind its copies.
+    fn for_each_versioned(&mut self, block: &HotBlock, selection: &Selection, mut f: impl FnMut(&Self, usize, Slot)) {
+        // Relaxed: behind the caller's fence; pairs with the writers' raise before the install.
+        if block.versioned().load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        self.stats.bulk = false;
+        let mut patched = 0;
+        match selection {
+            Selection::All(n) => {
+                for slot in (0..*n).map(Slot) {
+                    if !block.version_head(slot).load(Ordering::Relaxed).is_null() {
+                        f(self, slot.0 as usize, slot);
+                        patched += 1;
+                    }
+                }
+            }
+            Selection::Positions(positions) => {
+                for (i, &slot) in positions.iter().enumerate() {
+                    if !block.version_head(Slot(slot)).load(Ordering::Relaxed).is_null() {
+                        f(self, i, Slot(slot));
+                        patched += 1;
+                    }
+                }
+            }
+        }
+        self.stats.rows_patched += patched;
+    }
+
+    /// The rows that the snapshot sees.
+    pub fn visible(&self) -> &Selection {
+        &self.visible
+    }
+    /// The block's number.
+    pub fn block_no(&self) -> BlockNo {
+        self.no
+    }
+    /// How the block was read so far.
+    pub fn stats(&self) -> BlockReadStats {
+        self.stats
+    }
+    /// The row ids of the selected slots.
+    pub fn row_ids(&self, selection: &Selection) -> UInt64Array {
+        let first = RowId::new(self.no, Slot(0)).as_u64();
+        match selection {
+            Selection::All(n) => (0..u64::from(*n)).map(|slot| first + slot).collect::<Vec<_>>().into(),
+            Selection::Positions(positions) => {
+                positions.iter().map(|&slot| first + u64::from(slot)).collect::<Vec<_>>().into()
+            }
+        }
+    }
+
+    /// The smallest and largest value of a column in the block, whoever sees them; none where that
+    /// is not known.
+    pub fn zone(&self, column: ColumnId) -> Option<Zone> {
+        self.block.frozen().and_then(|block| block.zone(column))
+    }
+
+    /// A column's codes and words, in a frozen block that keeps it as a dictionary.
+    pub fn dictionary(&self, column: ColumnId) -> Option<ColumnDictionary> {
+        let column_type = self.schema.columns[column.0 as usize].column_type;
+        // What is damaged is reported to who asks for the values.
+        let block = self.block.frozen().filter(|block| block.check(column).is_ok());
+        block.and_then(|block| block.column(column).dictionary(column_type))
+    }
+
+    /// The columns' values in the selected slots, which must be among the
+    /// [`visible`](Self::visible) ones. All slots of a frozen block come without a copy: the arrays
+    /// are the block's own buffers. There are two exceptions in [`ColumnForm::Arrow`], which
+    /// [`ColumnForm::Stored`] does not have: short decimals are widened, and of columns with
+    /// offsets or a dictionary views are made, over the block's own bytes.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`](crate::StorageError::Corrupt) when the block lies in a damaged
+    /// file.
+    pub fn columns(&mut self, columns: &[ScanColumn], selection: &Selection) -> Result<Vec<ArrayRef>> {
+        if columns.is_empty() {
+            return Ok(Vec::new());
+        }
+        let block = self.block.clone();
+        match &*block {
+            Block::Hot(block) => Ok(self.hot_columns(block, columns, selection)),
+            Block::Frozen(block) => {
+                columns.iter().try_for_each(|column| block.check(column.id))?;
+                Ok(self.frozen_columns(block, columns, selection))
+            }
+        }
+    }
+
+    fn frozen_columns(&self, block: &FrozenBlock, columns: &[ScanColumn], selection: &Selection) -> Vec<ArrayRef> {
+        let column_of = |column: &ScanColumn| {
+            let column_type = self.schema.columns[column.id.0 as usize].column_type;
+            let frozen = block.column(column.id);
+            if column.form == ColumnForm::Stored {
+                return frozen.array_at(column_type, block.slot_limit() as usize, selection);
+            }
+            let picked = match selection {
+                Selection::All(n) => frozen.physical(*n as usize),
+                Selection::Positions(positions) => frozen.physical_at(block.slot_limit() as usize, positions),
+            };
+            picked.into_array(column_type, column.form, || frozen.heap().to_vec())
+        };
+        columns.iter().map(column_of).collect()
+    }
+
+    fn hot_columns(&mut self, block: &HotBlock, columns: &[ScanColumn], selection: &Selection) -> Vec<ArrayRef> {
+        // From one selected slot in eight on, every cache line is touched anyway: copy the whole
+        // column.
+        let dense = Selection::All(self.limit);
+        let copied = match selection {
+            Selection::Positions(positions) if positions.len() * 8 < self.limit as usize => selection,
+            _ => &dense,
+        };
+        let guard = epoch::pin();
+        let mut raw: Vec<RawColumn> = columns.iter().map(|column| RawColumn::copy(block, column.id, copied)).collect();
+        fence(Ordering::Acquire); // pairs with the writers' Release fence
+        self.for_each_versioned(block, copied, |reader, i, slot| {
+            // SAFETY: pinned by `guard`.
+            unsafe {
+                apply_chain(block, slot, reader.snapshot, true, |before| {
+                    for column in raw.iter_mut().filter(|column| column.id == before.column) {
+                        column.put(i, before.cell());
+                    }
+                });
+            }
+        });
+        // Under the pin under which the views were copied.
+        let heap_of = |column: &RawColumn| match column.physical {
+            PhysicalType::View => block.heap().buffers(column.id),
+            _ => Vec::new(),
+        };
+        let heaps: Vec<_> = raw.iter().map(heap_of).collect();
+        drop(guard);
+        let array_of = |((column, raw), heap): ((&ScanColumn, RawColumn), Vec<Buffer>)| {
+            let values = raw.finish();
+            let picked = match (selection, copied) {
+                (Selection::Positions(positions), Selection::All(_)) => values.select(positions),
+                _ => values.truncate(selection.len()),
+            };
+            let column_type = self.schema.columns[column.id.0 as usize].column_type;
+            picked.into_array(column_type, column.form, || heap)
+        };
+        columns.iter().zip(raw).zip(heaps).map(array_of).collect()
+    }
+}
+
+fn copy_words(block: &HotBlock, offset: usize, words: &mut [u64]) {
+    // SAFETY: plain words may be written byte by byte.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 8) };
+    block.copy_out(offset, bytes);
+}
+
+/// Clears the bits from `from` on.
+fn clear_from(words: &mut [u64], from: usize) {
+    if !from.is_multiple_of(64) {
+        words[from / 64] &= (1 << (from % 64)) - 1;
+    }
+}
+
+/// The numbers of the set bits.
+fn positions_of(words: &[u64], count: usize) -> Vec<u32> {
+    let mut positions = Vec::with_capacity(count);
+    for (i, &word) in words.iter().enumerate() {
+        let mut rest = word;
+        while rest != 0 {
+            positions.push(i as u32 * 64 + rest.trailing_zeros());
+            rest &= rest - 1;
+        }
+    }
+    positions
+}
+
+/// A column's copied values in their physical form.
+struct RawColumn {
+    id: ColumnId,
+    physical: PhysicalType,
+    len: usize,
+    /// `len` values (of a `Bit` column, whole words of bits).
+    values: MutableBuffer,
+    /// Whole words of bits; none: all are valid.
+    validity: Option<MutableBuffer>,
+}
+
+fn put_bit(bits: &mut [u8], i: usize, value: bool) {
+    let mask = 1 << (i % 8);
+    bits[i / 8] = if value { bits[i / 8] | mask } else { bits[i / 8] & !mask };
+}
+
+fn copy_buffer(block: &HotBlock, offset: usize, len: usize) -> MutableBuffer {
+    let mut buffer = MutableBuffer::with_capacity(len);
+    // SAFETY: the capacity was just reserved.
+    let target = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast(), len) };
+    block.copy_out(offset, target);
+    // SAFETY: `copy_out` has written `len` bytes.
+    unsafe { buffer.set_len(len) };
+    buffer
+}
+
+/// A copy of views none of which was redirected meanwhile: such a change leaves no version, so a
+/// torn copy would not be found out.
+fn copy_untorn(block: &HotBlock, copy: impl Fn() -> MutableBuffer) -> MutableBuffer {
+    let redirections = block.heap().redirections();
+    // Acquire: pairs with the end of a redirection.
+    let before = redirections.load(Ordering::Acquire);
+    let copied = copy();
+    fence(Ordering::Acquire); // pairs with the Release fence at the begin of a redirection
+    if before.is_multiple_of(2) && redirections.load(Ordering::Relaxed) == before {
+        return copied;
+    }
+    let _latch = block.heap().latch();
+    copy()
+}
+
+/// Whether one of the first `len` bits is not set.
+fn has_nulls(validity: &MutableBuffer, len: usize) -> bool {
+    let words = validity.typed_data::<u64>();
+    let whole = len / 64;
+    words[..whole].iter().fold(u64::MAX, |all, word| all & word) != u64::MAX
+        || (!len.is_multiple_of(64) && words[whole] | u64::MAX << (len % 64) != u64::MAX)
+}
+
+impl RawColumn {
+    fn value_bytes(physical: PhysicalType, len: usize) -> usize {
+        crate::block::layout::value_bytes(physical, len)
+    }
+
+    fn copy(block: &HotBlock, id: ColumnId, selection: &Selection) -> Self {
+        let layout = block.layout().column(id);
+        let len = selection.len();
+        let validity = block.may_have_nulls(id).then(|| {
+            let slots = match selection {
+                Selection::All(_) => len,
+                Selection::Positions(_) => block.slot_limit() as usize,
+            };
+            copy_buffer(block, layout.validity_offset, bitmap_bytes(slots))
+        });
+        let (values, validity) = match selection {
+            Selection::All(_) => {
+                let copy = || copy_buffer(block, layout.value_offset, Self::value_bytes(layout.physical, len));
+                let values = if layout.physical == PhysicalType::View { copy_untorn(block, copy) } else { copy() };
+                (values, validity)
+            }
+            Selection::Positions(positions) => {
+                let mut values = MutableBuffer::with_capacity(Self::value_bytes(layout.physical, len));
+                if layout.physical == PhysicalType::Bit {
+                    values.resize(bitmap_bytes(len), 0);
+                    for (i, &slot) in positions.iter().enumerate() {
+                        put_bit(&mut values, i, block.read_cell(id, Slot(slot)).bits != 0);
+                    }
+                } else {
+                    block.gather(id, positions, &mut values);
+                }
+                (values, validity.map(|validity| gather_bits(&validity, positions)))
+            }
+        };
+        Self { id, physical: layout.physical, len, values, validity }
+    }
+
+    #[inline]
+    fn put(&mut self, i: usize, cell: Cell) {
+        if cell.null || self.validity.is_some() {
+            let bytes = bitmap_bytes(self.len);
+            let validity = self.validity.get_or_insert_with(|| {
+                let mut all = MutableBuffer::with_capacity(bytes);
+                all.resize(bytes, u8::MAX);
+                all
+            });
+            put_bit(validity, i, !cell.null);
+        }
+        match self.physical {
+            PhysicalType::Bit => put_bit(&mut self.values, i, cell.bits != 0),
+            PhysicalType::Fixed(width) => {
+                let width = width as usize;
+                self.values[i * width..(i + 1) * width].copy_from_slice(&cell.bits.to_le_bytes()[..width]);
+            }
+            PhysicalType::View => self.values[i * 16..(i + 1) * 16].copy_from_slice(&cell.bits.to_le_bytes()),
+        }
+    }
+
+    fn finish(self) -> ColumnValues {
+        let validity = self.validity.filter(|validity| has_nulls(validity, self.len));
+        let nulls = validity.map(|validity| NullBuffer::new(BooleanBuffer::new(validity.into(), 0, self.len)));
+        ColumnValues { physical: self.physical, len: self.len, values: self.values.into(), nulls }
+    }
+}

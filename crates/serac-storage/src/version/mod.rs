@@ -1,0 +1,6 @@
+//! Versions of rows: before-images, transactions, waits, and garbage collection.
+
+pub mod gc;
+pub mod transaction;
+pub mod undo;
+pub mod waits;

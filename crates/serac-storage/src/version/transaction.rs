@@ -1,0 +1,808 @@
+//! Timestamps, snapshots and the life of a transaction (§3.1).
+//!
+//! **One counter.** `clock` is the newest published commit timestamp. A transaction starts at the
+//! clock's value and sees a version iff `commit_ts <= start_ts`, or if the version is its own.
+//! While it runs, its versions carry its number with the sign bit set, which no snapshot reaches.
+//!
+//! **Begin** reads the clock and enters the start timestamp into the table of active transactions
+//! under one small latch; the collector computes its watermark under the same latch, so it can
+//! never pass a transaction that is just beginning.
+//!
+//! **Commit**, in the critical section of the commit latch:
+//! 1. ask whether the transaction is valid, where it wants to be asked (serializable ones); reserve
+//!    log space, and keep the log latched; this may fail (disk full, broken log, closed database),
+//!    and then the transaction aborts with nothing ever visible;
+//! 2. take `commit_ts = clock + 1`; run the commit hooks (catalog, indexes);
+//! 3. store it into the timestamp cell, which all undo records of the transaction point to: every
+//!    version is stamped at once, whatever their number (the paper loops over the records here; the
+//!    effect is the same);
+//! 4. hand the redo buffer to the log manager, so that the log is in commit order;
+//! 5. publish the clock. Only now can a snapshot start that sees the transaction, and it sees all
+//!    of it.
+//!
+//! **Abort** puts the before-images back, newest first, and only then stamps the cell, with a
+//! *fresh* timestamp taken like a commit's. A reader that copied an aborted value started before
+//! that timestamp, finds the record invisible and applies its before-image; a reader that starts
+//! later finds the values put back. (Flipping the sign bit, as the text has it, would leave the
+//! start timestamp, which a reader that started after the aborting transaction would take for
+//! visible.) The records stay on their chains until the collector takes them off: unlinking them
+//! here would let a reader that had copied the dirty value find no record and believe it.
+//!
+//! **Durability.** A commit is acknowledged by [`CommitTicket::wait`], once its log is durable. A
+//! read-only transaction waits only for the newest commit it actually read from a version chain:
+//! the collector never unlinks what may not be acknowledged yet, so for rows without versions there
+//! is nothing to wait for. What a transaction shows before it ends waits for
+//! [`Snapshot::unacknowledged_reads`].
+//!
+//! **Who waits for a commit** ([`crate::version::waits`]) goes on once the clock is published, not
+//! when the log is durable: its own commit comes later in the log, and is acknowledged later.
+//!
+//! Model: `serac-models/tests/protocols.rs`.
+
+use crate::durability::redo::{RedoBuffer, RedoMark};
+use crate::durability::wal::{Durability, LogManager};
+use crate::error::{Result, StorageError};
+use crate::freeze::CoolingRound;
+use crate::ids::{BlockNo, RowId, TableId, Timestamp};
+use crate::table::data_table::DataTable;
+use crate::version::gc::GarbageCollector;
+use crate::version::undo::{BeforeCell, OwnedContext, UndoKind, UndoMark, UndoPool, UndoRecord};
+use crate::version::waits::{Target, Waits};
+use serac_sync::Mutex;
+use serac_sync::atomic::{AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Runs inside the commit critical section, with the commit timestamp, before anybody can see the
+/// transaction.
+pub type CommitHook = Box<dyn FnOnce(Timestamp) + Send + Sync>;
+/// Runs at an abort or when the past that it cares for is gone. Meanwhile what others change and
+/// take back stays on its version chain, as for a transaction.
+pub type Action = Box<dyn FnOnce() + Send + Sync>;
+
+/// Who is running.
+#[derive(Debug, Default)]
+struct ActiveTransactions {
+    /// The start timestamps, oldest first, with how many share each.
+    starts: VecDeque<(u64, u32)>,
+    /// Transactions begun so far.
+    begun: u64,
+}
+
+/// Transactions ended so far.
+#[derive(Debug, Default)]
+struct Ended {
+    commits: u64,
+    aborts: u64,
+    /// The database is closed, or is about to be: nothing commits any more.
+    closed: bool,
+}
+
+impl ActiveTransactions {
+    fn enter(&mut self, start: u64) {
+        match self.starts.back_mut() {
+            Some((last, count)) if *last == start => *count += 1,
+            _ => self.starts.push_back((start, 1)),
+        }
+    }
+    fn leave(&mut self, start: u64) {
+        let at = self.starts.binary_search_by_key(&start, |entry| entry.0).expect("a running transaction is entered");
+        self.starts[at].1 -= 1;
+        if self.starts[at].1 == 0 {
+            self.starts.remove(at);
+        }
+    }
+}
+
+/// Hands out timestamps and knows who is running.
+#[derive(Debug)]
+pub struct TransactionManager {
+    clock: AtomicU64,
+    active: Mutex<ActiveTransactions>,
+    commit_latch: Mutex<Ended>,
+    log: Option<Arc<LogManager>>,
+    gc: GarbageCollector,
+    waits: Waits,
+}
+
+impl TransactionManager {
+    /// A manager whose history goes on after `last` (what recovery found), with a log unless the
+    /// database has none.
+    pub fn new(last: Timestamp, log: Option<Arc<LogManager>>) -> Arc<Self> {
+        Arc::new(Self {
+            clock: AtomicU64::new(last.0),
+            active: Mutex::default(),
+            commit_latch: Mutex::default(),
+            log,
+            gc: GarbageCollector::default(),
+            waits: Waits::default(),
+        })
+    }
+
+    /// Begins a transaction.
+    pub fn begin(self: &Arc<Self>) -> Transaction {
+        let (txn_no, start) = {
+            let mut active = self.active.lock();
+            active.begun += 1;
+            // Acquire: pairs with the Release of a commit; every commit up to `start` is wholly
+            // seen.
+            let start = self.clock.load(Ordering::Acquire);
+            active.enter(start);
+            (active.begun, start)
+        };
+        Transaction {
+            snapshot: Snapshot(Arc::new(SnapshotInner {
+                start: Timestamp(start),
+                own: Timestamp::uncommitted(txn_no),
+                until: u32::MAX,
+                whole: None,
+                newest_read: AtomicU64::new(0),
+                manager: self.clone(),
+            })),
+            txn_no,
+            stage: 0,
+            undo: None,
+            redo: RedoBuffer::new(self.log.is_some()),
+            hooks: Vec::new(),
+            append_head: None,
+            promised: None,
+            finished: false,
+        }
+    }
+
+    /// The newest published timestamp.
+    pub fn now(&self) -> Timestamp {
+        // Acquire: as in `begin`.
+        Timestamp(self.clock.load(Ordering::Acquire))
+    }
+
+    /// Moves the clock on by one and returns the new time: every snapshot that starts from now on
+    /// is at least as new.
+    pub fn tick(&self) -> Timestamp {
+        let _latch = self.commit_latch.lock();
+        let ts = self.clock.load(Ordering::Relaxed) + 1;
+        if let Some(log) = &self.log {
+            log.skip(Timestamp(ts));
+        }
+        self.clock.store(ts, Ordering::Release);
+        Timestamp(ts)
+    }
+
+    /// Who is running now, and must find the timestamps of what may not be acknowledged yet.
+    pub fn readers(&self) -> Readers {
+        // This comes first: everything up to it was published before, so the clock is not older.
+        let acknowledged = self.acknowledged();
+        let Readers { starts, settled } = self.readers_of_published();
+        Readers { starts, settled: settled.min(acknowledged.0) }
+    }
+    /// As [`readers`](Self::readers), for versions that say themselves what has to be waited for:
+    /// up to the clock, nobody needs more than they see.
+    pub fn readers_of_published(&self) -> Readers {
+        let active = self.active.lock();
+        let starts = active.starts.iter().map(|entry| entry.0).collect();
+        // Acquire: as in `begin`. Under the latch: who begins later does not start earlier.
+        Readers { starts, settled: self.clock.load(Ordering::Acquire) }
+    }
+
+    /// Has the collectors keep, until the guard goes, what a snapshot of now would need: for who
+    /// looks at rows without one.
+    pub(crate) fn hold(&self) -> Hold<'_> {
+        let mut active = self.active.lock();
+        // Acquire: as in `begin`. What was taken back up to then has been put back before.
+        let start = self.clock.load(Ordering::Acquire);
+        active.enter(start);
+        Hold { manager: self, start }
+    }
+
+    /// The newest timestamp up to which commits may be acknowledged: what is newer, a reader must
+    /// wait for.
+    pub fn acknowledged(&self) -> Timestamp {
+        match &self.log {
+            Some(log) if log.durability() == Durability::Full => log.durable_ts(),
+            _ => self.now(),
+        }
+    }
+    /// The log, if there is one.
+    pub fn log(&self) -> Option<&Arc<LogManager>> {
+        self.log.as_ref()
+    }
+    /// The collector.
+    pub fn gc(&self) -> &GarbageCollector {
+        &self.gc
+    }
+    /// Who waits for whom.
+    pub(crate) fn waits(&self) -> &Waits {
+        &self.waits
+    }
+    /// Undo segments.
+    pub fn undo_pool(&self) -> &UndoPool {
+        self.gc.undo_pool()
+    }
+    /// Transactions committed and aborted so far.
+    pub fn counts(&self) -> (u64, u64) {
+        let ended = self.commit_latch.lock();
+        (ended.commits, ended.aborts)
+    }
+    /// From now on no transaction with changes commits: once this returns, what is committed does
+    /// not change any more.
+    pub fn refuse_commits(&self) {
+        self.commit_latch.lock().closed = true;
+    }
+    /// Takes [`refuse_commits`](Self::refuse_commits) back.
+    pub fn accept_commits(&self) {
+        self.commit_latch.lock().closed = false;
+    }
+    /// Running transactions and held snapshots.
+    pub fn active_count(&self) -> usize {
+        self.active.lock().starts.iter().map(|entry| entry.1 as usize).sum()
+    }
+    /// Freezes the blocks of `round`, which has just begun, once every transaction that is alive
+    /// now has ended.
+    pub(crate) fn freeze(&self, round: CoolingRound) {
+        let ts = self.tick();
+        self.gc.freeze(ts, round);
+    }
+    /// Runs `action` once every snapshot that is alive now has ended (§4.4).
+    pub fn defer(&self, action: Action) {
+        let ts = self.tick();
+        self.gc.defer(ts, action);
+    }
+}
+
+/// Who was running at a moment: which versions of a row somebody may still read.
+#[derive(Clone, Debug)]
+pub struct Readers {
+    /// Start timestamps, ascending.
+    starts: Vec<u64>,
+    /// Published up to here, and nobody has to wait for it.
+    settled: u64,
+}
+
+impl Readers {
+    pub(crate) fn new(starts: Vec<u64>, settled: u64) -> Self {
+        Self { starts, settled }
+    }
+    /// The start timestamps, ascending.
+    pub fn starts(&self) -> &[u64] {
+        &self.starts
+    }
+    /// The oldest start; none if nobody was running.
+    pub fn oldest(&self) -> Option<u64> {
+        self.starts.first().copied()
+    }
+    /// The newest timestamp that was published and that nobody had to wait for.
+    pub fn settled(&self) -> u64 {
+        self.settled
+    }
+    /// How many started before `timestamp`: equal for two records iff the same readers undo both.
+    pub fn before(&self, timestamp: u64) -> usize {
+        self.starts.partition_point(|&start| start < timestamp)
+    }
+    /// Whether somebody may read a version that was made at the one timestamp and replaced at the
+    /// other. Who has begun since sees what is settled. Who reads what replaced the version may
+    /// have to wait for that until then.
+    pub fn may_see(&self, made: Timestamp, replaced: Timestamp) -> bool {
+        // A part of a running transaction that is rolled back brings back what it has replaced.
+        !replaced.is_committed()
+            || made < replaced && (replaced.0 > self.settled || self.before(made.0) < self.before(replaced.0))
+    }
+}
+
+/// See [`TransactionManager::hold`].
+#[must_use = "the present is held for as long as this lives"]
+pub(crate) struct Hold<'m> {
+    manager: &'m TransactionManager,
+    start: u64,
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.manager.active.lock().leave(self.start);
+    }
+}
+
+#[derive(Debug)]
+struct SnapshotInner {
+    start: Timestamp,
+    own: Timestamp,
+    /// Of the transaction's own writes, those of earlier stages are seen.
+    until: u32,
+    /// The transaction's snapshot, of one that sees not all of its writes. It holds what both see.
+    whole: Option<Snapshot>,
+    newest_read: AtomicU64,
+    manager: Arc<TransactionManager>,
+}
+
+impl Drop for SnapshotInner {
+    fn drop(&mut self) {
+        if self.whole.is_none() {
+            self.manager.active.lock().leave(self.start.0);
+        }
+    }
+}
+
+/// A consistent view of the database. Cheap to clone; while any clone lives, what it sees is kept.
+///
+/// The snapshot of a transaction sees that transaction's own writes for as long as it runs. One
+/// that is [taken between these](Transaction::snapshot_until_now) sees the earlier ones alone.
+#[derive(Clone, Debug)]
+pub struct Snapshot(Arc<SnapshotInner>);
+
+impl Snapshot {
+    /// The start timestamp.
+    #[inline]
+    pub fn start(&self) -> Timestamp {
+        self.0.start
+    }
+    /// Who is running now, the snapshot's own transaction among them.
+    pub fn readers(&self) -> Readers {
+        self.0.manager.readers()
+    }
+    pub(crate) fn manager(&self) -> &Arc<TransactionManager> {
+        &self.0.manager
+    }
+    /// Whether a version with this timestamp is seen.
+    #[inline]
+    pub fn sees(&self, timestamp: Timestamp) -> bool {
+        timestamp.visible_at(self.0.start) || timestamp == self.0.own
+    }
+    /// Whether the version that a record has made, which has this timestamp, is seen.
+    #[inline]
+    pub(crate) fn sees_record(&self, record: &UndoRecord, timestamp: Timestamp) -> bool {
+        timestamp.visible_at(self.0.start) || timestamp == self.0.own && record.stage() < self.0.until
+    }
+    /// Whether a version with this timestamp was made by the snapshot's own transaction.
+    #[inline]
+    pub fn owns(&self, timestamp: Timestamp) -> bool {
+        timestamp == self.0.own
+    }
+    /// Notes that a version committed at `timestamp` was read from a chain: results that show it
+    /// must wait until it is durable.
+    #[inline]
+    pub fn note_read(&self, timestamp: Timestamp) {
+        if timestamp.is_committed() && timestamp.0 > self.0.newest_read.load(Ordering::Relaxed) {
+            self.0.newest_read.fetch_max(timestamp.0, Ordering::Relaxed);
+            if let Some(whole) = &self.0.whole {
+                whole.note_read(timestamp);
+            }
+        }
+    }
+    /// The promise that all that the snapshot sees is durable, for results that leave the process
+    /// before their transaction ends.
+    pub fn ticket(&self) -> CommitTicket {
+        CommitTicket { timestamp: self.0.start, log: self.0.manager.log.clone() }
+    }
+    /// The promise that all that was read so far is durable, for results of a statement in a
+    /// transaction that goes on; none if it is kept already. Cheaper than [`ticket`](Self::ticket):
+    /// what others have committed and nobody has read is not waited for.
+    pub fn unacknowledged_reads(&self) -> Option<CommitTicket> {
+        let newest_read = Timestamp(self.0.newest_read.load(Ordering::Relaxed));
+        (newest_read > self.0.manager.acknowledged())
+            .then(|| CommitTicket { timestamp: newest_read, log: self.0.manager.log.clone() })
+    }
+}
+
+enum Hook {
+    /// None once it has run.
+    Commit(Option<CommitHook>),
+    Abort(Action),
+    Obsolete(Action),
+}
+
+/// A place in a transaction to which it can be rolled back.
+#[derive(Clone, Copy, Debug)]
+pub struct Savepoint {
+    undo: UndoMark,
+    redo: RedoMark,
+    hooks: usize,
+}
+
+/// A running transaction. Dropping it aborts it.
+pub struct Transaction {
+    snapshot: Snapshot,
+    txn_no: u64,
+    /// Counts the snapshots that see what was written before, and nothing later.
+    stage: u32,
+    undo: Option<OwnedContext>,
+    redo: RedoBuffer,
+    hooks: Vec<Hook>,
+    /// The block that this transaction's bulk append is filling.
+    append_head: Option<(TableId, BlockNo)>,
+    /// What the transaction has waited for last, until it has taken it or passed it on.
+    pub(crate) promised: Option<Target>,
+    finished: bool,
+}
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction").field("txn_no", &self.txn_no).field("start", &self.snapshot.start()).finish()
+    }
+}
+
+impl Transaction {
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.txn_no
+    }
+    /// What the transaction sees.
+    #[inline]
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+    /// Gives the transaction a snapshot of the present, in which it also sees its own writes.
+    /// Between its statements: row ids that it found before may by then name other rows, but for
+    /// those that it has written. Snapshots that others hold stay what they are.
+    pub fn refresh_snapshot(&mut self) {
+        let old = &self.snapshot.0;
+        let manager = old.manager.clone();
+        let start = {
+            let mut active = manager.active.lock();
+            // Acquire: as in `begin`.
+            let start = manager.clock.load(Ordering::Acquire);
+            active.enter(start);
+            start
+        };
+        let newest_read = AtomicU64::new(old.newest_read.load(Ordering::Relaxed));
+        let (start, until, whole) = (Timestamp(start), u32::MAX, None);
+        let inner = SnapshotInner { start, own: old.own, until, whole, newest_read, manager };
+        self.snapshot = Snapshot(Arc::new(inner));
+    }
+    /// A snapshot that sees what the transaction sees now, and nothing of what it writes from now
+    /// on.
+    ///
+    /// # Errors
+    /// [`StorageError::Limit`] after four billion of them.
+    pub fn snapshot_until_now(&mut self) -> Result<Snapshot> {
+        // The snapshot of a transaction sees all stages below the greatest number.
+        let next = self.stage.checked_add(1).filter(|next| *next < u32::MAX);
+        self.stage =
+            next.ok_or_else(|| StorageError::Limit("a transaction can have at most 4294967294 such snapshots".into()))?;
+        // A block has one record for all that is appended to it.
+        self.forget_append_head();
+        let now = &self.snapshot.0;
+        let inner = SnapshotInner {
+            start: now.start,
+            own: now.own,
+            until: self.stage,
+            whole: Some(self.snapshot.clone()),
+            newest_read: AtomicU64::new(now.newest_read.load(Ordering::Relaxed)),
+            manager: now.manager.clone(),
+        };
+        Ok(Snapshot(Arc::new(inner)))
+    }
+    #[inline]
+    pub(crate) fn undo(&mut self) -> &mut OwnedContext {
+        self.pool_and_undo().1
+    }
+    #[inline]
+    fn pool_and_undo(&mut self) -> (&UndoPool, &mut OwnedContext) {
+        let (pool, txn_no) = (self.snapshot.0.manager.undo_pool(), self.txn_no);
+        (pool, self.undo.get_or_insert_with(|| OwnedContext::new(pool, txn_no)))
+    }
+    /// Makes an undo record, see [`OwnedContext::push`].
+    #[inline]
+    pub(crate) fn push_undo(
+        &mut self,
+        table: &Arc<DataTable>,
+        row: RowId,
+        kind: UndoKind,
+        next: *mut UndoRecord,
+        before: impl ExactSizeIterator<Item = BeforeCell>,
+    ) -> *mut UndoRecord {
+        let stage = self.stage;
+        let (pool, undo) = self.pool_and_undo();
+        undo.push(pool, table, row, (kind, stage), next, before)
+    }
+    #[inline]
+    pub(crate) fn redo(&mut self) -> &mut RedoBuffer {
+        &mut self.redo
+    }
+    /// Hands long redo buffers to the log before the commit (§3.4).
+    pub(crate) fn spill_redo(&mut self) -> Result<()> {
+        match &self.snapshot.0.manager.log {
+            Some(log) if self.redo.pending_bytes() > log.spill_bytes() => log.append_parts(self.txn_no, &mut self.redo),
+            _ => Ok(()),
+        }
+    }
+    /// Whether the transaction has written anything.
+    pub fn has_writes(&self) -> bool {
+        self.undo.as_ref().is_some_and(|u| !u.is_empty()) || !self.redo.is_empty() || !self.hooks.is_empty()
+    }
+    /// Logs a record that the storage does not understand (the catalog's).
+    pub fn log_meta(&mut self, payload: &[u8]) {
+        self.redo.meta(payload);
+    }
+    /// See [`CommitHook`].
+    pub fn on_commit(&mut self, hook: CommitHook) {
+        self.hooks.push(Hook::Commit(Some(hook)));
+    }
+    /// `action` runs when the transaction, or the part of it after a savepoint, is rolled back;
+    /// newest first.
+    pub fn on_abort(&mut self, action: Action) {
+        self.hooks.push(Hook::Abort(action));
+    }
+    /// `action` runs after the commit, once no snapshot sees the state before it.
+    pub fn on_obsolete(&mut self, action: Action) {
+        self.hooks.push(Hook::Obsolete(action));
+    }
+
+    pub(crate) fn append_head(&self, table: &DataTable) -> Option<BlockNo> {
+        self.append_head.filter(|(id, _)| *id == table.id()).map(|(_, no)| no)
+    }
+    pub(crate) fn set_append_head(&mut self, table: &DataTable, no: BlockNo) {
+        self.append_head = Some((table.id(), no));
+    }
+    pub(crate) fn forget_append_head(&mut self) {
+        self.append_head = None;
+    }
+
+    /// Marks the present state.
+    pub fn savepoint(&mut self) -> Savepoint {
+        // Blocks are undone whole, so what is appended from now on goes to a block of its own.
+        self.forget_append_head();
+        Savepoint {
+            undo: self.undo.as_ref().map_or(UndoMark::default(), OwnedContext::mark),
+            redo: self.redo.mark(),
+            hooks: self.hooks.len(),
+        }
+    }
+
+    /// Undoes everything since `savepoint`, which stays valid. Takes as long as what was done
+    /// since, whatever the transaction has done before.
+    pub fn rollback_to(&mut self, savepoint: &Savepoint) {
+        self.forget_append_head();
+        self.undo_since(savepoint.undo);
+        self.redo.truncate(savepoint.redo);
+        for hook in self.hooks.drain(savepoint.hooks..).rev() {
+            if let Hook::Abort(action) = hook {
+                action();
+            }
+        }
+    }
+
+    fn undo_since(&mut self, mark: UndoMark) {
+        if let Some(undo) = &mut self.undo {
+            undo.undo_since(mark, |record| record.table().restore(record));
+        }
+    }
+
+    /// Commits. The changes are visible to transactions that begin from now on; they are durable
+    /// once the ticket says so.
+    ///
+    /// # Errors
+    /// When the log cannot take the transaction; it is rolled back then.
+    pub fn commit(self) -> Result<CommitTicket> {
+        self.commit_if(|_| Ok(()), |_| {})
+    }
+
+    /// Commits if `is_valid` agrees, which runs inside the commit critical section: every
+    /// transaction that has committed before is wholly there, and none can commit until this one
+    /// has. `at_commit` runs there, too, as a [`CommitHook`] does. Both do not for a transaction
+    /// that has written nothing.
+    ///
+    /// # Errors
+    /// Those of `is_valid`, and as [`commit`](Self::commit); the transaction is rolled back then.
+    pub fn commit_if<E: From<StorageError>>(
+        mut self,
+        is_valid: impl FnOnce(&Snapshot) -> Result<(), E>,
+        at_commit: impl FnOnce(Timestamp),
+    ) -> Result<CommitTicket, E> {
+        let log = self.snapshot.0.manager.log.clone();
+        if !self.has_writes() {
+            self.finished = true;
+            self.end_waits(false);
+            let newest_read = Timestamp(self.snapshot.0.newest_read.load(Ordering::Relaxed));
+            return Ok(CommitTicket { timestamp: newest_read, log });
+        }
+        // What has been written since the last change of a row may be long, too.
+        if let Err(error) = self.spill_redo() {
+            self.rollback();
+            return Err(error.into());
+        }
+        let manager = &*self.snapshot.0.manager;
+        let timestamp = {
+            let mut latch = manager.commit_latch.lock();
+            let open = if latch.closed { Err(StorageError::Closed.into()) } else { Ok(()) };
+            let reserved = open
+                .and_then(|()| is_valid(&self.snapshot))
+                .and_then(|()| Ok(log.as_ref().map(|log| log.reserve(self.redo.pending_bytes())).transpose()?));
+            let reservation = match reserved {
+                Ok(reservation) => reservation,
+                Err(error) => {
+                    drop(latch);
+                    self.rollback();
+                    return Err(error);
+                }
+            };
+            let timestamp = Timestamp(manager.clock.load(Ordering::Relaxed) + 1);
+            at_commit(timestamp);
+            // If one panics, the transaction is rolled back, so the others stay where they are.
+            for hook in &mut self.hooks {
+                if let Hook::Commit(hook) = hook
+                    && let Some(hook) = hook.take()
+                {
+                    hook(timestamp);
+                }
+            }
+            if let Some(undo) = &self.undo {
+                undo.stamp(timestamp);
+            }
+            if let Some(reservation) = reservation {
+                reservation.enqueue(self.txn_no, timestamp, self.redo.pending());
+            }
+            // Release: pairs with the Acquire in `begin`.
+            manager.clock.store(timestamp.0, Ordering::Release);
+            latch.commits += 1;
+            timestamp
+        };
+        self.finished = true;
+        self.end_waits(self.undo.is_some());
+        if let Some(undo) = self.undo.take() {
+            manager.gc.submit(undo);
+        }
+        // After the records, as the collector relies on.
+        for hook in self.hooks.drain(..) {
+            if let Hook::Obsolete(action) = hook {
+                manager.gc.defer(timestamp, action);
+            }
+        }
+        if manager.gc.is_overrun(manager) {
+            manager.gc.lend_a_hand(manager);
+        }
+        Ok(CommitTicket { timestamp, log })
+    }
+
+    /// Rolls everything back.
+    pub fn abort(mut self) {
+        self.rollback();
+    }
+
+    fn rollback(&mut self) {
+        if std::mem::replace(&mut self.finished, true) {
+            return;
+        }
+        self.undo_since(UndoMark::default());
+        if self.redo.has_parts()
+            && let Some(log) = &self.snapshot.0.manager.log
+        {
+            log.forget_parts(self.txn_no);
+        }
+        let wrote = self.undo.is_some();
+        if let Some(undo) = self.undo.take() {
+            let manager = &*self.snapshot.0.manager;
+            {
+                let mut latch = manager.commit_latch.lock();
+                let timestamp = manager.clock.load(Ordering::Relaxed) + 1;
+                undo.stamp_aborted(Timestamp(timestamp));
+                if let Some(log) = &manager.log {
+                    log.skip(Timestamp(timestamp));
+                }
+                manager.clock.store(timestamp, Ordering::Release);
+                latch.aborts += 1;
+            }
+            manager.gc.submit(undo);
+        }
+        for hook in self.hooks.drain(..).rev() {
+            if let Hook::Abort(action) = hook {
+                action();
+            }
+        }
+        self.end_waits(wrote);
+    }
+
+    /// The transaction has ended: whoever waits for it goes on. `wrote`: it may have held
+    /// something.
+    fn end_waits(&self, wrote: bool) {
+        if wrote || self.promised.is_some() {
+            self.snapshot.0.manager.waits.ended(self.txn_no);
+        }
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        self.rollback();
+    }
+}
+
+/// The promise of a commit: redeemed when the log is durable.
+#[derive(Clone, Debug)]
+pub struct CommitTicket {
+    timestamp: Timestamp,
+    log: Option<Arc<LogManager>>,
+}
+
+impl CommitTicket {
+    /// The commit timestamp (of a read-only transaction: the newest commit it read from a version
+    /// chain).
+    pub fn commit_ts(&self) -> Timestamp {
+        self.timestamp
+    }
+    /// Whether [`wait`](Self::wait) would return at once. False when the log has failed.
+    pub fn is_acknowledged(&self) -> bool {
+        self.log.as_ref().is_none_or(|log| log.is_acknowledged(self.timestamp))
+    }
+    /// Waits until the commit is durable at the database's durability level.
+    ///
+    /// # Errors
+    /// When the log has failed: the commit is not acknowledged.
+    pub fn wait(self) -> Result<Timestamp> {
+        match &self.log {
+            Some(log) => log.wait_acknowledged(self.timestamp).map(|()| self.timestamp),
+            None => Ok(self.timestamp),
+        }
+    }
+    /// Calls `callback` when [`wait`](Self::wait) would return, on the log's thread or at once.
+    /// Everybody waits for it: it must not commit, wait for the log, or drop the last handle of the
+    /// database.
+    pub fn on_durable(self, callback: Box<dyn FnOnce(Result<Timestamp>) + Send>) {
+        let timestamp = self.timestamp;
+        match self.log {
+            Some(log) => log.on_acknowledged(timestamp, Box::new(move |r| callback(r.map(|()| timestamp)))),
+            None => callback(Ok(timestamp)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{ColumnSchema, ColumnType, TableSchema};
+    use crate::{ColumnId, RowBuffer, Value};
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+
+    #[test]
+    fn a_version_counts_for_who_started_between_its_beginning_and_its_end_or_may_have_to_wait() {
+        let readers = Readers::new(vec![5, 9], 12);
+        let may_see = |made, replaced| readers.may_see(Timestamp(made), Timestamp(replaced));
+        assert_eq!([may_see(3, 5), may_see(3, 6), may_see(5, 6)], [false, true, true]);
+        assert_eq!([may_see(6, 9), may_see(6, 10), may_see(10, 12)], [false, true, false]);
+        // Not acknowledged yet, but nobody has it between two changes of one transaction.
+        assert_eq!([may_see(10, 13), may_see(13, 13)], [true, false]);
+        assert!(readers.may_see(Timestamp(10), Timestamp::uncommitted(7)));
+        assert!(readers.may_see(Timestamp::uncommitted(7), Timestamp::uncommitted(7)));
+    }
+
+    #[test]
+    fn a_snapshot_until_now_sees_the_own_writes_before_it_alone() {
+        let column = ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: true };
+        let table = DataTable::new(TableId(1), "t", TableSchema { columns: vec![column] }).unwrap();
+        let manager = TransactionManager::new(Timestamp(0), None);
+        let a = [ColumnId(0)];
+        let append = |txn: &mut Transaction, value: i64| {
+            let array: ArrayRef = Arc::new(Int64Array::from(vec![value]));
+            let batch = RecordBatch::try_from_iter_with_nullable([("a", array, true)]).unwrap();
+            RowId::from_u64(table.append(txn, &batch).unwrap()[0].start)
+        };
+        let mut txn = manager.begin();
+        let [kept, changed, gone] = [1, 2, 3].map(|value| table.insert(&mut txn, &[Value::Int64(value)]).unwrap());
+        txn.commit().unwrap();
+        let mut txn = manager.begin();
+        table.update(&mut txn, changed, &a, &[Value::Int64(20)]).unwrap();
+        let [appended, inserted] = [append(&mut txn, 4), table.insert(&mut txn, &[Value::Int64(5)]).unwrap()];
+        let before = txn.snapshot_until_now().unwrap();
+        table.update(&mut txn, changed, &a, &[Value::Int64(200)]).unwrap();
+        table.update(&mut txn, appended, &a, &[Value::Int64(40)]).unwrap();
+        table.delete(&mut txn, gone).unwrap();
+        table.delete(&mut txn, inserted).unwrap();
+        let later = [append(&mut txn, 6), table.insert(&mut txn, &[Value::Int64(7)]).unwrap()];
+        let between = txn.snapshot_until_now().unwrap();
+        table.update(&mut txn, later[0], &a, &[Value::Int64(60)]).unwrap();
+        table.delete(&mut txn, kept).unwrap();
+        let seen = |snapshot: &Snapshot| {
+            let mut read = RowBuffer::default();
+            [kept, changed, gone, appended, inserted, later[0], later[1]].map(|row| {
+                let is_there = table.read(snapshot, row, &a, &mut read).unwrap();
+                is_there.then(|| read.value(0).integer().unwrap())
+            })
+        };
+        assert_eq!(seen(&before), [Some(1), Some(20), Some(3), Some(4), Some(5), None, None]);
+        assert_eq!(seen(&between), [Some(1), Some(200), None, Some(40), None, Some(6), Some(7)]);
+        assert_eq!(seen(txn.snapshot()), [None, Some(200), None, Some(40), None, Some(60), Some(7)]);
+        // It holds what it sees by the transaction's own snapshot.
+        assert_eq!(manager.active_count(), 1);
+        drop((before, between));
+        txn.commit().unwrap();
+        assert_eq!(manager.active_count(), 0);
+    }
+}

@@ -1,0 +1,105 @@
+//! Lines of prose with more than [`COLUMNS`] columns, in comments and in Markdown.
+//!
+//! Rows of tables and blocks of code may be longer, and so may a line by what its links lead to.
+
+/// The columns that a line of prose may have.
+const COLUMNS: usize = 100;
+
+/// The numbers of the lines of a source file that are comments, and too long.
+pub fn in_comments(source: &str) -> Vec<usize> {
+    let mut prose = Prose::default();
+    let mut long = Vec::new();
+    for (at, line) in source.lines().enumerate() {
+        match comment(line) {
+            Some(text) if prose.is_too_long(line, text) => long.push(at + 1),
+            Some(_) => {}
+            None => prose = Prose::default(),
+        }
+    }
+    long
+}
+
+/// The numbers of the lines of a Markdown file that are too long.
+pub fn in_markdown(text: &str) -> Vec<usize> {
+    let mut prose = Prose::default();
+    let long = text.lines().enumerate().filter(|(_, line)| prose.is_too_long(line, line));
+    long.map(|(at, _)| at + 1).collect()
+}
+
+/// What stands in a line that is a comment as a whole.
+fn comment(line: &str) -> Option<&str> {
+    let text = line.trim_start().strip_prefix("//")?;
+    Some(text.strip_prefix(['/', '!']).unwrap_or(text))
+}
+
+/// Lines that follow each other.
+#[derive(Default)]
+struct Prose {
+    is_in_code: bool,
+}
+
+impl Prose {
+    /// Whether the next `line`, in which `text` is said, is too long.
+    fn is_too_long(&mut self, line: &str, text: &str) -> bool {
+        let text = text.trim_start();
+        if text.starts_with("```") {
+            self.is_in_code = !self.is_in_code;
+            return false;
+        }
+        !self.is_in_code && !text.starts_with('|') && line.chars().count() > COLUMNS && width(line) > COLUMNS
+    }
+}
+
+/// The columns of a line without what its links lead to.
+fn width(line: &str) -> usize {
+    let mut columns = line.chars().count();
+    for (at, _) in line.match_indices("](") {
+        let target = &line[at + 2..];
+        let end = target.find(')').unwrap_or(target.len());
+        columns -= target[..end].chars().count();
+    }
+    for (at, _) in line.match_indices("://") {
+        let is_target = line[..at].rfind("](").is_some_and(|link| !line[link..at].contains(')'));
+        if !is_target {
+            let target = &line[at..];
+            columns -= target[..target.find([' ', '>', ')']).unwrap_or(target.len())].chars().count();
+        }
+    }
+    columns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn long(start: &str) -> String {
+        format!("{start}{}\n", "x".repeat(101 - start.chars().count()))
+    }
+
+    #[test]
+    fn comments_are_counted_and_code_is_not() {
+        let text = [long("//! "), long("    /// "), long("// "), long("let x = \""), "// short\n".to_owned()].concat();
+        assert_eq!(in_comments(&text), [1, 2, 3]);
+        let fits = format!("// {}\n", "ä".repeat(97));
+        assert!(in_comments(&fits).is_empty());
+    }
+
+    #[test]
+    fn tables_and_code_blocks_may_be_long() {
+        let text = [long("//! |"), "//! ```text\n".to_owned(), long("//! "), "//! ```\n".to_owned(), long("//! ")];
+        assert_eq!(in_comments(&text.concat()), [5]);
+        let text = [long("| "), "```sh\n".to_owned(), long("x"), "```\n".to_owned(), long("x")].concat();
+        assert_eq!(in_markdown(&text), [5]);
+        // What is left open ends with the comment.
+        let text = ["// ```\n".to_owned(), "let x;\n".to_owned(), long("// ")].concat();
+        assert_eq!(in_comments(&text), [3]);
+    }
+
+    #[test]
+    fn what_links_lead_to_takes_no_columns() {
+        let target = "y".repeat(90);
+        assert!(in_markdown(&format!("See [the page](https://{target}/a) and [another](b.md).\n")).is_empty());
+        assert!(in_markdown(&format!("See https://{target} for it.\n")).is_empty());
+        assert_eq!(in_markdown(&format!("See [{target}](a.md) and [this](b.md).\n")), [1]);
+    }
+}
