@@ -22,7 +22,7 @@ const KINDS: [(&str, &str); 3] = [
 /// A kind, and a crate or a document.
 type Of = (&'static str, String);
 
-/// Where there is something of a kind: `docs/sql.md:12`.
+/// Where there is something of a kind: `docs/STYLE.md:12`.
 type Places = BTreeMap<Of, Vec<String>>;
 
 /// How much there may be, above 0.
