@@ -101,7 +101,6 @@ pub fn column_of(array: &ArrayRef, binary: bool, is_json: bool) -> Result<(Array
             let bits: Int32Array = bits.iter().map(|oid| oid.map(|oid| oid as i32)).collect();
             Ok((Arc::new(bits), ColumnType::Int32))
         }
-        DataType::LargeBinary if binary => Ok((crate::free_numbers::as_wire(array)?, ColumnType::Binary)),
         DataType::Struct(_) if binary => Ok((binary_forms(array)?, ColumnType::Binary)),
         data_type if binary && element_of(data_type).is_some() => {
             let mut out = BinaryViewBuilder::with_capacity(array.len());
@@ -276,7 +275,7 @@ fn list(elements: &[Option<&[u8]>], binary: bool, element: u32) -> Result<Scalar
     let elements = match values.is_empty() {
         // Texts become values of any other type.
         true => match of_oid(element) {
-            Some(ColumnType::Decimal { .. }) | None => new_empty_array(&DataType::Utf8),
+            Some(ColumnType::Numeric) | None => new_empty_array(&DataType::Utf8),
             Some(_) if element == OID => new_empty_array(&DataType::UInt32),
             Some(element) => new_empty_array(&element.arrow()),
         },

@@ -79,7 +79,11 @@ pub fn value(given: Given<'_>, wanted: ColumnType) -> Result<Option<OwnedValue>>
     let Some(bytes) = given.bytes else { return Ok(Some(OwnedValue::Fixed(Value::Null))) };
     let named = if given.oid == 0 || (given.oid == TEXT && !given.binary) { None } else { of_oid(given.oid) };
     let from = named.unwrap_or(wanted);
-    if let (ColumnType::Decimal { .. }, ColumnType::Decimal { precision, scale }) = (from, wanted) {
+    if let (ColumnType::Decimal { .. } | ColumnType::Numeric, ColumnType::Numeric) = (from, wanted) {
+        return Ok(Some(OwnedValue::Bytes(number(bytes, given.binary)?.to_stored().into())));
+    }
+    if let (ColumnType::Decimal { .. } | ColumnType::Numeric, ColumnType::Decimal { precision, scale }) = (from, wanted)
+    {
         // What the column does not hold is compared with it on the other path, and rounded where it
         // is assigned.
         let number = number(bytes, given.binary).ok();
@@ -228,7 +232,7 @@ pub fn scalar(given: Given<'_>, inferred: Option<ColumnType>) -> Result<ScalarVa
         return Ok(ScalarValue::UInt32(number));
     }
     // A number has the digits that the client has given it.
-    if let (ColumnType::Decimal { .. }, Some(bytes)) = (column_type, given.bytes) {
+    if let (ColumnType::Decimal { .. } | ColumnType::Numeric, Some(bytes)) = (column_type, given.bytes) {
         let number = number(bytes, given.binary)?;
         let free = || ScalarValue::LargeBinary(Some(number.to_stored()));
         return Ok(decimal(&number).map_or_else(free, |number| number.scalar()));
@@ -366,6 +370,7 @@ pub fn of_binary(bytes: &[u8], column_type: ColumnType) -> Result<OwnedValue> {
         }
         ColumnType::Uuid => Value::Int128(i128::from_le_bytes(exactly(bytes, column_type)?)),
         ColumnType::Decimal { precision, scale } => numeric(bytes, precision, scale, column_type)?,
+        ColumnType::Numeric => return Ok(OwnedValue::Bytes(number(bytes, true)?.to_stored().into())),
     }))
 }
 
