@@ -8,7 +8,7 @@
 
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BinaryViewBuilder, LargeBinaryArray, RecordBatch, make_array,
+    Array, ArrayRef, AsArray, LargeBinaryArray, ListArray, RecordBatch, make_array,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
@@ -182,6 +182,24 @@ pub(crate) fn as_numbers(array: &ArrayRef) -> Result<ArrayRef> {
         out.push(number.map(Value::Numeric))?;
     }
     Ok(out.finish())
+}
+
+/// A parameter as an array of numbers, of any depth.
+///
+/// # Errors
+/// 22P02 for an element that is a text and no number.
+pub fn of_list_parameter(value: &ScalarValue) -> Result<ScalarValue> {
+    fn elements(array: &ArrayRef) -> Result<ArrayRef> {
+        let Some(lists) = array.as_list_opt::<i32>() else { return as_numbers(array) };
+        let (_, offsets, values, nulls) = lists.clone().into_parts();
+        let values = elements(&values)?;
+        let field = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+        Ok(Arc::new(ListArray::try_new(field, offsets, values, nulls)?))
+    }
+    if value.is_null() {
+        return Ok(ScalarValue::try_from(&DataType::new_list(DataType::LargeBinary, true))?);
+    }
+    Ok(ScalarValue::try_from_array(&elements(&value.to_array()?)?, 0)?)
 }
 
 /// A parameter as a number; none if it is nothing that a number is made of.
