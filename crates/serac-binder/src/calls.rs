@@ -945,9 +945,9 @@ impl Binder<'_> {
         found: &Chosen,
         context: Context<'_>,
     ) -> Result<AggregateCall> {
-        // They compare the values that they give.
-        if orders.iter().any(|(sort, bound)| sort.expr != bound.expr) {
-            return Err(BindError::unsupported(format!("function {name} of numbers or intervals"), NO_PLACE));
+        // They compare the values that they give, but not arrays.
+        if orders.iter().any(|(_, bound)| bound.id.element().is_some()) {
+            return Err(BindError::unsupported(format!("function {name} of arrays"), NO_PLACE));
         }
         let direct = arguments.len();
         let function = self.known_aggregate(name)?;

@@ -11,7 +11,6 @@ use serac_numeric::Numeric;
 use serac_numeric_functions::aggregates::{Choice, by_key};
 use serac_numeric_functions::fixed::{Rounding, fixed};
 use serac_numeric_functions::{FREE, keys, lists, scalar};
-use serac_parser::tree::Span;
 use std::sync::Arc;
 
 /// Digits that a fixed number has at most.

@@ -7,8 +7,8 @@ use arrow_array::types::{
     Time64MicrosecondType, TimestampMicrosecondType,
 };
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, LargeBinaryArray, LargeStringArray, PrimitiveArray,
-    StringViewArray,
+    Array, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, LargeBinaryArray, LargeStringArray,
+    PrimitiveArray, StringViewArray,
 };
 use arrow_buffer::IntervalMonthDayNano;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};

@@ -177,7 +177,8 @@ impl Numeric {
         let mut words = words.iter().map(|word| u16::from_be_bytes(*word) ^ turned);
         let Some(weight) = words.next().filter(|_| odd.is_empty()) else { return Err(wrong()) };
         let weight = i64::from(weight) - WEIGHT_OFFSET;
-        let groups: Option<Vec<u16>> = words.map(|group| group.checked_sub(1).filter(|group| *group <= 9_999)).collect();
+        let groups: Option<Vec<u16>> =
+            words.map(|group| group.checked_sub(1).filter(|group| *group <= 9_999)).collect();
         let groups = groups.filter(|groups| !groups.is_empty()).ok_or_else(wrong)?;
         let behind = (groups.len() as i64 - 1 - weight).max(0) * 4;
         // A key of a number with too many digits behind the point ends in zeros of its last group.

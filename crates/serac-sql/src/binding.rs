@@ -33,8 +33,8 @@ use datafusion::logical_expr::{
 use futures::FutureExt;
 use serac_binder::{
     BindError, BoundBody, BoundPart, BoundQuery, BoundStatement, Definition, DefinitionText, Environment, Generation,
-    IndexPart, OutputColumn, Place, Relation, StatementError, Target, UniqueIndex, arrow_type,
-    is_registered, type_of_arrow,
+    IndexPart, OutputColumn, Place, Relation, StatementError, Target, UniqueIndex, arrow_type, is_registered,
+    type_of_arrow,
 };
 use serac_engine::catalog::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;

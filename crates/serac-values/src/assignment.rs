@@ -1,7 +1,7 @@
 //! Assignment of values to columns.
 
-use crate::free_numbers::as_numbers;
 use crate::error::{Result, SqlError};
+use crate::free_numbers::as_numbers;
 use crate::hex::bytes_of_digits;
 use crate::text_types::{is_text, is_text_or_null};
 use crate::texts_as_intervals::interval as read_interval;
@@ -268,7 +268,8 @@ pub fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<Array
             check_assignment(array.data_type(), sql_type, column)?;
         }
         let known = number_type(array.data_type());
-        let values = if known == *array.data_type() { array.clone() } else { cast_with_options(array, &known, &options)? };
+        let values =
+            if known == *array.data_type() { array.clone() } else { cast_with_options(array, &known, &options)? };
         return as_numbers(&values).map_err(of_column);
     }
     if is_text {

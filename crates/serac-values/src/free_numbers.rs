@@ -7,11 +7,9 @@
 //! same digits in each batch, and each tool reads a number from it.
 
 use crate::error::{Result, SqlError};
-use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, LargeBinaryArray, ListArray, RecordBatch, make_array,
-};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray, ListArray, RecordBatch, make_array};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use serac_engine::catalog::definition::SqlType;

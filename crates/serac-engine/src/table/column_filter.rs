@@ -13,8 +13,8 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, BinaryArray, Datum, Scalar};
 use arrow_ord::cmp;
 use arrow_schema::ArrowError;
-use serac_operators::select::{Comparison, positions_of, select};
 use serac_numeric::Numeric;
+use serac_operators::select::{Comparison, positions_of, select};
 use serac_storage::{BlockReader, ColumnForm, ColumnId, ColumnType, ScanColumn, Selection, StorageError};
 use std::sync::Arc;
 

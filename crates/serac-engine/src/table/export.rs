@@ -92,7 +92,8 @@ impl Transaction {
         }
         let stored = &table.data.schema().columns;
         let field = |&c: &usize| {
-            let data_type = VarlenForm::View.data_type(stored[c].column_type).unwrap_or_else(|| stored[c].column_type.arrow());
+            let data_type =
+                VarlenForm::View.data_type(stored[c].column_type).unwrap_or_else(|| stored[c].column_type.arrow());
             let field = marked(Field::new(&all[c].name, data_type, all[c].nullable));
             match all[c].sql_type.told() {
                 Some((oid, modifier)) => with_type(field, oid, modifier),

@@ -338,8 +338,7 @@ impl Session {
         };
         let (frame, told) = self.frame_of_relation(source).await?;
         let (found, rows) = self.collect_with_schema(frame).await?;
-        let mut definition =
-            TableDefinition::new(schema.clone(), name, columns_of_rows(&with_types(&told, &found))?);
+        let mut definition = TableDefinition::new(schema.clone(), name, columns_of_rows(&with_types(&told, &found))?);
         if columns.len() > definition.columns.len() {
             return Err(SqlError::new(sqlstate::SYNTAX_ERROR, "too many column names were specified"));
         }
