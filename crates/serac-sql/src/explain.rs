@@ -76,15 +76,15 @@ impl Report {
 
 impl Options {
     fn read(given: &[ExplainOption]) -> Result<Self> {
-        let mut options = Self { timing: true, ..Self::default() };
-        let mut summary = None;
+        let mut options = Self::default();
+        let (mut summary, mut timing) = (None, None);
         for option in given {
             let (Ident { name, span: _ }, value) = option;
             let switch = || is_on(option);
             match name.as_str() {
                 "analyze" => options.analyze = switch()?,
                 "verbose" => options.verbose = switch()?,
-                "timing" => options.timing = switch()?,
+                "timing" => timing = Some(switch()?),
                 "steps" => options.steps = switch()?,
                 "bound" => options.bound = switch()?,
                 "summary" => summary = Some(switch()?),
@@ -115,6 +115,11 @@ impl Options {
             }
         }
         options.summary = summary.unwrap_or(options.analyze);
+        options.timing = timing.unwrap_or(true);
+        if timing == Some(true) && !options.analyze {
+            let message = "EXPLAIN option TIMING requires ANALYZE";
+            return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
+        }
         let beside = [(options.analyze, "ANALYZE"), (options.verbose, "VERBOSE"), (options.summary, "SUMMARY")];
         let shown = match (options.steps, options.bound) {
             (true, true) => return Err(SqlError::unsupported("EXPLAIN's option STEPS beside BOUND")),

@@ -4,28 +4,31 @@
 use crate::error::{Result, SqlError};
 use crate::session_env::SessionEnv;
 use crate::setting_list::{DISABLED_PASSES, is_of_users, set_for_client};
-use crate::setting_values::{invalid, is_of_transaction, memory_of, switch, unrecognized};
+use crate::setting_values::{Progress, invalid, is_of_transaction, memory_of, switch, unrecognized};
 use serac_query::scan::SharedScans;
 use std::sync::atomic::Ordering;
 
 impl SessionEnv {
-    /// Sets a setting by its name in lower case, or resets it for none. `is_started`: whether a
-    /// statement of the running transaction has begun.
+    /// Sets a setting by its name in lower case, or resets it for none to what it was when the client
+    /// had connected. `progress` is that of the running transaction.
     ///
     /// # Errors
     /// 42704 if there is no such setting, 22023 for a wrong value, 55P02 for one that nobody sets,
     /// 25001 for a mode of the transaction that cannot change any more.
-    pub(crate) fn set_parameter(&self, name: &str, value: Option<&str>, is_started: bool) -> Result<()> {
+    pub(crate) fn set_parameter(&self, name: &str, value: Option<&str>, progress: Progress) -> Result<()> {
+        let initial = || self.initial_settings.read().get(name).cloned();
+        let initial = if value.is_none() { initial() } else { None };
+        let value = value.or(initial.as_deref());
         // Relaxed: the session's own statements read it.
         self.client_changes.fetch_add(1, Ordering::Relaxed);
-        if self.values.set(name, value, &self.sql.defaults, is_started)? {
+        if self.values.set(name, value, &self.sql.defaults, progress)? {
             return Ok(());
         }
         let invalid = || invalid(name, value.unwrap_or_default());
         match name {
             "work_mem" => {
                 let wanted = match value {
-                    Some(value) => memory_of(value).ok_or_else(invalid)?,
+                    Some(value) => memory_of(name, value)?,
                     None => self.sql.defaults.work_mem,
                 };
                 if let Some(most) = self.sql.defaults.max_work_mem
@@ -93,7 +96,7 @@ impl SessionEnv {
             return Err(SqlError::unsupported(format!("set_config of \"{name}\"")));
         }
         let before = self.setting_before(name);
-        self.set_parameter(name, value, true)?;
+        self.set_parameter(name, value, Progress { is_started: true, has_savepoint: false })?;
         self.note_change(name, before, local);
         Ok(self.setting(name).unwrap_or_default())
     }

@@ -211,6 +211,9 @@ impl SessionEnv {
     }
     /// What a setting is after RESET; none where that is not known.
     fn usual_value(&self, name: &str) -> Option<String> {
+        if let Some(initial) = self.initial_settings.read().get(name) {
+            return Some(initial.clone());
+        }
         let value = match name {
             "enable_bitmap_index" => Some("on"),
             "shared_scans" => Some("auto"),
@@ -219,9 +222,6 @@ impl SessionEnv {
             "work_mem" => return Some(shown_memory(self.sql.defaults.work_mem.or(self.sql.defaults.max_work_mem))),
             _ => usual_setting(name).or_else(|| preset_value(name)),
         };
-        if let Some(initial) = self.initial_settings.read().get(name) {
-            return Some(initial.clone());
-        }
         let of_session = || self.values.usual(&self.sql.defaults).value(name);
         value.map(str::to_owned).or_else(of_session).or_else(|| self.setting(name))
     }
@@ -249,9 +249,9 @@ pub(crate) fn all_settings(shared: &Arc<SessionEnv>) -> Vec<ListedSetting> {
     let usual = shared.values.usual(&shared.sql.defaults);
     let in_unit = |of: &SessionValues, kind: Kind, name: &str, shown: Option<String>| match kind {
         Kind::Time => of.time(name).map(|time| time.map_or(0, |time| time.as_millis()).to_string()),
-        Kind::Memory => {
-            shown.and_then(|shown| memory_of(&shown)).map(|bytes| bytes.map_or(0, |bytes| bytes >> 10).to_string())
-        }
+        Kind::Memory => shown
+            .and_then(|shown| memory_of(name, &shown).ok())
+            .map(|bytes| bytes.map_or(0, |bytes| bytes >> 10).to_string()),
         _ => shown,
     };
     let listed = |setting: &Setting| {
@@ -299,6 +299,8 @@ pub(crate) struct ClientSetting {
 enum Accepts {
     /// The values that mean what is done anyway. It keeps its usual value.
     These(&'static [&'static str]),
+    /// One of these words, which it keeps.
+    Words(&'static [&'static str]),
     /// A switch, from which nothing follows.
     Switch,
     /// Any text.
@@ -331,6 +333,12 @@ impl ClientSetting {
             Accepts::These(accepts) => {
                 Err(invalid(self.name, &value).explained(format!("It can be {} here.", accepts.join(" or "))))
             }
+            Accepts::Words(words) => {
+                let word = words.iter().find(|word| word.eq_ignore_ascii_case(&value));
+                let word = word
+                    .ok_or_else(|| invalid(self.name, &value).explained(format!("It can be {}.", words.join(", "))))?;
+                Ok(Some((*word).to_owned()))
+            }
             Accepts::Switch => switch(self.name, Some(&value), false).map(|on| Some(on_or_off(on))),
             Accepts::Text => Ok(Some(value)),
             Accepts::Names => {
@@ -353,7 +361,13 @@ pub(crate) const CLIENT_SETTINGS: [ClientSetting; 19] = [
     fixed("password_encryption", "scram-sha-256", &["scram-sha-256"]),
     fixed("row_security", "off", &["off", "false", "0"]),
     noted("application_name", ""),
-    noted("client_min_messages", "notice"),
+    ClientSetting {
+        name: "client_min_messages",
+        usual: "notice",
+        accepts: Accepts::Words(&[
+            "debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error", "debug", "info",
+        ]),
+    },
     // Floats are written with as many digits as tell them apart.
     fixed("extra_float_digits", "1", &["1", "2", "3"]),
     fixed("check_function_bodies", "on", &["on", "true", "1", "yes", "off", "false", "0", "no"]),

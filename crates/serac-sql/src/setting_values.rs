@@ -5,6 +5,7 @@ use crate::error::{Result, SqlError};
 use crate::limits::SessionDefaults;
 use crate::transaction::{Isolation, Modes};
 use parking_lot::Mutex;
+use serac_values::assignment::parse_bool;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -149,6 +150,15 @@ impl SharedModes {
     }
 }
 
+/// How far a transaction is, on which it depends whether its modes may change.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Progress {
+    /// A statement of it has begun.
+    pub(crate) is_started: bool,
+    /// It has a savepoint.
+    pub(crate) has_savepoint: bool,
+}
+
 /// The settings that only the session reads. Its queries see and set them, too (`current_setting`,
 /// `set_config`), on whatever thread they run.
 ///
@@ -221,16 +231,22 @@ impl SessionValues {
     /// Sets the modes of the running transaction; without one, nothing.
     ///
     /// # Errors
-    /// 25001 for what cannot change once a statement of the transaction has begun.
-    pub(crate) fn change_modes(&self, modes: Modes, is_started: bool) -> Result<()> {
+    /// 25001 for what cannot change behind a savepoint, or once a statement of the transaction has
+    /// begun.
+    pub(crate) fn change_modes(&self, modes: Modes, progress: Progress) -> Result<()> {
         let Some(before) = self.transaction.get() else { return Ok(()) };
-        let refused = if !is_started {
-            None
-        } else if before.read_only && !modes.read_only {
+        let Progress { is_started, has_savepoint } = progress;
+        let refused = if before.read_only && !modes.read_only && has_savepoint {
+            Some("cannot set transaction read-write mode inside a read-only transaction")
+        } else if before.read_only && !modes.read_only && is_started {
             Some("transaction read-write mode must be set before any query")
-        } else if before.isolation != modes.isolation {
+        } else if before.isolation != modes.isolation && is_started {
             Some("SET TRANSACTION ISOLATION LEVEL must be called before any query")
-        } else if before.deferrable != modes.deferrable {
+        } else if before.isolation != modes.isolation && has_savepoint {
+            Some("SET TRANSACTION ISOLATION LEVEL must not be called in a subtransaction")
+        } else if before.deferrable != modes.deferrable && has_savepoint {
+            Some("SET TRANSACTION [NOT] DEFERRABLE cannot be called within a subtransaction")
+        } else if before.deferrable != modes.deferrable && is_started {
             Some("SET TRANSACTION [NOT] DEFERRABLE must be called before any query")
         } else {
             None
@@ -282,8 +298,8 @@ impl SessionValues {
             time => shown_time(self.time(time)?),
         })
     }
-    /// Sets a setting, or resets it for none; false if it is not one of these. `is_started`:
-    /// whether a statement of the running transaction has begun.
+    /// Sets a setting, or resets it for none; false if it is not one of these. `progress` is that of
+    /// the running transaction.
     ///
     /// # Errors
     /// 22023 for a wrong value; as [`change_modes`](Self::change_modes).
@@ -292,7 +308,7 @@ impl SessionValues {
         name: &str,
         value: Option<&str>,
         defaults: &SessionDefaults,
-        is_started: bool,
+        progress: Progress,
     ) -> Result<bool> {
         let (mut modes, mut default_modes) = (self.modes(), self.default_modes());
         match name {
@@ -319,7 +335,7 @@ impl SessionValues {
         if name.starts_with("default_") {
             self.default_modes.set(Some(default_modes));
         } else {
-            self.change_modes(modes, is_started)?;
+            self.change_modes(modes, progress)?;
         }
         Ok(true)
     }
@@ -342,48 +358,108 @@ pub(crate) fn invalid(name: &str, value: &str) -> SqlError {
 
 /// A switch, or its usual value for none.
 pub(crate) fn switch(name: &str, value: Option<&str>, usual: bool) -> Result<bool> {
-    match value.map(str::to_lowercase).as_deref() {
-        None => Ok(usual),
-        Some("on" | "true" | "1" | "yes") => Ok(true),
-        Some("off" | "false" | "0" | "no") => Ok(false),
-        Some(_) => Err(SqlError::new(
-            sqlstate::INVALID_PARAMETER_VALUE,
-            format!("parameter \"{name}\" requires a Boolean value"),
-        )),
-    }
+    value.map_or(Ok(usual), |value| {
+        parse_bool(value).ok_or_else(|| {
+            let message = format!("parameter \"{name}\" requires a Boolean value");
+            SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
+        })
+    })
 }
 
 fn level(name: &str, value: Option<&str>, usual: Isolation) -> Result<Isolation> {
     value.map_or(Ok(usual), |value| Isolation::of_name(value).ok_or_else(|| invalid(name, value)))
 }
 
-/// A number and its unit, which must be one of these; without one it counts in the first.
-fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match text[digits.len()..].trim() {
+/// The number at the head of a text, in the forms that settings have: decimal, with a fraction or a
+/// power of ten, hexadecimal or octal; and what stands behind it.
+fn leading_number(text: &str) -> Option<(f64, &str)> {
+    let (is_negative, digits) = match text.strip_prefix(['-', '+']) {
+        Some(digits) => (text.starts_with('-'), digits),
+        None => (false, text),
+    };
+    let length = |text: &str, is_such: fn(&char) -> bool| text.chars().take_while(is_such).count();
+    let of_base = |digits: &str, base: u32| u64::from_str_radix(digits, base).ok().map(|number| number as f64);
+    let (number, rest) = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        Some(hex) => {
+            let (hex, rest) = hex.split_at(length(hex, char::is_ascii_hexdigit));
+            (of_base(hex, 16)?, rest)
+        }
+        None => {
+            let mut end = length(digits, char::is_ascii_digit);
+            let mut is_whole = true;
+            if let Some(fraction) = digits[end..].strip_prefix('.') {
+                (is_whole, end) = (false, end + 1 + length(fraction, char::is_ascii_digit));
+            }
+            if let Some(power) = digits[end..].strip_prefix(['e', 'E']) {
+                let sign = usize::from(power.starts_with(['-', '+']));
+                let count = length(&power[sign..], char::is_ascii_digit);
+                if count > 0 {
+                    (is_whole, end) = (false, end + 1 + sign + count);
+                }
+            }
+            let (number, rest) = digits.split_at(end);
+            match is_whole && number.len() > 1 && number.starts_with('0') {
+                true => (of_base(number, 8)?, rest),
+                false => (number.parse().ok()?, rest),
+            }
+        }
+    };
+    Some((if is_negative { -number } else { number }, rest))
+}
+
+/// A number and its unit, which must be one of these; without one it counts in the first. What it is
+/// in the unit whose length is 1, to the nearest whole.
+fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<i64> {
+    let (number, unit) = leading_number(text.trim())?;
+    let unit = match unit.trim() {
         "" => units.first(),
         unit => units.iter().find(|(name, _)| *name == unit),
     };
-    digits.trim().parse::<u64>().ok()?.checked_mul(unit?.1)
+    let value = (number * unit?.1).round_ties_even();
+    (value.abs() < i64::MAX as f64).then_some(value as i64)
 }
 
-/// The longest time that a setting has: PostgreSQL's.
-const LONGEST_MILLIS: u64 = i32::MAX as u64;
+/// The value, if it is at least `least` and at most PostgreSQL's greatest.
+///
+/// # Errors
+/// 22023.
+fn in_range(name: &str, value: i64, unit: &str, least: i64) -> Result<u64> {
+    let most = i64::from(i32::MAX);
+    if !(least..=most).contains(&value) {
+        let range = format!("{value} {unit} is outside the valid range for parameter \"{name}\" ({least} .. {most})");
+        return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, range));
+    }
+    Ok(value.unsigned_abs())
+}
 
 /// A time as PostgreSQL's settings have it: in milliseconds, or with its unit; none for 0.
 fn time_of(name: &str, text: &str) -> Result<Option<Duration>> {
-    let units = [("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+    let units =
+        [("ms", 1.0), ("us", 0.001), ("s", 1_000.0), ("min", 60_000.0), ("h", 3_600_000.0), ("d", 86_400_000.0)];
     let millis = with_unit(text, &units).ok_or_else(|| invalid(name, text))?;
-    if millis > LONGEST_MILLIS {
-        let range = format!("{millis} ms is outside the valid range for parameter \"{name}\" (0 .. {LONGEST_MILLIS})");
-        return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, range));
-    }
+    let millis = in_range(name, millis, "ms", 0)?;
     Ok(Some(Duration::from_millis(millis)).filter(|time| !time.is_zero()))
 }
 
+/// Kilobytes that memory has at the least where it is limited, as PostgreSQL's work_mem.
+const LEAST_KILOBYTES: i64 = 64;
+
 /// Bytes as PostgreSQL's settings have them: in kB, or with their unit; none for 0.
-pub(crate) fn memory_of(text: &str) -> Option<Option<usize>> {
-    let units = [("kB", 1 << 10), ("B", 1), ("MB", 1 << 20), ("GB", 1 << 30), ("TB", 1 << 40)];
-    let bytes = usize::try_from(with_unit(text, &units)?).ok()?;
-    Some(Some(bytes).filter(|bytes| *bytes > 0))
+///
+/// # Errors
+/// 22023.
+pub(crate) fn memory_of(name: &str, text: &str) -> Result<Option<usize>> {
+    let units = [
+        ("kB", 1.0),
+        ("B", 1.0 / 1_024.0),
+        ("MB", 1_024.0),
+        ("GB", 1_024.0 * 1_024.0),
+        ("TB", 1_024.0 * 1_024.0 * 1_024.0),
+    ];
+    let kilobytes = with_unit(text, &units).ok_or_else(|| invalid(name, text))?;
+    if kilobytes == 0 {
+        return Ok(None);
+    }
+    let kilobytes = in_range(name, kilobytes, "kB", LEAST_KILOBYTES)?;
+    Ok(usize::try_from(kilobytes << 10).ok())
 }

@@ -160,8 +160,8 @@ impl Session {
     }
     /// Sets a setting, or resets it for none.
     fn set_or_reset(&mut self, name: &str, value: Option<&str>) -> Result<()> {
-        let is_started = self.running.as_ref().is_some_and(|running| running.started);
-        self.shared.set_parameter(name, value, is_started)?;
+        let progress = self.running.as_ref().map(Running::progress).unwrap_or_default();
+        self.shared.set_parameter(name, value, progress)?;
         if let Some(running) = self.running.as_mut().filter(|_| is_of_transaction(name)) {
             running.follow_modes(self.shared.values.modes());
         }
@@ -180,10 +180,13 @@ impl Session {
     pub fn time_style(&self) -> Option<Arc<TimeStyle>> {
         self.shared.time_style.read().clone()
     }
-    /// Notes that RESET gives clients' settings the values that they have now, with which the
-    /// client has connected.
+    /// Notes that RESET gives settings the values that they have now, with which the client has
+    /// connected.
     pub fn note_initial_settings(&mut self) {
-        *self.shared.initial_settings.write() = self.shared.client_settings.read().clone();
+        let mut initial = self.shared.client_settings.read().clone();
+        let values = RESETTABLE.into_iter().filter_map(|name| Some((name.to_owned(), self.setting(name)?)));
+        initial.extend(values);
+        *self.shared.initial_settings.write() = initial;
     }
     /// The settings of whose changes clients of PostgreSQL are told, as far as they can change
     /// here.

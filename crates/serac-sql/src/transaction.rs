@@ -5,7 +5,7 @@ use crate::channels::PendingNotifications;
 use crate::error::{Result, SqlError};
 use crate::limits::CancelHandle;
 use crate::session_roles::SessionRoles;
-use crate::setting_values::SettingsMark;
+use crate::setting_values::{Progress, SettingsMark};
 use serac_engine::{Savepoint, Transaction};
 use serac_parser::tree::{IsolationLevel, TransactionMode, TransactionModeKind};
 use std::sync::Arc;
@@ -176,6 +176,10 @@ impl Running {
     /// Lets the present statement, which looks at nothing, be none that decides the modes.
     pub(crate) fn unstart(&mut self) {
         self.started = self.was_started;
+    }
+    /// How far it is.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress { is_started: self.started, has_savepoint: !self.savepoints.is_empty() }
     }
     /// Takes over modes that have been set; those of one that has started stay what they are.
     pub(crate) fn follow_modes(&mut self, modes: Modes) {

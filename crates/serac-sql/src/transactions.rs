@@ -402,7 +402,7 @@ impl Session {
     /// Sets the modes of the transaction that BEGIN opened; without one, nothing.
     pub(crate) fn set_modes(&mut self, modes: Modes) -> Result<()> {
         let Some(running) = self.running.as_mut().filter(|running| running.is_block()) else { return Ok(()) };
-        self.shared.values.change_modes(modes, running.started)?;
+        self.shared.values.change_modes(modes, running.progress())?;
         running.follow_modes(modes);
         Ok(())
     }

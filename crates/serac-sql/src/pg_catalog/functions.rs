@@ -35,6 +35,9 @@ use std::sync::Arc;
 struct Row<'r>(&'r [ScalarValue]);
 
 impl Row<'_> {
+    fn has_null(&self) -> bool {
+        self.0.iter().any(ScalarValue::is_null)
+    }
     fn get(&self, i: usize) -> Option<&ScalarValue> {
         self.0.get(i).filter(|value| !value.is_null())
     }
@@ -617,7 +620,8 @@ fn expanded(row: &Row<'_>) -> Outcome {
 }
 
 fn setting(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
-    let Some(name) = row.text(0) else { return maybe(None) };
+    // Strict, as most functions are.
+    let Some(name) = row.text(0).filter(|_| !row.has_null()) else { return maybe(None) };
     let lower = name.to_lowercase();
     match scope.shared.setting(&lower).or_else(|| scope.shared.engine_setting(&lower)) {
         Some(value) => text(value),

@@ -82,12 +82,29 @@ fn is_equality(condition: &Expr) -> bool {
     (is_column(left) && !right.any_column_refs()) || (is_column(right) && !left.any_column_refs())
 }
 
+/// The columns of a result that are no columns of the rows below it, whatever they are named.
+fn computed_columns(plan: &LogicalPlan) -> Vec<Column> {
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            let columns = projection.schema.columns().into_iter().zip(&projection.expr);
+            let computed = columns.filter(|(column, expr)| !matches!(expr, Expr::Column(own) if own == column));
+            computed.map(|(column, _)| column).collect()
+        }
+        LogicalPlan::SubqueryAlias(alias) => computed_columns(&alias.input),
+        _ => Vec::new(),
+    }
+}
+
 /// DataFusion renames the columns of conditions and those of the result to one relation, where
 /// names must differ.
 fn names_differ(plan: &LogicalPlan, conditions: &[Expr]) -> bool {
     let mut columns: Vec<Column> = plan.schema().columns();
+    let computed = computed_columns(plan);
     for condition in conditions {
         for column in condition.column_refs() {
+            if computed.iter().any(|other| other.name == column.name) {
+                return false;
+            }
             if columns.iter().any(|other| other.name == column.name && other != column) {
                 return false;
             }
