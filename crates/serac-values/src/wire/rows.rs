@@ -4,6 +4,7 @@
 use super::array::{as_told, column_of, type_of};
 use super::encode::write_binary;
 use super::types::JSON;
+use crate::error::SqlError;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BinaryViewBuilder, StringViewBuilder};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
@@ -44,10 +45,14 @@ fn add_field(text: &str, row: &mut String) {
     row.push('"');
 }
 
+/// Bytes that the texts of a column of rows have at the most. The quotes in the text of a row are
+/// doubled with each row around it, so that a short statement asks for texts of any length.
+const MOST_BYTES: usize = 256 << 20;
+
 /// Rows as texts: `(1,a,)`.
 ///
 /// # Errors
-/// When a value does not fit its form on the wire.
+/// When a value does not fit its form on the wire, and 54000 if the texts exceed [`MOST_BYTES`].
 pub(super) fn texts(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let text = |values: &ArrayRef| {
         let texts = as_told(values, &DataType::Utf8View);
@@ -58,7 +63,7 @@ pub(super) fn texts(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     }
     let fields = array.as_struct().columns().iter().map(text).collect::<Result<Vec<_>, _>>()?;
     let mut out = StringViewBuilder::with_capacity(array.len());
-    let mut text = String::new();
+    let (mut text, mut all) = (String::new(), 0);
     for row in 0..array.len() {
         if array.is_null(row) {
             out.append_null();
@@ -75,6 +80,12 @@ pub(super) fn texts(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
             }
         }
         text.push(')');
+        all += text.len();
+        if all > MOST_BYTES {
+            let message = format!("the texts of rows take more than {} MB", MOST_BYTES >> 20);
+            let error = SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message);
+            return Err(ArrowError::from_external_error(Box::new(error)));
+        }
         out.append_value(&text);
     }
     Ok(Arc::new(out.finish()))
