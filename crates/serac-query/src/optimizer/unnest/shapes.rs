@@ -82,13 +82,15 @@ fn is_equality(condition: &Expr) -> bool {
     (is_column(left) && !right.any_column_refs()) || (is_column(right) && !left.any_column_refs())
 }
 
-/// The columns of a result that are no columns of the rows below it, whatever they are named.
+/// The columns that projections compute, whatever they are named: DataFusion adds the columns of
+/// conditions to each projection above them.
 fn computed_columns(plan: &LogicalPlan) -> Vec<Column> {
     match plan {
         LogicalPlan::Projection(projection) => {
             let columns = projection.schema.columns().into_iter().zip(&projection.expr);
             let computed = columns.filter(|(column, expr)| !matches!(expr, Expr::Column(own) if own == column));
-            computed.map(|(column, _)| column).collect()
+            let computed = computed.map(|(column, _)| column);
+            computed.chain(computed_columns(&projection.input)).collect()
         }
         LogicalPlan::SubqueryAlias(alias) => computed_columns(&alias.input),
         _ => Vec::new(),
