@@ -30,6 +30,7 @@ mod recorder;
 mod refresh;
 mod regress;
 mod report;
+mod results;
 mod serac;
 mod setup;
 mod shared_memory;
@@ -184,6 +185,9 @@ enum Benchmark {
     Recovery,
     /// Memory under a steady update load with a long-running reader, and after it has ended.
     Gc(micro::GcArguments),
+    /// Writes the tables of docs/benchmarks.md and the plots from the results in
+    /// docs/benchmarks/results, or adds a run to them.
+    Report(results::ReportArguments),
 }
 
 fn main() -> Result<(), String> {
@@ -220,6 +224,7 @@ fn main() -> Result<(), String> {
         Benchmark::SharedMemory(arguments) => shared_memory::run(&arguments, &mut report),
         Benchmark::Recovery => micro::recovery(&mut report),
         Benchmark::Gc(gc) => micro::gc(&gc, &mut report),
+        Benchmark::Report(arguments) => return results::run(&arguments),
     }?;
     report.finish();
     Ok(())

@@ -1,0 +1,200 @@
+//! Tables of Markdown, which stand in a page between `<!-- table: NAME -->` and `<!-- end -->`.
+
+use super::data::{Column, Pivot, Question, Run, Series, is_selected};
+use serde_json::Value;
+
+const COLUMNS: usize = 100;
+
+/// The names in the markers of a page.
+pub fn markers(page: &str) -> impl Iterator<Item = &str> {
+    page.lines().filter_map(|line| line.strip_prefix("<!-- table: ")?.strip_suffix(" -->"))
+}
+
+/// The page with what `table` gives between the markers.
+pub fn with_tables(page: &str, mut table: impl FnMut(&str) -> Result<String, String>) -> Result<String, String> {
+    let mut out = String::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        out += line;
+        out += "\n";
+        let Some(name) = markers(line).next() else { continue };
+        if !lines.any(|line| line == "<!-- end -->") {
+            return Err(format!("the table {name} has no end"));
+        }
+        out += &table(name)?;
+        out += "<!-- end -->\n";
+    }
+    Ok(out)
+}
+
+/// The latest run of a series: its command and circumstances, and the table.
+pub fn table(question: &Question, series: &Series) -> Result<String, String> {
+    let shape = series.table.as_ref().ok_or_else(|| format!("series {} has no table", series.name))?;
+    let run = series.latest()?;
+    let rows: Vec<_> = run.rows.iter().filter(|row| is_selected(row, &shape.only)).collect();
+    let cell = |name: &str, value: Option<&Value>| Ok::<_, String>(text(series.column(name)?, value));
+    let mut table: Vec<Vec<String>> = Vec::new();
+    let mut is_figure: Vec<bool> = Vec::new();
+    if let Some(Pivot { rows: labels, columns, value }) = &shape.pivot {
+        let of = |name: &str| rows.iter().map(move |row| row.get(name));
+        let mut heads: Vec<Option<&Value>> = Vec::new();
+        of(columns).for_each(|head| {
+            if !heads.contains(&head) {
+                heads.push(head)
+            }
+        });
+        let unit = series.column(columns)?.unit.as_ref().map_or(String::new(), |unit| format!(" {unit}"));
+        let mut header = Vec::new();
+        for label in labels {
+            header.push(series.column(label)?.title().to_owned());
+        }
+        for head in &heads {
+            header.push(format!("{}{unit}", cell(columns, *head)?));
+        }
+        is_figure.extend((0..header.len()).map(|at| at >= labels.len()));
+        table.push(header);
+        let mut seen: Vec<Vec<Option<&Value>>> = Vec::new();
+        for row in &rows {
+            let key: Vec<_> = labels.iter().map(|label| row.get(label)).collect();
+            if seen.contains(&key) {
+                continue;
+            }
+            let mut line = Vec::new();
+            for (label, value) in labels.iter().zip(&key) {
+                line.push(cell(label, *value)?);
+            }
+            for head in &heads {
+                let row = rows.iter().find(|row| {
+                    row.get(columns) == *head && labels.iter().map(|label| row.get(label)).eq(key.iter().copied())
+                });
+                line.push(cell(value, row.and_then(|row| row.get(value)))?);
+            }
+            table.push(line);
+            seen.push(key);
+        }
+    } else {
+        let mut header = Vec::new();
+        for name in &shape.columns {
+            header.push(series.column(name)?.title().to_owned());
+            is_figure.push(series.column(name)?.metric.is_some());
+        }
+        table.push(header);
+        for row in &rows {
+            table.push(shape.columns.iter().map(|name| cell(name, row.get(name))).collect::<Result<_, _>>()?);
+        }
+    }
+    let mut out = circumstances(question, series, run);
+    out += "\n";
+    for (at, line) in table.iter().enumerate() {
+        out += &format!("| {} |\n", line.iter().map(|cell| cell.replace('|', "\\|")).collect::<Vec<_>>().join(" | "));
+        if at == 0 {
+            let rule: Vec<&str> = is_figure.iter().map(|figure| if *figure { "---:" } else { "---" }).collect();
+            out += &format!("|{}|\n", rule.join("|"));
+        }
+    }
+    Ok(out.replace("|  |", "| |"))
+}
+
+/// Command, day, machine, peers, and where all runs are.
+fn circumstances(question: &Question, series: &Series, run: &Run) -> String {
+    let mut parts = vec![format!("`{}`", run.command), run.date.clone(), run.machine.clone()];
+    parts.extend(run.commit.as_ref().map(|commit| format!("commit {commit}")));
+    let peers: Vec<String> = run.peers.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    parts.extend((!peers.is_empty()).then(|| peers.join(", ")));
+    let runs = match series.runs.len() {
+        1 => "1 run".into(),
+        runs => format!("{runs} runs"),
+    };
+    parts.push(format!("[{runs}]"));
+    let mut out = String::from("\n");
+    let mut width = 0;
+    for word in parts.join("; ").split(' ') {
+        let columns = word.chars().count();
+        if width > 0 && width + 1 + columns > COLUMNS {
+            out += "\n";
+            width = 0;
+        } else if width > 0 {
+            out += " ";
+            width += 1;
+        }
+        out += word;
+        width += columns;
+    }
+    // What a link leads to takes no columns.
+    out + &format!("(benchmarks/results/{}.json).\n", question.file)
+}
+
+/// A figure or a text in a table.
+fn text(column: &Column, value: Option<&Value>) -> String {
+    match value {
+        None => String::new(),
+        Some(Value::Null) => "–".into(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(number)) => {
+            let figure = match (column.decimals, number.as_f64()) {
+                (Some(decimals), Some(figure)) => format!("{figure:.decimals$}"),
+                _ => number.to_string(),
+            };
+            with_thousands(&figure)
+        }
+        Some(other) => other.to_string(),
+    }
+}
+
+/// "1234567.5" as "1,234,567.5".
+fn with_thousands(figure: &str) -> String {
+    let (whole, part) = figure.split_at(figure.find('.').unwrap_or(figure.len()));
+    if !whole.bytes().all(|byte| byte.is_ascii_digit()) {
+        return figure.to_owned();
+    }
+    let mut out = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out + part
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(table: &str) -> Question {
+        let text = format!(
+            r#"{{"question": "q?", "series": [{{"name": "s", "shows": "x", "table": {table}, "columns": [
+            {{"name": "way"}}, {{"name": "hot", "unit": "%"}}, {{"name": "ms", "title": "time, ms", "metric": "time", "decimals": 1}}],
+            "runs": [{{"date": "2026-01-31", "machine": "m", "command": "c", "peers": {{"P": "1"}}, "rows": [
+            {{"way": "a", "hot": 0, "ms": 1234.56}}, {{"way": "a", "hot": 50, "ms": null}}, {{"way": "b|", "hot": 50, "ms": 3}}]}},
+            {{"date": "2026-02-01", "machine": "m", "command": "c", "partial": true, "rows": [{{"way": "a", "hot": 0, "ms": 9}}]}}]}}]}}"#
+        );
+        Question { file: "f".into(), ..serde_json::from_str(&text).unwrap() }
+    }
+
+    #[test]
+    fn a_table_shows_the_latest_run_that_has_all() {
+        let question = question(r#"{"columns": ["way", "ms"], "only": {"hot": [0]}}"#);
+        let expected = "\n`c`; 2026-01-31; m; P 1; [2 runs](benchmarks/results/f.json).\n\n\
+            | way | time, ms |\n|---|---:|\n| a | 1,234.6 |\n";
+        assert_eq!(table(&question, &question.series[0]).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_pivot_has_a_column_for_each_value() {
+        let question = question(r#"{"pivot": {"rows": ["way"], "columns": "hot", "value": "ms"}}"#);
+        let expected = "| way | 0 % | 50 % |\n|---|---:|---:|\n| a | 1,234.6 | – |\n| b\\| | | 3.0 |\n";
+        let table = table(&question, &question.series[0]).unwrap();
+        assert!(table.ends_with(expected), "{table}");
+    }
+
+    #[test]
+    fn tables_stand_between_their_markers() {
+        let page = "# P\n<!-- table: a -->\nold\n<!-- end -->\ntext\n";
+        let written = with_tables(page, |name| Ok(format!("new {name}\n"))).unwrap();
+        assert_eq!(written, "# P\n<!-- table: a -->\nnew a\n<!-- end -->\ntext\n");
+        assert_eq!(with_tables(&written, |name| Ok(format!("new {name}\n"))).unwrap(), written);
+        assert!(with_tables("<!-- table: a -->\n", |_| Ok(String::new())).unwrap_err().contains("no end"));
+        assert!(with_tables(page, |name| Err(name.into())).is_err());
+    }
+}
