@@ -36,13 +36,12 @@ pub fn table(question: &Question, series: &Series) -> Result<String, String> {
     let mut table: Vec<Vec<String>> = Vec::new();
     let mut is_figure: Vec<bool> = Vec::new();
     if let Some(Pivot { rows: labels, columns, value }) = &shape.pivot {
-        let of = |name: &str| rows.iter().map(move |row| row.get(name));
         let mut heads: Vec<Option<&Value>> = Vec::new();
-        of(columns).for_each(|head| {
-            if !heads.contains(&head) {
-                heads.push(head)
+        for row in &rows {
+            if !heads.contains(&row.get(columns)) {
+                heads.push(row.get(columns));
             }
-        });
+        }
         let unit = series.column(columns)?.unit.as_ref().map_or(String::new(), |unit| format!(" {unit}"));
         let mut header = Vec::new();
         for label in labels {
