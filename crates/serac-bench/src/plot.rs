@@ -46,6 +46,18 @@ fn label(value: f64) -> String {
     }
 }
 
+/// A figure beside its bar.
+fn figure(value: f64) -> String {
+    let size = value.abs();
+    if size >= 1e6 {
+        format!("{:.1}M", value / 1e6)
+    } else if size >= 1e4 {
+        format!("{:.1}k", value / 1e3)
+    } else {
+        label(value)
+    }
+}
+
 /// The beginning of a document, with the chart's title.
 fn head(width: f64, height: f64, left: f64, title: &str) -> String {
     format!(
@@ -185,7 +197,8 @@ impl Bars {
         let span = (scale(ticks[ticks.len() - 1]) - least).max(f64::MIN_POSITIVE);
         let longest = self.bars.iter().map(|bar| bar.name.chars().count()).max().unwrap_or(0);
         let left = (24.0 + 6.6 * longest as f64).clamp(LEFT, 320.0);
-        let right = if self.names.len() > 1 { RIGHT } else { 60.0 };
+        let widest = self.names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        let right = if self.names.len() > 1 { 84.0 + 6.6 * widest as f64 } else { 60.0 };
         let group = BAR * self.names.len().max(1) as f64 + 8.0;
         let bottom = TOP + group * self.bars.len() as f64 + 4.0;
         let at = |value: f64| left + (scale(value) - least) / span * (WIDTH - left - right);
@@ -218,7 +231,7 @@ impl Bars {
                     BAR - 2.0,
                     end + 4.0,
                     y + 9.0,
-                    label(value)
+                    figure(value)
                 ));
             }
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Figures of one row by the names of their columns, which are those of `--json`.
 pub type Row = BTreeMap<String, Value>;
-/// Columns with the values that count.
+/// Columns with the values that count; null stands for a column that a row does not have.
 pub type Selection = BTreeMap<String, Vec<Value>>;
 
 /// A file of results.
@@ -169,7 +169,7 @@ impl Series {
 
 /// Whether a row is one of the selected.
 pub fn is_selected(row: &Row, only: &Selection) -> bool {
-    only.iter().all(|(column, values)| row.get(column).is_some_and(|value| values.contains(value)))
+    only.iter().all(|(column, values)| values.contains(row.get(column).unwrap_or(&Value::Null)))
 }
 
 /// A figure with at most six significant digits: more are noise, and so many are the same figure

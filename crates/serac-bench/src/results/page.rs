@@ -42,13 +42,15 @@ pub fn table(question: &Question, series: &Series) -> Result<String, String> {
                 heads.push(row.get(columns));
             }
         }
-        let unit = series.column(columns)?.unit.as_ref().map_or(String::new(), |unit| format!(" {unit}"));
+        let headed = series.column(columns)?;
+        let unit = headed.unit.as_ref().map_or(String::new(), |unit| format!(" {unit}"));
+        let title = headed.title.as_ref().map_or(String::new(), |title| format!("{title} "));
         let mut header = Vec::new();
         for label in labels {
             header.push(series.column(label)?.title().to_owned());
         }
         for head in &heads {
-            header.push(format!("{}{unit}", cell(columns, *head)?));
+            header.push(format!("{title}{}{unit}", cell(columns, *head)?));
         }
         is_figure.extend((0..header.len()).map(|at| at >= labels.len()));
         table.push(header);
@@ -85,13 +87,17 @@ pub fn table(question: &Question, series: &Series) -> Result<String, String> {
     let mut out = circumstances(question, series, run);
     out += "\n";
     for (at, line) in table.iter().enumerate() {
-        out += &format!("| {} |\n", line.iter().map(|cell| cell.replace('|', "\\|")).collect::<Vec<_>>().join(" | "));
+        for cell in line {
+            out += "|";
+            out += &if cell.is_empty() { " ".into() } else { format!(" {} ", cell.replace('|', "\\|")) };
+        }
+        out += "|\n";
         if at == 0 {
             let rule: Vec<&str> = is_figure.iter().map(|figure| if *figure { "---:" } else { "---" }).collect();
             out += &format!("|{}|\n", rule.join("|"));
         }
     }
-    Ok(out.replace("|  |", "| |"))
+    Ok(out)
 }
 
 /// Command, day, machine, peers, and where all runs are.
@@ -163,7 +169,7 @@ mod tests {
     fn question(table: &str) -> Question {
         let text = format!(
             r#"{{"question": "q?", "series": [{{"name": "s", "shows": "x", "table": {table}, "columns": [
-            {{"name": "way"}}, {{"name": "hot", "unit": "%"}}, {{"name": "ms", "title": "time, ms", "metric": "time", "decimals": 1}}],
+            {{"name": "way"}}, {{"name": "hot", "title": "hot", "unit": "%"}}, {{"name": "ms", "title": "time, ms", "metric": "time", "decimals": 1}}],
             "runs": [{{"date": "2026-01-31", "machine": "m", "command": "c", "peers": {{"P": "1"}}, "rows": [
             {{"way": "a", "hot": 0, "ms": 1234.56}}, {{"way": "a", "hot": 50, "ms": null}}, {{"way": "b|", "hot": 50, "ms": 3}}]}},
             {{"date": "2026-02-01", "machine": "m", "command": "c", "partial": true, "rows": [{{"way": "a", "hot": 0, "ms": 9}}]}}]}}]}}"#
@@ -182,7 +188,7 @@ mod tests {
     #[test]
     fn a_pivot_has_a_column_for_each_value() {
         let question = question(r#"{"pivot": {"rows": ["way"], "columns": "hot", "value": "ms"}}"#);
-        let expected = "| way | 0 % | 50 % |\n|---|---:|---:|\n| a | 1,234.6 | – |\n| b\\| | | 3.0 |\n";
+        let expected = "| way | hot 0 % | hot 50 % |\n|---|---:|---:|\n| a | 1,234.6 | – |\n| b\\| | | 3.0 |\n";
         let table = table(&question, &question.series[0]).unwrap();
         assert!(table.ends_with(expected), "{table}");
     }
