@@ -113,8 +113,11 @@ fn circumstances(question: &Question, series: &Series, run: &Run) -> String {
     parts.push(format!("[{runs}]"));
     let mut out = String::from("\n");
     let mut width = 0;
-    for word in parts.join("; ").split(' ') {
-        let columns = word.chars().count();
+    let text = parts.join("; ");
+    let words: Vec<&str> = text.split(' ').collect();
+    for (at, word) in words.iter().enumerate() {
+        // What a link leads to takes no columns, but what is around it does.
+        let columns = word.chars().count() + if at + 1 == words.len() { "().".len() } else { 0 };
         if width > 0 && width + 1 + columns > COLUMNS {
             out += "\n";
             width = 0;
@@ -125,7 +128,6 @@ fn circumstances(question: &Question, series: &Series, run: &Run) -> String {
         out += word;
         width += columns;
     }
-    // What a link leads to takes no columns.
     out + &format!("(benchmarks/results/{}.json).\n", question.file)
 }
 
