@@ -159,7 +159,7 @@ impl Chart {
     }
 }
 
-/// What a bar chart says of one thing.
+/// The figures of one thing in a bar chart.
 pub struct Bar {
     pub name: String,
     /// A figure for each name of the legend, where there is one.

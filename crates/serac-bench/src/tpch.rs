@@ -121,9 +121,9 @@ const BITMAP_COLUMNS: [(&str, &[&str]); 4] = [
 ];
 /// The queries of the CUBIT paper.
 pub const CUBIT_QUERIES: [usize; 12] = [1, 3, 4, 5, 6, 10, 12, 14, 15, 17, 18, 19];
-/// Of these queries, DuckDB's time by that of the index in the paper, which is the goal.
+/// DuckDB's time by that of the index, in the paper, for each of these queries: the goals.
 const CUBIT_GOALS: [f64; 12] = [2.7, 1.2, 1.4, 1.3, 1.8, 1.4, 1.13, 2.1, 1.4, 1.5, 2.7, 1.5];
-/// The same in the geometric mean of the queries.
+/// The same for the geometric mean.
 const CUBIT_MEAN_GOAL: f64 = 1.6;
 
 pub fn make_indexes(db: &SqlDatabase, runtime: &tokio::runtime::Runtime, report: &mut Report) -> Result<(), String> {

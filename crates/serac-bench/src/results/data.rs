@@ -15,7 +15,7 @@ pub type Selection = BTreeMap<String, Vec<Value>>;
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
-    /// What a reader wants to know.
+    /// The question that the runs answer.
     pub question: String,
     pub series: Vec<Series>,
     #[serde(default)]
@@ -31,7 +31,7 @@ pub struct Question {
 pub struct Series {
     /// Name in the pages' markers, different from those of all other series.
     pub name: String,
-    /// What is measured.
+    /// The measurement, in a line.
     pub shows: String,
     pub columns: Vec<Column>,
     /// How the pages show the latest run; without it they do not.
@@ -49,12 +49,12 @@ pub struct Column {
     /// Heading in tables and legends, where it is not the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What a figure measures. A column without it says what the row is about.
+    /// The quantity. A column without it says what the row is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// Whose figure it is, where a column belongs to one engine.
+    /// The engine, where a column belongs to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
     /// Digits behind the point in tables; by default as many as the figure has.
@@ -139,7 +139,7 @@ pub struct Plot {
     pub kind: PlotKind,
     pub series: String,
     pub title: String,
-    /// What the axis of figures shows, with its unit.
+    /// The text at the axis of figures, with the unit.
     pub axis: String,
     /// Columns whose values name a bar or a line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -317,6 +317,14 @@ mod tests {
         ] {
             assert_eq!(rounded(figure), short);
         }
+    }
+
+    #[test]
+    fn null_selects_rows_without_a_column() {
+        let only = Selection::from([("version".into(), vec![Value::Null, value!("after")])]);
+        let row = |version: Value| Row::from([("version".into(), version)]);
+        assert!(is_selected(&Row::new(), &only) && is_selected(&row(value!("after")), &only));
+        assert!(!is_selected(&row(value!("before")), &only));
     }
 
     #[test]

@@ -110,7 +110,7 @@ fn outcome(docs: &Path, questions: &[Question]) -> Result<Vec<(PathBuf, String)>
     Ok(files)
 }
 
-/// What a row of a plot is named.
+/// The name of a row in a plot.
 fn label(plot: &Plot, row: &Row) -> String {
     let part = |name: &String| match row.get(name) {
         None | Some(Value::Null) => None,
@@ -249,7 +249,7 @@ fn commit() -> Result<String, String> {
     Ok(if changes.is_empty() { hash } else { format!("{hash}, changed") })
 }
 
-/// What a program says if it ends well.
+/// The output of a program that ends well.
 fn said(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("{program}: {error}"))?;

@@ -1,6 +1,6 @@
 //! Tables of Markdown, which stand in a page between `<!-- table: NAME -->` and `<!-- end -->`.
 
-use super::data::{Column, Pivot, Question, Run, Series, is_selected};
+use super::data::{Column, Pivot, Question, Row, Run, Series, is_selected};
 use serde_json::Value;
 
 const COLUMNS: usize = 100;
@@ -31,73 +31,75 @@ pub fn with_tables(page: &str, mut table: impl FnMut(&str) -> Result<String, Str
 pub fn table(question: &Question, series: &Series) -> Result<String, String> {
     let shape = series.table.as_ref().ok_or_else(|| format!("series {} has no table", series.name))?;
     let run = series.latest()?;
-    let rows: Vec<_> = run.rows.iter().filter(|row| is_selected(row, &shape.only)).collect();
-    let cell = |name: &str, value: Option<&Value>| Ok::<_, String>(text(series.column(name)?, value));
-    let mut table: Vec<Vec<String>> = Vec::new();
-    let mut is_figure: Vec<bool> = Vec::new();
-    if let Some(Pivot { rows: labels, columns, value }) = &shape.pivot {
-        let mut heads: Vec<Option<&Value>> = Vec::new();
-        for row in &rows {
-            if !heads.contains(&row.get(columns)) {
-                heads.push(row.get(columns));
-            }
-        }
-        let headed = series.column(columns)?;
-        let unit = headed.unit.as_ref().map_or(String::new(), |unit| format!(" {unit}"));
-        let title = headed.title.as_ref().map_or(String::new(), |title| format!("{title} "));
-        let mut header = Vec::new();
-        for label in labels {
-            header.push(series.column(label)?.title().to_owned());
-        }
-        for head in &heads {
-            header.push(format!("{title}{}{unit}", cell(columns, *head)?));
-        }
-        is_figure.extend((0..header.len()).map(|at| at >= labels.len()));
-        table.push(header);
-        let mut seen: Vec<Vec<Option<&Value>>> = Vec::new();
-        for row in &rows {
-            let key: Vec<_> = labels.iter().map(|label| row.get(label)).collect();
-            if seen.contains(&key) {
-                continue;
-            }
-            let mut line = Vec::new();
-            for (label, value) in labels.iter().zip(&key) {
-                line.push(cell(label, *value)?);
-            }
-            for head in &heads {
-                let row = rows.iter().find(|row| {
-                    row.get(columns) == *head && labels.iter().map(|label| row.get(label)).eq(key.iter().copied())
-                });
-                line.push(cell(value, row.and_then(|row| row.get(value)))?);
-            }
-            table.push(line);
-            seen.push(key);
-        }
-    } else {
-        let mut header = Vec::new();
-        for name in &shape.columns {
-            header.push(series.column(name)?.title().to_owned());
-            is_figure.push(series.column(name)?.metric.is_some());
-        }
-        table.push(header);
-        for row in &rows {
-            table.push(shape.columns.iter().map(|name| cell(name, row.get(name))).collect::<Result<_, _>>()?);
-        }
-    }
+    let rows: Vec<&Row> = run.rows.iter().filter(|row| is_selected(row, &shape.only)).collect();
+    let lines = match &shape.pivot {
+        Some(pivot) => pivoted(series, pivot, &rows)?,
+        None => listed(series, &shape.columns, &rows)?,
+    };
     let mut out = circumstances(question, series, run);
     out += "\n";
-    for (at, line) in table.iter().enumerate() {
+    for (at, line) in lines.cells.iter().enumerate() {
         for cell in line {
             out += "|";
             out += &if cell.is_empty() { " ".into() } else { format!(" {} ", cell.replace('|', "\\|")) };
         }
         out += "|\n";
         if at == 0 {
-            let rule: Vec<&str> = is_figure.iter().map(|figure| if *figure { "---:" } else { "---" }).collect();
+            let rule: Vec<&str> = lines.is_figure.iter().map(|figure| if *figure { "---:" } else { "---" }).collect();
             out += &format!("|{}|\n", rule.join("|"));
         }
     }
     Ok(out)
+}
+
+/// The texts of a table.
+struct Lines {
+    /// The first line is the header.
+    cells: Vec<Vec<String>>,
+    /// Which columns have figures.
+    is_figure: Vec<bool>,
+}
+
+/// A line for each row.
+fn listed(series: &Series, names: &[String], rows: &[&Row]) -> Result<Lines, String> {
+    let columns: Vec<&Column> = names.iter().map(|name| series.column(name)).collect::<Result<_, _>>()?;
+    let mut cells = vec![columns.iter().map(|column| column.title().to_owned()).collect()];
+    cells.extend(rows.iter().map(|row| columns.iter().map(|column| text(column, row.get(&column.name))).collect()));
+    Ok(Lines { cells, is_figure: columns.iter().map(|column| column.metric.is_some()).collect() })
+}
+
+/// A line for each value of the pivot's labels, and a column for each value of its column.
+fn pivoted(series: &Series, pivot: &Pivot, rows: &[&Row]) -> Result<Lines, String> {
+    let labels: Vec<&Column> = pivot.rows.iter().map(|name| series.column(name)).collect::<Result<_, _>>()?;
+    let (across, figures) = (series.column(&pivot.columns)?, series.column(&pivot.value)?);
+    let key_of = |row: &Row| -> Vec<Value> {
+        labels.iter().map(|label| row.get(&label.name).cloned().unwrap_or_default()).collect()
+    };
+    let mut heads: Vec<Option<&Value>> = Vec::new();
+    let mut keys: Vec<Vec<Value>> = Vec::new();
+    for row in rows {
+        if !heads.contains(&row.get(&across.name)) {
+            heads.push(row.get(&across.name));
+        }
+        if !keys.contains(&key_of(row)) {
+            keys.push(key_of(row));
+        }
+    }
+    let title = across.title.as_ref().map_or(String::new(), |title| format!("{title} "));
+    let unit = across.unit.as_ref().map_or(String::new(), |unit| format!(" {unit}"));
+    let header = labels.iter().map(|label| label.title().to_owned());
+    let header = header.chain(heads.iter().map(|head| format!("{title}{}{unit}", text(across, *head))));
+    let mut cells = vec![header.collect::<Vec<String>>()];
+    for key in &keys {
+        let figure = |head: &Option<&Value>| {
+            let row = rows.iter().find(|row| row.get(&across.name) == *head && key_of(row) == *key);
+            text(figures, row.and_then(|row| row.get(&figures.name)))
+        };
+        let names = labels.iter().zip(key).map(|(label, value)| text(label, Some(value)));
+        cells.push(names.chain(heads.iter().map(figure)).collect());
+    }
+    let is_figure = (0..cells[0].len()).map(|at| at >= labels.len()).collect();
+    Ok(Lines { cells, is_figure })
 }
 
 /// Command, day, machine, peers, and where all runs are.
