@@ -216,7 +216,7 @@ impl Bars {
         for (i, bar) in self.bars.iter().enumerate() {
             let top = TOP + group * i as f64 + 4.0;
             put(format_args!(
-                "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
+                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
                 left - 6.0,
                 top + (group - 8.0) / 2.0 + 4.0,
                 escaped(&bar.name)
@@ -226,7 +226,7 @@ impl Bars {
                 let (y, end) = (top + BAR * j as f64, at(value).max(left));
                 let (width, colour) = (end - left, COLOURS[j % COLOURS.len()]);
                 put(format_args!(
-                    "<rect class=\"bar\" x=\"{left}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{}\" fill=\"{colour}\"/>\
+                    "<rect class=\"bar\" x=\"{left:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{}\" fill=\"{colour}\"/>\
                      <text x=\"{:.1}\" y=\"{:.1}\" font-size=\"10\">{}</text>\n",
                     BAR - 2.0,
                     end + 4.0,
@@ -244,14 +244,14 @@ impl Bars {
         }
         put(format_args!(
             "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-            left + (WIDTH - left - right) / 2.0,
+            (left + (WIDTH - left - right) / 2.0).round(),
             bottom + 36.0,
             escaped(&self.axis)
         ));
         if self.names.len() > 1 {
             for (j, name) in self.names.iter().enumerate() {
-                let y = TOP + 4.0 + 16.0 * j as f64;
-                put(format_args!("{}", legend(WIDTH - right + 44.0, y, COLOURS[j % COLOURS.len()], name)));
+                let (x, y) = ((WIDTH - right + 44.0).round(), TOP + 4.0 + 16.0 * j as f64);
+                put(format_args!("{}", legend(x, y, COLOURS[j % COLOURS.len()], name)));
             }
         }
         put(format_args!("</svg>\n"));

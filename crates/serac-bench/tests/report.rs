@@ -49,7 +49,7 @@ impl Drop for Copy {
 fn a_run_is_added_and_shown() {
     let copy = Copy::new();
     let rows = copy.0.join("rows.json");
-    fs::write(&rows, "{\"from\": \"log\", \"rows\": 100000, \"MB\": 67.125, \"seconds\": 0.123456789}\n").unwrap();
+    fs::write(&rows, "{\"from\": \"log\", \"rows\": 100000, \"MB\": 67.5, \"seconds\": 0.123456789}\n").unwrap();
     let command = "target/release/serac-bench recovery";
     let rows_path = rows.to_str().unwrap();
     let add = ["--add", rows_path, "--series", "recovery", "--command", command, "--note", "a quiet hour"];
@@ -58,7 +58,7 @@ fn a_run_is_added_and_shown() {
     let results = fs::read_to_string(copy.0.join("benchmarks/results/recovery.json")).unwrap();
     assert!(results.contains("\"note\": \"a quiet hour\"") && results.contains("\"seconds\": 0.123457"), "{results}");
     let page = fs::read_to_string(copy.0.join("benchmarks.md")).unwrap();
-    assert!(page.contains("| log | 100,000 | 67.125 | 0.12 |"), "{page}");
+    assert!(page.contains("| log | 100,000 | 67.5 | 0.12 |"), "{page}");
     assert!(report(&copy.0, &["--check"]).status.success());
 
     // A row that the series does not know changes nothing.
@@ -68,7 +68,7 @@ fn a_run_is_added_and_shown() {
     assert_eq!(fs::read_to_string(copy.0.join("benchmarks/results/recovery.json")).unwrap(), results);
 
     // A page that was changed by hand is told.
-    fs::write(copy.0.join("benchmarks.md"), page.replace("| 67.125 |", "| 66 |")).unwrap();
+    fs::write(copy.0.join("benchmarks.md"), page.replace("| 67.5 |", "| 66 |")).unwrap();
     let output = report(&copy.0, &["--check"]);
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("benchmarks.md"), "{output:?}");

@@ -142,12 +142,23 @@ fn text(column: &Column, value: Option<&Value>) -> String {
         Some(Value::Number(number)) => {
             let figure = match (column.decimals, number.as_f64()) {
                 (Some(decimals), Some(figure)) => format!("{figure:.decimals$}"),
+                (None, Some(figure)) if number.is_f64() => short(figure),
                 _ => number.to_string(),
             };
             with_thousands(&figure)
         }
         Some(other) => other.to_string(),
     }
+}
+
+/// A figure with as many digits as can matter to a reader.
+fn short(figure: f64) -> String {
+    let decimals = match figure.abs() {
+        1000.0.. => return format!("{figure:.0}"),
+        1.0.. => 2,
+        _ => 4,
+    };
+    format!("{figure:.decimals$}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// "1234567.5" as "1,234,567.5".
@@ -195,6 +206,14 @@ mod tests {
         let expected = "| way | hot 0 % | hot 50 % |\n|---|---:|---:|\n| a | 1,234.6 | – |\n| b\\| | | 3.0 |\n";
         let table = table(&question, &question.series[0]).unwrap();
         assert!(table.ends_with(expected), "{table}");
+    }
+
+    #[test]
+    fn figures_have_the_digits_that_matter() {
+        let column = Column { name: "a".into(), title: None, metric: None, unit: None, engine: None, decimals: None };
+        let said = |value: f64| text(&column, Some(&value.into()));
+        assert_eq!([8000.12, 67.128, 12.0, 0.00321].map(said), ["8,000", "67.13", "12", "0.0032"]);
+        assert_eq!(text(&Column { decimals: Some(1), ..column }, Some(&1183.into())), "1,183.0");
     }
 
     #[test]
