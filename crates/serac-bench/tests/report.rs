@@ -10,7 +10,7 @@ fn docs() -> PathBuf {
 
 fn report(docs: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_serac-bench"));
-    // The project's folder: there Git knows the commit.
+    // The project's folder: there Git tells the commit.
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
     command.arg("report").arg("--docs").arg(docs).args(arguments).output().expect("it runs")
 }
