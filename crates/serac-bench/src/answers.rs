@@ -1,4 +1,4 @@
-//! Random queries to `serac serve` and to PostgreSQL 15, and where their answers differ.
+//! Random queries to `serac serve` and to PostgreSQL, and where their answers differ.
 //!
 //! `peers/random_queries.py` makes the tables and the queries from a seed, and compares the rows;
 //! `peers/random_values.py` does so with scripts about casts, assignments, decimals, times and
@@ -7,7 +7,7 @@
 //! counted; any other difference is an error of this run.
 
 use crate::peer::Peer;
-use crate::postgres::{Cluster, Installation};
+use crate::postgres::{Cluster, Installation, PostgresArguments};
 use crate::report::Report;
 use crate::serac::{Serac, free_address};
 use crate::setup::{Folder, text};
@@ -30,6 +30,8 @@ pub struct AnswersArguments {
     /// Statements of the functions, operators, casts and aggregates of the registry, too.
     #[arg(long)]
     registry: bool,
+    #[command(flatten)]
+    postgres: PostgresArguments,
     /// The `serac` binary; by default the one beside this one.
     #[arg(long)]
     serac: Option<PathBuf>,
@@ -45,7 +47,7 @@ const KINDS: [(&str, &str); 5] = [
 
 /// Runs the comparison.
 pub fn run(arguments: &AnswersArguments, report: &mut Report) -> Result<(), String> {
-    let installation = Installation::find().ok_or("PostgreSQL 15 is not installed; scripts/peers installs it")?;
+    let installation = Installation::find(arguments.postgres.major)?;
     // Not in the project's: PostgreSQL has a user of its own, who may not be able to enter that.
     let folder = Folder(std::env::temp_dir().join(format!("serac-answers-{}", std::process::id())));
     std::fs::create_dir_all(&folder.0).map_err(text)?;

@@ -1,7 +1,7 @@
 //! Durable commits per second: SeracDB, SQLite and PostgreSQL in turn, on the same disk, each with
 //! the same number of connections.
 
-use crate::postgres::{Cluster, Installation};
+use crate::postgres::{Cluster, Installation, PostgresArguments};
 use crate::report::Report;
 use crate::setup::{Folder, open, schema, text};
 use rusqlite::Connection;
@@ -131,14 +131,14 @@ fn sqlite(path: &Path, connections: usize, time: Duration) -> Result<f64, String
 }
 
 /// Runs the measurement; a peer that is not installed is left out with a note.
-pub fn run(seconds: f64, report: &mut Report) -> Result<(), String> {
+pub fn run(seconds: f64, postgres: PostgresArguments, report: &mut Report) -> Result<(), String> {
     let time = Duration::from_secs_f64(seconds);
     let folder = Folder::new("commits");
     std::fs::create_dir_all(&folder.0).map_err(text)?;
-    let cluster = match Installation::find() {
-        Some(installation) => Some(Cluster::create(installation, &folder.0)?),
-        None => {
-            report.note("PostgreSQL 15 is not installed and is left out; scripts/peers installs it".into());
+    let cluster = match Installation::find(postgres.major) {
+        Ok(installation) => Some(Cluster::create(installation, &folder.0)?),
+        Err(missing) => {
+            report.note(format!("{missing}; it is left out"));
             None
         }
     };

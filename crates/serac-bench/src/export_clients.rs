@@ -1,7 +1,7 @@
 //! Figure 1 of the paper: lineitem into a pandas DataFrame, by the clients that people use, from
-//! SeracDB and from PostgreSQL 15.
+//! SeracDB and from PostgreSQL.
 //!
-//! | way | from SeracDB | from PostgreSQL 15 |
+//! | way | from SeracDB | from PostgreSQL |
 //! |---|---|---|
 //! | psycopg | its PostgreSQL protocol, over loopback | over a Unix socket |
 //! | CSV by COPY, read by pandas | the same | the same |
@@ -12,7 +12,7 @@
 //! Every answer is checked: the number of rows and the sum of the first column.
 
 use crate::peer::Peer;
-use crate::postgres::{Cluster, Installation};
+use crate::postgres::{Cluster, Installation, PostgresArguments};
 use crate::report::{Report, median};
 use crate::setup::{Folder, lineitem, text};
 use arrow::array::{AsArray, RecordBatchReader};
@@ -41,6 +41,8 @@ pub struct ExportClientsArguments {
     /// Only the ways whose name contains this, such as "ADBC" or "psycopg, PostgreSQL".
     #[arg(long, default_value = "")]
     way: String,
+    #[command(flatten)]
+    postgres: PostgresArguments,
 }
 
 struct Way {
@@ -111,13 +113,14 @@ pub fn run(arguments: &ExportClientsArguments, report: &mut Report) -> Result<()
     }
     add("buffer in memory".into(), json!({ "way": "buffer", "file": arrow_file }));
     // PostgreSQL is started for its ways alone.
-    let cluster = match Installation::find() {
-        Some(installation) if by_postgresql.iter().any(|way| wanted(&format!("{way}, PostgreSQL 15"))) => {
+    let its_way = |way: &str| format!("{way}, PostgreSQL {}", arguments.postgres.major);
+    let cluster = match Installation::find(arguments.postgres.major) {
+        Ok(installation) if by_postgresql.iter().any(|way| wanted(&its_way(way))) => {
             Some(Cluster::create(installation, &folder.0)?)
         }
-        Some(_) => None,
-        None => {
-            report.note("PostgreSQL 15 is not installed".into());
+        Ok(_) => None,
+        Err(missing) => {
+            report.note(format!("{missing}; it is left out"));
             None
         }
     };
@@ -136,7 +139,7 @@ pub fn run(arguments: &ExportClientsArguments, report: &mut Report) -> Result<()
                 let dsn = format!("host={folder} port=5432 user=serac dbname=postgres");
                 let uri = format!("postgresql://serac@{}:5432/postgres", folder.replace('/', "%2F"));
                 let request = json!({ "way": way, "table": "lineitem", "dsn": dsn, "uri": uri });
-                add(format!("{way}, PostgreSQL 15"), request);
+                add(its_way(way), request);
             }
             Some(server)
         }

@@ -30,6 +30,7 @@ mod recorder;
 mod refresh;
 mod regress;
 mod report;
+mod results;
 mod serac;
 mod setup;
 mod shared_memory;
@@ -103,11 +104,13 @@ enum Benchmark {
     /// Single-row inserts and updates for 1 to 64 attributes of 8 bytes, in column layout and in
     /// row layout (figure 11 of the paper).
     Attributes(attributes::AttributesArguments),
-    /// Durable commits per second with several connections, beside SQLite and PostgreSQL 15.
+    /// Durable commits per second with several connections, beside SQLite and PostgreSQL.
     Commits {
         /// Seconds per measurement.
         #[arg(long, default_value_t = 3.0)]
         seconds: f64,
+        #[command(flatten)]
+        postgres: postgres::PostgresArguments,
     },
     /// Idle and busy connections of clients of PostgreSQL: memory of each, and how long statements
     /// wait.
@@ -115,11 +118,11 @@ enum Benchmark {
     /// Statements on single rows by key: prepared, as text, and without the point path, beside
     /// SQLite and DuckDB.
     Point(point::PointArguments),
-    /// pgbench over PostgreSQL's protocol, against the server and against PostgreSQL 15.
+    /// pgbench over PostgreSQL's protocol, against the server and against PostgreSQL.
     Pgbench(pgbench::PgbenchArguments),
-    /// Random queries, the same to the server and to PostgreSQL 15: fails if an answer differs.
+    /// Random queries, the same to the server and to PostgreSQL: fails if an answer differs.
     Answers(answers::AnswersArguments),
-    /// The statements of PostgreSQL's regression suite, to the server and to PostgreSQL 15: where
+    /// The statements of PostgreSQL's regression suite, to the server and to PostgreSQL: where
     /// they differ.
     Regress(regress::RegressArguments),
     /// TPC-C through prepared SQL statements in process, beside SQLite and DuckDB.
@@ -176,12 +179,15 @@ enum Benchmark {
     /// beside readers.
     SharedMemory(shared_memory::SharedMemoryArguments),
     /// Lineitem into a pandas DataFrame by psycopg, COPY, connectorx and ADBC, from SeracDB and
-    /// from PostgreSQL 15 (figure 1 of the paper).
+    /// from PostgreSQL (figure 1 of the paper).
     ExportClients(export_clients::ExportClientsArguments),
     /// Time to open a database, from its log and from a checkpoint.
     Recovery,
     /// Memory under a steady update load with a long-running reader, and after it has ended.
     Gc(micro::GcArguments),
+    /// Writes the tables of docs/benchmarks.md and the plots from the results in
+    /// docs/benchmarks/results, or adds a run to them.
+    Report(results::ReportArguments),
 }
 
 fn main() -> Result<(), String> {
@@ -202,7 +208,7 @@ fn main() -> Result<(), String> {
         Benchmark::Regress(arguments) => regress::run(&arguments, &mut report),
         Benchmark::Connections(connections) => connections::run(&connections, &mut report),
         Benchmark::Point(point) => point::run(&point, &mut report),
-        Benchmark::Commits { seconds } => commits::run(seconds, &mut report),
+        Benchmark::Commits { seconds, postgres } => commits::run(seconds, postgres, &mut report),
         Benchmark::Compaction { part, blocks, threads } => compaction::run(part, blocks, &threads, &mut report),
         Benchmark::Freeze { sf, gc_threads } => freeze::run(sf, gc_threads, &mut report),
         Benchmark::Ordered(arguments) => ordered::run(&arguments, &mut report),
@@ -218,6 +224,7 @@ fn main() -> Result<(), String> {
         Benchmark::SharedMemory(arguments) => shared_memory::run(&arguments, &mut report),
         Benchmark::Recovery => micro::recovery(&mut report),
         Benchmark::Gc(gc) => micro::gc(&gc, &mut report),
+        Benchmark::Report(arguments) => return results::run(&arguments),
     }?;
     report.finish();
     Ok(())

@@ -1,4 +1,4 @@
-//! pgbench of PostgreSQL 15 against `serac serve --pg` and against PostgreSQL itself, in turn: both
+//! pgbench of PostgreSQL against `serac serve --pg` and against PostgreSQL itself, in turn: both
 //! durable, both over Unix sockets or over TCP on the loopback interface, on the same cores as
 //! pgbench.
 //!
@@ -7,7 +7,7 @@
 //! After the runs, what the transactions have moved must add up: the balances of accounts, tellers
 //! and branches and the deltas of the history have one sum.
 
-use crate::postgres::{Cluster, Installation, succeeded};
+use crate::postgres::{Cluster, Installation, PostgresArguments, succeeded};
 use crate::report::{Report, median};
 use crate::serac::{Serac, free_address};
 use crate::setup::{Folder, text};
@@ -35,6 +35,8 @@ pub struct PgbenchArguments {
     /// Over TCP, and not over Unix sockets.
     #[arg(long)]
     tcp: bool,
+    #[command(flatten)]
+    postgres: PostgresArguments,
     /// The `serac` binary; by default the one beside this one.
     #[arg(long)]
     serac: Option<PathBuf>,
@@ -97,7 +99,7 @@ impl Subject<'_> {
 
 /// Runs the measurement.
 pub fn run(arguments: &PgbenchArguments, report: &mut Report) -> Result<(), String> {
-    let installation = Installation::find().ok_or("PostgreSQL 15 is not installed; scripts/peers installs it")?;
+    let installation = Installation::find(arguments.postgres.major)?;
     let folder = Folder::new("pgbench");
     std::fs::create_dir_all(&folder.0).map_err(text)?;
     let cluster = Cluster::create(installation, &folder.0)?;

@@ -1,5 +1,8 @@
-//! PostgreSQL 15 as a peer: a temporary cluster in a given folder, reached over a Unix socket or
-//! the loopback interface, and `pgbench` as its client.
+//! PostgreSQL as a peer: a temporary cluster in a given folder, reached over a Unix socket or the
+//! loopback interface, and `pgbench` as its client.
+//!
+//! `scripts/peers` installs two major versions: 15 from the system's packages, and 18 below
+//! `target/peers`, which is a server without clients. The clients of 15 serve both.
 //!
 //! PostgreSQL refuses to run as root. A benchmark that runs as root starts it as the user
 //! `postgres`, or `nobody` where there is none.
@@ -13,34 +16,73 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const MAJOR_VERSION: &str = "15";
-/// Where packages put PostgreSQL 15's programs, `PATH` aside.
-const FOLDERS: [&str; 3] = ["/usr/lib/postgresql/15/bin", "/usr/pgsql-15/bin", "/opt/homebrew/opt/postgresql@15/bin"];
-const PROGRAMS: [&str; 5] = ["initdb", "postgres", "pg_isready", "psql", "pgbench"];
+/// The version whose answers are the measure, and whose clients serve any server.
+const DEFAULT_MAJOR: u32 = 15;
+const SERVER_PROGRAMS: [&str; 2] = ["initdb", "postgres"];
+const CLIENT_PROGRAMS: [&str; 3] = ["pg_isready", "psql", "pgbench"];
 const DATABASE_USER: &str = "serac";
 /// Starting and stopping may take this long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The programs of PostgreSQL 15.
+/// Which PostgreSQL takes part.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub struct PostgresArguments {
+    /// Major version of the PostgreSQL to compare with; `scripts/peers` installs 15 and 18.
+    #[arg(long = "postgres", value_name = "MAJOR", default_value_t = DEFAULT_MAJOR)]
+    pub major: u32,
+}
+
+/// Where programs of a major version may be: packages' folders, the peers' folder, and `PATH`.
+fn folders(major: u32) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = vec![
+        format!("/usr/lib/postgresql/{major}/bin").into(),
+        format!("/usr/pgsql-{major}/bin").into(),
+        format!("/opt/homebrew/opt/postgresql@{major}/bin").into(),
+        format!("target/peers/postgresql-{major}/bin").into(),
+    ];
+    folders.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+    folders
+}
+
+/// The folder with all of `programs`, the last of which tells the version, and that version.
+fn find(major: u32, programs: &[&str]) -> Option<(PathBuf, String)> {
+    folders(major).into_iter().find_map(|folder| {
+        if !programs.iter().all(|program| folder.join(program).is_file()) {
+            return None;
+        }
+        // The programs run in another folder than this one.
+        let folder = folder.canonicalize().ok()?;
+        let output = Command::new(folder.join(programs.last()?)).arg("--version").output().ok()?;
+        // "postgres (PostgreSQL) 15.8 (Debian …)"
+        let words = String::from_utf8(output.stdout).ok()?;
+        let version = words.split_whitespace().nth(2)?.to_owned();
+        (version.split('.').next()?.parse::<u32>() == Ok(major)).then_some((folder, version))
+    })
+}
+
+/// The programs of one version of PostgreSQL.
 pub struct Installation {
-    programs: PathBuf,
+    server: PathBuf,
     version: String,
+    clients: PathBuf,
+    client_version: String,
 }
 
 impl Installation {
-    /// Finds the programs, if all of them are installed.
-    pub fn find() -> Option<Self> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        FOLDERS.iter().map(PathBuf::from).chain(std::env::split_paths(&path)).find_map(|programs| {
-            if !PROGRAMS.iter().all(|program| programs.join(program).is_file()) {
-                return None;
-            }
-            let output = Command::new(programs.join("postgres")).arg("--version").output().ok()?;
-            // "postgres (PostgreSQL) 15.8 (Debian …)"
-            let words = String::from_utf8(output.stdout).ok()?;
-            let version = words.split_whitespace().nth(2)?.to_owned();
-            (version.split('.').next() == Some(MAJOR_VERSION)).then_some(Self { programs, version })
-        })
+    /// Finds the server's programs of a major version, and clients: its own, or those of the
+    /// default version.
+    pub fn find(major: u32) -> Result<Self, String> {
+        let missing = |major| format!("PostgreSQL {major} is not installed; scripts/peers installs it");
+        let (server, version) = find(major, &SERVER_PROGRAMS).ok_or_else(|| missing(major))?;
+        let (clients, client_version) = find(major, &CLIENT_PROGRAMS)
+            .or_else(|| find(DEFAULT_MAJOR, &CLIENT_PROGRAMS))
+            .ok_or_else(|| missing(DEFAULT_MAJOR))?;
+        Ok(Self { server, version, clients, client_version })
+    }
+
+    /// "PostgreSQL 15.8".
+    pub fn version(&self) -> String {
+        format!("PostgreSQL {}", self.version)
     }
 }
 
@@ -106,9 +148,12 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// "PostgreSQL 15.8".
+    /// "PostgreSQL 15.8", and the version of the clients if it is another one.
     pub fn version(&self) -> String {
-        format!("PostgreSQL {}", self.installation.version)
+        let Installation { version, client_version, .. } = &self.installation;
+        let clients =
+            if client_version == version { String::new() } else { format!(" with clients of {client_version}") };
+        format!("{}{clients}", self.installation.version())
     }
 
     /// Where the server's socket is.
@@ -119,7 +164,9 @@ impl Cluster {
     /// A program of the installation, to be run as the cluster's user and without settings of the
     /// caller's.
     fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(self.installation.programs.join(program));
+        let is_client = CLIENT_PROGRAMS.contains(&program);
+        let folder = if is_client { &self.installation.clients } else { &self.installation.server };
+        let mut command = Command::new(folder.join(program));
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
             command.env_remove(name);
         }

@@ -10,15 +10,20 @@ pub struct Report {
     notes: Vec<String>,
 }
 
-/// What this is measured on.
-pub fn machine() -> String {
+/// The processor that this is measured on.
+pub fn processor() -> String {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu
         .lines()
         .find_map(|l| l.strip_prefix("model name"))
         .map_or("unknown CPU", |l| l.trim_start_matches(['\t', ' ', ':']));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    format!("SeracDB {} on {model}, {cores} cores", env!("CARGO_PKG_VERSION"))
+    format!("{model}, {cores} cores")
+}
+
+/// What is measured, and on what.
+pub fn machine() -> String {
+    format!("SeracDB {} on {}", env!("CARGO_PKG_VERSION"), processor())
 }
 
 impl Report {

@@ -149,12 +149,26 @@ fn mean(all: &[u32]) -> f64 {
     all.iter().map(|ns| *ns as f64).sum::<f64>() / all.len().max(1) as f64 / 1e3
 }
 
+/// An index as the papers call it.
+fn title(name: &str) -> &str {
+    match name {
+        "lf" => "CUBIT-lf",
+        "lk" => "CUBIT-lk",
+        "upbit" => "UpBit+",
+        "ucb" => "UCB+",
+        "in-place" => "In-place+",
+        other => other,
+    }
+}
+
 pub fn run(arguments: &CubitArguments, report: &mut Report) -> Result<(), String> {
     let values = Values::new(arguments.cardinality, arguments.zipf);
     let mut rng = StdRng::seed_from_u64(7);
     let column: Vec<u16> = (0..arguments.rows).map(|_| values.draw(&mut rng) as u16).collect();
     let room = arguments.rows + arguments.rows / 2;
+    let of_values = arguments.zipf.map_or_else(|| "uniform".into(), |exponent| format!("Zipf {exponent}"));
     for &threads in &arguments.threads {
+        let mut latch_free = None;
         for name in &arguments.indexes {
             let cardinality = arguments.cardinality;
             let ours = |variant| {
@@ -203,10 +217,16 @@ pub fn run(arguments: &CubitArguments, report: &mut Report) -> Result<(), String
             queries.sort_unstable();
             udis.sort_unstable();
             let statistics = index.statistics();
+            let rate = (queries.len() + udis.len()) as f64 / seconds / 1e3;
+            if name == "lf" {
+                latch_free = Some(rate);
+            }
             report.row(&[
-                ("index", json!(name)),
+                ("values", json!(of_values)),
                 ("threads", json!(threads)),
-                ("kop/s", json!((queries.len() + udis.len()) as f64 / seconds / 1e3)),
+                ("index", json!(title(name))),
+                ("kop/s", json!(rate)),
+                ("CUBIT-lf / this", json!(latch_free.map(|latch_free| latch_free / rate))),
                 ("query mean µs", json!(mean(&queries))),
                 ("query P99", json!(percentile(&queries, 0.99))),
                 ("UDIs", json!(udis.len())),

@@ -21,7 +21,7 @@ mod lexer;
 mod script;
 mod side;
 
-use crate::postgres::{Cluster, Installation};
+use crate::postgres::{Cluster, Installation, PostgresArguments};
 use crate::report::Report;
 use crate::serac::free_address;
 use crate::setup::{Folder, text};
@@ -43,7 +43,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args, Debug)]
 pub struct RegressArguments {
-    /// Folder of PostgreSQL 15's suite (`src/test/regress`), with `sql` and `data` in it.
+    /// Folder of PostgreSQL's suite (`src/test/regress`), with `sql` and `data` in it.
     #[arg(long)]
     suite: PathBuf,
     /// Scripts to run, without `.sql`; by default all.
@@ -54,7 +54,9 @@ pub struct RegressArguments {
     out: Option<PathBuf>,
     /// Folder for the temporary cluster of PostgreSQL, whose user must be able to enter it.
     #[arg(long)]
-    postgres: Option<PathBuf>,
+    cluster: Option<PathBuf>,
+    #[command(flatten)]
+    postgres: PostgresArguments,
     /// The `serac` binary; by default the one beside this one.
     #[arg(long)]
     serac: Option<PathBuf>,
@@ -618,10 +620,10 @@ fn write_kinds(findings: &Findings, folder: &Path) -> Result<(), String> {
 
 /// Runs the comparison.
 pub fn run(arguments: &RegressArguments, report: &mut Report) -> Result<(), String> {
-    let installation = Installation::find().ok_or("PostgreSQL 15 is not installed; scripts/peers installs it")?;
+    let installation = Installation::find(arguments.postgres.major)?;
     let scripts = scripts(arguments)?;
     // PostgreSQL has a user of its own, who may not be able to enter the project's folder.
-    let parent = arguments.postgres.clone().unwrap_or_else(std::env::temp_dir);
+    let parent = arguments.cluster.clone().unwrap_or_else(std::env::temp_dir);
     let folder = Folder(parent.join(format!("serac-regress-{}", std::process::id())));
     fs::create_dir_all(&folder.0).map_err(text)?;
     let cluster = Cluster::create(installation, &folder.0)?;
