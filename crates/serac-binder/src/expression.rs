@@ -672,6 +672,9 @@ impl Binder<'_> {
         for (operand, to) in operands {
             exprs.push(self.implicitly(operand, *to, context.schema)?.expr);
         }
+        if signature.arguments.iter().all(|id| id.element().is_some()) {
+            exprs = crate::number_forms::arrays_of_one_form(exprs, false, context.schema)?;
+        }
         if symbol == "<@" && name == "array_has_all" {
             exprs.reverse();
         }
