@@ -280,9 +280,8 @@ impl Binder<'_> {
             let (exprs, of) = self.unified("VALUES", column, &schema)?;
             // DataFusion gives floats of both widths the narrower, so that each has the type here.
             let float = arrow_type(of.id).filter(DataType::is_floating);
-            let is_other = |expr: &Expr, to: &DataType| {
-                expr.get_type(&schema).is_ok_and(|is| is.is_numeric() && is != *to)
-            };
+            let is_other =
+                |expr: &Expr, to: &DataType| expr.get_type(&schema).is_ok_and(|is| is.is_numeric() && is != *to);
             let widened = |expr: Expr| match &float {
                 Some(to) if is_other(&expr, to) => cast_to(expr, to.clone()),
                 _ => expr,
