@@ -274,7 +274,7 @@ impl Binder<'_> {
         let mut aggregates: Vec<Expr> = Vec::new();
         for of in &exprs {
             of.expr.apply(|part| {
-                if matches!(part, Expr::AggregateFunction(_)) && !aggregates.contains(part) {
+                if matches!(part, Expr::AggregateFunction(_)) && (part.is_volatile() || !aggregates.contains(part)) {
                     aggregates.push(part.clone());
                 }
                 Ok(TreeNodeRecursion::Continue)
@@ -315,18 +315,17 @@ impl Binder<'_> {
         };
         // Rows are grouped by the keys of values; a group's value is that of one of its rows.
         let below = plan.schema().clone();
-        let mut keys = groups.exprs.iter().map(|expr| self.key(expr.clone(), &below)).collect::<Result<Vec<_>>>()?;
-        if groups.sets.len() > 1 {
-            plan = self.with_constants(plan, &mut keys)?;
-        }
+        let mut values = groups.exprs.clone();
+        plan = self.with_own_columns(plan, &mut values, groups.sets.len() > 1)?;
+        let keys = values.iter().map(|value| self.key(value.clone(), plan.schema())).collect::<Result<Vec<_>>>()?;
         let mut firsts = Vec::new();
-        let first_of = |(expr, key): (&Expr, &Expr)| {
-            (key != expr).then(|| {
-                firsts.push(first_of_key(expr.clone(), key.clone()));
+        let first_of = |(value, key): (&Expr, &Expr)| {
+            (key != value).then(|| {
+                firsts.push(first_of_key(value.clone(), key.clone()));
                 firsts.len() - 1
             })
         };
-        let firsts_of: Vec<Option<usize>> = groups.exprs.iter().zip(&keys).map(first_of).collect();
+        let firsts_of: Vec<Option<usize>> = values.iter().zip(&keys).map(first_of).collect();
         let of_keys = |argument: &Expr| match groups.exprs.iter().position(|expr| expr == argument) {
             Some(at) => keys[at].clone(),
             None => argument.clone(),
@@ -381,12 +380,20 @@ impl Binder<'_> {
         };
         let has_query: Vec<bool> = known.iter().map(|known| has_part(known, |part| of_expr(part).is_some())).collect();
         let is_known = |at: usize, part: &Expr| *known[at] == *part || has_query[at] && alike(known[at], part);
+        // Of volatile aggregates that are written alike, each is another one.
+        let mut is_taken = vec![false; known.len()];
+        let is_own = known.iter().map(|one| matches!(one, Expr::AggregateFunction(_)) && one.is_volatile());
+        let is_own: Vec<bool> = is_own.collect();
         for of in &mut exprs {
-            let over =
-                std::mem::take(of.expr).transform_down(|part| match (0..known.len()).find(|at| is_known(*at, &part)) {
-                    Some(at) => Ok(Transformed::new(value(at)?, true, TreeNodeRecursion::Jump)),
+            let over = std::mem::take(of.expr).transform_down(|part| {
+                match (0..known.len()).find(|at| !is_taken[*at] && is_known(*at, &part)) {
+                    Some(at) => {
+                        is_taken[at] = is_own[at];
+                        Ok(Transformed::new(value(at)?, true, TreeNodeRecursion::Jump))
+                    }
                     None => Ok(Transformed::no(part)),
-                });
+                }
+            });
             let over = over.data()?;
             let mut ungrouped = over.column_refs();
             ungrouped.retain(|column| !schema.has_column(column));
@@ -416,17 +423,19 @@ impl Binder<'_> {
         }
         Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
     }
-    /// The rows with a column for each key that has no column, or a parameter: the planner would
-    /// compute it, and have another name for it in some sets.
-    fn with_constants(&self, plan: LogicalPlan, keys: &mut [Expr]) -> Result<LogicalPlan> {
+    /// The rows with a column for each value of GROUP BY that is volatile, so that it is computed
+    /// once for each row. Where a query `has_sets`, so is a value that has no column, or a
+    /// parameter: the planner would compute it, and have another name for it in some sets.
+    fn with_own_columns(&self, plan: LogicalPlan, values: &mut [Expr], has_sets: bool) -> Result<LogicalPlan> {
+        let has_parameter = |expr: &Expr| has_part(expr, |part| matches!(part, Expr::Placeholder(_)));
         let is_such =
-            |expr: &Expr| expr.column_refs().is_empty() || has_part(expr, |part| matches!(part, Expr::Placeholder(_)));
+            |expr: &Expr| expr.is_volatile() || has_sets && (expr.column_refs().is_empty() || has_parameter(expr));
         let mut exprs: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
         let columns = exprs.len();
-        for key in keys.iter_mut().filter(|key| is_such(key)) {
+        for value in values.iter_mut().filter(|value| is_such(value)) {
             let name = self.qualifier("#key");
-            exprs.push(std::mem::take(key).alias(&name));
-            *key = Expr::Column(Column::new_unqualified(name));
+            exprs.push(std::mem::take(value).alias(&name));
+            *value = Expr::Column(Column::new_unqualified(name));
         }
         match exprs.len() == columns {
             true => Ok(plan),

@@ -10,12 +10,12 @@ use crate::plan_parts::{is_volatile, rows_of, sorted};
 use crate::scope::{Context, Outer, Scope, ScopeColumn};
 use crate::selected::{Selected, WithTable};
 use crate::statement::{OutputColumn, PartBody};
-use crate::types::ordered_values;
+use crate::types::{arrow_type, ordered_values};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{Sort, WindowFunction};
 use datafusion::logical_expr::{
-    Expr, LogicalPlan, LogicalPlanBuilder, SortExpr, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, SortExpr, WindowFrame, WindowFrameBound, WindowFrameUnits,
     WindowFunctionDefinition, cast as cast_to, lit,
 };
 use serac_parser::tree::{
@@ -278,7 +278,15 @@ impl Binder<'_> {
         for (i, column) in by_column.into_iter().enumerate() {
             let span = column.first().map_or(Span::default(), |value| value.span);
             let (exprs, of) = self.unified("VALUES", column, &schema)?;
-            values.push(exprs);
+            // DataFusion gives floats of both widths the narrower, so that each has the type here.
+            let float = arrow_type(of.id).filter(DataType::is_floating);
+            let is_other =
+                |expr: &Expr, to: &DataType| expr.get_type(&schema).is_ok_and(|is| is.is_numeric() && is != *to);
+            let widened = |expr: Expr| match &float {
+                Some(to) if is_other(&expr, to) => cast_to(expr, to.clone()),
+                _ => expr,
+            };
+            values.push(exprs.into_iter().map(widened).collect());
             columns.push(OutputColumn::new(format!("column{}", i + 1), of, span));
         }
         Ok(Selected::new(values_plan(values, rows.len())?, columns))

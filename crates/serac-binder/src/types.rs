@@ -133,7 +133,7 @@ pub(crate) fn listed(types: &[TypeId]) -> String {
 pub(crate) fn comparable_values(id: TypeId) -> Result<()> {
     match id.element().unwrap_or(id) {
         TypeId::RECORD => Err(BindError::unsupported("a comparison of such rows", NO_PLACE)),
-        TypeId::JSON => Err(BindError::without_place(
+        TypeId::JSON | TypeId::VOID => Err(BindError::without_place(
             sqlstate::UNDEFINED_FUNCTION,
             format!("could not identify an equality operator for type {id}"),
         )),
@@ -144,7 +144,7 @@ pub(crate) fn comparable_values(id: TypeId) -> Result<()> {
 /// That values of a type may be ordered.
 pub(crate) fn ordered_values(id: TypeId) -> Result<()> {
     match id.element().unwrap_or(id) {
-        TypeId::JSON => {
+        TypeId::JSON | TypeId::VOID => {
             let message = format!("could not identify an ordering operator for type {id}");
             let hint = "Use an explicit ordering operator or modify the query.";
             Err(BindError::without_place(sqlstate::UNDEFINED_FUNCTION, message).hinted(hint))

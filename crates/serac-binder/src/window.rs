@@ -495,9 +495,41 @@ impl Binder<'_> {
         order.expr = cast(order.expr.clone(), wide.clone());
         Ok(values.into_iter().map(|value| value.cast_to(&wide)).collect::<Result<_, _>>()?)
     }
+    /// The plan with the volatile keys of windows as columns, which are then in their places: rows
+    /// are sorted and compared by one value of each.
+    fn with_volatile_keys(&self, plan: LogicalPlan, exprs: &mut [&mut Expr]) -> Result<LogicalPlan> {
+        let mut keys: Vec<(Expr, String)> = Vec::new();
+        for expr in exprs {
+            let keyed = std::mem::take(&mut **expr).transform_down(|part| match part {
+                Expr::WindowFunction(mut function) => {
+                    let WindowFunctionParams { partition_by, order_by, .. } = &mut function.params;
+                    let of_order = order_by.iter_mut().map(|order| &mut order.expr);
+                    for key in partition_by.iter_mut().chain(of_order).filter(|key| key.is_volatile()) {
+                        let known = keys.iter().find(|(known, _)| *known == *key).map(|(_, name)| name.clone());
+                        let name = known.unwrap_or_else(|| {
+                            let name = self.qualifier("#key");
+                            keys.push((key.clone(), name.clone()));
+                            name
+                        });
+                        *key = Expr::Column(Column::new_unqualified(name));
+                    }
+                    Ok(Transformed::yes(Expr::WindowFunction(function)))
+                }
+                other => Ok(Transformed::no(other)),
+            });
+            **expr = keyed.data()?;
+        }
+        if keys.is_empty() {
+            return Ok(plan);
+        }
+        let mut columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+        columns.extend(keys.into_iter().map(|(key, name)| key.alias(name)));
+        Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
+    }
     /// The plan with the window functions of `exprs` as columns, which are then those in their
     /// places.
-    pub(crate) fn windowed(&self, plan: LogicalPlan, exprs: Vec<&mut Expr>) -> Result<LogicalPlan> {
+    pub(crate) fn windowed(&self, plan: LogicalPlan, mut exprs: Vec<&mut Expr>) -> Result<LogicalPlan> {
+        let plan = self.with_volatile_keys(plan, &mut exprs)?;
         let mut functions: Vec<Expr> = Vec::new();
         for expr in &exprs {
             expr.apply(|part| {

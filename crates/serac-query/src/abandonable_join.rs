@@ -3,11 +3,13 @@
 //! DataFusion's operators give their thread back with the rows that they find. A join that compares
 //! many pairs of rows, and finds none for which its condition holds, keeps its thread until it has
 //! compared them all, though its statement was cancelled long ago. So the condition fails once the
-//! result has been dropped.
+//! result has been dropped. A join without a condition that gives its rows at its end, as those of
+//! NOT EXISTS are given, compares all the same: so the input that it reads meanwhile fails, too.
 //!
 //! A join whose rows an aggregation or a sort takes has always another batch ready, as long as one
 //! batch of its input lasts: billions of rows of a product. Tokio ends a task only where that gives
-//! its thread back, which each join here does after some batches ([`Yielding`]).
+//! its thread back, which each join here, and the input that it reads, does after some time
+//! ([`InTurns`]).
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Schema};
@@ -25,10 +27,12 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::StreamExt;
 use futures::stream::poll_fn;
 use serac_numeric_functions::wanted::IsWanted;
+use std::any::Any;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 /// Held by whoever wants a query's rows.
 pub struct Wanted(pub IsWanted);
@@ -96,65 +100,137 @@ impl PhysicalExpr for WantedExpr {
     }
 }
 
-/// Batches that a join gives before it gives its thread back.
-const BATCHES_IN_A_TURN: usize = 32;
+/// How long a task keeps its thread. What a batch costs differs by far more: the batches of a
+/// product are ready at once, and those above it may take seconds.
+const TURN: Duration = Duration::from_millis(50);
 
-/// The rows of a join, which gives its thread back after some batches. It counts those that it has
-/// given: DataFusion's `make_cooperative` asks for a share of Tokio's budget before each, which a
+/// Rows of a batch that a hash join takes at a time, at the least.
+const LEAST_ROWS: usize = 64;
+
+/// The time since a task got its thread; none before it has done anything.
+#[derive(Default)]
+struct Turn(Option<Instant>);
+
+impl Turn {
+    /// Whether the task has kept its thread for long enough. The next turn begins later, then.
+    fn is_over(&mut self) -> bool {
+        let is_over = self.0.get_or_insert_with(Instant::now).elapsed() >= TURN;
+        if is_over {
+            self.0 = None;
+        }
+        is_over
+    }
+}
+
+/// The rows for as long as they are wanted, and with turns between which the thread is given back.
+/// DataFusion's `make_cooperative` asks for a share of Tokio's budget before each batch, which a
 /// chain of more joins than that has units would spend before one of them gives a row.
-fn in_turns(mut rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
-    let (schema, mut given) = (rows.schema(), 0);
+fn in_turns(mut rows: SendableRecordBatchStream, wanted: IsWanted) -> SendableRecordBatchStream {
+    let (schema, mut turn) = (rows.schema(), Turn::default());
     let rows = poll_fn(move |context| {
-        if given == BATCHES_IN_A_TURN {
-            given = 0;
+        if let Err(error) = wanted.check() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        if turn.is_over() {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
         let next = rows.poll_next_unpin(context);
-        given = if next.is_ready() { given + 1 } else { 0 };
+        if next.is_pending() {
+            turn = Turn::default();
+        }
         next
     });
     Box::pin(RecordBatchStreamAdapter::new(schema, rows))
 }
 
-/// A join that gives its thread back after some batches. It shows as the join.
-#[derive(Debug)]
-struct Yielding(Arc<dyn ExecutionPlan>);
+/// The rows in pieces of batches, of which each keeps who takes them for less than a turn, as far
+/// as the piece before tells. A join that only asks which rows have partners compares all pairs of
+/// a batch before it asks for the next.
+fn in_pieces(mut rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
+    let (schema, mut most) = (rows.schema(), usize::MAX);
+    let (mut rest, mut given): (Option<RecordBatch>, Option<(usize, Instant)>) = (None, None);
+    let rows = poll_fn(move |context| {
+        if let Some((count, since)) = given.take() {
+            most = match since.elapsed() < TURN {
+                true => most.saturating_mul(2),
+                false => (count / 8).max(LEAST_ROWS),
+            };
+        }
+        let batch = match rest.take() {
+            Some(batch) => batch,
+            None => match rows.poll_next_unpin(context) {
+                Poll::Ready(Some(Ok(batch))) => batch,
+                other => return other,
+            },
+        };
+        let count = batch.num_rows().min(most);
+        if count < batch.num_rows() {
+            rest = Some(batch.slice(count, batch.num_rows() - count));
+        }
+        given = Some((count, Instant::now()));
+        Poll::Ready(Some(Ok(batch.slice(0, count))))
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, rows))
+}
 
-impl DisplayAs for Yielding {
-    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt_as(format, f)
+/// A plan whose rows end once nobody wants them, and which gives its thread back. It shows as the
+/// plan.
+#[derive(Debug)]
+struct InTurns {
+    plan: Arc<dyn ExecutionPlan>,
+    wanted: IsWanted,
+    /// Whether batches come in pieces.
+    in_pieces: bool,
+}
+
+impl InTurns {
+    /// The same of another plan.
+    fn of(&self, plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        Arc::new(Self { plan, wanted: self.wanted.clone(), in_pieces: self.in_pieces })
     }
 }
 
-impl ExecutionPlan for Yielding {
+impl DisplayAs for InTurns {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.plan.fmt_as(format, f)
+    }
+}
+
+impl ExecutionPlan for InTurns {
     fn name(&self) -> &str {
-        self.0.name()
+        self.plan.name()
     }
     fn properties(&self) -> &Arc<PlanProperties> {
-        self.0.properties()
+        self.plan.properties()
     }
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.0.children()
+        self.plan.children()
     }
     fn apply_expressions(
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        self.0.apply_expressions(f)
+        self.plan.apply_expressions(f)
     }
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self(replace_children_if_necessary(self.0.clone(), children)?)))
+        Ok(self.of(replace_children_if_necessary(self.plan.clone(), children)?))
     }
     /// A recursive query executes a plan again, and a hash join keeps the table that it has built.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self(self.0.clone().reset_state()?)))
+        Ok(self.of(self.plan.clone().reset_state()?))
+    }
+    /// A recursive query gives its table to those that read it.
+    fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ExecutionPlan>> {
+        self.plan.with_new_state(state).map(|plan| self.of(plan))
     }
     fn metrics(&self) -> Option<MetricsSet> {
-        self.0.metrics()
+        self.plan.metrics()
     }
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        Ok(in_turns(self.0.execute(partition, context)?))
+        let rows = self.plan.execute(partition, context)?;
+        let rows = if self.in_pieces { in_pieces(rows) } else { rows };
+        Ok(in_turns(rows, self.wanted.clone()))
     }
 }
 
@@ -164,38 +240,54 @@ fn wanted_filter(filter: &JoinFilter, wanted: &IsWanted) -> JoinFilter {
     JoinFilter::new(Arc::new(expr), filter.column_indices().to_vec(), filter.schema().clone())
 }
 
-/// A join that fails once nobody wants its rows, if it has a condition, and gives its thread back;
-/// none if the plan is no join.
-fn abandonable(plan: &Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Result<Option<Yielding>> {
+/// A join whose condition, if it has one, fails once nobody wants its rows; none if the plan is no
+/// join.
+fn with_wanted_filter(plan: &Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
-        let Some(filter) = join.filter() else { return Ok(Some(Yielding(plan.clone()))) };
+        let Some(filter) = join.filter() else { return Ok(Some(plan.clone())) };
         let projection = join.projection().as_ref().map(|projection| projection.to_vec());
         let (left, right) = (join.left().clone(), join.right().clone());
         let filter = wanted_filter(filter, wanted);
         let join = NestedLoopJoinExec::try_new(left, right, Some(filter), join.join_type(), projection)?;
-        return Ok(Some(Yielding(Arc::new(join))));
+        return Ok(Some(Arc::new(join)));
     }
     if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
-        let Some(filter) = join.filter() else { return Ok(Some(Yielding(plan.clone()))) };
+        let Some(filter) = join.filter() else { return Ok(Some(plan.clone())) };
         let filter = wanted_filter(filter, wanted);
-        return Ok(Some(Yielding(join.builder().with_filter(Some(filter)).build_exec()?)));
+        return Ok(Some(join.builder().with_filter(Some(filter)).build_exec()?));
     }
     if let Some(join) = plan.downcast_ref::<SortMergeJoinExec>() {
-        let Some(filter) = join.filter() else { return Ok(Some(Yielding(plan.clone()))) };
+        let Some(filter) = join.filter() else { return Ok(Some(plan.clone())) };
         let (left, right, on) = (join.left().clone(), join.right().clone(), join.on().to_vec());
         let (filter, options) = (wanted_filter(filter, wanted), join.sort_options().to_vec());
         let equality = join.null_equality();
         let join = SortMergeJoinExec::try_new(left, right, on, Some(filter), join.join_type(), options, equality)?;
-        return Ok(Some(Yielding(Arc::new(join))));
+        return Ok(Some(Arc::new(join)));
     }
-    Ok(plan.is::<CrossJoinExec>().then(|| Yielding(plan.clone())))
+    Ok(plan.is::<CrossJoinExec>().then(|| plan.clone()))
+}
+
+/// A join in turns, as are the rows that it compares with those that it keeps: it may take many of
+/// them before it gives one.
+fn abandonable(join: Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Result<Arc<dyn ExecutionPlan>> {
+    let of = |plan: Arc<dyn ExecutionPlan>, in_pieces| {
+        Arc::new(InTurns { plan, wanted: wanted.clone(), in_pieces }) as Arc<dyn ExecutionPlan>
+    };
+    // The first input is the one that is kept; a merge keeps rows of both, and counts their bytes.
+    let (is_hashed, is_merged) = (join.is::<HashJoinExec>(), join.is::<SortMergeJoinExec>());
+    let input = |(at, input): (usize, &Arc<dyn ExecutionPlan>)| match at == 1 || is_merged {
+        true => of(input.clone(), is_hashed),
+        false => input.clone(),
+    };
+    let inputs = join.children().into_iter().enumerate().map(input).collect::<Vec<_>>();
+    Ok(of(replace_children_if_necessary(join, inputs)?, false))
 }
 
 /// The plan, with joins that give their threads back, and ask whether they are wanted.
 pub fn while_wanted(plan: Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Result<Arc<dyn ExecutionPlan>> {
     let transformed = plan.transform_up(|node| {
-        Ok(match abandonable(&node, wanted)? {
-            Some(join) => Transformed::yes(Arc::new(join) as Arc<dyn ExecutionPlan>),
+        Ok(match with_wanted_filter(&node, wanted)? {
+            Some(join) => Transformed::yes(abandonable(join, wanted)?),
             None => Transformed::no(node),
         })
     })?;

@@ -11,6 +11,7 @@
 //! | `set_operations` | EXCEPT ALL and INTERSECT ALL |
 //! | `unnest` | correlated subqueries as joins |
 //! | `volatile_columns` | volatile functions in columns that nobody reads |
+//! | `volatile_calls` | calls of volatile functions that are written alike |
 //! | `grouping_sets`, `true_keys`, `repeated_keys` | what DataFusion concludes without reason |
 //! | `given_orders`, `source_order`, `lost_orders` | orders of rows that DataFusion does not keep |
 //! | `filters`, `cross_joins`, `empty_branches` | rules of DataFusion, kept from what they would lose |
@@ -42,6 +43,7 @@ mod source_order;
 mod text_predicates;
 mod true_keys;
 mod unnest;
+mod volatile_calls;
 mod volatile_columns;
 
 pub use asking::{Analyzing, AskingAnalyzer, AskingPhysical, AskingRule, Optimizing, Physical};
@@ -65,4 +67,5 @@ pub use source_order::SourceOrder;
 pub use text_predicates::TextPredicates;
 pub use true_keys::TrueKeys;
 pub use unnest::Unnest;
+pub use volatile_calls::VolatileCalls;
 pub use volatile_columns::{Planner, VolatileColumns};

@@ -7,7 +7,7 @@ use serac_functions::{Accounts, Casts, LongTexts, Patterns, SmallConstants, Uuid
 use serac_query::optimizer::{
     Analyzing, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, EmptyBranches, Filters, FloatCases,
     FloatZeros, GivenOrders, GroupingSets, InLists, JoinOrder, LostOrders, NullSafe, Optimizing, Physical,
-    RepeatedKeys, SetOperations, SourceOrder, TextPredicates, Unnest, VolatileColumns,
+    RepeatedKeys, SetOperations, SourceOrder, TextPredicates, Unnest, VolatileCalls, VolatileColumns,
 };
 use serac_query::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
 use std::sync::Arc;
@@ -52,6 +52,7 @@ pub(super) static PASSES: &[Pass] = &[
     analyzer("float_cases", Ours(|_| Arc::new(FloatCases)), "Lets 0 and -0 be equal in CASE x WHEN and IN."),
     analyzer("unnest", Ours(|_| Arc::new(Unnest::default())), "Makes joins of correlated subqueries for which DataFusion has no rule."),
     analyzer("volatile_columns", Ours(|_| Arc::new(VolatileColumns)), "Keeps columns with volatile functions that nobody reads."),
+    analyzer("volatile_calls", Ours(|_| Arc::new(VolatileCalls)), "Gives each call of a volatile function an identity, by which it is neither another nor a constant."),
     analyzer("checked_arithmetic", Ours(|_| Arc::new(CheckedArithmetic)), "Lets arithmetic fail where its result does not fit."),
     analyzer("accounts", Ours(|resources| Arc::new(Accounts(resources.work_memory.clone()))), "Counts the memory of functions whose results may be large."),
 

@@ -117,6 +117,14 @@ async fn a_cancelled_statement_does_nothing_and_the_session_goes_on() {
     for endless in [product, equal, product, equal] {
         assert_eq!(cancel_after_a_moment(&mut session, endless).await, "57014");
     }
+    // Joins that have partners for each row, and give none before their end.
+    let lost = "SELECT count(*) FROM many a JOIN many b ON length(a.t) = length(b.t) AND a.t || b.t LIKE '%nothing%'";
+    let partners = "EXISTS (SELECT 1 FROM many b WHERE length(b.t) = length(a.t)";
+    let semi = format!("SELECT count(*) FROM many a WHERE {partners} AND a.t || b.t LIKE '%nothing%')");
+    let anti = format!("SELECT count(*) FROM many a WHERE NOT {partners})");
+    for endless in [lost, &semi, &anti, lost, &semi, &anti] {
+        assert_eq!(cancel_after_a_moment(&mut session, endless).await, "57014");
+    }
     assert_eq!(cancel_after_a_moment(&mut session, "SELECT pg_sleep(1000)").await, "57014");
     assert_eq!(cancel_after_a_moment(&mut session, "SELECT t, pg_sleep(1) FROM many").await, "57014");
     let started = Instant::now();
