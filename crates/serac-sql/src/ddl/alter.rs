@@ -3,12 +3,13 @@
 use super::clauses::{check_collation, freeze_format};
 use super::indexes::hidden_values;
 use crate::ast_types::sql_type;
+use crate::column_types::of_column;
 use crate::ddl::clauses::{check_key_type, done, text_at};
 use crate::dml;
 use crate::error::{Result, SqlError};
 use crate::expressions::{into_engine, named_columns, renamed};
 use crate::generated;
-use crate::identifiers::quote;
+use crate::identifiers::{quote, quote_ident};
 use crate::kept_expression::KeptExpression;
 use crate::parsed::Source;
 use crate::result::StatementResult;
@@ -27,6 +28,8 @@ use serac_engine::{EngineError, Table};
 use serac_parser::tree::{
     self, AlterAction, AlterActionKind, AlterRelation, ColumnChange, RelationKind, TableConstraint,
 };
+use serac_pg::CastContext;
+use serac_pg::casts::cast;
 use std::sync::Arc;
 
 fn qualified(schema: &str, name: &str) -> String {
@@ -48,6 +51,25 @@ fn checks_naming(table: &TableDefinition, column: usize) -> Result<Vec<CheckDefi
 fn key_of_hidden(table: &TableDefinition, column: usize) -> Option<(&KeyDefinition, usize)> {
     let of = |key: &'_ KeyDefinition| key.columns.iter().position(|&c| c == column);
     table.columns[column].hidden.then(|| table.keys.iter().find_map(|key| Some((key, of(key)?)))).flatten()
+}
+
+/// Refuses another type for a column whose values are not assigned to such columns.
+///
+/// # Errors
+/// 42804.
+fn check_automatic(column: &ColumnDefinition, sql_type: SqlType) -> Result<()> {
+    let (given, wanted) = (of_column(column.sql_type).id, of_column(sql_type).id);
+    if cast(given, wanted, CastContext::Assignment).is_some() {
+        return Ok(());
+    }
+    let name = &column.name;
+    let message = format!("column \"{name}\" cannot be cast automatically to type {wanted}");
+    let error = SqlError::new(sqlstate::DATATYPE_MISMATCH, message).named(name);
+    // No values but those of its expression are possible in a generated column.
+    Err(match column.generation {
+        Some(_) => error,
+        None => error.explained(format!("You might need to specify \"USING {}::{sql_type}\".", quote_ident(name))),
+    })
 }
 
 /// How many constraints of each kind a definition has, to tell those that a builder adds.
@@ -463,6 +485,9 @@ impl Session {
         if is_indexed {
             check_key_type(sql_type)?;
         }
+        if using.is_none() {
+            check_automatic(column, sql_type)?;
+        }
         let changed = ColumnDefinition { sql_type, ..column.clone() };
         let is_wider = sql_type.length.is_none_or(|most| column.sql_type.length.is_some_and(|length| length <= most));
         if using.is_none()
@@ -486,12 +511,16 @@ impl Session {
             return Err(SqlError::unsupported(message));
         }
         self.check_default(&changed).map_err(|_| {
-            let message = format!("default for column \"{}\" cannot be cast to type {sql_type}", column.name);
+            let wanted = of_column(sql_type).id;
+            let message =
+                format!("default for column \"{}\" cannot be cast automatically to type {wanted}", column.name);
             SqlError::new(sqlstate::DATATYPE_MISMATCH, message)
         })?;
         let (text, place) = match (using, &column.generation) {
             (Some(_), Some(_)) => {
-                return Err(SqlError::new(sqlstate::INVALID_COLUMN_DEFINITION, "a generated column has no USING"));
+                let message = "cannot specify USING when altering type of generated column";
+                let error = SqlError::new(sqlstate::INVALID_COLUMN_DEFINITION, message).named(&column.name);
+                return Err(error.explained(format!("Column \"{}\" is a generated column.", column.name)));
             }
             (Some(using), None) => (using.to_owned(), Place::Transform),
             (None, Some(expression)) => (expression.clone(), Place::Generation),
@@ -507,7 +536,15 @@ impl Session {
             values.and_then(|values| dml::assigned(&shared, &values, &changed)).map_err(into_engine)
         };
         // What cannot be meant is an error without rows, too.
-        convert(&RecordBatch::new_empty(table.storage_schema().arrow()))?;
+        convert(&RecordBatch::new_empty(table.storage_schema().arrow())).map_err(|error| match column.generation {
+            Some(_) if error.sqlstate() == sqlstate::DATATYPE_MISMATCH => {
+                let (column, wanted) = (&column.name, of_column(sql_type).id);
+                let what = format!("generation expression for column \"{column}\"");
+                let message = format!("{what} cannot be cast automatically to type {wanted}");
+                SqlError::new(sqlstate::DATATYPE_MISMATCH, message).named(column)
+            }
+            _ => error.into(),
+        })?;
         self.txn_for(schema)?.change_column(schema, name, &column.name, changed.clone(), convert)?;
         self.checks_still_work(schema, name, &format!("alter type of column \"{}\"", column.name))?;
         self.refresh_view();
