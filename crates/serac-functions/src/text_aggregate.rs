@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
 };
 use datafusion::physical_expr::expressions::Literal;
+use serac_values::SqlError;
 use serac_values::text_types::is_text_or_null;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -108,7 +109,10 @@ impl AggregateUDFImpl for StringAgg {
     }
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let of_bytes = *args.return_field.data_type() == BYTES;
-        with_inner(args, |args| Ok(Box::new(AsText(self.0.accumulator(args)?, of_bytes)) as Box<dyn Accumulator>))
+        with_inner(args, |args| {
+            let inner = self.0.accumulator(args)?;
+            Ok(Box::new(AsText { inner, of_bytes, taken: 0 }) as Box<dyn Accumulator>)
+        })
     }
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
         let return_field = inner_field(&args.return_field);
@@ -126,9 +130,38 @@ impl AggregateUDFImpl for StringAgg {
     }
 }
 
-/// An accumulator of texts, and whether it is one of bytes.
+/// An accumulator of texts.
 #[derive(Debug)]
-struct AsText(Box<dyn Accumulator>, bool);
+struct AsText {
+    inner: Box<dyn Accumulator>,
+    of_bytes: bool,
+    /// Bytes of the values that it was given.
+    taken: usize,
+}
+
+/// Bytes of a result at the most, as PostgreSQL has it; also those that a batch adds to all groups:
+/// what a batch adds is charged to the memory of queries afterwards.
+const MOST_BYTES: usize = (1 << 30) - 1;
+
+/// Bytes of texts; none of other arrays.
+fn bytes_of(texts: &ArrayRef) -> usize {
+    match texts.data_type() {
+        DataType::Utf8 => texts.as_string::<i32>().value_data().len(),
+        DataType::LargeUtf8 => texts.as_string::<i64>().value_data().len(),
+        DataType::Utf8View => texts.as_string_view().iter().flatten().map(str::len).sum(),
+        _ => 0,
+    }
+}
+
+/// # Errors
+/// 54000 for a result of more than [`MOST_BYTES`].
+fn check_bytes(bytes: usize) -> Result<()> {
+    if bytes <= MOST_BYTES {
+        return Ok(());
+    }
+    let message = format!("string_agg would give a value of more than {MOST_BYTES} bytes");
+    Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message).external())
+}
 
 /// The values as the inner accumulator takes them.
 fn given(values: &[ArrayRef], of_bytes: bool) -> Result<Cow<'_, [ArrayRef]>> {
@@ -142,23 +175,28 @@ fn given(values: &[ArrayRef], of_bytes: bool) -> Result<Cow<'_, [ArrayRef]>> {
 
 impl Accumulator for AsText {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.0.update_batch(&given(values, self.1)?)
+        let values = given(values, self.of_bytes)?;
+        self.taken = self.taken.saturating_add(values.first().map_or(0, bytes_of));
+        check_bytes(self.taken)?;
+        self.inner.update_batch(&values)
     }
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let text = self.0.evaluate()?;
-        match self.1 {
+        let text = self.inner.evaluate()?;
+        match self.of_bytes {
             true => ScalarValue::try_from_array(&bytes(&text.to_array()?)?, 0),
             false => text.cast_to(&DataType::Utf8View),
         }
     }
     fn size(&self) -> usize {
-        self.0.size()
+        self.inner.size()
     }
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        self.0.state()
+        self.inner.state()
     }
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.0.merge_batch(states)
+        self.taken = self.taken.saturating_add(states.first().map_or(0, bytes_of));
+        check_bytes(self.taken)?;
+        self.inner.merge_batch(states)
     }
 }
 
@@ -172,7 +210,9 @@ impl GroupsAccumulator for GroupsAsText {
         filter: Option<&BooleanArray>,
         count: usize,
     ) -> Result<()> {
-        self.0.update_batch(&given(values, self.1)?, groups, filter, count)
+        let values = given(values, self.1)?;
+        check_bytes(values.first().map_or(0, bytes_of))?;
+        self.0.update_batch(&values, groups, filter, count)
     }
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let texts = self.0.evaluate(emit_to)?;
