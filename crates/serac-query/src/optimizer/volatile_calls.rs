@@ -82,9 +82,6 @@ impl ScalarUDFImpl for Call {
     fn name(&self) -> &str {
         self.function.name()
     }
-    fn display_name(&self, args: &[Expr]) -> Result<String> {
-        self.function.display_name(self.own(args))
-    }
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         self.function.schema_name(self.own(args))
     }
