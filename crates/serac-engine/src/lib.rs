@@ -9,6 +9,7 @@ mod constraint;
 mod database;
 mod ddl;
 mod error;
+pub mod float_text;
 pub mod json;
 pub mod json_text;
 mod salvage;

@@ -1,5 +1,6 @@
 //! Single values out of Arrow arrays, in the storage's physical form.
 
+use crate::float_text::{write_double, write_real};
 use arrow_array::builder::FixedSizeBinaryBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -177,6 +178,13 @@ pub fn format_uuid(bytes: &[u8]) -> String {
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
+/// What is written into memory.
+fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+    let mut out = Vec::new();
+    write(&mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 /// A value of the type as a person reads it in an error message.
 pub fn display(value: &Value<'_>, column_type: ColumnType) -> String {
     match (value, column_type) {
@@ -190,6 +198,8 @@ pub fn display(value: &Value<'_>, column_type: ColumnType) -> String {
             Err(error) => error.to_string(),
         },
         (Value::Bytes(bytes), _) => String::from_utf8_lossy(bytes).into_owned(),
+        (Value::Float32(float), _) => written(|out| write_real(out, *float)),
+        (Value::Float64(float), _) => written(|out| write_double(out, *float)),
         _ => {
             // Times of UTC are shown without a look at time zones, of which not every build knows.
             let (column_type, zone) = match column_type {
@@ -217,6 +227,14 @@ mod tests {
             (Value::Int64(150), money, "1.50"),
             (Value::Int64(-5), money, "-0.05"),
             (Value::Int64(7), ColumnType::Int64, "7"),
+            (Value::Float64(0.0), ColumnType::Float64, "0"),
+            (Value::Float64(1e15), ColumnType::Float64, "1e+15"),
+            (Value::Float64(123_456_789_012_345_680.0), ColumnType::Float64, "1.2345678901234568e+17"),
+            (Value::Float64(f64::NAN), ColumnType::Float64, "NaN"),
+            (Value::Float32(1.5), ColumnType::Float32, "1.5"),
+            (Value::Float32(1e-5), ColumnType::Float32, "1e-05"),
+            (Value::Float32(1_234_567.0), ColumnType::Float32, "1.234567e+06"),
+            (Value::Float32(f32::NEG_INFINITY), ColumnType::Float32, "-Infinity"),
             (Value::Int32(18_262), ColumnType::Date, "2020-01-01"),
             (Value::Int64(1_500_000), ColumnType::Time, "00:00:01.500"),
             (Value::Int64(1_577_836_800_000_000), ColumnType::Timestamp { utc: false }, "2020-01-01 00:00:00"),

@@ -119,7 +119,7 @@ async fn a_cancelled_statement_does_nothing_and_the_session_goes_on() {
     }
     // Joins that have partners for each row, and give none before their end.
     let lost = "SELECT count(*) FROM many a JOIN many b ON length(a.t) = length(b.t) AND a.t || b.t LIKE '%nothing%'";
-    let partners = "EXISTS (SELECT 1 FROM many b WHERE length(b.t) = length(a.t)";
+    let partners = "EXISTS (SELECT 1 FROM many b WHERE ascii(right(b.t, 1)) % 4 = ascii(right(a.t, 1)) % 4";
     let semi = format!("SELECT count(*) FROM many a WHERE {partners} AND a.t || b.t LIKE '%nothing%')");
     let anti = format!("SELECT count(*) FROM many a WHERE NOT {partners})");
     for endless in [lost, &semi, &anti, lost, &semi, &anti] {

@@ -1,6 +1,7 @@
 //! Values as the protocol writes them: as text, in PostgreSQL's own spelling, and in binary form.
 
 use crate::time_style::{DateFormat, DateOrder, IntervalStyle, TimeStyle};
+use serac_engine::float_text::{write_double, write_real};
 use serac_engine::values::format_uuid;
 use serac_numeric::Numeric;
 use serac_storage::{ColumnType, Value};
@@ -345,68 +346,12 @@ fn write_decimal(out: &mut Vec<u8>, unscaled: i128, scale: usize) {
     write(out, format_args!("{sign}{}.{:0scale$}", digits / unit, digits % unit));
 }
 
-/// Bytes of the shortest digits of a float, of any form that has no exponent beyond its zeros.
-const LONGEST_FLOAT: usize = 32;
-
-/// As PostgreSQL writes them: the shortest digits that say the number, of two that are equally near
-/// the even one, with an exponent where it is far from 1. `shortest` has these digits in any form,
-/// and `sure` is how many of them the type keeps.
-fn write_float(out: &mut Vec<u8>, value: f64, shortest: &str, sure: i32) {
-    if value.is_nan() {
-        return out.extend_from_slice(b"NaN");
-    }
-    if value.is_sign_negative() {
-        out.push(b'-');
-    }
-    if value.is_infinite() {
-        return out.extend_from_slice(b"Infinity");
-    }
-    let shortest = shortest.trim_start_matches('-');
-    let (mantissa, exponent) = shortest.split_once('e').unwrap_or((shortest, "0"));
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let (mut buffer, mut length) = ([0; LONGEST_FLOAT], 0);
-    for digit in whole.bytes().chain(fraction.bytes()).skip_while(|digit| *digit == b'0') {
-        (buffer[length], length) = (digit, length + 1);
-    }
-    if length == 0 {
-        return out.push(b'0');
-    }
-    let zeros = (whole.len() + fraction.len() - length) as i32;
-    while buffer[length - 1] == b'0' {
-        length -= 1;
-    }
-    let digits = &buffer[..length];
-    // The power of ten of the first digit.
-    let power = exponent.parse::<i32>().expect("a number") + whole.len() as i32 - 1 - zeros;
-    if !(-4..sure).contains(&power) {
-        out.push(digits[0]);
-        if length > 1 {
-            out.push(b'.');
-            out.extend_from_slice(&digits[1..]);
-        }
-        return write(out, format_args!("e{}{:02}", if power < 0 { '-' } else { '+' }, power.abs()));
-    }
-    if power < 0 {
-        out.extend_from_slice(b"0.");
-        out.resize(out.len() + (-power - 1) as usize, b'0');
-        return out.extend_from_slice(digits);
-    }
-    let whole = power as usize + 1;
-    if length <= whole {
-        out.extend_from_slice(digits);
-        return out.resize(out.len() + whole - length, b'0');
-    }
-    out.extend_from_slice(&digits[..whole]);
-    out.push(b'.');
-    out.extend_from_slice(&digits[whole..]);
-}
-
 /// Writes the text of a value that is not NULL.
 pub fn write_text(out: &mut Vec<u8>, value: Value<'_>, column_type: ColumnType) {
     match (column_type, value) {
         (_, Value::Bool(value)) => out.push(if value { b't' } else { b'f' }),
-        (_, Value::Float32(value)) => write_float(out, value.into(), ryu::Buffer::new().format(value), 6),
-        (_, Value::Float64(value)) => write_float(out, value, ryu::Buffer::new().format(value), 15),
+        (_, Value::Float32(value)) => write_real(out, value),
+        (_, Value::Float64(value)) => write_double(out, value),
         (ColumnType::Binary, Value::Bytes(bytes)) => {
             out.extend_from_slice(b"\\x");
             bytes.iter().for_each(|byte| write(out, format_args!("{byte:02x}")));

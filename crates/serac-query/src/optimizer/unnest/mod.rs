@@ -375,6 +375,10 @@ impl Unnest {
         if outer.is_empty() {
             return not_impl_err!("a subquery that refers to other queries than the one around it");
         }
+        if shapes::reads_step(rows)? {
+            let what = "a subquery of this form that refers to the rows of a recursive query's step before";
+            return Err(SqlError::unsupported(what).external());
+        }
         if !shapes::is_repeatable(rows, Some(&outer)) {
             return not_impl_err!(
                 "a correlated subquery of this form over rows that may be others when they are computed again"

@@ -3,12 +3,36 @@
 
 use super::outer::{free, has_subquery, lateral, refers, refers_below, subquery_of};
 use datafusion::arrow::datatypes::DataType;
+use datafusion::catalog::cte_worktable::CteWorkTable;
+use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, JoinType};
+use datafusion::common::{Column, JoinType, Result};
 use datafusion::logical_expr::logical_plan::Distinct;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use serac_functions::has_part;
+use std::collections::HashSet;
+
+/// Whether a plan in the term of a recursive query reads the rows of the step before, which can be
+/// read once.
+pub(super) fn reads_step(plan: &LogicalPlan) -> Result<bool> {
+    let (mut read, mut own): (HashSet<String>, HashSet<String>) = (HashSet::new(), HashSet::new());
+    plan.apply_with_subqueries(|plan| {
+        match plan {
+            LogicalPlan::TableScan(scan)
+                if source_as_provider(&scan.source).is_ok_and(|source| source.is::<CteWorkTable>()) =>
+            {
+                read.insert(scan.table_name.table().to_owned());
+            }
+            LogicalPlan::RecursiveQuery(query) => {
+                own.insert(query.name.clone());
+            }
+            _ => {}
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(!read.is_subset(&own))
+}
 
 /// Whether references are in filters alone, and nothing that stands above these changes its meaning
 /// when they are tested after it.
