@@ -17,7 +17,7 @@ use crate::statement::TableName;
 use arrow_array::{ArrayRef, Int16Array, Int32Array, Int64Array, RecordBatch};
 use serac_engine::security::RoleId;
 use serac_engine::{Table, Transaction, Watch};
-use serac_operators::integer_rows::{plain_parts, plain_rows};
+use serac_operators::integer_rows::{RowEnd, plain_parts, plain_rows};
 use serac_storage::ColumnType;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -165,7 +165,7 @@ impl Reading {
             && self.threads > 1
         {
             let columns = vec![Vec::new(); target.fields.len()];
-            for part in plain_parts(bytes, b',', &columns, self.threads) {
+            for part in plain_parts(bytes, b',', RowEnd::Any, &columns, self.threads) {
                 target.take_rows(&part.columns, part.rows, operators)?;
                 self.line += part.rows as u64;
                 bytes = &bytes[part.end..];
@@ -175,7 +175,7 @@ impl Reading {
             if let Some(target) = &mut self.target
                 && let FieldValues::Plain(columns) = &mut target.values
             {
-                let (rows, end) = plain_rows(bytes, b',', BATCH_ROWS - target.rows, columns);
+                let (rows, end) = plain_rows(bytes, b',', RowEnd::Any, BATCH_ROWS - target.rows, columns);
                 target.note_rows(rows, operators)?;
                 self.line += rows as u64;
                 bytes = &bytes[end..];

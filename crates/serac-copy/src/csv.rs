@@ -1,18 +1,19 @@
 //! COPY's CSV format, for reading: texts, with the line on which each row begins.
 //!
-//! Rows are taken apart as PostgreSQL does: a quote anywhere in a field begins a quoted part of it.
-//! But lines without a character are left out; of a table with one column, they are rows with an
-//! empty field. A field is NULL if it has the text of NULL and no quotes.
+//! Rows are taken apart as PostgreSQL does: a quote anywhere in a field begins a quoted part of it,
+//! and a line without a character is a row with an empty field. A field is NULL if it has the text
+//! of NULL and no quotes. All lines end as the first one does.
 //!
 //! Where all columns are INTEGER, rows of plain numbers are parsed into numbers at once, many at a
 //! time and by several threads (`serac_operators::integer_rows`). The first row of another kind,
 //! and some behind it, are read as texts: few if most rows are plain.
 
+use super::line_end::LineEnd;
 use super::options::{Nulls, Options};
 use super::rows::{BATCH_ROWS, MAX_LINE, Rows, row_too_long};
 use crate::arrival::CopyInput;
 use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringViewBuilder};
-use serac_operators::integer_rows::{IntegerColumn, NullableIntegers, PlainRows, plain_parts};
+use serac_operators::integer_rows::{IntegerColumn, NullableIntegers, PlainRows, RowEnd, plain_parts};
 use serac_storage::ColumnType;
 use serac_values::wire::utf8;
 use serac_values::{Result, SqlError};
@@ -120,6 +121,8 @@ enum Place {
     QuoteInQuoted,
     /// Behind an escape that is no quote, within quotes.
     EscapeInQuoted,
+    /// Behind a carriage return that ends the row, alone or with a newline.
+    Return,
 }
 
 /// The numbers that plain rows may have.
@@ -147,8 +150,12 @@ pub(super) struct CsvReader<R> {
     is_new: bool,
     /// The line of the next byte, from 1.
     line: u64,
-    /// The last row has ended with a carriage return: a newline behind it belongs to that.
-    is_halved: bool,
+    /// What ends the lines.
+    line_end: LineEnd,
+    /// Whether a row `\.` ends the data.
+    has_end_mark: bool,
+    /// That row has been read.
+    is_ended: bool,
     plain: Plain,
     /// How many threads may look for plain rows.
     threads: usize,
@@ -202,7 +209,9 @@ impl<R: CopyInput> CsvReader<R> {
             header: options.header,
             is_new: true,
             line: 1,
-            is_halved: false,
+            line_end: LineEnd::Unknown,
+            has_end_mark: false,
+            is_ended: false,
             plain: plain(options, types, &nulls),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             found: VecDeque::new(),
@@ -214,34 +223,36 @@ impl<R: CopyInput> CsvReader<R> {
         }
     }
 
+    /// The same, of data that a row `\.` ends: clients of PostgreSQL up to version 17 mark the end
+    /// so.
+    pub(super) fn until_mark(self) -> Self {
+        Self { has_end_mark: true, ..self }
+    }
+
     /// Reads a row into `bytes` and `fields`: the line on which it begins. None behind the last.
     fn read_row(&mut self) -> Result<Option<u64>> {
         self.bytes.clear();
         self.fields.clear();
-        let (mut place, mut is_quoted, mut begun) = (Place::Unquoted, false, None);
+        if self.is_ended {
+            return Ok(None);
+        }
+        let begun = self.line;
+        let (mut place, mut is_quoted, mut is_begun) = (Place::Unquoted, false, false);
         loop {
             let input = self.input.some()?;
             if input.is_empty() {
-                let Some(begun) = begun else { return Ok(None) };
-                if matches!(place, Place::Quoted | Place::EscapeInQuoted) {
-                    return Err(in_line(sqlstate::BAD_COPY_FILE_FORMAT, "unterminated CSV quoted field", begun));
-                }
-                self.fields.push(Field { end: self.bytes.len(), is_quoted });
-                return Ok(Some(begun));
+                return match place {
+                    Place::Quoted | Place::EscapeInQuoted => {
+                        Err(in_line(sqlstate::BAD_COPY_FILE_FORMAT, "unterminated CSV quoted field", begun))
+                    }
+                    Place::Return => self.end_row(begun, is_quoted, Some(LineEnd::Return)),
+                    Place::Unquoted | Place::QuoteInQuoted if is_begun => self.end_row(begun, is_quoted, None),
+                    Place::Unquoted | Place::QuoteInQuoted => Ok(None),
+                };
             }
+            is_begun = true;
             let mut at = 0;
             while let Some(&byte) = input.get(at) {
-                if begun.is_none() {
-                    let ends_line = byte == b'\n' || byte == b'\r';
-                    let is_halved = std::mem::take(&mut self.is_halved) && byte == b'\n';
-                    if is_halved || (ends_line && self.nulls.len() != 1) {
-                        self.line += u64::from(!is_halved);
-                        self.is_halved = byte == b'\r';
-                        at += 1;
-                        continue;
-                    }
-                    begun = Some(self.line);
-                }
                 let rest = &input[at..];
                 match place {
                     Place::Unquoted => {
@@ -254,16 +265,22 @@ impl<R: CopyInput> CsvReader<R> {
                         at += 1;
                         if end == quote {
                             (place, is_quoted) = (Place::Quoted, true);
-                            continue;
-                        }
-                        self.fields.push(Field { end: self.bytes.len(), is_quoted });
-                        is_quoted = false;
-                        if end != delimiter {
-                            self.line += 1;
-                            self.is_halved = end == b'\r';
+                        } else if end == delimiter {
+                            self.fields.push(Field { end: self.bytes.len(), is_quoted });
+                            is_quoted = false;
+                        } else if end == b'\r' && self.line_end.may_be_pair() {
+                            place = Place::Return;
+                        } else {
                             self.input.consume(at);
-                            return Ok(begun);
+                            let end = if end == b'\r' { LineEnd::Return } else { LineEnd::Newline };
+                            return self.end_row(begun, is_quoted, Some(end));
                         }
+                    }
+                    Place::Return => {
+                        let is_pair = byte == b'\n';
+                        self.input.consume(at + usize::from(is_pair));
+                        let end = if is_pair { LineEnd::ReturnNewline } else { LineEnd::Return };
+                        return self.end_row(begun, is_quoted, Some(end));
                     }
                     Place::Quoted => {
                         let (quote, escape) = (self.quote, self.escape);
@@ -306,6 +323,31 @@ impl<R: CopyInput> CsvReader<R> {
         }
     }
 
+    /// Ends the present row with its last field: none where it is the end mark. `end` is that of its
+    /// line, none at the end of the input.
+    fn end_row(&mut self, begun: u64, is_quoted: bool, end: Option<LineEnd>) -> Result<Option<u64>> {
+        if let Some(end) = end
+            && !self.line_end.takes(end)
+        {
+            return Err(in_line(sqlstate::BAD_COPY_FILE_FORMAT, end.misplaced("unquoted"), begun));
+        }
+        self.fields.push(Field { end: self.bytes.len(), is_quoted });
+        self.line += u64::from(end.is_some());
+        self.is_ended = self.has_end_mark && self.is_end_mark();
+        Ok((!self.is_ended).then_some(begun))
+    }
+    /// Whether the present row is `\.` and nothing else.
+    fn is_end_mark(&self) -> bool {
+        let mark = b"\\.";
+        if self.bytes.len() + self.fields.len() != mark.len() + 1 || self.fields.iter().any(|field| field.is_quoted) {
+            return false;
+        }
+        // The delimiter may be a byte of it.
+        let mut text = self.bytes.clone();
+        self.fields.iter().rev().skip(1).for_each(|field| text.insert(field.end, self.delimiter));
+        text == mark
+    }
+
     /// Looks for plain rows; how many there are.
     fn find_plain<C>(&mut self) -> Result<usize>
     where
@@ -313,16 +355,31 @@ impl<R: CopyInput> CsvReader<R> {
         Int32Array: From<C>,
     {
         let text = self.input.many()?;
-        let is_halved = self.is_halved && text.first() == Some(&b'\n');
-        let text = &text[usize::from(is_halved)..];
+        let line_end = match self.line_end {
+            // A plain row has no end of a line within quotes.
+            LineEnd::Unknown => {
+                let first = text.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+                match first.map(|at| &text[at..]) {
+                    Some([b'\n', ..]) => LineEnd::Newline,
+                    Some([b'\r', b'\n', ..]) => LineEnd::ReturnNewline,
+                    _ => LineEnd::Unknown,
+                }
+            }
+            known => known,
+        };
+        let row_end = match line_end {
+            LineEnd::Newline => RowEnd::Newline,
+            LineEnd::ReturnNewline => RowEnd::ReturnNewline,
+            LineEnd::Return | LineEnd::Unknown => return Ok(0),
+        };
         let columns = vec![C::default(); self.nulls.len()];
-        let parts = plain_parts(text, self.delimiter, &columns, self.threads);
+        let parts = plain_parts(text, self.delimiter, row_end, &columns, self.threads);
         let found: usize = parts.iter().map(|part| part.rows).sum();
         if found == 0 {
             return Ok(0);
         }
-        self.input.consume(usize::from(is_halved) + parts.iter().map(|part| part.end).sum::<usize>());
-        self.is_halved = false;
+        self.input.consume(parts.iter().map(|part| part.end).sum());
+        self.line_end = line_end;
         for PlainRows { columns, rows, .. } in parts.into_iter().filter(|part| part.rows > 0) {
             let array = |(i, column)| (format!("c{i}"), Arc::new(Int32Array::from(column)) as ArrayRef, true);
             let columns = columns.into_iter().enumerate().map(array);
@@ -333,7 +390,7 @@ impl<R: CopyInput> CsvReader<R> {
         Ok(found)
     }
     fn plain_rows(&mut self) -> Result<Option<Rows>> {
-        if self.found.is_empty() {
+        if self.found.is_empty() && !self.is_ended {
             let found = match self.plain {
                 Plain::None => return Ok(None),
                 Plain::Numbers => self.find_plain::<Vec<i32>>()?,
@@ -372,6 +429,10 @@ impl<R: CopyInput> CsvReader<R> {
     fn text_row(&mut self, columns: &mut [StringViewBuilder]) -> Result<Option<u64>> {
         let Some(line) = self.read_row()? else { return Ok(None) };
         let (found, wanted) = (self.fields.len(), columns.len());
+        // A line of a table without columns is empty.
+        if wanted == 0 && matches!(self.fields[..], [Field { end: 0, is_quoted: false }]) {
+            return Ok(Some(line));
+        }
         if found > wanted {
             return Err(in_line(sqlstate::BAD_COPY_FILE_FORMAT, "extra data after last expected column", line));
         }
@@ -404,14 +465,28 @@ impl<R: CopyInput> Iterator for CsvReader<R> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::until_mark::tests::Pieces;
+pub(super) mod tests {
     use super::*;
     use datafusion::arrow::array::{Array, AsArray};
     use datafusion::arrow::compute::cast;
     use datafusion::arrow::datatypes::DataType;
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
+    use std::io::Read;
+
+    /// Gives few bytes at a time.
+    pub(in super::super) struct Pieces<'b>(pub &'b [u8], pub usize);
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let count = self.1.min(self.0.len()).min(buffer.len());
+            buffer[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+
+    impl CopyInput for Pieces<'_> {}
 
     #[test]
     fn rows_begin_on_their_lines_whatever_ends_these() {
@@ -419,10 +494,13 @@ mod tests {
         for (text, header, wanted) in [
             ("a,b\n1,2\n", false, &[1, 2][..]),
             ("a,b\r\n1,2\r\n3,4", true, &[2, 3]),
-            ("\"a\n\n\",b\r\n\r\n\n1,2\r\n", false, &[1, 6]),
-            ("\n\na,b", false, &[3]),
-            ("\u{feff}a,b\n\n", false, &[1]),
-            ("1\r2,3\r\r4,5\n", true, &[2, 4]),
+            ("\"a\n\n\",b\r\n1,2\r\n", false, &[1, 4]),
+            ("\na,b\n1,2", true, &[2, 3]),
+            ("\r\n1,2\r\n", true, &[2]),
+            ("\u{feff}a,b\n", false, &[1]),
+            ("1\r2,3\r4,5\r", true, &[2, 3]),
+            ("1,2\r3,4", false, &[1, 2]),
+            ("1,\"\r\n\"\r3,4\r", false, &[1, 3]),
             ("", true, &[]),
         ] {
             for size in 1..=text.len().max(1) {
@@ -472,7 +550,7 @@ mod tests {
             options
         };
         for (csv, options, wanted, failed) in [
-            ("\"\",\n,\"\"\r\n", &usual, vec![row(text(""), None), row(None, text(""))], ""),
+            ("\"\",\r\n,\"\"\r\n", &usual, vec![row(text(""), None), row(None, text(""))], ""),
             ("\"a\"\"b\",\"c,\r\nd\"\n", &usual, vec![row(text("a\"b"), text("c,\r\nd"))], ""),
             ("a\"b,\"c,\"d\"e\n", &usual, vec![row(text("ab,c"), text("de"))], ""),
             ("a\"b,\"c\"d", &usual, vec![], "22P04 line 1"),
@@ -480,9 +558,9 @@ mod tests {
             ("a,", &usual, vec![row(text("a"), None)], ""),
             ("\"\",\"\"\n,\n", &of([true, false], ""), vec![row(None, text("")), row(text(""), None)], ""),
             ("x,\"x\"\n", &of([false, false], "x"), vec![row(None, text("x"))], ""),
-            ("a,b\n\nc,\"d\n\n", &usual, vec![row(text("a"), text("b"))], "22P04 line 3"),
+            ("a,b\nc,\"d\n\n", &usual, vec![row(text("a"), text("b"))], "22P04 line 2"),
             ("a,b\nc\n", &usual, vec![row(text("a"), text("b"))], "22P04 line 2"),
-            ("\n\n\nc,d,e\n", &usual, vec![], "22P04 line 4"),
+            ("a,b\nc,d,e\n", &usual, vec![row(text("a"), text("b"))], "22P04 line 2"),
         ] {
             for size in 1..=csv.len() {
                 let given = read(csv, size, options, &[ColumnType::Utf8; 2]);
@@ -495,12 +573,96 @@ mod tests {
     fn a_line_without_a_character_is_a_row_of_one_column() {
         for column_type in [ColumnType::Utf8, ColumnType::Int32] {
             for size in 1..=12 {
-                let (rows, _) = read("1\n\r\n\n2\r\r3", size, &Options::csv(false, b',', ""), &[column_type]);
-                let rows: Vec<Option<String>> = rows.into_iter().flatten().collect();
-                let number = |number: &str| Some(number.to_owned());
-                assert_eq!(rows, [number("1"), None, None, number("2"), None, number("3")], "{size}");
+                for end in ["\n", "\r", "\r\n"] {
+                    let text = ["1", "", "", "2", "", "3"].join(end);
+                    let (rows, failed) = read(&text, size, &Options::csv(false, b',', ""), &[column_type]);
+                    let rows: Vec<Option<String>> = rows.into_iter().flatten().collect();
+                    let number = |number: &str| Some(number.to_owned());
+                    let wanted = [number("1"), None, None, number("2"), None, number("3")];
+                    assert_eq!((&rows[..], failed.as_str()), (&wanted[..], ""), "{text:?} in pieces of {size}");
+                }
             }
         }
+    }
+
+    #[test]
+    fn lines_end_as_the_first_one_does_and_have_all_columns() {
+        for column_type in [ColumnType::Utf8, ColumnType::Int32] {
+            for (text, rows, failed) in [
+                ("1,2\n3,4\r\n5,6\n", 1, "22P04 line 2"),
+                ("1,2\r\n3,4\n", 1, "22P04 line 2"),
+                ("1,2\r3,4\n", 1, "22P04 line 2"),
+                ("1,2\r3,4\r\n", 2, "22P04 line 3"),
+                ("1,2\r\n3,4\r5,6\r\n", 1, "22P04 line 2"),
+                ("1,2\r\n3,4\r", 1, "22P04 line 2"),
+                ("1,\"\r\n\"\n3,4\r\n", 1, "22P04 line 3"),
+                ("1,2\n\n3,4\n", 1, "22P04 line 2"),
+                ("\n1,2\n", 0, "22P04 line 1"),
+                ("1,2\r\n\r\n", 1, "22P04 line 2"),
+            ] {
+                for size in 1..=text.len() {
+                    let (found, given) = read(text, size, &Options::csv(false, b',', ""), &[column_type; 2]);
+                    assert_eq!((found.len(), given.as_str()), (rows, failed), "{text:?} in pieces of {size}");
+                }
+            }
+        }
+        // Several threads look at rows of numbers.
+        let (rows, options) = (100_000, Options::csv(false, b',', ""));
+        for ends in [["\n", "\r\n"], ["\r\n", "\n"]] {
+            for odd in [1, 1_024, 50_000, 99_999] {
+                let end = |row: usize| ends[usize::from(row == odd)];
+                let text: String = (0..rows).map(|row| format!("{row},{row}{}", end(row))).collect();
+                for column_type in [ColumnType::Utf8, ColumnType::Int32] {
+                    let (found, failed) = read(&text, usize::MAX, &options, &[column_type; 2]);
+                    assert_eq!((found.len(), failed), (odd, format!("22P04 line {}", odd + 1)), "{ends:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tables_without_columns_have_empty_lines() {
+        for (text, rows, failed) in
+            [("\n\n", 2, ""), ("\r\n", 1, ""), ("", 0, ""), ("\nx\n", 1, "22P04 line 2"), ("\"\"\n", 0, "22P04 line 1")]
+        {
+            let (found, given) = read(text, 1, &Options::csv(false, b',', ""), &[]);
+            assert_eq!((found.len(), given.as_str()), (rows, failed), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn data_ends_at_its_mark_outside_of_quotes() {
+        let of = |delimiter: u8| Options::csv(false, delimiter, "");
+        for (text, delimiter, rows) in [
+            ("a\n\\.\nSELECT", b',', &["a"][..]),
+            ("a\r\n\\.\r\nb", b',', &["a"]),
+            ("a\r\\.\rb", b',', &["a"]),
+            ("\\.", b',', &[]),
+            ("a\n\\.", b',', &["a"]),
+            ("a\n\\.\nb", b'.', &["a"]),
+            ("a\n\\.\nb", b'\\', &["a"]),
+            ("\\.x\n\\\n\\..\n \\.\n", b',', &["\\.x", "\\", "\\..", " \\."]),
+            ("\"\n\\.\n\"\n\\.\nc", b',', &["\n\\.\n"]),
+            ("\"\\.\"\n\\\".\"\nc", b',', &["\\.", "\\.", "c"]),
+            ("a\n\\", b',', &["a", "\\"]),
+            ("", b',', &[]),
+        ] {
+            for size in 1..=text.len().max(1) {
+                let input = Pieces(text.as_bytes(), size);
+                let reader = CsvReader::new(input, &of(delimiter), &[ColumnType::Utf8]).until_mark();
+                let batches: Vec<RecordBatch> = reader.map(|rows| rows.unwrap().batch).collect();
+                let texts = batches.iter().flat_map(|batch| batch.column(0).as_string_view().iter().flatten());
+                assert_eq!(texts.collect::<Vec<_>>(), rows, "{text:?} in pieces of {size}");
+            }
+        }
+        // The mark ends numbers, too, and nothing is read behind it.
+        for text in ["1,2\n\\.\n3,4\n", "\\.\n1,2\n"] {
+            let reader = CsvReader::new(Pieces(text.as_bytes(), 99), &of(b','), &[ColumnType::Int32; 2]).until_mark();
+            let rows: usize = reader.map(|rows| rows.unwrap().lines.len()).sum();
+            assert_eq!(rows, usize::from(text.starts_with('1')), "{text:?}");
+        }
+        let (files, failed) = read("a\n\\.\nb\n", 99, &of(b','), &[ColumnType::Utf8]);
+        assert_eq!((files.len(), failed.as_str()), (3, ""));
     }
 
     #[test]
@@ -509,7 +671,7 @@ mod tests {
         println!("seed {seed}");
         let mut rng = StdRng::seed_from_u64(seed);
         for null in ["", "-1", "7-", "x"] {
-            let mut text = String::new();
+            let (mut text, end) = (String::new(), ["\n", "\r\n"][rng.random_range(0..2)]);
             for row in 0..60_000 {
                 let field = |rng: &mut StdRng| match rng.random_range(0..if row < 30_000 { 4_000 } else { 200_000 }) {
                     0 => "\"1\"".into(),
@@ -519,11 +681,7 @@ mod tests {
                     _ => rng.random::<i32>().to_string(),
                 };
                 let (a, b) = (field(&mut rng), field(&mut rng));
-                let end = if rng.random_range(0..10) == 0 { "\r\n" } else { "\n" };
                 text.push_str(&format!("{a};{b}{end}"));
-                if rng.random_range(0..10_000) == 0 {
-                    text.push('\n');
-                }
             }
             let options = Options::csv(false, b';', null);
             let read = |column_type: ColumnType| {

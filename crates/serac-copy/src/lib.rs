@@ -10,13 +10,13 @@ mod arrow_messages;
 mod binary;
 mod csv;
 mod file;
+mod line_end;
 mod options;
 mod progress;
 mod rows;
 mod sink;
 mod source;
 mod text;
-mod until_mark;
 mod writer;
 
 pub use arrival::{COPY_PATIENCE, CopyInput, SteadyInput};

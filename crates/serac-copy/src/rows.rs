@@ -1,6 +1,7 @@
 //! Rows that COPY FROM has read.
 
-use datafusion::arrow::array::{ArrayRef, RecordBatch, StringViewBuilder};
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringViewBuilder};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use serac_values::{Result, SqlError};
 use std::sync::Arc;
 
@@ -53,10 +54,13 @@ impl Rows {
     }
     /// Rows of texts, one for each line. A column may have another text, of a row with an error.
     fn of_texts(columns: &mut [StringViewBuilder], lines: Vec<u64>) -> Result<Self> {
-        let array = |(i, column): (usize, &mut StringViewBuilder)| {
-            (format!("c{i}"), Arc::new(column.finish().slice(0, lines.len())) as ArrayRef, true)
-        };
-        let batch = RecordBatch::try_from_iter_with_nullable(columns.iter_mut().enumerate().map(array))?;
+        let field = |i: usize| Field::new(format!("c{i}"), DataType::Utf8View, true);
+        let schema = Arc::new(Schema::new((0..columns.len()).map(field).collect::<Vec<_>>()));
+        let array = |column: &mut StringViewBuilder| Arc::new(column.finish().slice(0, lines.len())) as ArrayRef;
+        let arrays = columns.iter_mut().map(array).collect();
+        // A table may have no column.
+        let options = RecordBatchOptions::new().with_row_count(Some(lines.len()));
+        let batch = RecordBatch::try_new_with_options(schema, arrays, &options)?;
         Ok(Self { batch, lines })
     }
 }

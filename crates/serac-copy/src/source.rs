@@ -5,7 +5,6 @@ use super::csv::CsvReader;
 use super::file::{CopyFile, Want, Wanted};
 use super::options::{Format, Options};
 use super::text::TextReader;
-use super::until_mark::UntilMark;
 use crate::arrival::CopyInput;
 use crate::arrow_messages::ArrowStream;
 use crate::file::io;
@@ -142,10 +141,7 @@ fn stream_batches(
 ) -> Result<Batches> {
     let input = Counted { inner: input, progress };
     match options.format {
-        Format::Csv => {
-            let quotes = options.quotes().expect("it is CSV");
-            Ok(Box::new(CsvReader::new(UntilMark::new(input, quotes), options, types)))
-        }
+        Format::Csv => Ok(Box::new(CsvReader::new(input, options, types).until_mark())),
         Format::Text | Format::Binary => Ok(row_batches(input, options, types).expect("its rows come one by one")),
         Format::Parquet => Err(SqlError::unsupported("COPY FROM STDIN in the format parquet")),
         Format::Arrow => Ok(without_lines(ArrowStream::new(buffered(input))?)),

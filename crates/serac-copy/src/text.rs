@@ -1,16 +1,43 @@
 //! COPY's text format, PostgreSQL's own, for reading: a line a row, columns with a delimiter
 //! between them, `\N` for NULL, backslashes before what would be misunderstood.
+//!
+//! A backslash takes the meaning of the byte behind it away, that of an end of a line, too. Behind
+//! one, a point and the end of a line end the data.
 
 use super::csv::{in_line, text_in_line};
+use super::line_end::LineEnd;
 use super::options::Options;
 use super::rows::{BATCH_ROWS, MAX_LINE, Rows, row_too_long};
 use crate::arrival::CopyInput;
 use datafusion::arrow::array::StringViewBuilder;
 use serac_values::{Result, SqlError};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 
-fn io(error: &std::io::Error) -> SqlError {
-    SqlError::new(sqlstate::IO_ERROR, format!("could not read: {error}"))
+/// Bytes of the input; none at its end.
+fn available<R: Read>(input: &mut BufReader<R>) -> Result<&[u8]> {
+    while let Err(error) = input.fill_buf() {
+        if error.kind() != ErrorKind::Interrupted {
+            return Err(SqlError::new(sqlstate::IO_ERROR, format!("could not read: {error}")));
+        }
+    }
+    Ok(input.buffer())
+}
+
+/// Takes the next byte; none at the end of the input.
+fn next_byte<R: Read>(input: &mut BufReader<R>) -> Result<Option<u8>> {
+    let byte = available(input)?.first().copied();
+    input.consume(usize::from(byte.is_some()));
+    Ok(byte)
+}
+
+/// Where the first backslash, newline or carriage return is; the end of the bytes where there is
+/// none.
+fn special_at(bytes: &[u8]) -> usize {
+    let is_special = |byte: &u8| matches!(byte, b'\n' | b'\r' | b'\\');
+    // Without a branch for each byte, a chunk is compared by vector instructions.
+    let is_plain = |chunk: &&[u8]| !chunk.iter().fold(false, |found, byte| found | is_special(byte));
+    let plain: usize = bytes.chunks(64).take_while(is_plain).map(<[u8]>::len).sum();
+    bytes[plain..].iter().position(is_special).map_or(bytes.len(), |at| plain + at)
 }
 
 /// Reads batches of texts.
@@ -20,6 +47,8 @@ pub(super) struct TextReader<R> {
     delimiter: u8,
     null: Vec<u8>,
     line: u64,
+    /// What ends the lines.
+    line_end: LineEnd,
     /// Lines before the first row.
     header: bool,
     ended: bool,
@@ -36,12 +65,17 @@ impl<R: CopyInput> TextReader<R> {
             delimiter: options.delimiter,
             null,
             line: 0,
+            line_end: LineEnd::Unknown,
             header: options.header,
             ended: false,
             failed: None,
         }
     }
 
+    /// What is wrong with the present line.
+    fn malformed(&self, what: impl Into<String>) -> SqlError {
+        in_line(sqlstate::BAD_COPY_FILE_FORMAT, what, self.line)
+    }
     /// The next line without its end; false behind the last.
     fn next_line(&mut self, line: &mut Vec<u8>) -> Result<bool> {
         line.clear();
@@ -49,19 +83,72 @@ impl<R: CopyInput> TextReader<R> {
             return Ok(false);
         }
         self.line += 1;
-        let mut input = (&mut self.input).take(MAX_LINE as u64 + 1);
-        let read = input.read_until(b'\n', line).map_err(|error| io(&error))?;
-        if read > MAX_LINE {
-            return Err(SqlError { detail: Some(format!("line {}", self.line)), ..row_too_long() });
-        }
-        if line.last() == Some(&b'\n') {
-            line.pop();
-            if line.last() == Some(&b'\r') {
-                line.pop();
+        loop {
+            let bytes = available(&mut self.input)?;
+            if bytes.is_empty() {
+                self.ended = true;
+                return Ok(!line.is_empty());
+            }
+            let length = special_at(bytes);
+            line.extend_from_slice(&bytes[..length]);
+            let special = bytes.get(length).copied();
+            self.input.consume(length + usize::from(special.is_some()));
+            if line.len() > MAX_LINE {
+                return Err(SqlError { detail: Some(format!("line {}", self.line)), ..row_too_long() });
+            }
+            match special {
+                None => {}
+                Some(b'\\') => match next_byte(&mut self.input)? {
+                    Some(b'.') => {
+                        self.end_data()?;
+                        return Ok(!line.is_empty());
+                    }
+                    escaped => {
+                        line.push(b'\\');
+                        line.extend(escaped);
+                    }
+                },
+                Some(end) => {
+                    self.end_line(end)?;
+                    return Ok(true);
+                }
             }
         }
-        self.ended = read == 0 || line == b"\\.";
-        Ok(!self.ended)
+    }
+    /// Ends a line whose end begins with this byte, which has been taken.
+    fn end_line(&mut self, first: u8) -> Result<()> {
+        let is_return = first == b'\r';
+        let is_pair = is_return && self.line_end.may_be_pair() && available(&mut self.input)?.first() == Some(&b'\n');
+        self.input.consume(usize::from(is_pair));
+        let end = match (is_return, is_pair) {
+            (_, true) => LineEnd::ReturnNewline,
+            (true, false) => LineEnd::Return,
+            (false, false) => LineEnd::Newline,
+        };
+        if self.line_end.takes(end) { Ok(()) } else { Err(self.malformed(end.misplaced("literal"))) }
+    }
+    /// Ends the data behind its mark, whose line has to end as others do.
+    fn end_data(&mut self) -> Result<()> {
+        let corrupt = "end-of-copy marker corrupt";
+        let other_end = "end-of-copy marker does not match previous newline style";
+        let mut end = next_byte(&mut self.input)?;
+        if self.line_end == LineEnd::ReturnNewline {
+            end = match end {
+                Some(b'\r') => next_byte(&mut self.input)?,
+                Some(b'\n') => return Err(self.malformed(other_end)),
+                _ => return Err(self.malformed(corrupt)),
+            };
+        }
+        match (end, self.line_end) {
+            (Some(b'\n'), LineEnd::Return) | (Some(b'\r'), LineEnd::Newline | LineEnd::ReturnNewline) => {
+                Err(self.malformed(other_end))
+            }
+            (Some(b'\n' | b'\r'), _) => {
+                self.ended = true;
+                Ok(())
+            }
+            _ => Err(self.malformed(corrupt)),
+        }
     }
 
     fn batch(&mut self) -> Result<Option<Rows>> {
@@ -82,7 +169,8 @@ impl<R: CopyInput> TextReader<R> {
         rows
     }
     fn has_row_soon(&mut self) -> bool {
-        self.input.buffer().contains(&b'\n') || self.input.get_mut().comes_soon()
+        let ends_line = |byte: &u8| matches!(byte, b'\n' | b'\r');
+        self.input.buffer().iter().any(ends_line) || self.input.get_mut().comes_soon()
     }
     /// Reads a row: its line. None behind the last.
     fn row(
@@ -102,11 +190,7 @@ impl<R: CopyInput> TextReader<R> {
             let raw = &text[..end];
             rest = text.get(end + 1..);
             let Some(column) = columns.get_mut(fields) else {
-                return Err(in_line(
-                    sqlstate::BAD_COPY_FILE_FORMAT,
-                    "extra data after last expected column",
-                    self.line,
-                ));
+                return Err(self.malformed("extra data after last expected column"));
             };
             fields += 1;
             if raw == self.null {
@@ -122,11 +206,7 @@ impl<R: CopyInput> TextReader<R> {
             column.append_value(text_in_line(text, self.line)?);
         }
         if fields < self.columns {
-            return Err(in_line(
-                sqlstate::BAD_COPY_FILE_FORMAT,
-                format!("missing data for column {}", fields + 1),
-                self.line,
-            ));
+            return Err(self.malformed(format!("missing data for column {}", fields + 1)));
         }
         Ok(Some(self.line))
     }
@@ -152,7 +232,8 @@ fn field_end(text: &[u8], delimiter: u8) -> usize {
     text.len()
 }
 
-/// Takes the backslashes out.
+/// Takes the backslashes out. One at the end, which only the input's end makes possible, means
+/// nothing.
 fn unescape(raw: &[u8], value: &mut Vec<u8>) {
     value.clear();
     let mut at = 0;
@@ -164,11 +245,11 @@ fn unescape(raw: &[u8], value: &mut Vec<u8>) {
     while at < raw.len() {
         let byte = raw[at];
         at += 1;
-        if byte != b'\\' || at == raw.len() {
+        if byte != b'\\' {
             value.push(byte);
             continue;
         }
-        let escaped = raw[at];
+        let Some(&escaped) = raw.get(at) else { break };
         at += 1;
         value.push(match escaped {
             b'b' => 8,
@@ -191,5 +272,131 @@ fn unescape(raw: &[u8], value: &mut Vec<u8>) {
             },
             other => other,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::csv::tests::Pieces;
+    use super::*;
+    use crate::options::Format;
+    use datafusion::arrow::array::{Array, AsArray};
+
+    /// The texts of one column, the lines of their rows, and the error, if there is one.
+    fn read(text: &str, size: usize, header: bool) -> (Vec<Option<String>>, Vec<u64>, String) {
+        let options = Options { header, ..Options::new("", Format::Text) };
+        let (mut rows, mut lines) = (Vec::new(), Vec::new());
+        // Fewer bytes at a time than a line has.
+        let input = BufReader::with_capacity(size, Pieces(text.as_bytes(), size));
+        for read in TextReader::new(input, &options, 1) {
+            match read {
+                Ok(read) => {
+                    assert_eq!(read.batch.num_rows(), read.lines.len());
+                    let column = read.batch.column(0).as_string_view();
+                    rows.extend(
+                        (0..column.len()).map(|row| column.is_valid(row).then(|| column.value(row).to_owned())),
+                    );
+                    lines.extend(read.lines);
+                }
+                Err(error) => {
+                    let place = error.detail.unwrap_or_default();
+                    return (rows, lines, format!("{} {}, {place}", error.sqlstate, error.message));
+                }
+            }
+        }
+        (rows, lines, String::new())
+    }
+
+    #[test]
+    fn lines_end_as_the_first_one_does() {
+        let newline = "22P04 literal newline found in data, line 2";
+        let carriage_return = "22P04 literal carriage return found in data, line 2";
+        for (text, wanted, failed) in [
+            ("x\ny\n", &["x", "y"][..], ""),
+            ("x\ry\r", &["x", "y"], ""),
+            ("x\r\ny\r\n", &["x", "y"], ""),
+            ("x\r\n\r\ny", &["x", "", "y"], ""),
+            ("x\r\ry", &["x", "", "y"], ""),
+            ("x\n\ny", &["x", "", "y"], ""),
+            ("\n", &[""], ""),
+            ("\r", &[""], ""),
+            ("\r\n", &[""], ""),
+            ("", &[], ""),
+            ("x\r\ny\n", &["x"], newline),
+            ("x\ry\n", &["x"], newline),
+            ("x\ny\r\n", &["x"], carriage_return),
+            ("x\ny\rz\n", &["x"], carriage_return),
+            ("x\r\ny\rz\r\n", &["x"], carriage_return),
+        ] {
+            for size in 1..=text.len().max(1) {
+                let (rows, lines, given) = read(text, size, false);
+                let wanted: Vec<Option<String>> = wanted.iter().map(|text| Some((*text).to_owned())).collect();
+                assert_eq!((&rows, given.as_str()), (&wanted, failed), "{text:?} in pieces of {size}");
+                assert_eq!(lines, (1..=rows.len() as u64).collect::<Vec<_>>(), "{text:?} in pieces of {size}");
+            }
+        }
+        for (text, wanted) in [("h\rx\ry\r", 2), ("\nx\ny\n", 2), ("h\r\nx", 1)] {
+            for size in 1..=text.len() {
+                let (rows, _, failed) = read(text, size, true);
+                assert_eq!((rows.len(), failed.as_str()), (wanted, ""), "{text:?} in pieces of {size}");
+            }
+        }
+        assert_eq!(read("h\r\nx\n", 3, true).2, newline);
+        // Where lines end is found in long lines, too.
+        for length in [62, 63, 64, 65, 127, 128, 200] {
+            let long = "x".repeat(length);
+            assert_eq!(read(&format!("{long}\r{long}\\\r\r"), 999, false).0, [Some(long.clone()), Some(long + "\r")]);
+        }
+    }
+
+    #[test]
+    fn a_backslash_makes_the_end_of_a_line_a_part_of_it() {
+        let carriage_return = "22P04 literal carriage return found in data, line 2";
+        for (text, wanted, failed) in [
+            ("x\\\ny\n", &["x\ny"][..], ""),
+            ("x\\\\\ny\n", &["x\\", "y"], ""),
+            ("x\\\\\\\ny\n", &["x\\\ny"], ""),
+            ("x\\\ry\r", &["x\ry"], ""),
+            ("x\\\r\ny\n", &["x\r", "y"], ""),
+            ("x\\\r\ny\r\n", &["x\r"], carriage_return),
+            ("a\\\n", &["a\n"], ""),
+            ("\\\n\n", &["\n"], ""),
+            ("x\\", &["x"], ""),
+        ] {
+            for size in 1..=text.len() {
+                let (rows, _, given) = read(text, size, false);
+                let wanted: Vec<Option<String>> = wanted.iter().map(|text| Some((*text).to_owned())).collect();
+                assert_eq!((rows, given.as_str()), (wanted, failed), "{text:?} in pieces of {size}");
+            }
+        }
+        let (rows, ..) = read("\\N\r\\\\N\r", 3, false);
+        assert_eq!(rows, [None, Some("\\N".to_owned())]);
+    }
+
+    #[test]
+    fn data_ends_at_its_mark_whose_line_ends_as_others_do() {
+        let corrupt = |line: u64| format!("22P04 end-of-copy marker corrupt, line {line}");
+        let other_end = "22P04 end-of-copy marker does not match previous newline style, line 2";
+        for (text, wanted, failed) in [
+            ("a\n\\.\nb\n", &["a"][..], String::new()),
+            ("a\r\\.\rb\r", &["a"], String::new()),
+            ("a\r\n\\.\r\nb", &["a"], String::new()),
+            ("\\.\r\n", &[], String::new()),
+            ("x\\.\ny\n", &["x"], String::new()),
+            ("x\\\\.\n", &["x\\."], String::new()),
+            ("\\.", &[], corrupt(1)),
+            ("\\.x\n", &[], corrupt(1)),
+            ("a\n\\.", &["a"], corrupt(2)),
+            ("a\r\n\\.\rb", &["a"], corrupt(2)),
+            ("a\r\n\\.\n", &["a"], other_end.to_owned()),
+            ("a\n\\.\r\n", &["a"], other_end.to_owned()),
+            ("a\r\\.\n", &["a"], other_end.to_owned()),
+        ] {
+            for size in 1..=text.len() {
+                let (rows, _, given) = read(text, size, false);
+                let wanted: Vec<Option<String>> = wanted.iter().map(|text| Some((*text).to_owned())).collect();
+                assert_eq!((rows, given), (wanted, failed.clone()), "{text:?} in pieces of {size}");
+            }
+        }
     }
 }

@@ -83,6 +83,29 @@ impl From<NullableIntegers> for Int32Array {
     }
 }
 
+/// What ends plain rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RowEnd {
+    /// A newline alone.
+    Newline,
+    /// A carriage return and a newline.
+    ReturnNewline,
+    /// Either, row by row.
+    Any,
+}
+
+impl RowEnd {
+    /// Whether a newline with a carriage return before it, or without, ends a row.
+    #[inline]
+    fn takes(self, has_return: bool) -> bool {
+        match self {
+            Self::Newline => !has_return,
+            Self::ReturnNewline => has_return,
+            Self::Any => true,
+        }
+    }
+}
+
 /// Plain rows that were found at the beginning of a text.
 #[derive(Debug, Default)]
 pub struct PlainRows<C> {
@@ -96,7 +119,13 @@ pub struct PlainRows<C> {
 
 /// Appends the plain rows at the beginning of `text` to `columns`, at most `most` of them: how many
 /// they are, and where the last one ends.
-pub fn plain_rows<C: IntegerColumn>(text: &[u8], delimiter: u8, most: usize, columns: &mut [C]) -> (usize, usize) {
+pub fn plain_rows<C: IntegerColumn>(
+    text: &[u8],
+    delimiter: u8,
+    row_end: RowEnd,
+    most: usize,
+    columns: &mut [C],
+) -> (usize, usize) {
     let (mut rows, mut end) = (0, 0);
     while rows < most && end < text.len() {
         let mut at = end;
@@ -104,8 +133,10 @@ pub fn plain_rows<C: IntegerColumn>(text: &[u8], delimiter: u8, most: usize, col
             let number = integer_at(text, at);
             at = number.map_or(at, |(_, end)| end);
             let is_last = field + 1 == columns.len();
-            at += usize::from(is_last && text.get(at) == Some(&b'\r'));
-            let ends = text.get(at) == Some(if is_last { &b'\n' } else { &delimiter });
+            let has_return = is_last && text.get(at) == Some(&b'\r');
+            at += usize::from(has_return);
+            let ends = text.get(at) == Some(if is_last { &b'\n' } else { &delimiter })
+                && (!is_last || row_end.takes(has_return));
             let is_taken = ends
                 && match number {
                     Some((number, _)) => {
@@ -132,12 +163,13 @@ pub fn plain_rows<C: IntegerColumn>(text: &[u8], delimiter: u8, most: usize, col
 pub fn plain_parts<C: IntegerColumn + Clone + Send + Sync>(
     text: &[u8],
     delimiter: u8,
+    row_end: RowEnd,
     columns: &[C],
     threads: usize,
 ) -> Vec<PlainRows<C>> {
     let mut first = PlainRows { columns: columns.to_vec(), rows: 0, end: 0 };
     let mut extend = |most: usize| {
-        let (rows, end) = plain_rows(&text[first.end..], delimiter, most, &mut first.columns);
+        let (rows, end) = plain_rows(&text[first.end..], delimiter, row_end, most, &mut first.columns);
         (first.rows, first.end) = (first.rows + rows, first.end + end);
         (first.rows, first.end)
     };
@@ -164,7 +196,7 @@ pub fn plain_parts<C: IntegerColumn + Clone + Send + Sync>(
         let (mut columns, mut rows, mut end) = (columns.to_vec(), 0, 0);
         // Relaxed, both: it saves work, and what is said of a part does not follow from it.
         while end < part.len() && cut.load(Ordering::Relaxed) >= number {
-            let (more, length) = plain_rows(&part[end..], delimiter, ROWS_BETWEEN_LOOKS, &mut columns);
+            let (more, length) = plain_rows(&part[end..], delimiter, row_end, ROWS_BETWEEN_LOOKS, &mut columns);
             (rows, end) = (rows + more, end + length);
             if more < ROWS_BETWEEN_LOOKS && end < part.len() {
                 cut.fetch_min(number, Ordering::Relaxed);
@@ -210,18 +242,22 @@ mod tests {
             ("1,\"2\"\n", 0, 0),
         ] {
             let mut columns = vec![Vec::new(); 2];
-            assert_eq!(plain_rows(text.as_bytes(), b',', 9, &mut columns), (rows, end), "{text:?}");
+            assert_eq!(plain_rows(text.as_bytes(), b',', RowEnd::Any, 9, &mut columns), (rows, end), "{text:?}");
             assert!(columns.iter().all(|column| column.len() == rows), "{text:?}");
         }
         let mut columns = vec![Vec::new(); 2];
-        assert_eq!(plain_rows(b"1|2\n3|4\n", b'|', 1, &mut columns), (1, 4));
+        assert_eq!(plain_rows(b"1|2\n3|4\n", b'|', RowEnd::Any, 1, &mut columns), (1, 4));
+        for (text, newline, pair) in [("1\n2\r\n", 1, 0), ("1\r\n2\n", 0, 1), ("1\r2\n", 0, 0)] {
+            let rows = |row_end| plain_rows(text.as_bytes(), b',', row_end, 9, &mut [Vec::new()]).0;
+            assert_eq!((rows(RowEnd::Newline), rows(RowEnd::ReturnNewline)), (newline, pair), "{text:?}");
+        }
     }
 
     #[test]
     fn empty_fields_are_null_where_columns_take_them() {
         let parse = |text: &str, fields: usize| {
             let mut columns = vec![NullableIntegers::default(); fields];
-            let (rows, _) = plain_rows(text.as_bytes(), b',', 9, &mut columns);
+            let (rows, _) = plain_rows(text.as_bytes(), b',', RowEnd::Any, 9, &mut columns);
             let columns = columns.into_iter().map(|column| Int32Array::from(column).iter().collect());
             (rows, columns.collect::<Vec<Vec<_>>>())
         };
@@ -249,8 +285,8 @@ mod tests {
                 text.push_str(&format!("{a},{b}\n"));
             }
             let mut columns = vec![Vec::new(); 2];
-            let (rows, end) = plain_rows(text.as_bytes(), b',', usize::MAX, &mut columns);
-            let parts = plain_parts(text.as_bytes(), b',', &[Vec::new(), Vec::new()], threads);
+            let (rows, end) = plain_rows(text.as_bytes(), b',', RowEnd::Any, usize::MAX, &mut columns);
+            let parts = plain_parts(text.as_bytes(), b',', RowEnd::Any, &[Vec::new(), Vec::new()], threads);
             prop_assert!(parts.len() > 1 || other.is_some());
             let together: Vec<Vec<i32>> =
                 (0..2).map(|field| parts.iter().flat_map(|part| part.columns[field].clone()).collect()).collect();

@@ -179,9 +179,10 @@ async fn plain_rows_are_what_texts_give() {
         // How many rows there are to one that is odd, or has an error.
         let odd = [5_u64, 50, 5_000, 1 << 30][rng.random_range(0..4)];
         let wrong = [50_u64, 20_000, 1 << 30][rng.random_range(0..3)];
+        let end = ["\n", "\n", "\r\n", "\r"][rng.random_range(0..4)];
         let mut text = String::new();
         if header {
-            text.push_str("a line of names\n");
+            text.push_str(&format!("a line of names{end}"));
         }
         for _ in 0..rows {
             let field = |rng: &mut StdRng, column: usize| {
@@ -200,18 +201,20 @@ async fn plain_rows_are_what_texts_give() {
                 }
             };
             let mut fields: Vec<String> = list.iter().map(|column| field(&mut rng, *column)).collect();
-            match rng.random_range(0..wrong * 5) {
+            match rng.random_range(0..wrong * 6) {
                 0 => fields.push("1".into()),
                 1 => _ = fields.pop(),
                 2 => fields[0] = "one".into(),
                 3 => fields[0] = null.into(),
                 4 => *fields.last_mut().unwrap() = "666".into(),
+                // A line without a character, or an end that is not that of other lines.
+                5 => text.push_str(["\n", "\r", "\r\n"][rng.random_range(0..3)]),
                 _ => {}
             }
             text.push_str(&fields.join(&delimiter.to_string()));
-            text.push_str(["\n", "\n", "\r\n"][rng.random_range(0..3)]);
-            if rng.random_range(0..odd) == 0 {
-                text.push('\n');
+            text.push_str(end);
+            if list.len() == 1 && rng.random_range(0..odd) == 0 {
+                text.push_str(end);
             }
         }
         if rng.random_bool(0.3) {
@@ -241,6 +244,40 @@ async fn plain_rows_are_what_texts_give() {
                 "round {round} of seed {seed}: {:?} and {:?}, {differing:?}; quote {quote}, NULL {null:?}, columns {names:?}{force}",
                 given[0].0, given[1].0
             );
+        }
+    }
+}
+
+#[tokio::test]
+async fn lines_are_those_of_postgresql() {
+    let mut session = session();
+    session.execute("CREATE TABLE t (a INT, b TEXT)").await.unwrap();
+    let (newline, carriage_return) = ("newline found in data", "carriage return found in data");
+    let missing = "missing data for column 2";
+    for (options, text, wanted) in [
+        ("FORMAT text, HEADER", "a\tb\r1\tx\r2\t\\N\r", Ok("1,x\n2,\n")),
+        ("FORMAT text", "1\tx\\\ny\n2\tz\\\\\n", Ok("1,\"x\ny\"\n2,z\\\n")),
+        ("FORMAT text", "1\tx\n2\ty\rz\n", Err(carriage_return)),
+        ("FORMAT text", "1\tx\r\n2\ty\n", Err(newline)),
+        ("FORMAT csv", "1,x\r2,y\r", Ok("1,x\n2,y\n")),
+        ("FORMAT csv", "1,\"x\r\ny\"\n2,y\n", Ok("1,\"x\r\ny\"\n2,y\n")),
+        ("FORMAT csv", "1,x\n2,y\r\n", Err(carriage_return)),
+        ("FORMAT csv", "1,x\r\n2,y\n", Err(newline)),
+        ("FORMAT csv", "1,x\n\n2,y\n", Err(missing)),
+        ("FORMAT csv", "\n1,x\n", Err(missing)),
+        ("FORMAT csv, HEADER", "\n1,x\n2,y\n", Ok("1,x\n2,y\n")),
+    ] {
+        session.execute("TRUNCATE t").await.unwrap();
+        let read = into(&mut session, &format!("COPY t FROM STDIN ({options})"), text).await;
+        let rows = out(&mut session, "COPY (SELECT * FROM t ORDER BY a) TO STDOUT (FORMAT csv)").await;
+        match (read, wanted) {
+            (Ok(_), Ok(wanted)) => assert_eq!(rows, wanted, "{options}: {text:?}"),
+            (Err(error), Err(wanted)) => {
+                assert_eq!(error.sqlstate, "22P04", "{text:?}");
+                assert!(error.message.ends_with(wanted), "{text:?}: {error}");
+                assert_eq!(rows, "", "{text:?}");
+            }
+            (read, wanted) => panic!("{options}: {text:?} gives {read:?}, not {wanted:?}"),
         }
     }
 }
