@@ -1,8 +1,45 @@
 //! The one error type of the engine, with SQLSTATEs and messages in PostgreSQL's manner.
 
+use crate::catalog::definition::TableDefinition;
 use crate::json::InvalidJson;
-use serac_storage::{Blocker, StorageError};
+use crate::table::Table;
+use crate::values::OwnedValue;
+use serac_storage::{Blocker, StorageError, Value};
 use std::sync::Arc;
+
+/// A row that NOT NULL or a CHECK refuses.
+#[derive(Debug)]
+pub struct FailingRow {
+    /// The table.
+    pub table: TableDefinition,
+    /// A value for each of its columns.
+    pub values: Vec<OwnedValue>,
+}
+
+/// A row is equal to itself alone: values have no equality that NaN shares.
+impl PartialEq for FailingRow {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+impl Eq for FailingRow {}
+
+/// What an SQL text of a definition (a default, a check) says, or why it could not be evaluated.
+#[derive(Debug)]
+pub struct ExpressionError {
+    /// The SQLSTATE of what went wrong.
+    pub sqlstate: &'static str,
+    /// What went wrong.
+    pub message: String,
+    /// More about it.
+    pub detail: Option<String>,
+    /// The column, relation or constraint that it is about.
+    pub name: Option<String>,
+    /// Schema and name of the table whose constraint does not hold.
+    pub table: Option<(String, String)>,
+    /// The row for which it does not.
+    pub row: Option<Arc<FailingRow>>,
+}
 
 /// What can go wrong in the engine.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +108,8 @@ pub enum EngineError {
         table: String,
         /// The column.
         column: String,
+        /// The row, where it is known.
+        row: Option<Arc<FailingRow>>,
     },
     /// A duplicate key.
     #[error("duplicate key value violates unique constraint \"{constraint}\"")]
@@ -116,6 +155,8 @@ pub enum EngineError {
         table: String,
         /// The constraint.
         constraint: String,
+        /// The row, where it is known.
+        row: Option<Arc<FailingRow>>,
     },
     /// A foreign key whose columns are not of the types of those that they refer to: apart from
     /// integers, keys are compared by their bytes.
@@ -165,14 +206,9 @@ pub enum EngineError {
     /// A sequence ran out.
     #[error("nextval: reached the end of sequence \"{0}\"")]
     SequenceExhausted(String),
-    /// An SQL text of a definition (a default, a check) could not be evaluated.
-    #[error("{message}")]
-    Expression {
-        /// The SQLSTATE of what went wrong.
-        sqlstate: &'static str,
-        /// What went wrong.
-        message: String,
-    },
+    /// Of an SQL text of a definition.
+    #[error("{}", .0.message)]
+    Expression(Box<ExpressionError>),
     /// The definition makes no sense.
     #[error("{0}")]
     InvalidDefinition(String),
@@ -280,7 +316,7 @@ impl EngineError {
             Self::InvalidJson(error) => error.sqlstate(),
             Self::SequenceExhausted(_) => sqlstate::SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
             Self::OutOfRange { .. } | Self::OutOfBounds { .. } => sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
-            Self::Expression { sqlstate, .. } => sqlstate,
+            Self::Expression(error) => error.sqlstate,
             Self::InvalidDefinition(_) => sqlstate::INVALID_TABLE_DEFINITION,
             Self::InvalidCall(_) => sqlstate::UNDEFINED_FUNCTION,
             Self::Raised(_) => sqlstate::RAISE_EXCEPTION,
@@ -319,6 +355,7 @@ impl EngineError {
             }
             Self::ForeignKeyTarget { table } => Some(table),
             Self::ForeignKeyTypes { constraint, .. } => Some(constraint),
+            Self::Expression(error) => error.name.as_deref(),
             _ => None,
         }
     }
@@ -330,8 +367,29 @@ impl EngineError {
             | Self::Unique { schema, table, .. }
             | Self::Check { schema, table, .. } => Some((schema, table)),
             Self::ForeignKey { child, .. } => Some((&child.0, &child.1)),
+            Self::Expression(error) => error.table.as_ref().map(|(schema, table)| (schema.as_str(), table.as_str())),
             _ => None,
         }
+    }
+
+    /// The row that NOT NULL or a CHECK refuses, where it is known.
+    pub fn failing_row(&self) -> Option<&Arc<FailingRow>> {
+        match self {
+            Self::NotNull { row, .. } | Self::Check { row, .. } => row.as_ref(),
+            Self::Expression(error) => error.row.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The same about a row of the table, a value for each column, if it is that of NOT NULL or of
+    /// a CHECK.
+    #[must_use]
+    pub fn of_row(mut self, table: &Table, values: &[Value<'_>]) -> Self {
+        if let Self::NotNull { row, .. } | Self::Check { row, .. } = &mut self {
+            let values = values.iter().map(OwnedValue::from).collect();
+            *row = Some(Arc::new(FailingRow { table: table.definition.clone(), values }));
+        }
+        self
     }
 
     /// More about the error, for a second line.
@@ -342,6 +400,7 @@ impl EngineError {
             | Self::ForeignKeyTypes { detail, .. }
             | Self::TruncatesReferenced { detail } => Some(detail),
             Self::InvalidJson(error) => error.detail(),
+            Self::Expression(error) => error.detail.as_deref(),
             _ => None,
         }
     }

@@ -22,7 +22,7 @@ pub use catalog::procedure::{Procedure, Resolved, RetryPolicy};
 pub use catalog::{Catalog, DEFAULT_SCHEMA};
 pub use database::Database;
 pub use ddl::cluster::{SortedRows, sorted};
-pub use error::{EngineError, Result};
+pub use error::{EngineError, ExpressionError, FailingRow, Result};
 pub use serac_operators::select::Comparison;
 pub use table::access::{IndexAccess, KeyRange};
 pub use table::column_filter::ColumnFilter;

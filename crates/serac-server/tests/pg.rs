@@ -429,14 +429,20 @@ async fn errors_tell_whose_constraint_does_not_hold() {
         "CREATE TABLE s.c (a INT CONSTRAINT up REFERENCES s.p)",
         "INSERT INTO s.p VALUES (1, 1)",
         "INSERT INTO s.c VALUES (1)",
+        "CREATE TABLE s.q (a INT PRIMARY KEY)",
+        "CREATE TABLE s.d (a INT DEFAULT 0 CONSTRAINT above CHECK (a > 0) REFERENCES s.q ON UPDATE SET DEFAULT)",
+        "INSERT INTO s.q VALUES (2)",
+        "INSERT INTO s.d VALUES (2)",
     ] {
         socket.write_all(&query(statement)).await.unwrap();
         let answer = read_until(&mut socket, READY).await;
         assert!(!answer.contains("SERROR"), "{statement}: {answer:?}");
     }
     for (statement, fields) in [
-        ("INSERT INTO s.p VALUES (-1, 1)", "ss\0tp\0npositive\0"),
-        ("INSERT INTO s.p VALUES (2, NULL)", "ss\0tp\0cb\0"),
+        ("INSERT INTO s.p VALUES (-1, 1)", "DFailing row contains (-1, 1).\0ss\0tp\0npositive\0"),
+        ("INSERT INTO s.p VALUES (2, NULL)", "DFailing row contains (2, null).\0ss\0tp\0cb\0"),
+        // On behalf of a parent.
+        ("UPDATE s.q SET a = 3", "DFailing row contains (0).\0ss\0td\0nabove\0"),
         ("INSERT INTO s.p VALUES (1, 1)", "ss\0tp\0np_pkey\0"),
         ("INSERT INTO s.c VALUES (9)", "ss\0tc\0nup\0"),
         ("DELETE FROM s.p", "ss\0tc\0nup\0"),

@@ -33,8 +33,10 @@ impl Session {
     pub(crate) fn column_default(&self, definition: &ColumnDefinition, rows: usize) -> Result<ArrayRef> {
         expressions::column_default(&self.state(), definition, rows)
     }
-    /// Checks the table's CHECK constraints on whole rows.
+    /// Checks NOT NULL and the table's CHECK constraints on whole rows.
     pub(crate) fn check_rows(&self, table: &Table, rows: &RecordBatch) -> Result<()> {
+        let all: Vec<usize> = (0..table.definition.columns.len()).collect();
+        table.check_not_null(&all, rows)?;
         if table.definition.checks.is_empty() {
             return Ok(());
         }

@@ -15,13 +15,14 @@ use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use serac_binder::{Definition, Place};
 use serac_engine::catalog::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
-use serac_engine::{EngineError, Table};
+use serac_engine::values::value_at;
+use serac_engine::{EngineError, ExpressionError, Table};
 use serac_functions::with_own_casts;
 use serac_numeric_functions::{FREE, keys};
 use serac_parser::tree::{Name, Span};
 use serac_query::optimizer::{checked, with_common_types, without_lists_of_expressions};
 use serac_query::scan::{IndexedExpression, bare};
-use serac_storage::ColumnType;
+use serac_storage::{ColumnType, Value};
 use serac_values::assignment::assign;
 use serac_values::text_types::is_text;
 use std::sync::Arc;
@@ -156,17 +157,40 @@ pub(crate) fn column_default(state: &SessionState, definition: &ColumnDefinition
 }
 
 /// Checks the table's CHECK constraints on whole rows.
+///
+/// # Errors
+/// That of the first row that violates one, and of the first that it violates.
 pub(crate) fn check_rows(state: &SessionState, table: &Table, rows: &RecordBatch) -> Result<()> {
+    let (mut rows, mut error) = (rows.clone(), None);
     for check in &table.definition.checks {
-        let outcome = KeptExpression::over(&table.definition, &check.expression, Place::Check).values(state, rows)?;
-        let violated = outcome.as_boolean_opt().is_none_or(|b| b.iter().any(|held| held == Some(false)));
-        if violated {
-            return Err(table.check_violated(&check.name).into());
+        if rows.num_rows() == 0 {
+            break;
+        }
+        let outcome = KeptExpression::over(&table.definition, &check.expression, Place::Check).values(state, &rows)?;
+        let violated = match outcome.as_boolean_opt() {
+            Some(held) => held.iter().position(|held| held == Some(false)),
+            None => Some(0),
+        };
+        if let Some(row) = violated {
+            // Rows before it may violate the checks that follow.
+            error = Some(table.check_violated(&check.name).of_row(table, &values_at(table, &rows, row)));
+            rows = rows.slice(0, row);
         }
     }
-    Ok(())
+    error.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// A whole row of the table.
+fn values_at<'b>(table: &Table, rows: &'b RecordBatch, row: usize) -> Vec<Value<'b>> {
+    let columns = rows.columns().iter().zip(&table.definition.columns);
+    columns.map(|(array, column)| value_at(array, row, column.sql_type.column_type)).collect()
 }
 
 pub(crate) fn into_engine(error: SqlError) -> EngineError {
-    EngineError::Expression { sqlstate: error.sqlstate, message: error.message }
+    let (table, row) = match error.table {
+        Some(table) => (Some((table.schema, table.name)), table.row),
+        None => (None, None),
+    };
+    let SqlError { sqlstate, message, detail, name, .. } = error;
+    EngineError::Expression(Box::new(ExpressionError { sqlstate, message, detail, name, table, row }))
 }

@@ -75,7 +75,7 @@ pub(crate) fn complete(state: &SessionState, table: &Table, rows: RecordBatch) -
         return Ok(rows);
     }
     // What is computed from a value is computed from what the table makes of it.
-    let fitting = table.fit(&given, &rows.project(&given)?)?;
+    let fitting = table.fit_values(&given, &rows.project(&given)?)?;
     let (schema, mut columns, count) = rows.into_parts();
     given.iter().zip(fitting.columns()).for_each(|(&at, values)| columns[at] = values.clone());
     let options = RecordBatchOptions::new().with_row_count(Some(count));

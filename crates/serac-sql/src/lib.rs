@@ -38,6 +38,7 @@ mod error_position;
 mod explain;
 mod explain_json;
 mod expressions;
+mod failing_row;
 mod front;
 mod generated;
 mod identifiers;

@@ -229,7 +229,7 @@ impl Session {
     }
     /// Ends a statement that has failed: undoes what it has done. What is shown of the error.
     pub(crate) fn close_failed_statement(&mut self, error: SqlError) -> SqlError {
-        let error = self.without_secrets(error);
+        let error = self.without_secrets(self.with_failing_row(error));
         self.error_ticket = self.running.as_ref().and_then(|running| running.txn.snapshot().unacknowledged_reads());
         self.fail_transaction();
         error

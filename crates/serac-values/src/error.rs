@@ -6,8 +6,8 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::error::DataFusionError;
-use serac_engine::EngineError;
 use serac_engine::catalog::definition::SqlType;
+use serac_engine::{EngineError, FailingRow};
 use serac_numeric::NumericError;
 use serac_storage::{Blocker, ColumnType, StorageError};
 use std::any::Any;
@@ -40,6 +40,8 @@ pub struct ConstrainedTable {
     pub schema: String,
     /// Its name.
     pub name: String,
+    /// The row that NOT NULL or a CHECK refuses, until a session has told of it.
+    pub row: Option<Arc<FailingRow>>,
 }
 
 /// Result of a statement.
@@ -63,7 +65,8 @@ impl SqlError {
     /// The same about a table whose constraint does not hold.
     #[must_use]
     pub fn of_table(self, schema: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { table: Some(Box::new(ConstrainedTable { schema: schema.into(), name: name.into() })), ..self }
+        let table = ConstrainedTable { schema: schema.into(), name: name.into(), row: None };
+        Self { table: Some(Box::new(table)), ..self }
     }
     /// With more about it.
     #[must_use]
@@ -133,10 +136,10 @@ impl From<&EngineError> for SqlError {
             blocker: error.blocker().cloned(),
             ..Self::new(error.sqlstate(), error.to_string())
         };
-        match error.constrained_table() {
-            Some((schema, name)) => error_alone.of_table(schema, name),
-            None => error_alone,
-        }
+        let Some((schema, name)) = error.constrained_table() else { return error_alone };
+        let row = error.failing_row().cloned();
+        let table = ConstrainedTable { schema: schema.into(), name: name.into(), row };
+        Self { table: Some(Box::new(table)), ..error_alone }
     }
 }
 impl From<EngineError> for SqlError {

@@ -133,11 +133,16 @@ impl Transaction {
             if !child.data.read(&snapshot, *row, &[], &mut RowBuffer::default())? {
                 continue;
             }
-            let values: Vec<Value<'_>> = columns
-                .iter()
-                .zip(values.iter())
-                .map(|(&c, value)| fit(child, &child.definition.columns[c], value.as_value()))
-                .collect::<Result<_>>()?;
+            let given = columns.iter().zip(values.iter());
+            let fitting: Result<Vec<Value<'_>>> =
+                given.map(|(&c, value)| fit(child, &child.definition.columns[c], value.as_value())).collect();
+            let values = match fitting {
+                Ok(values) => values,
+                Err(error) => {
+                    let values: Vec<Value<'_>> = values.iter().map(OwnedValue::as_value).collect();
+                    return Err(self.of_changed_row(error, child, *row, columns, &values));
+                }
+            };
             self.update_row(&mut rows, *row, &values)?;
             changed.push(*row);
         }

@@ -345,12 +345,12 @@ impl Table {
     /// That a column which is NOT NULL has a NULL.
     pub fn null_in(&self, column: &str) -> EngineError {
         let TableDefinition { schema, name, .. } = &self.definition;
-        EngineError::NotNull { schema: schema.clone(), table: name.clone(), column: column.into() }
+        EngineError::NotNull { schema: schema.clone(), table: name.clone(), column: column.into(), row: None }
     }
     /// That a CHECK constraint does not hold.
     pub fn check_violated(&self, constraint: &str) -> EngineError {
         let TableDefinition { schema, name, .. } = &self.definition;
-        EngineError::Check { schema: schema.clone(), table: name.clone(), constraint: constraint.into() }
+        EngineError::Check { schema: schema.clone(), table: name.clone(), constraint: constraint.into(), row: None }
     }
     /// The index over exactly these columns, in any order.
     pub fn index_on(&self, columns: &[usize]) -> Option<&Arc<TableIndex>> {

@@ -187,7 +187,8 @@ impl Transaction {
     /// Values that do not fit, violated constraints, and conflicts; the row is not there then.
     pub fn insert(&mut self, table: &Arc<Table>, row: &[Value<'_>]) -> Result<RowId> {
         self.lock_for_write(table)?;
-        let row = check_values(table, table.definition.columns.iter(), row)?;
+        let row =
+            check_values(table, table.definition.columns.iter(), row).map_err(|error| error.of_row(table, row))?;
         if !table.has_unique_key && table.definition.foreign_keys.is_empty() {
             return Ok(self.insert_unchecked(table, &row)?.0);
         }
@@ -208,7 +209,8 @@ impl Transaction {
         self.check_current(&plan.catalog, &plan.table)?;
         self.lock_for_write(&plan.table)?;
         let columns = plan.columns.iter().map(|&c| &plan.table.definition.columns[c]);
-        let values = check_values(&plan.table, columns, values)?;
+        let values = check_values(&plan.table, columns, values)
+            .map_err(|error| self.of_changed_row(error, &plan.table, row, &plan.columns, values))?;
         if plan.touched.is_empty() && plan.touched_bitmaps.is_empty() {
             let _pinned = pin();
             return Ok(plan.table.data.update(self.storage(), row, &plan.ids, &values)?);

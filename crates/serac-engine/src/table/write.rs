@@ -31,20 +31,59 @@ use std::sync::Arc;
 const BULK_ROWS: u64 = 1_024;
 
 impl Table {
-    /// The batch, whose columns are `columns` of the table, as the table keeps it: NOT NULL and
-    /// lengths checked, without CHAR's trailing blanks, times rounded, JSONB in its normal form,
-    /// JSON and numbers checked.
+    /// The batch, whose columns are `columns` of the table, as the table keeps it: what
+    /// [`fit_values`](Self::fit_values) gives, NOT NULL checked.
     ///
     /// # Errors
-    /// [`EngineError::NotNull`], [`EngineError::TooLong`], [`EngineError::InvalidJson`],
-    /// [`StorageError::InvalidInput`] for bytes that are no number.
+    /// As there, and [`EngineError::NotNull`].
     pub fn fit(&self, columns: &[usize], batch: &RecordBatch) -> Result<RecordBatch> {
+        let batch = self.fit_values(columns, batch)?;
+        self.check_not_null(columns, &batch)?;
+        Ok(batch)
+    }
+
+    /// Checks NOT NULL on a batch whose columns are `columns` of the table.
+    ///
+    /// # Errors
+    /// [`EngineError::NotNull`], of the first row and its first column that has a NULL; with the
+    /// row, if `columns` are all of the table's.
+    pub fn check_not_null(&self, columns: &[usize], batch: &RecordBatch) -> Result<()> {
+        let Some((row, column)) = self.first_null(columns, batch) else { return Ok(()) };
+        let all = &self.definition.columns;
+        let error = self.null_in(&all[column].name);
+        if !columns.iter().copied().eq(0..all.len()) {
+            return Err(error);
+        }
+        Err(error.of_row(self, &self.values_of(columns, batch, row)))
+    }
+
+    /// A row of a batch whose columns are `columns` of the table.
+    fn values_of<'b>(&self, columns: &[usize], batch: &'b RecordBatch, row: usize) -> Vec<Value<'b>> {
+        let types = columns.iter().map(|&column| self.definition.columns[column].sql_type.column_type);
+        batch.columns().iter().zip(types).map(|(array, column_type)| value_at(array, row, column_type)).collect()
+    }
+
+    /// The first row in which a column is NULL that must not be, and the first such column of it.
+    fn first_null(&self, columns: &[usize], batch: &RecordBatch) -> Option<(usize, usize)> {
+        let missing = |(array, &column): (&ArrayRef, &usize)| {
+            let is_wrong = !self.definition.columns[column].nullable && array.null_count() > 0;
+            let row = is_wrong.then(|| (0..array.len()).find(|&row| array.is_null(row))).flatten()?;
+            Some((row, column))
+        };
+        batch.columns().iter().zip(columns).filter_map(missing).min()
+    }
+
+    /// The batch, whose columns are `columns` of the table, as the table keeps values: lengths
+    /// checked, without CHAR's trailing blanks, times rounded, JSONB in its normal form, JSON and
+    /// numbers checked.
+    ///
+    /// # Errors
+    /// [`EngineError::TooLong`], [`EngineError::InvalidJson`], [`StorageError::InvalidInput`] for
+    /// bytes that are no number.
+    pub fn fit_values(&self, columns: &[usize], batch: &RecordBatch) -> Result<RecordBatch> {
         let mut arrays: Vec<ArrayRef> = batch.columns().to_vec();
         for (array, &column) in arrays.iter_mut().zip(columns) {
             let definition = &self.definition.columns[column];
-            if !definition.nullable && array.null_count() > 0 {
-                return Err(self.null_in(&definition.name));
-            }
             if definition.sql_type.limit().is_some() {
                 *array = definition.sql_type.fit(array)?;
             }
@@ -185,7 +224,7 @@ impl Transaction {
         check_complete(table)?;
         for (value, column) in row.iter().zip(&table.definition.columns) {
             if value.is_null() && !column.nullable {
-                return Err(table.null_in(&column.name));
+                return Err(table.null_in(&column.name).of_row(table, row));
             }
         }
         let _pinned = pin();
@@ -288,19 +327,38 @@ impl Transaction {
         new: &RecordBatch,
     ) -> Result<()> {
         assert_eq!(rows.len(), new.num_rows(), "one row of values per row");
-        let new = table.fit(columns, new)?;
+        let new = table.fit_values(columns, new)?;
+        if let Err(error) = table.check_not_null(columns, &new) {
+            let Some((at, _)) = table.first_null(columns, &new) else { return Err(error) };
+            return Err(self.of_changed_row(error, table, rows[at], columns, &table.values_of(columns, &new, at)));
+        }
         let plan = ColumnUpdate::new(&self.catalog, table, columns);
         let mut update = self.start_update(&plan)?;
         for (i, &row) in rows.iter().enumerate() {
-            let values: Vec<Value<'_>> = new
-                .columns()
-                .iter()
-                .zip(columns)
-                .map(|(array, &c)| value_at(array, i, table.definition.columns[c].sql_type.column_type))
-                .collect();
-            self.update_row(&mut update, row, &values)?;
+            self.update_row(&mut update, row, &table.values_of(columns, &new, i))?;
         }
         self.finish_update(update)
+    }
+
+    /// The error about a row that the snapshot sees, with new values of some columns, if it is that
+    /// of NOT NULL or of a CHECK.
+    #[must_use]
+    pub fn of_changed_row(
+        &self,
+        error: EngineError,
+        table: &Table,
+        row: RowId,
+        columns: &[usize],
+        new: &[Value<'_>],
+    ) -> EngineError {
+        if !matches!(error, EngineError::NotNull { .. } | EngineError::Check { .. }) {
+            return error;
+        }
+        let mut buffer = RowBuffer::default();
+        let Ok(true) = table.data.read(self.snapshot(), row, &all_columns(table), &mut buffer) else { return error };
+        let mut values: Vec<Value<'_>> = (0..buffer.len()).map(|i| buffer.value(i)).collect();
+        columns.iter().zip(new).for_each(|(&column, &value)| values[column] = value);
+        error.of_row(table, &values)
     }
 
     /// Begins an update of several rows as part of a statement, which

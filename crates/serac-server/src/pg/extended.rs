@@ -316,11 +316,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         false
     }
 
-    fn statement(&self, name: &str) -> Result<Arc<Mutex<Prepared>>, WireError> {
-        self.statements
-            .get(name)
-            .cloned()
-            .ok_or_else(|| missing(sqlstate::INVALID_SQL_STATEMENT_NAME, "prepared statement", name))
+    /// A statement that the client has prepared, by the protocol or by PREPARE.
+    fn statement(&mut self, name: &str) -> Result<Arc<Mutex<Prepared>>, WireError> {
+        if let Some(known) = self.statements.get(name) {
+            return Ok(known.clone());
+        }
+        let made = self.session.kept_prepared(name).filter(|_| !name.is_empty());
+        let (statement, text, oids) =
+            made.ok_or_else(|| missing(sqlstate::INVALID_SQL_STATEMENT_NAME, "prepared statement", name))?;
+        let wanted = statement.parsed().parameter_count().map(|count| count.max(oids.len()));
+        let statement = Some(statement);
+        let prepared = Arc::new(Mutex::new(Prepared { statement, text: text.into(), oids, wanted, description: None }));
+        self.statements.insert(name, prepared.clone());
+        Ok(prepared)
     }
     fn portal(&mut self, name: &str) -> Result<&mut Portal, WireError> {
         let open = self.portals.get_mut(name).filter(|portal| portal.is_open());
@@ -445,13 +453,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn close(&mut self, body: &Bytes) -> Result<(), WireError> {
         let mut body = Body(body);
         match (body.byte()?, body.string()?) {
+            // Also one that PREPARE has made.
             (b'S', name) => {
-                if self.statements.remove(name).is_some() {
-                    self.session.forget_prepared(name);
-                }
+                self.statements.remove(name);
+                self.session.forget_prepared(name);
             }
+            // Also a cursor that DECLARE has made.
             (b'P', name) => {
-                if self.portals.remove(name).is_some_and(|portal| portal.is_cursor) {
+                if self.portals.remove(name).is_none_or(|portal| portal.is_cursor || !portal.is_open()) {
                     self.session.forget_cursor(name);
                 }
             }
@@ -487,6 +496,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let (name, limit) = (body.string()?, body.int32()?);
         body.end()?;
         let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0);
+        if !self.portals.get(name).is_some_and(Portal::is_open)
+            && let Some(text) = self.session.cursor_text(name)
+        {
+            self.session.check_not_failed()?;
+            let text: Arc<str> = text.into();
+            let began = self.activity.begins(&text);
+            let none =
+                Prepared { statement: None, text: text.clone(), oids: Vec::new(), wanted: None, description: None };
+            let prepared = Arc::new(Mutex::new(none));
+            let (begun, name, kind) = (Begun::GoesOn, name.to_owned(), StatementKind::Select);
+            return Ok(Some(Execution { begun, name, prepared, limit, kind, text, began }));
+        }
         let (prepared, goes_on, has_run) = {
             let style = self.session.time_style();
             let portal = self.portal(name)?;
@@ -854,27 +875,43 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
+    /// Sends up to `limit` of the rows that a cursor has left.
+    async fn go_on_with_cursor(
+        &mut self,
+        name: &str,
+        limit: Option<usize>,
+        formats: &Formats,
+    ) -> Result<(), WireError> {
+        let Self { wire, row_count, session, .. } = self;
+        let (batches, is_at_end) = session.next_of_cursor(name, limit)?;
+        *row_count = 0;
+        for batch in &batches {
+            let piece = WireBatch::new(batch, formats)?;
+            for row in 0..piece.rows() {
+                piece.put(&mut wire.out, row, formats);
+                wire.send_some().await?;
+            }
+            *row_count += piece.rows() as u64;
+        }
+        match is_at_end {
+            true => wire.complete(&complete_tag("SELECT", *row_count)),
+            false => bare(&mut wire.out, b's'),
+        }
+        Ok(())
+    }
+
     /// Sends up to `limit` of the rows that are left.
     async fn go_on(&mut self, name: &str, limit: Option<usize>) -> Result<(), WireError> {
-        let Self { portals, wire, row_count, session, .. } = self;
-        let portal = portals.get_mut(name).expect("it was found");
-        if portal.is_cursor {
-            let (batches, is_at_end) = session.next_of_cursor(name, limit)?;
-            *row_count = 0;
-            for batch in &batches {
-                let piece = WireBatch::new(batch, &portal.formats)?;
-                for row in 0..piece.rows() {
-                    piece.put(&mut wire.out, row, &portal.formats);
-                    wire.send_some().await?;
-                }
-                *row_count += piece.rows() as u64;
-            }
-            match is_at_end {
-                true => wire.complete(&complete_tag("SELECT", *row_count)),
-                false => bare(&mut wire.out, b's'),
-            }
-            return Ok(());
+        let of_cursor = match self.portals.get(name).filter(|portal| portal.is_open()) {
+            Some(portal) => portal.is_cursor.then(|| portal.formats.clone()),
+            // A cursor that DECLARE has made gives texts.
+            None => Some(Formats { style: self.session.time_style(), ..Formats::default() }),
+        };
+        if let Some(formats) = of_cursor {
+            return self.go_on_with_cursor(name, limit, &formats).await;
         }
+        let Self { portals, wire, row_count, .. } = self;
+        let portal = portals.get_mut(name).expect("it was found");
         let rest = portal.rest.as_mut().expect("there is one");
         let mut left = limit.unwrap_or(usize::MAX);
         let mut sent = 0;

@@ -480,3 +480,65 @@ async fn columns_have_postgresqls_types_and_modifiers() {
     assert_eq!(client.run("SELECT v || '.', c || '.' FROM t WHERE id = 2").await[1], "abcde.|x.");
     served.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statements_of_prepare_are_bound_by_the_protocol() {
+    let served = postgresql_server(database(), PgOptions::default()).await;
+    let mut client = Client::open(served.address).await;
+    client.run("CREATE TABLE t (a INT, b TEXT)").await;
+    assert_eq!(client.run("PREPARE p AS SELECT $1::int + 1 AS x, 'k' AS y").await, ["PREPARE", "ZI"]);
+    let described = client.exchange(&[describe(b'S', "p"), sync()]).await;
+    let (_, parameters) = described.iter().find(|message| message.0 == b't').expect("parameters are described");
+    assert_eq!(parameters[..], [0, 1, 0, 0, 0, 23]);
+    assert_eq!(columns(&described), ["x 23 4 -1", "y 25 -1 -1"]);
+    let bound = [bind("", "p", &["41"]), describe(b'P', ""), execute("", 0), sync()];
+    for _ in 0..2 {
+        assert_eq!(client.told(&bound).await, ["2", "T", "42|k", "SELECT 1", "ZI"]);
+    }
+    assert_eq!(client.told(&[bind("", "p", &[]), sync()]).await, ["08P01", "ZI"]);
+    assert_eq!(client.told(&[parse("p", "SELECT 1"), sync()]).await, ["42P05", "ZI"]);
+    assert_eq!(client.run("EXECUTE p (1)").await, ["T", "2|k", "SELECT 1", "ZI"]);
+    // Of the point path.
+    assert_eq!(client.run("PREPARE i (int, text) AS INSERT INTO t VALUES ($1, $2)").await, ["PREPARE", "ZI"]);
+    for (value, tag) in [("1", "INSERT 0 1"), ("2", "INSERT 0 1")] {
+        assert_eq!(client.told(&[bind("", "i", &[value, "x"]), execute("", 0), sync()]).await, ["2", tag, "ZI"]);
+    }
+    assert_eq!(client.run("SELECT * FROM t ORDER BY a").await, ["T", "1|x", "2|x", "SELECT 2", "ZI"]);
+    // Whoever ends one ends it for both.
+    let new = [bind("", "p", &[]), execute("", 0), sync()];
+    for end in ["DEALLOCATE p", "DEALLOCATE ALL", "DISCARD ALL"] {
+        assert_eq!(client.run(end).await, [end.trim_end_matches(" p"), "ZI"]);
+        assert_eq!(client.told(&new).await, ["26000", "ZI"], "{end}");
+        assert_eq!(client.run("PREPARE p AS SELECT 'new'").await, ["PREPARE", "ZI"]);
+        assert_eq!(client.told(&new).await, ["2", "new", "SELECT 1", "ZI"], "{end}");
+    }
+    assert_eq!(client.told(&[(b'C', b"Sp\0".to_vec()), sync()]).await, ["3", "ZI"]);
+    assert_eq!(client.run("EXECUTE p").await, ["26000", "ZI"]);
+    // Not all that PREPARE makes has been bound before.
+    assert_eq!(client.run("PREPARE p AS SELECT 1").await, ["PREPARE", "ZI"]);
+    assert_eq!(client.told(&[(b'C', b"Sp\0".to_vec()), sync()]).await, ["3", "ZI"]);
+    assert_eq!(client.told(&new).await, ["26000", "ZI"]);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cursors_of_declare_are_executed_by_the_protocol() {
+    let served = postgresql_server(database(), PgOptions::default()).await;
+    let mut client = Client::open(served.address).await;
+    let declare = "BEGIN; DECLARE c CURSOR FOR SELECT g, 'v' || g FROM generate_series(1, 5) AS s (g)";
+    assert_eq!(client.run(declare).await, ["BEGIN", "DECLARE CURSOR", "ZT"]);
+    let two = [describe(b'P', "c"), execute("c", 2), sync()];
+    assert_eq!(client.told(&two).await, ["T", "1|v1", "2|v2", "s", "ZT"]);
+    assert_eq!(client.run("FETCH 1 FROM c").await, ["T", "3|v3", "FETCH 1", "ZT"]);
+    let rest = [execute("c", 0), sync()];
+    assert_eq!(client.told(&rest).await, ["4|v4", "5|v5", "SELECT 2", "ZT"]);
+    assert_eq!(client.told(&rest).await, ["SELECT 0", "ZT"]);
+    assert_eq!(client.told(&[(b'C', b"Pc\0".to_vec()), sync()]).await, ["3", "ZT"]);
+    assert_eq!(client.told(&rest).await, ["34000", "ZE"]);
+    client.run("ROLLBACK").await;
+    assert_eq!(client.run("DECLARE h CURSOR WITH HOLD FOR SELECT 7").await, ["DECLARE CURSOR", "ZI"]);
+    assert_eq!(client.told(&[execute("h", 0), sync()]).await, ["7", "SELECT 1", "ZI"]);
+    assert_eq!(client.run("CLOSE h").await, ["CLOSE CURSOR", "ZI"]);
+    assert_eq!(client.told(&[execute("h", 0), sync()]).await, ["34000", "ZI"]);
+    served.end().await;
+}

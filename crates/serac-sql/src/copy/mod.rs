@@ -15,14 +15,13 @@ use crate::kept_expression::KeptExpression;
 use crate::parsed::{Parsed, Source as Query};
 use crate::result::StatementResult;
 use crate::session::Session;
-use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::compute::filter_record_batch;
 use futures::StreamExt;
 use options::read_options;
 use serac_binder::Place;
 use serac_copy::{CopyInput, CopyProgress, FileSink, Format, Input, Options, Quotes, Rows, Sink, Source, SteadyInput};
 use serac_engine::Table;
-use serac_engine::catalog::definition::ColumnDefinition;
 use serac_engine::security::{Privilege, RoleId};
 use serac_parser::tree::{Copy, CopySubject, Ident, Name, Span, StatementKind};
 use std::collections::HashSet;
@@ -292,10 +291,6 @@ impl Session {
         }
         let complete = generated::complete(&self.state(), table, given)?;
         // As the engine does, which knows no lines.
-        let missing = |(column, values): &(&ColumnDefinition, &ArrayRef)| !column.nullable && values.null_count() > 0;
-        if let Some((column, _)) = table.definition.columns.iter().zip(complete.columns()).find(missing) {
-            return Err(table.null_in(&column.name).into());
-        }
         self.check_rows(table, &complete)?;
         Ok(complete)
     }

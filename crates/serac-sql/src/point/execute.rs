@@ -61,14 +61,14 @@ impl Plan {
                     return Ok(None);
                 }
                 change.write(&self.table, txn, update, scratch)?;
-                change.follow(&self.table, after, constants, scratch, rows)?;
+                change.follow(&self.table, txn, after, constants, scratch, rows)?;
                 Ok(Some(scratch.ids.len() as u64))
             }
             Action::Delete { find, change, after } => {
                 if !find.collect(txn, constants, scratch, change)? {
                     return Ok(None);
                 }
-                change.follow(&self.table, after, constants, scratch, rows)?;
+                change.follow(&self.table, txn, after, constants, scratch, rows)?;
                 txn.delete_batch(&self.table, &scratch.ids)?;
                 Ok(Some(scratch.ids.len() as u64))
             }
@@ -139,11 +139,25 @@ impl Change {
         for row in 0..ids.len() {
             for (at, &column) in self.columns.iter().enumerate() {
                 let mut value = values.value(row, at);
+                if value.is_null() {
+                    continue;
+                }
                 table.fit_value(column, &mut value)?;
                 if let Value::Bytes(bytes) = value {
                     let len = bytes.len();
                     values.cut(row, at, len);
                 }
+            }
+        }
+        // NOT NULL comes after the values of all columns.
+        for (row, &id) in ids.iter().enumerate() {
+            let is_missing = |(at, column): (usize, &usize)| {
+                let definition = &table.definition.columns[*column];
+                (!definition.nullable && values.value(row, at).is_null()).then_some((*column, &definition.name))
+            };
+            if let Some((_, name)) = self.columns.iter().enumerate().filter_map(is_missing).min() {
+                let new: SmallVec<[Value<'_>; 8]> = (0..self.set.len()).map(|at| values.value(row, at)).collect();
+                return Err(txn.of_changed_row(table.null_in(name), table, id, &self.columns, &new).into());
             }
         }
         let mut update = txn.start_update(plan)?;
@@ -160,14 +174,18 @@ impl Change {
     fn follow(
         &self,
         table: &Table,
+        txn: &Transaction,
         after: &After,
         constants: Constants<'_>,
         scratch: &Scratch,
         rows: &mut Rows,
     ) -> Result<()> {
-        for row in 0..scratch.ids.len() {
+        for (row, &id) in scratch.ids.iter().enumerate() {
             let row = constants.with_collected(&scratch.values, row, &self.seen);
-            after.check(table, &row)?;
+            if let Some(violated) = after.violated(&row)? {
+                // It is written already.
+                return Err(txn.of_changed_row(table.check_violated(violated), table, id, &[], &[]).into());
+            }
             after.give(&row, rows)?;
         }
         Ok(())
@@ -178,14 +196,20 @@ fn all_columns(table: &Table) -> Vec<ColumnId> {
     (0..table.definition.columns.len() as u16).map(ColumnId).collect()
 }
 
+/// Makes a value what the column keeps; whether it may be NULL is another question.
+fn fit(table: &Table, column: usize, value: &mut Value<'_>) -> Result<()> {
+    if value.is_null() { Ok(()) } else { Ok(table.fit_value(column, value)?) }
+}
+
 impl After {
-    fn check(&self, table: &Table, row: &Row<'_>) -> Result<()> {
+    /// The name of the first CHECK constraint that does not hold.
+    fn violated(&self, row: &Row<'_>) -> Result<Option<&str>> {
         for (name, condition) in &self.checks {
             if condition.truth(row)? == Some(false) {
-                return Err(table.check_violated(name).into());
+                return Ok(Some(name.as_str()));
             }
         }
-        Ok(())
+        Ok(None)
     }
     fn give(&self, row: &Row<'_>, rows: &mut Rows) -> Result<()> {
         if let Some(returning) = &self.returning {
@@ -220,7 +244,7 @@ impl Insert {
             // What is computed follows.
             let is_given = self.generated.is_empty() || !is_generated(column);
             if is_given {
-                table.fit_value(column, value)?;
+                fit(table, column, value)?;
             } else {
                 *value = Value::Null;
             }
@@ -237,11 +261,17 @@ impl Insert {
             let column = self.generated[generated].0;
             let place = &mut fitting[row * width + column];
             *place = constants.keep(value);
-            table.fit_value(column, place)?;
+            fit(table, column, place)?;
         }
         let fitting = |row: usize| &fitting[row * width..][..width];
         for values in (0..self.rows.len()).map(fitting) {
-            self.after.check(table, &constants.with_values(values))?;
+            let mut given = values.iter().zip(&table.definition.columns);
+            if let Some((_, column)) = given.find(|(value, column)| value.is_null() && !column.nullable) {
+                return Err(table.null_in(&column.name).of_row(table, values).into());
+            }
+            if let Some(violated) = self.after.violated(&constants.with_values(values))? {
+                return Err(table.check_violated(violated).of_row(table, values).into());
+            }
         }
         let mut affected = 0;
         for values in (0..self.rows.len()).map(fitting) {
@@ -268,7 +298,7 @@ impl Insert {
                 Some((row, OnConflict { update: Some(update), .. })) => {
                     if update.collect(table, txn.snapshot(), row, values, constants, scratch)? {
                         update.change.write(table, txn, &update.update, scratch)?;
-                        update.change.follow(table, &self.after, constants, scratch, rows)?;
+                        update.change.follow(table, txn, &self.after, constants, scratch, rows)?;
                         affected += 1;
                     } else {
                         // Claimed all the same, as in PostgreSQL: the filter has seen its newest

@@ -12,6 +12,7 @@ mod documents;
 mod errors;
 mod explain;
 mod expression_indexes;
+mod failing_rows;
 mod frozen_scans;
 mod generated_columns;
 mod histories;
