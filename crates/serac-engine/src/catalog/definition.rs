@@ -419,7 +419,7 @@ impl TableDefinition {
         key.columns.iter().copied().filter(|&column| self.columns[column].hidden).collect()
     }
     /// Whether it is the table of this name.
-    pub(crate) fn is(&self, schema: &str, name: &str) -> bool {
+    pub fn is(&self, schema: &str, name: &str) -> bool {
         self.schema == schema && self.name == name
     }
     /// Puts all positions of columns, but those of other tables, through `place`.

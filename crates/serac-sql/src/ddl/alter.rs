@@ -196,9 +196,10 @@ impl Session {
                     return Ok(());
                 }
                 let views = self.planned_readers(&relation).await?;
-                self.drop_what_names(schema, name, column, *cascade)?;
-                self.txn_for(schema)?.drop_column(schema, name, column, *cascade)?;
                 let what = format!("column \"{column}\" of table \"{name}\"");
+                self.drop_what_names(schema, name, column, *cascade)?;
+                self.drop_defaults_beside(&relation, Some(column), &what, *cascade, &[])?;
+                self.txn_for(schema)?.drop_column(schema, name, column, *cascade)?;
                 self.still_plannable(views, &what, *cascade).await
             }
             K::RenameColumn(old, new) => {

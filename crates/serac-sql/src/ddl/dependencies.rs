@@ -21,6 +21,7 @@ use crate::parsed::Source;
 use crate::resolver::planned_for_owner;
 use crate::session::Session;
 use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
+use serac_engine::catalog::definition::TableDefinition;
 use serac_engine::security::Object;
 use serac_engine::{Catalog, DEFAULT_SCHEMA, EngineError};
 use serac_parser::tree::{self, Span};
@@ -216,21 +217,60 @@ impl Session {
     /// # Errors
     /// 2BP01 if there is one and `cascade` is off.
     pub(crate) fn drop_defaults_of(&mut self, sequence: &Name, cascade: bool) -> Result<()> {
-        let tables: Vec<_> = self.txn()?.catalog().tables().cloned().collect();
+        self.drop_defaults(sequence, &format!("sequence \"{}\"", sequence.1), cascade, &|_, _| false)
+    }
+    /// Takes away the defaults that need a sequence which goes with a table, or with `column` of
+    /// it. Those of the table, or the column, and of the tables `also`, which are dropped anyhow,
+    /// are not in the way. `what` is how messages call what is to be dropped.
+    ///
+    /// # Errors
+    /// 2BP01 if there is one and `cascade` is off.
+    pub(crate) fn drop_defaults_beside(
+        &mut self,
+        relation: &Name,
+        column: Option<&str>,
+        what: &str,
+        cascade: bool,
+        also: &[Name],
+    ) -> Result<()> {
+        let (schema, name) = relation;
+        let is_owner = |owner: &(String, String)| owner.0 == *name && column.is_none_or(|column| owner.1 == column);
+        let sequences = self.txn_for(schema)?.catalog().schema(schema)?.sequences.values();
+        let owned = sequences.filter(|sequence| sequence.definition.owner.as_ref().is_some_and(is_owner));
+        let owned: Vec<Name> = owned.map(|sequence| (schema.clone(), sequence.definition.name.clone())).collect();
+        let goes = |table: &TableDefinition, of: &str| match column {
+            Some(column) => table.is(schema, name) && of == column,
+            None => table.is(schema, name) || also.iter().any(|(schema, name)| table.is(schema, name)),
+        };
+        owned.iter().try_for_each(|sequence| self.drop_defaults(sequence, what, cascade, &goes))
+    }
+    /// The same of one sequence. `goes` tells the columns that are dropped anyhow: the definition of
+    /// the table, and the name.
+    fn drop_defaults(
+        &mut self,
+        sequence: &Name,
+        what: &str,
+        cascade: bool,
+        goes: &dyn Fn(&TableDefinition, &str) -> bool,
+    ) -> Result<()> {
+        let mut tables: Vec<_> = self.txn()?.catalog().tables().cloned().collect();
+        if self.temporary_catalog().is_some() {
+            tables.extend(self.txn_for(TEMPORARY_SCHEMA)?.catalog().tables().cloned());
+        }
         for table in tables {
             for column in &table.definition.columns {
                 let named = column.default.as_deref().map(sequences_of).unwrap_or_default();
                 let mut meant = named.iter().filter_map(|name| self.locate(name).ok());
-                if !meant.any(|name| name == *sequence) {
+                if !meant.any(|name| name == *sequence) || goes(&table.definition, &column.name) {
                     continue;
                 }
                 let dependent = format!("default value for column \"{}\" of table \"{}\"", column.name, table.name());
                 if !cascade {
-                    return Err(in_the_way(format!("sequence \"{}\"", sequence.1), dependent));
+                    return Err(in_the_way(what.to_owned(), dependent));
                 }
                 self.say(Severity::Notice, sqlstate::SUCCESSFUL_COMPLETION, format!("drop cascades to {dependent}"));
                 let (schema, name) = (&table.definition.schema, table.name());
-                self.txn()?.drop_default(schema, name, &column.name)?;
+                self.txn_for(schema)?.drop_default(schema, name, &column.name)?;
             }
         }
         Ok(())
@@ -248,7 +288,8 @@ impl Session {
             }
         }
         for name in entry.sequences.keys() {
-            self.drop_defaults_of(&(schema.to_owned(), name.clone()), true)?;
+            let sequence = (schema.to_owned(), name.clone());
+            self.drop_defaults(&sequence, "", true, &|table, _| table.schema == schema)?;
         }
         Ok(())
     }

@@ -206,7 +206,9 @@ impl Session {
         let relation = (schema.clone(), short.clone());
         match kind {
             ObjectKind::Table | ObjectKind::MaterializedView if is_materialized.is_some() => {
-                self.drop_readers(&relation, &format!("table \"{short}\""), cascade, all)?;
+                let what = format!("table \"{short}\"");
+                self.drop_readers(&relation, &what, cascade, all)?;
+                self.drop_defaults_beside(&relation, None, &what, cascade, all)?;
             }
             ObjectKind::View if is_view => {
                 self.drop_readers(&relation, &format!("view \"{short}\""), cascade, all)?;

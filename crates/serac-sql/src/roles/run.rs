@@ -373,7 +373,9 @@ impl Session {
                             _ => None,
                         });
                         let also: Vec<_> = also.collect();
-                        self.drop_readers(&relation, &format!("{kind} \"{name}\""), cascade, &also)?;
+                        let what = format!("{kind} \"{name}\"");
+                        self.drop_readers(&relation, &what, cascade, &also)?;
+                        self.drop_defaults_beside(&relation, None, &what, cascade, &also)?;
                     }
                 }
             }
