@@ -137,10 +137,10 @@ fn check_frames(kind: u8, body: &[u8]) {
     };
     let header = *whole.first_chunk().expect("it has a header");
     let is_of = |sender| wire::header(header, sender).is_ok();
-    if is_of(wire::Sender::Stranger) || is_of(wire::Sender::Client) {
-        if let Ok(frame) = bounded(body, || wire::ClientFrame::read(kind, body)) {
-            assert_eq!(written(&|out| frame.put(out)), whole, "{frame:?}");
-        }
+    if (is_of(wire::Sender::Stranger) || is_of(wire::Sender::Client))
+        && let Ok(frame) = bounded(body, || wire::ClientFrame::read(kind, body))
+    {
+        assert_eq!(written(&|out| frame.put(out)), whole, "{frame:?}");
     }
     if is_of(wire::Sender::Holder)
         && let Ok(frame) = bounded(body, || wire::HolderFrame::read(kind, body))
@@ -148,10 +148,10 @@ fn check_frames(kind: u8, body: &[u8]) {
         assert_eq!(written(&|out| frame.put(out)), whole, "{frame:?}");
     }
     let is_of = |sender| frames::header(header, sender).is_ok();
-    if is_of(frames::Sender::Stranger) || is_of(frames::Sender::Client) {
-        if let Ok(frame) = bounded(body, || frames::ClientFrame::read(kind, body)) {
-            assert_eq!(written(&|out| frame.put(out)), whole, "{frame:?}");
-        }
+    if (is_of(frames::Sender::Stranger) || is_of(frames::Sender::Client))
+        && let Ok(frame) = bounded(body, || frames::ClientFrame::read(kind, body))
+    {
+        assert_eq!(written(&|out| frame.put(out)), whole, "{frame:?}");
     }
     if is_of(frames::Sender::Server)
         && let Ok(frame) = bounded(body, || frames::ServerFrame::read(kind, body))
@@ -180,9 +180,9 @@ pub fn run(bytes: &[u8]) {
     match input.byte() % 10 {
         0 => {
             let kind = input.byte();
-            return check_frames(kind, input.rest());
+            check_frames(kind, input.rest());
         }
-        1 => return check_images(input.rest()),
+        1 => check_images(input.rest()),
         chosen => converse(chosen, input),
     }
 }
@@ -265,7 +265,6 @@ pub fn seeds() -> Vec<Vec<u8>> {
         out.drain(2..6);
         out
     };
-    let client = |frame: wire::ClientFrame<'_>, out: &mut Vec<u8>| frame.put(out);
     let hello = wire::ClientFrame::Hello {
         version: wire::VERSION,
         postgresql_names: true,
@@ -296,11 +295,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
         r#"{"request":{"table":"u","strings":"utf8","filter":[["day",">=","2024-01-01"],["list","<>",null]]}}"#,
     ];
     let mut seeds = vec![
-        frame(&|out| client(hello, out)),
-        frame(&|out| client(wire::ClientFrame::Cancel { process: 1, secret: 2, statement: 3 }, out)),
-        frame(&|out| client(wire::ClientFrame::Statement { statement: 1, text: "SELECT 1" }, out)),
-        frame(&|out| client(wire::ClientFrame::DataEnd(Err("why")), out)),
-        frame(&|out| client(wire::ClientFrame::Snapshot { statement: 1, request: &request }, out)),
+        frame(&|out| hello.put(out)),
+        frame(&|out| wire::ClientFrame::Cancel { process: 1, secret: 2, statement: 3 }.put(out)),
+        frame(&|out| wire::ClientFrame::Statement { statement: 1, text: "SELECT 1" }.put(out)),
+        frame(&|out| wire::ClientFrame::DataEnd(Err("why")).put(out)),
+        frame(&|out| wire::ClientFrame::Snapshot { statement: 1, request: &request }.put(out)),
         frame(&|out| welcome.put(out)),
         frame(&|out| wire::HolderFrame::Error(failure.clone()).put(out)),
         frame(&|out| wire::HolderFrame::Progress { rows: 1, done: 2, total: 3 }.put(out)),

@@ -196,7 +196,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         (b'S', b""),
     ]));
     let plain = |bytes: &[u8]| [&[0], bytes].concat();
-    let query = [&startup(&[("user", "guest"), ("database", "x"), ("_pq_.y", "z")]), &b"Q\0\0\0\x0dSELECT 1\0"[..]];
+    let query = [&startup(&[("user", "guest"), ("database", "x"), ("_pq_.y", "z")])[..], &b"Q\0\0\0\x0dSELECT 1\0"[..]];
     sessions.push(plain(&query.concat()));
     sessions.push(plain(&startup(&[("user", "nobody")])));
     sessions.push(plain(&startup(&[("user", "guest"), ("client_encoding", "latin1")])));
