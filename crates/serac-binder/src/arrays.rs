@@ -323,7 +323,7 @@ impl Binder<'_> {
         let to = if signature.arguments == [TypeId::NUMERIC; 2] { TypeId::NUMERIC } else { comparable(&signature)? };
         if to == TypeId::NUMERIC {
             let left = self.implicitly(left, TypeId::NUMERIC, context.schema)?.expr;
-            let operands = crate::number_forms::beside_elements(left, right.expr, at, context.schema)?;
+            let operands = crate::number_forms::arrays_of_one_form(vec![left, right.expr], false, context.schema)?;
             let function = self.known_scalar(if is_all { "compare_all" } else { "compare_any" })?;
             let expr = function.call(operands.into_iter().chain([lit(symbol)]).collect());
             return checked(expr, TypeId::BOOL, start, context.schema);

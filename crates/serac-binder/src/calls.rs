@@ -4,7 +4,7 @@ use crate::binder::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result, StatementError};
 use crate::expression::depends_on_settings;
-use crate::number_forms::{arrays_of_one_form, free, function_of_numbers};
+use crate::number_forms::{arrays_of_one_form, free, function_of_numbers, has_free};
 use crate::operators::{checked, taken, types_of};
 use crate::plan_parts::{has_part, levels_of, of_expr, sorted};
 use crate::row::presence_of;
@@ -225,18 +225,12 @@ impl Chosen {
                 TypeId::ANY => argument.into_text()?,
                 _ => binder.implicitly(argument, *to, schema)?,
             };
-            // A function of any type knows numbers in their fixed form alone. Those that write
-            // numbers take their texts.
+            // Functions that write values of any type take numbers as their texts, but for those that
+            // make documents.
             let is_free = resolve::is_polymorphic(*declared) && argument.expr.get_type(schema)? == FREE;
-            let argument = match is_free {
-                true if name.contains("json") => argument,
-                true if *declared == TypeId::ANY || name.starts_with("quote_") => {
-                    binder.cast(argument, TypeId::TEXT, schema)?
-                }
-                true => {
-                    let what = format!("function {name} of a number with digits of its own");
-                    return Err(BindError::unsupported(what, argument.span));
-                }
+            let is_written = *declared == TypeId::ANY || name.starts_with("quote_");
+            let argument = match is_free && is_written && !name.contains("json") {
+                true => binder.cast(argument, TypeId::TEXT, schema)?,
                 false => argument,
             };
             has_numbers |= resolve::is_polymorphic(*declared) && to.element() == Some(TypeId::NUMERIC);
@@ -951,9 +945,9 @@ impl Binder<'_> {
         found: &Chosen,
         context: Context<'_>,
     ) -> Result<AggregateCall> {
-        // They compare the values that they give.
-        if orders.iter().any(|(sort, bound)| sort.expr != bound.expr) {
-            return Err(BindError::unsupported(format!("function {name} of numbers or intervals"), NO_PLACE));
+        // They compare the values that they give, but not arrays.
+        if orders.iter().any(|(_, bound)| bound.id.element().is_some()) {
+            return Err(BindError::unsupported(format!("function {name} of arrays"), NO_PLACE));
         }
         let direct = arguments.len();
         let function = self.known_aggregate(name)?;
@@ -1027,8 +1021,8 @@ fn own_arguments(name: &str, arguments: Vec<Bound>, span: Span, schema: &DFSchem
             Expr::Literal(ScalarValue::Utf8(_), _) => argument,
             _ => argument.into_text()?,
         };
-        if argument.expr.get_type(schema)? == FREE {
-            let what = format!("function {name} of a number with digits of its own");
+        if has_free(&argument.expr, schema)? {
+            let what = format!("function {name} of numbers with digits of their own");
             return Err(BindError::unsupported(what, span));
         }
         exprs.push(argument.expr);

@@ -89,7 +89,6 @@ pub use definition::{
 pub use environment::{Environment, Relation};
 pub use error::{BindError, Result, StatementError};
 pub use expression::{type_of, type_with_modifiers};
-pub use parameters::arrays_of_numbers;
 pub use query::select_of;
 use serac_parser::tree;
 use serac_pg::{CastContext, TypeId};

@@ -10,8 +10,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF, cast};
 use serac_numeric::Numeric;
 use serac_numeric_functions::aggregates::{Choice, by_key};
 use serac_numeric_functions::fixed::{Rounding, fixed};
-use serac_numeric_functions::{FREE, keys, scalar};
-use serac_parser::tree::Span;
+use serac_numeric_functions::{FREE, keys, lists, scalar};
 use std::sync::Arc;
 
 /// Digits that a fixed number has at most.
@@ -24,6 +23,11 @@ pub(crate) fn function_of_numbers(name: &str) -> Result<Arc<ScalarUDF>> {
 
 pub(crate) fn is_free(expr: &Expr, schema: &DFSchema) -> Result<bool> {
     Ok(expr.get_type(schema)? == FREE)
+}
+
+/// Whether a value is a free number, or an array of such.
+pub(crate) fn has_free(expr: &Expr, schema: &DFSchema) -> Result<bool> {
+    Ok(*innermost(&expr.get_type(schema)?) == FREE)
 }
 
 pub(crate) fn is_null(expr: &Expr) -> bool {
@@ -87,13 +91,16 @@ pub(crate) fn decimal(precision: i16, scale: i16) -> Result<DataType> {
     }
 }
 
-/// Values some of which may be numbers, or arrays of such, with numbers of one form. Where they are
-/// shown (`is_shown`), all must have as many digits behind the point.
+/// The type of the elements of an array of any depth, or of a value that is none.
+fn innermost(data_type: &DataType) -> &DataType {
+    element_type(data_type).map_or(data_type, innermost)
+}
+
+/// Values some of which may be numbers, or arrays of such, with numbers of one form: fixed if all
+/// have one scale, or are only compared; otherwise free where they are shown (`is_shown`), and keys
+/// where they are not.
 pub(crate) fn arrays_of_one_form(all: Vec<Expr>, is_shown: bool, schema: &DFSchema) -> Result<Vec<Expr>> {
-    fn innermost(data_type: &DataType) -> &DataType {
-        element_type(data_type).map_or(data_type, innermost)
-    }
-    let (mut whole, mut scale, mut scales) = (1, 0, Vec::new());
+    let (mut whole, mut scale, mut scales, mut has_free) = (1, 0, Vec::new(), false);
     for expr in all.iter().filter(|expr| !is_null(expr)) {
         match innermost(&expr.get_type(schema)?) {
             DataType::Decimal128(precision, own) => {
@@ -101,25 +108,30 @@ pub(crate) fn arrays_of_one_form(all: Vec<Expr>, is_shown: bool, schema: &DFSche
                 (whole, scale) = (whole.max(precision - own), scale.max(own));
                 scales.push(own);
             }
-            DataType::LargeBinary => {
-                return Err(BindError::unsupported("an array of numbers with digits of their own", NO_PLACE));
-            }
+            DataType::LargeBinary => has_free = true,
             _ => {}
         }
     }
-    if is_shown && scales.iter().any(|own| *own != scale) {
-        return Err(BindError::unsupported("an array of numbers with different digits", NO_PLACE));
-    }
-    let number = decimal(whole + scale, scale)?;
-    let as_number = |expr: Expr| {
+    has_free |= whole + scale > MOST_DIGITS || (is_shown && scales.iter().any(|own| *own != scale));
+    let in_form = |expr: Expr| {
         let given = expr.get_type(schema)?;
-        let wanted = match innermost(&given) {
-            DataType::Decimal128(..) => with_elements(&given, number.clone()),
-            _ => given.clone(),
-        };
-        Ok(if wanted == given { expr } else { cast(expr, wanted) })
+        let is_number = matches!(innermost(&given), DataType::Decimal128(..) | DataType::LargeBinary);
+        if !is_number {
+            return Ok(expr);
+        }
+        if !has_free {
+            let wanted = with_elements(&given, decimal(whole + scale, scale)?);
+            return Ok(if wanted == given { expr } else { cast(expr, wanted) });
+        }
+        Ok(match (element_type(&given).is_some(), is_shown) {
+            (true, true) if *innermost(&given) == FREE => expr,
+            (true, true) => lists::free(expr),
+            (true, false) => lists::keys(expr),
+            (false, true) => free(expr, schema)?,
+            (false, false) => keys::of_numeric(expr),
+        })
     };
-    all.into_iter().map(as_number).collect()
+    all.into_iter().map(in_form).collect()
 }
 
 /// Numbers as values that Arrow compares: decimals of one scale, or keys.
@@ -143,21 +155,6 @@ pub(crate) fn compared(all: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
         }
         _ => Ok(all.into_iter().map(keys::of_numeric).collect()),
     }
-}
-
-/// A number and an array of numbers, both with the same digits, so that Arrow compares them.
-pub(crate) fn beside_elements(number: Expr, array: Expr, at: Span, schema: &DFSchema) -> Result<Vec<Expr>> {
-    let digits = |data_type: &DataType| match data_type {
-        DataType::Decimal128(precision, scale) => Some((i16::from(*precision), i16::from(*scale))),
-        _ => None,
-    };
-    let own = digits(&number.get_type(schema)?);
-    let of_elements = element_type(&array.get_type(schema)?).and_then(digits);
-    let unsupported = || BindError::unsupported("ANY or ALL of an array of numbers with such digits", at);
-    let ((precision, scale), (most, of_all)) = own.zip(of_elements).ok_or_else(unsupported)?;
-    let common = scale.max(of_all);
-    let wanted = decimal((precision - scale).max(most - of_all) + common, common).map_err(|_| unsupported())?;
-    Ok(vec![cast(number, wanted.clone()), cast(array, DataType::new_list(wanted, true))])
 }
 
 /// A number with so many digits, as a cast makes it.

@@ -10,6 +10,7 @@ use crate::types::arrow_type;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::Placeholder;
+use serac_numeric_functions::FREE;
 use serac_parser::tree::Span;
 use serac_pg::TypeId;
 use serac_pg::types::Category;
@@ -20,9 +21,9 @@ use std::sync::Arc;
 /// The largest number of a parameter, as the protocol has it.
 const MOST: u32 = 65_535;
 
-/// How a parameter is stored that is an array of numbers: these have 10 digits behind the point.
-pub fn arrays_of_numbers() -> DataType {
-    DataType::new_list(DataType::Decimal128(38, 10), true)
+/// How a parameter is stored that is an array of numbers.
+fn arrays_of_numbers() -> DataType {
+    DataType::new_list(FREE, true)
 }
 
 #[derive(Debug, Default)]

@@ -28,8 +28,8 @@ pub fn arrow_type(id: TypeId) -> Option<DataType> {
         id if id == TypeId::OID || is_registered(id) => DataType::UInt32,
         // Lists with long offsets are vectors.
         id if id.is_vector() => DataType::new_large_list(arrow_type(id.element()?)?, true),
-        // Arrays of numbers have these in their fixed form, whose digits differ from one array to
-        // another.
+        // Arrays of numbers have these in their free form, or in a fixed one, whose digits differ from
+        // one array to another.
         id if id.element() == Some(TypeId::NUMERIC) => return None,
         id => DataType::new_list(arrow_type(id.element()?)?, true),
     })
@@ -63,11 +63,9 @@ pub fn type_of_arrow(data_type: &DataType) -> Option<TypeId> {
         &DOCUMENT => TypeId::JSONB,
         DataType::LargeList(element) if *element.data_type() == DataType::Int16 => TypeId::INT2VECTOR,
         DataType::LargeList(element) if *element.data_type() == DataType::UInt32 => TypeId::OIDVECTOR,
-        // An array of arrays has the type of one with their elements. Numbers are there in their
-        // fixed form alone.
+        // An array of arrays has the type of one with their elements.
         list => {
-            let element = element_type(list).filter(|element| **element != DataType::LargeBinary)?;
-            let element = type_of_arrow(element)?;
+            let element = type_of_arrow(element_type(list)?)?;
             if element.element().is_some() { element } else { element.array()? }
         }
     })

@@ -7,11 +7,12 @@ use arrow_array::types::{
     Time64MicrosecondType, TimestampMicrosecondType,
 };
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, LargeStringArray, PrimitiveArray,
-    StringViewArray,
+    Array, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, LargeBinaryArray, LargeStringArray,
+    PrimitiveArray, StringViewArray,
 };
 use arrow_buffer::IntervalMonthDayNano;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use serac_numeric::Numeric;
 use serac_storage::{ColumnType, Value};
 use std::sync::Arc;
 
@@ -52,6 +53,7 @@ pub fn value_at(array: &ArrayRef, row: usize, column_type: ColumnType) -> Value<
         ColumnType::Utf8 => Value::Bytes(array.as_string_view().value(row).as_bytes()),
         ColumnType::Json | ColumnType::JsonText => Value::Bytes(array.as_string::<i64>().value(row).as_bytes()),
         ColumnType::Binary => Value::Bytes(array.as_binary_view().value(row)),
+        ColumnType::Numeric => Value::Bytes(array.as_binary::<i64>().value(row)),
     }
 }
 
@@ -165,6 +167,7 @@ pub fn array_of(values: &[OwnedValue], column_type: ColumnType) -> ArrayRef {
         ColumnType::Utf8 => Arc::new(values.iter().map(text_of).collect::<StringViewArray>()),
         ColumnType::Json | ColumnType::JsonText => Arc::new(values.iter().map(text_of).collect::<LargeStringArray>()),
         ColumnType::Binary => Arc::new(values.iter().map(bytes_of).collect::<BinaryViewArray>()),
+        ColumnType::Numeric => Arc::new(values.iter().map(bytes_of).collect::<LargeBinaryArray>()),
     }
 }
 
@@ -182,6 +185,10 @@ pub fn display(value: &Value<'_>, column_type: ColumnType) -> String {
         (Value::Bytes(bytes), ColumnType::Binary) => {
             bytes.iter().fold("\\x".to_owned(), |shown, byte| format!("{shown}{byte:02x}"))
         }
+        (Value::Bytes(bytes), ColumnType::Numeric) => match Numeric::of_stored(bytes) {
+            Ok(number) => number.to_string(),
+            Err(error) => error.to_string(),
+        },
         (Value::Bytes(bytes), _) => String::from_utf8_lossy(bytes).into_owned(),
         _ => {
             // Times of UTC are shown without a look at time zones, of which not every build knows.
@@ -216,6 +223,7 @@ mod tests {
             (Value::Int64(1_577_836_800_500_000), ColumnType::Timestamp { utc: true }, "2020-01-01 00:00:00.500+00"),
             (Value::Int128(3 << 120), ColumnType::Uuid, "00000000-0000-0000-0000-000000000003"),
             (Value::Bytes(b"\x01\xff"), ColumnType::Binary, "\\x01ff"),
+            (Value::Bytes(b"\x02\x00\x96\x00"), ColumnType::Numeric, "1.50"),
             (Value::Bytes("ü".as_bytes()), ColumnType::Utf8, "ü"),
             (Value::Null, ColumnType::Utf8, "null"),
         ] {
@@ -256,7 +264,7 @@ mod tests {
             }
             check(each(&|r| fixed(Value::Float32(r.2 as f32))), ColumnType::Float32);
             check(each(&|r| fixed(Value::Float64(r.2))), ColumnType::Float64);
-            for column_type in [ColumnType::Utf8, ColumnType::JsonText, ColumnType::Binary] {
+            for column_type in [ColumnType::Utf8, ColumnType::JsonText, ColumnType::Binary, ColumnType::Numeric] {
                 check(each(&|r| OwnedValue::Bytes(r.3.as_bytes().into())), column_type);
             }
         }

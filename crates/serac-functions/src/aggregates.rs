@@ -2,9 +2,10 @@
 //! (fraction), WITHIN GROUP (ORDER BY value): the first two give one of the values, and the last
 //! one what lies between two of them. All keep the values of a group.
 
+use super::array_keys::ordered;
 use super::definition::no_function;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_empty_array};
-use datafusion::arrow::compute::{SortOptions, concat, filter, is_not_null, partition, sort};
+use datafusion::arrow::compute::{SortOptions, concat, filter, is_not_null, partition, sort_to_indices, take};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema};
 use datafusion::common::ScalarValue;
 use datafusion::common::utils::SingleRowListArrayBuilder;
@@ -177,7 +178,9 @@ impl Accumulator for Values {
         if all.is_empty() {
             return ScalarValue::try_from(&self.data_type);
         }
-        let sorted = sort(&all, Some(self.options))?;
+        let keys = ordered(&all).map_err(SqlError::external)?;
+        let order = sort_to_indices(&keys, Some(self.options), None)?;
+        let sorted = take(&all, &order, None)?;
         let at = match self.pick {
             Pick::Fraction(None) | Pick::Between(None) => return ScalarValue::try_from(&self.data_type),
             Pick::Between(Some(fraction)) => {
@@ -192,7 +195,7 @@ impl Accumulator for Values {
             }
             Pick::Fraction(Some(fraction)) => ((fraction * sorted.len() as f64).ceil() as usize).max(1) - 1,
             Pick::MostFrequent => {
-                let runs = partition(std::slice::from_ref(&sorted))?.ranges();
+                let runs = partition(&[take(&keys, &order, None)?])?.ranges();
                 let longest = runs.iter().map(Range::len).max().unwrap_or(0);
                 runs.iter().find(|run| run.len() == longest).map_or(0, |run| run.start)
             }

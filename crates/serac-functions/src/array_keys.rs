@@ -21,7 +21,7 @@ use std::sync::Arc;
 const END: u8 = 0;
 
 /// Values of one type as values that Arrow's rows have in PostgreSQL's order.
-fn ordered(elements: &ArrayRef) -> Result<ArrayRef, SqlError> {
+pub(super) fn ordered(elements: &ArrayRef) -> Result<ArrayRef, SqlError> {
     let numbers = |of: &dyn Fn(usize) -> Result<Numeric, SqlError>| {
         keys(elements, |row, key| {
             of(row)?.write_key(key);

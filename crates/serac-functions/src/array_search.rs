@@ -4,6 +4,7 @@
 //! one number, and intervals are as long as they are. NULL is looked for as a value, but is an
 //! element of no other array where one contains another.
 
+use crate::array_keys::ordered;
 use crate::definition::{Definition, Types};
 use crate::elements::as_lists;
 use crate::interval_operators::LENGTH;
@@ -135,6 +136,7 @@ fn levels(list: &DataType) -> usize {
 fn comparable(values: &ArrayRef) -> Result<ArrayRef, SqlError> {
     match values.data_type() {
         DataType::Interval(IntervalUnit::MonthDayNano) => (LENGTH.body)(std::slice::from_ref(values)),
+        DataType::LargeBinary => ordered(values),
         _ => Ok(single(values)),
     }
 }

@@ -41,6 +41,13 @@ pub fn of_numeric(expr: Expr) -> Expr {
     NUMERIC.call(vec![expr])
 }
 
+/// The expression whose key this one is; none if it is no key of numbers.
+pub fn number_of_key(expr: &Expr) -> Option<&Expr> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    let key = call.func.inner().downcast_ref::<Key>().filter(|key| key.of == Keyed::Numeric);
+    key.and_then(|_| call.args.first())
+}
+
 /// The key of intervals.
 pub fn of_interval(expr: Expr) -> Expr {
     INTERVAL.call(vec![expr])

@@ -12,6 +12,7 @@
 //! | [`scalar`] | functions and operators |
 //! | [`fixed`] | numbers with so many digits |
 //! | [`keys`] | keys: equal where values are equal, and in their order |
+//! | [`lists`] | arrays of numbers |
 //! | [`wanted`] | the end of functions whose results nobody wants |
 //! | [`aggregates`] | sums, averages and variances; the least and the greatest by a key |
 #![warn(missing_docs)]
@@ -19,6 +20,7 @@
 pub mod aggregates;
 pub mod fixed;
 pub mod keys;
+pub mod lists;
 pub mod scalar;
 pub mod values;
 pub mod wanted;

@@ -157,6 +157,34 @@ impl Numeric {
         self.write_key(&mut out);
         out
     }
+    /// A number that has this key, with as few digits behind the point as the key's groups have.
+    ///
+    /// # Errors
+    /// XX001 if it is no key.
+    pub fn of_key(key: &[u8]) -> Result<Self> {
+        let wrong = || NumericError::new(sqlstate::DATA_CORRUPTED, "bytes that are no key of a number");
+        let (is_negative, rest) = match key {
+            [first::NEGATIVE_INFINITY] => return Ok(Self::NegativeInfinity),
+            [first::INFINITY] => return Ok(Self::Infinity),
+            [first::NAN] => return Ok(Self::NaN),
+            [first::ZERO] => return Ok(Self::zero(0)),
+            [first::POSITIVE, rest @ ..] => (false, rest),
+            [first::NEGATIVE, rest @ .., 0xff, 0xff] => (true, rest),
+            _ => return Err(wrong()),
+        };
+        let turned = if is_negative { 0xffff } else { 0 };
+        let (words, odd) = rest.as_chunks::<2>();
+        let mut words = words.iter().map(|word| u16::from_be_bytes(*word) ^ turned);
+        let Some(weight) = words.next().filter(|_| odd.is_empty()) else { return Err(wrong()) };
+        let weight = i64::from(weight) - WEIGHT_OFFSET;
+        let groups: Option<Vec<u16>> =
+            words.map(|group| group.checked_sub(1).filter(|group| *group <= 9_999)).collect();
+        let groups = groups.filter(|groups| !groups.is_empty()).ok_or_else(wrong)?;
+        let behind = (groups.len() as i64 - 1 - weight).max(0) * 4;
+        // A key of a number with too many digits behind the point ends in zeros of its last group.
+        let scale = u32::try_from(behind).map_or(MOST_SCALE, |behind| behind.min(MOST_SCALE));
+        Self::of_groups(&groups, weight, is_negative, scale)
+    }
     /// Writes the form of PostgreSQL's protocol.
     pub fn write_wire(&self, out: &mut Vec<u8>) {
         let (weight, groups, sign, scale) = match self {
@@ -212,17 +240,24 @@ impl Numeric {
         if groups.iter().any(|group| *group > 9_999) {
             return Err(wrong("digit"));
         }
+        Self::of_groups(&groups, weight, is_negative, u32::from(scale))
+    }
+    /// The number of groups of four digits, the first of which counts 10,000 to the power of
+    /// `weight`, with `scale` digits behind the point.
+    ///
+    /// # Errors
+    /// 22003 if it has too many digits.
+    fn of_groups(groups: &[u16], weight: i64, is_negative: bool, scale: u32) -> Result<Self> {
         let mut digits = Vec::with_capacity(groups.len() * 4 + 1);
         digits.push(b'0');
-        for group in &groups {
+        for group in groups {
             digits.extend_from_slice(format!("{group:04}").as_bytes());
         }
         let magnitude = BigUint::parse_bytes(&digits, 10).unwrap_or_default();
         let unscaled = Integer::of_magnitude(magnitude, is_negative);
         // Behind the point of the groups there are so many digits; those that the scale leaves out
         // are dropped.
-        let behind = (i64::from(count) - 1 - weight) * 4;
-        let scale = u32::from(scale);
+        let behind = (groups.len() as i64 - 1 - weight) * 4;
         match u32::try_from(behind) {
             Ok(behind) => Finite::new(unscaled, behind).truncated(i64::from(scale)).checked(),
             Err(_) => {

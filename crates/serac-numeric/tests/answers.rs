@@ -75,6 +75,12 @@ fn by_bytes(text: &str) {
     let mut wire = Vec::new();
     value.write_wire(&mut wire);
     assert_eq!(Numeric::of_wire(&wire).unwrap().to_string(), value.to_string());
+    // A key tells no digits behind the point.
+    let key = value.to_key();
+    let of_key = Numeric::of_key(&key).unwrap();
+    assert!(of_key == value, "{of_key} is not {value}");
+    assert_eq!(of_key.to_key(), key);
+    assert!(Numeric::of_key(&key[..key.len() - 1]).map_or(true, |other| other != value), "{text}");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Joins that end when nobody wants their rows any more.
 //!
 //! DataFusion's operators give their thread back with the rows that they find. A join that compares
-//! every pair of many rows, and finds none, keeps it until it has compared them all, though its
-//! statement was cancelled long ago. So its condition fails once the result has been dropped.
+//! many pairs of rows, and finds none for which its condition holds, keeps its thread until it has
+//! compared them all, though its statement was cancelled long ago. So the condition fails once the
+//! result has been dropped.
 //!
 //! A join whose rows an aggregation or a sort takes has always another batch ready, as long as one
 //! batch of its input lasts: billions of rows of a product. Tokio ends a task only where that gives
@@ -145,6 +146,10 @@ impl ExecutionPlan for Yielding {
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self(replace_children_if_necessary(self.0.clone(), children)?)))
     }
+    /// A recursive query executes a plan again, and a hash join keeps the table that it has built.
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self(self.0.clone().reset_state()?)))
+    }
     fn metrics(&self) -> Option<MetricsSet> {
         self.0.metrics()
     }
@@ -153,26 +158,46 @@ impl ExecutionPlan for Yielding {
     }
 }
 
+/// A join's condition that fails once nobody wants its rows.
+fn wanted_filter(filter: &JoinFilter, wanted: &IsWanted) -> JoinFilter {
+    let expr = WantedExpr { expr: filter.expression().clone(), wanted: wanted.clone() };
+    JoinFilter::new(Arc::new(expr), filter.column_indices().to_vec(), filter.schema().clone())
+}
+
+/// A join that fails once nobody wants its rows, if it has a condition, and gives its thread back;
+/// none if the plan is no join.
+fn abandonable(plan: &Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Result<Option<Yielding>> {
+    if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
+        let Some(filter) = join.filter() else { return Ok(Some(Yielding(plan.clone()))) };
+        let projection = join.projection().as_ref().map(|projection| projection.to_vec());
+        let (left, right) = (join.left().clone(), join.right().clone());
+        let filter = wanted_filter(filter, wanted);
+        let join = NestedLoopJoinExec::try_new(left, right, Some(filter), join.join_type(), projection)?;
+        return Ok(Some(Yielding(Arc::new(join))));
+    }
+    if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+        let Some(filter) = join.filter() else { return Ok(Some(Yielding(plan.clone()))) };
+        let filter = wanted_filter(filter, wanted);
+        return Ok(Some(Yielding(join.builder().with_filter(Some(filter)).build_exec()?)));
+    }
+    if let Some(join) = plan.downcast_ref::<SortMergeJoinExec>() {
+        let Some(filter) = join.filter() else { return Ok(Some(Yielding(plan.clone()))) };
+        let (left, right, on) = (join.left().clone(), join.right().clone(), join.on().to_vec());
+        let (filter, options) = (wanted_filter(filter, wanted), join.sort_options().to_vec());
+        let equality = join.null_equality();
+        let join = SortMergeJoinExec::try_new(left, right, on, Some(filter), join.join_type(), options, equality)?;
+        return Ok(Some(Yielding(Arc::new(join))));
+    }
+    Ok(plan.is::<CrossJoinExec>().then(|| Yielding(plan.clone())))
+}
+
 /// The plan, with joins that give their threads back, and ask whether they are wanted.
 pub fn while_wanted(plan: Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Result<Arc<dyn ExecutionPlan>> {
     let transformed = plan.transform_up(|node| {
-        let join = node.downcast_ref::<NestedLoopJoinExec>();
-        let Some((join, filter)) = join.and_then(|join| Some((join, join.filter()?))) else {
-            let is_join = join.is_some()
-                || node.is::<CrossJoinExec>()
-                || node.is::<HashJoinExec>()
-                || node.is::<SortMergeJoinExec>();
-            return Ok(match is_join {
-                true => Transformed::yes(Arc::new(Yielding(node)) as Arc<dyn ExecutionPlan>),
-                false => Transformed::no(node),
-            });
-        };
-        let expr = WantedExpr { expr: filter.expression().clone(), wanted: wanted.clone() };
-        let filter = JoinFilter::new(Arc::new(expr), filter.column_indices().to_vec(), filter.schema().clone());
-        let projection = join.projection().as_ref().map(|projection| projection.to_vec());
-        let (left, right) = (join.left().clone(), join.right().clone());
-        let join = NestedLoopJoinExec::try_new(left, right, Some(filter), join.join_type(), projection)?;
-        Ok(Transformed::yes(Arc::new(Yielding(Arc::new(join))) as Arc<dyn ExecutionPlan>))
+        Ok(match abandonable(&node, wanted)? {
+            Some(join) => Transformed::yes(Arc::new(join) as Arc<dyn ExecutionPlan>),
+            None => Transformed::no(node),
+        })
     })?;
     Ok(transformed.data)
 }

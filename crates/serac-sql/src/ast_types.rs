@@ -6,7 +6,6 @@ use serac_engine::catalog::definition::SqlType;
 use serac_parser::tree::TypeName;
 use serac_pg::TypeId;
 use serac_storage::ColumnType;
-use serac_values::free_numbers::DEFAULT_NUMERIC;
 
 /// The engine's type for a type in a statement.
 ///
@@ -54,7 +53,7 @@ pub(crate) fn sql_type(to: &TypeName) -> Result<SqlType> {
 /// NUMERIC with as many digits as are told.
 fn numeric(modifiers: &[i32]) -> Result<SqlType> {
     let (precision, scale) = match *modifiers {
-        [] => return Ok(SqlType { without_modifier: true, ..DEFAULT_NUMERIC.into() }),
+        [] => return Ok(ColumnType::Numeric.into()),
         [precision, scale, ..] => (precision, scale),
         [precision] => (precision, 0),
     };

@@ -33,8 +33,8 @@ use datafusion::logical_expr::{
 use futures::FutureExt;
 use serac_binder::{
     BindError, BoundBody, BoundPart, BoundQuery, BoundStatement, Definition, DefinitionText, Environment, Generation,
-    IndexPart, OutputColumn, Place, Relation, StatementError, Target, UniqueIndex, arrays_of_numbers, arrow_type,
-    is_registered, type_of_arrow,
+    IndexPart, OutputColumn, Place, Relation, StatementError, Target, UniqueIndex, arrow_type, is_registered,
+    type_of_arrow,
 };
 use serac_engine::catalog::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;
@@ -46,7 +46,7 @@ use serac_parser::tree::{Expr as Tree, Name, Query, Span, StatementKind, TypeNam
 use serac_pg::{Signature, TypeId};
 use serac_query::scan::{ROW_ID_COLUMN, Readable, SeracTable};
 use serac_values::TimeStyle;
-use serac_values::free_numbers::of_parameter;
+use serac_values::free_numbers::{of_list_parameter, of_parameter};
 use serac_values::texts_as_times::{is_relative, is_time};
 use serac_values::wire::styled_texts;
 use std::cell::RefCell;
@@ -134,12 +134,7 @@ fn as_stored(value: &ScalarValue, id: TypeId) -> Result<ScalarValue> {
         return Ok(number);
     }
     if id.element() == Some(TypeId::NUMERIC) {
-        let stored = value.cast_to(&arrays_of_numbers())?;
-        // More digits behind the point than are kept.
-        if !value.is_null() && stored.cast_to(&value.data_type())? != *value {
-            return Err(SqlError::unsupported("a parameter of numbers with so many digits in an array"));
-        }
-        return Ok(stored);
+        return of_list_parameter(value);
     }
     // A document may be one of the other type.
     match (value.try_as_str(), id) {

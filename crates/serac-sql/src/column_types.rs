@@ -8,8 +8,7 @@
 use crate::error::{Result, SqlError};
 use crate::wire::{told_type, type_of, with_type};
 use async_trait::async_trait;
-use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::DataFusionError;
@@ -17,10 +16,8 @@ use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, T
 use datafusion::physical_plan::ExecutionPlan;
 use serac_binder::{arrow_type, is_registered, type_of_arrow};
 use serac_engine::catalog::definition::{ColumnDefinition, SqlType};
-use serac_numeric::Numeric;
 use serac_pg::{ModifiedType, TypeId};
 use serac_storage::ColumnType;
-use serac_values::free_numbers::DEFAULT_NUMERIC;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -126,18 +123,16 @@ impl TableProvider for QueryView {
     }
 }
 
-/// The types in which a new table keeps the rows of a query: `columns` are the query's with their
-/// types, `rows` what it has given. `may_grow`: other rows may come later.
+/// The types in which a new table keeps the rows of a query, whose columns are `columns` with their
+/// types.
 ///
 /// # Errors
 /// 0A000 for columns that no table has.
-pub(crate) fn kept_types(columns: &Schema, rows: &[RecordBatch], may_grow: bool) -> Result<Vec<SqlType>> {
-    let kept =
-        |(at, field): (usize, &Arc<Field>)| kept_type(field, rows.iter().map(|batch| batch.column(at)), may_grow);
-    columns.fields().iter().enumerate().map(kept).collect()
+pub(crate) fn kept_types(columns: &Schema) -> Result<Vec<SqlType>> {
+    columns.fields().iter().map(|field| kept_type(field)).collect()
 }
 
-fn kept_type<'r>(field: &Field, values: impl Iterator<Item = &'r ArrayRef>, may_grow: bool) -> Result<SqlType> {
+fn kept_type(field: &Field) -> Result<SqlType> {
     let told = told_type(field).map(|(oid, modifier)| ModifiedType { id: TypeId(oid), modifier });
     match told {
         Some(of) if matches!(of.id, TypeId::VARCHAR | TypeId::BPCHAR) => {
@@ -152,10 +147,7 @@ fn kept_type<'r>(field: &Field, values: impl Iterator<Item = &'r ArrayRef>, may_
                 let is_kept = precision <= 38 && scale as u8 <= precision;
                 is_kept.then_some(ColumnType::Decimal { precision, scale })
             });
-            match told {
-                Some(told) => Ok(told.into()),
-                None => numeric_of(field.data_type(), values, may_grow),
-            }
+            Ok(told.unwrap_or(ColumnType::Numeric).into())
         }
         Some(of) if matches!(of.id, TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ) => {
             let length = u32::try_from(of.modifier).ok().filter(|digits| *digits < 6);
@@ -164,50 +156,10 @@ fn kept_type<'r>(field: &Field, values: impl Iterator<Item = &'r ArrayRef>, may_
         Some(of) if of.id == TypeId::JSON => Ok(ColumnType::JsonText.into()),
         _ => match field.data_type() {
             DataType::LargeUtf8 => Ok(ColumnType::Json.into()),
-            DataType::LargeBinary => numeric_of(field.data_type(), values, may_grow),
+            DataType::LargeBinary => Ok(ColumnType::Numeric.into()),
             other => stored_type(other),
         },
     }
-}
-
-/// A column for numbers of which no digits are told. It has one scale, and all digits of the
-/// values: where others may come, no fewer than NUMERIC without digits has, if there is room.
-fn numeric_of<'r>(data_type: &DataType, values: impl Iterator<Item = &'r ArrayRef>, may_grow: bool) -> Result<SqlType> {
-    let ColumnType::Decimal { precision: most, scale: usual } = DEFAULT_NUMERIC else {
-        return Ok(DEFAULT_NUMERIC.into());
-    };
-    let (most, usual) = (u32::from(most), u32::from(usual.unsigned_abs()));
-    let (mut whole, mut behind) = (0, 0);
-    if let DataType::Decimal128(_, scale) = data_type {
-        behind = u32::from(scale.unsigned_abs());
-    }
-    let digits = |value: i128| value.unsigned_abs().checked_ilog10().map_or(0, |log| log + 1);
-    for array in values {
-        if let Some(decimals) = array.as_primitive_opt::<Decimal128Type>() {
-            let scale = u32::from(decimals.scale().unsigned_abs());
-            behind = behind.max(scale);
-            whole = decimals.iter().flatten().map(|value| digits(value).saturating_sub(scale)).fold(whole, u32::max);
-        } else if let Some(numbers) = array.as_binary_opt::<i64>() {
-            for stored in numbers.iter().flatten() {
-                let number = Numeric::of_stored(stored).map_err(SqlError::from)?;
-                // What is no number, the assignment refuses.
-                let Some(finite) = number.finite() else { continue };
-                let scale = finite.scale();
-                behind = behind.max(scale);
-                whole = whole.max(finite.unscaled().small().map_or(most + 1, digits).saturating_sub(scale));
-            }
-        }
-    }
-    let is_free = *data_type == DataType::LargeBinary;
-    let wanted = if may_grow || is_free { behind.max(usual) } else { behind };
-    let scale = if whole + wanted <= most { wanted } else { behind };
-    if whole + scale > most {
-        return Err(SqlError::unsupported(format!(
-            "a NUMERIC column whose values have more than {most} digits together"
-        )));
-    }
-    let column_type = ColumnType::Decimal { precision: most as u8, scale: scale as i8 };
-    Ok(SqlType { without_modifier: true, ..column_type.into() })
 }
 
 /// The column type in which values of an Arrow type are stored (CREATE TABLE AS, and record batches
@@ -239,34 +191,17 @@ pub(crate) fn stored_type(data_type: &DataType) -> Result<SqlType> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datafusion::arrow::array::{Decimal128Array, LargeBinaryArray};
-
-    fn numeric(values: ArrayRef, may_grow: bool) -> Option<(u8, i8)> {
-        let field = with_type(Field::new("n", values.data_type().clone(), true), TypeId::NUMERIC.0, -1);
-        match kept_type(&field, [&values].into_iter(), may_grow).ok()? {
-            SqlType { column_type: ColumnType::Decimal { precision, scale }, without_modifier: true, .. } => {
-                Some((precision, scale))
-            }
-            other => panic!("{other}"),
-        }
-    }
 
     #[test]
     fn numbers_keep_all_their_digits() {
-        let decimals = |value: i128, precision: u8, scale: i8| -> ArrayRef {
-            let values = Decimal128Array::from(vec![Some(value), None]);
-            Arc::new(values.with_precision_and_scale(precision, scale).unwrap())
+        let kept = |modifier: i32| {
+            let field = with_type(Field::new("n", DataType::Decimal128(15, 2), true), TypeId::NUMERIC.0, modifier);
+            kept_type(&field).unwrap().to_string()
         };
-        assert_eq!(numeric(decimals(15, 2, 1), true), Some((38, 10)));
-        assert_eq!(numeric(decimals(15, 2, 1), false), Some((38, 1)));
-        assert_eq!(numeric(decimals(10i128.pow(35), 38, 1), true), Some((38, 1)));
-        let free = |text: &str| -> ArrayRef {
-            let number: Numeric = text.parse().unwrap();
-            Arc::new(LargeBinaryArray::from_iter_values([number.to_stored()]))
-        };
-        assert_eq!(numeric(free("0.33333333333333333333"), true), Some((38, 20)));
-        assert_eq!(numeric(free("1234567890123456789012345678901234.5"), true), Some((38, 1)));
-        assert_eq!(numeric(free("1234567890123456789012345678901234.56789"), true), None);
+        assert_eq!(kept(-1), "numeric");
+        assert_eq!(kept((12 << 16 | 3) + 4), "numeric(12,3)");
+        assert_eq!(kept((50 << 16 | 3) + 4), "numeric");
+        assert_eq!(kept_type(&Field::new("n", DataType::LargeBinary, true)).unwrap().to_string(), "numeric");
     }
 
     #[test]
@@ -275,7 +210,7 @@ mod tests {
         let varchar = ModifiedType::of_length(TypeId::VARCHAR, 5);
         assert_eq!(of_field(&field_of(text(), varchar)), Some(varchar));
         assert_eq!(of_field(&field_of(text(), TypeId::REGCLASS.into())), Some(TypeId::TEXT.into()));
-        let kept = kept_type(&field_of(text(), varchar), [].into_iter(), true).unwrap();
+        let kept = kept_type(&field_of(text(), varchar)).unwrap();
         assert_eq!((kept.length, kept.to_string()), (Some(5), "character varying(5)".into()));
         assert_eq!(of_column(kept), varchar);
     }

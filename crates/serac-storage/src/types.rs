@@ -56,6 +56,10 @@ pub enum ColumnType {
     Binary,
     /// UUID: 16 bytes.
     Uuid,
+    /// NUMERIC without precision: a number of as many digits as it has, in the bytes of
+    /// `serac_numeric::encoding`'s stored form. A view in a block; leaves the storage as
+    /// `LargeBinary`, by which its type is known from that of other bytes.
+    Numeric,
 }
 
 /// What a column occupies in a block.
@@ -80,7 +84,7 @@ impl ColumnType {
             Self::Int64 | Self::Float64 | Self::Time | Self::Timestamp { .. } => PhysicalType::Fixed(8),
             Self::Decimal { precision, .. } => PhysicalType::Fixed(if precision <= 18 { 8 } else { 16 }),
             Self::Interval | Self::Uuid => PhysicalType::Fixed(16),
-            Self::Utf8 | Self::Json | Self::JsonText | Self::Binary => PhysicalType::View,
+            Self::Utf8 | Self::Json | Self::JsonText | Self::Binary | Self::Numeric => PhysicalType::View,
         }
     }
 
@@ -94,7 +98,7 @@ impl ColumnType {
             Value::Float64(_) => self == Self::Float64,
             Value::Bytes(bytes) => match self {
                 Self::Utf8 | Self::Json | Self::JsonText => std::str::from_utf8(bytes).is_ok(),
-                Self::Binary => true,
+                Self::Binary | Self::Numeric => true,
                 _ => false,
             },
             _ if matches!(self, Self::Float32 | Self::Float64) => false,
@@ -124,6 +128,7 @@ impl ColumnType {
             Self::Json | Self::JsonText => DataType::LargeUtf8,
             Self::Binary => DataType::BinaryView,
             Self::Uuid => DataType::FixedSizeBinary(16),
+            Self::Numeric => DataType::LargeBinary,
         }
     }
 
@@ -151,6 +156,7 @@ impl ColumnType {
             DataType::LargeUtf8 => Self::Json,
             DataType::BinaryView => Self::Binary,
             DataType::FixedSizeBinary(16) => Self::Uuid,
+            DataType::LargeBinary => Self::Numeric,
             _ => return None,
         })
     }

@@ -1,6 +1,7 @@
 //! Assignment of values to columns.
 
 use crate::error::{Result, SqlError};
+use crate::free_numbers::as_numbers;
 use crate::hex::bytes_of_digits;
 use crate::text_types::{is_text, is_text_or_null};
 use crate::texts_as_intervals::interval as read_interval;
@@ -156,14 +157,14 @@ fn documents(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<ArrayR
 /// 42804.
 pub fn check_assignment(given: &ArrowType, sql_type: SqlType, column: &str) -> Result<()> {
     use ColumnType::{
-        Binary, Boolean, Date, Decimal, Float32, Float64, Int16, Int32, Int64, Interval, Json, JsonText, Time,
+        Binary, Boolean, Date, Decimal, Float32, Float64, Int16, Int32, Int64, Interval, Json, JsonText, Numeric,
     };
-    use ColumnType::{Timestamp, Utf8, Uuid};
+    use ColumnType::{Time, Timestamp, Utf8, Uuid};
     let is_assigned = match sql_type.column_type {
         // Everything is written as a text.
         Utf8 => true,
         _ if given.is_null() => true,
-        Int16 | Int32 | Int64 | Float32 | Float64 | Decimal { .. } => {
+        Int16 | Int32 | Int64 | Float32 | Float64 | Decimal { .. } | Numeric => {
             given.is_numeric() || *given == ArrowType::LargeBinary
         }
         Boolean => *given == ArrowType::Boolean,
@@ -191,6 +192,21 @@ pub fn check_assignment(given: &ArrowType, sql_type: SqlType, column: &str) -> R
     };
     let message = format!("column \"{column}\" is of type {wanted} but expression is of type {given}");
     Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, message).named(column))
+}
+
+/// The type, of those that numbers are read from, that has all values of one of Arrow's numbers.
+fn number_type(given: &ArrowType) -> ArrowType {
+    match given {
+        ArrowType::Int8 | ArrowType::UInt8 | ArrowType::UInt16 | ArrowType::UInt32 => ArrowType::Int64,
+        ArrowType::UInt64 => ArrowType::Decimal128(20, 0),
+        ArrowType::Float16 => ArrowType::Float32,
+        ArrowType::Decimal32(precision, scale) | ArrowType::Decimal64(precision, scale) => {
+            ArrowType::Decimal128(*precision, *scale)
+        }
+        ArrowType::Decimal256(..) => ArrowType::Utf8View,
+        ArrowType::Dictionary(_, values) => number_type(values),
+        same => same.clone(),
+    }
 }
 
 /// Converts an array to what a column of `sql_type` holds; values that do not fit are errors.
@@ -247,6 +263,15 @@ pub fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<Array
         let detail = error.detail.or_else(|| Some(format!("column \"{column}\" is of type {sql_type}")));
         SqlError { detail, ..error }
     };
+    if sql_type.column_type == ColumnType::Numeric {
+        if !is_text {
+            check_assignment(array.data_type(), sql_type, column)?;
+        }
+        let known = number_type(array.data_type());
+        let values =
+            if known == *array.data_type() { array.clone() } else { cast_with_options(array, &known, &options)? };
+        return as_numbers(&values).map_err(of_column);
+    }
     if is_text {
         let texts = cast_with_options(array, &ArrowType::Utf8View, &options)?;
         let texts = texts.as_string_view();
@@ -306,7 +331,6 @@ pub fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<Array
     if target.is_floating() {
         check_floats(array, &values, sql_type)?;
     }
-    crate::free_numbers::check_vanished(array, &values)?;
     Ok(values)
 }
 

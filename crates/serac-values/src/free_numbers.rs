@@ -7,21 +7,16 @@
 //! same digits in each batch, and each tool reads a number from it.
 
 use crate::error::{Result, SqlError};
-use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BinaryViewBuilder, LargeBinaryArray, RecordBatch, make_array,
-};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray, ListArray, RecordBatch, make_array};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use serac_engine::catalog::definition::SqlType;
 use serac_numeric::{Numeric, NumericError};
-use serac_numeric_functions::values::{Builder, Kind, Value, texts};
+use serac_numeric_functions::values::{Builder, Column, Kind, Value, texts};
 use serac_storage::ColumnType;
 use std::sync::Arc;
-
-/// The type of a column of numbers of which no digits are told.
-pub const DEFAULT_NUMERIC: ColumnType = ColumnType::Decimal { precision: 38, scale: 10 };
 
 impl From<&NumericError> for SqlError {
     fn from(error: &NumericError) -> Self {
@@ -101,25 +96,6 @@ pub(crate) fn as_texts(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     texts.map(|texts| Arc::new(texts) as ArrayRef).ok_or_else(|| ArrowError::CastError("these are no numbers".into()))
 }
 
-/// Numbers in the binary form of PostgreSQL's protocol.
-pub(crate) fn as_wire(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    let mut out = BinaryViewBuilder::with_capacity(array.len());
-    let mut bytes = Vec::new();
-    for stored in numbers(array).into_iter().flatten() {
-        match stored {
-            Some(stored) => {
-                bytes.clear();
-                let number =
-                    Numeric::of_stored(stored).map_err(|error| ArrowError::from_external_error(error.into()))?;
-                number.write_wire(&mut bytes);
-                out.append_value(&bytes);
-            }
-            None => out.append_null(),
-        }
-    }
-    Ok(Arc::new(out.finish()))
-}
-
 /// A column that came as Arrow. What is `LargeBinary` elsewhere are bytes, and no numbers.
 ///
 /// # Errors
@@ -173,65 +149,55 @@ pub(crate) fn assigned(array: &ArrayRef, sql_type: SqlType) -> Result<Option<Arr
         ColumnType::Decimal { precision, scale } => {
             let mut out = datafusion::arrow::array::Decimal128Builder::with_capacity(numbers.len());
             for stored in numbers {
-                match stored {
-                    Some(stored) => out.append_value(stored_decimal(&Numeric::of_stored(stored)?, precision, scale)?),
-                    None => out.append_null(),
-                }
+                let decimal = stored.map(|stored| Numeric::of_stored(stored)?.to_decimal(precision, scale));
+                out.append_option(decimal.transpose()?);
             }
-            let decimals: ArrayRef = Arc::new(out.finish().with_precision_and_scale(precision, scale)?);
-            match sql_type.column_type.arrow() {
-                arrow if arrow == *decimals.data_type() => decimals,
-                arrow => cast(&decimals, &arrow)?,
-            }
+            Arc::new(out.finish().with_precision_and_scale(precision, scale)?)
         }
         ColumnType::Utf8 => as_texts(array)?,
         _ => return Ok(None),
     }))
 }
 
-/// A number as it is stored in a column of so many digits.
+/// Values of a column of NUMERIC without precision: numbers with their own digits, of numbers of any
+/// type and of texts.
 ///
 /// # Errors
-/// 22003 if it does not fit, or would vanish ([`vanished`]).
-fn stored_decimal(number: &Numeric, precision: u8, scale: i8) -> Result<i128> {
-    let stored = number.to_decimal(precision, scale)?;
-    match stored == 0 && number.signum() != Some(0) && is_default(precision, scale) {
-        true => Err(vanished(number)),
-        false => Ok(stored),
+/// 22P02 for a text that is no number.
+pub(crate) fn as_numbers(array: &ArrayRef) -> Result<ArrayRef> {
+    let column = Column::new(array.as_ref())?;
+    let mut out = Builder::new(Kind::Numeric, array.len());
+    for row in 0..array.len() {
+        let number = match column.value(row)? {
+            None => None,
+            Some(Value::Numeric(number)) => Some(number),
+            Some(Value::Whole(whole)) => Some(Numeric::from_integer(whole)),
+            Some(Value::Single(float)) => Some(Numeric::of_f32(float)),
+            Some(Value::Double(float)) => Some(Numeric::of_f64(float)),
+            Some(Value::Text(text)) => Some(text.parse()?),
+            Some(Value::Written(text)) => Some(text.parse()?),
+        };
+        out.push(number.map(Value::Numeric))?;
     }
+    Ok(out.finish())
 }
 
-fn is_default(precision: u8, scale: i8) -> bool {
-    DEFAULT_NUMERIC == ColumnType::Decimal { precision, scale }
-}
-
-/// The error of a number of which a column of NUMERIC without digits would keep nothing.
-/// PostgreSQL's keeps all digits; ours has 10 behind the point, and rounds to these.
-fn vanished(number: &Numeric) -> SqlError {
-    let ColumnType::Decimal { scale, .. } = DEFAULT_NUMERIC else { return SqlError::unsupported("NUMERIC") };
-    let detail = format!("A column of type NUMERIC without precision keeps {scale} digits behind the point.");
-    let message = format!("{number} would be stored as 0");
-    SqlError { detail: Some(detail), ..SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, message) }
-}
-
-/// Checks that no decimal has vanished in a column that it has been rounded for.
+/// A parameter as an array of numbers, of any depth.
 ///
 /// # Errors
-/// 22003 for the first that has.
-pub(crate) fn check_vanished(given: &ArrayRef, stored: &ArrayRef) -> Result<()> {
-    let (Some(given), Some(decimals)) =
-        (given.as_primitive_opt::<Decimal128Type>(), stored.as_primitive_opt::<Decimal128Type>())
-    else {
-        return Ok(());
-    };
-    if !is_default(decimals.precision(), decimals.scale()) || given.scale() <= decimals.scale() {
-        return Ok(());
+/// 22P02 for an element that is a text and no number.
+pub fn of_list_parameter(value: &ScalarValue) -> Result<ScalarValue> {
+    fn elements(array: &ArrayRef) -> Result<ArrayRef> {
+        let Some(lists) = array.as_list_opt::<i32>() else { return as_numbers(array) };
+        let (_, offsets, values, nulls) = lists.clone().into_parts();
+        let values = elements(&values)?;
+        let field = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+        Ok(Arc::new(ListArray::try_new(field, offsets, values, nulls)?))
     }
-    let mut pairs = given.iter().zip(decimals).filter_map(|(given, stored)| Some((given?, stored?)));
-    match pairs.find(|(given, stored)| *given != 0 && *stored == 0) {
-        Some((unscaled, _)) => Err(vanished(&Numeric::of_decimal(unscaled, given.scale()))),
-        None => Ok(()),
+    if value.is_null() {
+        return Ok(ScalarValue::try_from(&DataType::new_list(DataType::LargeBinary, true))?);
     }
+    Ok(ScalarValue::try_from_array(&elements(&value.to_array()?)?, 0)?)
 }
 
 /// A parameter as a number; none if it is nothing that a number is made of.

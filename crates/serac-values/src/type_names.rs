@@ -261,7 +261,7 @@ mod tests {
             text(None, true),
             SqlType::NAME,
             SqlType { without_modifier: true, ..ColumnType::Utf8.into() },
-            SqlType { without_modifier: true, ..ColumnType::Decimal { precision: 38, scale: 10 }.into() },
+            ColumnType::Numeric.into(),
             ColumnType::Int16.into(),
             ColumnType::Float64.into(),
             ColumnType::Decimal { precision: 12, scale: 2 }.into(),

@@ -15,7 +15,8 @@ use crate::catalog::definition::BitmapDefinition;
 use crate::error::Result;
 use crate::values::{OwnedValue, value_at};
 use serac_index::cubit::{Bitvector, Builder, Changes, Cubit, Key, Options, Predicate, Selected, TransactionCell};
-use serac_index::ordered::key;
+use serac_index::ordered::key::{self, Encoding, Meaning};
+use serac_numeric::Numeric;
 use serac_storage::types::PhysicalType;
 use serac_storage::version::transaction::TransactionManager;
 use serac_storage::{BlockNo, ColumnId, ColumnType, DataTable, RowId, ScanColumn, Snapshot, Transaction, Value};
@@ -87,10 +88,15 @@ impl BitmapIndex {
             Value::Int128(v) if self.column_type == ColumnType::Interval => fixed(ordered_interval(v)),
             Value::Float32(v) => fixed(key::ordered32(v).to_be_bytes()),
             Value::Float64(v) => fixed(key::ordered64(v).to_be_bytes()),
-            value => Key::new(&key::encode(&[value]).0),
+            value => {
+                let mut key = Vec::with_capacity(16);
+                let meaning = Meaning::of(self.column_type);
+                key::push(&mut key, &value, Encoding { meaning, ..Encoding::default() });
+                Key::new(&key)
+            }
         }
     }
-    /// The value of a key.
+    /// The value of a key; of numbers that differ in their digits behind the point alone, one.
     pub fn value(&self, key: &Key) -> OwnedValue {
         key.with_bytes(|bytes| {
             fn fixed<const N: usize>(bytes: &[u8]) -> [u8; N] {
@@ -125,6 +131,11 @@ impl BitmapIndex {
                         if byte == 0 {
                             rest.next();
                         }
+                    }
+                    if self.column_type == ColumnType::Numeric
+                        && let Ok(number) = Numeric::of_key(&value)
+                    {
+                        value = number.to_stored();
                     }
                     return OwnedValue::Bytes(value.into());
                 }

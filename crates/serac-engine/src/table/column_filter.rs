@@ -10,11 +10,13 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Decimal128Type, Int16Type, Int32Type, Int64Type, Time64MicrosecondType, TimestampMicrosecondType,
 };
-use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, Datum, Scalar};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, BinaryArray, Datum, Scalar};
 use arrow_ord::cmp;
 use arrow_schema::ArrowError;
+use serac_numeric::Numeric;
 use serac_operators::select::{Comparison, positions_of, select};
-use serac_storage::{BlockReader, ColumnForm, ColumnId, ColumnType, ScanColumn, Selection};
+use serac_storage::{BlockReader, ColumnForm, ColumnId, ColumnType, ScanColumn, Selection, StorageError};
+use std::sync::Arc;
 
 /// A condition on the rows of a table.
 #[derive(Clone, Debug)]
@@ -47,6 +49,14 @@ pub(crate) struct BoundFilter {
 
 fn first<T: ArrowPrimitiveType>(constant: &ArrayRef) -> T::Native {
     constant.as_primitive::<T>().value(0)
+}
+
+/// The keys of numbers in their stored form, which Arrow compares as the numbers.
+fn keys_of(stored: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
+    let key = |stored: &[u8]| Numeric::of_stored(stored).map(|number| number.to_key());
+    let keys = stored.as_binary::<i64>().iter().map(|stored| stored.map(key).transpose());
+    let keys = keys.collect::<std::result::Result<BinaryArray, _>>();
+    keys.map(|keys| Arc::new(keys) as ArrayRef).map_err(|error| ArrowError::ExternalError(Box::new(error)))
 }
 
 impl BoundFilter {
@@ -89,6 +99,7 @@ impl BoundFilter {
                     form = ColumnForm::Scaled64;
                     Constant::Raw(value)
                 }
+                ColumnType::Numeric => Constant::Value(Scalar::new(keys_of(constant).map_err(StorageError::from)?)),
                 _ => Constant::Value(Scalar::new(constant.clone())),
             }
         };
@@ -132,6 +143,10 @@ impl BoundFilter {
                 _ => raw::<Int64Type>(values, comparison, constant),
             },
             Constant::Value(constant) => {
+                let values = match self.column_type {
+                    ColumnType::Numeric => &keys_of(values)?,
+                    _ => values,
+                };
                 let (values, constant): (&dyn Datum, &dyn Datum) = (values, constant);
                 let outcome = match comparison {
                     Comparison::Equal => cmp::eq(values, constant),

@@ -6,9 +6,11 @@ use crate::security::{Access, Privilege};
 use crate::table::Table;
 use crate::table::column_filter::{BoundFilter, ColumnFilter};
 use crate::transaction::Transaction;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader, StringViewArray};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use serac_numeric::Numeric;
 use serac_storage::{
     BlockNo, ColumnForm, ColumnId, ColumnType, FreezeFormat, ScanColumn, Snapshot, marked, with_offsets,
 };
@@ -30,7 +32,7 @@ pub enum DecimalForm {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum VarlenForm {
     /// As Utf8View or BinaryView, and JSON as LargeUtf8: the form of hot blocks, and of those
-    /// frozen in `view` format.
+    /// frozen in `view` format. NUMERIC without precision is a text, which each batch makes.
     #[default]
     View,
     /// As Utf8 or Binary: the form of blocks frozen in `utf8` format.
@@ -48,13 +50,15 @@ impl VarlenForm {
             ColumnType::Utf8 => (DataType::Utf8View, DataType::Utf8),
             ColumnType::Json | ColumnType::JsonText => (DataType::LargeUtf8, DataType::Utf8),
             ColumnType::Binary => (DataType::BinaryView, DataType::Binary),
+            // As texts, which tools read. No dictionaries: these are made of stored bytes.
+            ColumnType::Numeric => (DataType::Utf8View, DataType::Utf8),
             _ => return None,
         };
         Some(match self {
             Self::View => view,
             Self::Offsets => offsets,
             // Arrow's extension type for JSON has no dictionaries.
-            Self::Dictionary if column_type.is_document() => offsets,
+            Self::Dictionary if column_type.is_document() || column_type == ColumnType::Numeric => offsets,
             Self::Dictionary => DataType::Dictionary(Box::new(DataType::UInt16), Box::new(offsets)),
         })
     }
@@ -88,7 +92,9 @@ impl Transaction {
         }
         let stored = &table.data.schema().columns;
         let field = |&c: &usize| {
-            let field = marked(Field::new(&all[c].name, stored[c].column_type.arrow(), all[c].nullable));
+            let data_type =
+                VarlenForm::View.data_type(stored[c].column_type).unwrap_or_else(|| stored[c].column_type.arrow());
+            let field = marked(Field::new(&all[c].name, data_type, all[c].nullable));
             match all[c].sql_type.told() {
                 Some((oid, modifier)) => with_type(field, oid, modifier),
                 None => field,
@@ -286,11 +292,29 @@ impl ArrowScan {
             }
         }
         let arrays = reader.columns(&self.columns, &selection).map_err(external)?;
-        let arrays = arrays.iter().zip(self.schema.fields()).map(|(array, field)| into_form(array, field.data_type()));
+        let stored = &self.table.data.schema().columns;
+        let arrays = self.columns.iter().zip(&arrays).zip(self.schema.fields()).map(|((column, array), field)| {
+            match stored[column.id.0 as usize].column_type {
+                ColumnType::Numeric => into_form(&as_texts(array)?, field.data_type()),
+                _ => into_form(array, field.data_type()),
+            }
+        });
         let options = RecordBatchOptions::new().with_row_count(Some(selection.len()));
         RecordBatch::try_new_with_options(self.schema.clone(), arrays.collect::<std::result::Result<_, _>>()?, &options)
             .map(Some)
     }
+}
+
+/// Numbers with digits of their own as the texts that PostgreSQL writes.
+///
+/// # Errors
+/// For bytes that are no number.
+fn as_texts(stored: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
+    let stored = arrow_cast::cast(stored, &DataType::LargeBinary)?;
+    let text = |stored: Option<&[u8]>| stored.map(|bytes| Numeric::of_stored(bytes).map(|number| number.to_string()));
+    let texts = stored.as_binary::<i64>().iter().map(|stored| text(stored).transpose());
+    let texts = texts.collect::<std::result::Result<StringViewArray, _>>();
+    texts.map(|texts| Arc::new(texts) as ArrayRef).map_err(|error| ArrowError::ExternalError(Box::new(error)))
 }
 
 /// A column in another of Arrow's types for the same values; as it is if that is its type.

@@ -21,7 +21,7 @@ use crate::table::statistics::{StatisticsCache, TableStatistics};
 use crate::table::write::remove_if_unused;
 use crate::transaction::watch::{Watch, go_on};
 use serac_index::cubit::Predicate;
-use serac_index::ordered::key::{self, Encoding, Wide};
+use serac_index::ordered::key::{self, Encoding, Meaning};
 use serac_index::ordered::{Entries, OrderedIndex};
 use serac_storage::version::transaction::TransactionManager;
 use serac_storage::{BlockNo, Blocker, ColumnId, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value};
@@ -58,7 +58,7 @@ impl TableIndex {
             Encoding {
                 descending: order.descending,
                 nulls_first: order.nulls_first,
-                wide: Wide::of(table.columns[column].sql_type.column_type),
+                meaning: Meaning::of(table.columns[column].sql_type.column_type),
             }
         };
         let encodings = definition.columns.iter().enumerate().map(encoding).collect();

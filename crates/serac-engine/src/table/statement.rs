@@ -16,6 +16,7 @@ use crate::json_text::check;
 use crate::table::Table;
 use crate::table::access::positions;
 use crate::table::bitmap::BitmapIndex;
+use crate::table::write::check_number;
 use crate::transaction::Transaction;
 use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, StorageError, Value, pin};
 use std::borrow::Cow;
@@ -121,6 +122,9 @@ fn fit_value(table: &Table, column: &ColumnDefinition, value: &mut Value<'_>) ->
     {
         let message = format!("the document of column \"{}\" is not in normal form: {normal}", column.name);
         return Err(StorageError::InvalidInput(message).into());
+    }
+    if column.sql_type.column_type == ColumnType::Numeric {
+        return check_number(bytes);
     }
     if column.sql_type.column_type == ColumnType::JsonText {
         check(std::str::from_utf8(bytes).expect("checked above"))?;

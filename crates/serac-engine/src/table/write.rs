@@ -21,8 +21,9 @@ use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, TimeUnit};
 use serac_index::cubit::Builder;
 use serac_index::ordered::{Limit, Neighbours};
+use serac_numeric::Numeric;
 use serac_storage::version::transaction::Readers;
-use serac_storage::{ColumnId, ColumnType, DataTable, LatestState, RowBuffer, RowId, Value, pin};
+use serac_storage::{ColumnId, ColumnType, DataTable, LatestState, RowBuffer, RowId, StorageError, Value, pin};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -32,10 +33,11 @@ const BULK_ROWS: u64 = 1_024;
 impl Table {
     /// The batch, whose columns are `columns` of the table, as the table keeps it: NOT NULL and
     /// lengths checked, without CHAR's trailing blanks, times rounded, JSONB in its normal form,
-    /// JSON checked.
+    /// JSON and numbers checked.
     ///
     /// # Errors
-    /// [`EngineError::NotNull`], [`EngineError::TooLong`], [`EngineError::InvalidJson`].
+    /// [`EngineError::NotNull`], [`EngineError::TooLong`], [`EngineError::InvalidJson`],
+    /// [`StorageError::InvalidInput`] for bytes that are no number.
     pub fn fit(&self, columns: &[usize], batch: &RecordBatch) -> Result<RecordBatch> {
         let mut arrays: Vec<ArrayRef> = batch.columns().to_vec();
         for (array, &column) in arrays.iter_mut().zip(columns) {
@@ -49,6 +51,7 @@ impl Table {
             match definition.sql_type.column_type {
                 ColumnType::Json => *array = normal_documents(array)?,
                 ColumnType::JsonText => check_documents(array)?,
+                ColumnType::Numeric => check_numbers(array)?,
                 _ => {}
             }
         }
@@ -103,6 +106,25 @@ impl SqlType {
             _ => array.clone(),
         })
     }
+}
+
+/// Checks numbers in their stored form (LargeBinary); arrays of other types are refused where they
+/// are written.
+///
+/// # Errors
+/// [`StorageError::InvalidInput`].
+fn check_numbers(array: &ArrayRef) -> Result<()> {
+    let Some(numbers) = array.as_binary_opt::<i64>() else { return Ok(()) };
+    numbers.iter().flatten().try_for_each(check_number)
+}
+
+/// Checks a number in its stored form.
+///
+/// # Errors
+/// [`StorageError::InvalidInput`].
+pub(crate) fn check_number(stored: &[u8]) -> Result<()> {
+    let number = Numeric::of_stored(stored);
+    number.map(drop).map_err(|error| StorageError::InvalidInput(error.to_string()).into())
 }
 
 /// A row of a table that is incomplete would have no value for the columns that are still to come.

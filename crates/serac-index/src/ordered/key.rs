@@ -4,8 +4,10 @@
 //! Per column: a tag, and the value. A value has tag 1; NULL has tag 2, or 0 where NULLs come
 //! first. Integers are big-endian with the sign bit flipped; floats likewise after folding the
 //! negative half; byte strings escape zero as `00 FF` and end with `00 00`; UUIDs are their bytes;
-//! intervals are their lengths. Of a descending column, the value's bytes are inverted.
+//! intervals are their lengths; numbers with digits of their own are byte strings with the key of
+//! [`serac_numeric::encoding`]. Of a descending column, the value's bytes are inverted.
 
+use serac_numeric::Numeric;
 use serac_storage::types::PhysicalType;
 use serac_storage::{ColumnType, Value};
 
@@ -19,30 +21,34 @@ pub struct Encoding {
     pub descending: bool,
     /// NULLs come before all values, whatever the order of these.
     pub nulls_first: bool,
-    /// What 128 bits are.
-    pub wide: Wide,
+    /// What the bits of a value mean.
+    pub meaning: Meaning,
 }
 
-/// What a value of 128 bits is.
+/// What the bits of a value mean, where its Rust type leaves it open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Wide {
-    /// A number.
+pub enum Meaning {
+    /// 128 bits are a whole number, and bytes compare from the first on.
     #[default]
-    Number,
-    /// 16 bytes, the lowest first (UUID).
-    Bytes,
+    Plain,
+    /// 128 bits are 16 bytes, the lowest first (UUID).
+    Uuid,
+    /// Bytes are a number in its stored form (NUMERIC without precision). Numbers that differ in
+    /// their digits behind the point alone, as 1.0 and 1.00 do, are equal.
+    Numeric,
     /// Months, days and nanoseconds from the lowest bit on (INTERVAL). Of equal length they are
     /// equal: a month has 30 days, a day 24 hours.
     Interval,
 }
 
-impl Wide {
+impl Meaning {
     /// In a column of this type.
     pub fn of(column_type: ColumnType) -> Self {
         match column_type {
-            ColumnType::Uuid => Self::Bytes,
+            ColumnType::Uuid => Self::Uuid,
             ColumnType::Interval => Self::Interval,
-            _ => Self::Number,
+            ColumnType::Numeric => Self::Numeric,
+            _ => Self::Plain,
         }
     }
 }
@@ -123,25 +129,38 @@ fn push_other(key: &mut Vec<u8>, value: &Value<'_>, encoding: Encoding) {
         Value::Bool(v) => key.push(u8::from(*v)),
         Value::Int16(v) => key.extend_from_slice(&(*v as u16 ^ 1 << 15).to_be_bytes()),
         Value::Int128(v) => {
-            let number = match encoding.wide {
-                Wide::Bytes => return key.extend_from_slice(&v.to_le_bytes()),
-                Wide::Number => *v,
-                Wide::Interval => interval_length(*v),
+            let number = match encoding.meaning {
+                Meaning::Uuid => return key.extend_from_slice(&v.to_le_bytes()),
+                Meaning::Interval => interval_length(*v),
+                Meaning::Plain | Meaning::Numeric => *v,
             };
             key.extend_from_slice(&(number as u128 ^ 1 << 127).to_be_bytes());
         }
         Value::Float32(v) => key.extend_from_slice(&ordered32(*v).to_be_bytes()),
         Value::Float64(v) => key.extend_from_slice(&ordered64(*v).to_be_bytes()),
-        Value::Bytes(v) => {
-            for &byte in *v {
-                key.push(byte);
-                if byte == 0 {
-                    key.push(0xFF);
-                }
-            }
-            key.extend_from_slice(&[0, 0]);
+        Value::Bytes(v) => match encoding.meaning {
+            Meaning::Numeric => push_number(key, v),
+            _ => push_bytes(key, v),
+        },
+    }
+}
+
+/// The key of a number in its stored form. Bytes that are none stay as they are.
+fn push_number(key: &mut Vec<u8>, stored: &[u8]) {
+    match Numeric::of_stored(stored) {
+        Ok(number) => push_bytes(key, &number.to_key()),
+        Err(_) => push_bytes(key, stored),
+    }
+}
+
+fn push_bytes(key: &mut Vec<u8>, bytes: &[u8]) {
+    for &byte in bytes {
+        key.push(byte);
+        if byte == 0 {
+            key.push(0xFF);
         }
     }
+    key.extend_from_slice(&[0, 0]);
 }
 
 #[cfg(test)]
@@ -197,7 +216,7 @@ mod tests {
     fn interval((months, days, nanos): (i32, i32, i64)) -> Vec<u8> {
         let bits = u128::from(nanos as u64) << 64 | u128::from(days as u32) << 32 | u128::from(months as u32);
         let mut key = Vec::new();
-        push(&mut key, &Value::Int128(bits as i128), Encoding { wide: Wide::Interval, ..Default::default() });
+        push(&mut key, &Value::Int128(bits as i128), Encoding { meaning: Meaning::Interval, ..Default::default() });
         key
     }
 

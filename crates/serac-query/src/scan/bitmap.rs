@@ -30,6 +30,7 @@ use datafusion::physical_expr::create_physical_expr;
 use serac_engine::table::bitmap::BitmapReader;
 use serac_engine::values::array_of;
 use serac_index::cubit::{Bitvector, Key, Predicate, Selected};
+use serac_numeric_functions::keys;
 use serac_operators::select::Comparison;
 use serac_storage::types::PhysicalType;
 use serac_storage::{BlockNo, ColumnType, Value};
@@ -122,8 +123,8 @@ impl Condition {
         let name = columns.iter().next().filter(|_| columns.len() == 1)?;
         let at = table.find(&name.name)?;
         let reader = &table.indexes[at];
-        // The index has one zero for two.
-        if is_float(reader) {
+        // The index has one zero for two, and one of 1.0 and 1.00.
+        if is_float(reader) || reader.index().column_type == ColumnType::Numeric {
             return None;
         }
         let values = reader.index().entries.value_count();
@@ -143,7 +144,7 @@ impl Condition {
     fn by_comparison(expr: &Expr, negated: bool, table: &Indexed<'_>) -> Option<Self> {
         let indexes = table.indexes;
         let again = |expr, negated| Self::new(expr, negated, table);
-        let find = |column: &Expr| match column {
+        let find = |column: &Expr| match keys::number_of_key(column).unwrap_or(column) {
             Expr::Column(column) => table.find(&column.name),
             _ => None,
         };
@@ -161,7 +162,7 @@ impl Condition {
             }
             Expr::BinaryExpr(binary) => {
                 let comparison = comparison_of(binary.op)?;
-                let (column, constant, comparison) = match binary.left.as_ref() {
+                let (column, constant, comparison) = match keys::number_of_key(&binary.left).unwrap_or(&binary.left) {
                     Expr::Column(_) => (&binary.left, &binary.right, comparison),
                     _ => (&binary.right, &binary.left, comparison.flipped()),
                 };

@@ -10,6 +10,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::utils::split_conjunction;
+use serac_numeric_functions::keys;
 
 /// An expression whose values a hidden column has.
 #[derive(Clone, Debug)]
@@ -34,9 +35,23 @@ pub fn bare(expr: Expr) -> Result<Expr> {
     Ok(bare.data)
 }
 
-/// The filters, and what becomes of them where hidden columns stand for their parts.
-pub(super) fn with_hidden_columns(expressions: &[IndexedExpression], filters: &[Expr]) -> Vec<Expr> {
+/// An expression with columns of numbers in the place of their keys, which indexes on the columns
+/// have; none if it has no such key.
+fn with_columns_for_keys(expr: &Expr) -> Option<Expr> {
+    let of_key = |expr: Expr| {
+        Ok(match keys::number_of_key(&expr) {
+            Some(column @ Expr::Column(_)) => Transformed::yes(column.clone()),
+            _ => Transformed::no(expr),
+        })
+    };
+    expr.clone().transform_down(of_key).ok().filter(|found| found.transformed).map(|found| found.data)
+}
+
+/// The filters, and what becomes of them where columns stand for their parts: those of numbers for
+/// their keys, and hidden ones for indexed expressions.
+pub(super) fn with_columns_of_indexes(expressions: &[IndexedExpression], filters: &[Expr]) -> Vec<Expr> {
     let mut all = filters.to_vec();
+    all.extend(filters.iter().filter_map(with_columns_for_keys));
     if expressions.is_empty() {
         return all;
     }

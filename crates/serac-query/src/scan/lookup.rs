@@ -23,6 +23,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use serac_engine::values::{OwnedValue, array_of, value_at};
 use serac_engine::{KeyRange, ReadSet, Table, TableIndex};
+use serac_numeric::Numeric;
 use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Snapshot, Value};
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
@@ -136,6 +137,11 @@ fn is_ordered_alike(column_type: ColumnType) -> bool {
 /// The constant as a value of the column; none if it is not exactly that (then only the filter
 /// itself knows what it means).
 pub(super) fn exact(value: &ScalarValue, column_type: ColumnType) -> Option<OwnedValue> {
+    // Filters have the keys of such numbers.
+    if column_type == ColumnType::Numeric {
+        let ScalarValue::Binary(Some(key)) = value else { return None };
+        return Some(OwnedValue::Bytes(Numeric::of_key(key).ok()?.to_stored().into()));
+    }
     let cast = value.cast_to(&column_type.arrow()).ok()?;
     let same = cast.cast_to(&value.data_type()).is_ok_and(|back| back == *value);
     let array = cast.to_array().ok()?;

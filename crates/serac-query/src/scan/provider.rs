@@ -115,7 +115,7 @@ impl SeracTable {
     }
     /// The lookup that an index allows.
     fn lookup(&self, filters: &[Expr]) -> Option<KeyLookup> {
-        KeyLookup::find(&self.table, &indexed_expression::with_hidden_columns(&self.expressions, filters))
+        KeyLookup::find(&self.table, &indexed_expression::with_columns_of_indexes(&self.expressions, filters))
     }
     /// The table.
     pub fn table(&self) -> &Arc<Table> {

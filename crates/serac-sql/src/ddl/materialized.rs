@@ -48,7 +48,7 @@ impl Session {
         if named.len() > columns.fields().len() {
             return Err(SqlError::new(sqlstate::SYNTAX_ERROR, "too many column names were specified"));
         }
-        let mut definition = TableDefinition::new(schema, name, columns_of_rows(&columns, &rows, false)?);
+        let mut definition = TableDefinition::new(schema, name, columns_of_rows(&columns)?);
         for (column, name) in definition.columns.iter_mut().zip(names(named)) {
             column.name = name;
         }

@@ -338,8 +338,7 @@ impl Session {
         };
         let (frame, told) = self.frame_of_relation(source).await?;
         let (found, rows) = self.collect_with_schema(frame).await?;
-        let mut definition =
-            TableDefinition::new(schema.clone(), name, columns_of_rows(&with_types(&told, &found), &rows, true)?);
+        let mut definition = TableDefinition::new(schema.clone(), name, columns_of_rows(&with_types(&told, &found))?);
         if columns.len() > definition.columns.len() {
             return Err(SqlError::new(sqlstate::SYNTAX_ERROR, "too many column names were specified"));
         }
@@ -533,9 +532,9 @@ impl Session {
     }
 }
 
-/// The columns of a table that has a query's rows. `may_grow` is as for [`kept_types`].
-fn columns_of_rows(columns: &Schema, rows: &[RecordBatch], may_grow: bool) -> Result<Vec<ColumnDefinition>> {
-    let types = kept_types(columns, rows, may_grow)?;
+/// The columns of a table that has a query's rows.
+fn columns_of_rows(columns: &Schema) -> Result<Vec<ColumnDefinition>> {
+    let types = kept_types(columns)?;
     let column = |(field, sql_type): (&Arc<Field>, SqlType)| ColumnDefinition {
         name: field.name().clone(),
         sql_type,

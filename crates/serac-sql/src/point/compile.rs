@@ -353,7 +353,8 @@ impl Compilation<'_> {
                 | ColumnType::Float64
                 | ColumnType::Interval
                 | ColumnType::Uuid
-                | ColumnType::Binary,
+                | ColumnType::Binary
+                | ColumnType::Numeric,
             ) => None,
             ("min", _) => Some((Aggregate::Min(expr), column_type)),
             ("max", _) => Some((Aggregate::Max(expr), column_type)),

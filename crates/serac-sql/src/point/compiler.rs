@@ -174,7 +174,7 @@ impl<'s> Compiler<'s> {
             Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => {
                 let comparable = match (left_type, right_type) {
                     (ColumnType::Decimal { scale: a, .. }, ColumnType::Decimal { scale: b, .. }) => a == b,
-                    (ColumnType::Interval | ColumnType::Uuid, _) => false,
+                    (ColumnType::Interval | ColumnType::Uuid | ColumnType::Numeric, _) => false,
                     (a, b) => a == b,
                 };
                 return comparable.then_some(()).and_then(|()| boolean(RowExpr::Compare(operator, operands)));

@@ -44,6 +44,7 @@ pub(super) fn column_type_of(data_type: &DataType) -> Option<ColumnType> {
         DataType::LargeUtf8 => ColumnType::Json,
         DataType::Binary | DataType::BinaryView => ColumnType::Binary,
         DataType::FixedSizeBinary(16) => ColumnType::Uuid,
+        DataType::LargeBinary => ColumnType::Numeric,
         _ => return None,
     })
 }

@@ -10,9 +10,11 @@ use serac_engine::Table;
 use serac_engine::json::normalized;
 use serac_engine::json_text::check;
 use serac_engine::values::{OwnedValue, array_of, value_at};
+use serac_numeric::Numeric;
 use serac_parser::tree::{Expr, ExprKind, Insert, Literal, Operator, Query, QueryBody, TypeName};
 use serac_pg::TypeId;
 use serac_storage::{ColumnType, Value};
+use serac_values::free_numbers::of_parameter;
 use std::sync::Arc;
 
 /// A constant.
@@ -133,6 +135,10 @@ impl Constant<'_> {
                 check(text).ok().map(|()| OwnedValue::Bytes(text.as_bytes().into()))
             }
             (Self::Text(text), _) => of_quoted(text, column_type),
+            (Self::Number(text, negative), ColumnType::Numeric) => {
+                let number: Numeric = if *negative { format!("-{text}").parse().ok()? } else { text.parse().ok()? };
+                Some(OwnedValue::Bytes(number.to_stored().into()))
+            }
             (Self::Typed(text, own), _) if *own == column_type => Constant::Text(text).value_of(column_type),
             (Self::Number(text, negative), _) => {
                 let (number, scale) = parse_number(text, *negative)?;
@@ -183,6 +189,12 @@ pub(super) fn of_scalar(scalar: &ScalarValue, column_type: ColumnType) -> Option
     if scalar.is_null() {
         return Some(OwnedValue::Fixed(Value::Null));
     }
+    if column_type == ColumnType::Numeric {
+        return match of_parameter(scalar).ok()?? {
+            ScalarValue::LargeBinary(Some(stored)) => Some(OwnedValue::Bytes(stored.into())),
+            _ => None,
+        };
+    }
     if let Some(text) = scalar.try_as_str().flatten() {
         return match (column_type, text.strip_prefix('-')) {
             (ColumnType::Decimal { .. }, Some(digits)) => Constant::Number(digits, true).value_of(column_type),
@@ -210,6 +222,7 @@ pub(super) fn is_of(value: &Value<'_>, column_type: ColumnType) -> bool {
             std::str::from_utf8(bytes).is_ok()
         }
         (Value::Bytes(_), ColumnType::Binary) => true,
+        (Value::Bytes(stored), ColumnType::Numeric) => Numeric::of_stored(stored).is_ok(),
         (value, ColumnType::Decimal { .. }) => {
             number(*value).and_then(|number| of_number(number, column_type)).is_some_and(|own| own == *value)
         }

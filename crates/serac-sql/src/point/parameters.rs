@@ -1,8 +1,8 @@
 //! The parameters of a statement: their types, and the digits of those that are numbers.
 //!
 //! To the binder a NUMERIC parameter is a number with digits of its own. Here it is a decimal with
-//! the digits of the columns beside which it stands, or to which it is assigned. A value that has
-//! others takes the other path. What a statement does must then depend on the numbers alone, and
+//! the digits of the columns beside which it stands, or to which it is assigned, if these have so
+//! many. A value that has others takes the other path. What a statement does must then depend on the numbers alone, and
 //! not on how many digits they are written with.
 
 use super::expression::column_type_of;
@@ -26,10 +26,10 @@ const MOST_DIGITS: i16 = 38;
 /// those of numbers.
 pub(super) fn types_of(ids: &[TypeId], digits: &[Option<Digits>]) -> Option<Vec<ColumnType>> {
     let type_of = |(at, id): (usize, &TypeId)| match *id {
-        TypeId::NUMERIC => {
-            let (precision, scale) = digits.get(at).copied().flatten()?;
-            Some(ColumnType::Decimal { precision, scale })
-        }
+        TypeId::NUMERIC => Some(match digits.get(at).copied().flatten() {
+            Some((precision, scale)) => ColumnType::Decimal { precision, scale },
+            None => ColumnType::Numeric,
+        }),
         TypeId::JSON => Some(ColumnType::JsonText),
         id => column_type_of(&arrow_type(id)?),
     };

@@ -29,6 +29,7 @@ pub fn accepts(column_type: ColumnType, data_type: &DataType) -> bool {
         },
         ColumnType::Json | ColumnType::JsonText => matches!(data_type, DataType::Utf8 | DataType::Utf8View),
         ColumnType::Binary => matches!(data_type, DataType::Binary | DataType::LargeBinary),
+        ColumnType::Numeric => matches!(data_type, DataType::Binary | DataType::BinaryView),
         ColumnType::Decimal { scale, .. } => {
             matches!(data_type, DataType::Decimal128(_, s) | DataType::Decimal64(_, s) if *s == scale)
         }

@@ -8,8 +8,8 @@ use arrow_array::types::{
     IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
 };
 use arrow_array::{
-    ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, LargeStringArray,
-    PrimitiveArray, StringViewArray,
+    ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, LargeBinaryArray,
+    LargeStringArray, PrimitiveArray, StringViewArray,
 };
 use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer, ScalarBuffer};
 use std::sync::Arc;
@@ -116,10 +116,14 @@ impl ColumnValues {
                 }
                 Arc::new(texts.iter().collect::<LargeStringArray>())
             }
-            ColumnType::Binary => {
+            ColumnType::Binary | ColumnType::Numeric => {
                 let views = ScalarBuffer::new(values, 0, len);
                 // SAFETY: as above, for bytes.
-                Arc::new(unsafe { BinaryViewArray::new_unchecked(views, heap(), nulls) })
+                let bytes = unsafe { BinaryViewArray::new_unchecked(views, heap(), nulls) };
+                if column_type == ColumnType::Binary || form == ColumnForm::Stored {
+                    return Arc::new(bytes);
+                }
+                Arc::new(bytes.iter().collect::<LargeBinaryArray>())
             }
             ColumnType::Uuid => Arc::new(FixedSizeBinaryArray::new(16, values, nulls)),
         }

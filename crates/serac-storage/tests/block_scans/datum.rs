@@ -86,6 +86,7 @@ impl Datum {
             ColumnType::Utf8 => Self::Bytes(array.as_string_view().value(i).as_bytes().into()),
             ColumnType::Json | ColumnType::JsonText => Self::Bytes(array.as_string::<i64>().value(i).as_bytes().into()),
             ColumnType::Binary => Self::Bytes(array.as_binary_view().value(i).into()),
+            ColumnType::Numeric => Self::Bytes(array.as_binary::<i64>().value(i).into()),
             ColumnType::Uuid => {
                 let bytes = array.as_fixed_size_binary().value(i).try_into().expect("16 bytes");
                 Self::Int128(i128::from_le_bytes(bytes))
@@ -150,6 +151,7 @@ pub fn array(column_type: ColumnType, values: &[&Datum]) -> ArrayRef {
             Arc::new(text.collect::<LargeStringArray>())
         }
         ColumnType::Binary => Arc::new(values.iter().map(|v| v.bytes()).collect::<BinaryViewArray>()),
+        ColumnType::Numeric => Arc::new(values.iter().map(|v| v.bytes()).collect::<LargeBinaryArray>()),
         ColumnType::Uuid => {
             let bytes = values.iter().map(|v| (**v != Datum::Null).then(|| int128(v.value()).to_le_bytes()));
             Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(bytes, 16).unwrap())
@@ -182,14 +184,14 @@ pub fn random_datum(rng: &mut StdRng, column: &ColumnSchema) -> Datum {
         }
         ColumnType::Interval | ColumnType::Uuid => Datum::Int128(rng.random()),
         // Every other column has few words, as a dictionary wants it.
-        ColumnType::Utf8 | ColumnType::Json | ColumnType::JsonText | ColumnType::Binary
+        ColumnType::Utf8 | ColumnType::Json | ColumnType::JsonText | ColumnType::Binary | ColumnType::Numeric
             if column.name.ends_with(['1', '3', '5', '7', '9']) =>
         {
             let words =
                 ["", "ß", "exactly 12 b", "thirteen byte", "a word that needs the heap", "a word that differs late"];
             Datum::Bytes(words[rng.random_range(0..words.len())].as_bytes().into())
         }
-        ColumnType::Utf8 | ColumnType::Json | ColumnType::JsonText | ColumnType::Binary => {
+        ColumnType::Utf8 | ColumnType::Json | ColumnType::JsonText | ColumnType::Binary | ColumnType::Numeric => {
             // Around the 12 bytes that lie in the view itself, and now and then more than a chunk
             // of the heap.
             let len = match rng.random_range(0..400) {
@@ -197,7 +199,7 @@ pub fn random_datum(rng: &mut StdRng, column: &ColumnSchema) -> Datum {
                 1..200 => rng.random_range(0..=12),
                 _ => rng.random_range(13..60),
             };
-            if column.column_type == ColumnType::Binary {
+            if matches!(column.column_type, ColumnType::Binary | ColumnType::Numeric) {
                 return Datum::Bytes(random_bytes(rng, len).into());
             }
             let letters = ['a', 'ß', '中', '🧊', '\0'];

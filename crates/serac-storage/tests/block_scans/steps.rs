@@ -45,6 +45,7 @@ fn any_type() -> impl Strategy<Value = ColumnType> + Clone {
         Just(ColumnType::Json),
         Just(ColumnType::JsonText),
         Just(ColumnType::Binary),
+        Just(ColumnType::Numeric),
         Just(ColumnType::Uuid),
     ]
 }

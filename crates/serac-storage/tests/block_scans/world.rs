@@ -286,9 +286,7 @@ impl World {
                     let (cell, same) = (frozen.read_cell(column, slot), copy.read_cell(column, slot));
                     assert_eq!(cell, same);
                     let column_type = schema.columns[column.0 as usize].column_type;
-                    if (column_type.is_document() || matches!(column_type, ColumnType::Utf8 | ColumnType::Binary))
-                        && !cell.null
-                    {
+                    if column_type.physical() == types::PhysicalType::View && !cell.null {
                         let (mut bytes, mut copied) = (Vec::new(), Vec::new());
                         frozen.read_view(column, cell.bits, &mut bytes);
                         copy.read_view(column, same.bits, &mut copied);

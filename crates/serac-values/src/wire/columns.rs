@@ -3,7 +3,6 @@
 use super::array::{is_list, texts as list_texts};
 use super::rows::texts as row_texts;
 use super::types::wire_type;
-use crate::free_numbers::as_texts;
 use datafusion::arrow::array::{Array, ArrayRef, StringViewBuilder, make_array};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
@@ -27,7 +26,6 @@ pub fn to_wire(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         return list_texts(array);
     }
     match array.data_type() {
-        DataType::LargeBinary => return as_texts(array),
         DataType::Struct(_) => return row_texts(array),
         _ => {}
     }

@@ -79,7 +79,11 @@ pub fn value(given: Given<'_>, wanted: ColumnType) -> Result<Option<OwnedValue>>
     let Some(bytes) = given.bytes else { return Ok(Some(OwnedValue::Fixed(Value::Null))) };
     let named = if given.oid == 0 || (given.oid == TEXT && !given.binary) { None } else { of_oid(given.oid) };
     let from = named.unwrap_or(wanted);
-    if let (ColumnType::Decimal { .. }, ColumnType::Decimal { precision, scale }) = (from, wanted) {
+    if let (ColumnType::Decimal { .. } | ColumnType::Numeric, ColumnType::Numeric) = (from, wanted) {
+        return Ok(Some(OwnedValue::Bytes(number(bytes, given.binary)?.to_stored().into())));
+    }
+    if let (ColumnType::Decimal { .. } | ColumnType::Numeric, ColumnType::Decimal { precision, scale }) = (from, wanted)
+    {
         // What the column does not hold is compared with it on the other path, and rounded where it
         // is assigned.
         let number = number(bytes, given.binary).ok();
@@ -157,31 +161,13 @@ fn decimal(number: &Numeric) -> Option<Digits> {
     fits.then_some(Digits { unscaled, scale })
 }
 
-/// Elements of an array of numbers. Arrow's decimals have one scale in an array: it is the greatest
-/// that one of them has.
+/// Elements of an array of numbers.
 ///
 /// # Errors
-/// 22P02 or 22P03 for an element that is no number, 0A000 for NaN and infinity, 22003 where an
-/// element has too many digits.
-pub(super) fn decimals(elements: &[Option<&[u8]>], binary: bool) -> Result<Vec<ScalarValue>> {
-    let numbers = elements.iter().map(|bytes| bytes.map(|bytes| number(bytes, binary)).transpose());
-    let numbers: Vec<Option<Numeric>> = numbers.collect::<Result<_>>()?;
-    let present = || numbers.iter().flatten();
-    if present().any(|number| number.finite().is_none()) {
-        return Err(SqlError::new(
-            sqlstate::FEATURE_NOT_SUPPORTED,
-            "NaN and infinity are not supported in arrays of numbers",
-        ));
-    }
-    let scale = present().filter_map(Numeric::scale).max().unwrap_or(0);
-    let overflow = || SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow");
-    let scale = i8::try_from(scale).ok().filter(|scale| *scale <= MOST_DIGITS as i8).ok_or_else(overflow)?;
-    let unscaled =
-        |number: &Option<Numeric>| number.as_ref().map(|number| number.to_decimal(MOST_DIGITS, scale)).transpose();
-    let unscaled = numbers.iter().map(unscaled).collect::<Result<Vec<_>, _>>()?;
-    let digits = unscaled.iter().flatten().filter_map(|number| number.unsigned_abs().checked_ilog10()).max();
-    let precision = digits.map_or(1, |last| last as u8 + 1).max(scale as u8);
-    Ok(unscaled.into_iter().map(|number| ScalarValue::Decimal128(number, precision, scale)).collect())
+/// 22P02 or 22P03 for an element that is no number.
+pub(super) fn numbers(elements: &[Option<&[u8]>], binary: bool) -> Result<Vec<ScalarValue>> {
+    let stored = |bytes: &[u8]| number(bytes, binary).map(|number| number.to_stored());
+    elements.iter().map(|bytes| Ok(ScalarValue::LargeBinary(bytes.map(stored).transpose()?))).collect()
 }
 
 /// Whether a parameter is a text that says a time or an interval, or several of them: what it says
@@ -228,7 +214,7 @@ pub fn scalar(given: Given<'_>, inferred: Option<ColumnType>) -> Result<ScalarVa
         return Ok(ScalarValue::UInt32(number));
     }
     // A number has the digits that the client has given it.
-    if let (ColumnType::Decimal { .. }, Some(bytes)) = (column_type, given.bytes) {
+    if let (ColumnType::Decimal { .. } | ColumnType::Numeric, Some(bytes)) = (column_type, given.bytes) {
         let number = number(bytes, given.binary)?;
         let free = || ScalarValue::LargeBinary(Some(number.to_stored()));
         return Ok(decimal(&number).map_or_else(free, |number| number.scalar()));
@@ -366,6 +352,7 @@ pub fn of_binary(bytes: &[u8], column_type: ColumnType) -> Result<OwnedValue> {
         }
         ColumnType::Uuid => Value::Int128(i128::from_le_bytes(exactly(bytes, column_type)?)),
         ColumnType::Decimal { precision, scale } => numeric(bytes, precision, scale, column_type)?,
+        ColumnType::Numeric => return Ok(OwnedValue::Bytes(number(bytes, true)?.to_stored().into())),
     }))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::time_style::{DateFormat, DateOrder, IntervalStyle, TimeStyle};
 use serac_engine::values::format_uuid;
+use serac_numeric::Numeric;
 use serac_storage::{ColumnType, Value};
 use std::io::Write;
 
@@ -410,6 +411,10 @@ pub fn write_text(out: &mut Vec<u8>, value: Value<'_>, column_type: ColumnType) 
             out.extend_from_slice(b"\\x");
             bytes.iter().for_each(|byte| write(out, format_args!("{byte:02x}")));
         }
+        (ColumnType::Numeric, Value::Bytes(stored)) => match Numeric::of_stored(stored) {
+            Ok(number) => write(out, format_args!("{number}")),
+            Err(error) => write(out, format_args!("{error}")),
+        },
         (_, Value::Bytes(text)) => out.extend_from_slice(text),
         (ColumnType::Decimal { scale, .. }, value) => write_decimal(out, integer(value), scale.max(0) as usize),
         (ColumnType::Date, value) => {
@@ -477,6 +482,10 @@ pub fn write_binary(out: &mut Vec<u8>, value: Value<'_>, column_type: ColumnType
         (ColumnType::Json, Value::Bytes(text)) => {
             out.push(JSONB_VERSION);
             out.extend_from_slice(text);
+        }
+        // The engine keeps no other bytes in such a column.
+        (ColumnType::Numeric, Value::Bytes(stored)) => {
+            Numeric::of_stored(stored).unwrap_or(Numeric::NaN).write_wire(out);
         }
         (_, Value::Bytes(bytes)) => out.extend_from_slice(bytes),
         (ColumnType::Decimal { scale, .. }, value) => put_numeric(out, integer(value), scale.max(0) as usize),

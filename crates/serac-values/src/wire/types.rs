@@ -29,7 +29,7 @@ pub fn oid(column_type: ColumnType) -> u32 {
         ColumnType::Timestamp { utc: false } => 1114,
         ColumnType::Timestamp { utc: true } => 1184,
         ColumnType::Interval => 1186,
-        ColumnType::Decimal { .. } => 1700,
+        ColumnType::Decimal { .. } | ColumnType::Numeric => 1700,
         ColumnType::Uuid => 2950,
         ColumnType::Json => JSONB,
         ColumnType::JsonText => JSON,
@@ -53,7 +53,7 @@ pub fn of_oid(oid: u32) -> Option<ColumnType> {
         1114 => ColumnType::Timestamp { utc: false },
         1184 => ColumnType::Timestamp { utc: true },
         1186 => ColumnType::Interval,
-        1700 => ColumnType::Decimal { precision: 38, scale: 10 },
+        1700 => ColumnType::Numeric,
         2950 => ColumnType::Uuid,
         JSON => ColumnType::JsonText,
         JSONB => ColumnType::Json,
@@ -72,6 +72,7 @@ pub fn size(column_type: ColumnType) -> i16 {
         ColumnType::Int64 | ColumnType::Float64 | ColumnType::Time | ColumnType::Timestamp { .. } => 8,
         ColumnType::Interval | ColumnType::Uuid => 16,
         ColumnType::Decimal { .. }
+        | ColumnType::Numeric
         | ColumnType::Utf8
         | ColumnType::Json
         | ColumnType::JsonText
@@ -112,8 +113,9 @@ pub fn wire_type(data_type: &DataType) -> ColumnType {
         DataType::FixedSizeBinary(16) => ColumnType::Uuid,
         DataType::FixedSizeBinary(_) => ColumnType::Binary,
         DataType::LargeUtf8 => ColumnType::Json,
+        DataType::LargeBinary => ColumnType::Numeric,
         DataType::Dictionary(_, values) => wire_type(values),
-        // Numbers with digits of their own, arrays, rows and what else there is: their text.
+        // Arrays, rows and what else there is: their text.
         _ => ColumnType::Utf8,
     }
 }

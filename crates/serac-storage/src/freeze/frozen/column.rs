@@ -199,7 +199,7 @@ impl FrozenColumn {
     /// Codes and words, if the column is kept as such, and the words have the column's Arrow type.
     pub(crate) fn dictionary(&self, column_type: ColumnType) -> Option<ColumnDictionary> {
         let Encoding::Dictionary(dictionary) = &self.encoding else { return None };
-        if column_type.is_document() {
+        if column_type.is_document() || column_type == ColumnType::Numeric {
             return None;
         }
         let is_binary = column_type == ColumnType::Binary;

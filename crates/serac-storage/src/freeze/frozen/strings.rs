@@ -60,7 +60,7 @@ impl Strings {
         // engine has checked.
         unsafe {
             match column_type {
-                ColumnType::Binary => Arc::new(BinaryArray::new_unchecked(offsets, bytes, nulls)),
+                ColumnType::Binary | ColumnType::Numeric => Arc::new(BinaryArray::new_unchecked(offsets, bytes, nulls)),
                 _ => Arc::new(StringArray::new_unchecked(offsets, bytes, nulls)),
             }
         }

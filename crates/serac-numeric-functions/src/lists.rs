@@ -1,0 +1,114 @@
+//! Arrays of numbers: as arrays of free numbers, each with digits of its own, and as arrays of their
+//! keys.
+
+use crate::values::{Builder, Column, Kind, Value};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BinaryBuilder, ListArray};
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use std::sync::{Arc, LazyLock};
+
+/// What elements become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Form {
+    Free,
+    Key,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Elements {
+    form: Form,
+    signature: Signature,
+}
+
+fn elements(form: Form) -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(Elements { form, signature: Signature::any(1, Volatility::Immutable) }))
+}
+
+static FREE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| elements(Form::Free));
+static KEYS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| elements(Form::Key));
+
+/// An array of numbers, of any depth, as one of free numbers.
+pub fn free(expr: Expr) -> Expr {
+    FREE.call(vec![expr])
+}
+
+/// An array of numbers, of any depth, as one of their keys.
+pub fn keys(expr: Expr) -> Expr {
+    KEYS.call(vec![expr])
+}
+
+impl Form {
+    fn element(self) -> DataType {
+        match self {
+            Self::Free => DataType::LargeBinary,
+            Self::Key => DataType::Binary,
+        }
+    }
+    /// The type of an array of values in this form.
+    fn of(self, given: &DataType) -> Result<DataType> {
+        match given {
+            DataType::List(field) => {
+                let element = match field.data_type() {
+                    nested @ DataType::List(_) => self.of(nested)?,
+                    _ => self.element(),
+                };
+                Ok(DataType::List(Arc::new(Field::new_list_field(element, true))))
+            }
+            other => Err(DataFusionError::Internal(format!("an array of numbers of type {other}"))),
+        }
+    }
+    fn converted(self, array: &ArrayRef) -> Result<ArrayRef> {
+        if let Some(lists) = array.as_list_opt::<i32>() {
+            let (_, offsets, elements, nulls) = lists.clone().into_parts();
+            let elements = self.converted(&elements)?;
+            let field = Arc::new(Field::new_list_field(elements.data_type().clone(), true));
+            return Ok(Arc::new(ListArray::try_new(field, offsets, elements, nulls)?));
+        }
+        let column = Column::new(array.as_ref())?;
+        match self {
+            Self::Free => {
+                let mut out = Builder::new(Kind::Numeric, array.len());
+                for row in 0..array.len() {
+                    out.push(column.number(row)?.map(Value::Numeric))?;
+                }
+                Ok(out.finish())
+            }
+            Self::Key => {
+                let mut out = BinaryBuilder::with_capacity(array.len(), array.len() * 8);
+                for row in 0..array.len() {
+                    out.append_option(column.number(row)?.map(|number| number.to_key()));
+                }
+                Ok(Arc::new(out.finish()))
+            }
+        }
+    }
+}
+
+impl ScalarUDFImpl for Elements {
+    fn name(&self) -> &str {
+        match self.form {
+            Form::Free => "numeric_elements",
+            Form::Key => "numeric_element_keys",
+        }
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        self.form.of(given.first().unwrap_or(&DataType::Null))
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let is_constant = matches!(args.args[..], [ColumnarValue::Scalar(_)]);
+        let [array] = &ColumnarValue::values_to_arrays(&args.args)?[..] else {
+            return Err(DataFusionError::Internal("an array of numbers is missing".into()));
+        };
+        let converted = self.form.converted(array)?;
+        Ok(match is_constant {
+            true => ColumnarValue::Scalar(datafusion::common::ScalarValue::try_from_array(&converted, 0)?),
+            false => ColumnarValue::Array(converted),
+        })
+    }
+}
