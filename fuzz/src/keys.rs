@@ -3,7 +3,7 @@
 
 use crate::input::Input;
 use serac_index::cubit;
-use serac_index::ordered::key::{Encoding, Wide, most_bytes, push};
+use serac_index::ordered::key::{Encoding, Meaning, most_bytes, push};
 use serac_index::ordered::{Limit, OrderedIndex};
 use serac_storage::{BlockNo, ColumnType, RowId, Slot, Value};
 use std::cmp::Ordering;
@@ -33,7 +33,8 @@ const TYPES: [ColumnType; 11] = [
 fn column(input: &mut Input<'_>) -> Column {
     let (chosen, order) = (input.byte(), input.byte());
     let column_type = TYPES[usize::from(chosen) % TYPES.len()];
-    let encoding = Encoding { descending: order & 1 != 0, nulls_first: order & 2 != 0, wide: Wide::of(column_type) };
+    let encoding =
+        Encoding { descending: order & 1 != 0, nulls_first: order & 2 != 0, meaning: Meaning::of(column_type) };
     Column { column_type, encoding }
 }
 
