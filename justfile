@@ -29,6 +29,10 @@ bench *ARGS:
 book:
     scripts/book
 
+# Fuzzes what reads bytes from outside: `just fuzz sql --seconds 600`.
+fuzz *ARGS:
+    scripts/fuzz {{ARGS}}
+
 # Simulates schedules, failing disks and crashes: `just simulate --seconds 60`.
 simulate *ARGS:
     scripts/simulate {{ARGS}}

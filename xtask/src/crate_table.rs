@@ -28,7 +28,8 @@ struct Manifest {
 /// If a file cannot be read.
 pub fn check(workspace: &Path) -> io::Result<Vec<String>> {
     let rows = rows(&fs::read_to_string(workspace.join("ARCHITECTURE.md"))?);
-    let mut manifests = vec![("xtask".to_owned(), workspace.join("xtask"))];
+    let mut manifests =
+        vec![("xtask".to_owned(), workspace.join("xtask")), ("serac-fuzz".to_owned(), workspace.join("fuzz"))];
     for entry in fs::read_dir(workspace.join("crates"))? {
         let entry = entry?;
         manifests.push((entry.file_name().to_string_lossy().into_owned(), entry.path()));

@@ -24,7 +24,7 @@ impl File {
 /// If a file cannot be read.
 pub fn sources(workspace: &Path) -> io::Result<Vec<File>> {
     let mut files = Vec::new();
-    for folder in ["crates", "xtask"] {
+    for folder in ["crates", "fuzz", "xtask"] {
         read(workspace, folder, "rs", &mut files)?;
     }
     Ok(files)

@@ -3,13 +3,13 @@
 use super::FlightOptions;
 use super::corked::Corked;
 use super::door::Door;
-use super::extension::Extension;
+use super::extension::{Caller, Extension};
 use super::service::Flights;
 use crate::rdma::RdmaOptions;
 use crate::rdma::transport::Transport;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use serac_engine::Database;
+use serac_engine::{ArrowScan, Database};
 use serac_net::admission::Admission;
 use serac_net::listen::{Listener, Socket};
 use std::convert::Infallible;
@@ -23,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+use tonic::Status;
 
 /// How long streams may go on after the stop.
 const GRACE: Duration = Duration::from_secs(5);
@@ -93,6 +94,14 @@ impl FlightServer {
     /// When there is none, or the system does not say.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         Listener::address_of(&self.listeners)
+    }
+
+    /// What a DoGet of this ticket streams to the caller, who is known.
+    ///
+    /// # Errors
+    /// What is wrong with the ticket; PERMISSION_DENIED for what the caller may not read.
+    pub async fn scan(&self, caller: &Caller, ticket: &[u8]) -> Result<ArrowScan, Status> {
+        self.flights.scan(caller, ticket).await
     }
 
     /// Answers until `stop` is ready; then takes no new calls, lets streams end for a few seconds,

@@ -19,14 +19,32 @@ use serac_net::admission::Waiting;
 use serac_net::listen::Socket;
 use serac_sql::activity::{Client, Registered};
 use serac_sql::{Identity, Reported, Session, SqlError};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::{debug, warn};
 
+/// Where a client's stream comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
+    /// Its address, if it has one.
+    pub(super) address: Option<SocketAddr>,
+    /// Whether what passes stays on this machine: then there is no TLS, nor need of it.
+    pub(super) is_local: bool,
+}
+
+impl Origin {
+    /// Of a socket.
+    pub(super) fn of(socket: &Socket) -> Self {
+        Self { address: socket.peer_address(), is_local: socket.is_unix() }
+    }
+}
+
 /// Serves a client to its end. `place`: where it waits until it has logged in.
-pub(super) async fn serve(
-    socket: Socket,
+pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    origin: Origin,
     shared: Arc<ServerState>,
     reactor: Arc<Reactor>,
     mut stop: Stop,
@@ -35,7 +53,7 @@ pub(super) async fn serve(
     let ends = place.ends(shared.options.login_timeout);
     tokio::pin!(ends);
     let login = async {
-        match begin(socket, &shared).await {
+        match begin(stream, origin, &shared).await {
             Ok(Some((Opened::Plain(wire), parameters))) => {
                 enter(wire, parameters, &shared).await.map(|entered| Entered::Plain(Box::new(entered)))
             }
@@ -72,9 +90,9 @@ struct LoggedIn<S> {
     _seat: OwnedSemaphorePermit,
 }
 
-enum Entered {
-    Plain(Box<LoggedIn<Socket>>),
-    Encrypted(Box<LoggedIn<tokio_rustls::server::TlsStream<Socket>>>),
+enum Entered<S> {
+    Plain(Box<LoggedIn<S>>),
+    Encrypted(Box<LoggedIn<tokio_rustls::server::TlsStream<S>>>),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> LoggedIn<S> {
@@ -88,9 +106,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> LoggedIn<S> {
     }
 }
 
-enum Opened {
-    Plain(Wire<Socket>),
-    Encrypted(Box<Wire<tokio_rustls::server::TlsStream<Socket>>>),
+enum Opened<S> {
+    Plain(Wire<S>),
+    Encrypted(Box<Wire<tokio_rustls::server::TlsStream<S>>>),
 }
 
 async fn startup<S: AsyncRead + AsyncWrite + Unpin>(wire: &mut Wire<S>) -> Result<Option<Startup>, WireError> {
@@ -108,12 +126,15 @@ async fn startup<S: AsyncRead + AsyncWrite + Unpin>(wire: &mut Wire<S>) -> Resul
 }
 
 /// Up to the client's name and wishes; none if it wanted something else, and has got it.
-async fn begin(socket: Socket, shared: &Arc<ServerState>) -> Result<Option<(Opened, Parameters)>, WireError> {
-    let address = socket.peer_address();
-    let tls = shared.tls.as_ref().filter(|_| !socket.is_unix());
-    let needs_tls = shared.options.require_tls && !socket.is_unix();
-    let mut wire = Wire::new(socket, address);
-    let refuse = async |mut wire: Wire<Socket>, error: WireError| {
+async fn begin<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    Origin { address, is_local }: Origin,
+    shared: &Arc<ServerState>,
+) -> Result<Option<(Opened<S>, Parameters)>, WireError> {
+    let tls = shared.tls.as_ref().filter(|_| !is_local);
+    let needs_tls = shared.options.require_tls && !is_local;
+    let mut wire = Wire::new(stream, address);
+    let refuse = async |mut wire: Wire<S>, error: WireError| {
         put_error(&mut wire.out, &error, "");
         let _ = wire.flush().await;
         Ok(None)

@@ -1,7 +1,7 @@
 //! The listener: connections, their limits, and who may cancel what.
 
 use super::connection::Stop;
-use super::login::serve;
+use super::login::{Origin, serve};
 use super::reactor::Reactor;
 use super::scram::{Mock, Verifier};
 use crate::port;
@@ -16,6 +16,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -149,6 +150,17 @@ impl PgServer {
         Listener::address_of(&self.listeners)
     }
 
+    /// Serves one client on a stream of the program's own, such as one in memory, to its end. There
+    /// is no TLS on it.
+    pub async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&self, stream: S) {
+        let origin = Origin { address: None, is_local: true };
+        let place = port::admission(self.shared.options.max_connections).enter(None);
+        // The server does not stop while it is asked for this.
+        let (_running, stopped) = watch::channel(false);
+        let reactor = Reactor::least_busy(&self.reactors);
+        serve(stream, origin, self.shared.clone(), reactor, Stop(stopped), place).await;
+    }
+
     /// Answers until `stop` is ready. Then it takes no new connections, closes idle ones, lets
     /// statements go on for the [`shutdown_timeout`](PgOptions::shutdown_timeout), and cancels what
     /// is left.
@@ -161,7 +173,8 @@ impl PgServer {
         port::take_connections(listeners, &admission, &mut connections, stop, |connections, socket, place| {
             let reactor = Reactor::least_busy(&reactors);
             if let Ok(socket) = reactor.adopt(socket) {
-                connections.spawn(serve(socket, shared.clone(), reactor, stopped.clone(), place));
+                let origin = Origin::of(&socket);
+                connections.spawn(serve(socket, origin, shared.clone(), reactor, stopped.clone(), place));
             }
         })
         .await;

@@ -20,7 +20,7 @@
 use crate::block::layout::BlockLayout;
 use crate::durability::file_system::{FileSystem, StorageFile};
 use crate::error::{Result, StorageError};
-use crate::freeze::frozen::{BlockSource, FreezeFormat, FrozenBlock, Zone};
+use crate::freeze::frozen::{BlockSource, FreezeFormat, FrozenBlock, Zone, is_form};
 use crate::ids::{BlockNo, MAX_BLOCKS_PER_TABLE, TableId};
 use crate::types::TableSchema;
 use arrow_array::cast::AsArray;
@@ -368,11 +368,12 @@ impl DataFile {
         if crc32fast::hash(tail) != seal.tail_crc32 {
             return Err(corrupt(seal.tail_from, "the checksum of its tail is wrong".into()));
         }
-        let footer = footer_of(&bytes)?;
+        let footer = footer_of(&bytes).map_err(|e| corrupt(seal.tail_from, e.to_string()))?;
         let metadata = metadata_of(&bytes).map_err(|e| corrupt(seal.tail_from, e.to_string()))?;
         let pieces = (seal.tail_from as usize).div_ceil(metadata.piece_bytes.max(1));
         let batches = footer.recordBatches().map_or(0, |batches| batches.len());
-        if metadata.crc32.len() != pieces || metadata.blocks.len() != batches {
+        let fits = metadata.piece_bytes > 0 && metadata.crc32.len() == pieces && metadata.blocks.len() == batches;
+        if !fits || seal.tail_from > seal.bytes {
             return Err(corrupt(seal.tail_from, "its metadata does not fit its content".into()));
         }
         let verified = metadata.crc32.iter().map(|_| AtomicBool::new(false)).collect();
@@ -428,7 +429,7 @@ impl DataFile {
 
     fn verify_range(&self, from: usize, len: usize) -> Result<()> {
         let (size, end) = (self.metadata.piece_bytes, self.seal.tail_from as usize);
-        if len == 0 || from + len > end {
+        if len == 0 || from.checked_add(len).is_none_or(|to| to > end) {
             return Err(self.corrupt(from, "a part lies outside of what is checked"));
         }
         for piece in from / size..=(from + len - 1) / size {
@@ -446,13 +447,28 @@ impl DataFile {
 
     /// The bytes of a message, of which the metadata is checked.
     fn message(&self, place: &BatchPlace) -> Result<Buffer> {
-        let (from, metadata) = (place.offset() as usize, place.metaDataLength() as usize);
-        let len = metadata + place.bodyLength() as usize;
-        if place.offset() < 0 || from + len > self.seal.tail_from as usize {
-            return Err(self.corrupt(from, "a batch lies outside of the file"));
+        let outside = || self.corrupt(0, "a batch lies outside of the file");
+        let number = |number: i64| usize::try_from(number).map_err(|_| outside());
+        let (from, metadata) = (number(place.offset())?, number(place.metaDataLength().into())?);
+        let len = metadata.checked_add(number(place.bodyLength())?).ok_or_else(outside)?;
+        if from.checked_add(len).is_none_or(|to| to > self.seal.tail_from as usize) {
+            return Err(outside());
         }
         self.verify_range(from, metadata)?;
-        Ok(self.bytes.slice_with_length(from, len))
+        let message = self.bytes.slice_with_length(from, len);
+        // The message's own bytes say the same: a mark, the length of the rest of the metadata, that
+        // rest, which has the body's length.
+        let told = message.get(4..8).and_then(|length| length.try_into().ok()).map(u32::from_le_bytes);
+        let head = message.get(8..metadata).and_then(|head| arrow_ipc::root_as_message(head).ok());
+        match head {
+            Some(head)
+                if told.is_some_and(|told| told as usize == metadata - 8)
+                    && head.bodyLength() == place.bodyLength() =>
+            {
+                Ok(message)
+            }
+            _ => Err(self.corrupt(from, "a batch is not where the footer says")),
+        }
     }
 
     /// Frozen blocks over the given batches, in their order.
@@ -467,11 +483,20 @@ impl DataFile {
         batches: &[u32],
     ) -> Result<Vec<(BlockNo, FrozenBlock)>> {
         let footer = footer_of(&self.bytes)?;
-        let schema = footer.schema().ok_or_else(|| self.corrupt(0, "it has no schema"))?;
+        let schema = footer.schema().filter(is_readable).ok_or_else(|| self.corrupt(0, "it has no schema"))?;
         let schema = Arc::new(arrow_ipc::convert::fb_to_schema(schema));
         let columns = table.columns.len();
         if schema.fields().len() != columns && schema.fields().len() != columns + 1 {
             return Err(self.corrupt(0, format!("it has {} columns, the table {columns}", schema.fields().len())));
+        }
+        // What is decoded is not validated, so that its types are checked before.
+        let types = schema.fields().iter().map(|field| field.data_type());
+        let mut pairs = types.clone().zip(&table.columns);
+        if let Some((found, column)) = pairs.find(|(found, column)| !is_form(column.column_type, found)) {
+            return Err(self.corrupt(0, format!("{found} is no form of the column \"{}\"", column.name)));
+        }
+        if types.skip(columns).any(|found| *found != DataType::Boolean) {
+            return Err(self.corrupt(0, "the presence column is not boolean"));
         }
         let decoder = FileDecoder::new(schema, footer.version()).with_require_alignment(true);
         // SAFETY: the files are our own: what was written was valid, and nothing is read before its
@@ -479,7 +504,10 @@ impl DataFile {
         // data by `FrozenBlock::check`, before anybody gets at it.
         let mut decoder = unsafe { decoder.with_skip_validation(true) };
         for place in footer.dictionaries().into_iter().flatten() {
-            decoder.read_dictionary(place, &self.message(place)?)?;
+            let message = self.message(place)?;
+            decoder
+                .read_dictionary(place, &message)
+                .map_err(|e| self.corrupt(place.offset() as usize, e.to_string()))?;
         }
         let places = footer.recordBatches().ok_or_else(|| self.corrupt(0, "it has no batches"))?;
         let read = |&batch: &u32| {
@@ -489,15 +517,15 @@ impl DataFile {
             let (place, entry) = (places.get(batch as usize), &self.metadata.blocks[batch as usize]);
             let corrupt = |detail: &str| self.corrupt(place.offset() as usize, detail);
             let message = self.message(place)?;
-            let rows = decoder.read_record_batch(place, &message)?.ok_or_else(|| corrupt("a batch is missing"))?;
-            let limit = rows.num_rows() as u32;
-            if limit > layout.slot_count() || entry.block >= MAX_BLOCKS_PER_TABLE {
+            let rows = decoder.read_record_batch(place, &message).map_err(|e| corrupt(&e.to_string()))?;
+            let rows = rows.ok_or_else(|| corrupt("a batch is missing"))?;
+            if rows.num_rows() > layout.slot_count() as usize || entry.block >= MAX_BLOCKS_PER_TABLE {
                 return Err(corrupt("a batch does not fit the table"));
             }
-            let presence = match rows.columns().get(columns).map(|column| column.as_boolean_opt()) {
+            let limit = rows.num_rows() as u32;
+            let presence = match rows.columns().get(columns).map(|column| column.as_boolean()) {
                 None => None,
-                Some(None) => return Err(corrupt("the presence column is not boolean")),
-                Some(Some(presence)) => {
+                Some(presence) => {
                     self.verify(presence.values().inner())?;
                     Some(presence.values().clone())
                 }
@@ -520,6 +548,41 @@ fn metadata_of(bytes: &Buffer) -> Result<FileMetadata> {
     let metadata = footer_of(bytes).map(|footer| custom_metadata(&footer, METADATA_KEY).unwrap_or_default())?;
     let broken = |e| StorageError::from(ArrowError::IpcError(format!("a data file's metadata: {e}")));
     serde_json::from_str(metadata).map_err(broken)
+}
+
+/// Whether Arrow can make a schema of a footer's: it panics at what it does not know.
+fn is_readable(schema: &arrow_ipc::Schema<'_>) -> bool {
+    use arrow_ipc::{DateUnit, Endianness, IntervalUnit, Precision, TimeUnit, Type};
+    let is_known = |field: arrow_ipc::Field<'_>| match field.type_type() {
+        Type::Bool | Type::Utf8 | Type::Binary | Type::Utf8View | Type::BinaryView => true,
+        Type::Int => field.type_as_int().is_some_and(|int| matches!(int.bitWidth(), 8 | 16 | 32 | 64)),
+        Type::FloatingPoint => {
+            field.type_as_floating_point().is_some_and(|float| (0..=Precision::ENUM_MAX).contains(&float.precision().0))
+        }
+        Type::Decimal => field.type_as_decimal().is_some_and(|decimal| {
+            let fits = u8::try_from(decimal.precision()).is_ok() && i8::try_from(decimal.scale()).is_ok();
+            fits && matches!(decimal.bitWidth(), 32 | 64 | 128 | 256)
+        }),
+        Type::Date => field.type_as_date().is_some_and(|date| (0..=DateUnit::ENUM_MAX).contains(&date.unit().0)),
+        Type::Time => field.type_as_time().is_some_and(|time| match time.bitWidth() {
+            32 => matches!(time.unit(), TimeUnit::SECOND | TimeUnit::MILLISECOND),
+            64 => matches!(time.unit(), TimeUnit::MICROSECOND | TimeUnit::NANOSECOND),
+            _ => false,
+        }),
+        Type::Timestamp => field.type_as_timestamp().is_some_and(|at| (0..=TimeUnit::ENUM_MAX).contains(&at.unit().0)),
+        Type::Interval => {
+            field.type_as_interval().is_some_and(|length| (0..=IntervalUnit::ENUM_MAX).contains(&length.unit().0))
+        }
+        Type::FixedSizeBinary => field.type_as_fixed_size_binary().is_some_and(|bytes| bytes.byteWidth() > 0),
+        _ => false,
+    };
+    let has_known_codes = |field: arrow_ipc::Field<'_>| match field.dictionary() {
+        Some(dictionary) => dictionary.indexType().is_some_and(|int| matches!(int.bitWidth(), 8 | 16 | 32 | 64)),
+        None => true,
+    };
+    let fields = schema.fields();
+    schema.endianness() == Endianness::Little
+        && fields.is_some_and(|fields| fields.iter().all(|field| is_known(field) && has_known_codes(field)))
 }
 
 fn footer_of(bytes: &Buffer) -> Result<Footer<'_>> {
@@ -611,6 +674,47 @@ mod tests {
         let batch = arrow_ipc::reader::FileReader::try_new(plain, None).unwrap().next().unwrap().unwrap();
         let present = batch.column_by_name(PRESENCE_COLUMN).unwrap().as_boolean();
         assert_eq!(present.iter().collect::<Vec<_>>(), [Some(true), Some(true), Some(false)]);
+    }
+
+    /// A tail whose checksum is right, and that says what cannot be, is damage: wherever a bit of it
+    /// is another, the file is refused or read, and nothing panics.
+    #[test]
+    fn a_tail_that_says_what_cannot_be_is_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = BlockLayout::new(&schema()).unwrap();
+        let written = write(folder.path(), &[(4, &block(None)), (9, &block(None))]);
+        let path = folder.path().join("file.arrow");
+        let whole = std::fs::read(&path).unwrap();
+        let tail_from = written.seal().tail_from as usize;
+        let read = |bytes: &[u8]| {
+            // Aligned, as a mapping is.
+            let mut aligned = arrow_buffer::MutableBuffer::new(bytes.len());
+            aligned.extend_from_slice(bytes);
+            let tail_crc32 = crc32fast::hash(&bytes[tail_from..]);
+            let seal = FileSeal { tail_crc32, bytes: bytes.len() as u64, ..written.seal().clone() };
+            let file = DataFile::over(path.clone(), aligned.into(), seal)?;
+            file.blocks(&schema(), &layout, &[0, 1])?.iter().try_for_each(|(_, block)| block.check_all())
+        };
+        read(&whole).unwrap();
+        let is_refused = |bytes: &[u8], what: &dyn std::fmt::Display| match read(bytes) {
+            Ok(()) => false,
+            Err(StorageError::Corrupt { .. }) => true,
+            Err(other) => panic!("{what}: {other}"),
+        };
+        let mut refused = 0;
+        for at in tail_from..whole.len() {
+            for bit in 0..8 {
+                let mut other = whole.clone();
+                other[at] ^= 1 << bit;
+                refused += u32::from(is_refused(&other, &format!("byte {at}, bit {bit}")));
+            }
+        }
+        assert!(refused > 1_000, "{refused}");
+        let (told, other) = ("\"piece_bytes\":65536", "\"piece_bytes\":    0");
+        let at = whole.windows(told.len()).rposition(|window| window == told.as_bytes()).unwrap();
+        let mut without_pieces = whole.clone();
+        without_pieces[at..at + other.len()].copy_from_slice(other.as_bytes());
+        assert!(is_refused(&without_pieces, &other));
     }
 
     /// Every bit of the file is vouched for: flipping any makes the opening or the first use of

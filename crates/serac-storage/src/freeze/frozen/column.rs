@@ -66,6 +66,21 @@ fn bytes_of<const N: usize>(values: &[u8], i: usize) -> [u8; N] {
     values[i * N..(i + 1) * N].try_into().expect("as many as were taken")
 }
 
+/// Whether arrays of this type are columns of a frozen block ([`FrozenColumn::from_array`]).
+pub(crate) fn is_form(column_type: ColumnType, data_type: &DataType) -> bool {
+    match (column_type.physical(), data_type) {
+        (PhysicalType::View, DataType::Utf8View | DataType::BinaryView | DataType::Utf8 | DataType::Binary) => true,
+        (PhysicalType::View, DataType::Dictionary(key, words)) => {
+            **key == DataType::UInt16 && matches!(**words, DataType::Utf8 | DataType::Binary)
+        }
+        (PhysicalType::Bit, DataType::Boolean) => true,
+        (PhysicalType::Fixed(width), data_type) => {
+            data_type.primitive_width() == Some(width.into()) || *data_type == DataType::FixedSizeBinary(width.into())
+        }
+        _ => false,
+    }
+}
+
 impl FrozenColumn {
     /// Whether the column is as a block of this format should have it.
     pub(crate) fn is_encoded_as(&self, format: FreezeFormat) -> bool {
@@ -209,6 +224,10 @@ impl FrozenColumn {
     /// The column whose [`array`](Self::array) is `array`. Nothing is copied, except for bits and
     /// offsets that do not start at the head of their buffer.
     pub(super) fn from_array(column_type: ColumnType, array: &ArrayRef, zone: Option<Zone>) -> Result<Self> {
+        if !is_form(column_type, array.data_type()) {
+            let other = array.data_type();
+            return Err(StorageError::InvalidInput(format!("{other} is no form of a frozen {column_type:?} column")));
+        }
         let physical = column_type.physical();
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
         let encoding = match (physical, array.data_type()) {
@@ -219,28 +238,17 @@ impl FrozenColumn {
                 let heap_bytes = heap.iter().map(Buffer::len).sum();
                 Encoding::Views { views, heap: heap.to_vec(), heap_bytes }
             }
-            (PhysicalType::View, DataType::Utf8 | DataType::Binary) => Encoding::Offsets(Strings::of(array)),
-            (PhysicalType::View, DataType::Dictionary(key, _)) if **key == DataType::UInt16 => {
+            (PhysicalType::View, DataType::Dictionary(..)) => {
                 let dictionary = array.as_dictionary::<UInt16Type>();
-                let words = match dictionary.values().data_type() {
-                    DataType::Utf8 | DataType::Binary => Strings::of(dictionary.values()),
-                    other => return Err(StorageError::InvalidInput(format!("a dictionary of {other}"))),
-                };
+                let words = Strings::of(dictionary.values());
                 Encoding::Dictionary(Dictionary::new(dictionary.keys().values().clone(), words))
             }
-            (PhysicalType::Bit, DataType::Boolean) => Encoding::Plain(array.as_boolean().values().clone().sliced()),
-            (PhysicalType::Fixed(width), data_type)
-                if data_type.primitive_width() == Some(width as usize)
-                    || *data_type == DataType::FixedSizeBinary(width.into()) =>
-            {
+            (PhysicalType::View, _) => Encoding::Offsets(Strings::of(array)),
+            (PhysicalType::Bit, _) => Encoding::Plain(array.as_boolean().values().clone().sliced()),
+            (PhysicalType::Fixed(width), _) => {
                 let data = array.to_data();
                 let width = usize::from(width);
                 Encoding::Plain(data.buffers()[0].slice_with_length(width * data.offset(), width * data.len()))
-            }
-            (_, other) => {
-                return Err(StorageError::InvalidInput(format!(
-                    "{other} is no form of a frozen {column_type:?} column"
-                )));
             }
         };
         Ok(Self { physical, encoding, nulls, zone })

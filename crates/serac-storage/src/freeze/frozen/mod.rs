@@ -39,7 +39,7 @@ use crate::types::{ColumnType, PhysicalType, TableSchema};
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use column::Encoding;
-pub(crate) use column::FrozenColumn;
+pub(crate) use column::{FrozenColumn, is_form};
 pub use format::FreezeFormat;
 use serac_sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};

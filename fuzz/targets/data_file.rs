@@ -1,0 +1,4 @@
+//! Data files and manifests.
+#![no_main]
+
+serac_fuzz::target!(data_file);

@@ -1,0 +1,4 @@
+//! Memory-comparable keys.
+#![no_main]
+
+serac_fuzz::target!(keys);

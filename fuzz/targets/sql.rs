@@ -1,0 +1,4 @@
+//! The parser and the binder.
+#![no_main]
+
+serac_fuzz::target!(sql);

@@ -1,0 +1,4 @@
+//! What clients send back.
+#![no_main]
+
+serac_fuzz::target!(tickets);

@@ -1,0 +1,4 @@
+//! The server's end of a PostgreSQL connection.
+#![no_main]
+
+serac_fuzz::target!(wire);
