@@ -1,22 +1,25 @@
 //! A block that cools, freezes and thaws several times: writers, the freezer, collectors and a
 //! reader. No write is lost, whether the writer comes before cooling, pre-empts it, waits for the
-//! gather, or thaws; and what a frozen block was lent never changes. The temperature is the real
-//! one (`serac_storage::freeze::temperature`), with loom's atomics. And the block's memory, which
+//! gather, or thaws; and what a frozen block was lent never changes. The temperature and the clock
+//! are the real ones (`serac_storage::{freeze::temperature, version::clock}`), with loom's atomics
+//! and locks; the block table, the queue of rounds and the gather are restated. And the block's memory, which
 //! its frozen form shares: when that is there, neither a collector nor a vacuum writes to it any
 //! more.
 //!
 //! Of: `serac-storage/src/freeze/mod.rs`, `serac-storage/src/freeze/temperature.rs`.
 #![cfg(loom)]
 
+#[path = "../../serac-storage/src/version/clock.rs"]
+#[allow(dead_code, reason = "the model uses a part of it")]
+mod clock;
+#[path = "../../serac-storage/src/ids.rs"]
+#[allow(dead_code, reason = "the model uses a part of it")]
+mod ids;
 #[path = "../../serac-storage/src/freeze/temperature.rs"]
 mod temperature;
 
-// The temperature takes its atomics from this crate, in place of `serac_sync`.
-extern crate self as serac_sync;
-mod atomic {
-    pub use loom::sync::atomic::{AtomicU64, Ordering};
-}
-
+use clock::Clock;
+use ids::Timestamp;
 use loom::cell::UnsafeCell;
 use loom::sync::Mutex;
 use loom::sync::atomic::AtomicUsize;
@@ -41,14 +44,12 @@ struct HotBlock {
 struct Table {
     entry: AtomicUsize,
     hot: [HotBlock; FREEZES + 1],
-    clock: AtomicUsize,
-    commit_latch: Mutex<()>,
-    active: Mutex<BTreeMap<usize, usize>>,
+    clock: Clock,
     /// Held for a gather. Who finds a block freezing waits for it, where the real code looks again
     /// and again.
     gathering: Mutex<()>,
     /// Rounds by the time at which they began.
-    cooling: Mutex<BTreeMap<usize, u64>>,
+    cooling: Mutex<BTreeMap<Timestamp, u64>>,
 }
 
 impl Table {
@@ -58,34 +59,14 @@ impl Table {
         Arc::new(Self {
             entry: AtomicUsize::new(0),
             hot: [hot(), hot(), hot()],
-            clock: AtomicUsize::new(1),
-            commit_latch: Mutex::new(()),
-            active: Mutex::new(BTreeMap::new()),
+            clock: Clock::new(Timestamp(1)),
             gathering: Mutex::new(()),
             cooling: Mutex::new(BTreeMap::new()),
         })
     }
-    /// `TransactionManager::begin`.
-    fn begin(&self) -> usize {
-        let mut active = self.active.lock().unwrap();
-        let start = self.clock.load(Acquire);
-        *active.entry(start).or_insert(0) += 1;
-        start
-    }
-    fn end(&self, start: usize) {
-        let mut active = self.active.lock().unwrap();
-        let count = active.get_mut(&start).unwrap();
-        *count -= 1;
-        if *count == 0 {
-            active.remove(&start);
-        }
-    }
     /// A commit, and `TransactionManager::tick`.
-    fn tick(&self) -> usize {
-        let _latch = self.commit_latch.lock().unwrap();
-        let now = self.clock.load(Relaxed) + 1;
-        self.clock.store(now, Release);
-        now
+    fn tick(&self) -> Timestamp {
+        self.clock.latch().publish(|_| {})
     }
     /// `DataTable::writable`, then the write. The copy that a thaw makes is there already.
     fn write(&self, bit: usize) {
@@ -105,11 +86,11 @@ impl Table {
         }
     }
     /// A transaction that writes once.
-    fn transaction(&self, bit: usize) -> usize {
-        let start = self.begin();
+    fn transaction(&self, bit: usize) -> Timestamp {
+        let (_, start) = self.clock.begin();
         self.write(bit);
         let committed = self.tick();
-        self.end(start);
+        self.clock.leave(start);
         committed
     }
     /// `DataTable::cool`, and `TransactionManager::freeze`.
@@ -122,10 +103,8 @@ impl Table {
     }
     /// `GarbageCollector::freeze_cooled`.
     fn collect(&self) {
-        let watermark = {
-            let active = self.active.lock().unwrap();
-            active.keys().next().copied().unwrap_or_else(|| self.clock.load(Acquire))
-        };
+        let readers = self.clock.readers();
+        let watermark = Timestamp(readers.oldest().unwrap_or(readers.settled()));
         loop {
             let due = {
                 let mut cooling = self.cooling.lock().unwrap();
@@ -163,16 +142,16 @@ impl Table {
     }
 }
 
-fn model(f: impl Fn() + Sync + Send + 'static) {
+fn model(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
+    builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
     builder.check(f);
 }
 
 #[test]
 fn no_write_is_lost_to_freezing() {
-    loom::model(|| {
+    model(3, || {
         let table = Table::new();
         let writer = {
             let table = table.clone();
@@ -185,13 +164,13 @@ fn no_write_is_lost_to_freezing() {
                 table.collect();
             })
         };
-        let start = table.begin();
+        let (_, start) = table.clock.begin();
         let seen = table.read();
-        table.end(start);
+        table.clock.leave(start);
         let committed = writer.join().unwrap();
         // The first to start after the commit sees it. (A value that is too new is the version
         // chains' business.)
-        assert!(start < committed || seen == 1, "started at {start}, committed at {committed}");
+        assert!(start < committed || seen == 1, "started at {start:?}, committed at {committed:?}");
         freezer.join().unwrap();
         table.check(1);
     });
@@ -201,7 +180,7 @@ fn no_write_is_lost_to_freezing() {
 /// first round that is due while the block cools in the next.
 #[test]
 fn no_write_is_lost_to_an_earlier_round() {
-    model(|| {
+    model(2, || {
         let table = Table::new();
         let writers = [1, 2].map(|bit| {
             let table = table.clone();
@@ -221,7 +200,7 @@ fn no_write_is_lost_to_an_earlier_round() {
 /// cools again.
 #[test]
 fn no_write_is_lost_to_a_collector_that_stopped() {
-    model(|| {
+    model(2, || {
         let table = Table::new();
         table.cool(0);
         let writer = {
