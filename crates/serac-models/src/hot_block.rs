@@ -1,6 +1,6 @@
-//! In place of `serac_storage::block`, for the models of its heap: a block of one slot and one column
-//! of variable length. The heap is the real one; the view in the slot is two of loom's words, where a
-//! block has raw memory.
+//! In place of `serac_storage::block`, for the models of its heap: a block of one slot and one
+//! column of variable length. The heap is the real one; the view in the slot is two of loom's
+//! words, where a block has raw memory.
 
 #[path = "../../serac-storage/src/block/atomic_copy.rs"]
 pub mod atomic_copy;

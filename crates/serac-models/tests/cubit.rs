@@ -1,9 +1,16 @@
-//! CUBIT's Delta Log, merges and visibility. Two writers insert a row each (bit 0 and bit 1), so that
-//! an answer is a set of two bits. The log with its anchor, the fate of entries, which tasks of a
-//! plan are done (`serac_index::cubit::{log, fate, progress}`) and the clock
+//! CUBIT's Delta Log, merges and visibility. Two writers insert a row each (bit 0 and bit 1), so
+//! that an answer is a set of two bits. The log with its anchor, the fate of entries, which tasks
+//! of a plan are done (`serac_index::cubit::{log, fate, progress}`) and the clock
 //! (`serac_storage::version::clock`) are the real ones, with loom's atomics and locks. Restated is
 //! the bin that merges swing: its two versions are one word here, where leaves and bitvectors are
 //! behind a pointer that is swung in the same way; and so are the steps of a merge and of a query.
+//!
+//! It fails when a node is linked without Release or followed without Acquire, when the anchor is
+//! swung or loaded without its ordering, when TAIL is not moved before nodes are given back, when
+//! bulk inserts are not counted before they are linked, or the count is lowered without Release or
+//! read without Acquire, and when tasks are done without Release or found done without Acquire.
+//!
+//! At most 3 preemptions in an execution, or 2 where that is said.
 //!
 //! Of: `serac-index/src/cubit/mod.rs`, `serac-index/src/cubit/log.rs`,
 //! Of: `serac-index/src/cubit/fate.rs`, `serac-index/src/cubit/merge.rs`,

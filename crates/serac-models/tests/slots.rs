@@ -4,6 +4,10 @@
 //! records and pruning are the real ones (`serac_storage::version`), with loom's atomics and locks;
 //! the slot's value and allocation bit, which lie in raw memory, are restated (`src/row.rs`).
 //!
+//! It fails when a copy has no Acquire fence behind it (see `protocols` for others).
+//!
+//! At most 2 preemptions in an execution.
+//!
 //! Of: `serac-storage/src/version/chain.rs`, `serac-storage/src/freeze/compact/mod.rs`.
 #![cfg(loom)]
 #![allow(dead_code, reason = "the real modules have more than the model uses")]
@@ -28,7 +32,7 @@ const COPIED: u64 = 20;
 #[test]
 fn one_of_two_gets_a_free_slot() {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
+    model.preemption_bound = Some(2);
     model.check(|| {
         let row = Row::new(None);
         // The inserter's transaction runs since before its slot was handed out.

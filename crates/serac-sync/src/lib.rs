@@ -22,8 +22,8 @@
 //! nothing that tasks do may follow from the order of a hash map or from an address.
 //!
 //! The simulation executes atomics in one order that all tasks see. What weaker orderings allow is
-//! the models' part (`serac-models`): built with `--cfg loom`, the names are loom's, for the sources
-//! of single modules that the models run.
+//! the models' part (`serac-models`): built with `--cfg loom`, the names are loom's, for the
+//! sources of single modules that the models run.
 
 #![warn(missing_docs)]
 

@@ -1,4 +1,5 @@
-//! What the tree shares with other threads is made of this. The models of the tree have small nodes.
+//! What the tree shares with other threads is made of this. The models of the tree have small
+//! nodes.
 
 pub(super) use serac_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 pub(super) use serac_sync::epoch::{Guard, pin};

@@ -45,7 +45,7 @@ impl VersionedSlots {
         self.0.load(Ordering::Relaxed) == 0
     }
     /// One more, before its head is there.
-    fn raise(&self) {
+    pub(crate) fn raise(&self) {
         // AcqRel: the compare-and-swap of the head stays behind it.
         self.0.fetch_add(1, Ordering::AcqRel);
     }

@@ -6,7 +6,7 @@
 //! committed at or before the watermark undoes. So the collector cuts off that record and all older
 //! ones of its chain.
 //!
-//! Of newer records, those are taken out that [intervals](crate::version::pruning) make superfluous.
+//! Of newer records, those are taken out that intervals make superfluous (`pruning.rs`).
 //!
 //! Collectors may run side by side. They take finished transactions from one queue. A fixed set of
 //! latches, chosen by the row, protects the pruning of a row's chain. Writers take no latch: they
@@ -41,7 +41,7 @@
 //! more work than for one (finished transactions, blocks to freeze). The collector that finds it
 //! wakes them; they sleep again when it is done.
 //!
-//! The chains are pruned by [`crate::version::pruning`], which has the model.
+//! The chains are pruned by `pruning.rs`, which has the model.
 
 use crate::block::atomic_copy::prefetch;
 use crate::block::heap::is_in_heap;

@@ -1,8 +1,9 @@
 //! Pruning: which records of a version chain no reader needs any more (§3.3).
 //!
-//! Every snapshot sees what a record committed at or before the watermark undoes. So that record and
-//! all older ones of its chain are cut off. Writers take no latch: a record that is the newest goes
-//! by compare-and-swap of the head, and when somebody has installed meanwhile, pruning starts over.
+//! Every snapshot sees what a record committed at or before the watermark undoes. So that record
+//! and all older ones of its chain are cut off. Writers take no latch: a record that is the newest
+//! goes by compare-and-swap of the head, and when somebody has installed meanwhile, pruning starts
+//! over.
 //!
 //! Newer records are subject to *interval pruning*. Two neighbouring records of a chain form an
 //! interval if no running transaction started between their timestamps: the same readers undo both.

@@ -37,7 +37,7 @@
 //! **Who waits for a commit** ([`crate::version::waits`]) goes on once the clock is published, not
 //! when the log is durable: its own commit comes later in the log, and is acknowledged later.
 //!
-//! The timestamps are taken and published by [`crate::version::clock`], which has the model.
+//! The timestamps are taken and published by `clock.rs`, which has the model.
 
 use crate::durability::redo::{RedoBuffer, RedoMark};
 use crate::durability::wal::{Durability, LogManager};

@@ -1,17 +1,17 @@
-//! Deferred reclamation by epochs, as far as models see it. What is deferred happens when nobody is
-//! pinned any more who was pinned at the time: in an execution that [frees early](free_early), at
-//! the first moment when nobody at all is pinned; otherwise at the [end](free_all), and a pin is no
-//! step that loom counts.
+//! Deferred reclamation by epochs, as far as models see it. In an execution that [frees
+//! early](free_early), what is deferred happens as soon as those have gone who were pinned at the
+//! time; otherwise at the [end](free_all), and a pin is no step that loom counts.
 //!
-//! Pins order no more than crossbeam's do: whoever frees has seen all that those have done who were
-//! pinned before, and whoever pins after something was freed has seen all that came before that.
+//! Pins order no more than crossbeam's do when the epoch moves on in between: whoever frees has
+//! seen all that those have done who were waited for, and whoever pins after something was deferred
+//! has seen all that came before that.
 //!
-//! The memory of what is [destroyed](Guard::defer_destroy) stays until the end, so that a model sees
-//! who reaches it.
+//! The memory of what is [destroyed](Guard::defer_destroy) stays until the end, so that a model
+//! sees who reaches it.
 
 use loom::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
@@ -21,13 +21,16 @@ type Deferred = Box<dyn FnOnce()>;
 
 #[derive(Default)]
 struct Epochs {
-    /// Guards that live.
-    pinned: usize,
-    deferred: Vec<Deferred>,
-    /// Counts guards that have gone, in an execution that frees early.
-    unpins: Option<Rc<AtomicUsize>>,
-    /// Whether something was freed in this execution.
-    has_freed: bool,
+    /// Guards made so far.
+    guards: u64,
+    /// Those that live.
+    pinned: BTreeSet<u64>,
+    /// What is deferred, each with the guards that it waits for.
+    deferred: Vec<(BTreeSet<u64>, Deferred)>,
+    /// Counts what is deferred and guards that have gone, in an execution that frees early.
+    events: Option<Rc<AtomicUsize>>,
+    /// Whether something was deferred in this execution.
+    has_deferred: bool,
     /// Addresses of what was destroyed, and what gives their memory back.
     destroyed: HashSet<usize>,
     graves: Vec<Deferred>,
@@ -35,27 +38,29 @@ struct Epochs {
 
 thread_local! {
     // The threads of a model are coroutines of one thread. Loom does not see this: what orders is
-    // `unpins`.
+    // `events`.
     static EPOCHS: RefCell<Epochs> = RefCell::default();
 }
 
 /// Keeps what the thread reaches from being freed.
 #[derive(Debug)]
 pub struct Guard {
-    is_pinned: bool,
+    /// None of a guard that keeps nothing.
+    number: Option<u64>,
 }
 
 /// Pins the thread.
 pub fn pin() -> Guard {
-    let (unpins, has_freed) = EPOCHS.with_borrow_mut(|epochs| {
-        epochs.pinned += 1;
-        (epochs.unpins.clone(), epochs.has_freed)
+    let (number, events) = EPOCHS.with_borrow_mut(|epochs| {
+        epochs.guards += 1;
+        epochs.pinned.insert(epochs.guards);
+        (epochs.guards, epochs.events.clone().filter(|_| epochs.has_deferred))
     });
-    if let Some(unpins) = unpins.filter(|_| has_freed) {
-        // Acquire: pairs with the Release of the guard behind which something was freed.
-        unpins.fetch_add(1, Ordering::Acquire);
+    if let Some(events) = events {
+        // Acquire: pairs with the Release of whoever has deferred something.
+        events.fetch_add(1, Ordering::Acquire);
     }
-    Guard { is_pinned: true }
+    Guard { number: Some(number) }
 }
 
 /// A guard of who reaches alone what it looks at.
@@ -63,20 +68,20 @@ pub fn pin() -> Guard {
 /// # Safety
 /// As crossbeam's.
 pub unsafe fn unprotected() -> &'static Guard {
-    static UNPROTECTED: Guard = Guard { is_pinned: false };
+    static UNPROTECTED: Guard = Guard { number: None };
     &UNPROTECTED
 }
 
 /// From now on, in this execution, what is deferred happens as early as it may.
 pub fn free_early() {
-    EPOCHS.with_borrow_mut(|epochs| epochs.unpins = Some(Rc::new(AtomicUsize::new(0))));
+    EPOCHS.with_borrow_mut(|epochs| epochs.events = Some(Rc::new(AtomicUsize::new(0))));
 }
 
 /// Ends an execution: all that is deferred happens now.
 pub fn free_all() {
     let epochs = EPOCHS.take();
-    assert_eq!(epochs.pinned, 0, "somebody is pinned still");
-    epochs.deferred.into_iter().for_each(|f| f());
+    assert!(epochs.pinned.is_empty(), "somebody is pinned still");
+    epochs.deferred.into_iter().for_each(|(_, f)| f());
     // What has just been destroyed, too.
     epochs.graves.into_iter().chain(EPOCHS.take().graves).for_each(|f| f());
 }
@@ -95,8 +100,15 @@ impl Guard {
         let f: Box<dyn FnOnce() + '_> = Box::new(move || drop(f()));
         // SAFETY: what it refers to lives until it is called, by the caller's promise.
         let f: Deferred = unsafe { std::mem::transmute::<Box<dyn FnOnce() + '_>, Deferred>(f) };
-        assert!(self.is_pinned, "who defers is pinned");
-        EPOCHS.with_borrow_mut(|epochs| epochs.deferred.push(f));
+        assert!(self.number.is_some(), "who defers is pinned");
+        if let Some(events) = EPOCHS.with_borrow(|epochs| epochs.events.clone()) {
+            // Release: pairs with the Acquire of whoever pins later.
+            events.fetch_add(1, Ordering::Release);
+        }
+        EPOCHS.with_borrow_mut(|epochs| {
+            epochs.has_deferred = true;
+            epochs.deferred.push((epochs.pinned.clone(), f));
+        });
     }
     /// Destroys what the pointer points to when nobody is pinned any more who is pinned now.
     ///
@@ -124,27 +136,26 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         // A model that fails frees nothing.
-        if !self.is_pinned || std::thread::panicking() {
-            return;
-        }
-        let unpins = EPOCHS.with_borrow(|epochs| epochs.unpins.clone());
-        if let Some(unpins) = &unpins {
+        let Some(number) = self.number.filter(|_| !std::thread::panicking()) else { return };
+        let events = EPOCHS.with_borrow(|epochs| epochs.events.clone());
+        if let Some(events) = &events {
             // Release: pairs with the Acquire fence of whoever frees.
-            unpins.fetch_add(1, Ordering::Release);
+            events.fetch_add(1, Ordering::Release);
         }
-        let due = EPOCHS.with_borrow_mut(|epochs| {
-            epochs.pinned -= 1;
-            let frees = epochs.pinned == 0 && unpins.is_some();
-            let due = if frees { std::mem::take(&mut epochs.deferred) } else { Vec::new() };
-            epochs.has_freed |= !due.is_empty();
-            due
+        let mut due = Vec::new();
+        EPOCHS.with_borrow_mut(|epochs| {
+            epochs.pinned.remove(&number);
+            if events.is_some() {
+                epochs.deferred.iter_mut().for_each(|(waits, _)| _ = waits.remove(&number));
+                due.extend(epochs.deferred.extract_if(.., |(waits, _)| waits.is_empty()));
+            }
         });
-        if let Some(unpins) = unpins.filter(|_| !due.is_empty()) {
+        if let Some(events) = events.filter(|_| !due.is_empty()) {
             // Read-modify-write: it reads from the last guard that has gone, whoever's.
-            unpins.fetch_add(1, Ordering::AcqRel);
+            events.fetch_add(1, Ordering::AcqRel);
             fence(Ordering::Acquire);
         }
-        due.into_iter().for_each(|f| f());
+        due.into_iter().for_each(|(_, f)| f());
     }
 }
 
