@@ -225,8 +225,8 @@ impl Chosen {
                 TypeId::ANY => argument.into_text()?,
                 _ => binder.implicitly(argument, *to, schema)?,
             };
-            // Functions that write values of any type take numbers as their texts, but for those that
-            // make documents.
+            // Functions that write values of any type take numbers as their texts, but for those
+            // that make documents.
             let is_free = resolve::is_polymorphic(*declared) && argument.expr.get_type(schema)? == FREE;
             let is_written = *declared == TypeId::ANY || name.starts_with("quote_");
             let argument = match is_free && is_written && !name.contains("json") {

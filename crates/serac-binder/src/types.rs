@@ -28,8 +28,8 @@ pub fn arrow_type(id: TypeId) -> Option<DataType> {
         id if id == TypeId::OID || is_registered(id) => DataType::UInt32,
         // Lists with long offsets are vectors.
         id if id.is_vector() => DataType::new_large_list(arrow_type(id.element()?)?, true),
-        // Arrays of numbers have these in their free form, or in a fixed one, whose digits differ from
-        // one array to another.
+        // Arrays of numbers have these in their free form, or in a fixed one, whose digits differ
+        // from one array to another.
         id if id.element() == Some(TypeId::NUMERIC) => return None,
         id => DataType::new_list(arrow_type(id.element()?)?, true),
     })

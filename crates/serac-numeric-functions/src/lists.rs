@@ -1,5 +1,5 @@
-//! Arrays of numbers: as arrays of free numbers, each with digits of its own, and as arrays of their
-//! keys.
+//! Arrays of numbers: as arrays of free numbers, each with digits of its own, and as arrays of
+//! their keys.
 
 use crate::values::{Builder, Column, Kind, Value};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BinaryBuilder, ListArray};

@@ -9,8 +9,8 @@ use serac_query::scan::SharedScans;
 use std::sync::atomic::Ordering;
 
 impl SessionEnv {
-    /// Sets a setting by its name in lower case, or resets it for none to what it was when the client
-    /// had connected. `progress` is that of the running transaction.
+    /// Sets a setting by its name in lower case, or resets it for none to what it was when the
+    /// client had connected. `progress` is that of the running transaction.
     ///
     /// # Errors
     /// 42704 if there is no such setting, 22023 for a wrong value, 55P02 for one that nobody sets,

@@ -298,8 +298,8 @@ impl SessionValues {
             time => shown_time(self.time(time)?),
         })
     }
-    /// Sets a setting, or resets it for none; false if it is not one of these. `progress` is that of
-    /// the running transaction.
+    /// Sets a setting, or resets it for none; false if it is not one of these. `progress` is that
+    /// of the running transaction.
     ///
     /// # Errors
     /// 22023 for a wrong value; as [`change_modes`](Self::change_modes).
@@ -407,8 +407,8 @@ fn leading_number(text: &str) -> Option<(f64, &str)> {
     Some((if is_negative { -number } else { number }, rest))
 }
 
-/// A number and its unit, which must be one of these; without one it counts in the first. What it is
-/// in the unit whose length is 1, to the nearest whole.
+/// A number and its unit, which must be one of these; without one it counts in the first. What it
+/// is in the unit whose length is 1, to the nearest whole.
 fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<i64> {
     let (number, unit) = leading_number(text.trim())?;
     let unit = match unit.trim() {

@@ -159,8 +159,8 @@ pub(crate) fn assigned(array: &ArrayRef, sql_type: SqlType) -> Result<Option<Arr
     }))
 }
 
-/// Values of a column of NUMERIC without precision: numbers with their own digits, of numbers of any
-/// type and of texts.
+/// Values of a column of NUMERIC without precision: numbers with their own digits, of numbers of
+/// any type and of texts.
 ///
 /// # Errors
 /// 22P02 for a text that is no number.

@@ -244,8 +244,8 @@ impl Session {
         };
         owned.iter().try_for_each(|sequence| self.drop_defaults(sequence, what, cascade, &goes))
     }
-    /// The same of one sequence. `goes` tells the columns that are dropped anyhow: the definition of
-    /// the table, and the name.
+    /// The same of one sequence. `goes` tells the columns that are dropped anyhow: the definition
+    /// of the table, and the name.
     fn drop_defaults(
         &mut self,
         sequence: &Name,

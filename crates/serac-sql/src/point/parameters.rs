@@ -2,8 +2,8 @@
 //!
 //! To the binder a NUMERIC parameter is a number with digits of its own. Here it is a decimal with
 //! the digits of the columns beside which it stands, or to which it is assigned, if these have so
-//! many. A value that has others takes the other path. What a statement does must then depend on the numbers alone, and
-//! not on how many digits they are written with.
+//! many. A value that has others takes the other path. What a statement does must then depend on
+//! the numbers alone, and not on how many digits they are written with.
 
 use super::expression::column_type_of;
 use crate::binding::BoundWithNames;
