@@ -116,8 +116,7 @@ impl Binder<'_> {
     ) -> Result<(Vec<Expr>, LogicalPlan)> {
         let schema = selected.plan.schema().clone();
         let (mut outer, mut inner) = (Vec::new(), Vec::new());
-        // DataFusion finds the values of IN in what the plan selects, if that says so: VALUES does
-        // not.
+        // DataFusion finds the values of IN in what the plan selects. VALUES does not say what.
         let mut is_same = selected.plan.head_output_expr()?.is_some();
         for ((left, column), field) in lefts.into_iter().zip(&selected.columns).zip(schema.iter()) {
             let signature = resolved(operator, at, &[left.id, column.id])?;

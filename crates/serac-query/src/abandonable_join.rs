@@ -164,11 +164,13 @@ fn in_pieces(mut rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
                 other => return other,
             },
         };
-        let count = batch.num_rows().min(most);
-        if count < batch.num_rows() {
-            rest = Some(batch.slice(count, batch.num_rows() - count));
-        }
+        let all = batch.num_rows();
+        let count = all.min(most);
         given = Some((count, Instant::now()));
+        if count == all {
+            return Poll::Ready(Some(Ok(batch)));
+        }
+        rest = Some(batch.slice(count, all - count));
         Poll::Ready(Some(Ok(batch.slice(0, count))))
     });
     Box::pin(RecordBatchStreamAdapter::new(schema, rows))

@@ -17,6 +17,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::async_udf::{AsyncScalarUDF, AsyncScalarUDFImpl};
 use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
@@ -98,6 +99,17 @@ impl ScalarUDFImpl for Call {
     }
     fn is_strict(&self) -> bool {
         self.function.is_strict()
+    }
+    /// A function may be there for the planner alone, which makes another of it.
+    fn simplify(&self, mut args: Vec<Expr>, context: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let mark = if self.has_mark { args.pop() } else { None };
+        Ok(match self.function.simplify(args, context)? {
+            ExprSimplifyResult::Original(mut args) => {
+                args.extend(mark);
+                ExprSimplifyResult::Original(args)
+            }
+            simplified => simplified,
+        })
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         self.function.invoke_with_args(self.own_args(args))

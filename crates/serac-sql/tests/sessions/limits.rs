@@ -122,7 +122,7 @@ async fn a_cancelled_statement_does_nothing_and_the_session_goes_on() {
     let partners = "EXISTS (SELECT 1 FROM many b WHERE ascii(right(b.t, 1)) % 4 = ascii(right(a.t, 1)) % 4";
     let semi = format!("SELECT count(*) FROM many a WHERE {partners} AND a.t || b.t LIKE '%nothing%')");
     let anti = format!("SELECT count(*) FROM many a WHERE NOT {partners})");
-    for endless in [lost, &semi, &anti, lost, &semi, &anti] {
+    for endless in [lost, semi.as_str(), anti.as_str(), lost, semi.as_str(), anti.as_str()] {
         assert_eq!(cancel_after_a_moment(&mut session, endless).await, "57014");
     }
     assert_eq!(cancel_after_a_moment(&mut session, "SELECT pg_sleep(1000)").await, "57014");
