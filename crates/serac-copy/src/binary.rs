@@ -7,7 +7,7 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::Schema;
 use serac_engine::values::{OwnedValue, array_of, value_at};
 use serac_storage::{ColumnType, Value};
-use serac_values::wire::{column_of, is_json, of_binary, write_binary};
+use serac_values::wire::{column_of, is_json, of_binary, width, write_binary, write_blanks};
 use serac_values::{Result, SqlError};
 use std::io::{BufReader, ErrorKind, Read, Write};
 
@@ -168,13 +168,16 @@ pub(super) struct BinaryWriter<W> {
     header: Vec<u8>,
     /// Which columns are JSON, and no JSONB.
     json: Vec<bool>,
+    /// How many characters the columns of CHAR(n) show.
+    widths: Vec<Option<usize>>,
 }
 
 impl<W: Write> BinaryWriter<W> {
     pub(super) fn new(output: W, schema: &Schema) -> Self {
         let header = [&SIGNATURE[..], &[0; 8]].concat();
         let json = schema.fields().iter().map(|field| is_json(field)).collect();
-        Self { output, header, json }
+        let widths = schema.fields().iter().map(|field| width(field)).collect();
+        Self { output, header, json, widths }
     }
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.output
@@ -190,14 +193,16 @@ impl<W: Write> BinaryWriter<W> {
             row_bytes.clear();
             row_bytes.append(&mut self.header);
             row_bytes.extend_from_slice(&(columns.len() as i16).to_be_bytes());
-            for (column, column_type) in &columns {
+            for ((column, column_type), width) in columns.iter().zip(&self.widths) {
                 if column.is_null(row) {
                     row_bytes.extend_from_slice(&(-1i32).to_be_bytes());
                     continue;
                 }
                 let start = row_bytes.len();
                 row_bytes.extend_from_slice(&[0; 4]);
-                write_binary(&mut row_bytes, value_at(column, row, *column_type), *column_type);
+                let value = value_at(column, row, *column_type);
+                write_binary(&mut row_bytes, value, *column_type);
+                write_blanks(&mut row_bytes, value, *width);
                 let length = (row_bytes.len() - start - 4) as i32;
                 row_bytes[start..start + 4].copy_from_slice(&length.to_be_bytes());
             }

@@ -8,6 +8,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::ipc;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::errors::ParquetError;
+use serac_values::wire::{check_widths, width};
 use serac_values::{Result, SqlError};
 use std::io::Write;
 
@@ -33,14 +34,16 @@ impl Sink {
     /// A sink of rows of a schema. `stream`: what reads the output may do so before it is complete.
     ///
     /// # Errors
-    /// 58030 where the output cannot be written.
+    /// 58030 where the output cannot be written, 54000 where a row may have too many blanks.
     pub fn new(output: Output, schema: &SchemaRef, options: &Options, stream: bool) -> Result<Self> {
         let writer = match options.format {
-            Format::Csv | Format::Text => {
-                let names = schema.fields().iter().map(|field| field.name().clone()).collect();
-                Writer::Lines(LineWriter::new(output, options, names))
+            Format::Csv | Format::Text | Format::Binary => {
+                check_widths(schema.fields().iter().map(|field| width(field)))?;
+                match options.format {
+                    Format::Binary => Writer::Binary(BinaryWriter::new(output, schema)),
+                    _ => Writer::Lines(LineWriter::new(output, options, schema)),
+                }
             }
-            Format::Binary => Writer::Binary(BinaryWriter::new(output, schema)),
             Format::Parquet => {
                 let writer = ArrowWriter::try_new(output, schema.clone(), None).map_err(parquet)?;
                 Writer::Parquet(Box::new(writer))

@@ -2,8 +2,9 @@
 
 use super::options::{Format, Options};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use datafusion::arrow::datatypes::Schema;
 use serac_engine::values::value_at;
-use serac_values::wire::{Purpose, to_wire, wire_type, with_texts, write_styled_text, write_text};
+use serac_values::wire::{Purpose, to_wire, width, wire_type, with_texts, write_blanks, write_styled_text, write_text};
 use serac_values::{Result, SqlError, TimeStyle};
 use std::io::Write;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ pub(super) struct LineWriter<W> {
     quotes: Option<(u8, u8)>,
     /// The names of the columns, before they are written.
     header: Option<Vec<String>>,
+    /// How many characters the columns of CHAR(n) show.
+    widths: Vec<Option<usize>>,
     /// The session's settings of times; none for the usual ones.
     style: Option<Arc<TimeStyle>>,
 }
@@ -26,11 +29,12 @@ fn failed(error: &std::io::Error) -> SqlError {
 }
 
 impl<W: Write> LineWriter<W> {
-    pub(super) fn new(output: W, options: &Options, names: Vec<String>) -> Self {
+    pub(super) fn new(output: W, options: &Options, schema: &Schema) -> Self {
         let quotes = (options.format == Format::Csv).then_some((options.quote, options.escape));
-        let header = options.header.then_some(names);
+        let header = options.header.then(|| schema.fields().iter().map(|field| field.name().clone()).collect());
+        let widths = schema.fields().iter().map(|field| width(field)).collect();
         let (null, style) = (options.null.clone(), options.style.clone());
-        Self { output, delimiter: options.delimiter, null, quotes, header, style }
+        Self { output, delimiter: options.delimiter, null, quotes, header, widths, style }
     }
 
     /// Adds a value that is not NULL. `is_lone`: its line has no other.
@@ -88,6 +92,7 @@ impl<W: Write> LineWriter<W> {
                         Some(style) => write_styled_text(&mut value, given, *column_type, style),
                         None => write_text(&mut value, given, *column_type),
                     }
+                    write_blanks(&mut value, given, self.widths[i]);
                     self.put(&mut line, &value, columns.len() == 1);
                 }
             }

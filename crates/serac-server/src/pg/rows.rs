@@ -6,7 +6,7 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use serac_engine::values::value_at;
 use serac_sql::wire::{
-    MOST_WIDTH, Purpose, as_told, column_of, field_type, is_json, missing_blanks, width, with_texts, write_binary,
+    Purpose, as_told, check_widths, column_of, field_type, is_json, width, with_texts, write_binary, write_blanks,
     write_styled_text, write_text,
 };
 use serac_sql::{Rows, SqlError, TimeStyle};
@@ -75,9 +75,7 @@ fn put_value(out: &mut Vec<u8>, value: Value<'_>, column_type: ColumnType, form:
         (false, None) => write_text(out, value, column_type),
         (false, Some(style)) => write_styled_text(out, value, column_type, style),
     }
-    if let (Some(width), Value::Bytes(text)) = (width, value) {
-        out.extend(std::iter::repeat_n(b' ', missing_blanks(text, width)));
-    }
+    write_blanks(out, value, width);
     let length = (out.len() - start - 4) as i32;
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
@@ -114,12 +112,7 @@ impl WireBatch {
             Ok((array, column_type, width(field)))
         };
         let columns = batch.columns().iter().enumerate().map(sent).collect::<Result<Vec<_>, WireError>>()?;
-        if columns.iter().filter_map(|(_, _, width)| *width).sum::<usize>() > MOST_WIDTH {
-            return Err(WireError::error(
-                sqlstate::PROGRAM_LIMIT_EXCEEDED,
-                format!("a row shows more than {MOST_WIDTH} characters of CHAR(n)"),
-            ));
-        }
+        check_widths(columns.iter().map(|(_, _, width)| *width))?;
         Ok(Self { columns, rows: batch.num_rows() })
     }
     pub(super) fn rows(&self) -> usize {

@@ -8,7 +8,6 @@ pub(crate) mod streams;
 
 use crate::conflicts::Conflicts;
 use crate::error::{Result, SqlError};
-use crate::expressions::named_columns;
 use crate::generated;
 use crate::identifiers::name_of;
 use crate::kept_expression::KeptExpression;
@@ -17,6 +16,7 @@ use crate::result::StatementResult;
 use crate::session::Session;
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::compute::filter_record_batch;
+use datafusion::common::DFSchema;
 use futures::StreamExt;
 use options::read_options;
 use serac_binder::Place;
@@ -78,6 +78,13 @@ fn copied_columns(table: &Table) -> Vec<Ident> {
 /// The condition of a COPY, over the columns of its table.
 fn copy_filter<'t>(table: &'t Table, filter: &'t str) -> KeptExpression<'t> {
     KeptExpression::over(&table.definition, filter, Place::CopyFilter)
+}
+
+/// The columns of whole rows that the condition of a COPY sees: those of expressions of indexes,
+/// which are computed behind it, are no part of a row.
+fn seen_by_filter(table: &Table, rows: &RecordBatch) -> Result<RecordBatch> {
+    let visible: Vec<usize> = (0..table.definition.visible_columns().len()).collect();
+    Ok(rows.project(&visible)?)
 }
 
 fn specified_twice(column: &str) -> SqlError {
@@ -262,16 +269,20 @@ impl Session {
     /// Checks the condition of a COPY before its rows come.
     fn check_copy_filter(&self, table: &Table, filter: Option<&str>) -> Result<()> {
         let Some(filter) = filter else { return Ok(()) };
-        let all = &table.definition.columns;
-        let empty = RecordBatch::new_empty(table.definition.storage_schema().arrow());
-        copy_filter(table, filter).values(&self.state(), &empty)?;
-        let named = named_columns(&table.definition, filter)?;
-        if let Some(&at) = named.iter().find(|&&at| all[at].generation.is_some()) {
+        let empty = seen_by_filter(table, &RecordBatch::new_empty(table.definition.storage_schema().arrow()))?;
+        let (filter, state) = (copy_filter(table, filter), self.state());
+        filter.values(&state, &empty)?;
+        // A whole row has all columns.
+        let bound = filter.bound(&state, &DFSchema::try_from(empty.schema().as_ref().clone())?)?.expr;
+        let named = bound.column_refs();
+        let is_named = |column: &ColumnDefinition| named.iter().any(|named| named.name == column.name);
+        let mut generated = table.definition.visible_columns().iter().filter(|column| column.generation.is_some());
+        if let Some(column) = generated.find(|column| is_named(column)) {
             let error = SqlError::new(
                 sqlstate::INVALID_COLUMN_REFERENCE,
                 "generated columns are not supported in COPY FROM WHERE conditions",
             );
-            return Err(error.explained(format!("Column \"{}\" is a generated column.", all[at].name)));
+            return Err(error.explained(format!("Column \"{}\" is a generated column.", column.name)));
         }
         Ok(())
     }
@@ -286,7 +297,7 @@ impl Session {
     ) -> Result<RecordBatch> {
         let mut given = self.given_rows(table, targets, batch)?;
         if let Some(filter) = filter {
-            let holds = copy_filter(table, filter).values(&self.state(), &given)?;
+            let holds = copy_filter(table, filter).values(&self.state(), &seen_by_filter(table, &given)?)?;
             given = filter_record_batch(&given, holds.as_boolean())?;
         }
         let complete = generated::complete(&self.state(), table, given)?;

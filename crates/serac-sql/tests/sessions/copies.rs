@@ -282,6 +282,51 @@ async fn lines_are_those_of_postgresql() {
     }
 }
 
+/// Values are kept without the blanks that the length of CHAR(n) adds.
+#[tokio::test]
+async fn values_of_char_are_written_with_their_blanks() {
+    let mut session = session();
+    let table = "CREATE TABLE t (id INT, c CHAR(4), d TEXT); CREATE TABLE u (id INT, c CHAR(4), d TEXT)";
+    session
+        .execute(&format!("{table}; INSERT INTO t VALUES (1, 'ab', 'x'), (2, 'äö', NULL), (3, NULL, 'z')"))
+        .await
+        .unwrap();
+    let rows = "(SELECT c, d FROM t ORDER BY id)";
+    for (options, wanted) in [
+        ("FORMAT text", "ab  \tx\näö  \t\\N\n\\N\tz\n"),
+        ("FORMAT csv", "ab  ,x\näö  ,\n,z\n"),
+        ("FORMAT csv, HEADER", "c,d\nab  ,x\näö  ,\n,z\n"),
+        ("FORMAT csv, NULL 'ab'", "ab  ,x\näö  ,ab\nab,z\n"),
+        ("FORMAT csv, NULL 'ab  '", "\"ab  \",x\näö  ,ab  \nab  ,z\n"),
+        ("FORMAT csv, DELIMITER ' '", "\"ab  \" x\n\"äö  \" \n z\n"),
+        ("FORMAT text, DELIMITER ' '", "ab\\ \\  x\näö\\ \\  \\N\n\\N z\n"),
+    ] {
+        assert_eq!(out(&mut session, &format!("COPY {rows} TO STDOUT ({options})")).await, wanted, "{options}");
+    }
+    assert_eq!(out(&mut session, "COPY t (c) TO STDOUT (FORMAT text)").await, "ab  \näö  \n\\N\n");
+    let literals = "COPY (SELECT '   '::CHAR(2), ''::CHAR(3), 'a'::CHAR(3)::TEXT) TO STDOUT (FORMAT csv)";
+    assert_eq!(out(&mut session, literals).await, "  ,   ,a\n");
+    let output = Output::default();
+    session.set_copy_output(Box::new(output.clone()));
+    session.execute(&format!("COPY {rows} TO STDOUT (FORMAT binary)")).await.unwrap();
+    let bytes = output.0.lock().clone();
+    let wanted = [
+        &b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0"[..],
+        b"\0\x02\0\0\0\x04ab  \0\0\0\x01x",
+        "\0\u{2}\0\0\0\u{6}äö  ".as_bytes(),
+        b"\xff\xff\xff\xff",
+        b"\0\x02\xff\xff\xff\xff\0\0\0\x01z\xff\xff",
+    ];
+    assert_eq!(bytes, wanted.concat());
+    for options in ["FORMAT text", "FORMAT csv"] {
+        let written = out(&mut session, &format!("COPY t TO STDOUT ({options})")).await;
+        session.execute("TRUNCATE u").await.unwrap();
+        assert_eq!(into(&mut session, &format!("COPY u FROM STDIN ({options})"), written).await.unwrap(), 3);
+        let missing = "COPY (SELECT count(*) FROM (TABLE t EXCEPT ALL TABLE u)) TO STDOUT";
+        assert_eq!(out(&mut session, missing).await, "0\n", "{options}");
+    }
+}
+
 #[tokio::test]
 async fn an_escape_takes_the_meaning_of_a_quote_away() {
     let mut session = session();
@@ -315,6 +360,21 @@ async fn a_condition_leaves_rows_out() {
     let error = into(&mut session, "COPY t (a, b) FROM STDIN WHERE g > 1", "").await.unwrap_err();
     assert_eq!(error.sqlstate, "42P10");
     assert_eq!(error.message, "generated columns are not supported in COPY FROM WHERE conditions");
+    // A whole row has the generated column, but a field of it need not be that.
+    for whole in ["t IS NOT NULL", "t.* IS NOT NULL", "row(t.*) IS NOT NULL", "t = t", "(t).g > 1", "t.g > 1"] {
+        let copy = format!("COPY t (a, b) FROM STDIN (FORMAT text) WHERE {whole}");
+        let error = into(&mut session, &copy, "1\tx\n").await.unwrap_err();
+        assert_eq!(error.sqlstate, "42P10", "{whole}: {error}");
+        assert_eq!(error.detail.as_deref(), Some("Column \"g\" is a generated column."), "{whole}");
+    }
+    session.execute("TRUNCATE t").await.unwrap();
+    let copy = "COPY t (a, b) FROM STDIN (FORMAT text) WHERE (t).a > 1 AND t.b IS NOT NULL";
+    assert_eq!(into(&mut session, copy, "1\tx\n2\ty\n3\t\\N\n").await.unwrap(), 1);
+    // Nor has it the values that an index has of its own.
+    session.execute("CREATE TABLE u (a INT, b TEXT); CREATE INDEX i ON u (upper(b))").await.unwrap();
+    let copy = "COPY u FROM STDIN (FORMAT text) WHERE u IS NOT NULL";
+    assert_eq!(into(&mut session, copy, "1\tx\n2\t\\N\n").await.unwrap(), 1);
+    assert_eq!(out(&mut session, "COPY (SELECT * FROM u WHERE upper(b) = 'X') TO STDOUT").await, "1,x\n");
     let copy = "COPY t (a, b) FROM STDIN (FORMAT text) WHERE 10 / a > 0";
     let error = into(&mut session, copy, "1\tx\n0\ty\n").await.unwrap_err();
     assert_eq!(error.sqlstate, "22012");

@@ -4,8 +4,10 @@
 
 use super::array::{WireColumn, type_of};
 use super::types::{JSON, JSONB, TEXT};
+use crate::error::{Result, SqlError};
 use datafusion::arrow::datatypes::{Field, Schema};
 use serac_engine::TYPE_KEY;
+use serac_storage::Value;
 
 /// NAME's number.
 const NAME: u32 = 19;
@@ -73,8 +75,27 @@ pub fn widths(schema: &Schema) -> Vec<Option<usize>> {
     if widths.iter().all(Option::is_none) { Vec::new() } else { widths }
 }
 
+/// Checks how many characters the columns of CHAR(n) in a row show together.
+///
+/// # Errors
+/// 54000 for more than [`MOST_WIDTH`].
+pub fn check_widths(widths: impl Iterator<Item = Option<usize>>) -> Result<()> {
+    if widths.flatten().sum::<usize>() > MOST_WIDTH {
+        let message = format!("a row shows more than {MOST_WIDTH} characters of CHAR(n)");
+        return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
+    }
+    Ok(())
+}
+
+/// Writes the blanks behind a value of a column with a [width](width), which has been written.
+pub fn write_blanks(out: &mut Vec<u8>, value: Value<'_>, width: Option<usize>) {
+    if let (Some(width), Value::Bytes(text)) = (width, value) {
+        out.extend(std::iter::repeat_n(b' ', missing_blanks(text, width)));
+    }
+}
+
 /// The blanks that a text lacks to so many characters.
-pub fn missing_blanks(text: &[u8], width: usize) -> usize {
+fn missing_blanks(text: &[u8], width: usize) -> usize {
     // Bytes that go on with a character begin with the bits 10.
     let characters = text.iter().filter(|byte| **byte & 0xC0 != 0x80).count();
     width.saturating_sub(characters)
@@ -110,5 +131,13 @@ mod tests {
         assert_eq!(width(&of), Some(3));
         let missing = ["a", "äöü", "", "abcd"].map(|text| missing_blanks(text.as_bytes(), 3));
         assert_eq!(missing, [2, 0, 3, 0]);
+        let mut out = b"ab".to_vec();
+        write_blanks(&mut out, Value::Bytes(b"ab"), width(&of));
+        write_blanks(&mut out, Value::Bytes(b"ab"), None);
+        write_blanks(&mut out, Value::Null, width(&of));
+        assert_eq!(out, b"ab ");
+        assert!(check_widths([Some(MOST_WIDTH), None].into_iter()).is_ok());
+        let error = check_widths([Some(MOST_WIDTH), None, Some(1)].into_iter()).unwrap_err();
+        assert_eq!(error.sqlstate, sqlstate::PROGRAM_LIMIT_EXCEEDED);
     }
 }
