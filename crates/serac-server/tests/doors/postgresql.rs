@@ -542,3 +542,30 @@ async fn cursors_of_declare_are_executed_by_the_protocol() {
     assert_eq!(client.told(&[execute("h", 0), sync()]).await, ["34000", "ZI"]);
     served.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_in_binary_form_are_of_the_types_that_were_told() {
+    let served = postgresql_server(database(), PgOptions::default()).await;
+    let mut client = Client::open(served.address).await;
+    client.run("CREATE TABLE j (a JSONB)").await;
+    let insert = || parse("", "INSERT INTO j VALUES ($1)");
+    // JSONB has the number of its form's version before it.
+    for (bytes, sqlstate) in [(&b"{}"[..], "XX000"), (b"\x02{}", "XX000"), (b"", "08P01")] {
+        let answer = client.told(&[insert(), bind_binary(bytes), execute("", 0), sync()]).await;
+        assert!(answer.iter().any(|word| word == sqlstate), "{bytes:?}: {answer:?}");
+    }
+    let answer = client.told(&[insert(), bind_binary(b"\x01{}"), execute("", 0), sync()]).await;
+    assert_eq!(answer, ["1", "2", "INSERT 0 1", "ZI"]);
+    let array = |numbers: &[i32]| -> Vec<u8> { numbers.iter().flat_map(|number| number.to_be_bytes()).collect() };
+    let select = || parse("", "SELECT $1::int[]::text");
+    for (numbers, sqlstate) in
+        [(&[1, 0, 23, 1, 5, 4, 7][..], "0A000"), (&[1, 0, 25, 1, 1, 4, 7], "42804"), (&[1, 2, 23, 1, 1, 4, 7], "22P03")]
+    {
+        let sent = [select(), bind_binary(&array(numbers)), execute("", 0), sync()];
+        let answer = client.told(&sent).await;
+        assert!(answer.iter().any(|word| word == sqlstate), "{numbers:?}: {answer:?}");
+    }
+    let sent = [select(), bind_binary(&array(&[1, 0, 23, 1, 1, 4, 7])), execute("", 0), sync()];
+    assert_eq!(client.told(&sent).await, ["1", "2", "{7}", "SELECT 1", "ZI"]);
+    served.end().await;
+}

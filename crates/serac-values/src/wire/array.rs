@@ -9,7 +9,7 @@ use super::rows::{RECORD, binary_forms};
 use super::types::{JSON, OID, TEXT, of_oid, oid, wire_type};
 use crate::assignment::assign;
 use crate::error::{Result, SqlError};
-use crate::type_names::{array_type, element_type};
+use crate::type_names::{self, array_type, element_type};
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BinaryViewBuilder, Int32Array, StringViewBuilder, new_empty_array,
 };
@@ -26,6 +26,8 @@ use std::sync::Arc;
 const NUMERIC: u32 = 1700;
 /// Elements of an array at the most.
 const MOST_ELEMENTS: usize = 1 << 20;
+/// PostgreSQL's most dimensions of an array.
+const MOST_DIMENSIONS: i32 = 6;
 
 /// What a column of a result is called on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,8 +289,9 @@ fn list(elements: &[Option<&[u8]>], binary: bool, element: u32) -> Result<Scalar
 /// A parameter whose type is an array; none if it is another.
 ///
 /// # Errors
-/// SQLSTATE of class 22 for bytes that are no such array, 0A000 for one with more than one
-/// dimension.
+/// SQLSTATE of class 22 for bytes that are no such array, 42804 for one of other elements, 0A000 for
+/// one with more than one dimension or whose first element does not have the number 1, 54000 for
+/// more than a program may ask for.
 pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
     let Some(element) = element_type(given.oid) else { return Ok(None) };
     let Some(bytes) = given.bytes else { return Ok(Some(ScalarValue::Null)) };
@@ -305,12 +308,43 @@ pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
         *rest = tail;
         Ok(i32::from_be_bytes(*head))
     };
-    let (dimensions, _, element) = (number(&mut rest)?, number(&mut rest)?, number(&mut rest)? as u32);
+    let dimensions = number(&mut rest)?;
+    if dimensions < 0 {
+        let message = format!("invalid number of dimensions: {dimensions}");
+        return Err(SqlError::new(sqlstate::INVALID_BINARY_REPRESENTATION, message));
+    }
+    if dimensions > MOST_DIMENSIONS {
+        let message =
+            format!("number of array dimensions ({dimensions}) exceeds the maximum allowed ({MOST_DIMENSIONS})");
+        return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
+    }
+    // Whether there are NULLs, which their lengths say as well.
+    if !matches!(number(&mut rest)?, 0 | 1) {
+        return Err(SqlError::new(sqlstate::INVALID_BINARY_REPRESENTATION, "invalid array flags"));
+    }
+    let given_element = number(&mut rest)? as u32;
+    if given_element != element {
+        let message = format!(
+            "binary data has array element type {given_element} ({}) instead of expected {element} ({})",
+            type_names::format(given_element, None),
+            type_names::format(element, None)
+        );
+        return Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, message));
+    }
     let count = match dimensions {
         0 => 0,
         1 => {
-            let (count, _) = (number(&mut rest)?, number(&mut rest)?);
-            usize::try_from(count).ok().filter(|count| *count <= MOST_ELEMENTS).ok_or_else(malformed)?
+            let (count, first) = (number(&mut rest)?, number(&mut rest)?);
+            let count = usize::try_from(count).ok().filter(|count| *count <= MOST_ELEMENTS).ok_or_else(malformed)?;
+            if i64::from(first) + count as i64 > i64::from(i32::MAX) {
+                let message = format!("array lower bound is too large: {first}");
+                return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
+            }
+            // An array without elements has no bounds.
+            if count > 0 && first != 1 {
+                return Err(several_dimensions());
+            }
+            count
         }
         _ => return Err(several_dimensions()),
     };
@@ -360,6 +394,49 @@ mod tests {
         assert!(parameter(Given { bytes: Some(&[0, 0, 0, 1, 9]), binary: true, oid: 1007 }).is_err());
         assert!(parameter(Given { bytes: Some(b"{1,x}"), binary: false, oid: 1007 }).is_err());
         assert_eq!(parameter(Given { bytes: None, binary: true, oid: 23 }).unwrap(), None);
+    }
+
+    /// Arrays in binary form that are not those of the type that the client has named.
+    #[test]
+    fn other_arrays_in_binary_form_are_refused() {
+        let read = |numbers: &[i32], oid| {
+            let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
+            let read = parameter(Given { bytes: Some(&bytes), binary: true, oid });
+            let read = read.and_then(|array| Ok(array.expect("an array").to_array()?));
+            let text = |array: ArrayRef| column(&array, false).unwrap().0.as_string_view().value(0).to_owned();
+            read.map(text).map_err(|error| (error.sqlstate, error.message))
+        };
+        assert_eq!(read(&[1, 0, 23, 1, 1, 4, 7], 1007).unwrap(), "{7}");
+        // What has no element has no bounds.
+        assert_eq!(read(&[1, 0, 23, 0, 5], 1007).unwrap(), "{}");
+        assert_eq!(read(&[0, 0, 23], 1007).unwrap(), "{}");
+        let other = |given: &str, wanted: &str| {
+            format!("binary data has array element type {given} instead of expected {wanted}")
+        };
+        for (numbers, oid, code, message) in [
+            (&[1, 0, 25, 1, 1, 4, 7][..], 1007, sqlstate::DATATYPE_MISMATCH, other("25 (text)", "23 (integer)")),
+            (&[0, 0, 25], 1007, sqlstate::DATATYPE_MISMATCH, other("25 (text)", "23 (integer)")),
+            (&[0, 0, 1043], 1009, sqlstate::DATATYPE_MISMATCH, other("1043 (character varying)", "25 (text)")),
+            (&[0, 0, 114], 3807, sqlstate::DATATYPE_MISMATCH, other("114 (json)", "3802 (jsonb)")),
+            (&[1, 2, 25, 1, 1, 4, 7], 1007, sqlstate::INVALID_BINARY_REPRESENTATION, "invalid array flags".into()),
+            (&[-1, 0, 23], 1007, sqlstate::INVALID_BINARY_REPRESENTATION, "invalid number of dimensions: -1".into()),
+            (
+                &[7, 0, 23],
+                1007,
+                sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                "number of array dimensions (7) exceeds the maximum allowed (6)".into(),
+            ),
+            (
+                &[1, 0, 23, 1, i32::MAX, 4, 7],
+                1007,
+                sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                "array lower bound is too large: 2147483647".into(),
+            ),
+            (&[1, 0, 23, 1, 5, 4, 7], 1007, sqlstate::FEATURE_NOT_SUPPORTED, several_dimensions().message),
+            (&[1, 0, 23, 1, 0, 4, 7], 1007, sqlstate::FEATURE_NOT_SUPPORTED, several_dimensions().message),
+        ] {
+            assert_eq!(read(numbers, oid), Err((code, message)), "{numbers:?}");
+        }
     }
 
     /// A parameter's text as it is written in a result.

@@ -317,8 +317,13 @@ pub fn of_binary(bytes: &[u8], column_type: ColumnType) -> Result<OwnedValue> {
             return Ok(OwnedValue::Bytes(bytes.into()));
         }
         ColumnType::Json => {
-            // With the version of jsonb's form, or as json's, which is the text alone.
-            return of_text(bytes.strip_prefix(&[JSONB_VERSION]).unwrap_or(bytes), column_type);
+            let cut = || SqlError::new(sqlstate::PROTOCOL_VIOLATION, "insufficient data left in message");
+            let (version, text) = bytes.split_first().ok_or_else(cut)?;
+            if *version != JSONB_VERSION {
+                let message = format!("unsupported jsonb version number {version}");
+                return Err(SqlError::new(sqlstate::INTERNAL_ERROR, message));
+            }
+            return of_text(text, column_type);
         }
         ColumnType::JsonText => return of_text(bytes, column_type),
         ColumnType::Binary => return Ok(OwnedValue::Bytes(bytes.into())),
