@@ -4,7 +4,7 @@ use super::clauses::{check_collation, freeze_format};
 use super::indexes::hidden_values;
 use crate::ast_types::sql_type;
 use crate::column_types::of_column;
-use crate::ddl::clauses::{check_key_type, done, text_at};
+use crate::ddl::clauses::{check_identity_type, check_key_type, done, text_at};
 use crate::dml;
 use crate::error::{Result, SqlError};
 use crate::expressions::{into_engine, named_columns, renamed};
@@ -425,6 +425,16 @@ impl Session {
             return Err(SqlError::no_column(column, name));
         };
         match change {
+            ColumnChange::NotNull(false) | ColumnChange::Default(_) if table.columns[at].is_identity() => {
+                let message = format!("column \"{column}\" of relation \"{name}\" is an identity column");
+                let error = SqlError::new(sqlstate::SYNTAX_ERROR, message);
+                return Err(match change {
+                    ColumnChange::Default(None) => {
+                        error.explained("Use ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY instead.")
+                    }
+                    _ => error,
+                });
+            }
             ColumnChange::NotNull(true) => self.set_not_null(table, at).await?,
             ColumnChange::NotNull(false) => {
                 if table.primary_key().is_some_and(|key| key.columns.contains(&at)) {
@@ -454,6 +464,7 @@ impl Session {
                 let using = using.as_ref().map(|using| text_at(source, using.text));
                 self.change_type(table, at, sql_type(type_name)?, using).await?;
             }
+            ColumnChange::DropIdentity(if_exists) => self.drop_identity(table, at, *if_exists)?,
             ColumnChange::DropExpression(_)
             | ColumnChange::Statistics(_)
             | ColumnChange::SetOptions(_)
@@ -462,7 +473,6 @@ impl Session {
             | ColumnChange::Compression(_)
             | ColumnChange::AddIdentity { .. }
             | ColumnChange::Identity(_)
-            | ColumnChange::DropIdentity(_)
             | ColumnChange::ForeignOptions(_) => {
                 return Err(SqlError::unsupported(format!("ALTER TABLE … {text}")));
             }
@@ -485,6 +495,9 @@ impl Session {
             || table.bitmaps.iter().any(|bitmap| bitmap.column == at);
         if is_indexed {
             check_key_type(sql_type)?;
+        }
+        if column.is_identity() {
+            check_identity_type(sql_type)?;
         }
         if using.is_none() {
             check_automatic(column, sql_type)?;
@@ -547,6 +560,7 @@ impl Session {
             _ => error.into(),
         })?;
         self.txn_for(schema)?.change_column(schema, name, &column.name, changed.clone(), convert)?;
+        self.retype_identity(table, at, sql_type.column_type)?;
         self.checks_still_work(schema, name, &format!("alter type of column \"{}\"", column.name))?;
         self.refresh_view();
         for check in &table.checks {

@@ -214,6 +214,7 @@ impl Session {
                 self.drop_readers(&relation, &format!("view \"{short}\""), cascade, all)?;
             }
             ObjectKind::Sequence if self.txn_for(&schema)?.catalog().sequence(&schema, &short).is_ok() => {
+                self.check_not_required(&schema, &short)?;
                 self.drop_defaults_of(&relation, cascade)?;
             }
             ObjectKind::Schema if cascade => self.drop_readers_of_schema(&short)?,
@@ -543,6 +544,7 @@ fn columns_of_rows(columns: &Schema) -> Result<Vec<ColumnDefinition>> {
         nullable: true,
         default: None,
         always_generated: false,
+        identity_by_default: false,
         generation: None,
         hidden: false,
     };
