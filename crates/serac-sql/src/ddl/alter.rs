@@ -2,6 +2,7 @@
 
 use super::clauses::{check_collation, freeze_format};
 use super::indexes::hidden_values;
+use super::without_null_default;
 use crate::ast_types::sql_type;
 use crate::column_types::of_column;
 use crate::ddl::clauses::{check_identity_type, check_key_type, done, text_at};
@@ -386,6 +387,7 @@ impl Session {
         builder.column(column)?;
         builder.resolve_parents(self.txn_for(schema)?.catalog())?;
         self.with_usual_constants(&mut builder.definition, &builder.written)?;
+        builder.definition.columns.iter_mut().for_each(without_null_default);
         for sequence in std::mem::take(&mut builder.sequences) {
             self.txn_for(schema)?.create_sequence(schema, sequence)?;
             self.refresh_view();
@@ -454,6 +456,7 @@ impl Session {
                 definition.default = Some(text_at(source, value.text).to_owned());
                 definition.default = self.usual_default(&definition)?;
                 self.check_default(&definition)?;
+                without_null_default(&mut definition);
                 self.txn_for(schema)?.alter_column(schema, name, column, |c| c.default = definition.default)?;
             }
             ColumnChange::Default(None) => {
