@@ -2,9 +2,10 @@
 
 use super::clauses::{check_collation, freeze_format};
 use super::indexes::hidden_values;
+use super::without_null_default;
 use crate::ast_types::sql_type;
 use crate::column_types::of_column;
-use crate::ddl::clauses::{check_key_type, done, text_at};
+use crate::ddl::clauses::{check_identity_type, check_key_type, done, text_at};
 use crate::dml;
 use crate::error::{Result, SqlError};
 use crate::expressions::{into_engine, named_columns, renamed};
@@ -386,6 +387,7 @@ impl Session {
         builder.column(column)?;
         builder.resolve_parents(self.txn_for(schema)?.catalog())?;
         self.with_usual_constants(&mut builder.definition, &builder.written)?;
+        builder.definition.columns.iter_mut().for_each(without_null_default);
         for sequence in std::mem::take(&mut builder.sequences) {
             self.txn_for(schema)?.create_sequence(schema, sequence)?;
             self.refresh_view();
@@ -425,6 +427,16 @@ impl Session {
             return Err(SqlError::no_column(column, name));
         };
         match change {
+            ColumnChange::NotNull(false) | ColumnChange::Default(_) if table.columns[at].is_identity() => {
+                let message = format!("column \"{column}\" of relation \"{name}\" is an identity column");
+                let error = SqlError::new(sqlstate::SYNTAX_ERROR, message);
+                return Err(match change {
+                    ColumnChange::Default(None) => {
+                        error.explained("Use ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY instead.")
+                    }
+                    _ => error,
+                });
+            }
             ColumnChange::NotNull(true) => self.set_not_null(table, at).await?,
             ColumnChange::NotNull(false) => {
                 if table.primary_key().is_some_and(|key| key.columns.contains(&at)) {
@@ -444,6 +456,7 @@ impl Session {
                 definition.default = Some(text_at(source, value.text).to_owned());
                 definition.default = self.usual_default(&definition)?;
                 self.check_default(&definition)?;
+                without_null_default(&mut definition);
                 self.txn_for(schema)?.alter_column(schema, name, column, |c| c.default = definition.default)?;
             }
             ColumnChange::Default(None) => {
@@ -454,6 +467,7 @@ impl Session {
                 let using = using.as_ref().map(|using| text_at(source, using.text));
                 self.change_type(table, at, sql_type(type_name)?, using).await?;
             }
+            ColumnChange::DropIdentity(if_exists) => self.drop_identity(table, at, *if_exists)?,
             ColumnChange::DropExpression(_)
             | ColumnChange::Statistics(_)
             | ColumnChange::SetOptions(_)
@@ -462,7 +476,6 @@ impl Session {
             | ColumnChange::Compression(_)
             | ColumnChange::AddIdentity { .. }
             | ColumnChange::Identity(_)
-            | ColumnChange::DropIdentity(_)
             | ColumnChange::ForeignOptions(_) => {
                 return Err(SqlError::unsupported(format!("ALTER TABLE … {text}")));
             }
@@ -485,6 +498,9 @@ impl Session {
             || table.bitmaps.iter().any(|bitmap| bitmap.column == at);
         if is_indexed {
             check_key_type(sql_type)?;
+        }
+        if column.is_identity() {
+            check_identity_type(sql_type)?;
         }
         if using.is_none() {
             check_automatic(column, sql_type)?;
@@ -547,6 +563,7 @@ impl Session {
             _ => error.into(),
         })?;
         self.txn_for(schema)?.change_column(schema, name, &column.name, changed.clone(), convert)?;
+        self.retype_identity(table, at, sql_type.column_type)?;
         self.checks_still_work(schema, name, &format!("alter type of column \"{}\"", column.name))?;
         self.refresh_view();
         for check in &table.checks {

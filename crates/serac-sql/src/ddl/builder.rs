@@ -1,7 +1,7 @@
 //! Table definitions from the parser's: columns, constraints, and the sequences that columns own.
 
-use super::clauses::{check_attributes, check_collation, check_key_storage, refuse_any};
-use super::sequence::Options;
+use super::clauses::{check_attributes, check_collation, check_identity_type, check_key_storage, refuse_any};
+use super::sequence::{Options, default_from};
 use crate::ast_types::{serial_type, sql_type};
 use crate::ddl::clauses::{check_indexed, text_at};
 use crate::error::{Result, SqlError};
@@ -19,7 +19,6 @@ use serac_parser::tree::{
     self, ColumnConstraint, ColumnConstraintKind, Ident, KeptExpr, KeyAction, References, SequenceOption,
     TableConstraint, TableConstraintKind,
 };
-use serac_storage::ColumnType;
 use std::collections::{BTreeSet, HashSet};
 
 /// A table in the making, with the sequences that its columns own.
@@ -33,7 +32,7 @@ pub(super) struct TableBuilder<'s> {
     /// The texts of expressions that the statement itself has.
     pub(super) written: HashSet<String>,
     /// What the statement sees.
-    view: StatementSnapshot,
+    pub(super) view: StatementSnapshot,
     /// Where the texts of expressions are.
     source: &'s Source,
 }
@@ -96,12 +95,7 @@ impl<'s> TableBuilder<'s> {
         let table = &self.definition;
         let column = &table.columns[at];
         let column_type = column.sql_type.column_type;
-        if !matches!(column_type, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64) {
-            return Err(SqlError::new(
-                sqlstate::INVALID_PARAMETER_VALUE,
-                "identity column type must be smallint, integer, or bigint",
-            ));
-        }
+        check_identity_type(column.sql_type)?;
         if column.default.is_some() {
             let what = format!("for column \"{}\" of table \"{}\"", column.name, table.name);
             return Err(SqlError::new(sqlstate::SYNTAX_ERROR, format!("both default and identity specified {what}")));
@@ -109,7 +103,7 @@ impl<'s> TableBuilder<'s> {
         let name = format!("{}_{}_seq", table.name, column.name);
         let mut sequence = options.make(name.clone(), column_type);
         sequence.owner = Some((table.name.clone(), column.name.clone()));
-        let default = format!("nextval('{}.{name}')", table.schema);
+        let default = default_from(&table.schema, &name);
         let column = &mut self.definition.columns[at];
         column.default = Some(default);
         column.nullable = false;
@@ -143,6 +137,7 @@ impl<'s> TableBuilder<'s> {
             nullable: true,
             default: None,
             always_generated: false,
+            identity_by_default: false,
             generation: None,
             hidden: false,
         });
@@ -172,7 +167,8 @@ impl<'s> TableBuilder<'s> {
                 ColumnConstraintKind::References(references) => self.foreign_key(name, vec![at], references)?,
                 ColumnConstraintKind::Identity { always, options } => {
                     self.own_sequence(at, options)?;
-                    self.definition.columns[at].always_generated = *always;
+                    let column = &mut self.definition.columns[at];
+                    (column.always_generated, column.identity_by_default) = (*always, !*always);
                 }
                 ColumnConstraintKind::Generated(value) => {
                     self.definition.columns[at].generation = Some(self.text_of(value));
@@ -193,7 +189,11 @@ impl<'s> TableBuilder<'s> {
         let column = &self.definition.columns[at];
         if column.default.is_some() {
             let what = format!("for column \"{}\" of table \"{table}\"", column.name);
-            return Err(SqlError::new(sqlstate::SYNTAX_ERROR, format!("multiple default values specified {what}")));
+            let twice = match column.is_identity() {
+                true => "both default and identity",
+                false => "multiple default values",
+            };
+            return Err(SqlError::new(sqlstate::SYNTAX_ERROR, format!("{twice} specified {what}")));
         }
         self.definition.columns[at].default = Some(text);
         Ok(())

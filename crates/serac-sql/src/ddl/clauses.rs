@@ -44,6 +44,20 @@ pub(super) fn check_collation(collation: &Name) -> Result<()> {
     Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message).named(name))
 }
 
+/// Refuses a type that an identity column cannot have.
+///
+/// # Errors
+/// 22023.
+pub(super) fn check_identity_type(sql_type: SqlType) -> Result<()> {
+    match sql_type.column_type {
+        ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64 => Ok(()),
+        _ => {
+            let message = "identity column type must be smallint, integer, or bigint";
+            Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message))
+        }
+    }
+}
+
 /// Types that have operator classes.
 const ORDERED_TYPES: [&str; 19] = [
     "bool",

@@ -264,6 +264,7 @@ impl Session {
             nullable: true,
             default: None,
             always_generated: false,
+            identity_by_default: false,
             generation: Some(values),
             hidden: true,
         })

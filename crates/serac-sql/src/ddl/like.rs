@@ -3,9 +3,12 @@
 
 use super::builder::TableBuilder;
 use super::indexes::index_base_name;
+use super::sequence::is_identity_from;
 use crate::error::Result;
 use crate::index_names::index_column_name;
-use serac_engine::catalog::definition::{BitmapDefinition, ColumnDefinition, KeyDefinition, TableDefinition};
+use serac_engine::catalog::definition::{
+    BitmapDefinition, ColumnDefinition, KeyDefinition, SequenceDefinition, TableDefinition,
+};
 use serac_parser::tree::TableLike;
 
 /// Whether LIKE takes a part over, beside columns with their types and NOT NULL.
@@ -15,21 +18,35 @@ pub(super) fn takes(like: &TableLike, part: &str) -> bool {
 }
 
 impl TableBuilder<'_> {
+    /// Gives the last sequence the bounds and steps of the one that a column of another table has
+    /// its identity from.
+    fn like_sequence_of(&mut self, table: &TableDefinition, column: &ColumnDefinition) -> Result<()> {
+        let schema = &table.schema;
+        let mut sequences = self.view.of(schema).0.schema(schema)?.sequences.values();
+        let known = sequences.find(|sequence| is_identity_from(column, schema, &sequence.definition.name));
+        let (Some(known), Some(own)) = (known, self.sequences.last_mut()) else { return Ok(()) };
+        let SequenceDefinition { start, increment, min, max, .. } = known.definition;
+        (own.start, own.increment, own.min, own.max) = (start, increment, min, max);
+        Ok(())
+    }
+
     /// Adds the columns of another table, and what is asked for.
     pub(super) fn like(&mut self, like: &TableLike, source: &TableDefinition) -> Result<()> {
         let base = self.definition.columns.len();
         let key = source.primary_key();
         for (i, column) in source.visible_columns().iter().enumerate() {
-            let own_sequence = column.always_generated && takes(like, "identity");
+            let own_sequence = column.is_identity() && takes(like, "identity");
             self.definition.columns.push(ColumnDefinition {
                 nullable: column.nullable && !key.is_some_and(|key| key.columns.contains(&i)),
-                default: column.default.clone().filter(|_| takes(like, "defaults") && !column.always_generated),
-                always_generated: own_sequence,
+                default: column.default.clone().filter(|_| takes(like, "defaults") && !column.is_identity()),
+                always_generated: own_sequence && column.always_generated,
+                identity_by_default: own_sequence && column.identity_by_default,
                 generation: column.generation.clone().filter(|_| takes(like, "generated")),
                 ..column.clone()
             });
             if own_sequence {
                 self.own_sequence(base + i, &[])?;
+                self.like_sequence_of(source, column)?;
             }
         }
         let moved = |columns: &[usize]| columns.iter().map(|&column| base + column).collect::<Vec<_>>();

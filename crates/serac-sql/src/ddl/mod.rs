@@ -15,7 +15,7 @@ mod relations;
 mod sequence;
 
 use crate::binding;
-use crate::column_types::{columns_of, kept_types};
+use crate::column_types::{columns_of, kept_types, of_column};
 use crate::ddl::clauses::{done, text_at, words};
 use crate::error::{Result, SqlError};
 use crate::expressions::replaced;
@@ -43,7 +43,8 @@ use serac_parser::tree::{
     CreateSchema, CreateTable, CreateTableAs, CreateView, Drop, Name, ObjectKind, Persistence, Query, Relation, Span,
     StatementKind, TableConstraint, TableElement, TableForm, TableSource, Truncate,
 };
-use serac_pg::TypeId;
+use serac_pg::{NO_MODIFIER, TypeId};
+use serac_storage::ColumnType;
 use serac_values::assignment::check_assignment;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -214,6 +215,7 @@ impl Session {
                 self.drop_readers(&relation, &format!("view \"{short}\""), cascade, all)?;
             }
             ObjectKind::Sequence if self.txn_for(&schema)?.catalog().sequence(&schema, &short).is_ok() => {
+                self.check_not_required(&schema, &short)?;
                 self.drop_defaults_of(&relation, cascade)?;
             }
             ObjectKind::Schema if cascade => self.drop_readers_of_schema(&short)?,
@@ -316,6 +318,7 @@ impl Session {
             self.check_default(column)?;
             self.check_generation(&builder.definition, at)?;
         }
+        builder.definition.columns.iter_mut().for_each(without_null_default);
         let mut table = self.txn_for(&schema)?.create_table(builder.definition)?;
         for key in builder.expression_keys {
             self.create_key(&table.definition, key)?;
@@ -424,8 +427,9 @@ impl Session {
         binding::usual_text(&self.state(), kept, &columns)
     }
 
-    /// A default must be plannable. A constant is tried out; anything else is not computed, for it
-    /// may have effects.
+    /// A default must be plannable. A constant of the column's type, which one in quotes is, is
+    /// tried out, but for the digits that the column has room for. Anything else is not computed,
+    /// for it may have effects: what cannot be assigned is an error where the default is used.
     fn check_default(&self, column: &ColumnDefinition) -> Result<()> {
         let Some(default) = KeptExpression::default_of(column) else { return Ok(()) };
         let bound = default.bound(&self.state(), &DFSchema::empty())?;
@@ -433,8 +437,14 @@ impl Session {
             check_assignment(&bound.expr.get_type(&DFSchema::empty())?, column.sql_type, &column.name)?;
         }
         match bound.expr.as_literal() {
-            Some(_) => self.column_default(column, 1).map(drop),
-            None => default.planned(&self.state(), &DFSchema::empty()).map(drop),
+            Some(_) if bound.id == of_column(column.sql_type).id => {
+                let sql_type = match column.sql_type.column_type {
+                    ColumnType::Decimal { .. } => ColumnType::Numeric.into(),
+                    _ => column.sql_type,
+                };
+                self.column_default(&ColumnDefinition { sql_type, ..column.clone() }, 1).map(drop)
+            }
+            _ => default.planned(&self.state(), &DFSchema::empty()).map(drop),
         }
     }
 
@@ -534,6 +544,16 @@ impl Session {
     }
 }
 
+/// Takes a default NULL away, which is as none. A column whose type has a length or digits keeps
+/// it, as there it is an expression.
+fn without_null_default(column: &mut ColumnDefinition) {
+    let has_modifier = of_column(column.sql_type).modifier != NO_MODIFIER;
+    column.default = column.default.take().filter(|text| {
+        let text = text.trim_matches(|c: char| c.is_whitespace() || matches!(c, '(' | ')'));
+        has_modifier || !text.eq_ignore_ascii_case("null")
+    });
+}
+
 /// The columns of a table that has a query's rows.
 fn columns_of_rows(columns: &Schema) -> Result<Vec<ColumnDefinition>> {
     let types = kept_types(columns)?;
@@ -543,6 +563,7 @@ fn columns_of_rows(columns: &Schema) -> Result<Vec<ColumnDefinition>> {
         nullable: true,
         default: None,
         always_generated: false,
+        identity_by_default: false,
         generation: None,
         hidden: false,
     };

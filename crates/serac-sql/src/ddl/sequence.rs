@@ -4,9 +4,10 @@ use super::clauses::refuse_any;
 use crate::ast_types::sql_type;
 use crate::ddl::clauses::done;
 use crate::error::{Result, SqlError};
+use crate::notices::Severity;
 use crate::result::StatementResult;
 use crate::session::Session;
-use serac_engine::catalog::definition::{SequenceDefinition, SqlType};
+use serac_engine::catalog::definition::{ColumnDefinition, SequenceDefinition, SqlType, TableDefinition};
 use serac_parser::tree::{
     AlterSequence, CreateSequence, Ident, Name, Number, Persistence, SequenceOption, SequenceOptionKind,
 };
@@ -134,6 +135,16 @@ fn range(column_type: ColumnType) -> (i64, i64) {
     }
 }
 
+/// The default of a column that takes its values from a sequence of its own.
+pub(super) fn default_from(schema: &str, sequence: &str) -> String {
+    format!("nextval('{schema}.{sequence}')")
+}
+
+/// Whether a column is the identity whose values the sequence of a name gives.
+pub(super) fn is_identity_from(column: &ColumnDefinition, schema: &str, sequence: &str) -> bool {
+    column.is_identity() && column.default.as_ref().is_some_and(|text| *text == default_from(schema, sequence))
+}
+
 /// The usual bounds of a sequence.
 fn bounds(increment: i64, column_type: ColumnType) -> (i64, i64) {
     let (least, most) = range(column_type);
@@ -191,6 +202,68 @@ impl Session {
         }
     }
 
+    /// The table and the column of the identity whose values a sequence gives.
+    fn identity_of(&mut self, schema: &str, sequence: &str) -> Result<Option<(String, String)>> {
+        let catalog = self.txn_for(schema)?.catalog();
+        let Some((table, name)) = &catalog.sequence(schema, sequence)?.definition.owner else { return Ok(None) };
+        let columns = &catalog.table(schema, table)?.definition.columns;
+        let is_identity = |column: &&ColumnDefinition| is_identity_from(column, schema, sequence);
+        let column = columns.iter().filter(|column| column.name == *name).find(is_identity);
+        Ok(column.map(|column| (table.clone(), column.name.clone())))
+    }
+    /// Refuses to drop a sequence without which an identity column cannot be.
+    ///
+    /// # Errors
+    /// 2BP01.
+    pub(super) fn check_not_required(&mut self, schema: &str, sequence: &str) -> Result<()> {
+        let Some((table, column)) = self.identity_of(schema, sequence)? else { return Ok(()) };
+        let column = format!("column \"{column}\" of table \"{table}\"");
+        let message = format!("cannot drop sequence \"{sequence}\" because {column} requires it");
+        let error = SqlError::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, message);
+        Err(error.explained(format!("You can drop {column} instead.")))
+    }
+    /// The sequence that gives the values of an identity column.
+    fn identity_sequence(&mut self, table: &TableDefinition, at: usize) -> Result<Option<SequenceDefinition>> {
+        let schema = &table.schema;
+        let sequences = self.txn_for(schema)?.catalog().schema(schema)?.sequences.values();
+        let mut definitions = sequences.map(|sequence| &sequence.definition);
+        let found = definitions.find(|sequence| is_identity_from(&table.columns[at], schema, &sequence.name));
+        Ok(found.cloned())
+    }
+    /// Gives the sequence of an identity column the column's new type.
+    pub(super) fn retype_identity(
+        &mut self,
+        table: &TableDefinition,
+        at: usize,
+        column_type: ColumnType,
+    ) -> Result<()> {
+        let Some(known) = self.identity_sequence(table, at)? else { return Ok(()) };
+        let options = Options { column_type: Some(column_type), ..Options::default() };
+        let definition = options.change(known);
+        options.check_bounds(&definition)?;
+        Ok(self.txn_for(&table.schema)?.alter_sequence(&table.schema, definition, None)?)
+    }
+    /// ALTER COLUMN … DROP IDENTITY: the sequence goes, and NOT NULL stays.
+    pub(super) fn drop_identity(&mut self, table: &TableDefinition, at: usize, if_exists: bool) -> Result<()> {
+        let (schema, name, column) = (&table.schema, &table.name, &table.columns[at].name);
+        if !table.columns[at].is_identity() {
+            let message = format!("column \"{column}\" of relation \"{name}\" is not an identity column");
+            if !if_exists {
+                return Err(SqlError::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+            }
+            self.say(Severity::Notice, sqlstate::SUCCESSFUL_COMPLETION, format!("{message}, skipping"));
+            return Ok(());
+        }
+        let sequence = self.identity_sequence(table, at)?;
+        self.txn_for(schema)?.alter_column(schema, name, column, |column| {
+            column.default = None;
+            (column.always_generated, column.identity_by_default) = (false, false);
+        })?;
+        let Some(SequenceDefinition { name: sequence, .. }) = sequence else { return Ok(()) };
+        self.drop_defaults_of(&(schema.clone(), sequence.clone()), false)?;
+        Ok(self.txn_for(schema)?.drop_sequence(schema, &sequence)?)
+    }
+
     /// ALTER SEQUENCE with options.
     pub(super) fn alter_sequence(&mut self, alter: &AlterSequence) -> Result<StatementResult> {
         let AlterSequence { if_exists, name, options } = alter;
@@ -204,6 +277,11 @@ impl Session {
             }
             Err(error) => return Err(error.into()),
         };
+        if let (Some(_), Some((table, _))) = (options.owned_by, self.identity_of(&schema, &name)?) {
+            let message = "cannot change ownership of identity sequence";
+            let error = SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message);
+            return Err(error.explained(format!("Sequence \"{name}\" is linked to table \"{table}\".")));
+        }
         let owner = self.sequence_owner(options.owned_by, &schema, known.owner.clone())?;
         let definition = options.change(known);
         options.check_bounds(&definition)?;

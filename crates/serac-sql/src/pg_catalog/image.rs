@@ -15,7 +15,7 @@ use crate::index_names::index_column_name;
 use crate::wire::{WireColumn, told_type, type_of};
 use serac_engine::catalog::Schema;
 use serac_engine::catalog::definition::{
-    BitmapDefinition, KeyDefinition, Materialized, ReferentialAction, SqlType, ViewDefinition,
+    BitmapDefinition, KeyDefinition, Materialized, ReferentialAction, SequenceDefinition, SqlType, ViewDefinition,
 };
 use serac_engine::catalog::sequence::Sequence;
 use serac_engine::{Catalog, DEFAULT_SCHEMA, Table, security};
@@ -76,15 +76,15 @@ pub(super) struct Attribute {
     pub(super) nullable: bool,
     /// The text of its default, as PostgreSQL shows it.
     pub(super) default: Option<String>,
-    /// GENERATED ALWAYS AS IDENTITY.
-    pub(super) identity: bool,
+    /// `a` for GENERATED ALWAYS AS IDENTITY, `d` for BY DEFAULT, or nothing.
+    pub(super) identity: &'static str,
     /// Whether its default is the expression that it is computed by.
     pub(super) generated: bool,
 }
 
 impl Attribute {
     fn new(name: &str, type_oid: u32, modifier: i32) -> Self {
-        Self { name: name.into(), type_oid, modifier, nullable: true, default: None, identity: false, generated: false }
+        Self { name: name.into(), type_oid, modifier, nullable: true, default: None, identity: "", generated: false }
     }
     /// A column of a query's result.
     pub(super) fn of_field(field: &datafusion::arrow::datatypes::Field) -> Self {
@@ -295,6 +295,17 @@ impl Image {
     pub(super) fn relation_named(&self, schema: &str, name: &str) -> Option<&Relation> {
         self.names.get(&(schema.to_owned(), name.to_owned())).map(|&at| &self.relations[at])
     }
+    /// The sequence of a relation's column.
+    pub(super) fn sequence_of(&self, relation: &Relation, column: &str) -> Option<&SequenceDefinition> {
+        let of_column = |other: &Relation| match &other.object {
+            Object::Sequence(sequence) if other.schema == relation.schema => {
+                let owner = sequence.definition.owner.as_ref()?;
+                (owner.0 == relation.name && owner.1 == column).then_some(&sequence.definition)
+            }
+            _ => None,
+        };
+        self.relations.iter().find_map(of_column)
+    }
     /// The relation that an unqualified name means.
     pub(super) fn visible(&self, name: &str) -> Option<&Relation> {
         let path = self.path.iter().map(String::as_str);
@@ -344,10 +355,14 @@ impl Relation {
                 nullable: column.nullable,
                 default: match &column.generation {
                     Some(expression) => Some(expression.clone()),
-                    None => column.default.as_deref().filter(|_| !column.always_generated).map(shown_default),
+                    None => column.default.as_deref().filter(|_| !column.is_identity()).map(shown_default),
                 },
                 generated: column.generation.is_some(),
-                identity: column.always_generated,
+                identity: match (column.always_generated, column.identity_by_default) {
+                    (true, _) => "a",
+                    (false, true) => "d",
+                    (false, false) => "",
+                },
                 ..Attribute::of_type(&column.name, column.sql_type)
             };
             table.definition.visible_columns().iter().map(attribute).collect()

@@ -7,7 +7,7 @@ use super::layout::Rows;
 use super::relations::sequence_type;
 use crate::identifiers::{CATALOG_SCHEMA, TEMPORARY_SCHEMA};
 use crate::pg_catalog::scope::Scope;
-use serac_engine::catalog::definition::{KeyDefinition, ReferentialAction};
+use serac_engine::catalog::definition::{KeyDefinition, ReferentialAction, SequenceDefinition};
 use serac_engine::security::{self, Columns, Privilege, RoleId};
 use serac_pg::functions::{self, FunctionKind, Volatility};
 use serac_values::type_names;
@@ -134,7 +134,13 @@ fn columns(scope: &Scope<'_>, rows: &mut Rows) {
             let data_type = if is_array { "ARRAY".into() } else { type_names::format(attribute.type_oid, None) };
             let (default, expression) =
                 if attribute.generated { (None, attribute.default) } else { (attribute.default, None) };
-            let generation = attribute.identity.then_some("ALWAYS");
+            let generation = match attribute.identity {
+                "a" => Some("ALWAYS"),
+                "d" => Some("BY DEFAULT"),
+                _ => None,
+            };
+            let sequence = generation.and_then(|_| scope.image.sequence_of(relation, &attribute.name));
+            let told = |part: fn(&SequenceDefinition) -> i64| sequence.map(|definition| part(definition).to_string());
             rows.add([
                 ("table_catalog", scope.database().into()),
                 ("table_schema", (&relation.schema).into()),
@@ -155,8 +161,13 @@ fn columns(scope: &Scope<'_>, rows: &mut Rows) {
                 ("udt_name", type_names::short_name(attribute.type_oid).into()),
                 ("dtd_identifier", (i + 1).to_string().into()),
                 ("is_self_referencing", "NO".into()),
-                ("is_identity", yes_or_no(attribute.identity).into()),
+                ("is_identity", yes_or_no(generation.is_some()).into()),
                 ("identity_generation", generation.into()),
+                ("identity_start", told(|sequence| sequence.start).into()),
+                ("identity_increment", told(|sequence| sequence.increment).into()),
+                ("identity_maximum", told(|sequence| sequence.max).into()),
+                ("identity_minimum", told(|sequence| sequence.min).into()),
+                ("identity_cycle", "NO".into()),
                 ("is_generated", if attribute.generated { "ALWAYS" } else { "NEVER" }.into()),
                 ("generation_expression", expression.into()),
                 ("is_updatable", yes_or_no(is_table).into()),

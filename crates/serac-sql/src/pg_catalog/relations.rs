@@ -155,7 +155,7 @@ pub(super) fn attributes(scope: &Scope<'_>, rows: &mut Rows) {
                 ("attstorage", found.map_or("x", |(t, is_array)| if is_array { "x" } else { t.storage }).into()),
                 ("attnotnull", (!nullable).into()),
                 ("atthasdef", default.is_some().into()),
-                ("attidentity", if *identity { "a" } else { "" }.into()),
+                ("attidentity", (*identity).into()),
                 ("attgenerated", if *generated { "s" } else { "" }.into()),
                 ("attislocal", true.into()),
                 ("attcollation", found.map_or(0, |(t, _)| t.collation).into()),
@@ -302,7 +302,7 @@ pub(super) fn dependencies(scope: &Scope<'_>, rows: &mut Rows) {
             ("refclassid", class.into()),
             ("refobjid", table.oid.into()),
             ("refobjsubid", (at + 1).into()),
-            ("deptype", if attributes[at].identity { "i" } else { "a" }.into()),
+            ("deptype", if attributes[at].identity.is_empty() { "a" } else { "i" }.into()),
         ]);
     }
 }
