@@ -272,6 +272,14 @@ pub fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<Array
             if known == *array.data_type() { array.clone() } else { cast_with_options(array, &known, &options)? };
         return as_numbers(&values).map_err(of_column);
     }
+    if is_text && matches!(sql_type.column_type, ColumnType::Decimal { .. }) {
+        // Arrow's cast is faster, but does not take all that numbers may be written as.
+        if let Ok(values) = cast_with_options(array, &target, &options) {
+            return Ok(values);
+        }
+        let texts = cast_with_options(array, &ArrowType::Utf8View, &options)?;
+        return as_numbers(&texts).and_then(|numbers| assign(&numbers, sql_type, column)).map_err(of_column);
+    }
     if is_text {
         let texts = cast_with_options(array, &ArrowType::Utf8View, &options)?;
         let texts = texts.as_string_view();

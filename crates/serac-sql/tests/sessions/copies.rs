@@ -328,6 +328,48 @@ async fn values_of_char_are_written_with_their_blanks() {
 }
 
 #[tokio::test]
+async fn numbers_are_read_as_by_insert() {
+    let mut session = session();
+    session.execute("CREATE TABLE t (n NUMERIC(10,2))").await.unwrap();
+    for (text, wanted) in [
+        ("1e3", Ok("1000.00\n")),
+        (" 1.5e1 ", Ok("15.00\n")),
+        ("-25E-1", Ok("-2.50\n")),
+        ("1e-3", Ok("0.00\n")),
+        ("1e-400", Ok("0.00\n")),
+        ("12345678.995", Ok("12345679.00\n")),
+        ("1e30", Err("22003")),
+        ("1e400", Err("22003")),
+        ("99999999.995", Err("22003")),
+        ("123456789012345678901234567890123456789012345.5", Err("22003")),
+        ("Infinity", Err("22003")),
+        // A column with a precision has no NaN.
+        ("NaN", Err("22003")),
+        ("0x10", Err("22P02")),
+        ("1_000", Err("22P02")),
+        ("1e", Err("22P02")),
+        ("abc", Err("22P02")),
+    ] {
+        for way in ["INSERT", "FORMAT text", "FORMAT csv"] {
+            session.execute("TRUNCATE t").await.unwrap();
+            let read = match way {
+                "INSERT" => session.execute(&format!("INSERT INTO t VALUES ('{text}')")).await.map(drop),
+                // The number stands among others, which are read together.
+                format => {
+                    let copy = format!("COPY t FROM STDIN ({format}) WHERE n <> 7");
+                    into(&mut session, &copy, format!("7.00\n{text}\n7\n")).await.map(drop)
+                }
+            };
+            let rows = out(&mut session, "COPY t TO STDOUT (FORMAT text)").await;
+            assert_eq!(read.map(|()| rows.as_str()).map_err(|error| error.sqlstate), wanted, "{way}: {text:?}");
+        }
+    }
+    let error = into(&mut session, "COPY t FROM STDIN (FORMAT text)", "1e3\n2\nabc\n").await.unwrap_err();
+    assert_eq!(error.message, "invalid input syntax for type numeric: \"abc\"");
+    assert!(error.detail.as_deref().is_some_and(|detail| detail.contains("line 3")), "{:?}", error.detail);
+}
+
+#[tokio::test]
 async fn an_escape_takes_the_meaning_of_a_quote_away() {
     let mut session = session();
     session.execute("CREATE TABLE t (a INT, b TEXT, c TEXT)").await.unwrap();
