@@ -9,26 +9,6 @@
 #[path = "../../serac-storage/src/table/row_pins.rs"]
 mod row_pins;
 
-// The pins take their lock from this crate, in place of `serac_sync`.
-extern crate self as serac_sync;
-pub use lock::{RwLock, RwLockReadGuard};
-mod lock {
-    pub use loom::sync::RwLockReadGuard;
-
-    /// Loom's lock, with the face of parking_lot's.
-    #[derive(Debug, Default)]
-    pub struct RwLock<T>(loom::sync::RwLock<T>);
-
-    impl<T> RwLock<T> {
-        pub fn read(&self) -> RwLockReadGuard<'_, T> {
-            self.0.read().unwrap()
-        }
-        pub fn write(&self) -> loom::sync::RwLockWriteGuard<'_, T> {
-            self.0.write().unwrap()
-        }
-    }
-}
-
 // Where the pins look for the table.
 mod table {
     pub(crate) use crate::data_table;

@@ -13,45 +13,12 @@ mod keys;
 #[path = "../../serac-export/src/rdma/registrations.rs"]
 mod registrations;
 
-// The modules take their locks from this crate, in place of `serac_sync`.
-extern crate self as serac_sync;
-pub use lock::{Mutex, RwLock};
-mod lock {
-    /// Loom's lock, with the face of parking_lot's.
-    #[derive(Debug, Default)]
-    pub struct Mutex<T>(loom::sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub fn new(value: T) -> Self {
-            Self(loom::sync::Mutex::new(value))
-        }
-        pub fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
-            self.0.lock().unwrap()
-        }
-    }
-
-    /// Loom's lock, with the face of parking_lot's.
-    #[derive(Debug, Default)]
-    pub struct RwLock<T>(loom::sync::RwLock<T>);
-
-    impl<T> RwLock<T> {
-        pub fn new(value: T) -> Self {
-            Self(loom::sync::RwLock::new(value))
-        }
-        pub fn read(&self) -> loom::sync::RwLockReadGuard<'_, T> {
-            self.0.read().unwrap()
-        }
-        pub fn write(&self) -> loom::sync::RwLockWriteGuard<'_, T> {
-            self.0.write().unwrap()
-        }
-    }
-}
-
 use keys::Keys;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use registrations::{Registrar, Registrations};
+use serac_sync::Mutex;
 use std::time::{Duration, Instant};
 
 const FROZEN: u64 = 1;
@@ -107,7 +74,7 @@ impl Registrar for Domain {
 struct Model {
     bytes: Arc<Bytes>,
     /// The table's place for the block: the frozen one, or a copy.
-    table: lock::Mutex<Option<Block>>,
+    table: Mutex<Option<Block>>,
     keys: Arc<Keys<Block>>,
     leases: Registrations<Domain>,
 }
@@ -117,7 +84,7 @@ impl Model {
         let bytes = Arc::new(Bytes(UnsafeCell::new(FROZEN)));
         let keys = Arc::new(Keys::new(7));
         Arc::new(Self {
-            table: lock::Mutex::new(Some(Block(Arc::new(Held(bytes.clone()))))),
+            table: Mutex::new(Some(Block(Arc::new(Held(bytes.clone()))))),
             bytes,
             leases: Registrations::new(Domain(keys.clone())),
             keys,

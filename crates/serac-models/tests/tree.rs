@@ -13,39 +13,8 @@ mod tree;
 #[allow(dead_code, reason = "the models fill no tree")]
 mod sorting;
 
-/// In place of `serac_index::ordered::sync`.
-mod sync {
-    pub use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
-    use std::cell::RefCell;
-
-    pub const CAPACITY: usize = 2;
-    pub const STRIDE: usize = 2;
-
-    pub fn spin(_: &mut u32) {
-        loom::thread::yield_now();
-    }
-
-    thread_local! {
-        /// What epochs would free: whoever looks at it later than it may finds it unchanged, but
-        /// not in the tree any more.
-        static DEFERRED: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
-    }
-    pub struct Guard;
-    pub fn pin() -> Guard {
-        Guard
-    }
-    impl Guard {
-        /// # Safety
-        /// As crossbeam's.
-        pub unsafe fn defer_unchecked<F: FnOnce() + 'static>(&self, f: F) {
-            DEFERRED.with_borrow_mut(|deferred| deferred.push(Box::new(f)));
-        }
-    }
-    /// At the end of an execution.
-    pub fn free_all() {
-        DEFERRED.take().into_iter().for_each(|f| f());
-    }
-}
+#[path = "../../serac-index/src/ordered/sync.rs"]
+mod sync;
 
 /// In place of `serac_storage::RowId`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,7 +94,7 @@ fn model(keys: &'static [u8], work: &[Work], left: &'static [u8]) {
         assert_eq!(tree.verify(), left.len());
         assert_eq!(scan(&tree, 1, 99, false), left);
         drop(tree);
-        sync::free_all();
+        serac_sync::epoch::free_all();
     });
 }
 
@@ -152,7 +121,7 @@ fn of_two_who_add_a_key_one_knows_at_least() {
         let told = tree.insert(&[20], RowId(2));
         assert!([told, other.join().unwrap()].contains(&Neighbours::PerhapsSame));
         drop(tree);
-        sync::free_all();
+        serac_sync::epoch::free_all();
     });
 }
 

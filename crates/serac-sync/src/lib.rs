@@ -22,16 +22,21 @@
 //! nothing that tasks do may follow from the order of a hash map or from an address.
 //!
 //! The simulation executes atomics in one order that all tasks see. What weaker orderings allow is
-//! the models' part (`serac-models`).
+//! the models' part (`serac-models`): built with `--cfg loom`, the names are loom's, for the
+//! sources of single modules that the models run.
 
 #![warn(missing_docs)]
 
-#[cfg(not(shuttle))]
+#[cfg(loom)]
+mod modelled;
+#[cfg(not(any(loom, shuttle)))]
 mod real;
 #[cfg(shuttle)]
 mod simulated;
 
-#[cfg(not(shuttle))]
+#[cfg(loom)]
+pub use modelled::*;
+#[cfg(not(any(loom, shuttle)))]
 pub use real::*;
 #[cfg(shuttle)]
 pub use simulated::*;

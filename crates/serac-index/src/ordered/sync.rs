@@ -1,16 +1,17 @@
-//! What the tree shares with other threads is made of this. The models of the tree put loom's in
-//! its place, and small nodes.
+//! What the tree shares with other threads is made of this. The models of the tree have small
+//! nodes.
 
 pub(super) use serac_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 pub(super) use serac_sync::epoch::{Guard, pin};
 
 /// Entries of a leaf, and separators of an inner node, at the most.
-pub(super) const CAPACITY: usize = 48;
+pub(super) const CAPACITY: usize = if cfg!(loom) { 2 } else { 48 };
 /// A search looks at every so many entries first.
-pub(super) const STRIDE: usize = 8;
+pub(super) const STRIDE: usize = if cfg!(loom) { 2 } else { 8 };
 
 /// Gives somebody who is in the way time to go on.
 pub(super) fn spin(spins: &mut u32) {
     *spins += 1;
-    if spins.is_multiple_of(64) { serac_sync::thread::yield_now() } else { std::hint::spin_loop() }
+    // A model cannot wait: another thread must go on.
+    if cfg!(loom) || spins.is_multiple_of(64) { serac_sync::thread::yield_now() } else { std::hint::spin_loop() }
 }
