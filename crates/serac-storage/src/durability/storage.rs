@@ -881,7 +881,7 @@ impl Storage {
 
     /// The transactions that wait for others, longest first.
     pub fn waiting(&self) -> Vec<Waiting> {
-        self.manager.waits().list()
+        self.manager.waits().waiting()
     }
     /// Figures.
     pub fn metrics(&self) -> StorageMetrics {

@@ -3,4 +3,5 @@
 pub mod gc;
 pub mod transaction;
 pub mod undo;
+mod wait_queues;
 pub mod waits;

@@ -1,42 +1,16 @@
-//! Who waits for whom: transactions that want what a running one holds, mostly a row whose newest
-//! version is its.
-//!
-//! ```text
-//! waiter                                           holder, at its end
-//! 1. latch; count itself                           1. stamp the cell, publish the clock
-//! 2. SeqCst fence                                  2. SeqCst fence
-//! 3. look whether it is held still                 3. nobody is counted: go on
-//! 4. queue behind the holder; unlatch; sleep       4. latch; hand over to those in the queue
-//! ```
-//! One of the two fences comes first. If it is the holder's, the waiter's step 3 sees the stamp; if
-//! it is the waiter's, the holder's step 3 sees the count, and its step 4 comes after the waiter's.
-//! So nobody sleeps behind a transaction that has ended.
-//!
-//! **Hand-over.** Of those that want the same thing, the first to come is woken when the holder has
-//! committed in memory, or rolled back; the others wait behind it from then on, in their order, as
-//! if it held the thing already. So a row that everybody wants goes from one to the next, and wakes
-//! one transaction each time. If the one that was woken does not take the thing after all, it
-//! [passes it on](Transaction::pass_on) when its statement ends. Somebody who has not waited may
-//! take it meanwhile; then the one that was woken waits again, before all others.
-//!
-//! **Deadlocks.** A transaction waits for one other at a time, so the graph of who waits for whom
-//! is a set of trees, and one walk along the chain from the holder says whether to wait for it
-//! would close a cycle. Who would close it fails. A cycle may go through somebody who is yet to
-//! take what was handed over to it, and fail a transaction that could have gone on.
-//!
-//! Model: `serac-models/tests/waits.rs`.
+//! Transactions that wait: what a running one has in the way of another ([`Blocker`]), mostly a row
+//! whose newest version is its, and the future of whoever waits for it ([`Turn`]). The order of
+//! turns, hand-over and deadlocks are described in `wait_queues.rs`.
 
 use crate::error::{Result, StorageError};
 use crate::ids::{RowId, TableId};
 use crate::version::transaction::{Snapshot, Transaction, TransactionManager};
-use serac_sync::Mutex;
-use serac_sync::atomic::{AtomicUsize, Ordering, fence};
+use crate::version::wait_queues::{Queued, WaitQueues};
 use serac_sync::time::Instant;
-use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 /// What is waited for: a row, or the end of those who refer to it.
 pub(crate) type Target = (TableId, RowId);
@@ -78,13 +52,8 @@ impl Blocker {
     }
 }
 
-#[derive(Debug)]
-struct Waiter {
-    holder: u64,
-    on: Target,
-    since: Instant,
-    waker: Option<Waker>,
-}
+/// All who wait.
+pub(crate) type Waits = WaitQueues<Target>;
 
 /// A transaction that waits, as others see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,118 +69,12 @@ pub struct Waiting {
     pub since: Instant,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    /// Transactions that wait, by their numbers.
-    waiters: HashMap<u64, Waiter>,
-    /// By holder, those who wait for it, first come first.
-    queues: HashMap<u64, VecDeque<u64>>,
-}
-
-impl State {
-    /// Wakes the first who waits for each thing that `holder` has held (or for one of them), and
-    /// lets the others wait behind it.
-    fn hand_over(&mut self, holder: u64, only: Option<Target>) -> Vec<Waiter> {
-        let Some(queue) = self.queues.remove(&holder) else { return Vec::new() };
-        let mut heirs: Vec<(Target, u64)> = Vec::new();
-        let mut woken = Vec::new();
-        for number in queue {
-            let waiter = self.waiters.get_mut(&number).expect("who is in a queue waits");
-            let heir = heirs.iter().find(|(on, _)| *on == waiter.on).map(|(_, heir)| *heir);
-            let behind = match (heir, only) {
-                (_, Some(only)) if only != waiter.on => holder,
-                (Some(heir), _) => heir,
-                (None, _) => {
-                    heirs.push((waiter.on, number));
-                    woken.extend(self.waiters.remove(&number));
-                    continue;
-                }
-            };
-            waiter.holder = behind;
-            self.queues.entry(behind).or_default().push_back(number);
-        }
-        woken
-    }
-}
-
-/// All who wait.
-#[derive(Debug, Default)]
-pub(crate) struct Waits {
-    /// How many, and those who are about to.
-    count: AtomicUsize,
-    state: Mutex<State>,
-}
-
 impl Waits {
-    /// A transaction has ended that may have held something: its versions carry its timestamp, and
-    /// the clock is published.
-    pub(crate) fn ended(&self, number: u64) {
-        // SeqCst: pairs with the fence in `wait`, see the module. Relaxed: ordered by the fences.
-        fence(Ordering::SeqCst);
-        if self.count.load(Ordering::Relaxed) > 0 {
-            self.hand_over(number, None);
-        }
-    }
-
     /// All who wait, longest first.
-    pub(crate) fn list(&self) -> Vec<Waiting> {
-        let state = self.state.lock();
-        let waiting =
-            |(&waiter, of): (&u64, &Waiter)| Waiting { waiter, holder: of.holder, on: of.on, since: of.since };
-        let mut list: Vec<Waiting> = state.waiters.iter().map(waiting).collect();
+    pub(crate) fn waiting(&self) -> Vec<Waiting> {
+        let mut list = self.list(|waiter, holder, on, since| Waiting { waiter, holder, on, since });
         list.sort_by_key(|waiting| waiting.since);
         list
-    }
-
-    fn hand_over(&self, number: u64, only: Option<Target>) {
-        let woken = self.state.lock().hand_over(number, only);
-        self.count.fetch_sub(woken.len(), Ordering::Relaxed);
-        woken.into_iter().filter_map(|waiter| waiter.waker).for_each(Waker::wake);
-    }
-
-    /// Queues a transaction behind a holder; false if it does not hold the thing any more. Who has
-    /// waited for it before comes before others.
-    fn queue(&self, number: u64, blocker: &Blocker, again: bool) -> Result<bool> {
-        let mut state = self.state.lock();
-        // Counted first, see the module. Relaxed: ordered by the fence.
-        self.count.fetch_add(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        let mut at = blocker.holder;
-        let closes_cycle = loop {
-            if at == number {
-                break true;
-            }
-            match state.waiters.get(&at) {
-                Some(waiter) => at = waiter.holder,
-                None => break false,
-            }
-        };
-        let held = (blocker.holds)();
-        if closes_cycle || !held {
-            self.count.fetch_sub(1, Ordering::Relaxed);
-            return if held { Err(StorageError::Deadlock) } else { Ok(false) };
-        }
-        let waiter = Waiter { holder: blocker.holder, on: blocker.on, since: Instant::now(), waker: None };
-        assert!(state.waiters.insert(number, waiter).is_none(), "a transaction waits for one other at a time");
-        let queue = state.queues.entry(blocker.holder).or_default();
-        if again {
-            queue.push_front(number)
-        } else {
-            queue.push_back(number)
-        }
-        Ok(true)
-    }
-
-    /// Takes a waiter that will not wait any longer out of its queue, if it has not been woken.
-    fn give_up(&self, number: u64) {
-        let mut state = self.state.lock();
-        let Some(waiter) = state.waiters.remove(&number) else { return };
-        let queue = state.queues.get_mut(&waiter.holder).expect("who waits is in a queue");
-        queue.retain(|other| *other != number);
-        if queue.is_empty() {
-            state.queues.remove(&waiter.holder);
-        }
-        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -227,13 +90,7 @@ pub struct Turn {
 impl Future for Turn {
     type Output = ();
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        match self.manager.waits().state.lock().waiters.get_mut(&self.number) {
-            Some(waiter) => {
-                waiter.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-            None => Poll::Ready(()),
-        }
+        if self.manager.waits().is_turn(self.number, context.waker()) { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
@@ -261,8 +118,11 @@ impl Transaction {
         }
         self.promised = Some(blocker.on);
         let number = self.number();
-        let waits = manager.waits().queue(number, blocker, again)?;
-        Ok(waits.then_some(Turn { manager, number }))
+        match manager.waits().queue(number, blocker.holder, blocker.on, again, || (blocker.holds)()) {
+            Queued::Waits => Ok(Some(Turn { manager, number })),
+            Queued::Free => Ok(None),
+            Queued::Deadlock => Err(StorageError::Deadlock),
+        }
     }
 
     /// Hands what the transaction has waited for, and then not taken, to the next who waits for it.
