@@ -1,8 +1,9 @@
 //! Pins of foreign keys: children that come beside the delete of their parent, and a collector that
 //! ends the pins of commits that every snapshot sees. Whoever deletes the parent takes along the
 //! children that its snapshot sees (ON DELETE CASCADE) and learns of all others from the pins. So
-//! no orphan is left. The pins are the real ones (`serac_engine::constraint::parent_pins`), with
-//! loom's lock; the parent's row, the clock and the collector's queue are restated.
+//! no orphan is left. The pins and the clock are the real ones
+//! (`serac_engine::constraint::parent_pins`, `serac_storage::version::clock`), with loom's atomics
+//! and locks; the parent's row and the collector's queue are restated.
 //!
 //! Of: `serac-engine/src/constraint/parent_pins.rs`, `serac-engine/src/constraint/foreign_key.rs`.
 #![cfg(loom)]
@@ -11,34 +12,27 @@
 #[allow(dead_code, reason = "the model uses a part of it")]
 mod parent_pins;
 
-// The pins take their lock and the row's name from this crate, in place of the real ones.
+#[path = "../../serac-storage/src/version/clock.rs"]
+#[allow(dead_code, reason = "the model uses a part of it")]
+mod clock;
+#[path = "../../serac-storage/src/ids.rs"]
+#[allow(dead_code, reason = "the model uses a part of it")]
+mod ids;
+
+// The pins take the row's name from this crate, in place of the storage.
 extern crate self as serac_storage;
-extern crate self as serac_sync;
-pub use lock::Mutex;
-mod lock {
-    /// Loom's lock, with the face of parking_lot's.
-    #[derive(Debug, Default)]
-    pub struct Mutex<T>(loom::sync::Mutex<T>);
+pub use ids::RowId;
 
-    impl<T> Mutex<T> {
-        pub fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
-            self.0.lock().unwrap()
-        }
-    }
-}
-
-/// In place of `serac_storage::RowId`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct RowId(u64);
-
+use clock::Clock;
+use ids::Timestamp;
 use loom::sync::atomic::AtomicUsize;
-use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use loom::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use loom::thread;
 use parent_pins::{ParentPins, Pinned};
-use std::collections::BTreeMap;
+use serac_sync::Mutex;
 use std::sync::Arc;
 
-const PARENT: RowId = RowId(7);
+const PARENT: RowId = RowId::from_u64(7);
 
 /// States of the parent's row, as its newest version tells them.
 const THERE: usize = 0;
@@ -48,13 +42,9 @@ const GONE: usize = 2;
 struct Family {
     pins: ParentPins,
     parent: AtomicUsize,
-    clock: AtomicUsize,
+    clock: Clock,
     /// The commits of the children that are there.
     children: Mutex<Vec<u64>>,
-    /// Held for the commit critical section.
-    commit_latch: Mutex<()>,
-    /// Starts of running transactions.
-    active: Mutex<BTreeMap<u64, usize>>,
     /// The collector's queue: commits whose pins end once every snapshot sees them.
     deferred: Mutex<Vec<u64>>,
 }
@@ -64,34 +54,19 @@ impl Family {
         Arc::new(Self {
             pins: ParentPins::default(),
             parent: AtomicUsize::new(THERE),
-            clock: AtomicUsize::new(1),
+            clock: Clock::new(Timestamp(1)),
             children: Mutex::default(),
-            commit_latch: Mutex::default(),
-            active: Mutex::default(),
             deferred: Mutex::default(),
         })
     }
-    /// `TransactionManager::begin`.
     fn begin(&self) -> u64 {
-        let mut active = self.active.lock();
-        let start = self.clock.load(Acquire) as u64;
-        *active.entry(start).or_insert(0) += 1;
-        start
+        self.clock.begin().1.0
     }
     fn end(&self, start: u64) {
-        let mut active = self.active.lock();
-        let count = active.get_mut(&start).unwrap();
-        *count -= 1;
-        if *count == 0 {
-            active.remove(&start);
-        }
+        self.clock.leave(Timestamp(start));
     }
-    /// The commit critical section.
     fn commit(&self, stamp: impl FnOnce(u64)) {
-        let _latch = self.commit_latch.lock();
-        let now = self.clock.load(Relaxed) + 1;
-        stamp(now as u64);
-        self.clock.store(now, Release);
+        self.clock.latch().publish(|at| stamp(at.0));
     }
     fn has_parent(&self) -> bool {
         self.parent.load(Acquire) == THERE
@@ -132,10 +107,8 @@ impl Family {
     }
     /// `GarbageCollector::run_once`.
     fn collect(&self) {
-        let watermark = {
-            let active = self.active.lock();
-            active.keys().next().copied().unwrap_or_else(|| self.clock.load(Acquire) as u64)
-        };
+        let readers = self.clock.readers();
+        let watermark = readers.oldest().unwrap_or(readers.settled());
         let due = {
             let mut deferred = self.deferred.lock();
             let (due, later) = std::mem::take(&mut *deferred).into_iter().partition::<Vec<_>, _>(|at| *at <= watermark);

@@ -117,7 +117,7 @@ pub(crate) fn blocks_view(view: &StatementSnapshot) -> datafusion::error::Result
                 let pins = Arc::strong_count(&block).saturating_sub(2);
                 let (state, rows, versions, heap, garbage, bytes, idle) = match &*block {
                     Block::Hot(hot) => {
-                        let versions = hot.versioned().load(std::sync::atomic::Ordering::Relaxed);
+                        let versions = hot.versioned().get();
                         let (heap, garbage) = (hot.heap().bytes(), hot.heap().garbage_bytes());
                         let state = format!("{:?}", hot.temperature()).to_lowercase();
                         (state, hot.rows(), versions, heap, garbage, hot.bytes(), Some(hot.idle()))

@@ -10,6 +10,7 @@
 //! | [`types`], [`value`] | column types, their Arrow types and physical widths; one value |
 //! | [`block`] | PAX blocks of 1 MiB, their layout, varlen views and heap chunks (§3.2, §4.1) |
 //! | [`version::undo`] | before-images in segments that never move (§3.1) |
+//! | [`version::chain`] | heads of version chains: install, walk, cut (§3.1) |
 //! | [`version::transaction`] | timestamps, snapshots, commit and abort protocols (§3.1) |
 //! | [`version::waits`] | waits for the ends of transactions, their order, deadlocks |
 //! | [`version::gc`] | unlink, then free; deferred actions (§3.3) |

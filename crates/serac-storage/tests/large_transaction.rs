@@ -318,7 +318,7 @@ fn storm(path: Option<std::path::PathBuf>, freezing: bool) {
     let stats = storage.run_gc();
     assert_eq!((stats.waiting, storage.manager().gc().backlog()), (0, 0), "all versions are collected: {stats:?}");
     for block in (0..table.block_count()).filter_map(|no| table.block(BlockNo(no))) {
-        assert!(block.hot().is_none_or(|block| block.versioned().load(Ordering::SeqCst) == 0));
+        assert!(block.hot().is_none_or(|block| block.versioned().get() == 0));
     }
     table.verify();
     if freezing {

@@ -56,7 +56,7 @@ pub(crate) fn prefetch<T>(address: *const T) {
     let _ = address;
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     #[test]
     fn copies_every_length_and_offset() {

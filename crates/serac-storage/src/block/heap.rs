@@ -36,7 +36,7 @@ use crate::error::{Result, StorageError};
 use crate::ids::ColumnId;
 use arrow_buffer::Buffer;
 use serac_sync::OnceLock;
-use serac_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use serac_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use serac_sync::epoch::{self, Guard};
 use serac_sync::{Mutex, MutexGuard};
 use std::ptr::NonNull;
@@ -211,6 +211,44 @@ impl HeapState {
     }
 }
 
+/// Counts the redirections of views in slots, each twice: odd while it happens (see
+/// [`crate::freeze::vacuum`]). They happen under the heap's latch, one at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Redirections(AtomicU64);
+
+impl Redirections {
+    /// Before views are redirected.
+    pub(crate) fn begin(&self) {
+        // Relaxed: changed under the latch only; the fence keeps the redirections behind it.
+        self.0.fetch_add(1, Ordering::Relaxed);
+        // Release: pairs with the Acquire fence behind a copy.
+        fence(Ordering::Release);
+    }
+    /// After that.
+    pub(crate) fn end(&self) {
+        // Release: pairs with the Acquire before a copy.
+        self.0.fetch_add(1, Ordering::Release);
+    }
+    /// What `copy` makes, if no view was redirected meanwhile.
+    fn undisturbed<T>(&self, copy: impl FnOnce() -> T) -> Option<T> {
+        // Acquire: pairs with the Release of `end`.
+        let before = self.0.load(Ordering::Acquire);
+        let copied = copy();
+        // Acquire: pairs with the Release fence of `begin`. Relaxed: behind the fence.
+        fence(Ordering::Acquire);
+        (before.is_multiple_of(2) && self.0.load(Ordering::Relaxed) == before).then_some(copied)
+    }
+}
+
+/// Points the half of a view in a slot that says where its bytes lie to a copy of them. Under the
+/// latch.
+#[inline]
+pub(crate) fn redirect(half: &AtomicU64, view: ArrowView) {
+    // Release: pairs with the Acquire fence behind a reader's copy, so that the copied value is
+    // there; and old and new view name the same bytes.
+    half.store((view >> 64) as u64, Ordering::Release);
+}
+
 /// The chunks of one block.
 #[derive(Debug)]
 pub struct BlockHeap {
@@ -223,8 +261,7 @@ pub struct BlockHeap {
     /// latch.
     used: AtomicUsize,
     live: AtomicUsize,
-    /// Odd while views in slots are redirected without a version (see [`crate::freeze::vacuum`]).
-    redirections: AtomicU64,
+    redirections: Redirections,
     /// Whether somebody is vacuuming.
     vacuuming: AtomicBool,
 }
@@ -303,7 +340,7 @@ impl BlockHeap {
             bytes: AtomicUsize::new(0),
             used: AtomicUsize::new(0),
             live: AtomicUsize::new(0),
-            redirections: AtomicU64::new(0),
+            redirections: Redirections::default(),
             vacuuming: AtomicBool::new(false),
         })
     }
@@ -426,10 +463,17 @@ impl BlockHeap {
     pub(crate) fn wants_vacuum(&self, floor: usize) -> bool {
         self.garbage_bytes() > self.live_bytes().max(floor)
     }
-    /// Views of slots redirected so far, twice; odd while it happens.
-    #[inline]
-    pub(crate) fn redirections(&self) -> &AtomicU64 {
+    /// Changes of views in slots that no version tells of.
+    pub(crate) fn redirections(&self) -> &Redirections {
         &self.redirections
+    }
+    /// What `copy` makes of views, none of which was redirected meanwhile: such a change leaves no
+    /// version, so a torn copy would not be found out.
+    pub(crate) fn copy_untorn<T>(self: &Arc<Self>, copy: impl Fn() -> T) -> T {
+        self.redirections.undisturbed(&copy).unwrap_or_else(|| {
+            let _latch = self.latch();
+            copy()
+        })
     }
     pub(crate) fn vacuuming(&self) -> &AtomicBool {
         &self.vacuuming
@@ -729,7 +773,7 @@ pub(crate) fn count_live(view: ArrowView, by_chunk: &mut [usize]) {
 
 impl std::panic::RefUnwindSafe for HeapChunk {}
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -27,12 +27,13 @@ use crate::ids::{BLOCK_BYTES, BlockNo, ColumnId, Slot};
 use crate::table::order::ColumnOrders;
 use crate::types::PhysicalType;
 use crate::value::Value;
+use crate::version::chain::{VersionHead, VersionedSlots, end_copy};
 use crate::version::undo::UndoRecord;
 use arrow_buffer::{ArrowNativeType, Buffer, MutableBuffer};
 use crossbeam_utils::CachePadded;
 use serac_sync::Mutex;
 use serac_sync::OnceLock;
-use serac_sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use serac_sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -109,7 +110,7 @@ impl Block {
     pub(crate) fn prefetch_version(&self, slot: Slot) {
         if let Self::Hot(block) = self {
             // Relaxed: not followed.
-            prefetch(block.version_head(slot).load(Ordering::Relaxed));
+            prefetch(block.version_head(slot).glance());
         }
     }
     /// Asks for the bytes that a row's views name.
@@ -164,8 +165,7 @@ impl Block {
     }
     /// The newest version of a slot, or null.
     pub(crate) fn newest_version(&self, slot: Slot) -> *mut UndoRecord {
-        // Acquire: pairs with the installing compare-and-swap.
-        self.hot().map_or(std::ptr::null_mut(), |block| block.version_head(slot).load(Ordering::Acquire))
+        self.hot().map_or(std::ptr::null_mut(), |block| block.version_head(slot).newest())
     }
 }
 
@@ -182,9 +182,8 @@ pub(crate) struct FiledBlock {
 /// needs the block's other fields, and must not wait for these.
 #[derive(Debug)]
 struct Collected {
-    /// Slots whose version head is not null. Raised before a head is installed, lowered after it
-    /// was unlinked: never too low.
-    versioned: AtomicU32,
+    /// Slots whose version head is not null.
+    versioned: VersionedSlots,
     /// How often slots have come to have no version again: who finds the count as it was, and no
     /// version, knows that nothing was written meanwhile.
     settlements: AtomicU64,
@@ -266,7 +265,7 @@ impl HotBlock {
             layout,
             nulls: AtomicU64::new(0),
             collected: CachePadded::new(Collected {
-                versioned: AtomicU32::new(0),
+                versioned: VersionedSlots::default(),
                 settlements: AtomicU64::new(0),
                 last_touched: AtomicU64::new(crate::version::gc::now_ms()),
             }),
@@ -322,7 +321,7 @@ impl HotBlock {
         &self.heap
     }
     /// Slots whose version head is not null (never too low).
-    pub fn versioned(&self) -> &AtomicU32 {
+    pub fn versioned(&self) -> &VersionedSlots {
         &self.collected.versioned
     }
     /// Notes that the collector has let go of everything but the newest state of slots, or of a
@@ -340,9 +339,9 @@ impl HotBlock {
     /// As [`settlements`](Self::settlements), where it is asked about the bulk append that filled
     /// the block.
     pub(crate) fn settlements_if(&self, is_settled: impl FnOnce() -> bool) -> Option<u64> {
-        // Acquire: pairs with the collector's lowering of the count and clearing of the marker,
-        // before which it has counted.
-        let calm = self.collected.versioned.load(Ordering::Acquire) == 0 && is_settled();
+        // The collector has counted before it lowers the number of versioned slots, or clears the
+        // marker.
+        let calm = self.collected.versioned.are_none() && is_settled();
         calm.then(|| self.collected.settlements.load(Ordering::Relaxed))
     }
     /// Says where the block was written as it was when its count of settled slots was that; or that
@@ -404,7 +403,7 @@ impl HotBlock {
 
     /// The head of a slot's version chain.
     #[inline]
-    pub fn version_head(&self, slot: Slot) -> &AtomicPtr<UndoRecord> {
+    pub fn version_head(&self, slot: Slot) -> &VersionHead {
         &self.versions.heads()[slot.0 as usize]
     }
 
@@ -708,12 +707,10 @@ impl HotBlock {
         if self.is_present(slot) {
             return;
         }
-        // Acquire: pairs with a deleter's Release fence: if the bit is its doing, its record is at
-        // the head by now.
-        fence(Ordering::Acquire);
-        // A slot that is being filled again has a head from before its cells change. Acquire: pairs
-        // with the installing store.
-        if self.version_head(slot).load(Ordering::Acquire).is_null() {
+        // If the bit is a deleter's doing, its record is at the head by now.
+        end_copy();
+        // A slot that is being filled again has a head from before its cells change.
+        if self.version_head(slot).newest().is_null() {
             self.release_cells(slot, &mut latch);
         }
     }
@@ -733,13 +730,9 @@ impl HotBlock {
     pub(crate) fn redirect(&self, column: ColumnId, slot: Slot, view: ArrowView) {
         assert!(self.is_view(column), "only views are redirected");
         self.check(slot);
-        // SAFETY: the column has an aligned view for every slot, and the slot was checked. Release:
-        // pairs with the Acquire fence behind a reader's copy, so that the copied value is there;
-        // and old and new view name the same bytes.
-        unsafe {
-            let halves = self.at(self.layout.column(column).value_offset + 16 * slot.0 as usize).cast::<AtomicU64>();
-            (*halves.add(1)).store((view >> 64) as u64, Ordering::Release);
-        }
+        let halves = self.at(self.layout.column(column).value_offset + 16 * slot.0 as usize).cast::<AtomicU64>();
+        // SAFETY: the column has an aligned view for every slot, and the slot was checked.
+        heap::redirect(unsafe { &*halves.add(1) }, view);
     }
 
     /// Copies `dst.len()` bytes that start `offset` bytes into the block; they may be torn.

@@ -6,14 +6,12 @@
 //! row has a version, and a huge page of which no version column is left goes back to the system.
 
 use crate::block::block_memory::{HUGE_PAGE_BYTES, Region, SMALL_TABLE_BLOCKS, note_used};
-use crate::version::undo::UndoRecord;
+use crate::version::chain::VersionHead;
 use serac_sync::Mutex;
-use serac_sync::atomic::{AtomicPtr, Ordering};
+use serac_sync::atomic::Ordering;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
-
-type Head = AtomicPtr<UndoRecord>;
 
 /// Pieces of huge pages that no block has, by their slots. All their heads are null.
 static FREE: Mutex<BTreeMap<usize, Vec<Piece>>> = Mutex::new(BTreeMap::new());
@@ -21,7 +19,7 @@ static FREE: Mutex<BTreeMap<usize, Vec<Piece>>> = Mutex::new(BTreeMap::new());
 /// Room for one version column in a huge page.
 #[derive(Debug)]
 struct Piece {
-    start: NonNull<Head>,
+    start: NonNull<VersionHead>,
     /// Keeps the memory alive; each of its pieces has it once.
     region: Arc<Region>,
 }
@@ -33,7 +31,7 @@ impl Piece {
     /// The pieces of a fresh huge page; none where the system has no such pages.
     fn of_huge_page(slots: usize) -> Option<Vec<Self>> {
         let region = Arc::new(Region::huge_page()?);
-        let bytes = size_of::<Head>() * slots;
+        let bytes = size_of::<VersionHead>() * slots;
         let starts = (0..HUGE_PAGE_BYTES / bytes).map(|i| {
             // SAFETY: the piece lies in the region.
             unsafe { region.start().add(i * bytes) }.cast()
@@ -70,7 +68,7 @@ impl Piece {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct VersionColumn {
-    start: NonNull<Head>,
+    start: NonNull<VersionHead>,
     slots: usize,
     /// Where the heads lie in a huge page; none if they have memory of their own, from the
     /// allocator.
@@ -83,16 +81,16 @@ impl VersionColumn {
         if no >= SMALL_TABLE_BLOCKS
             && let Some(piece) = Piece::take(slots)
         {
-            note_used((size_of::<Head>() * slots) as isize);
+            note_used((size_of::<VersionHead>() * slots) as isize);
             return Self { start: piece.start, slots, piece: Some(piece) };
         }
-        // SAFETY: zeros are null pointers.
-        let heads = unsafe { Box::<[Head]>::new_zeroed_slice(slots).assume_init() };
+        // SAFETY: zeros are null heads.
+        let heads = unsafe { Box::<[VersionHead]>::new_zeroed_slice(slots).assume_init() };
         Self { start: NonNull::from(Box::leak(heads)).cast(), slots, piece: None }
     }
     /// The heads, by slot.
     #[inline]
-    pub fn heads(&self) -> &[Head] {
+    pub fn heads(&self) -> &[VersionHead] {
         // SAFETY: so many heads, zeroed at first, that live as long as the column and are reached
         // through atomic accesses only.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.slots) }
@@ -108,8 +106,8 @@ impl Drop for VersionColumn {
         };
         // The block of a table that was dropped may have versions. Relaxed: nobody else has the
         // column, and the lock orders its next owner.
-        for head in self.heads().iter().filter(|head| !head.load(Ordering::Relaxed).is_null()) {
-            head.store(std::ptr::null_mut(), Ordering::Relaxed);
+        for head in self.heads().iter().filter(|head| !head.glance().is_null()) {
+            head.as_atomic().store(std::ptr::null_mut(), Ordering::Relaxed);
         }
         note_used(-(size_of_val(self.heads()) as isize));
         piece.give_back(self.slots);
@@ -130,13 +128,16 @@ mod tests {
                 assert_eq!(column.heads().len(), slots);
                 for head in column.heads() {
                     let mark = std::ptr::without_provenance_mut(8 * (no + 1));
-                    assert!(head.swap(mark, Ordering::Relaxed).is_null(), "column {no} is not its own, or was used");
+                    assert!(
+                        head.as_atomic().swap(mark, Ordering::Relaxed).is_null(),
+                        "column {no} is not its own, or was used"
+                    );
                 }
             }
             let kept = columns.into_iter().nth(20);
             let free = |slots| FREE.lock().get(&slots).map_or(0, Vec::len);
             if cfg!(target_os = "linux") {
-                let pieces = HUGE_PAGE_BYTES / (size_of::<Head>() * slots);
+                let pieces = HUGE_PAGE_BYTES / (size_of::<VersionHead>() * slots);
                 assert_eq!(free(slots), pieces - 1, "what shares a huge page with the kept column");
             }
             drop(kept);

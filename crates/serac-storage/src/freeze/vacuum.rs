@@ -36,7 +36,7 @@ use crate::block::heap::{BlockHeap, HeapLatch};
 use crate::block::{Block, HotBlock};
 use crate::ids::{BlockNo, ColumnId, RowId, Slot};
 use serac_sync::MutexGuard;
-use serac_sync::atomic::{Ordering, fence};
+use serac_sync::atomic::Ordering;
 use serac_sync::epoch;
 use std::sync::Arc;
 
@@ -86,9 +86,8 @@ fn run<'l>(block: &HotBlock, no: BlockNo, all: bool, latch_row: impl Fn(RowId) -
                 break;
             }
             for slot in (from..to).map(Slot) {
-                // A chain with views begins under the latch only. Acquire: pairs with the
-                // installing compare-and-swap.
-                if block.version_head(slot).load(Ordering::Acquire).is_null() {
+                // A chain with views begins under the latch only.
+                if block.version_head(slot).newest().is_null() {
                     step.slot(block, &views, slot);
                 } else {
                     versioned.push(slot);
@@ -121,10 +120,7 @@ pub(crate) struct Step<'h> {
 impl<'h> Step<'h> {
     pub(crate) fn new(heap: &'h Arc<BlockHeap>) -> Self {
         let latch = heap.latch();
-        // Relaxed: changed under the latch only; the fence keeps the redirections behind it. Pairs
-        // with the Acquire fence behind a bulk copy.
-        heap.redirections().fetch_add(1, Ordering::Relaxed);
-        fence(Ordering::Release);
+        heap.redirections().begin();
         Self { heap, latch }
     }
 
@@ -140,8 +136,7 @@ impl<'h> Step<'h> {
 
     /// The before-images of a row. The caller holds its pruning latch and has pinned.
     fn chain(&mut self, block: &HotBlock, slot: Slot) {
-        // Acquire: pairs with the installing compare-and-swap.
-        let mut current = block.version_head(slot).load(Ordering::Acquire);
+        let mut current = block.version_head(slot).newest();
         // SAFETY: linked records are alive, and the pruning latch keeps them linked.
         while let Some(record) = unsafe { current.as_ref() } {
             for before in record.before().iter().filter(|before| block.is_view(before.column)) {
@@ -157,7 +152,6 @@ impl<'h> Step<'h> {
 
 impl Drop for Step<'_> {
     fn drop(&mut self) {
-        // Release: pairs with the Acquire at the begin of a bulk copy.
-        self.heap.redirections().fetch_add(1, Ordering::Release);
+        self.heap.redirections().end();
     }
 }

@@ -47,7 +47,7 @@
 //! to a later block. Whoever kept a row id beyond the snapshot in which it found it may find
 //! another row.
 //!
-//! Model: `serac-models/tests/protocols.rs`, `serac-models/tests/slots.rs`.
+//! The steps of a chain's head are those of [`crate::version::chain`], which has the models.
 
 use crate::block::block_table::BlockTable;
 use crate::block::heap::count_live;
@@ -61,13 +61,14 @@ use crate::table::row_pins::RowPins;
 use crate::table::scan::BlockReader;
 use crate::types::TableSchema;
 use crate::value::Value;
+use crate::version::chain::{Walked, end_copy, may_replace};
 use crate::version::transaction::{Readers, Snapshot, Transaction};
 use crate::version::undo::{BeforeCell, UndoKind, UndoRecord};
 use crate::version::waits::Blocker;
 use arrow_array::RecordBatch;
 use crossbeam_utils::CachePadded;
 use serac_sync::Mutex;
-use serac_sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use serac_sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use serac_sync::epoch::{self, Guard};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
@@ -326,7 +327,7 @@ impl DataTable {
                     metrics.bytes += block.bytes();
                     metrics.heap_bytes += block.heap().bytes();
                     metrics.garbage_bytes += block.heap().garbage_bytes();
-                    metrics.versioned_blocks += u32::from(block.versioned().load(Ordering::Relaxed) > 0);
+                    metrics.versioned_blocks += u32::from(block.versioned().get() > 0);
                 }
                 Block::Frozen(block) => {
                     metrics.frozen_blocks += 1;
@@ -352,8 +353,8 @@ impl DataTable {
     pub fn writer(&self, row: RowId) -> Option<u64> {
         let guard = epoch::pin();
         let block = self.locate(row, &guard)?.hot()?;
-        // SAFETY: pinned. Acquire: as in `install`.
-        unsafe { block.version_head(row.slot()).load(Ordering::Acquire).as_ref() }
+        // SAFETY: pinned. Acquire: pairs with the Release that set the marker.
+        unsafe { block.version_head(row.slot()).newest().as_ref() }
             .or_else(|| unsafe { block.append_marker().load(Ordering::Acquire).as_ref() })?
             .timestamp()
             .running()
@@ -464,18 +465,12 @@ impl DataTable {
             return Ok(false);
         };
         let record = txn.push_undo(self, id, UndoKind::Insert, ptr::null_mut(), std::iter::empty());
-        // AcqRel: raised before the head is there, as every bulk reader relies on.
-        block.versioned().fetch_add(1, Ordering::AcqRel);
-        // Release: pairs with the readers' Acquire. Acquire: pairs with the collector's, so that an
-        // older row of the slot is wholly gone.
-        let head = block.version_head(id.slot());
-        if head.compare_exchange(ptr::null_mut(), record, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            block.versioned().fetch_sub(1, Ordering::Release);
+        // If the slot is free, an older row of it is wholly gone.
+        if !block.version_head(id.slot()).install(block.versioned(), ptr::null_mut(), record) {
             txn.undo().pop_last(record);
             return Ok(false);
         }
         debug_assert!(!block.is_freezing(), "a block does not freeze under a writer");
-        fence(Ordering::Release); // step 3: pairs with the readers' Acquire fence
         let mut latch = block.latch_heap(self.layout.column_ids());
         for (column, value) in self.layout.column_ids().zip(row) {
             block.release_view(column, id.slot(), &mut latch);
@@ -497,9 +492,8 @@ impl DataTable {
         // Behind the limit slots are handed out in turn. Release: as in `allocate`.
         let handed_out = slot < block.slot_limit()
             || cursor.compare_exchange(slot, slot + 1, Ordering::Release, Ordering::Relaxed).is_ok();
-        // Acquire: pairs with the collector's unlinking, so that the allocation bit is that of the
-        // last row whose chain is gone.
-        let free = block.version_head(id.slot()).load(Ordering::Acquire).is_null() && !block.is_present(id.slot());
+        // In this order: where the chain is gone, the allocation bit is that of its last row.
+        let free = block.version_head(id.slot()).newest().is_null() && !block.is_present(id.slot());
         let inserted = handed_out && free && self.insert_into(txn, id, row)?;
         drop(guard);
         txn.spill_redo()?;
@@ -517,50 +511,34 @@ impl DataTable {
     ) -> Result<()> {
         let head = block.version_head(row.slot());
         loop {
-            // Acquire: pairs with the installing compare-and-swap of the last writer.
-            let seen = head.load(Ordering::Acquire);
-            // SAFETY: pinned since before the load.
-            let mut newest =
+            let seen = head.newest();
+            // SAFETY: pinned since before the load. Acquire: pairs with the Release that set the
+            // marker.
+            let newest =
                 unsafe { seen.as_ref() }.or_else(|| unsafe { block.append_marker().load(Ordering::Acquire).as_ref() });
-            while let Some(record) = newest {
-                let timestamp = record.timestamp();
-                if txn.snapshot().sees(timestamp) {
-                    txn.snapshot().note_read(timestamp);
-                    break;
-                }
-                if !timestamp.is_committed() || !record.is_aborted() {
-                    return Err(self.conflict(row, txn.snapshot(), timestamp));
-                }
-                // SAFETY: as above.
-                newest = unsafe { record.next().as_ref() };
+            // SAFETY: as above.
+            match unsafe { may_replace(newest, |timestamp| txn.snapshot().sees(timestamp)) } {
+                Ok(Some(timestamp)) => txn.snapshot().note_read(timestamp),
+                Ok(None) => {}
+                Err(timestamp) => return Err(self.conflict(row, txn.snapshot(), timestamp)),
             }
             if !block.is_present(row.slot()) {
                 // Acquire: pairs with a deleter's Release fence: if the bit is its doing, its
                 // record is at the head by now.
-                fence(Ordering::Acquire);
-                if head.load(Ordering::Acquire) != seen {
+                end_copy();
+                if head.newest() != seen {
                     continue; // a concurrent delete: a conflict, as the newer head will tell
                 }
                 return Err(StorageError::InvalidInput(format!("{row:?} of table \"{}\" was deleted", self.name)));
             }
             let before = columns.iter().map(|&column| BeforeCell::new(column, block.read_cell(column, row.slot())));
             let record = txn.push_undo(self, row, kind, seen, before);
-            if seen.is_null() {
-                // AcqRel: as in `insert`.
-                block.versioned().fetch_add(1, Ordering::AcqRel);
-            }
-            // AcqRel: publishes the record and sees the last writer's values; Relaxed on failure:
-            // reloaded above.
-            if head.compare_exchange(seen, record, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            if head.install(block.versioned(), seen, record) {
                 debug_assert!(!block.is_freezing(), "a block does not freeze under a writer");
-                fence(Ordering::Release); // step 3
                 if txn.promised == Some((self.id, row)) {
                     txn.promised = None;
                 }
                 return Ok(());
-            }
-            if seen.is_null() {
-                block.versioned().fetch_sub(1, Ordering::Release);
             }
             txn.undo().pop_last(record);
         }
@@ -695,7 +673,7 @@ impl DataTable {
         block.check(columns)?;
         block.read_cells(columns, row.slot(), &mut out.cells);
         let mut present = block.is_present(row.slot());
-        fence(Ordering::Acquire); // step 2: pairs with the writers' Release fence
+        end_copy();
         // SAFETY: pinned.
         unsafe {
             if let Some(block) = block.hot() {
@@ -764,7 +742,7 @@ impl DataTable {
             }
             block.read_cells(columns, row.slot(), &mut out.cells);
             let present = block.is_present(row.slot());
-            fence(Ordering::Acquire);
+            end_copy();
             if block.newest_version(row.slot()) != seen
                 || !self.blocks.get(row.block(), &guard).is_some_and(|now| ptr::eq(now, block))
             {
@@ -842,8 +820,7 @@ impl DataTable {
             block.read_cells(columns, row.slot(), &mut out.cells);
             drop(latch);
             let present = block.is_present(row.slot());
-            // Acquire: pairs with the writers' Release fence, as in `read`.
-            fence(Ordering::Acquire);
+            end_copy();
             serac_sync::linger();
             if head() == newest {
                 break present; // the copy has no change whose record was not noted
@@ -1101,14 +1078,14 @@ impl DataTable {
             };
             let mut versioned = 0;
             for slot in 0..self.layout.slot_count() {
-                let head = block.version_head(Slot(slot)).load(Ordering::Acquire);
+                let head = block.version_head(Slot(slot)).newest();
                 versioned += u32::from(!head.is_null());
                 if slot >= block.slot_limit() {
                     assert!(head.is_null() && !block.is_present(Slot(slot)), "slot {slot} was never handed out");
                 }
                 rows += i64::from(block.is_present(Slot(slot)));
             }
-            assert_eq!(block.versioned().load(Ordering::Acquire), versioned, "versioned slots of block {no}");
+            assert_eq!(block.versioned().get(), versioned, "versioned slots of block {no}");
             if versioned == 0 {
                 self.verify_heap(block);
             }
@@ -1144,28 +1121,23 @@ pub(crate) unsafe fn apply_chain(
     block: &HotBlock,
     slot: Slot,
     snapshot: &Snapshot,
-    mut present: bool,
-    mut apply: impl FnMut(&BeforeCell),
+    present: bool,
+    apply: impl FnMut(&BeforeCell),
 ) -> bool {
-    // Acquire: pairs with the installing compare-and-swap.
-    let mut current = block.version_head(slot).load(Ordering::Acquire);
-    // SAFETY: reachable records are not freed while the caller is pinned.
-    while let Some(record) = unsafe { current.as_ref() } {
+    let sees = |record: &UndoRecord| {
         let timestamp = record.timestamp();
-        if snapshot.sees_record(record, timestamp) {
+        let sees = snapshot.sees_record(record, timestamp);
+        if sees {
             snapshot.note_read(timestamp);
-            return present;
         }
-        record.before().iter().for_each(&mut apply);
-        match record.kind() {
-            UndoKind::Delete => present = true,
-            UndoKind::Insert | UndoKind::Append => return false,
-            UndoKind::Update => {}
-        }
-        current = record.next();
+        sees
+    };
+    // SAFETY: the caller is pinned.
+    match unsafe { block.version_head(slot).walk(present, sees, apply) } {
+        Walked::Decided(present) => present,
+        // SAFETY: as above.
+        Walked::Ended(present) => present && unsafe { sees_append(block, snapshot) },
     }
-    // SAFETY: as above.
-    present && unsafe { sees_append(block, snapshot) }
 }
 
 /// Whether `snapshot` sees what a bulk append put into the block, if one did.

@@ -16,10 +16,10 @@ use crate::ids::{BlockNo, ColumnId, RowId, Slot};
 use crate::table::column_values::{ColumnValues, gather_bits};
 use crate::table::data_table::{apply_chain, sees_append};
 use crate::types::{PhysicalType, TableSchema};
+use crate::version::chain::end_copy;
 use crate::version::transaction::Snapshot;
 use arrow_array::{ArrayRef, UInt64Array};
 use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
-use serac_sync::atomic::{Ordering, fence};
 use serac_sync::epoch;
 use std::sync::Arc;
 
@@ -141,7 +141,7 @@ impl<'s> BlockReader<'s> {
         let mut copied = vec![0u64; (self.limit as usize).div_ceil(64)];
         copy_words(block, ALLOCATION_OFFSET, &mut copied);
         clear_from(&mut copied, self.limit as usize);
-        fence(Ordering::Acquire); // pairs with the writers' Release fence
+        end_copy();
         let (mut words, unseen) = if sees_append { (copied, None) } else { (vec![0; copied.len()], Some(copied)) };
         self.for_each_versioned(block, &Selection::All(self.limit), |reader, _, slot| {
             let (word, bit) = (slot.0 as usize / 64, 1u64 << (slot.0 % 64));
@@ -160,10 +160,9 @@ impl<'s> BlockReader<'s> {
     }
 
     /// Calls `f` with the index in `selection` and the slot of every selected slot that has
-    /// versions. The caller is pinned and has put an Acquire fence behind its copies.
+    /// versions. The caller is pinned and has [ended](end_copy) its copies.
     fn for_each_versioned(&mut self, block: &HotBlock, selection: &Selection, mut f: impl FnMut(&Self, usize, Slot)) {
-        // Relaxed: behind the caller's fence; pairs with the writers' raise before the install.
-        if block.versioned().load(Ordering::Relaxed) == 0 {
+        if block.versioned().are_none_behind_copy() {
             return;
         }
         self.stats.bulk = false;
@@ -171,7 +170,7 @@ impl<'s> BlockReader<'s> {
         match selection {
             Selection::All(n) => {
                 for slot in (0..*n).map(Slot) {
-                    if !block.version_head(slot).load(Ordering::Relaxed).is_null() {
+                    if !block.version_head(slot).glance().is_null() {
                         f(self, slot.0 as usize, slot);
                         patched += 1;
                     }
@@ -179,7 +178,7 @@ impl<'s> BlockReader<'s> {
             }
             Selection::Positions(positions) => {
                 for (i, &slot) in positions.iter().enumerate() {
-                    if !block.version_head(Slot(slot)).load(Ordering::Relaxed).is_null() {
+                    if !block.version_head(Slot(slot)).glance().is_null() {
                         f(self, i, Slot(slot));
                         patched += 1;
                     }
@@ -275,7 +274,7 @@ impl<'s> BlockReader<'s> {
         };
         let guard = epoch::pin();
         let mut raw: Vec<RawColumn> = columns.iter().map(|column| RawColumn::copy(block, column.id, copied)).collect();
-        fence(Ordering::Acquire); // pairs with the writers' Release fence
+        end_copy();
         self.for_each_versioned(block, copied, |reader, i, slot| {
             // SAFETY: pinned by `guard`.
             unsafe {
@@ -358,21 +357,6 @@ fn copy_buffer(block: &HotBlock, offset: usize, len: usize) -> MutableBuffer {
     buffer
 }
 
-/// A copy of views none of which was redirected meanwhile: such a change leaves no version, so a
-/// torn copy would not be found out.
-fn copy_untorn(block: &HotBlock, copy: impl Fn() -> MutableBuffer) -> MutableBuffer {
-    let redirections = block.heap().redirections();
-    // Acquire: pairs with the end of a redirection.
-    let before = redirections.load(Ordering::Acquire);
-    let copied = copy();
-    fence(Ordering::Acquire); // pairs with the Release fence at the begin of a redirection
-    if before.is_multiple_of(2) && redirections.load(Ordering::Relaxed) == before {
-        return copied;
-    }
-    let _latch = block.heap().latch();
-    copy()
-}
-
 /// Whether one of the first `len` bits is not set.
 fn has_nulls(validity: &MutableBuffer, len: usize) -> bool {
     let words = validity.typed_data::<u64>();
@@ -399,7 +383,8 @@ impl RawColumn {
         let (values, validity) = match selection {
             Selection::All(_) => {
                 let copy = || copy_buffer(block, layout.value_offset, Self::value_bytes(layout.physical, len));
-                let values = if layout.physical == PhysicalType::View { copy_untorn(block, copy) } else { copy() };
+                let values =
+                    if layout.physical == PhysicalType::View { block.heap().copy_untorn(copy) } else { copy() };
                 (values, validity)
             }
             Selection::Positions(positions) => {

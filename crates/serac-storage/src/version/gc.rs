@@ -6,18 +6,7 @@
 //! committed at or before the watermark undoes. So the collector cuts off that record and all older
 //! ones of its chain.
 //!
-//! Newer records are subject to *interval pruning*. Two neighbouring records of a chain form an
-//! interval if no running transaction started between their timestamps: the same readers undo both.
-//! Where both have a before-image of a column, the older one wins. So the collector takes a record
-//! out of the middle if older records of its interval cover its columns. A reader that runs for
-//! hours thus keeps a few records per row, not the whole history since it began. Three kinds of
-//! record stay:
-//! - The newest record of a chain. Otherwise a head that was covered could become the head again
-//!   (A-B-A).
-//! - A record that may not be acknowledged yet. A reader must meet the timestamp of the version
-//!   that it reads, to wait for it.
-//! - One record of an interval in which a transaction has committed. A writer with an older
-//!   snapshot must meet it (first updater wins); writers pass by aborted records.
+//! Of newer records, those are taken out that intervals make superfluous (`pruning.rs`).
 //!
 //! Collectors may run side by side. They take finished transactions from one queue. A fixed set of
 //! latches, chosen by the row, protects the pruning of a row's chain. Writers take no latch: they
@@ -52,7 +41,7 @@
 //! more work than for one (finished transactions, blocks to freeze). The collector that finds it
 //! wakes them; they sleep again when it is done.
 //!
-//! Model: `serac-models/tests/protocols.rs`.
+//! The chains are pruned by `pruning.rs`, which has the model.
 
 use crate::block::atomic_copy::prefetch;
 use crate::block::heap::is_in_heap;
@@ -61,13 +50,14 @@ use crate::freeze::CoolingRound;
 use crate::freeze::vacuum::{garbage_floor, vacuum};
 use crate::ids::{BlockNo, RowId, TableId, Timestamp};
 use crate::table::data_table::DataTable;
+use crate::version::chain::VersionHead;
+use crate::version::pruning::{Gone, Horizon};
 use crate::version::transaction::{Action, Readers, TransactionManager};
 use crate::version::undo::{ContextPtr, OwnedContext, UndoContext, UndoKind, UndoPool, UndoRecord};
-use serac_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use serac_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use serac_sync::epoch;
 use serac_sync::time::Duration;
 use serac_sync::{Condvar, Mutex};
-use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr;
 use std::sync::Arc;
@@ -139,6 +129,8 @@ struct Run {
     stats: GcStats,
     /// Contexts that no chain reaches any more.
     retired: Vec<ContextPtr>,
+    /// When it began, in milliseconds, as the access observer counts.
+    now: u64,
 }
 
 /// The collector's queues. Runs are made by [`run_once`](Self::run_once), from any thread.
@@ -207,7 +199,7 @@ impl Drop for GarbageCollector {
         self.cooling.get_mut().clear();
         self.cooled.get_mut().clear();
         let everything = i64::MAX as u64;
-        let horizon = Horizon { readers: Readers::new(Vec::new(), everything), watermark: everything, now: now_ms() };
+        let horizon = Horizon::of(Readers::new(Vec::new(), everything));
         self.collect(&horizon, None);
         // The memory is free two epochs later, as at the end of a close.
         (0..2).for_each(|_| epoch::pin().flush());
@@ -275,20 +267,20 @@ impl GarbageCollector {
     /// One pass over everything that has finished since the last pass or that the watermark has
     /// reached.
     pub fn run_once(&self, manager: &TransactionManager) -> GcStats {
-        let horizon = Horizon::of(manager);
+        let horizon = Horizon::of(manager.readers());
         let mut stats = self.collect(&horizon, Some(manager));
         self.freeze_cooled(horizon.watermark, &mut stats);
         stats
     }
     /// The part of a pass with which a committing thread helps: it collects, but does not freeze.
     pub(crate) fn lend_a_hand(&self, manager: &TransactionManager) {
-        self.collect(&Horizon::of(manager), Some(manager));
+        self.collect(&Horizon::of(manager.readers()), Some(manager));
     }
 
     /// Without a manager there are no transactions any more.
     fn collect(&self, horizon: &Horizon, manager: Option<&TransactionManager>) -> GcStats {
         let watermark = horizon.watermark;
-        let mut run = Run { stats: GcStats { watermark, ..GcStats::default() }, retired: Vec::new() };
+        let mut run = Run { stats: GcStats { watermark, ..GcStats::default() }, retired: Vec::new(), now: now_ms() };
         let actions = {
             let mut deferred = self.deferred.lock();
             let later = deferred.split_off(&(watermark + 1));
@@ -485,7 +477,7 @@ impl GarbageCollector {
         // SAFETY: the held count keeps the context alive, and then the guard of `emptied`: it is
         // freed, and its tables are let go of, an epoch after its retirement.
         let undo: &'g UndoContext = unsafe { &*context.0 };
-        let observed = (!undo.is_unobserved()).then_some(horizon.now);
+        let observed = (!undo.is_unobserved()).then_some(run.now);
         for record in undo.records().filter(|record| !record.is_unlinked()) {
             self.prune(record, observed, horizon, run, emptied);
         }
@@ -615,9 +607,8 @@ impl<'g> Emptied<'g> {
     }
     fn settle((block, slots): (&HotBlock, u32)) {
         block.note_settled();
-        // Release: pairs with the Acquire of the reader that finds no version. The heads are null
-        // already.
-        block.versioned().fetch_sub(slots, Ordering::Release);
+        // The heads are null already.
+        block.versioned().lower(slots);
     }
 }
 
@@ -628,7 +619,7 @@ impl Drop for Emptied<'_> {
 }
 
 /// The head of the chain that a record was installed on, if its block is hot still.
-fn head_of<'g>(record: &'g UndoRecord, guard: &'g epoch::Guard) -> Option<&'g AtomicPtr<UndoRecord>> {
+fn head_of<'g>(record: &'g UndoRecord, guard: &'g epoch::Guard) -> Option<&'g VersionHead> {
     let block = record.table().blocks().get(record.row().block(), guard)?.hot()?;
     Some(block.version_head(record.row().slot()))
 }
@@ -650,8 +641,7 @@ fn prefetch_ahead(batch: &[(u64, ContextPtr)], guard: &epoch::Guard) {
     // Under a long-running reader the chain goes on.
     for (at, links) in [(3, 0), (2, 1), (1, 2)] {
         if let Some(head) = first_record(at).and_then(|record| head_of(record, guard)) {
-            // Acquire: pairs with the installing compare-and-swap.
-            let mut reached = head.load(Ordering::Acquire);
+            let mut reached = head.newest();
             for _ in 0..links {
                 // SAFETY: linked when it was loaded, and the caller is pinned.
                 reached = unsafe { reached.as_ref() }.map_or(ptr::null_mut(), UndoRecord::next);
@@ -664,128 +654,6 @@ fn prefetch_ahead(batch: &[(u64, ContextPtr)], guard: &epoch::Guard) {
 /// Milliseconds of the process: the access observer's time.
 pub(crate) fn now_ms() -> u64 {
     serac_sync::time::uptime().as_millis() as u64
-}
-
-/// Records that are off their chain: mostly one at a time.
-type Gone<'a> = SmallVec<[&'a UndoRecord; 4]>;
-
-/// What a pass goes by.
-struct Horizon {
-    /// Who was running when it began.
-    readers: Readers,
-    watermark: u64,
-    /// Milliseconds, as the access observer counts.
-    now: u64,
-}
-
-impl Horizon {
-    fn of(manager: &TransactionManager) -> Self {
-        let readers = manager.readers();
-        let watermark = readers.oldest().unwrap_or(u64::MAX).min(readers.settled());
-        Self { readers, watermark, now: now_ms() }
-    }
-    fn everyone_sees(&self, timestamp: Timestamp) -> bool {
-        timestamp.0 <= self.watermark
-    }
-
-    /// Takes the records that no reader needs off the chain at `head` and adds them to `gone`.
-    /// Calls `emptied` if no record is left.
-    fn prune_chain(&self, head: &AtomicPtr<UndoRecord>, gone: &mut Gone<'_>, emptied: impl FnOnce()) {
-        // Acquire: pairs with the installing compare-and-swap.
-        let mut first = head.load(Ordering::Acquire);
-        // Cut off the tail that everybody sees.
-        loop {
-            let mut newer: Option<&UndoRecord> = None;
-            let mut current = first;
-            // SAFETY: linked records are alive, and the row's pruning latch keeps other collectors
-            // away.
-            while let Some(record) = unsafe { current.as_ref() } {
-                if self.everyone_sees(record.settle()) {
-                    break;
-                }
-                newer = Some(record);
-                current = record.next();
-            }
-            if current.is_null() {
-                break;
-            }
-            match newer {
-                Some(newer) => newer.set_next(ptr::null_mut()),
-                // AcqRel: a reader that finds null here must also find what the writer published;
-                // failure reloads.
-                None => match head.compare_exchange(first, ptr::null_mut(), Ordering::AcqRel, Ordering::Acquire) {
-                    Ok(_) => {}
-                    Err(installed) => {
-                        first = installed;
-                        continue;
-                    }
-                },
-            }
-            let was_all = newer.is_none();
-            // SAFETY: as above; what was cut off is not freed before it is marked.
-            while let Some(record) = unsafe { current.as_ref() } {
-                current = record.next();
-                gone.push(record);
-            }
-            if was_all {
-                emptied();
-                return;
-            }
-            break;
-        }
-        self.prune_intervals(head, gone);
-    }
-
-    /// Takes records out of the middle of a chain (see the module). The head stays, whatever it is.
-    fn prune_intervals<'a>(&self, head: &AtomicPtr<UndoRecord>, gone: &mut Gone<'a>) {
-        let mut chain: Vec<&'a UndoRecord> = Vec::new();
-        // Acquire: pairs with the installing compare-and-swap.
-        let mut current = head.load(Ordering::Acquire);
-        // SAFETY: as in `prune_chain`.
-        while let Some(record) = unsafe { current.as_ref() } {
-            chain.push(record);
-            current = record.next();
-        }
-        let mut keep = vec![true; chain.len()];
-        let mut interval = usize::MAX;
-        let mut covered: Vec<u16> = Vec::new();
-        let (mut covers_presence, mut covers_all, mut tells_of_commit) = (false, false, false);
-        for (i, record) in chain.iter().enumerate().skip(1).rev() {
-            let timestamp = record.timestamp();
-            if !timestamp.is_committed() || timestamp.0 > self.readers.settled() {
-                break;
-            }
-            let readers = self.readers.before(timestamp.0);
-            let same_interval = readers == interval;
-            if !same_interval {
-                interval = readers;
-                covered.clear();
-                (covers_presence, covers_all, tells_of_commit) = (false, false, false);
-            }
-            let covers_this = covers_all
-                || ((record.kind() == UndoKind::Update || covers_presence)
-                    && record.before().iter().all(|cell| covered.contains(&cell.column.0)));
-            if same_interval && covers_this && (tells_of_commit || record.is_aborted()) {
-                keep[i] = false;
-            } else {
-                tells_of_commit |= !record.is_aborted();
-                covered.extend(record.before().iter().map(|cell| cell.column.0));
-                covers_presence |= record.kind() == UndoKind::Delete;
-                covers_all |= record.kind() == UndoKind::Insert;
-            }
-        }
-        // From the newest on, so that each kept record is pointed past what follows it.
-        let mut newer = None;
-        for (record, keep) in chain.into_iter().zip(keep) {
-            match newer {
-                Some(newer) if !keep => {
-                    UndoRecord::set_next(newer, record.next());
-                    gone.push(record);
-                }
-                _ => newer = Some(record),
-            }
-        }
-    }
 }
 
 #[cfg(test)]

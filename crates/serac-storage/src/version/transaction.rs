@@ -37,7 +37,7 @@
 //! **Who waits for a commit** ([`crate::version::waits`]) goes on once the clock is published, not
 //! when the log is durable: its own commit comes later in the log, and is acknowledged later.
 //!
-//! Model: `serac-models/tests/protocols.rs`.
+//! The timestamps are taken and published by `clock.rs`, which has the model.
 
 use crate::durability::redo::{RedoBuffer, RedoMark};
 use crate::durability::wal::{Durability, LogManager};
@@ -45,12 +45,12 @@ use crate::error::{Result, StorageError};
 use crate::freeze::CoolingRound;
 use crate::ids::{BlockNo, RowId, TableId, Timestamp};
 use crate::table::data_table::DataTable;
+use crate::version::clock::Clock;
+pub use crate::version::clock::Readers;
 use crate::version::gc::GarbageCollector;
 use crate::version::undo::{BeforeCell, OwnedContext, UndoKind, UndoMark, UndoPool, UndoRecord};
 use crate::version::waits::{Target, Waits};
-use serac_sync::Mutex;
 use serac_sync::atomic::{AtomicU64, Ordering};
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Runs inside the commit critical section, with the commit timestamp, before anybody can see the
@@ -60,46 +60,10 @@ pub type CommitHook = Box<dyn FnOnce(Timestamp) + Send + Sync>;
 /// take back stays on its version chain, as for a transaction.
 pub type Action = Box<dyn FnOnce() + Send + Sync>;
 
-/// Who is running.
-#[derive(Debug, Default)]
-struct ActiveTransactions {
-    /// The start timestamps, oldest first, with how many share each.
-    starts: VecDeque<(u64, u32)>,
-    /// Transactions begun so far.
-    begun: u64,
-}
-
-/// Transactions ended so far.
-#[derive(Debug, Default)]
-struct Ended {
-    commits: u64,
-    aborts: u64,
-    /// The database is closed, or is about to be: nothing commits any more.
-    closed: bool,
-}
-
-impl ActiveTransactions {
-    fn enter(&mut self, start: u64) {
-        match self.starts.back_mut() {
-            Some((last, count)) if *last == start => *count += 1,
-            _ => self.starts.push_back((start, 1)),
-        }
-    }
-    fn leave(&mut self, start: u64) {
-        let at = self.starts.binary_search_by_key(&start, |entry| entry.0).expect("a running transaction is entered");
-        self.starts[at].1 -= 1;
-        if self.starts[at].1 == 0 {
-            self.starts.remove(at);
-        }
-    }
-}
-
 /// Hands out timestamps and knows who is running.
 #[derive(Debug)]
 pub struct TransactionManager {
-    clock: AtomicU64,
-    active: Mutex<ActiveTransactions>,
-    commit_latch: Mutex<Ended>,
+    clock: Clock,
     log: Option<Arc<LogManager>>,
     gc: GarbageCollector,
     waits: Waits,
@@ -109,30 +73,15 @@ impl TransactionManager {
     /// A manager whose history goes on after `last` (what recovery found), with a log unless the
     /// database has none.
     pub fn new(last: Timestamp, log: Option<Arc<LogManager>>) -> Arc<Self> {
-        Arc::new(Self {
-            clock: AtomicU64::new(last.0),
-            active: Mutex::default(),
-            commit_latch: Mutex::default(),
-            log,
-            gc: GarbageCollector::default(),
-            waits: Waits::default(),
-        })
+        Arc::new(Self { clock: Clock::new(last), log, gc: GarbageCollector::default(), waits: Waits::default() })
     }
 
     /// Begins a transaction.
     pub fn begin(self: &Arc<Self>) -> Transaction {
-        let (txn_no, start) = {
-            let mut active = self.active.lock();
-            active.begun += 1;
-            // Acquire: pairs with the Release of a commit; every commit up to `start` is wholly
-            // seen.
-            let start = self.clock.load(Ordering::Acquire);
-            active.enter(start);
-            (active.begun, start)
-        };
+        let (txn_no, start) = self.clock.begin();
         Transaction {
             snapshot: Snapshot(Arc::new(SnapshotInner {
-                start: Timestamp(start),
+                start,
                 own: Timestamp::uncommitted(txn_no),
                 until: u32::MAX,
                 whole: None,
@@ -152,46 +101,36 @@ impl TransactionManager {
 
     /// The newest published timestamp.
     pub fn now(&self) -> Timestamp {
-        // Acquire: as in `begin`.
-        Timestamp(self.clock.load(Ordering::Acquire))
+        self.clock.now()
     }
 
     /// Moves the clock on by one and returns the new time: every snapshot that starts from now on
     /// is at least as new.
     pub fn tick(&self) -> Timestamp {
-        let _latch = self.commit_latch.lock();
-        let ts = self.clock.load(Ordering::Relaxed) + 1;
-        if let Some(log) = &self.log {
-            log.skip(Timestamp(ts));
-        }
-        self.clock.store(ts, Ordering::Release);
-        Timestamp(ts)
+        self.clock.latch().publish(|ts| {
+            if let Some(log) = &self.log {
+                log.skip(ts);
+            }
+        })
     }
 
     /// Who is running now, and must find the timestamps of what may not be acknowledged yet.
     pub fn readers(&self) -> Readers {
         // This comes first: everything up to it was published before, so the clock is not older.
         let acknowledged = self.acknowledged();
-        let Readers { starts, settled } = self.readers_of_published();
-        Readers { starts, settled: settled.min(acknowledged.0) }
+        self.readers_of_published().settled_until(acknowledged)
     }
     /// As [`readers`](Self::readers), for versions that say themselves what has to be waited for:
     /// up to the clock, nobody needs more than they see.
     pub fn readers_of_published(&self) -> Readers {
-        let active = self.active.lock();
-        let starts = active.starts.iter().map(|entry| entry.0).collect();
-        // Acquire: as in `begin`. Under the latch: who begins later does not start earlier.
-        Readers { starts, settled: self.clock.load(Ordering::Acquire) }
+        self.clock.readers()
     }
 
     /// Has the collectors keep, until the guard goes, what a snapshot of now would need: for who
     /// looks at rows without one.
     pub(crate) fn hold(&self) -> Hold<'_> {
-        let mut active = self.active.lock();
-        // Acquire: as in `begin`. What was taken back up to then has been put back before.
-        let start = self.clock.load(Ordering::Acquire);
-        active.enter(start);
-        Hold { manager: self, start }
+        // What was taken back up to then has been put back before.
+        Hold { start: self.clock.enter(), manager: self }
     }
 
     /// The newest timestamp up to which commits may be acknowledged: what is newer, a reader must
@@ -220,21 +159,21 @@ impl TransactionManager {
     }
     /// Transactions committed and aborted so far.
     pub fn counts(&self) -> (u64, u64) {
-        let ended = self.commit_latch.lock();
-        (ended.commits, ended.aborts)
+        let latch = self.clock.latch();
+        (latch.ended.commits, latch.ended.aborts)
     }
     /// From now on no transaction with changes commits: once this returns, what is committed does
     /// not change any more.
     pub fn refuse_commits(&self) {
-        self.commit_latch.lock().closed = true;
+        self.clock.latch().ended.closed = true;
     }
     /// Takes [`refuse_commits`](Self::refuse_commits) back.
     pub fn accept_commits(&self) {
-        self.commit_latch.lock().closed = false;
+        self.clock.latch().ended.closed = false;
     }
     /// Running transactions and held snapshots.
     pub fn active_count(&self) -> usize {
-        self.active.lock().starts.iter().map(|entry| entry.1 as usize).sum()
+        self.clock.active_count()
     }
     /// Freezes the blocks of `round`, which has just begun, once every transaction that is alive
     /// now has ended.
@@ -249,55 +188,16 @@ impl TransactionManager {
     }
 }
 
-/// Who was running at a moment: which versions of a row somebody may still read.
-#[derive(Clone, Debug)]
-pub struct Readers {
-    /// Start timestamps, ascending.
-    starts: Vec<u64>,
-    /// Published up to here, and nobody has to wait for it.
-    settled: u64,
-}
-
-impl Readers {
-    pub(crate) fn new(starts: Vec<u64>, settled: u64) -> Self {
-        Self { starts, settled }
-    }
-    /// The start timestamps, ascending.
-    pub fn starts(&self) -> &[u64] {
-        &self.starts
-    }
-    /// The oldest start; none if nobody was running.
-    pub fn oldest(&self) -> Option<u64> {
-        self.starts.first().copied()
-    }
-    /// The newest timestamp that was published and that nobody had to wait for.
-    pub fn settled(&self) -> u64 {
-        self.settled
-    }
-    /// How many started before `timestamp`: equal for two records iff the same readers undo both.
-    pub fn before(&self, timestamp: u64) -> usize {
-        self.starts.partition_point(|&start| start < timestamp)
-    }
-    /// Whether somebody may read a version that was made at the one timestamp and replaced at the
-    /// other. Who has begun since sees what is settled. Who reads what replaced the version may
-    /// have to wait for that until then.
-    pub fn may_see(&self, made: Timestamp, replaced: Timestamp) -> bool {
-        // A part of a running transaction that is rolled back brings back what it has replaced.
-        !replaced.is_committed()
-            || made < replaced && (replaced.0 > self.settled || self.before(made.0) < self.before(replaced.0))
-    }
-}
-
 /// See [`TransactionManager::hold`].
 #[must_use = "the present is held for as long as this lives"]
 pub(crate) struct Hold<'m> {
     manager: &'m TransactionManager,
-    start: u64,
+    start: Timestamp,
 }
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        self.manager.active.lock().leave(self.start);
+        self.manager.clock.leave(self.start);
     }
 }
 
@@ -316,7 +216,7 @@ struct SnapshotInner {
 impl Drop for SnapshotInner {
     fn drop(&mut self) {
         if self.whole.is_none() {
-            self.manager.active.lock().leave(self.start.0);
+            self.manager.clock.leave(self.start);
         }
     }
 }
@@ -435,15 +335,9 @@ impl Transaction {
     pub fn refresh_snapshot(&mut self) {
         let old = &self.snapshot.0;
         let manager = old.manager.clone();
-        let start = {
-            let mut active = manager.active.lock();
-            // Acquire: as in `begin`.
-            let start = manager.clock.load(Ordering::Acquire);
-            active.enter(start);
-            start
-        };
+        let start = manager.clock.enter();
         let newest_read = AtomicU64::new(old.newest_read.load(Ordering::Relaxed));
-        let (start, until, whole) = (Timestamp(start), u32::MAX, None);
+        let (until, whole) = (u32::MAX, None);
         let inner = SnapshotInner { start, own: old.own, until, whole, newest_read, manager };
         self.snapshot = Snapshot(Arc::new(inner));
     }
@@ -601,8 +495,8 @@ impl Transaction {
         }
         let manager = &*self.snapshot.0.manager;
         let timestamp = {
-            let mut latch = manager.commit_latch.lock();
-            let open = if latch.closed { Err(StorageError::Closed.into()) } else { Ok(()) };
+            let mut latch = manager.clock.latch();
+            let open = if latch.ended.closed { Err(StorageError::Closed.into()) } else { Ok(()) };
             let reserved = open
                 .and_then(|()| is_valid(&self.snapshot))
                 .and_then(|()| Ok(log.as_ref().map(|log| log.reserve(self.redo.pending_bytes())).transpose()?));
@@ -614,25 +508,24 @@ impl Transaction {
                     return Err(error);
                 }
             };
-            let timestamp = Timestamp(manager.clock.load(Ordering::Relaxed) + 1);
-            at_commit(timestamp);
-            // If one panics, the transaction is rolled back, so the others stay where they are.
-            for hook in &mut self.hooks {
-                if let Hook::Commit(hook) = hook
-                    && let Some(hook) = hook.take()
-                {
-                    hook(timestamp);
+            let timestamp = latch.publish(|timestamp| {
+                at_commit(timestamp);
+                // If one panics, the transaction is rolled back, so the others stay where they are.
+                for hook in &mut self.hooks {
+                    if let Hook::Commit(hook) = hook
+                        && let Some(hook) = hook.take()
+                    {
+                        hook(timestamp);
+                    }
                 }
-            }
-            if let Some(undo) = &self.undo {
-                undo.stamp(timestamp);
-            }
-            if let Some(reservation) = reservation {
-                reservation.enqueue(self.txn_no, timestamp, self.redo.pending());
-            }
-            // Release: pairs with the Acquire in `begin`.
-            manager.clock.store(timestamp.0, Ordering::Release);
-            latch.commits += 1;
+                if let Some(undo) = &self.undo {
+                    undo.stamp(timestamp);
+                }
+                if let Some(reservation) = reservation {
+                    reservation.enqueue(self.txn_no, timestamp, self.redo.pending());
+                }
+            });
+            latch.ended.commits += 1;
             timestamp
         };
         self.finished = true;
@@ -671,14 +564,14 @@ impl Transaction {
         if let Some(undo) = self.undo.take() {
             let manager = &*self.snapshot.0.manager;
             {
-                let mut latch = manager.commit_latch.lock();
-                let timestamp = manager.clock.load(Ordering::Relaxed) + 1;
-                undo.stamp_aborted(Timestamp(timestamp));
-                if let Some(log) = &manager.log {
-                    log.skip(Timestamp(timestamp));
-                }
-                manager.clock.store(timestamp, Ordering::Release);
-                latch.aborts += 1;
+                let mut latch = manager.clock.latch();
+                latch.publish(|timestamp| {
+                    undo.stamp_aborted(timestamp);
+                    if let Some(log) = &manager.log {
+                        log.skip(timestamp);
+                    }
+                });
+                latch.ended.aborts += 1;
             }
             manager.gc.submit(undo);
         }

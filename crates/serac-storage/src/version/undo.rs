@@ -23,6 +23,8 @@
 //! in the buffer and on their chains, where they say nothing new. The buffer remembers which they
 //! are, so that going back costs as much as what was done since, however much was done before or
 //! has been undone already.
+//!
+//! Model: `serac-models/tests/protocols.rs`.
 
 use crate::ids::{ColumnId, RowId, Timestamp};
 use crate::table::data_table::DataTable;
@@ -590,7 +592,7 @@ impl UndoContext {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::types::{ColumnSchema, ColumnType, TableSchema};
