@@ -1,5 +1,5 @@
-//! What transactions change: their own changes while they run, the timestamp cell that decides
-//! about them, and the update log entry (ULE) that carries them into the Delta Log.
+//! What transactions change: their own changes while they run, and the update log entry (ULE) that
+//! carries them into the Delta Log.
 //!
 //! The horizontal update delta (HUD) of a row is kept as the bits that it changes: the value whose
 //! bit goes and the value whose bit comes. They are absolute, not toggles, so that applying a ULE
@@ -9,26 +9,12 @@
 use super::bitvector::compact;
 use super::build::Builder;
 use super::bulk::Bulk;
+use super::fate::{EntryFate, Fate, TransactionCell};
 use super::key::Key;
+use serac_storage::RowId;
 use serac_storage::version::transaction::Transaction;
-use serac_storage::{RowId, Timestamp};
-use serac_sync::atomic::{AtomicU64, Ordering};
 use std::ops::Bound;
 use std::sync::Arc;
-
-const OPEN: u64 = Timestamp::UNCOMMITTED_BIT;
-const ABORTED: u64 = u64::MAX;
-
-/// The fate of one transaction: open, committed at a timestamp, or aborted. All its ULEs, of every
-/// index, point to it, so that one store decides about all of them.
-#[derive(Debug)]
-pub struct TransactionCell(AtomicU64);
-
-impl Default for TransactionCell {
-    fn default() -> Self {
-        Self(AtomicU64::new(OPEN))
-    }
-}
 
 impl TransactionCell {
     /// A cell that follows the fate of `transaction`: stamped inside the commit's critical section,
@@ -40,30 +26,6 @@ impl TransactionCell {
         transaction.on_abort(Box::new(move || aborted.abort()));
         cell
     }
-    /// Commits everything that points here. To be called before any snapshot of `ts` or later can
-    /// begin.
-    pub fn commit(&self, ts: Timestamp) {
-        // Release: pairs with the Acquire in `get`; the clock's own Release follows it.
-        self.0.store(ts.0, Ordering::Release);
-    }
-    /// Makes sure that nobody ever sees what points here.
-    pub fn abort(&self) {
-        // Release: as in `commit`.
-        self.0.store(ABORTED, Ordering::Release);
-    }
-    fn get(&self) -> u64 {
-        // Acquire: pairs with `commit`. A snapshot that could see the transaction began after the
-        // clock had moved past the stamp, so it finds it.
-        self.0.load(Ordering::Acquire)
-    }
-}
-
-/// What became of the transaction of a ULE, as far as it is known.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
-    Open,
-    Committed(u64),
-    Aborted,
 }
 
 /// One row changes its value; the row is in compact form.
@@ -181,11 +143,9 @@ struct Bit {
 }
 
 /// Update log entry: what one transaction did to the index.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Ule {
-    cell: Arc<TransactionCell>,
-    /// What the cell says, once it is decided: spares readers the way to it.
-    decided: AtomicU64,
+    fate: EntryFate,
     /// Bits to clear, then bits to set; each part by value and row.
     bits: Box<[Bit]>,
     /// Which values may come up ([`Key::mask`]): most entries need no closer look.
@@ -195,42 +155,20 @@ pub(crate) struct Ule {
     bulk: Option<Arc<Bulk>>,
 }
 
-impl Clone for Ule {
-    fn clone(&self) -> Self {
-        let decided = AtomicU64::new(self.decided.load(Ordering::Relaxed));
-        Self {
-            cell: self.cell.clone(),
-            decided,
-            bits: self.bits.clone(),
-            mask: self.mask,
-            clears: self.clears,
-            bulk: self.bulk.clone(),
-        }
-    }
-}
-
 impl Ule {
     /// None if the changes amount to nothing.
     fn new(changes: Vec<RowChange>, cell: Arc<TransactionCell>) -> Option<Self> {
         let (bits, clears) = into_net(changes);
         let clears = u32::try_from(clears).expect("a table has fewer rows than that");
         let mask = bits.iter().fold(0, |mask, bit| mask | bit.key.mask());
-        let decided = AtomicU64::new(OPEN);
-        (!bits.is_empty()).then(|| Self { cell, decided, bits: bits.into(), mask, clears, bulk: None })
+        (!bits.is_empty()).then(|| Self { fate: EntryFate::of(cell), bits: bits.into(), mask, clears, bulk: None })
     }
     fn of_bulk(bulk: Arc<Bulk>, cell: Arc<TransactionCell>) -> Self {
-        Self { cell, decided: AtomicU64::new(OPEN), bulk: Some(bulk), ..Self::empty() }
+        Self { fate: EntryFate::of(cell), bulk: Some(bulk), ..Self::empty() }
     }
     /// An entry without content, for the node that every log begins with.
     pub(crate) fn empty() -> Self {
-        Self {
-            cell: Arc::default(),
-            decided: AtomicU64::new(ABORTED),
-            bits: Box::default(),
-            mask: 0,
-            clears: 0,
-            bulk: None,
-        }
+        Self { fate: EntryFate::aborted(), bits: Box::default(), mask: 0, clears: 0, bulk: None }
     }
     /// Bits.
     pub(crate) fn len(&self) -> usize {
@@ -247,19 +185,7 @@ impl Ule {
     }
     #[inline]
     pub(crate) fn fate(&self) -> Fate {
-        // Relaxed: the value is all that is read, and it was decided when it was copied here.
-        let mut fate = self.decided.load(Ordering::Relaxed);
-        if fate == OPEN {
-            fate = self.cell.get();
-            if fate != OPEN {
-                self.decided.store(fate, Ordering::Relaxed);
-            }
-        }
-        match fate {
-            OPEN => Fate::Open,
-            ABORTED => Fate::Aborted,
-            ts => Fate::Committed(ts),
-        }
+        self.fate.get()
     }
     fn parts(&self) -> [(&[Bit], bool); 2] {
         let (clears, sets) = self.bits.split_at(self.clears as usize);

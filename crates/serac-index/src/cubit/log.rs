@@ -91,7 +91,7 @@ impl DeltaLog {
             // Release: pairs with the Acquire of whoever follows the link.
             match tail.next.compare_exchange(Shared::null(), node, Ordering::Release, Ordering::Relaxed, guard) {
                 Ok(linked) => {
-                    #[cfg(test)]
+                    #[cfg(all(test, not(loom)))]
                     super::tests::stall(super::tests::Place::AfterLink);
                     // Release: pairs with the Acquire in `tail`. Failure means that somebody has
                     // helped.
@@ -143,14 +143,9 @@ impl DeltaLog {
 
     /// Whether a reader that loads the anchor afterwards may come upon a bulk insert.
     pub(crate) fn has_bulks(&self) -> bool {
-        // Acquire: pairs with the Release of `forget_bulks`: who finds none finds an anchor that
+        // Acquire: pairs with the Release in `advance`: who finds none finds an anchor that
         // has passed them.
         self.bulks.load(Ordering::Acquire) > 0
-    }
-    /// The anchor has passed so many bulk inserts.
-    pub(crate) fn forget_bulks(&self, count: u64) {
-        // Release: pairs with the Acquire of `has_bulks`.
-        self.bulks.fetch_sub(count, Ordering::Release);
     }
 
     /// Every entry from the anchor on, in the order of the log; returns the last node.
@@ -169,8 +164,9 @@ impl DeltaLog {
         }
     }
 
-    /// Moves the anchor on by one to `to`; false if somebody else has done that.
-    pub(crate) fn advance(&self, to: Anchor, guard: &Guard) -> bool {
+    /// Moves the anchor on by one to `to`, past so many bulk inserts; false if somebody else has
+    /// done that.
+    pub(crate) fn advance(&self, to: Anchor, bulks_passed: u64, guard: &Guard) -> bool {
         let current = self.anchor(guard);
         // SAFETY: never null; alive while the guard is held.
         let (serial, after) = unsafe { (current.deref().serial, current.deref().after) };
@@ -186,6 +182,8 @@ impl DeltaLog {
         if moved.is_err() {
             return false;
         }
+        // Release: pairs with the Acquire of `has_bulks`.
+        self.bulks.fetch_sub(bulks_passed, Ordering::Release);
         // SAFETY: no reader that comes from now on reaches the old anchor or a node before the new
         // one's; those that are there hold guards. Each node is passed by one move of the anchor
         // only.

@@ -23,8 +23,9 @@
 
 use super::Cubit;
 use super::bulk::Bulk;
-use super::delta::{Fate, Ule};
+use super::delta::Ule;
 use super::directory::{Bin, Chain};
+use super::fate::Fate;
 use super::key::Key;
 use super::log::{Anchor, Node};
 use super::progress::Progress;
@@ -314,8 +315,7 @@ impl Cubit {
 
     fn finish(&self, shared: Shared<'_, Plan>, plan: &Plan, guard: &Guard) {
         let to = Anchor { ts: plan.ts(), serial: plan.serial + 1, after: plan.end, carried: plan.carried.clone() };
-        if self.log.advance(to, guard) {
-            self.log.forget_bulks(plan.bulks_passed);
+        if self.log.advance(to, plan.bulks_passed, guard) {
             self.counters.rounds.fetch_add(1, Ordering::Relaxed);
         }
         // AcqRel: whoever makes the next plan sees this one's work.

@@ -63,6 +63,7 @@ mod bulk;
 pub mod container;
 mod delta;
 mod directory;
+mod fate;
 mod kernels;
 mod key;
 mod leaf;
@@ -80,7 +81,8 @@ mod version;
 
 pub use bitvector::Bitvector;
 pub use build::Builder;
-pub use delta::{Changes, TransactionCell};
+pub use delta::Changes;
+pub use fate::TransactionCell;
 pub use key::Key;
 pub use merger::Merger;
 pub use query::{Predicate, ReadView};

@@ -9,8 +9,9 @@
 
 use super::Cubit;
 use super::bitvector::Bitvector;
-use super::delta::{Changes, Fate};
+use super::delta::Changes;
 use super::directory::Chain;
+use super::fate::Fate;
 use super::key::Key;
 use super::leaf::last_of_rows;
 use super::log::Anchor;

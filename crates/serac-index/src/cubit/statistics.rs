@@ -1,7 +1,7 @@
 //! What the `serac_indexes` view shows of an index.
 
 use super::Cubit;
-use super::delta::Fate;
+use super::fate::Fate;
 use serac_sync::atomic::Ordering;
 use std::collections::BTreeMap;
 
