@@ -93,8 +93,7 @@ impl HotBlock {
         self.halves[0].store(view as u64, Relaxed);
         self.halves[1].store((view >> 64) as u64, Relaxed);
     }
-    /// `HotBlock::copy_out`. It copies byte by byte: that chunk and offset are looked at apart
-    /// stands for that.
+    /// `HotBlock::copy_out`. It copies byte by byte, so chunk and offset are looked at apart.
     pub fn copy_view(&self) -> ArrowView {
         let low = self.halves[0].load(Relaxed);
         let (chunk, offset) = (self.halves[1].load(Relaxed), self.halves[1].load(Relaxed));

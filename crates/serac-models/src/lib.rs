@@ -19,7 +19,7 @@
 //! | `registrations` | memory that other machines read | keys, leases | the block table |
 //!
 //! A module in `src/` stands in a model for one that the real sources refer to. The header of a
-//! model names the modules that it is of (`Of:`), and theirs name the model (`Model:`);
-//! `cargo xtask tidy` checks both. It also names changes of the real code that make the model fail:
+//! model names the modules that it is of (`Of:`), and theirs name the model (`Model:`), which
+//! `cargo xtask tidy` checks. It also names changes of the real code that make the model fail:
 //! whoever changes a model sees that they still do. `scripts/test` runs the models:
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p serac-models`.

@@ -12,8 +12,9 @@
 //! It fails when a redirection is stored without Release, when a copy has no Acquire fence behind
 //! it or before it no Acquire load of the count of redirections, when the end of redirections has
 //! no Release, when a copy is believed during redirections or these are not counted, when
-//! before-images are not redirected, and when a chunk goes at once. The Release fence at the begin
-//! of redirections is not needed as long as each of them is a store with Release.
+//! before-images are not redirected, when a value is let go of before its view is redirected, and
+//! when a chunk goes at once. The Release fence at the begin of redirections is not needed as long
+//! as each of them is a store with Release.
 //!
 //! At most 3 preemptions in an execution.
 //!
@@ -186,9 +187,9 @@ fn an_abort_puts_back_a_view_that_is_kept() {
             })
         };
         world.vacuum();
+        let kept = writer.join().unwrap();
         let live = world.hot().heap().latch().live_of(COLUMN);
         assert_eq!(live[0], 0, "nothing names the emptied chunk any more");
-        let kept = writer.join().unwrap();
         let guard = epoch::pin();
         world.assert_names_value(world.hot().view(COLUMN, SLOT).unwrap());
         drop(guard);

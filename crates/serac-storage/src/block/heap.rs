@@ -699,13 +699,13 @@ impl HeapLatch<'_> {
     pub fn is_condemned(&self, column: ColumnId, view: ArrowView) -> bool {
         is_in_heap(view) && self.state.chunks(column)[chunk_of(view)].condemned
     }
-    /// Copies the value of `view`, of a column, to another chunk and returns the view of the copy,
-    /// which names it in place of `view`.
-    pub fn relocate(&mut self, column: ColumnId, view: ArrowView) -> ArrowView {
+    /// Copies the value of `view`, of a column, to another chunk, and has `redirect` put the view of
+    /// the copy in the place of `view`. Only then the value is let go of: who pins behind that is
+    /// not waited for when its chunk is dropped, and must not find the old view.
+    pub fn relocate(&mut self, column: ColumnId, view: ArrowView, redirect: impl FnOnce(ArrowView)) {
         let chunk = self.state.column(column).chunk(view).clone();
-        let copy = self.append(column, chunk.slice(offset_of(view), view_len(view)));
+        redirect(self.append(column, chunk.slice(offset_of(view), view_len(view))));
         self.release(column, view);
-        copy
     }
 
     /// Copies the values of `column` that `views` name, each given with the number of its slot, to
@@ -868,7 +868,7 @@ mod tests {
                 if latch.condemn(false) {
                     for (view, _) in &mut named {
                         if latch.is_condemned(ColumnId(0), *view) {
-                            *view = latch.relocate(ColumnId(0), *view);
+                            latch.relocate(ColumnId(0), *view, |copy| *view = copy);
                         }
                     }
                     latch.pardon();

@@ -23,7 +23,8 @@
 //! that says where they lie changes, in one store. With Release: who reads a row takes no latch,
 //! and with the new view finds the copy. A reader that has copied the old view finds the old chunk:
 //! it fetches chunks under the pin under which it copied, and a chunk is dropped an epoch after it
-//! was emptied. Since no version tells of the change, bulk copies, which may be torn, are checked
+//! was emptied. So a view is redirected before the old value is let go of: who pins later is not
+//! waited for. Since no version tells of the change, bulk copies, which may be torn, are checked
 //! against the heap's count of redirections.
 //!
 //! **Against freezing.** A step looks at the temperature and gives up on a freezing block; the
@@ -129,7 +130,7 @@ impl<'h> Step<'h> {
             if let Some(view) = block.view(column, slot)
                 && self.latch.is_condemned(column, view)
             {
-                block.redirect(column, slot, self.latch.relocate(column, view));
+                self.latch.relocate(column, view, |copy| block.redirect(column, slot, copy));
             }
         }
     }
@@ -142,7 +143,7 @@ impl<'h> Step<'h> {
             for before in record.before().iter().filter(|before| block.is_view(before.column)) {
                 let cell = before.cell();
                 if !cell.null && self.latch.is_condemned(before.column, cell.bits) {
-                    before.redirect(self.latch.relocate(before.column, cell.bits));
+                    self.latch.relocate(before.column, cell.bits, |copy| before.redirect(copy));
                 }
             }
             current = record.next();
