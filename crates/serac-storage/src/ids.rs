@@ -1,5 +1,5 @@
 //! Identifiers. A [`RowId`] is logical and dense (`block number << 20 | slot`): it names a place in
-//! a table, never a place in memory, so blocks can be copied, mapped from a file or moved without
+//! a table, never a place in memory. So blocks can be copied, mapped from a file or moved without
 //! touching an index, and the log replays to the same ids.
 
 use std::fmt;

@@ -12,8 +12,8 @@
 /// | `Int128` | DECIMAL(p > 18, s): unscaled; INTERVAL: Arrow's month-day-nano as 16 little-endian bytes; UUID: its 16 bytes read as little-endian |
 /// | `Float32`, `Float64` | REAL, DOUBLE |
 /// | `Bytes` | VARCHAR, TEXT, CHAR (UTF-8); BYTEA |
-// A tag of eight bytes, and what is behind it where it is aligned: a value is copied by words, not
-// by odd pieces that a processor cannot forward from store to load.
+// A tag of eight bytes, and an aligned payload behind it. So a value is copied by whole words; a
+// processor cannot forward odd pieces from store to load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(u64)]
 pub enum Value<'a> {

@@ -1,5 +1,5 @@
-//! Checkpoints write a frozen block once, name its file for as long as the block is as it was, and
-//! map it back; whatever happens meanwhile, what was committed is there.
+//! Checkpoints write a frozen block once, name its file while the block is unchanged, and map it
+//! back. Committed rows are there after every sequence of events.
 
 mod one_table;
 
@@ -325,7 +325,7 @@ fn damage_is_an_error_of_those_who_need_the_bytes() {
     storage.close().unwrap();
     drop(storage);
 
-    // What opening needs must be whole.
+    // The parts that opening needs must be whole.
     let tail = bytes.len() - 40;
     bytes[tail] ^= 1;
     std::fs::write(&file, &bytes).unwrap();
@@ -463,7 +463,7 @@ fn checkpoints_survive_an_end_at_any_operation() {
         for round in 0..12 {
             let files = FaultFileSystem::with_disk();
             files.faults().halt_in.store(rng.random_range(1..150), Ordering::SeqCst);
-            // What the transaction that was under way at the end has done.
+            // The changes of the transaction that was open at the end.
             let mut open_ended = None;
             if let Ok((storage, table)) = open(&path, &files) {
                 assert_eq!(rows(&storage, &table), model, "round {round}");

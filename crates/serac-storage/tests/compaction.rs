@@ -31,7 +31,7 @@ fn insert(table: &Arc<DataTable>, txn: &mut Transaction, id: i64) -> RowId {
     table.insert(txn, &row).unwrap()
 }
 
-/// What `snapshot` sees, by id, checked between scan and point reads.
+/// The rows that `snapshot` sees, by id; scan and point reads must agree.
 fn rows(table: &Arc<DataTable>, snapshot: &Snapshot) -> BTreeMap<i64, RowId> {
     let (mut found, mut buffer) = (BTreeMap::new(), RowBuffer::default());
     for no in 0..table.block_count() {
@@ -131,7 +131,7 @@ fn holes_are_closed_within_a_block_and_its_end_takes_inserts_again_after_a_thaw(
     assert_eq!((frozen.slot_limit() as usize, frozen.presence()), (left.len(), None));
     assert_eq!(rows(&table, storage.begin().snapshot()).into_keys().collect::<BTreeSet<_>>(), left);
     table.verify();
-    // A second small block: the rows of the one go behind those of the other.
+    // A second small block: its rows can go behind those of the first.
     let mut txn = storage.begin();
     for i in 0..50 {
         insert(&table, &mut txn, 1_000_000 + i);

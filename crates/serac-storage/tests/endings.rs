@@ -1,5 +1,5 @@
-//! How transactions and storages end when something goes wrong on the way, or somebody else ends
-//! them, too.
+//! How transactions and storages end after an error on the way, or when another thread ends them,
+//! too.
 
 mod one_table;
 

@@ -1,5 +1,5 @@
-//! What updates leave behind in the heap of a block that never freezes is given back, also beside a
-//! reader that stays.
+//! Garbage of updates in the heap of a block that never freezes is given back, also beside a reader
+//! that stays.
 
 mod one_table;
 
@@ -50,8 +50,8 @@ fn check(table: &DataTable, snapshot: &Snapshot, ids: &[RowId], texts: &[Vec<u8>
     }
 }
 
-/// Collects until the heaps take no more than `bytes`. What nothing names is freed an epoch later,
-/// and an epoch ends when all have unpinned: also the threads of other tests of this process.
+/// Collects until the heaps take no more than `bytes`. Unnamed bytes are freed an epoch later, and
+/// an epoch ends when all threads have unpinned: also the threads of other tests of this process.
 fn collect_down_to(storage: &Storage, table: &DataTable, bytes: usize) {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -64,8 +64,8 @@ fn collect_down_to(storage: &Storage, table: &DataTable, bytes: usize) {
     }
 }
 
-/// Bytes that a heap may take for what it must keep: twice that, a chunk that is being filled, and
-/// the updates between two runs of the collector (which also wait for an epoch to end).
+/// The most bytes that a heap may take: twice the bytes that it must keep, a chunk that is being
+/// filled, and the updates between two runs of the collector (which also wait for an epoch to end).
 fn bound(kept_values: usize, updates_between_runs: usize) -> usize {
     2 * kept_values * LONGEST + (1 << 20) + 4 * updates_between_runs * LONGEST
 }

@@ -1,6 +1,5 @@
-//! Random concurrent transactions against a serial oracle: what a transaction reads must be what
-//! the transactions committed before its start have written, whatever runs, aborts and is collected
-//! meanwhile.
+//! Random concurrent transactions against a serial oracle. A transaction must read the writes of
+//! the transactions that committed before its start, while others run, abort and are collected.
 //!
 //! `SERAC_STRESS=1` makes it large; `SERAC_SEED=n` replays a seed.
 

@@ -1,5 +1,5 @@
-//! What is committed is in the log, whole, for as long as the newest checkpoint needs it; and a log
-//! in which something is missing is not taken for one in which nothing is.
+//! A committed transaction is in the log, whole, while the newest checkpoint needs it. A log with a
+//! missing part is not taken for a complete one.
 
 mod one_table;
 

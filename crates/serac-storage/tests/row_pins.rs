@@ -140,8 +140,8 @@ fn a_pin_does_not_keep_a_dropped_table() {
     assert!(is_freed && pin.table().is_none());
 }
 
-/// Whoever pins before the snapshot finds the rows where the snapshot has them for as long as the
-/// pin lives, whatever compaction does meanwhile.
+/// A reader that pins before its snapshot finds the rows at the snapshot's row ids while the pin
+/// lives, also during compaction.
 #[test]
 fn rows_found_under_a_pin_are_there_until_it_goes() {
     let (storage, table) = open(options());

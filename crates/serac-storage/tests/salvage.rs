@@ -1,5 +1,5 @@
-//! What is missing or damaged is refused by name, and salvaged without deleting or overwriting
-//! anything.
+//! Missing or damaged parts are refused by name, and salvaged without deleting or overwriting a
+//! file.
 
 mod one_table;
 
@@ -395,7 +395,7 @@ fn salvaging_that_is_stopped_has_kept_what_it_takes_away() {
         drop((storage, table));
         let segments: Vec<PathBuf> = files(&path.join("log")).into_keys().collect();
         assert!(segments.len() > 3);
-        // At the end of a segment: what proves that the record was there lies in later ones.
+        // At the end of a segment: the proof that the record was there lies in later segments.
         let mut bytes = std::fs::read(&segments[1]).unwrap();
         let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
         bytes[end] ^= 1;
@@ -417,8 +417,8 @@ fn salvaging_that_is_stopped_has_kept_what_it_takes_away() {
     });
 }
 
-/// A commit whose first parts are missing is left out, and what the log has of it is kept, though
-/// the next checkpoint removes the log.
+/// A commit whose first parts are missing is left out. Its other parts are kept, though the next
+/// checkpoint removes the log.
 #[test]
 fn the_log_of_a_commit_that_is_left_out_is_kept() {
     let folder = tempfile::tempdir().unwrap();
@@ -454,7 +454,7 @@ fn the_log_of_a_commit_that_is_left_out_is_kept() {
     }
 }
 
-/// What has tables without rows, and no log, is a database all the same.
+/// A folder that has tables without rows, and no log, is a database all the same.
 #[test]
 fn a_manifest_that_has_tables_alone_is_missed() {
     let folder = tempfile::tempdir().unwrap();
@@ -497,7 +497,7 @@ fn torn_data_files_are_left_out_and_kept() {
             assert!(open(path, false).is_err());
             assert_eq!(files(path), before);
             let (storage, table, report) = open(path, true).unwrap();
-            // Where nothing says from where on it is needed, all of the log is wanted.
+            // Without a position, all of the log is wanted.
             let whole = if with_manifest { 100..150 } else { 0..150 };
             assert_eq!(ids(&storage, &table), whole.clone().collect(), "manifest: {with_manifest}, left: {left:?}");
             assert!(!report.lost.is_empty());

@@ -1,14 +1,13 @@
 //! The memory of blocks.
 //!
 //! A table's first blocks take ordinary pages, so that a small table occupies what it uses. The
-//! others come in pairs, each pair a *huge page* of the machine where the system has them: a tenth
-//! of the page faults while loading, and far fewer misses in the translation of addresses when rows
-//! are read or written here and there.
+//! others come in pairs, each pair a *huge page* of the machine where the system has them. Loading
+//! then takes a tenth of the page faults, and random accesses to rows miss the TLB far less often.
 //!
-//! A block that freezes lends parts of its memory to its frozen form, which outlive it
-//! ([`crate::freeze::frozen`]); the whole pages between them are given back to the system when the
-//! hot block is gone. So is a block's memory whose other half of a huge page lives on. From then on
-//! the system is told to leave that huge page split: it would fill it up again.
+//! A freezing block lends parts of its memory to its frozen form, and they outlive the block
+//! ([`crate::freeze::frozen`]). The whole pages between those parts are given back to the system
+//! when the hot block is gone. So is a block's memory whose other half of a huge page lives on.
+//! From then on the system is told to leave that huge page split: it would fill it up again.
 //!
 //! The system clears a page when it is touched for the first time, which for a huge page takes as
 //! long as many transactions. While tables grow, collectors keep some huge pages
@@ -39,9 +38,8 @@ const _: () = assert!(HUGE_PAGE_BYTES == 2 * BLOCK_BYTES, "a huge page holds a p
 static REGION_BYTES: AtomicUsize = AtomicUsize::new(0);
 static USED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of blocks' memory in this process: what hot blocks use, and frozen ones of their former
-/// selves; and what is held but idle, as the second half of a huge page before its first use, and
-/// those that are ready.
+/// Bytes of blocks' memory in this process: (used, idle). Hot blocks and the parts that frozen
+/// blocks keep are used; unused second halves of huge pages and ready huge pages are idle.
 pub fn block_memory_bytes() -> (usize, usize) {
     let used = USED_BYTES.load(Ordering::Relaxed);
     (used, REGION_BYTES.load(Ordering::Relaxed).saturating_sub(used))
@@ -89,7 +87,7 @@ impl Region {
         Self { memory, kind: RegionKind::Single, returned: AtomicUsize::new(0) }
     }
 
-    /// A huge page, if the system has such pages: one that is ready, if there is one.
+    /// A huge page, a ready one first; `None` if the system has no huge pages.
     pub fn huge_page() -> Option<Self> {
         // Relaxed: a hint.
         LAST_ASKED.store(now_ms(), Ordering::Relaxed);
@@ -179,7 +177,7 @@ static READY: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 const READY_PAGES: usize = 3;
 /// When a huge page was wanted last, in milliseconds.
 static LAST_ASKED: AtomicU64 = AtomicU64::new(0);
-/// So much later, those that are ready go back to the system.
+/// Ready pages that nobody wants for this long go back to the system.
 const READY_MS: u64 = 1_000;
 
 /// Sees to it that huge pages are ready if some have been wanted lately, and that none are if not.
@@ -275,7 +273,7 @@ impl Drop for BlockMemory {
         if Arc::strong_count(&self.region) > 1 {
             // SAFETY: the block's own half of the region, which nobody has any more.
             if unsafe { self.region.give_back(self.start, BLOCK_BYTES) } {
-                // What had been given back before counts once.
+                // Pages that had been given back before count once.
                 let twice = BLOCK_BYTES - held;
                 self.region.returned.fetch_sub(twice, Ordering::Relaxed);
                 REGION_BYTES.fetch_add(twice, Ordering::Relaxed);
@@ -342,7 +340,7 @@ mod tests {
             assert!(bytes.iter().all(|byte| *byte == 0));
             bytes.fill(1);
             keep_ready();
-            // Tests beside this one take some, too.
+            // Other tests of this process take huge pages, too.
             let deadline = serac_sync::time::Instant::now() + std::time::Duration::from_secs(60);
             while ready() == 0 {
                 assert!(serac_sync::time::Instant::now() < deadline, "none becomes ready");

@@ -1,10 +1,10 @@
 //! A table's block table: block number → block in one load.
 //!
-//! A flat array of atomic pointers, reserved at full size as zeroed virtual memory (8 MiB of
-//! addresses, touched page by page as the table grows), so that it never moves and a lookup needs
-//! neither a latch nor a hash. Each entry owns one reference to its block. A block may be replaced
-//! by its other form (frozen or thawed), or by nothing when it has become empty; the old one's
-//! reference is given up an epoch later, so a pinned reader keeps what it has found.
+//! A flat array of atomic pointers that never moves, so a lookup needs neither a latch nor a hash.
+//! It is reserved at full size as zeroed virtual memory: 8 MiB of addresses, touched page by page
+//! as the table grows. Each entry owns one reference to its block. A block may be replaced by its
+//! other form (frozen or thawed), or removed when it has become empty. The old block's reference is
+//! given up an epoch later, so a pinned reader keeps the block that it has found.
 
 use crate::block::Block;
 use crate::error::{Result, StorageError};

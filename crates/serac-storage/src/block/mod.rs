@@ -1,10 +1,10 @@
 //! A block: 1 MiB of relaxed Arrow memory, its version column and its heap (§3.2, §4.1).
 //!
 //! The block is shared by writers that change it in place and readers that copy from it, all at
-//! once. Every access to its memory is therefore atomic (or a [`racy_copy`]), at most 8 bytes wide:
-//! a 16-byte view or decimal is read and written as two halves and may be seen torn. Which values
-//! are true for whom is the version column's business, described in [`crate::table::data_table`];
-//! this module only promises that no access is undefined.
+//! once. Every access to its memory is therefore atomic (or a [`racy_copy`]), at most 8 bytes wide.
+//! A 16-byte view or decimal is read and written as two halves and may be seen torn. The version
+//! column decides which values a snapshot sees (see [`crate::table::data_table`]); this module only
+//! promises that no access is undefined.
 
 pub(crate) mod atomic_copy;
 pub(crate) mod block_memory;
@@ -36,7 +36,7 @@ use serac_sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, f
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// So many values ahead, gathering asks for their memory.
+/// Gathering prefetches the memory of values this many positions ahead.
 const GATHERED_AHEAD: usize = 16;
 
 /// The raw content of one column of one row: a null flag and up to 16 bytes, zero-extended. A torn
@@ -169,7 +169,7 @@ impl Block {
     }
 }
 
-/// A hot block in a data file: what it holds for as long as its count of settled slots is the same
+/// A hot block in a data file. The file holds its rows while its count of settled slots is the same
 /// and no slot has a version.
 #[derive(Clone, Debug)]
 pub(crate) struct FiledBlock {
@@ -178,15 +178,15 @@ pub(crate) struct FiledBlock {
     pub(crate) settlements: u64,
 }
 
-/// What collectors change as they go by, in a line of its own: who looks for a row of the block
-/// needs the block's other fields, and must not wait for these.
+/// Fields that collectors change, in a cache line of their own: a reader of the block's other
+/// fields must not wait for these.
 #[derive(Debug)]
 struct Collected {
     /// Slots whose version head is not null. Raised before a head is installed, lowered after it
     /// was unlinked: never too low.
     versioned: AtomicU32,
-    /// How often slots have come to have no version again: who finds the count as it was, and no
-    /// version, knows that nothing was written meanwhile.
+    /// Counts how often slots have come to have no version again. If the count is as before and
+    /// there is no version, nothing was written meanwhile.
     settlements: AtomicU64,
     /// When the collector last took a version off the block, in milliseconds: the access observer
     /// (§4.2).
@@ -198,24 +198,24 @@ struct Collected {
 pub struct HotBlock {
     /// Shared with the frozen form that the block has got, if it has.
     memory: Arc<BlockMemory>,
-    /// Of the memory.
+    /// The start of the memory.
     start: NonNull<u8>,
-    /// What the frozen form does not share.
+    /// The pages that the frozen form does not share.
     spare: OnceLock<SparePages>,
     layout: Arc<BlockLayout>,
     /// The heads of the slots' version chains.
     versions: VersionColumn,
     heap: Arc<BlockHeap>,
     /// Columns in which a NULL was written at some time, by bit; the last bit stands for all
-    /// columns from its own on. Of other columns no validity bitmap is read or written, and its
-    /// bits are all set. Raised before the first NULL is written, never lowered: who reads it too
-    /// early takes the NULL for a value, as who reads the validity bit too early does, and finds a
+    /// columns from its own on. For other columns no validity bitmap is read or written; all bits
+    /// in it are set. Raised before the first NULL is written, never lowered. A reader that loads
+    /// it too early takes the NULL for a value, as with the validity bit itself, and then finds a
     /// version.
     nulls: AtomicU64,
     collected: CachePadded<Collected>,
-    /// Where a checkpoint has written the block.
+    /// The block's place in a checkpoint's file.
     filed: Mutex<Option<FiledBlock>>,
-    /// Which columns' values ascend.
+    /// The columns whose values ascend.
     orders: ColumnOrders,
     /// Slots handed out to inserts; may run past the slot count when the block is full.
     insert_cursor: AtomicU32,
@@ -297,7 +297,7 @@ impl HotBlock {
     pub(crate) fn last_touched(&self) -> &AtomicU64 {
         &self.collected.last_touched
     }
-    /// How long ago the collector last took a version off the block (or the block was made).
+    /// The time since the collector last took a version off the block, or since the block was made.
     pub fn idle(&self) -> std::time::Duration {
         let touched = self.collected.last_touched.load(Ordering::Relaxed);
         std::time::Duration::from_millis(crate::version::gc::now_ms().saturating_sub(touched))
@@ -325,15 +325,15 @@ impl HotBlock {
     pub fn versioned(&self) -> &AtomicU32 {
         &self.collected.versioned
     }
-    /// Notes that the collector has let go of everything but the newest state of slots, or of a
-    /// bulk append: comes before the count of versioned slots is lowered or the marker cleared.
+    /// Notes that the collector keeps only the newest state of slots, or of a bulk append. Called
+    /// before the count of versioned slots is lowered or the marker is cleared.
     pub(crate) fn note_settled(&self) {
         // Relaxed: ordered by what follows it.
         self.collected.settlements.fetch_add(1, Ordering::Relaxed);
     }
-    /// If every snapshot, present and future, sees the same rows until somebody writes: the count
-    /// of [settled](Self::note_settled) slots, which is another one when that has happened and the
-    /// rows are settled again.
+    /// The count of [settled](Self::note_settled) slots, if every snapshot, present and future,
+    /// sees the same rows until the next write. The count differs once rows were written and have
+    /// settled again.
     pub(crate) fn settlements(&self) -> Option<u64> {
         self.settlements_if(|| self.append_marker.load(Ordering::Acquire).is_null())
     }
@@ -345,18 +345,19 @@ impl HotBlock {
         let calm = self.collected.versioned.load(Ordering::Acquire) == 0 && is_settled();
         calm.then(|| self.collected.settlements.load(Ordering::Relaxed))
     }
-    /// Says where the block was written as it was when its count of settled slots was that; or that
-    /// no manifest will name that place any more.
+    /// Notes the file that holds the block as it was at that count of settled slots, or, with
+    /// `None`, that no manifest will name that file any more.
     pub(crate) fn file(&self, filed: Option<FiledBlock>) {
         *self.filed.lock() = filed;
     }
-    /// Where the block lies in a file as it is; none if it has changed since, or is changing.
+    /// The block's place in a file, if it is unchanged since; `None` if it has changed or is
+    /// changing.
     pub(crate) fn filed(&self) -> Option<FiledBlock> {
         let filed = self.filed.lock().clone()?;
         (self.settlements() == Some(filed.settlements)).then_some(filed)
     }
 
-    /// Which columns' values ascend.
+    /// The columns whose values ascend.
     pub(crate) fn orders(&self) -> &ColumnOrders {
         &self.orders
     }
@@ -462,8 +463,8 @@ impl HotBlock {
     pub(crate) fn set_present_range(&self, from: u32, len: u32) {
         self.write_bits(ALLOCATION_OFFSET, from, len, |_| u64::MAX);
     }
-    /// Makes the bits of `len` slots in the bitmap at `offset` what they are in `word_from(n)`,
-    /// which gives the bits of at least 64 slots from the n-th on, as far as there are so many.
+    /// Sets `len` bits of the bitmap at `offset`, from slot `from` on. `word_from(n)` gives at
+    /// least 64 bits from the n-th on, or all that are left.
     pub(crate) fn write_bits(&self, offset: usize, from: u32, len: u32, word_from: impl Fn(u32) -> u64) {
         let (mut at, end) = (from, from + len);
         while at < end {
@@ -514,8 +515,8 @@ impl HotBlock {
         }
     }
 
-    /// Asks for the memory of a cell, ahead of its use: a row's columns lie far apart, and their
-    /// misses should not wait for each other.
+    /// Prefetches a cell's memory: a row's columns lie far apart, and their cache misses should
+    /// overlap.
     #[inline]
     pub fn prefetch_cell(&self, column: ColumnId, slot: Slot) {
         let layout = self.layout.column(column);
@@ -701,8 +702,9 @@ impl HotBlock {
     }
 
     /// Lets go of the values of a row that is gone for everybody: its slot is empty and has no
-    /// version. Under the row's pruning latch, or in recovery: else somebody could delete the row
-    /// and take that back, and a collector unlink the record, between the looks at bit and version.
+    /// version. Called under the row's pruning latch, or in recovery. Otherwise, between the checks
+    /// of bit and version, another thread could delete the row and roll back, and a collector could
+    /// unlink the record.
     pub(crate) fn release_row(&self, slot: Slot) {
         let Some(mut latch) = self.latch_heap(self.layout.column_ids()) else { return };
         if self.is_present(slot) {
@@ -734,8 +736,8 @@ impl HotBlock {
         assert!(self.is_view(column), "only views are redirected");
         self.check(slot);
         // SAFETY: the column has an aligned view for every slot, and the slot was checked. Release:
-        // pairs with the Acquire fence behind a reader's copy, so that the copied value is there;
-        // and old and new view name the same bytes.
+        // pairs with the Acquire fence after a reader's copy, so that the copied value is there.
+        // Old and new view name the same bytes.
         unsafe {
             let halves = self.at(self.layout.column(column).value_offset + 16 * slot.0 as usize).cast::<AtomicU64>();
             (*halves.add(1)).store((view >> 64) as u64, Ordering::Release);

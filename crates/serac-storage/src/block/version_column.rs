@@ -1,9 +1,9 @@
 //! The version column of a hot block: the heads of its slots' version chains (§3.1).
 //!
 //! It lies apart from the block's values, which stay where they are when the block freezes, while
-//! the version column goes. Those of a table's first blocks take ordinary pages, as the blocks do
-//! ([`crate::block::block_memory`]); the others share huge pages. None of them is touched before a
-//! row has a version, and a huge page of which no version column is left goes back to the system.
+//! the version column goes. The columns of a table's first blocks take ordinary pages, as the
+//! blocks do ([`crate::block::block_memory`]); the others share huge pages. No version column is
+//! touched before a row has a version. A huge page without version columns goes back to the system.
 
 use crate::block::block_memory::{HUGE_PAGE_BYTES, Region, SMALL_TABLE_BLOCKS, note_used};
 use crate::version::undo::UndoRecord;
@@ -45,7 +45,7 @@ impl Piece {
         let free = free.entry(slots).or_default();
         if free.is_empty() {
             *free = Self::of_huge_page(slots)?;
-            // Those that are taken first lie first.
+            // The pieces that are taken first lie first.
             free.reverse();
         }
         free.pop()
@@ -67,12 +67,12 @@ impl Piece {
     }
 }
 
-/// See the module.
+/// One block's version column: a head pointer for each slot.
 #[derive(Debug)]
 pub(crate) struct VersionColumn {
     start: NonNull<Head>,
     slots: usize,
-    /// Where the heads lie in a huge page; none if they have memory of their own, from the
+    /// The heads' place in a huge page; `None` if they have memory of their own, from the
     /// allocator.
     piece: Option<Piece>,
 }

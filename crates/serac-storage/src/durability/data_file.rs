@@ -5,17 +5,17 @@
 //! ARROW1 | schema | batch: metadata, body | batch: metadata, body | … | end mark | footer | footer's length | ARROW1
 //! '----------------- checked in pieces of 64 KiB ------------------' '---- the tail, checked by the manifest ----'
 //! ```
-//! Row `i` of a batch is slot `i` of its block, so that a block's buffers are the file's bytes
-//! (64-byte aligned in a page-aligned mapping). Where a block has empty slots, the file has a last
-//! column [`PRESENCE_COLUMN`], false for rows that are none.
+//! Row `i` of a batch is slot `i` of its block, so a block's buffers are the file's bytes (64-byte
+//! aligned in a page-aligned mapping). If a block has empty slots, the file has a last column
+//! [`PRESENCE_COLUMN`], false for empty slots.
 //!
-//! **What is read when.** Opening reads the tail and each batch's metadata. The footer's custom
-//! metadata (key `serac`, JSON) has what would otherwise need the data: the block's number, format,
-//! smallest and largest values, and the checksums of all pieces. It also says of which table and
-//! which checkpoint the file is, a second key (`serac.catalog`) has the catalog of that time, and a
-//! third one (`serac.tail`) the tail's checksum, for a database that must be salvaged from its data
-//! files alone. A piece is checked when a column that touches it is first used
-//! ([`DataFile::verify`]), so damage is an error of whoever needs those bytes, and of nobody else.
+//! **Reading.** Opening reads the tail and each batch's metadata. The footer's custom metadata (key
+//! `serac`, JSON) saves opening a read of the data: the block's number, format, smallest and
+//! largest values, and the checksums of all pieces. It also names the file's table and checkpoint.
+//! A second key (`serac.catalog`) has the catalog of that time, and a third one (`serac.tail`) the
+//! tail's checksum. They serve a database that must be salvaged from its data files alone. A piece
+//! is checked when a column that touches it is first used ([`DataFile::verify`]): only a reader of
+//! damaged bytes gets the error.
 
 use crate::block::layout::BlockLayout;
 use crate::durability::file_system::{FileSystem, StorageFile};
@@ -49,14 +49,14 @@ const CATALOG_KEY: &str = "serac.catalog";
 /// Bytes with a checksum of their own.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What the manifest says of a data file.
+/// The manifest's entry for a data file: sizes and checksums.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileSeal {
     /// Name in the data folder.
     pub name: String,
     /// Bytes.
     pub bytes: u64,
-    /// Where the tail begins.
+    /// The offset of the tail.
     pub tail_from: u64,
     /// CRC-32 of the tail.
     pub tail_crc32: u32,
@@ -189,7 +189,7 @@ fn stays_alone(schema: &Schema) -> bool {
     schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Dictionary(..)))
 }
 
-/// Where a data file comes from.
+/// The origin of a data file: its table, checkpoint and catalog.
 #[derive(Debug, Clone)]
 pub(crate) struct FileOrigin {
     pub(crate) table: TableId,
@@ -271,7 +271,7 @@ impl DataFileWriter {
         // The tail's checksum comes into the tail when that is there.
         let mut tail = vec![0; (bytes - tail_from) as usize];
         read_all(&*file, &mut tail, tail_from).map_err(io)?;
-        // None if a catalog has the mark in it: then the file cannot be salvaged without a
+        // `None` if a catalog contains the mark: then the file cannot be salvaged without a
         // manifest.
         if let Some((digits_at, _)) = stated_tail_crc32(&tail) {
             let digits = format!("{:08x}", crc32_of_tail(&tail));
@@ -295,7 +295,7 @@ fn read_all(file: &dyn StorageFile, bytes: &mut [u8], from: u64) -> std::io::Res
     Ok(())
 }
 
-/// Where the digits of the tail's own checksum stand in it, and what they say.
+/// The offset and the value of the tail's own checksum, which is written as digits.
 fn stated_tail_crc32(tail: &[u8]) -> Option<(usize, u32)> {
     let at = tail.windows(TAIL_MARK.len()).rposition(|window| window == TAIL_MARK.as_bytes())? + TAIL_MARK.len();
     let digits = std::str::from_utf8(tail.get(at..at + TAIL_DIGITS)?).ok()?;
@@ -311,7 +311,7 @@ fn crc32_of_tail(tail: &[u8]) -> u32 {
     crc32fast::hash(&plain)
 }
 
-/// What Arrow's writer says when the file cannot be written, with the file's name.
+/// The error of Arrow's writer, with the file's name.
 fn write_error(path: &Path, error: ArrowError) -> StorageError {
     match error {
         ArrowError::IoError(_, error) => StorageError::io(format!("cannot write {}", path.display()), error),
@@ -326,7 +326,7 @@ pub struct DataFile {
     seal: FileSeal,
     bytes: Buffer,
     metadata: FileMetadata,
-    /// Which pieces have been found to be whole.
+    /// The pieces that have been verified.
     verified: Vec<AtomicBool>,
 }
 
@@ -379,7 +379,7 @@ impl DataFile {
         Ok(Arc::new(Self { path, seal, bytes, metadata, verified }))
     }
 
-    /// What the manifest is to say of it.
+    /// The manifest's entry for the file.
     pub fn seal(&self) -> &FileSeal {
         &self.seal
     }
@@ -474,9 +474,9 @@ impl DataFile {
             return Err(self.corrupt(0, format!("it has {} columns, the table {columns}", schema.fields().len())));
         }
         let decoder = FileDecoder::new(schema, footer.version()).with_require_alignment(true);
-        // SAFETY: the files are our own: what was written was valid, and nothing is read before its
-        // checksum was found right: the tail by `over` (and `open_unnamed`), metadata by `message`,
-        // data by `FrozenBlock::check`, before anybody gets at it.
+        // SAFETY: the files are our own and were valid when written. Nothing is read before its
+        // checksum was verified: the tail by `over` (and `open_unnamed`), metadata by `message`,
+        // data by `FrozenBlock::check`, before the block is published.
         let mut decoder = unsafe { decoder.with_skip_validation(true) };
         for place in footer.dictionaries().into_iter().flatten() {
             decoder.read_dictionary(place, &self.message(place)?)?;

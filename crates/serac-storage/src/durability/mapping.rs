@@ -4,11 +4,11 @@
 //! A mapping stays valid when its file is removed. It would not if the file were cut; checkpoint
 //! files never change once they are written.
 //!
-//! **Sharing.** Who wants to hand a buffer to another process asks [`mapped_file`] which file it
-//! lies in, and gives that file's descriptor and the buffer's offset. All mappings of the process
-//! are in one list, by their addresses: a buffer does not say whose it is. No descriptor is kept
-//! open for that, as there may be more data files than a process may have open:
-//! [`MappedFile::open`] opens the file again, and makes sure that it is the same.
+//! **Sharing.** To hand a buffer to another process, ask [`mapped_file`] for the buffer's file, and
+//! send the file's descriptor and the buffer's offset. All mappings of the process are in one list,
+//! by their addresses: a buffer does not say whose it is. No descriptor is kept open for that:
+//! there may be more data files than a process may have open. [`MappedFile::open`] opens the file
+//! again and checks that it is the same.
 
 use arrow_buffer::Buffer;
 use memmap2::Mmap;
@@ -43,7 +43,7 @@ impl MappedFile {
     pub fn len(&self) -> usize {
         self.mapping.len()
     }
-    /// Where in the file a buffer begins, if all of it lies there.
+    /// The buffer's offset in the file, if all of the buffer lies there.
     pub fn offset_of(&self, buffer: &Buffer) -> Option<u64> {
         let offset = (buffer.as_ptr() as usize).checked_sub(self.start())?;
         (offset < self.len() && buffer.len() <= self.len() - offset).then_some(offset as u64)

@@ -7,10 +7,10 @@
 //!   Meta: length u32, bytes
 //! value := tag u8, then 0, 1, 2, 4, 8, 16 bytes little-endian, or a u32 length and bytes
 //! ```
-//! A position counts the bytes of the transaction's redo so far, handed to the log or not. What is
-//! handed over says at which position it begins: where that is before the end of what the log has,
-//! a ROLLBACK TO has taken the rest of it back. The log gets bytes, not operations: it may cut them
-//! anywhere.
+//! A position counts the bytes of the transaction's redo so far, handed to the log or not. Each
+//! piece that is handed over says at which position it begins. If that is before the end of the
+//! log's bytes, a ROLLBACK TO has taken the rest back. The log gets bytes, not operations: it may
+//! cut them anywhere.
 
 use crate::error::{Result, StorageError};
 use crate::ids::{ColumnId, RowId, TableId};
@@ -59,7 +59,7 @@ pub(crate) struct Pending<'a> {
     pub(crate) bytes: &'a mut Vec<u8>,
     /// The position at which they begin.
     pub(crate) offset: u64,
-    /// How many times something was handed over before.
+    /// The number of pieces that were handed over before.
     pub(crate) part: u32,
 }
 
@@ -82,12 +82,12 @@ impl RedoBuffer {
     pub(crate) fn has_parts(&self) -> bool {
         self.parts > 0
     }
-    /// What the log does not have yet.
+    /// The redo that the log does not have yet.
     pub(crate) fn pending(&mut self) -> Pending<'_> {
         Pending { bytes: &mut self.bytes, offset: self.from, part: self.parts }
     }
-    /// Hands what the log does not have yet to `take`, in pieces of `largest` bytes at the most.
-    /// What `take` refuses, and what comes after that, stays.
+    /// Hands the redo that the log does not have yet to `take`, in pieces of `largest` bytes at the
+    /// most. A piece that `take` refuses, and the pieces after it, stay.
     ///
     /// # Errors
     /// That of `take`.

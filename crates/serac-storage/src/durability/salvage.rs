@@ -1,10 +1,10 @@
-//! Where an opening that salvages keeps what it leaves out: a folder `salvaged-<n>` of its own in
-//! the database's folder.
+//! The place where a salvaging opening keeps the parts that it leaves out: a folder `salvaged-<n>`
+//! of its own in the database's folder.
 //!
 //! The folder repeats the database's: `MANIFEST`, `data/`, `log/`. It is made when there is
 //! something to keep, and nothing ever reads or removes it. Files that stay in use get a second
-//! name there (they are never changed, only replaced); what is about to be cut is copied; what
-//! nothing needs is moved.
+//! name there (they are never changed, only replaced). A part that is about to be cut is copied; an
+//! unneeded file is moved.
 
 use crate::durability::file_system::{FileSystem, create_folders};
 use crate::error::{Result, StorageError};
@@ -32,7 +32,7 @@ impl<'a> Aside<'a> {
     /// Keeps a file that stays in use, or is about to be removed.
     pub(crate) fn link(&mut self, file: &Path) -> Result<()> {
         self.keep(file, |files, to| match files.link(file, to) {
-            // Some file systems have no second names.
+            // Not all file systems have hard links.
             Err(error) if error.kind() != io::ErrorKind::NotFound => copy(files, file, to),
             result => result,
         })

@@ -10,24 +10,23 @@
 //! salvaged-<n>/   what an opening that salvaged left out
 //! ```
 //! # A folder that is moved
-//! The lock is one on a file, while all else goes by the folder's path. So before anything in the
-//! folder is replaced or removed, and before a commit is acknowledged, [`FolderLock::check`] looks
-//! whether the lock's file is still the one at the path. A folder that was moved or removed, and a
-//! LOCK that was, end all writing: nothing is acknowledged any more, and the files at the path are
-//! left alone.
+//! The lock is one on a file, while everything else goes by the folder's path. So
+//! [`FolderLock::check`] compares the lock's file with the one at the path, before a file in the
+//! folder is replaced or removed and before a commit is acknowledged. If the folder or its LOCK was
+//! moved or removed, all writing ends: nothing is acknowledged any more, and the files at the path
+//! are left alone.
 //! # Opening
 //! take the lock → read the manifest → map its files (in parallel): their blocks are frozen →
-//! replay the log's committed transactions that are newer, in commit order, to the same row ids →
-//! cut an unfinished end → remove data files that the manifest does not name → go on behind it.
-//! Tables are complete before collectors and other threads get to see them.
+//! replay newer committed transactions of the log, in commit order, to the same row ids → cut an
+//! unfinished end → remove data files that the manifest does not name → continue behind it. Tables
+//! are complete before collectors and other threads get to see them.
 //!
 //! # Closing
 //! [`Storage::close`] waits for a running checkpoint, so that nobody writes to the folder once the
-//! lock is given back. It refuses commits from then on; what was committed before is written.
-//! Whoever closes beside the first waits until that has ended. The storage's own threads do not:
-//! the first waits for them. Whether a last checkpoint is made before is the engine's decision:
-//! [`Storage::unwritten`] says what an opening would find in the log, and what a checkpoint would
-//! cost.
+//! lock is given back. It refuses commits from then on; what was committed before is written. A
+//! second caller of `close` waits until the first has finished. The storage's own threads do not:
+//! the first waits for them. The engine decides whether a last checkpoint is made before:
+//! [`Storage::unwritten`] gives the log that an opening would replay and the cost of a checkpoint.
 
 use crate::block::HotBlock;
 use crate::block::block_memory::{block_memory_bytes, keep_ready};
@@ -85,7 +84,7 @@ pub struct StorageOptions {
     /// Blocks that no transaction has changed for so long freeze; none to freeze only on demand
     /// ([`Storage::freeze_table`]).
     pub freeze_after: Option<Duration>,
-    /// Which blocks are compacted together before they freeze.
+    /// The blocks that are compacted together before they freeze.
     pub compaction: CompactionGroups,
     /// Threads that compact a table at the most. All but one are started when there are many
     /// groups, and end with them.
@@ -101,18 +100,18 @@ pub struct StorageOptions {
     pub checkpoint_log_bytes: u64,
     /// Bytes at which a data file is complete.
     pub data_file_bytes: u64,
-    /// Open even if something durable is damaged or missing: with the blocks of the checkpoint that
-    /// are whole, all of which are read, and with everything in the log that lies before the
-    /// damage. What is left out is kept in a folder of its own.
+    /// Open even if durable data is damaged or missing: with the whole blocks of the checkpoint,
+    /// all of which are read, and with the log before the damage. The parts that are left out are
+    /// kept in a folder of their own.
     pub salvage: bool,
     /// Whether this process lets others work through it, by a socket in the folder. The storage
     /// only writes it into LOCK, so that others wait for the socket while the database is being
-    /// opened or closed; who sets it makes the socket.
+    /// opened or closed. The caller that sets it makes the socket.
     pub serves_others: bool,
 }
 
-/// What LOCK has behind the number of a process that [serves
-/// others](StorageOptions::serves_others).
+/// The text behind the process's number in LOCK if that process
+/// [serves others](StorageOptions::serves_others).
 const SERVES: &str = " SOCKET";
 
 impl StorageOptions {
@@ -134,8 +133,8 @@ impl Default for StorageOptions {
             gc_threads: background_threads,
             gc_interval: Duration::from_millis(10),
             // A block freezes and thaws at most once in this time, whatever the workload. Orders
-            // that go cold for good run as fast at 10 ms as at 10 s (`serac-bench transform`);
-            // updates of any row of a table are seven times slower at 10 ms, where most of them
+            // that go cold for good run as fast at 10 ms as at 10 s (`serac-bench transform`).
+            // Updates of any row of a table are seven times slower at 10 ms, where most of them
             // thaw a block, than from 100 ms on. Larger tables move that point up, so it is set
             // high.
             freeze_after: Some(Duration::from_secs(10)),
@@ -167,7 +166,7 @@ pub trait RecoveryCatalog {
     fn apply_meta(&mut self, storage: &Storage, payload: &[u8]) -> Result<()>;
 }
 
-/// What opening a database found.
+/// The findings of opening a database.
 #[derive(Clone, Debug, Default)]
 pub struct RecoveryReport {
     /// The checkpoint's timestamp, if there was one.
@@ -180,11 +179,11 @@ pub struct RecoveryReport {
     pub newest_commit: u64,
     /// Bytes of log read.
     pub log_bytes: u64,
-    /// What is damaged in the checkpoint and was left out, to salvage the rest.
+    /// Damaged parts of the checkpoint that were left out, to salvage the rest.
     pub lost: Vec<String>,
     /// The folder in which is kept what was left out.
     pub kept_aside: Option<PathBuf>,
-    /// What was cut off the log's end, if anything.
+    /// The description of an unfinished end that was cut off the log, if there was one.
     pub cut: Option<String>,
     /// Time spent on the checkpoint.
     pub load_time: Duration,
@@ -215,8 +214,8 @@ pub struct StorageMetrics {
     pub checkpoints: u64,
     /// Time spent on them.
     pub checkpoint_time: Duration,
-    /// Bytes of blocks' memory in this process: hot blocks, and what frozen ones keep of their
-    /// former selves.
+    /// Bytes of blocks' memory in this process: hot blocks, and the memory that frozen blocks have
+    /// kept.
     pub block_memory_bytes: usize,
     /// Bytes held besides, as halves of huge pages that are not used yet, and as huge pages that
     /// are ready for growing tables.
@@ -255,7 +254,7 @@ pub struct Storage {
     checkpoints: AtomicU64,
     checkpoint_nanos: AtomicU64,
     lock: Mutex<Option<Arc<dyn FolderLock>>>,
-    /// What a checkpoint needs of the log if this process writes none.
+    /// The log position of a checkpoint if this process writes no log.
     unlogged_position: LogPosition,
     closed: AtomicBool,
     /// Held by who closes.
@@ -264,7 +263,7 @@ pub struct Storage {
     own_threads: Mutex<Vec<ThreadId>>,
 }
 
-/// What an opening would replay, and what a checkpoint would write instead.
+/// The log that an opening would replay, and the bytes that a checkpoint would write instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unwritten {
     /// Bytes of log that an opening would read; zero if nothing was committed since the last
@@ -297,7 +296,7 @@ impl Replay<'_> {
     }
 }
 
-/// What opening has made, for [`Storage::assemble`].
+/// The parts that opening has made, for [`Storage::assemble`].
 #[derive(Default)]
 struct Opened {
     tables: Tables,
@@ -324,7 +323,7 @@ fn take_folder(path: &Path, files: &dyn FileSystem, serves_others: bool) -> Resu
         }
     }
     // A process that was killed may have left its last steps in the operating system's cache alone.
-    // What is built upon must be on the disk.
+    // The state that recovery builds upon must be on the disk.
     for folder in [path, &data] {
         files.sync_dir(folder).map_err(|e| cannot("sync", folder, e))?;
     }
@@ -400,8 +399,8 @@ fn find_manifest(
     }
 }
 
-/// Makes the manifest's copy say the same again, if a process has ended between replacing the one
-/// and the other: opening is about to remove what the older one names. On a full disk the copy
+/// Makes the manifest's copy equal to the manifest again, if a process has ended between replacing
+/// the two: opening is about to remove the files that the older one names. On a full disk the copy
 /// goes.
 fn renew_copy(manifest: &Manifest, path: &Path, files: &dyn FileSystem) -> Result<()> {
     let read = |name| files.read(&path.join(name)).ok();
@@ -469,7 +468,7 @@ impl Storage {
         })?;
         report.lost.extend(recovered.lost);
         if report.lost.len() > lost_before_log {
-            // Some of its changes are in no table: the next checkpoint takes the log away.
+            // Not all of its changes are in tables: the next checkpoint takes the log away.
             recovered.tail.keep(&log_folder, &mut aside)?;
         }
         report.log_bytes = recovered.bytes;
@@ -488,7 +487,7 @@ impl Storage {
         report.replay_time = started.elapsed();
         let named: NamedFiles = manifest.files().map(str::to_owned).collect();
         for file in unneeded_files(&path, files, &named, &[])? {
-            // What a checkpoint that was not finished has left.
+            // Files of a checkpoint that was not finished.
             if options.salvage {
                 aside.take(&file)?;
             } else {
@@ -632,7 +631,7 @@ impl Storage {
         })
     }
 
-    /// Replays a transaction. What fails is an error, or, to salvage without a manifest, noted in
+    /// Replays a transaction. A failure is an error, or, to salvage without a manifest, noted in
     /// `lost`.
     fn replay(&self, replay: &mut Replay<'_>, redo: &[u8], lost: &mut Vec<String>) -> Result<()> {
         for operation in read_operations(redo)? {
@@ -722,8 +721,8 @@ impl Storage {
         }
         self.check_folder()?;
         let began = Instant::now();
-        // What an attempt that failed could not remove, or what has become unneeded since, may be
-        // the room that this one needs.
+        // This checkpoint may need the room of files that a failed attempt could not remove, or
+        // that have become unneeded since.
         self.remove_unneeded(path, &named)?;
         let (report, position) = self.write_checkpoint(path, state, &mut named).inspect_err(|_| {
             forget_unnamed_files(&self.all_tables(), &named);
@@ -759,7 +758,7 @@ impl Storage {
         serac_sync::linger();
         let catalog: Arc<str> = state.as_str().into();
         if let Some(log) = self.manager.log() {
-            // What a checkpoint holds must be durable as a whole, log first.
+            // The content of a checkpoint must be durable as a whole, log first.
             log.wait_durable(txn.snapshot().start())?;
         }
         let folder = self.checkpoint_folder(path);
@@ -804,7 +803,7 @@ impl Storage {
         unneeded_files(path, files, named, &self.all_tables())?.iter().try_for_each(|file| remove(files, file))
     }
 
-    /// What has not found its way into a checkpoint yet.
+    /// The changes that are not in a checkpoint yet.
     pub fn unwritten(&self) -> Unwritten {
         let Some(log) = self.manager.log().filter(|_| self.options.path.is_some()) else {
             return Unwritten::default();
@@ -867,7 +866,7 @@ impl Storage {
         loop {
             // Again and again: versions of transactions that have just ended may still be there.
             self.run_gc();
-            // What cannot be compacted freezes as it is.
+            // A table that cannot be compacted freezes as it is.
             compacts = compacts && self.compact_table(table).is_ok_and(|report| report.moved > 0 || report.stayed == 0);
             freeze_cold_blocks(&self.manager, table, |_| true);
             self.run_gc();
@@ -944,8 +943,7 @@ impl Storage {
             }
             result = log.end();
         }
-        // What has become unneeded since the collectors stopped; two epochs later its memory is
-        // free.
+        // Memory that has become unneeded since the collectors stopped is free two epochs later.
         for _ in 0..3 {
             self.run_gc();
         }
@@ -974,7 +972,7 @@ struct Collector {
     parking: Arc<Parking>,
     manager: Weak<TransactionManager>,
     interval: Duration,
-    /// How long a block must have been left alone to freeze, and whose blocks.
+    /// The idle time after which a block freezes, and the tables whose blocks freeze.
     freezing: Option<(Duration, Arc<RwLock<Tables>>)>,
 }
 

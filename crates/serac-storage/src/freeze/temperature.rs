@@ -34,7 +34,7 @@ const FREEZING: u64 = 1;
 /// The words of cooling blocks begin here, by round.
 const COOLING: u64 = 2;
 
-/// See the module.
+/// A block's temperature and its round of cooling, in one word.
 #[derive(Debug)]
 pub(crate) struct TemperatureWord(AtomicU64);
 

@@ -1,7 +1,7 @@
 //! Filling block columns from Arrow arrays: the bulk load path.
 //!
-//! Besides a column's own Arrow type, forms that convert without loss are taken: plain and large
-//! strings and binaries, dictionaries of strings, and 64-bit decimals of the same scale.
+//! Besides a column's own Arrow type, forms that convert without loss are taken. They are plain and
+//! large strings and binaries, dictionaries of strings, and 64-bit decimals of the same scale.
 
 use crate::block::HotBlock;
 use crate::block::heap::{ArrowView, INLINE_BYTES, check_len, view_len};
@@ -65,7 +65,7 @@ pub(crate) fn check_batch(schema: &TableSchema, batch: &RecordBatch) -> Result<(
 
 fn check_decimals(precision: u8, array: &ArrayRef) -> Result<()> {
     let limit = 10u128.pow(u32::from(precision));
-    // What a NULL slot holds does not matter.
+    // The value in a NULL slot does not matter.
     let is_too_long = |(i, value): (usize, i128)| value.unsigned_abs() >= limit && array.is_valid(i);
     let any_is = match array.as_primitive_opt::<Decimal128Type>() {
         Some(values) => values.values().iter().copied().enumerate().any(is_too_long),
@@ -114,7 +114,7 @@ pub(crate) unsafe fn fill(block: &HotBlock, schema: &TableSchema, from: u32, bat
     block.set_present_range(from, batch.num_rows() as u32);
 }
 
-/// The bits of `bits`, 64 from a number on at a time; what lies behind the last may be anything.
+/// The bits of `bits`, 64 at a time from a given number on; bits behind the last have no meaning.
 fn words(bits: &BooleanBuffer) -> impl Fn(u32) -> u64 {
     let (bytes, offset) = (bits.values(), bits.offset());
     move |from| {
@@ -135,7 +135,7 @@ unsafe fn fill_column(block: &HotBlock, id: ColumnId, column_type: ColumnType, f
             block.note_null(id);
             block.write_bits(column.validity_offset, first, rows as u32, words(nulls.inner()));
         }
-        // Of a column without NULLs all bits are set.
+        // All validity bits of a column without NULLs are set.
         None if block.may_have_nulls(id) => block.write_bits(column.validity_offset, first, rows as u32, |_| u64::MAX),
         None => {}
     }

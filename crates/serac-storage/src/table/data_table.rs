@@ -21,15 +21,15 @@
 //! Copy first, head second: if the copy holds any byte of a writer's step 4, the fences make its
 //! step 2 happen before the reader's step 3, so the reader meets the record and puts the
 //! before-image in place of the dirty (or torn) copy. In the other order a writer could slip in
-//! between. Three ways in which the record could be missing are closed elsewhere: the collector
-//! does not unlink a record that a running transaction's snapshot does not see, so a reader that
+//! between. Three ways in which the record could be missing are closed elsewhere. The collector
+//! does not unlink a record that a running transaction's snapshot does not see. So a reader that
 //! saw dirty bytes finds the record for as long as it runs (a torn copy implies a writer that
-//! commits after the reader began); an abort leaves its records linked, under a timestamp newer
-//! than every reader that could hold a dirty copy; and an address is not reused for a new record
-//! while a reader or writer that has seen it is pinned. Nor does a head come back while somebody
-//! runs who has seen it: the collector takes the newest record off a chain only together with all
-//! older ones, once everybody sees it. So a compare-and-swap that succeeds, and a head found
-//! unchanged after copying, mean that nothing happened in between (no A-B-A).
+//! commits after the reader began). An abort leaves its records linked, under a timestamp newer
+//! than every reader that could hold a dirty copy. An address is not reused for a new record while
+//! a reader or writer that has seen it is pinned. A head does not come back while a thread that has
+//! seen it runs: the collector takes the newest record off a chain only together with all older
+//! ones, once everybody sees it. So a compare-and-swap that succeeds, and a head found unchanged
+//! after copying, mean that nothing happened in between (no A-B-A).
 //!
 //! # Bulk append
 //! A block filled by one bulk append carries one record for all its rows, the block's *append
@@ -44,7 +44,7 @@
 //! null, so a slot that was handed out to a thread which then stalled goes to one of the two. A
 //! stalled inserter cannot mistake a later chain for none: compaction's record is newer than its
 //! snapshot and stays until its transaction has ended. The number of a block that was recycled goes
-//! to a later block. Whoever kept a row id beyond the snapshot in which it found it may find
+//! to a later block. A row id that is kept beyond the snapshot in which it was found may name
 //! another row.
 //!
 //! Model: `serac-models/tests/protocols.rs`, `serac-models/tests/slots.rs`.
@@ -107,8 +107,8 @@ pub struct TableMetrics {
     pub frozen_blocks: u32,
     /// Bytes of all blocks.
     pub bytes: usize,
-    /// Those of them that lie in mapped files: the operating system reads them when they are
-    /// touched and forgets them when memory is short.
+    /// Bytes of blocks in mapped files: the operating system reads them when they are touched and
+    /// forgets them when memory is short.
     pub mapped_bytes: usize,
 }
 
@@ -121,8 +121,8 @@ pub struct DataTable {
     layout: Arc<BlockLayout>,
     blocks: BlockTable,
     heads: [AtomicU32; INSERTION_HEADS],
-    /// Numbers below the block table's length that have no block. Whoever adds or recycles a block
-    /// holds the latch.
+    /// Numbers below the block table's length that have no block. A thread that adds or recycles a
+    /// block holds the latch.
     free_numbers: Mutex<BTreeSet<BlockNo>>,
     compaction_latch: Mutex<()>,
     /// See [`moves`](Self::moves).
@@ -214,9 +214,8 @@ impl DataTable {
         // Relaxed, here and below: a setting, which orders nothing.
         self.ordered.load(Ordering::Relaxed)
     }
-    /// Makes row ids ascend in the order in which rows are inserted one after the other, from now
-    /// on: all inserts go to one block, new blocks get numbers above all others, and no row moves
-    /// before one was deleted.
+    /// From now on, row ids ascend in the order of successive inserts. All inserts go to one block,
+    /// new blocks get numbers above all others, and no row moves before one was deleted.
     pub fn set_ordered(&self, ordered: bool) {
         self.ordered.store(ordered, Ordering::Relaxed);
     }
@@ -272,17 +271,17 @@ impl DataTable {
     pub(crate) fn compaction_latch(&self) -> &Mutex<()> {
         &self.compaction_latch
     }
-    /// Counts how often rows have begun to leave their places. Who finds a place empty, and
-    /// afterwards finds that a row has gone there from another place, finds another count
-    /// afterwards than before.
+    /// Counts how often rows have begun to leave their places. A reader that finds a place empty
+    /// because its row has moved finds another count afterwards than before.
     pub fn moves(&self) -> u64 {
         // Acquire: pairs with `note_moves`; and comes before what is looked at next.
         self.moves.load(Ordering::Acquire)
     }
     /// Copies of rows are in their new places, and the rows are about to leave the old ones.
     pub(crate) fn note_moves(&self) {
-        // Release: pairs with `moves`. Whoever does not see a copy yet does not see this either;
-        // who sees that a row is gone, sees this through the record of its deletion.
+        // Release: pairs with `moves`. A reader that does not see a copy yet does not see this
+        // count either. A reader that sees that a row is gone sees this count through the record of
+        // its deletion.
         self.moves.fetch_add(1, Ordering::Release);
     }
     /// A number that no round of cooling has had.
@@ -342,7 +341,7 @@ impl DataTable {
         let blocker = theirs.running().map(|holder| self.blocker(snapshot, row, holder));
         StorageError::WriteConflict { table: self.name.clone(), row, blocker }
     }
-    /// What to wait for when another running transaction has written `row`.
+    /// The transaction to wait for when another running transaction has written `row`.
     pub fn blocker(self: &Arc<Self>, snapshot: &Snapshot, row: RowId, holder: u64) -> Arc<Blocker> {
         let table = self.clone();
         Blocker::new(snapshot, holder, (self.id, row), move || table.writer(row) == Some(holder))
@@ -655,9 +654,8 @@ impl DataTable {
                 self.deletes.fetch_sub(1, Ordering::Relaxed);
             }
             UndoKind::Append => {
-                // What was appended had been seen by this transaction alone, so its values go at
-                // once; and no collector has to tell such slots from those of rows that somebody is
-                // deleting.
+                // Only this transaction had seen the appended rows, so their values go at once.
+                // Collectors need not tell these slots from those of rows that are being deleted.
                 let mut latch = block.latch_heap(self.layout.column_ids());
                 for slot in (0..block.slot_limit()).map(Slot) {
                     if block.is_present(slot) {
@@ -722,7 +720,7 @@ impl DataTable {
         }
     }
 
-    /// Has the memory bring what [`read`](Self::read)ing columns of these rows looks at, for all
+    /// Prefetches the memory that [`read`](Self::read)ing columns of these rows touches, for all
     /// rows together, where `read` waits for one after the other. Changes nothing.
     pub fn look_ahead(&self, rows: &[RowId], columns: &[ColumnId]) {
         let guard = epoch::pin();
@@ -793,7 +791,7 @@ impl DataTable {
             if timestamp.is_committed() {
                 return !snapshot.sees(timestamp);
             }
-            // Uncommitted ones stand above what was committed before.
+            // Uncommitted records stand above committed ones.
             current = record.next();
         }
         // SAFETY: pinned.
@@ -803,11 +801,11 @@ impl DataTable {
         })
     }
 
-    /// Whether `matches` accepts the newest state of `row`, committed or not, or any older one that
-    /// a version chain still reaches; of these, only those that some of the `readers` may read, if
-    /// they are given. For who has a snapshot, or is an
-    /// [`Action`](crate::version::transaction::Action): else a change that is taken back meanwhile
-    /// may be taken for the newest state.
+    /// Whether `matches` accepts the newest state of `row`, committed or not, or any older state
+    /// that a version chain still reaches. With `readers`, only older states that one of them may
+    /// read count. The caller has a snapshot, or is an
+    /// [`Action`](crate::version::transaction::Action): otherwise a change that is rolled back
+    /// meanwhile may be taken for the newest state.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -825,9 +823,9 @@ impl DataTable {
         // From the newest record on, each with its timestamp.
         let mut chain = SmallVec::<[(&UndoRecord, Timestamp); 4]>::new();
         let mut present = loop {
-            // The whole chain is noted before the values are copied. Later on, what the copy has of
-            // a running transaction may be taken back, and a collector take that record off the
-            // chain: then nothing would be left that says what the row is again.
+            // The whole chain is noted before the values are copied. Later, a running transaction
+            // whose change is in the copy may roll it back, and a collector may take that record
+            // off the chain. Then no record would be left with the row's true state.
             let newest = head();
             chain.clear();
             let mut current = newest;
@@ -855,7 +853,8 @@ impl DataTable {
         // When the state was replaced.
         let mut replaced = None;
         for older in chain.iter().map(Some).chain([None]) {
-            // What made the oldest state may have been taken off the chain: it counts as old.
+            // The record that made the oldest state may have been taken off the chain: it counts as
+            // old.
             let made = older.map_or(Timestamp::ZERO, |(_, timestamp)| *timestamp);
             let counts = match (readers, replaced) {
                 (Some(readers), Some(replaced)) => readers.may_see(made, replaced),
@@ -945,7 +944,7 @@ impl DataTable {
         drop(free);
         let no = added.inspect_err(|_| txn.undo().pop_last(made))?;
         let table = self.clone();
-        // What the load leaves free in its last block goes to inserts.
+        // The free slots of the load's last block go to inserts.
         txn.on_commit(Box::new(move |_| table.offer_insertion_head(no)));
         txn.set_append_head(self, no);
         Ok(no)
@@ -1133,9 +1132,9 @@ impl DataTable {
     }
 }
 
-/// Walks the version chain of a slot from its head, handing before-images that the snapshot needs
-/// to `apply`; returns whether the snapshot sees the row, which is `present` in its copied state.
-/// Step 3 of reading.
+/// Walks the version chain of a slot from its head and hands the before-images that the snapshot
+/// needs to `apply`. Returns whether the snapshot sees the row; `present` is its copied state. Step
+/// 3 of reading.
 ///
 /// # Safety
 /// The caller has pinned an epoch.

@@ -18,7 +18,7 @@ pub struct RowBuffer {
     bytes: Vec<u8>,
 }
 
-/// Which of the [`Value`]s a column's values are, with the width in bytes.
+/// The kind of [`Value`] that a column has, with the width in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ValueKind {
     Bool,

@@ -27,7 +27,7 @@ use crate::table::data_table::DataTable;
 use serac_sync::{RwLock, RwLockReadGuard};
 use std::sync::{Arc, Weak};
 
-/// How many pins a table has.
+/// The number of a table's pins.
 #[derive(Debug, Default)]
 pub(crate) struct RowPins(RwLock<u64>);
 

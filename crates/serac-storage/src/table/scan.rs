@@ -1,12 +1,12 @@
 //! Scanning a block: bulk copies, patched where rows have versions (§3.1, §4.1).
 //!
 //! A [`BlockReader`] gives the rows of one block that a snapshot sees, as Arrow arrays. It follows
-//! the order of the read protocol (see [`crate::table::data_table`]) for whole columns at a time:
-//! copy the columns, Acquire fence, load the block's count of versioned slots. If it is zero, no
-//! row has a version, and the copy is the truth: nothing is done per row. Otherwise the version
-//! column is searched and the chains of the versioned rows alone are applied to the copy. Columns
-//! may be asked for in several steps (filter columns first, the others for the survivors): each
-//! step rebuilds the same snapshot.
+//! the order of the read protocol (see [`crate::table::data_table`]) for whole columns: copy the
+//! columns, Acquire fence, load the block's count of versioned slots. If it is zero, no row has a
+//! version, and the copy is the truth: nothing is done per row. Otherwise the version column is
+//! searched and the chains of the versioned rows alone are applied to the copy. Columns may be
+//! asked for in several steps (filter columns first, the others for the survivors): each step
+//! rebuilds the same snapshot.
 
 use crate::block::layout::{ALLOCATION_OFFSET, bitmap_bytes};
 use crate::block::{Block, Cell, HotBlock};
@@ -28,18 +28,18 @@ use std::sync::Arc;
 pub enum ColumnForm {
     /// The column's Arrow type.
     Arrow,
-    /// Of a DECIMAL of at most 18 digits, the unscaled values as 64-bit integers.
+    /// The unscaled values of a DECIMAL of at most 18 digits, as 64-bit integers.
     Scaled64,
-    /// How the block keeps it: a DECIMAL of at most 18 digits as Arrow's Decimal64; values of
-    /// variable length as views or, in a frozen block that has them so, with offsets (Utf8, Binary)
-    /// or as a dictionary with 16-bit codes.
+    /// The block's own form. A DECIMAL of at most 18 digits is Arrow's Decimal64. Values of
+    /// variable length are views or, in a frozen block that has them so, offsets (Utf8, Binary) or
+    /// a dictionary with 16-bit codes.
     Stored,
 }
 
 /// A column of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ScanColumn {
-    /// Which.
+    /// The column.
     pub id: ColumnId,
     /// How.
     pub form: ColumnForm,
@@ -62,7 +62,7 @@ pub enum Selection {
 }
 
 impl Selection {
-    /// How many slots.
+    /// The number of slots.
     pub fn len(&self) -> usize {
         match self {
             Self::All(n) => *n as usize,
@@ -73,7 +73,7 @@ impl Selection {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Those of the selected slots that stand at `positions` of the selection.
+    /// The selected slots at `positions` of the selection.
     pub fn narrow(&self, positions: &[u32]) -> Self {
         Self::Positions(match self {
             Self::All(_) => positions.to_vec(),
@@ -134,9 +134,9 @@ impl<'s> BlockReader<'s> {
     /// Copies the allocation bitmap and corrects it for the snapshot; none if no row is visible.
     fn find_visible(&mut self, block: &HotBlock) -> Option<Selection> {
         let guard = epoch::pin();
-        // A row of a marked block may have been inserted later than the bulk append, so an unseen
-        // marker hides the block only while its chains say nothing else; the values of a block that
-        // is still being filled are not touched. SAFETY: pinned by `guard`.
+        // A row of a marked block may have been inserted later than the bulk append. So an unseen
+        // marker hides the block only if its chains do not say otherwise; the values of a block
+        // that is still being filled are not touched. SAFETY: pinned by `guard`.
         let sees_append = unsafe { sees_append(block, self.snapshot) };
         let mut copied = vec![0u64; (self.limit as usize).div_ceil(64)];
         copy_words(block, ALLOCATION_OFFSET, &mut copied);
@@ -221,16 +221,16 @@ impl<'s> BlockReader<'s> {
     /// A column's codes and words, in a frozen block that keeps it as a dictionary.
     pub fn dictionary(&self, column: ColumnId) -> Option<ColumnDictionary> {
         let column_type = self.schema.columns[column.0 as usize].column_type;
-        // What is damaged is reported to who asks for the values.
+        // Damage is reported to a reader of the values.
         let block = self.block.frozen().filter(|block| block.check(column).is_ok());
         block.and_then(|block| block.column(column).dictionary(column_type))
     }
 
     /// The columns' values in the selected slots, which must be among the
     /// [`visible`](Self::visible) ones. All slots of a frozen block come without a copy: the arrays
-    /// are the block's own buffers. There are two exceptions in [`ColumnForm::Arrow`], which
-    /// [`ColumnForm::Stored`] does not have: short decimals are widened, and of columns with
-    /// offsets or a dictionary views are made, over the block's own bytes.
+    /// are the block's own buffers. [`ColumnForm::Arrow`] has two exceptions that
+    /// [`ColumnForm::Stored`] does not have. Short decimals are widened, and columns with offsets
+    /// or a dictionary become views over the block's own bytes.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`](crate::StorageError::Corrupt) when the block lies in a damaged

@@ -8,10 +8,10 @@
 //!
 //! Newer records are subject to *interval pruning*. Two neighbouring records of a chain form an
 //! interval if no running transaction started between their timestamps: the same readers undo both.
-//! Where both have a before-image of a column, the older one wins. So the collector takes a record
-//! out of the middle if older records of its interval cover its columns. A reader that runs for
-//! hours thus keeps a few records per row, not the whole history since it began. Three kinds of
-//! record stay:
+//! If both have a before-image of a column, the older one wins. So the collector takes a record out
+//! of the middle if older records of its interval cover its columns. A reader that runs for hours
+//! thus keeps a few records per row, not the whole history since it began. Three kinds of record
+//! stay:
 //! - The newest record of a chain. Otherwise a head that was covered could become the head again
 //!   (A-B-A).
 //! - A record that may not be acknowledged yet. A reader must meet the timestamp of the version
@@ -32,8 +32,8 @@
 //! **Values in heaps.** The collector releases the values that an unlinked record names in its
 //! block's heap, and those of a row that is gone for everybody. It does so under the row's latch:
 //! no other collector may meanwhile unlink the record of a transaction that has just deleted the
-//! row and takes that back. Rows of a bulk append that is undone release theirs at once. Whoever
-//! finds a heap with much garbage vacuums it ([`crate::freeze::vacuum`]).
+//! row and takes that back. Rows of a bulk append that is undone release theirs at once. A
+//! collector that finds a heap with much garbage vacuums it ([`crate::freeze::vacuum`]).
 //!
 //! **Deferred actions** run in the order of their timestamps, once the watermark has reached theirs
 //! and the records of all transactions up to it are unlinked: an action may ask which versions a
@@ -84,7 +84,7 @@ const HELP_FROM: u64 = 4_096;
 /// Gathering a block is about as much work as collecting so many transactions.
 const BLOCK_WORK: usize = 1_024;
 
-/// Where the background threads wait for work, and for the end.
+/// The place where the background threads wait for work, and for the end.
 #[derive(Debug, Default)]
 pub(crate) struct Parking {
     stopped: Mutex<bool>,
@@ -115,7 +115,7 @@ impl Parking {
     }
 }
 
-/// What a run did.
+/// The figures of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcStats {
     /// Records cut off their chains.
@@ -155,8 +155,8 @@ pub struct GarbageCollector {
     /// Blocks that freeze once the watermark has reached the timestamp, unless a transaction writes
     /// to them.
     cooling: Mutex<BTreeMap<u64, Vec<CoolingRound>>>,
-    /// Blocks for which the watermark has reached it, with their rounds. Collectors take them one
-    /// by one.
+    /// Blocks for which the watermark has reached it, with their rounds. Collectors take these
+    /// blocks one by one.
     cooled: Mutex<VecDeque<(Arc<DataTable>, BlockNo, u64)>>,
     cooled_count: AtomicUsize,
     latches: Vec<Mutex<()>>,
@@ -295,8 +295,8 @@ impl GarbageCollector {
             std::mem::replace(&mut *deferred, later)
         };
 
-        // The queue is taken up to the first transaction that is not settled: no record of that
-        // one, or of one that finished after it, can be unlinked yet.
+        // The queue is taken up to the first transaction that is not settled: no record of it, or
+        // of a transaction that finished after it, can be unlinked yet.
         loop {
             let batch: Vec<(u64, ContextPtr)> = {
                 let mut incoming = self.incoming.lock();
@@ -435,8 +435,8 @@ impl GarbageCollector {
         }
     }
 
-    /// Runs those of `actions` that come before all transactions whose records may still be linked;
-    /// the others wait for the next run.
+    /// Runs the `actions` that come before all transactions whose records may still be linked; the
+    /// others wait for the next run.
     fn run_actions(
         &self,
         mut actions: BTreeMap<u64, Vec<DeferredAction>>,
@@ -669,9 +669,9 @@ pub(crate) fn now_ms() -> u64 {
 /// Records that are off their chain: mostly one at a time.
 type Gone<'a> = SmallVec<[&'a UndoRecord; 4]>;
 
-/// What a pass goes by.
+/// The bounds that a pass prunes by.
 struct Horizon {
-    /// Who was running when it began.
+    /// The transactions that were running when it began.
     readers: Readers,
     watermark: u64,
     /// Milliseconds, as the access observer counts.
@@ -794,7 +794,7 @@ mod tests {
     use crate::types::{ColumnSchema, ColumnType, TableSchema};
     use crate::{ColumnId, RowBuffer, Value};
 
-    /// What another collector does meanwhile, the action does itself.
+    /// The action itself does the work of another collector meanwhile.
     #[test]
     fn what_is_taken_back_beside_an_action_stays_on_its_chain() {
         let column = ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: true };
@@ -829,8 +829,8 @@ mod tests {
         assert_eq!(manager.active_count(), 0);
     }
 
-    /// The newer change of the transaction has nothing of the column, the older one is covered by
-    /// what was committed before: of both, the chain keeps the newer.
+    /// The newer change of the transaction has no before-image of the column, and a committed
+    /// record covers the older one: the chain keeps the newer.
     #[test]
     fn what_is_taken_back_while_versions_are_visited_is_among_them() {
         let column = |name: &str| ColumnSchema { name: name.into(), column_type: ColumnType::Int64, nullable: true };

@@ -14,8 +14,8 @@
 //!    and then the transaction aborts with nothing ever visible;
 //! 2. take `commit_ts = clock + 1`; run the commit hooks (catalog, indexes);
 //! 3. store it into the timestamp cell, which all undo records of the transaction point to: every
-//!    version is stamped at once, whatever their number (the paper loops over the records here; the
-//!    effect is the same);
+//!    version is stamped at once, whatever their number (the paper's loop over the records has the
+//!    same effect);
 //! 4. hand the redo buffer to the log manager, so that the log is in commit order;
 //! 5. publish the clock. Only now can a snapshot start that sees the transaction, and it sees all
 //!    of it.
@@ -31,11 +31,11 @@
 //! **Durability.** A commit is acknowledged by [`CommitTicket::wait`], once its log is durable. A
 //! read-only transaction waits only for the newest commit it actually read from a version chain:
 //! the collector never unlinks what may not be acknowledged yet, so for rows without versions there
-//! is nothing to wait for. What a transaction shows before it ends waits for
+//! is nothing to wait for. A result that a transaction shows before it ends waits for
 //! [`Snapshot::unacknowledged_reads`].
 //!
-//! **Who waits for a commit** ([`crate::version::waits`]) goes on once the clock is published, not
-//! when the log is durable: its own commit comes later in the log, and is acknowledged later.
+//! **A waiter for a commit** ([`crate::version::waits`]) goes on once the clock is published, not
+//! when the log is durable. Its own commit comes later in the log and is acknowledged later.
 //!
 //! Model: `serac-models/tests/protocols.rs`.
 
@@ -56,11 +56,11 @@ use std::sync::Arc;
 /// Runs inside the commit critical section, with the commit timestamp, before anybody can see the
 /// transaction.
 pub type CommitHook = Box<dyn FnOnce(Timestamp) + Send + Sync>;
-/// Runs at an abort or when the past that it cares for is gone. Meanwhile what others change and
-/// take back stays on its version chain, as for a transaction.
+/// Runs at an abort or when no snapshot can see the past that it cares for. Until then, changes
+/// that are rolled back stay on their version chains, as for a transaction.
 pub type Action = Box<dyn FnOnce() + Send + Sync>;
 
-/// Who is running.
+/// The running transactions.
 #[derive(Debug, Default)]
 struct ActiveTransactions {
     /// The start timestamps, oldest first, with how many share each.
@@ -106,8 +106,8 @@ pub struct TransactionManager {
 }
 
 impl TransactionManager {
-    /// A manager whose history goes on after `last` (what recovery found), with a log unless the
-    /// database has none.
+    /// A manager whose history continues after `last`, which recovery found. It has a log unless
+    /// the database has none.
     pub fn new(last: Timestamp, log: Option<Arc<LogManager>>) -> Arc<Self> {
         Arc::new(Self {
             clock: AtomicU64::new(last.0),
@@ -168,7 +168,7 @@ impl TransactionManager {
         Timestamp(ts)
     }
 
-    /// Who is running now, and must find the timestamps of what may not be acknowledged yet.
+    /// The running transactions, and those that must find the timestamps of unacknowledged commits.
     pub fn readers(&self) -> Readers {
         // This comes first: everything up to it was published before, so the clock is not older.
         let acknowledged = self.acknowledged();
@@ -184,11 +184,12 @@ impl TransactionManager {
         Readers { starts, settled: self.clock.load(Ordering::Acquire) }
     }
 
-    /// Has the collectors keep, until the guard goes, what a snapshot of now would need: for who
-    /// looks at rows without one.
+    /// Makes the collectors keep, until the guard goes, the versions that a snapshot of now would
+    /// need: for a reader without a snapshot.
     pub(crate) fn hold(&self) -> Hold<'_> {
         let mut active = self.active.lock();
-        // Acquire: as in `begin`. What was taken back up to then has been put back before.
+        // Acquire: as in `begin`. Changes that were rolled back up to then have been put back
+        // before.
         let start = self.clock.load(Ordering::Acquire);
         active.enter(start);
         Hold { manager: self, start }
@@ -210,7 +211,7 @@ impl TransactionManager {
     pub fn gc(&self) -> &GarbageCollector {
         &self.gc
     }
-    /// Who waits for whom.
+    /// The waits between transactions.
     pub(crate) fn waits(&self) -> &Waits {
         &self.waits
     }
@@ -249,7 +250,8 @@ impl TransactionManager {
     }
 }
 
-/// Who was running at a moment: which versions of a row somebody may still read.
+/// The transactions that were running at a moment: they decide which versions of a row may still be
+/// read.
 #[derive(Clone, Debug)]
 pub struct Readers {
     /// Start timestamps, ascending.
@@ -274,13 +276,14 @@ impl Readers {
     pub fn settled(&self) -> u64 {
         self.settled
     }
-    /// How many started before `timestamp`: equal for two records iff the same readers undo both.
+    /// The number of readers that started before `timestamp`: equal for two records iff the same
+    /// readers undo both.
     pub fn before(&self, timestamp: u64) -> usize {
         self.starts.partition_point(|&start| start < timestamp)
     }
-    /// Whether somebody may read a version that was made at the one timestamp and replaced at the
-    /// other. Who has begun since sees what is settled. Who reads what replaced the version may
-    /// have to wait for that until then.
+    /// Whether a reader may see a version that was made at the timestamp `made` and replaced at
+    /// `replaced`. A transaction that has begun since sees the settled state. A reader of a
+    /// newer version may have to wait until that is settled.
     pub fn may_see(&self, made: Timestamp, replaced: Timestamp) -> bool {
         // A part of a running transaction that is rolled back brings back what it has replaced.
         !replaced.is_committed()
@@ -305,7 +308,7 @@ impl Drop for Hold<'_> {
 struct SnapshotInner {
     start: Timestamp,
     own: Timestamp,
-    /// Of the transaction's own writes, those of earlier stages are seen.
+    /// The transaction's own writes are seen up to this stage.
     until: u32,
     /// The transaction's snapshot, of one that sees not all of its writes. It holds what both see.
     whole: Option<Snapshot>,
@@ -323,8 +326,9 @@ impl Drop for SnapshotInner {
 
 /// A consistent view of the database. Cheap to clone; while any clone lives, what it sees is kept.
 ///
-/// The snapshot of a transaction sees that transaction's own writes for as long as it runs. One
-/// that is [taken between these](Transaction::snapshot_until_now) sees the earlier ones alone.
+/// The snapshot of a transaction sees that transaction's own writes for as long as it runs. A
+/// snapshot that is [taken in between](Transaction::snapshot_until_now) sees the earlier writes
+/// alone.
 #[derive(Clone, Debug)]
 pub struct Snapshot(Arc<SnapshotInner>);
 
@@ -334,7 +338,7 @@ impl Snapshot {
     pub fn start(&self) -> Timestamp {
         self.0.start
     }
-    /// Who is running now, the snapshot's own transaction among them.
+    /// The running transactions, the snapshot's own among them.
     pub fn readers(&self) -> Readers {
         self.0.manager.readers()
     }
@@ -372,9 +376,9 @@ impl Snapshot {
     pub fn ticket(&self) -> CommitTicket {
         CommitTicket { timestamp: self.0.start, log: self.0.manager.log.clone() }
     }
-    /// The promise that all that was read so far is durable, for results of a statement in a
-    /// transaction that goes on; none if it is kept already. Cheaper than [`ticket`](Self::ticket):
-    /// what others have committed and nobody has read is not waited for.
+    /// The promise that all reads so far are durable, for results of a statement in a transaction
+    /// that goes on; `None` if it is kept already. Cheaper than [`ticket`](Self::ticket): commits
+    /// that were not read are not waited for.
     pub fn unacknowledged_reads(&self) -> Option<CommitTicket> {
         let newest_read = Timestamp(self.0.newest_read.load(Ordering::Relaxed));
         (newest_read > self.0.manager.acknowledged())
@@ -383,7 +387,7 @@ impl Snapshot {
 }
 
 enum Hook {
-    /// None once it has run.
+    /// `None` once it has run.
     Commit(Option<CommitHook>),
     Abort(Action),
     Obsolete(Action),
@@ -408,7 +412,7 @@ pub struct Transaction {
     hooks: Vec<Hook>,
     /// The block that this transaction's bulk append is filling.
     append_head: Option<(TableId, BlockNo)>,
-    /// What the transaction has waited for last, until it has taken it or passed it on.
+    /// The target that the transaction has waited for last, until it has taken it or passed it on.
     pub(crate) promised: Option<Target>,
     finished: bool,
 }
@@ -424,14 +428,14 @@ impl Transaction {
     pub fn number(&self) -> u64 {
         self.txn_no
     }
-    /// What the transaction sees.
+    /// The transaction's snapshot.
     #[inline]
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
     /// Gives the transaction a snapshot of the present, in which it also sees its own writes.
     /// Between its statements: row ids that it found before may by then name other rows, but for
-    /// those that it has written. Snapshots that others hold stay what they are.
+    /// those that it has written. Snapshots that were handed out stay as they are.
     pub fn refresh_snapshot(&mut self) {
         let old = &self.snapshot.0;
         let manager = old.manager.clone();
@@ -447,8 +451,7 @@ impl Transaction {
         let inner = SnapshotInner { start, own: old.own, until, whole, newest_read, manager };
         self.snapshot = Snapshot(Arc::new(inner));
     }
-    /// A snapshot that sees what the transaction sees now, and nothing of what it writes from now
-    /// on.
+    /// A snapshot of the transaction's present view, without its writes from now on.
     ///
     /// # Errors
     /// [`StorageError::Limit`] after four billion of them.
@@ -547,8 +550,8 @@ impl Transaction {
         }
     }
 
-    /// Undoes everything since `savepoint`, which stays valid. Takes as long as what was done
-    /// since, whatever the transaction has done before.
+    /// Undoes everything since `savepoint`, which stays valid. Takes time in proportion to the work
+    /// since then, not to the transaction's earlier work.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) {
         self.forget_append_head();
         self.undo_since(savepoint.undo);
@@ -575,13 +578,14 @@ impl Transaction {
         self.commit_if(|_| Ok(()), |_| {})
     }
 
-    /// Commits if `is_valid` agrees, which runs inside the commit critical section: every
-    /// transaction that has committed before is wholly there, and none can commit until this one
-    /// has. `at_commit` runs there, too, as a [`CommitHook`] does. Both do not for a transaction
-    /// that has written nothing.
+    /// Commits if `is_valid` agrees. It runs inside the commit critical section: every committed
+    /// transaction is wholly visible, and none can commit until this one has. `at_commit` runs
+    /// there, too, as a [`CommitHook`] does. Both do not for a transaction that has written
+    /// nothing.
     ///
     /// # Errors
-    /// Those of `is_valid`, and as [`commit`](Self::commit); the transaction is rolled back then.
+    /// The errors of `is_valid` and of [`commit`](Self::commit); the transaction is then rolled
+    /// back.
     pub fn commit_if<E: From<StorageError>>(
         mut self,
         is_valid: impl FnOnce(&Snapshot) -> Result<(), E>,
@@ -594,7 +598,7 @@ impl Transaction {
             let newest_read = Timestamp(self.snapshot.0.newest_read.load(Ordering::Relaxed));
             return Ok(CommitTicket { timestamp: newest_read, log });
         }
-        // What has been written since the last change of a row may be long, too.
+        // The redo since the last change of a row may be long, too.
         if let Err(error) = self.spill_redo() {
             self.rollback();
             return Err(error.into());

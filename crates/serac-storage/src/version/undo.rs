@@ -1,28 +1,28 @@
 //! Undo records: before-images in segments that never move (§3.1).
 //!
-//! A transaction's undo records lie one behind the other in segments drawn from a pool; version
+//! A transaction's undo records lie one behind the other in segments drawn from a pool. Version
 //! chains point right into them, so a segment never moves and lives until no chain and no reader
-//! can reach it. A record does not carry its timestamp: it points to the *timestamp cell* of its
-//! transaction, so that commit stamps a million versions with one store. The cell lives in the
+//! can reach it. A record does not carry its timestamp. It points to the *timestamp cell* of its
+//! transaction, so a commit stamps a million versions with one store. The cell lives in the
 //! [`UndoContext`], together with the segments.
 //!
-//! **Who may touch what.** The running [`Transaction`](crate::version::transaction::Transaction)
-//! has the context as its own ([`OwnedContext`]), and alone touches the buffer of records in it.
-//! Readers get at the timestamp cell through records, at any time, so nobody ever has the whole
-//! context exclusively. At the end the context is handed to the garbage collector; from then on the
-//! buffer does not change, and collectors read it.
+//! **Ownership.** The running [`Transaction`](crate::version::transaction::Transaction) has the
+//! context as its own ([`OwnedContext`]), and alone touches the buffer of records in it. Readers
+//! get at the timestamp cell through records, at any time, so nobody ever has the whole context
+//! exclusively. At the end the context is handed to the garbage collector; from then on the buffer
+//! does not change, and collectors read it.
 //!
-//! **Lifetime.** `linked` counts the records that a version chain still reaches (plus one while
-//! somebody is working through the context); whoever takes it to zero retires the context: an epoch
-//! later, when no reader can be in the middle of one of its records, it has *expired*, and a
-//! collector puts it back into the pool with its first segment, and the others on their own.
-//! Contexts expire in batches: the epoch's garbage may fall to a committing thread, which must not
-//! find much to do.
+//! **Lifetime.** `linked` counts the records that a version chain still reaches, plus one while a
+//! thread works through the context. The thread that lowers it to zero retires the context. An
+//! epoch later, when no reader can be in the middle of one of its records, it has *expired*. A
+//! collector then puts it back into the pool with its first segment, and the other segments on
+//! their own. Contexts expire in batches: the epoch's garbage may fall to a committing thread,
+//! which must not find much to do.
 //!
 //! **Undoing** goes from the newest record to the one behind a mark. Records that are undone stay
-//! in the buffer and on their chains, where they say nothing new. The buffer remembers which they
-//! are, so that going back costs as much as what was done since, however much was done before or
-//! has been undone already.
+//! in the buffer and on their chains, where they say nothing new. The buffer remembers them, so
+//! going back costs as much as the work since the mark, however much was done before or has been
+//! undone already.
 
 use crate::ids::{ColumnId, RowId, Timestamp};
 use crate::table::data_table::DataTable;
@@ -43,7 +43,7 @@ const POOLED_SEGMENTS: usize = 4096;
 /// Contexts, each with its first segment, that the pool keeps at the most.
 const POOLED_CONTEXTS: usize = 16_384;
 
-/// What a record undoes.
+/// The kind of change that a record undoes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum UndoKind {
@@ -62,7 +62,7 @@ pub enum UndoKind {
 #[repr(C)]
 pub struct BeforeCell {
     low: u64,
-    /// Of a view, the part that says where its bytes lie: a vacuum may move them.
+    /// The part of a view that says where its bytes lie: a vacuum may move them.
     high: AtomicU64,
     /// The column.
     pub column: ColumnId,
@@ -78,8 +78,8 @@ impl BeforeCell {
     /// The cell as it was.
     #[inline]
     pub fn cell(&self) -> crate::block::Cell {
-        // Whatever it is, it names the same value. Acquire: pairs with `redirect`, so that the
-        // value is there (see `HotBlock::redirect`).
+        // Old or new, it names the same value. Acquire: pairs with `redirect`, so that the value is
+        // there (see `HotBlock::redirect`).
         let high = self.high.load(Ordering::Acquire);
         crate::block::Cell { null: self.null, bits: self.low as u128 | (high as u128) << 64 }
     }
@@ -143,7 +143,7 @@ impl UndoRecord {
         // has seen.
         unsafe { &*self.context }.aborted.load(Ordering::Relaxed)
     }
-    /// What the record undoes.
+    /// The kind of change that the record undoes.
     #[inline]
     pub fn kind(&self) -> UndoKind {
         self.kind
@@ -317,7 +317,7 @@ struct UndoBuffer {
     /// The first is there from the beginning.
     segments: Vec<Segment>,
     tables: Vec<Arc<DataTable>>,
-    /// Which records are undone already: ascending, and apart from each other.
+    /// The ranges of records that are undone already: ascending, and disjoint.
     undone: Vec<(UndoMark, UndoMark)>,
     /// Whether the access observer overlooks the transaction: it changes where rows lie, not what
     /// they are.
@@ -348,7 +348,8 @@ impl UndoBuffer {
     }
 }
 
-/// What all records of one transaction share: its timestamp cell, and the buffer in which they lie.
+/// The state that all records of one transaction share: its timestamp cell, and the buffer in which
+/// they lie.
 #[derive(Debug)]
 pub struct UndoContext {
     cell: AtomicU64,
@@ -356,7 +357,7 @@ pub struct UndoContext {
     retired: AtomicBool,
     /// Whether the transaction was rolled back. Set before the stamp.
     aborted: AtomicBool,
-    /// See the module for who may touch it.
+    /// The header of this module says which thread may touch it.
     buffer: UnsafeCell<UndoBuffer>,
 }
 
@@ -366,8 +367,8 @@ unsafe impl Send for UndoContext {}
 // else looks at it while there is one.
 unsafe impl Sync for UndoContext {}
 
-/// The context of a running transaction, or one that waits for the next. Whoever has this owns the
-/// buffer; the other fields are shared with whoever has met a record. So it is no box, which would
+/// The context of a running transaction, or one that waits for the next. The holder of this handle
+/// owns the buffer; every reader of a record shares the other fields. So it is no box, which would
 /// claim all of the context.
 #[derive(Debug)]
 pub struct OwnedContext(NonNull<UndoContext>);
@@ -553,8 +554,8 @@ impl UndoContext {
         Timestamp(self.cell.load(Ordering::Acquire))
     }
     fn submitted_buffer(&self) -> &UndoBuffer {
-        // SAFETY: called for contexts that were submitted: nobody owns the buffer then. Others
-        // reach contexts only through records, whose methods do not lend theirs.
+        // SAFETY: called for contexts that were submitted: nobody owns the buffer then. Other
+        // threads reach contexts only through records, whose methods do not lend their fields.
         unsafe { &*self.buffer.get() }
     }
     /// Whether the access observer overlooks the transaction. For collectors.

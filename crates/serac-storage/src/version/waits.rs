@@ -1,5 +1,5 @@
-//! Who waits for whom: transactions that want what a running one holds, mostly a row whose newest
-//! version is its.
+//! Waits between transactions: one wants a row or a key that a running one holds, mostly a row
+//! whose newest version is the holder's.
 //!
 //! ```text
 //! waiter                                           holder, at its end
@@ -12,17 +12,17 @@
 //! it is the waiter's, the holder's step 3 sees the count, and its step 4 comes after the waiter's.
 //! So nobody sleeps behind a transaction that has ended.
 //!
-//! **Hand-over.** Of those that want the same thing, the first to come is woken when the holder has
-//! committed in memory, or rolled back; the others wait behind it from then on, in their order, as
-//! if it held the thing already. So a row that everybody wants goes from one to the next, and wakes
-//! one transaction each time. If the one that was woken does not take the thing after all, it
-//! [passes it on](Transaction::pass_on) when its statement ends. Somebody who has not waited may
-//! take it meanwhile; then the one that was woken waits again, before all others.
+//! **Hand-over.** Of the waiters for the same target, the first to come is woken when the holder
+//! has committed in memory, or rolled back. The others wait behind it from then on, in their order,
+//! as if it held the target already. So a row that everybody wants goes from one to the next, and
+//! wakes one transaction each time. If the woken transaction does not take the target after all, it
+//! [passes it on](Transaction::pass_on) when its statement ends. A transaction that has not waited
+//! may take it meanwhile; then the woken one waits again, before all others.
 //!
-//! **Deadlocks.** A transaction waits for one other at a time, so the graph of who waits for whom
-//! is a set of trees, and one walk along the chain from the holder says whether to wait for it
-//! would close a cycle. Who would close it fails. A cycle may go through somebody who is yet to
-//! take what was handed over to it, and fail a transaction that could have gone on.
+//! **Deadlocks.** A transaction waits for one other at a time, so the wait graph is a set of trees.
+//! One walk along the chain from the holder says whether to wait for it would close a cycle. The
+//! transaction that would close the cycle fails. A cycle may go through a transaction that has not
+//! taken its target yet, and so fail a transaction that could have gone on.
 //!
 //! Model: `serac-models/tests/waits.rs`.
 
@@ -38,7 +38,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// What is waited for: a row, or the end of those who refer to it.
+/// The target of a wait: a row, or the end of the transactions that refer to it.
 pub(crate) type Target = (TableId, RowId);
 
 /// A transaction in the way of another, and what the two want.
@@ -109,8 +109,8 @@ struct State {
 }
 
 impl State {
-    /// Wakes the first who waits for each thing that `holder` has held (or for one of them), and
-    /// lets the others wait behind it.
+    /// Wakes the first waiter for each target of `holder` (or for one of them), and lets the others
+    /// wait behind it.
     fn hand_over(&mut self, holder: u64, only: Option<Target>) -> Vec<Waiter> {
         let Some(queue) = self.queues.remove(&holder) else { return Vec::new() };
         let mut heirs: Vec<(Target, u64)> = Vec::new();
@@ -137,7 +137,7 @@ impl State {
 /// All who wait.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    /// How many, and those who are about to.
+    /// The number of waiters, including those that are about to wait.
     count: AtomicUsize,
     state: Mutex<State>,
 }
@@ -169,8 +169,8 @@ impl Waits {
         woken.into_iter().filter_map(|waiter| waiter.waker).for_each(Waker::wake);
     }
 
-    /// Queues a transaction behind a holder; false if it does not hold the thing any more. Who has
-    /// waited for it before comes before others.
+    /// Queues a transaction behind a holder; false if the holder has released the target. A
+    /// transaction that has waited for it before comes before others.
     fn queue(&self, number: u64, blocker: &Blocker, again: bool) -> Result<bool> {
         let mut state = self.state.lock();
         // Counted first, see the module. Relaxed: ordered by the fence.
@@ -244,9 +244,9 @@ impl Drop for Turn {
 }
 
 impl Transaction {
-    /// Begins to wait for what another transaction holds; none if that is not necessary any more.
-    /// The statement that has met the conflict must have been undone, and is to be begun again at
-    /// its turn, on a new snapshot if it is to see what the holder has done.
+    /// Begins to wait for a target of another transaction; `None` if that is not necessary any
+    /// more. The statement that has met the conflict must have been undone. It begins again at its
+    /// turn, on a new snapshot if it is to see the holder's changes.
     ///
     /// # Errors
     /// [`StorageError::Deadlock`] when the holder waits for this transaction.

@@ -57,7 +57,7 @@ impl Datum {
             _ => None,
         }
     }
-    /// What a scanned array of the column's holds in row `i`.
+    /// The value in row `i` of a scanned array of the column.
     pub fn scanned(array: &ArrayRef, column_type: ColumnType, i: usize) -> Self {
         fn number<T: ArrowPrimitiveType>(array: &ArrayRef, i: usize) -> T::Native {
             array.as_primitive::<T>().value(i)

@@ -27,7 +27,7 @@ fn random_row(rng: &mut StdRng, schema: &TableSchema) -> Row {
 struct Running {
     txn: Transaction,
     began: u64,
-    /// What it sees, its own writes included.
+    /// Its view of the rows, its own writes included.
     view: State,
     writes: BTreeMap<u64, Option<Row>>,
     /// Every row it ever wrote, also before a rollback to a savepoint.
@@ -137,7 +137,7 @@ impl World {
             .enumerate()
             .map(|(i, column)| array(column.column_type, &rows.iter().map(|row| &row[i]).collect::<Vec<_>>()));
         let batch = RecordBatch::try_new(table.schema().arrow(), columns.collect()).unwrap();
-        // Of a longer batch, so that the arrays have offsets.
+        // A slice of a longer batch, so that the arrays have offsets.
         let batch = batch.slice(count / 3, count - count / 3);
         let running = self.running(no);
         let ranges = table.append(&mut running.txn, &batch).unwrap();
@@ -266,8 +266,8 @@ impl World {
         check_blocks(&self.table, txn.snapshot(), &view, 0..self.table.block_count(), rng, || {});
     }
 
-    /// Checks that all blocks are frozen for `format`, that their arrays are valid Arrow, and that
-    /// a block made of these arrays has the same cells.
+    /// Checks that all blocks are frozen for `format` and that their arrays are valid Arrow. A
+    /// block made of these arrays must have the same cells.
     fn check_frozen(&self, format: FreezeFormat) {
         let schema = self.table.schema();
         for block in (0..self.table.block_count()).filter_map(|no| self.table.block(BlockNo(no))) {

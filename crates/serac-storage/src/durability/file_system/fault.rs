@@ -1,17 +1,16 @@
 //! Files that fail on purpose, for tests.
 //!
 //! [`FaultFileSystem`] passes everything on to the operating system's files, with faults switched
-//! on by number. One made by [`FaultFileSystem::with_disk`] also keeps a model of the disk below
-//! the operating system's cache, so that the death of the process and the loss of power can be
-//! played:
+//! on by number. A [`FaultFileSystem::with_disk`] also models the disk below the operating system's
+//! cache, to simulate the death of the process and the loss of power:
 //!
-//! * Written bytes are on the disk once their file is synced. Of what was not synced, each piece of
-//!   a sector's or a page's size may be there or not, whatever happened to its neighbours (a torn
-//!   page); so may each change of the file's length.
+//! * Written bytes are on the disk once their file is synced. Of unsynced bytes, each piece of a
+//!   sector's or a page's size may be there or not, whatever happened to its neighbours (a torn
+//!   page). The same holds for each change of the file's length.
 //! * A new, renamed or removed name, that of a folder included, is on the disk once the folder in
-//!   which it stands is synced. Of the later changes, the disk holds the first few: file systems
-//!   keep a journal of them. With [`Faults::unordered_removals`], which of the removals it holds is
-//!   a matter of chance.
+//!   which it stands is synced. The disk holds a prefix of the later changes: file systems keep a
+//!   journal of them. With [`Faults::unordered_removals`], which of the removals it holds is a
+//!   matter of chance.
 
 use super::{FileSystem, FolderLock, RealFileSystem, StorageFile};
 use arrow_buffer::Buffer;
@@ -37,7 +36,7 @@ pub struct FaultFileSystem {
 pub struct Faults {
     /// While set, reserving space and making a file longer fail with "no space left".
     pub disk_full: AtomicBool,
-    /// Bytes that all files have together at the most (0: any number): what goes beyond fails with
+    /// The most bytes that all files may have together (0: no limit). A write beyond it fails with
     /// "no space left", after the part for which there is room. Files count from when they are
     /// first touched, until they are removed.
     pub capacity: AtomicU64,
@@ -54,8 +53,8 @@ pub struct Faults {
     pub fail_sync_in: AtomicU64,
     /// The n-th write from now writes only half and fails (0: none does), and all later ones fail.
     pub fail_write_in: AtomicU64,
-    /// At the n-th operation from now (0: at none) the process stops: a write still does its first
-    /// half, anything else does nothing, and all later operations fail.
+    /// The process stops at the n-th operation from now (0: never). A write still does its first
+    /// half, any other operation does nothing, and all later operations fail.
     pub halt_in: AtomicU64,
     halted: AtomicBool,
 }
@@ -138,16 +137,16 @@ impl FaultFileSystem {
         let mut disk = self.disk.as_ref().expect("made by `with_disk`").lock();
         disk.lose_power(&mut Chance(seed), self.faults.unordered_removals.load(SeqCst), |path| Some(path.to_owned()))?;
         self.lengths.lock().clear();
-        // What is there now is on the disk; it is looked up when it is touched.
+        // The present content is on the disk; it is read when it is first touched.
         *disk = Disk::default();
         drop(disk);
         self.process_restarts();
         Ok(())
     }
 
-    /// Puts into the folder `target` what a new process would find of the folder `root` if this one
-    /// died now; it goes on. With `power_loss`, the power goes, too, and the seed chooses what the
-    /// disk happens to hold.
+    /// Copies to the folder `target` the state of the folder `root` that a new process would find
+    /// if this one died now; this process continues. With `power_loss`, the power goes, too, and
+    /// the seed chooses what the disk happens to hold.
     ///
     /// # Errors
     /// When files cannot be read or written.
@@ -176,7 +175,7 @@ impl FaultFileSystem {
         self.lengths.lock().insert(path.to_owned(), file.length()?);
         Ok(Arc::new(FaultFile { file, path: path.to_owned(), fs: self.clone(), disk }))
     }
-    /// How many of `len` bytes the file at `path` may have.
+    /// The number of the `len` bytes for which the file at `path` has room.
     fn room(&self, path: &Path, len: u64) -> u64 {
         let lengths = self.lengths.lock();
         let now = lengths.get(path).copied().unwrap_or(0);
@@ -379,8 +378,8 @@ impl FileSystem for FaultFileSystem {
     }
 }
 
-/// What the disk holds for certain, and what else was asked of it. Files that were there before are
-/// taken in when they are first touched.
+/// The durable content of the disk, and the operations that are not durable yet. Files that were
+/// there before are taken in when they are first touched.
 #[derive(Debug, Default)]
 struct Disk {
     files: Vec<ModelFile>,
@@ -457,10 +456,10 @@ impl ModelFile {
         }
     }
 
-    /// What is left of the file when the power goes.
+    /// The file's content after the power goes.
     fn torn(&self, chance: &mut Chance) -> Vec<u8> {
         let piece = if chance.one_in(2) { 512 } else { 4_096 };
-        // How many pieces in eight arrive: from none to all.
+        // The share of pieces that arrive, in eighths.
         let share = chance.below(9);
         let mut image = self.synced.clone();
         for change in &self.unsynced {

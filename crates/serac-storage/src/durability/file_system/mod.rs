@@ -31,13 +31,13 @@ pub trait StorageFile: Send + Sync + Debug {
     fn set_len(&self, len: u64) -> io::Result<()>;
 }
 
-/// Whoever has it has the database to itself; it is given back when it is dropped.
+/// The lock's holder has the database to itself; dropping the lock releases it.
 pub trait FolderLock: Send + Sync + Debug {
     /// Whether the lock is still the one at its path. If it is not, what lies at the folder's path
     /// may be another process's database.
     ///
     /// # Errors
-    /// What has become of it.
+    /// Checks that the lock is still held.
     fn check(&self) -> io::Result<()>;
 }
 
@@ -63,7 +63,7 @@ impl FolderGuard {
     }
 }
 
-/// What the log and the checkpoints need of a file system: everything that they read, write or ask
+/// The file system as the log and the checkpoints need it: everything that they read, write or ask
 /// goes through it.
 pub trait FileSystem: Send + Sync + Debug {
     /// Makes or empties a file.
@@ -102,8 +102,8 @@ pub trait FileSystem: Send + Sync + Debug {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a folder durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// Takes the lock file at `path`, and writes `holder` into it. Where somebody has it, returns
-    /// what that one wrote.
+    /// Takes the lock file at `path`, and writes `holder` into it. If another process has it,
+    /// returns the holder text of that process.
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Arc<dyn FolderLock>, String>>;
 }
 
@@ -191,8 +191,8 @@ fn flock(file: &fs::File) -> io::Result<bool> {
     }
 }
 
-/// A file with an exclusive `flock`, in a folder that has another. Somebody may remove the file;
-/// the folder's lock then keeps others out. Not all file systems lock folders (NFS does not).
+/// A file with an exclusive `flock`, in a folder that has another. If the file is removed, the
+/// folder's lock still keeps other processes out. Not all file systems lock folders (NFS does not).
 #[derive(Debug)]
 struct LockFile {
     file: fs::File,
@@ -229,7 +229,7 @@ impl LockFile {
         }
         let id = id_of(&file.metadata()?);
         let mut lock = Self { file, folder: None, path: path.to_owned(), id };
-        // Where folders cannot be read or locked, the file's lock must do.
+        // If folders cannot be read or locked, the file's lock must do.
         if let Ok(folder) = fs::File::open(parent(path)) {
             match flock(&folder) {
                 Ok(true) => lock.folder = Some(folder),

@@ -4,11 +4,11 @@
 //! ```text
 //! commit (in its critical section): reserve(bytes).enqueue(ts, redo)           log thread: take the queue -> write -> sync -> durable := ts
 //! ```
-//! `reserve` gives the frame its place in a segment whose disk space is already allocated, so a
+//! `reserve` gives the frame its place in a segment whose disk space is already allocated. So a
 //! full disk fails a commit *before* it is visible, and nothing after that can run out of space. A
 //! failed write or sync is different: nobody knows what is on the disk, so the log is *poisoned*:
 //! this process acknowledges nothing any more. The same holds once the folder is not where it was
-//! opened, which is looked at after each sync, before the acknowledgement, and before a segment is
+//! opened. This is checked after each sync, before the acknowledgement, and before a segment is
 //! made.
 //!
 //! **Durable timestamps.** Timestamps are given under the commit latch, and each comes here, under
@@ -102,8 +102,8 @@ struct Segment {
     allocated: u64,
     /// Bytes given to frames.
     assigned: u64,
-    /// The newest commit that needs the segment and what comes later: one in it, or of a
-    /// transaction whose first part is in it.
+    /// The newest commit that needs this and later segments: a commit in it, or of a transaction
+    /// whose first part is in it.
     newest_commit: u64,
 }
 
@@ -271,7 +271,7 @@ pub struct LogManager {
     flushing_nanos: AtomicU64,
 }
 
-/// What a log has done in this process.
+/// The log's figures in this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogFigures {
     /// Bytes written.
@@ -384,7 +384,7 @@ impl LogManager {
         Ok(())
     }
 
-    /// How long the file of a segment becomes that has `wanted` bytes; `need` at least.
+    /// The length to which the file of a segment grows that has `wanted` bytes; `need` at least.
     fn allocation(&self, wanted: u64, need: u64) -> u64 {
         doubled(self.options.allocation_bytes, wanted).min(self.options.segment_bytes).max(need)
     }
@@ -418,8 +418,7 @@ impl LogManager {
         }
     }
 
-    /// Makes room for a frame with `payload` bytes behind what the last segment has, or in a new
-    /// one.
+    /// Makes room for a frame with `payload` bytes at the end of the last segment, or in a new one.
     fn make_room(&self, state: &mut State, payload: usize) -> Result<()> {
         Self::check(state)?;
         if state.closed {
@@ -483,7 +482,8 @@ impl LogManager {
         self.options.spill_bytes
     }
 
-    /// Takes what a running transaction has of redo. What it could not take stays in the buffer.
+    /// Takes the redo of a running transaction. The redo that it could not take stays in the
+    /// buffer.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
@@ -578,7 +578,7 @@ impl LogManager {
         callback(answer);
     }
 
-    /// What the log has done in this process.
+    /// The log's figures in this process.
     pub fn figures(&self) -> LogFigures {
         // Relaxed: figures.
         let of = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
@@ -612,8 +612,8 @@ impl LogManager {
         Ok(state)
     }
 
-    /// A checkpoint begins, and takes its snapshot afterwards: what comes from now on stands in
-    /// another segment than what it will make unneeded, unless that is little.
+    /// A checkpoint begins, and takes its snapshot afterwards. Unless the current segment is short,
+    /// later frames go to a new segment, so that the checkpoint makes the older ones unneeded.
     pub(crate) fn begin_checkpoint(&self) {
         let mut state = self.state.lock();
         let Some(last) = state.segments.back() else { return };
@@ -631,8 +631,9 @@ impl LogManager {
         }
     }
 
-    /// What a checkpoint at `checkpoint` needs of the log. Syncs what the log has taken so far: the
-    /// position's segment has a durable frame, unless this process has found none and written none.
+    /// The log position that a checkpoint at `checkpoint` needs. Syncs what the log has taken so
+    /// far: the position's segment has a durable frame, unless this process has found none and
+    /// written none.
     ///
     /// # Errors
     /// [`StorageError::LogFailed`].

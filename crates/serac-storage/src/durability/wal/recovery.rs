@@ -1,5 +1,5 @@
-//! Recovery of the log: transactions are put together from their frames and handed on, an
-//! unfinished end is cut, and the place is prepared where the next process goes on.
+//! Recovery of the log. It puts transactions together from their frames and hands them on, cuts an
+//! unfinished end, and prepares the place where the next process continues.
 
 use super::frame::{Frame, FrameKind, Place};
 use super::reader::{LogEnd, LogReader, Next};
@@ -16,7 +16,8 @@ use std::path::Path;
 pub(crate) enum LogStart {
     /// From where the manifest says.
     At(LogPosition),
-    /// There is no manifest: whatever is there is wanted, also what the data files may have.
+    /// There is no manifest: all of the log is wanted, also transactions that the data files may
+    /// have.
     Anywhere,
 }
 
@@ -28,11 +29,11 @@ pub(crate) struct LogRecovery<'a> {
     pub(crate) files: &'a dyn FileSystem,
     /// From where it is needed.
     pub(crate) start: LogStart,
-    /// What was committed up to here is there already.
+    /// Transactions committed up to here are in the checkpoint.
     pub(crate) checkpoint_ts: Timestamp,
 }
 
-/// What recovery found.
+/// The result of recovery.
 #[derive(Debug)]
 pub(crate) struct RecoveredLog {
     /// The newest commit.
@@ -43,11 +44,11 @@ pub(crate) struct RecoveredLog {
     pub(crate) bytes: u64,
     /// Commits whose first parts are not there, in words: left out where there is no manifest.
     pub(crate) lost: Vec<String>,
-    /// What was cut off, in words.
+    /// The description of the part that was cut off.
     pub(crate) cut: Option<String>,
     /// Whether something durable is missing.
     pub(crate) is_damaged: bool,
-    /// Where the log goes on.
+    /// The place where the log goes on.
     pub(crate) tail: LogTail,
 }
 
@@ -126,13 +127,13 @@ impl Parts {
     }
 }
 
-/// Reads the log, hands commit timestamp and redo of each transaction that is newer than the
-/// checkpoint to `replay`, in commit order, and makes sure that what it has found is durable. With
-/// `salvage`, damage is no reason to refuse what lies before it; what lies behind is kept there.
+/// Reads the log and hands commit timestamp and redo of each transaction newer than the checkpoint
+/// to `replay`, in commit order. Then makes the log durable up to there. With `salvage`, damage is
+/// no reason to refuse the log before it; the log behind it is kept in that folder.
 ///
 /// # Errors
-/// [`StorageError::Corrupt`] if something durable is missing or damaged; when files cannot be read
-/// or changed; whatever `replay` returns.
+/// [`StorageError::Corrupt`] if durable data is missing or damaged; an I/O error if files cannot be
+/// read or changed; the errors of `replay`.
 pub(crate) fn recover(
     options: &LogRecovery<'_>,
     mut salvage: Option<&mut Aside<'_>>,
@@ -265,7 +266,7 @@ fn cut(
     Ok(())
 }
 
-/// Syncs what was found: a process that was killed may have left it in the operating system's
+/// Syncs the recovered log. A process that was killed may have left it in the operating system's
 /// cache, and the next frames say that it is durable.
 fn make_durable(directory: &Path, files: &dyn FileSystem, tail: &LogTail) -> Result<()> {
     for segment in &tail.segments {

@@ -1,6 +1,5 @@
-//! The log against a model of what must be in it: any order of parts, commits, aborts, rollbacks to
-//! savepoints, checkpoints in all their steps, restarts, kills and losses of power, through the
-//! real code.
+//! The log against a model of its content. Steps come in any order: parts, commits, aborts,
+//! rollbacks to savepoints, checkpoints in all their steps, restarts, kills and losses of power.
 //!
 //! `SERAC_SEED=n` replays a seed; `SERAC_STRESS=1` makes it many more.
 
@@ -33,8 +32,8 @@ fn options(directory: &Path, files: Arc<dyn FileSystem>) -> LogOptions {
     }
 }
 
-/// What a restart from `start` and a checkpoint at `checkpoint_ts` finds: the transactions in their
-/// order, and the rest.
+/// The result of a restart from `start` with a checkpoint at `checkpoint_ts`: the transactions in
+/// their order, and the rest.
 fn read(
     directory: &Path,
     files: &dyn FileSystem,
@@ -62,9 +61,9 @@ struct Running {
 #[derive(Clone, Copy, PartialEq)]
 enum Ending {
     Clean,
-    /// What was written so far is there.
+    /// All written bytes are there.
     Killed,
-    /// What was synced so far is there, and pieces of the rest, as this seed chooses.
+    /// All synced bytes are there, and pieces of the rest, chosen by this seed.
     PowerLost(u64),
 }
 
@@ -84,7 +83,7 @@ struct Model {
     clock: u64,
     next_txn: u64,
     running: Vec<Running>,
-    /// What was committed, by timestamp.
+    /// The committed redo, by timestamp.
     committed: BTreeMap<u64, Vec<u8>>,
     /// The newest commit that was durable when the process ended.
     acknowledged: Timestamp,
@@ -123,7 +122,7 @@ impl Model {
         let (checkpoint_ts, start) = self.manifest;
         let (found, recovered) = read(&self.directory, &self.files, start, checkpoint_ts).unwrap();
         self.clock = recovered.newest.0;
-        // What nobody was told of may be missing, the newest first.
+        // Commits that were not acknowledged may be missing, the newest first.
         assert!(self.clock >= self.acknowledged.0, "after restart {}", self.restarts);
         self.committed.retain(|ts, _| *ts <= recovered.newest.0);
         let expected: Vec<&Vec<u8>> = self.committed.range(checkpoint_ts.0 + 1..).map(|(_, redo)| redo).collect();
@@ -298,8 +297,8 @@ fn is_missed(model: &mut Model, rng: &mut StdRng) -> bool {
     let needed: Vec<u64> = segments.into_iter().filter(|&number| number >= start.segment).collect();
     let number = needed[rng.random_range(0..needed.len())];
     let path = segment_path(&model.directory, number);
-    // Whatever is behind the last frame that a later one, or the manifest, knows to be durable may
-    // be missing.
+    // Frames behind the last one that a later frame, or the manifest, knows to be durable may be
+    // missing.
     let is_last = Some(&number) == needed.last();
     if is_last && (start.durable < start.sequence || number != start.segment) {
         return false;
@@ -587,8 +586,8 @@ fn damaged_bytes_full_of_lengths_are_judged_in_time() {
     assert!(found.is_empty() && recovered.cut.is_some());
 }
 
-/// Wherever the file ends, the next process goes on behind whole frames, and the one after it finds
-/// what both have written.
+/// Wherever the file ends, the next process continues after whole frames, and the one after it
+/// finds the frames of both.
 #[test]
 fn a_file_that_ends_anywhere_goes_on_behind_its_last_whole_frame() {
     let folder = tempfile::tempdir().unwrap();
@@ -615,8 +614,8 @@ fn a_file_that_ends_anywhere_goes_on_behind_its_last_whole_frame() {
     }
 }
 
-/// The log's thread syncs a segment before it writes to the next one, so a frame there is a proof,
-/// even one of the same group of commits.
+/// The log's thread syncs a segment before it writes to the next one. So a frame in the next one is
+/// a proof, even one of the same group of commits.
 #[test]
 fn a_frame_in_a_later_segment_proves_what_was_before_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -14,18 +14,18 @@
 //! cold and calm take part, the moves do not count as touching them, and between groups others get
 //! their turn.
 //!
-//! **Several threads** share the groups of a table when there are many: groups have no block in
-//! common, each is a transaction of its own, and where two of them meet at all (an index, the log)
-//! they meet as any transactions do. Threads are started for a backlog and end with it.
+//! **Several threads** share the groups of a table when there are many. Groups have no block in
+//! common, and each is a transaction of its own. In an index or the log they meet as any
+//! transactions do. Threads are started for a backlog and end with it.
 //!
 //! **When a slot is free** is described in [`crate::table::data_table`]. Old row ids die with the
 //! last snapshot that sees the row there; index entries that name them are retired as after any
-//! delete, and a slot may be filled before that: readers verify an entry against the row, and an
-//! entry is removed only if no version of the row that is then in the slot has its key.
+//! delete. A slot may be filled before that: readers verify an entry against the row. An entry is
+//! removed only if no version of the row that is then in the slot has its key.
 //!
-//! **What follows the rows** is the engine's business ([`RowFollower`]): index entries, and
-//! whatever else knows a row by its id. Entries of a copy are added before the row is deleted, so
-//! who finds the row gone and looks again finds the copy.
+//! **References to the rows** are the engine's business ([`RowFollower`]): index entries and all
+//! other holders of row ids. Entries of a copy are added before the row is deleted, so who finds
+//! the row gone and looks again finds the copy.
 //!
 //! **Emptied blocks** are recycled by the freezer like cold ones once no snapshot sees a row in
 //! them (see [`crate::freeze`]). Recovery replays moves like other changes, to the same row ids,
@@ -83,7 +83,7 @@ impl FollowMoves for NobodyFollows {
     fn finish(&mut self, _: &mut Transaction, _: &[bool]) {}
 }
 
-/// What compaction did.
+/// The figures of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionReport {
     /// Groups compacted.
@@ -138,7 +138,7 @@ const GROUPS_PER_THREAD: usize = 4;
 /// How a table is compacted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CompactionPlan {
-    /// Which blocks go together.
+    /// The rule that forms groups.
     pub(crate) groups: CompactionGroups,
     /// Threads at the most.
     pub(crate) threads: usize,

@@ -7,10 +7,9 @@
 //! | offsets | Utf8, Binary | of variable length |
 //! | dictionary | Dictionary(UInt16, Utf8 or Binary), sorted | of variable length |
 //!
-//! Whatever the encoding, a value of variable length can also be had as a view into the column's
-//! heap: offsets and dictionaries keep their bytes in one buffer, which is a heap. So cells look
-//! like those of a hot block, and a reader who wants views pays 16 bytes a row, never a copy of the
-//! bytes.
+//! In every encoding, a value of variable length can also be had as a view into the column's heap:
+//! offsets and dictionaries keep their bytes in one buffer, which is a heap. So cells look like
+//! those of a hot block. A reader that wants views pays 16 bytes a row, never a copy of the bytes.
 
 use super::strings::{ColumnDictionary, Dictionary, Strings, views_of};
 use super::{FreezeFormat, Zone};
@@ -40,7 +39,7 @@ pub(crate) enum Encoding {
     Views {
         /// 16 bytes per slot.
         views: Buffer,
-        /// What the views' buffer indexes name.
+        /// The buffers that the views' indexes name.
         heap: Vec<Buffer>,
         /// Memory that the heap occupies.
         heap_bytes: usize,
@@ -184,8 +183,8 @@ impl FrozenColumn {
         }
     }
 
-    /// As [`array`](Self::array), of the selected ones of `len` slots; all come without a copy,
-    /// others share the heap or the dictionary.
+    /// As [`array`](Self::array), of the selected ones of `len` slots. Selecting all slots copies
+    /// nothing; other selections share the heap or the dictionary.
     pub(crate) fn array_at(&self, column_type: ColumnType, len: usize, selection: &Selection) -> ArrayRef {
         match selection {
             Selection::All(n) => self.array(column_type, *n as usize),

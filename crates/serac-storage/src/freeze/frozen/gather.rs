@@ -1,13 +1,13 @@
 //! The gather (§4.3, §4.4): from a hot block to the columns of a frozen one, in place.
 //!
-//! Values of a fixed width, and views, stay where they are: the frozen block shares the hot one's
+//! Values of a fixed width, and views, stay where they are. The frozen block shares the hot one's
 //! memory, which nobody writes to any more (see [`crate::freeze`]). Bitmaps are copied. The bytes
-//! of long values are copied only where that gains something: a heap chunk that is nearly full of
-//! living values is taken over as it is, since chunks never change and live as long as anybody
-//! holds them. What lies in other chunks goes, without the garbage, to a chunk of the column's own,
-//! and the views are redirected to that as a vacuum redirects them ([`crate::freeze::vacuum`]):
-//! readers of the hot block may still be copying. Numbers of chunks that a column does not name are
-//! empty buffers of its heap.
+//! of long values are copied only where that gains memory. A heap chunk that is nearly full of
+//! living values is taken over as it is: chunks never change, and live while they are referenced.
+//! The live values of other chunks go, without the garbage, to a chunk of the column's own. The
+//! views are redirected to it as a vacuum redirects them ([`crate::freeze::vacuum`]): readers of
+//! the hot block may still be copying. Numbers of chunks that a column does not name are empty
+//! buffers of its heap.
 
 use super::column::{Encoding, FrozenColumn};
 use super::strings::{Viewed, views_of};
@@ -350,7 +350,7 @@ mod tests {
                 }
                 drop(hot);
                 check(&frozen, present, rounds - 1);
-                // The other formats, and back; what is lent out stays.
+                // The other formats, and back; lent arrays stay unchanged.
                 let lent = frozen.arrays(&schema());
                 let mut again = frozen;
                 for format in [FreezeFormat::Utf8, FreezeFormat::View, FreezeFormat::Dictionary, FreezeFormat::View] {

@@ -26,7 +26,7 @@ pub(crate) struct Strings {
 }
 
 impl Strings {
-    /// What a Utf8 or Binary array holds.
+    /// The strings of a Utf8 or Binary array.
     pub(super) fn of(array: &ArrayRef) -> Self {
         match array.data_type() {
             DataType::Utf8 => {
@@ -103,11 +103,11 @@ impl ColumnDictionary {
     pub fn codes(&self) -> &[u16] {
         &self.dictionary.codes
     }
-    /// Which slots are NULL; none if no slot is.
+    /// The slots that are NULL; `None` if no slot is.
     pub fn nulls(&self) -> Option<&NullBuffer> {
         self.nulls.as_ref()
     }
-    /// How many words there are: at least one, at most half as many as slots (or one).
+    /// The number of words: at least 1, at most half the slots (or 1).
     pub fn word_count(&self) -> usize {
         self.dictionary.words.len()
     }
@@ -147,8 +147,8 @@ impl ColumnDictionary {
     }
 }
 
-/// Texts or binary values in views as the same with offsets (Utf8, Binary): none if these are no
-/// views, or too long for offsets of 32 bits.
+/// Converts views of texts or binary values to arrays with offsets (Utf8, Binary). `None` if the
+/// array has no views, or is too long for offsets of 32 bits.
 pub fn with_offsets(array: &ArrayRef) -> Option<ArrayRef> {
     let of = |views: &ScalarBuffer<ArrowView>, heap: &[Buffer], column_type| {
         let holds = array.nulls().map(|nulls| nulls.inner());
@@ -176,7 +176,7 @@ const SLACK: usize = 64;
 pub(crate) struct Viewed<'a> {
     pub(crate) views: &'a [[u8; 16]],
     pub(crate) heap: Vec<&'a [u8]>,
-    /// Which slots have a value; none if all do.
+    /// The slots that have a value; `None` if all do.
     pub(crate) holds: Option<&'a BooleanBuffer>,
 }
 
@@ -211,8 +211,8 @@ impl<'a> Viewed<'a> {
         self.held().map(|i| self.len_of(i)).filter(|&len| len > INLINE_BYTES).sum()
     }
 
-    /// Appends a value. What comes after it in the heap may be copied, too, and is taken off again:
-    /// a copy of a fixed length needs no call.
+    /// Appends a value. Heap bytes after the value may be copied, too, and are taken off again: a
+    /// copy of a fixed length needs no call.
     #[inline]
     fn append(&self, i: usize, bytes: &mut Vec<u8>) {
         let (view, len) = (ArrowView::from_le_bytes(self.views[i]), self.len_of(i));
@@ -248,9 +248,8 @@ impl<'a> Viewed<'a> {
         Some(Strings { offsets, bytes: bytes.into() })
     }
 
-    /// The values as a sorted dictionary and codes; none if that does not pay: when the words occur
-    /// less than twice on the average, or when codes and dictionary take no less memory than the
-    /// views do.
+    /// The values as a sorted dictionary and codes. `None` if that does not pay: the words occur
+    /// less than twice on the average, or codes and dictionary take no less memory than the views.
     pub(crate) fn to_dictionary(&self) -> Option<Dictionary> {
         let rows = self.views.len();
         let view_bytes = size_of::<ArrowView>() * rows + self.long_bytes();
@@ -301,8 +300,8 @@ impl<'a> Viewed<'a> {
 mod tests {
     use super::*;
 
-    /// Of all lengths up to twice the longest chunk; the last of the long ones ends where its heap
-    /// does.
+    /// Values of all lengths up to twice the longest chunk; the last of the long ones ends where
+    /// its heap does.
     #[test]
     fn offsets_name_what_the_views_did() {
         let value = |i: usize| {
