@@ -1,10 +1,10 @@
 //! `Database`: one open database, in a folder or in memory.
 //!
-//! **A clean end** ([`Database::close`], or the last clone that goes) writes a checkpoint of what
-//! was committed since the last one, so that the next opening replays nothing. Its cost is bounded:
-//! where a checkpoint would write many blocks because of a little log, that log is left to the next
+//! **A clean end** ([`Database::close`], or the drop of the last clone) writes a checkpoint of the
+//! commits since the last one, so that the next opening replays nothing. Its cost is bounded. If a
+//! checkpoint would write many blocks because of a little log, that log is left to the next
 //! opening, which reads it faster. A checkpoint that fails then is no harm: the log has everything.
-//! Without a log (durability off) the checkpoint is all that keeps what was committed: commits are
+//! Without a log (durability off) the checkpoint is the only durable copy of commits. Commits are
 //! refused before it is taken, and accepted again if it fails.
 
 use crate::catalog::catalog_changes::CatalogLocks;
@@ -129,7 +129,7 @@ impl Database {
     /// An empty database in memory.
     ///
     /// # Errors
-    /// None expected.
+    /// No error is expected.
     pub fn in_memory() -> Result<Self> {
         Self::open_with(StorageOptions::default())
     }
@@ -176,7 +176,7 @@ impl Database {
         // From now on rows may move.
         inner.storage.set_follower(Arc::new(IndexFollower::new(&inner)));
         if !inner.recovery.lost.is_empty() || inner.recovery.kept_aside.is_some() {
-            // What was salvaged becomes a whole database at once, so that the next opening is like
+            // The salvaged data becomes a whole database at once, so that the next opening is like
             // any other.
             inner.checkpoint()?;
         }
@@ -192,8 +192,8 @@ impl Database {
         Transaction::new(self.0.clone(), txn, catalog, owner)
     }
 
-    /// The next value of a sequence of `catalog`. Not undone by a rollback. What shows the value
-    /// must wait for the ticket of the transaction to which `snapshot` belongs.
+    /// The next value of a sequence of `catalog`. Not undone by a rollback. A result that shows the
+    /// value must wait for the ticket of the transaction to which `snapshot` belongs.
     ///
     /// # Errors
     /// [`crate::EngineError::Missing`], [`crate::EngineError::SequenceExhausted`],
@@ -244,7 +244,7 @@ impl Database {
         // Acquire: pairs with the Release in `publish`, before which the new catalog is there.
         self.0.security_version.load(Ordering::Acquire)
     }
-    /// What opening found.
+    /// The findings of opening.
     pub fn recovery_report(&self) -> &RecoveryReport {
         &self.0.recovery
     }
@@ -273,7 +273,7 @@ impl Database {
             return;
         }
         let running = CheckpointByItself(inner.clone());
-        // Where no thread can be started, the next commit tries again.
+        // If no thread can be started, the next commit tries again.
         let _ = serac_sync::thread::Builder::new().name("serac-checkpoint".into()).spawn(move || {
             let inner = &running.0;
             // One that fails leaves the old one and the log in place. On a disk that is full, to
@@ -329,7 +329,7 @@ impl DatabaseInner {
             return Ok(self.storage.close()?);
         }
         if self.storage.options().durability == Durability::Off {
-            // What is committed beside the checkpoint would not be in it, and nowhere else.
+            // A commit beside the checkpoint would not be in it, and so nowhere.
             self.storage.manager().refuse_commits();
             if let Err(error) = self.checkpoint() {
                 self.storage.manager().accept_commits();
@@ -348,8 +348,8 @@ impl DatabaseInner {
     pub(crate) fn catalog_at(&self, start: Timestamp) -> Arc<Catalog> {
         self.version_at(start).1
     }
-    /// The catalog in a snapshot, which counts as read: what it says (that a table is there, or has
-    /// been emptied) must not be shown before it is durable.
+    /// The catalog in a snapshot, which counts as read. Its facts (a table exists, or has been
+    /// emptied) must not be shown before they are durable.
     pub(crate) fn catalog_of(&self, snapshot: &Snapshot) -> Arc<Catalog> {
         let (timestamp, catalog) = self.version_at(snapshot.start());
         snapshot.note_read(Timestamp(timestamp));
@@ -415,8 +415,8 @@ impl DatabaseInner {
     }
 }
 
-/// Takes the versions out that no snapshot that is alive may look for, and none that begins: with
-/// the latch of the versions held, at most the last one is newer than the clock.
+/// Takes out the versions that no present or future snapshot may look for. While the latch of the
+/// versions is held, at most the last one is newer than the clock.
 fn forget_unseen(catalogs: &mut CatalogVersions, manager: &TransactionManager) -> CatalogVersions {
     let readers = manager.readers_of_published();
     let replaced: Vec<u64> = catalogs.iter().skip(1).map(|(made, _)| *made).collect();
@@ -425,8 +425,8 @@ fn forget_unseen(catalogs: &mut CatalogVersions, manager: &TransactionManager) -
     catalogs.extract_if(.., |(made, _)| is_unseen(*made)).collect()
 }
 
-/// What a commit of DDL does once no snapshot is older: the versions before it go, and with them
-/// the memory of what only they have.
+/// The action of a DDL commit once no snapshot is older: the versions before it are dropped, and
+/// with them the memory that only they hold.
 pub(crate) fn forget_versions_later(db: &DatabaseInner) -> impl FnOnce() + Send + 'static {
     let (catalogs, manager) = (Arc::downgrade(&db.catalogs), Arc::downgrade(db.storage.manager()));
     move || {
@@ -487,7 +487,7 @@ mod tests {
         }
         assert!(db.0.catalog_at(early.snapshot().start()).schemas["public"].views.is_empty());
         drop(early);
-        // Those that nobody can look for any more go.
+        // Versions that no snapshot can look for are dropped.
         let mut txn = db.begin();
         txn.create_view("public", view("last".into()), false).unwrap();
         txn.commit().unwrap();

@@ -4,7 +4,7 @@ use crate::json::InvalidJson;
 use serac_storage::{Blocker, StorageError};
 use std::sync::Arc;
 
-/// What can go wrong in the engine.
+/// The errors of the engine.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// From the storage.
@@ -16,7 +16,7 @@ pub enum EngineError {
     /// As [`Conflict`](Self::Conflict), with a transaction that is still running.
     #[error("could not serialize access: {0}")]
     Blocked(String, Arc<Blocker>),
-    /// Something is used by a concurrent transaction.
+    /// An object is used by a concurrent transaction.
     #[error("{0}")]
     InUse(String),
     /// A named thing does not exist.
@@ -34,7 +34,7 @@ pub enum EngineError {
         wanted: &'static str,
         /// The relation's name.
         name: String,
-        /// Of which kind it is: "view", …
+        /// Its kind: "view", …
         kind: &'static str,
     },
     /// A named thing exists already.
@@ -48,18 +48,18 @@ pub enum EngineError {
     /// A table cannot be truncated, as others refer to it.
     #[error("cannot truncate a table referenced in a foreign key constraint")]
     TruncatesReferenced {
-        /// Which table refers to which.
+        /// The referring and the referenced table.
         detail: String,
     },
     /// A parameter has a value that it cannot have.
     #[error("{0}")]
     InvalidParameter(String),
-    /// Something else depends on what is to be dropped.
+    /// An object depends on the one that is to be dropped.
     #[error("cannot drop {what} because {dependent} depends on it")]
     Dependent {
-        /// What is to be dropped.
+        /// The object that is to be dropped.
         what: String,
-        /// What depends on it.
+        /// The object that depends on it.
         dependent: String,
     },
     /// A NULL in a NOT NULL column.
@@ -98,7 +98,7 @@ pub enum EngineError {
         child: Box<(String, String)>,
         /// The constraint.
         constraint: String,
-        /// Which key.
+        /// The key.
         detail: String,
     },
     /// A foreign key that references columns without a unique key.
@@ -123,7 +123,7 @@ pub enum EngineError {
     ForeignKeyTypes {
         /// The constraint.
         constraint: String,
-        /// Which columns.
+        /// The columns.
         detail: String,
     },
     /// A row for a table that does not have all its columns yet
@@ -132,7 +132,7 @@ pub enum EngineError {
     Incomplete {
         /// The table.
         table: String,
-        /// How many columns have no name yet.
+        /// The number of columns without a name.
         missing: u32,
     },
     /// A string longer than its column.
@@ -155,7 +155,7 @@ pub enum EngineError {
     OutOfBounds {
         /// The sequence.
         sequence: String,
-        /// What it is to have.
+        /// The rejected value.
         value: i64,
         /// Its smallest value.
         min: i64,
@@ -170,7 +170,7 @@ pub enum EngineError {
     Expression {
         /// The SQLSTATE of what went wrong.
         sqlstate: &'static str,
-        /// What went wrong.
+        /// The failure.
         message: String,
     },
     /// The definition makes no sense.
@@ -204,13 +204,13 @@ pub enum EngineError {
         /// Its name.
         name: String,
     },
-    /// What is to be revoked has been granted on.
+    /// The grantee has granted the revoked privilege on.
     #[error("dependent privileges exist")]
     DependentPrivileges,
     /// Not supported.
     #[error("{0}")]
     Unsupported(String),
-    /// Whoever has wanted it wants it no more.
+    /// The client has cancelled the work.
     #[error("canceling statement due to user request")]
     Cancelled,
     /// Work that would take more memory than there is for it.
@@ -223,7 +223,8 @@ pub enum EngineError {
     },
 }
 
-/// Whose constraint a change of a parent violates; that of a child names its own table already.
+/// Names the table whose constraint a change of a parent violates; an error about a child names its
+/// own table already.
 fn on_child(operation: &str, (_, child): &(String, String)) -> String {
     if operation == "insert or update" { String::new() } else { format!(" on table \"{child}\"") }
 }

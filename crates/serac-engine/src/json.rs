@@ -1,11 +1,11 @@
-//! JSON documents as columns keep them: texts in one normal form, that of PostgreSQL's `jsonb`, so
-//! that documents which mean the same are the same bytes.
+//! JSON documents as columns keep them: texts in the normal form of PostgreSQL's `jsonb`. Documents
+//! with the same meaning are the same bytes.
 //!
-//! In normal form an object's keys are sorted by length and then by bytes, each once (the last of
-//! equal ones counts); numbers have no exponent and keep their fraction's zeros; one blank stands
-//! behind each comma and colon; and only what must be escaped is. A part of a document in normal
-//! form is a slice of it, which is how [`member`], [`element`] and [`at_path`] find it without
-//! building anything.
+//! In normal form, an object's keys are sorted by length and then by bytes, each once (the last of
+//! equal ones counts). Numbers have no exponent and keep their fraction's zeros. One blank stands
+//! behind each comma and colon. Only characters that must be escaped are. A part of a document in
+//! normal form is a slice of it: [`member`], [`element`] and [`at_path`] find it without building a
+//! value.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, LargeStringArray};
@@ -64,7 +64,7 @@ impl InvalidJson {
             Self::Depth => sqlstate::STATEMENT_TOO_COMPLEX,
         }
     }
-    /// What a statement says of it.
+    /// The statement's error message for it.
     pub(crate) fn message(&self) -> &'static str {
         match self {
             Self::Syntax(_) => "invalid input syntax for type json",
@@ -183,7 +183,7 @@ impl Json {
     /// Reads a document.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The error in the text.
     pub fn parse(text: &str) -> Result<Self, InvalidJson> {
         let parsed = || {
             let mut jiter = Jiter::new(text.as_bytes());
@@ -232,9 +232,9 @@ impl Json {
         }
     }
 
-    /// Whether all of `other` is in this document, as PostgreSQL's `@>` has it: an array holds what
-    /// has each of its elements somewhere in it, and, at the top, also a value that is one of its
-    /// elements.
+    /// Whether all of `other` is in this document, as PostgreSQL's `@>` has it. An array contains
+    /// another array if each element of that one is in an element of it. At the top, an array also
+    /// contains a value that is one of its elements.
     pub fn contains(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Array(elements), Self::Array(_) | Self::Object(_)) => self.holds(other, elements),
@@ -363,7 +363,7 @@ impl fmt::Display for Json {
 /// A text's document in normal form; the text itself if it is.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The error in the text.
 pub fn normalized(text: &str) -> Result<Cow<'_, str>, InvalidJson> {
     let normal = Json::parse(text)?.to_string();
     Ok(if normal == text { Cow::Borrowed(text) } else { Cow::Owned(normal) })
@@ -372,7 +372,7 @@ pub fn normalized(text: &str) -> Result<Cow<'_, str>, InvalidJson> {
 /// Documents (LargeUtf8) in normal form; arrays of other types as they are.
 ///
 /// # Errors
-/// What is wrong with one of them.
+/// The error in one of the texts.
 pub fn normal_documents(array: &ArrayRef) -> Result<ArrayRef, InvalidJson> {
     let Some(documents) = array.as_string_opt::<i64>() else { return Ok(array.clone()) };
     let normal = documents.iter().map(|document| document.map(normalized).transpose());
@@ -423,9 +423,9 @@ pub fn elements(document: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The element of an array with this number, from 0; from the end where that is negative. What is
-/// neither array nor object is the only element of one, as in PostgreSQL. Of a document in normal
-/// form.
+/// The element of an array with this number, counted from 0, or from the end if the number is
+/// negative. A value that is neither array nor object is the only element of an array, as in
+/// PostgreSQL. The document is in normal form.
 pub fn element(document: &str, number: i64) -> Option<&str> {
     if !document.starts_with(['[', '{']) {
         return matches!(number, 0 | -1).then_some(document);
@@ -454,7 +454,7 @@ pub fn members(document: &str) -> impl Iterator<Item = (String, &str)> {
     })
 }
 
-/// What lies at a path of keys and numbers of elements in a document in normal form.
+/// The value at a path of keys and element numbers in a document in normal form.
 pub fn at_path(document: &str, path: impl IntoIterator<Item = impl AsRef<str>>) -> Option<&str> {
     path.into_iter().try_fold(document, |document, step| {
         let step = step.as_ref();

@@ -1,5 +1,5 @@
-//! What salvaged rows do not keep of the constraints. Nothing is deleted for it: which of the rows
-//! is wrong, or what is missing, only their owner can say.
+//! Constraints that salvaged rows violate. No row is deleted for them: only the owner of the rows
+//! can say which row is wrong or missing.
 
 use crate::catalog::Catalog;
 use crate::constraint::foreign_key::key_at;

@@ -58,9 +58,9 @@ pub fn value_at(array: &ArrayRef, row: usize, column_type: ColumnType) -> Value<
 /// A value that outlives the row it was read from.
 #[derive(Clone, PartialEq, Debug)]
 pub enum OwnedValue {
-    /// Of fixed width.
+    /// A value of fixed width.
     Fixed(Value<'static>),
-    /// Of any length.
+    /// A value of any length.
     Bytes(Box<[u8]>),
 }
 

@@ -199,7 +199,7 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
                 table(&txn, "parent").verify_bitmaps(txn.snapshot());
             }
         }));
-        // Who holds a snapshot goes on seeing what it saw.
+        // A snapshot that is held sees the same rows as before.
         workers.push(scope.spawn(move || {
             while running() {
                 std::thread::sleep(Duration::from_millis(50));
@@ -264,7 +264,8 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
     parent.data.verify();
 }
 
-/// Of a copy whose row could not leave, in a transaction that the log does not take.
+/// The index entries of a copy whose row could not leave, in a transaction that the log does not
+/// take.
 #[test]
 fn a_compaction_that_is_rolled_back_leaves_no_index_entries() {
     let folder = tempfile::tempdir().unwrap();

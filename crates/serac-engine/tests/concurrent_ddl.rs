@@ -1,5 +1,5 @@
-//! DDL of transactions that overlap: side by side where it is about different things, one after the
-//! other or a conflict where it is not.
+//! DDL of transactions that overlap: side by side on different objects, one after the other or a
+//! conflict on the same object.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn open(path: Option<&Path>) -> Database {
     Database::open_with(StorageOptions { path, gc_threads: 0, freeze_after: None, ..Default::default() }).unwrap()
 }
 
-/// The database as it would be after a crash: from its files as they are now. What is durable is
+/// The database as it would be after a crash: from its files as they are now. All durable data is
 /// there.
 fn crashed(path: &Path) -> (tempfile::TempDir, Database) {
     fn copy(from: &Path, to: &Path) {
@@ -281,7 +281,7 @@ fn nothing_is_said_or_granted_of_a_schema_that_is_dropped() {
         dropping.commit().unwrap();
         assert_error(change(&mut changing), "40001");
         changing.rollback();
-        // Who makes it again begins with nothing.
+        // A table that is made again begins empty.
         let mut txn = begin(&db);
         txn.create_schema("s").unwrap();
         txn.commit().unwrap();
@@ -444,8 +444,8 @@ fn the_memory_of_data_that_is_gone_is_given_back() {
 
 // ---- random transactions
 
-/// What a catalog is like: its tables with their columns and the ids of their rows, sequences,
-/// indexes, comments, roles, and who was granted what.
+/// A model of the catalog: its tables with their columns and the ids of their rows, sequences,
+/// indexes, comments, roles, and grants.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Model {
     tables: BTreeMap<String, (Vec<String>, BTreeSet<i64>)>,
@@ -539,8 +539,8 @@ impl Change {
             _ => Self::Insert(name, random.random_range(0..64)),
         }
     }
-    /// Whether it would change nothing: such a statement locks nothing either, so others may change
-    /// what it found.
+    /// Whether it would change nothing. Then it locks nothing either, so concurrent transactions
+    /// may change the objects that it found.
     fn is_done(&self, txn: &Transaction) -> bool {
         let Self::Grant(name, role) = *self else { return false };
         let security = &txn.catalog().security;
@@ -623,8 +623,8 @@ struct Open {
     savepoints: Vec<(Savepoint, usize)>,
 }
 
-/// Several open transactions, played by one thread: those that commit add up to what they would be
-/// one after the other, also after a crash or a clean end.
+/// Several open transactions, played by one thread. The committed ones have the same result as one
+/// after the other, also after a crash or a clean end.
 fn play(seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let folder = tempfile::tempdir().unwrap();
@@ -682,7 +682,7 @@ fn play(seed: u64) {
                     Ok(()) => open.done.push(change),
                     Err(error) => {
                         let sqlstate = error.sqlstate();
-                        // Names of tables and of views are the same, so one may be of the other
+                        // Tables and views share their names, so a statement may meet the other
                         // kind (42809).
                         let expected = [
                             "40001", "55006", "42P07", "42P01", "42701", "42703", "42704", "42710", "42809", "2BP01",

@@ -160,7 +160,7 @@ fn no_pin_is_left_behind() {
     let mut aborted = db.begin();
     insert(&mut aborted, "c", [Some(12), Some(1), None]).unwrap();
     committed.commit().unwrap();
-    // Runs what the commit has put off, while the other's pin is there.
+    // Runs the deferred actions of the commit, while the other's pin is there.
     aborted.refresh();
     db.storage().run_gc();
     aborted.rollback();
@@ -703,12 +703,12 @@ fn nobody_writes_to_a_table_as_it_was_before_its_indexes_were_made_anew() {
     txn.commit().unwrap();
     let mut txn = db.begin();
     assert_conflict(txn.insert(&old, &row(5)));
-    // Nor after it has written to the table as it is.
+    // The same after it has written to the table as it is.
     let p = table(&txn, "p");
     txn.insert(&p, &row(6)).unwrap();
     assert_conflict(txn.insert(&old, &row(7)));
     txn.commit().unwrap();
-    // Nor to what it has changed itself.
+    // The same for its own changes.
     let mut txn = db.begin();
     txn.insert(&p, &row(8)).unwrap();
     txn.drop_index("public", "p_x").unwrap();

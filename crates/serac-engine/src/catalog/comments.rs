@@ -1,5 +1,5 @@
-//! What users say of objects and their columns (COMMENT ON). It goes with its object: by another
-//! name, and away.
+//! The comments on objects and their columns (COMMENT ON). A comment follows its object through
+//! renames and is dropped with it.
 
 use crate::catalog::Catalog;
 use crate::error::{Result, missing};

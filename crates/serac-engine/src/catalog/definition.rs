@@ -1,4 +1,4 @@
-//! What the catalog says of tables, columns and constraints: plain data, as it is logged.
+//! Definitions of tables, columns and constraints in the catalog: plain data, as it is logged.
 
 use crate::error::{EngineError, Result};
 use serac_storage::{ColumnSchema, ColumnType, FreezeFormat, TableId, TableSchema};
@@ -15,8 +15,9 @@ pub struct SqlType {
     pub length: Option<u32>,
     /// CHAR(n): trailing blanks do not count and are not kept.
     pub fixed_length: bool,
-    /// VARCHAR without a length, or NUMERIC without digits: it is stored as TEXT, or with digits
-    /// that were chosen for it, and has a name of its own. With a length, [`NAME`](Self::NAME).
+    /// VARCHAR without a length, or NUMERIC without digits. The column is stored as TEXT, or with
+    /// digits that were chosen for it, and its type keeps a name of its own. With a length,
+    /// [`NAME`](Self::NAME).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_modifier: bool,
 }
@@ -40,7 +41,7 @@ impl SqlType {
     /// The number and the modifier (-1 for none) of PostgreSQL's type, where the column's Arrow
     /// type tells another.
     pub fn told(&self) -> Option<(u32, i32)> {
-        // Of PostgreSQL's pg_type.
+        // OIDs of PostgreSQL's pg_type.
         let (bpchar, varchar, numeric, time, timestamp, timestamptz) = (1042, 1043, 1700, 1083, 1114, 1184);
         if *self == Self::NAME {
             return Some((19, -1));
@@ -63,8 +64,8 @@ impl SqlType {
             _ => None,
         }
     }
-    /// The part of a text that a column of this type keeps: that without a CHAR's trailing blanks,
-    /// and without blanks that a VARCHAR has no room for; the first 63 bytes for a NAME.
+    /// The part of a text that a column of this type keeps. A CHAR loses trailing blanks, a VARCHAR
+    /// the blanks beyond its length, and a NAME all but its first 63 bytes.
     ///
     /// # Errors
     /// [`EngineError::TooLong`].
@@ -83,9 +84,9 @@ impl SqlType {
             Some(_) => Err(EngineError::TooLong { sql_type: self.to_string() }),
         }
     }
-    /// The time that a column of this type keeps of one in microseconds: the nearest with its
-    /// digits of a second, that farther from 2000, or midnight, of two. `None` if it is no time of
-    /// a day any more.
+    /// A time in microseconds, rounded to the digits of a second that a column of this type keeps.
+    /// A time halfway between two is rounded away from 2000, or from midnight. `None` if it is no
+    /// time of a day any more.
     pub(crate) fn rounded(&self, micros: i64) -> Option<i64> {
         /// Microseconds from 1970 to 2000.
         const YEAR_2000: i64 = 946_684_800_000_000;
@@ -152,8 +153,8 @@ pub struct ColumnDefinition {
     /// values of the user's are refused.
     #[serde(default)]
     pub generation: Option<String>,
-    /// Of an index: what one of its expressions gives. Such columns come behind all others, and no
-    /// user sees them.
+    /// The value of an index expression. Hidden columns come behind all others, and users do not
+    /// see them.
     #[serde(default)]
     pub hidden: bool,
 }
@@ -207,13 +208,13 @@ pub struct KeyDefinition {
     #[serde(default)]
     pub include: Vec<usize>,
     /// SQL texts of the columns that are expressions, or that a condition hides: a hidden column of
-    /// the table has their values. None for other columns; those that are missing are none.
+    /// the table has their values. `None` for other columns; missing entries mean `None`.
     #[serde(default)]
     pub expressions: Vec<Option<String>>,
     /// SQL text of the condition of a partial index: other rows have NULL in its first column.
     #[serde(default)]
     pub predicate: Option<String>,
-    /// Of an index that the operator language has made: what was asked for.
+    /// The options of an index that the operator language has made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structure: Option<IndexStructure>,
 }
@@ -227,7 +228,7 @@ pub enum IndexForm {
     Sorted,
 }
 
-/// What the operator language asks of an index.
+/// The options of the operator language for an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct IndexStructure {
     /// Its form.
@@ -241,7 +242,7 @@ impl KeyDefinition {
     pub fn order(&self, i: usize) -> ColumnOrder {
         self.orders.get(i).copied().unwrap_or_default()
     }
-    /// What is said of the `i`-th column: an expression, or a column's name.
+    /// The text of the `i`-th column: an expression, or a column's name.
     pub fn shown<'k>(&'k self, i: usize, table: &'k TableDefinition) -> &'k str {
         match self.expressions.get(i) {
             Some(Some(expression)) => expression,
@@ -272,7 +273,7 @@ pub struct CheckDefinition {
     pub expression: String,
 }
 
-/// What becomes of the children when a parent's key goes or changes (ON DELETE, ON UPDATE).
+/// The action on the children when a parent's key is deleted or changed (ON DELETE, ON UPDATE).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum ReferentialAction {
     /// The statement fails, unless no child or another parent with the key is left at its end.
@@ -321,7 +322,8 @@ pub struct ForeignKeyDefinition {
     pub on_update: ReferentialAction,
 }
 
-/// What makes a table a materialized view: its rows are those of a query at some time.
+/// A materialized view's query and state: the table's rows are the query's result at the last
+/// REFRESH.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Materialized {
     /// The query's SQL text.
@@ -356,11 +358,11 @@ pub struct TableDefinition {
     /// The key in whose order loads and CLUSTER put rows: positions of columns, and their orders.
     #[serde(default)]
     pub cluster: Vec<(usize, ColumnOrder)>,
-    /// Of a materialized view, its query.
+    /// The query, if the table is a materialized view.
     #[serde(default)]
     pub materialized: Option<Materialized>,
-    /// How many columns the table was declared with that have no name yet (operator language): it
-    /// takes no rows before it has them all.
+    /// The number of declared columns without a name (operator language): the table takes no rows
+    /// before all columns have names.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unnamed_columns: u32,
     /// Whether the rows' order is that of their insertion, as far as the storage can keep it
@@ -392,7 +394,7 @@ impl TableDefinition {
             ordered: false,
         }
     }
-    /// What the storage needs to know.
+    /// The storage's part of the definition.
     pub fn storage_schema(&self) -> TableSchema {
         TableSchema {
             columns: self

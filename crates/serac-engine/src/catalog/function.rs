@@ -42,7 +42,7 @@ pub struct FunctionColumn {
 pub struct FunctionDefinition {
     /// Name. A database has one function of a name, whatever that takes.
     pub name: String,
-    /// What it takes.
+    /// The parameters.
     pub parameters: Vec<FunctionColumn>,
     /// The columns that it gives.
     pub returns: Vec<FunctionColumn>,
@@ -57,9 +57,10 @@ impl Transaction {
     /// nobody else may execute it before that is granted.
     ///
     /// # Errors
-    /// [`EngineError::Exists`](crate::EngineError::Exists);
-    /// [`EngineError::Denied`](crate::EngineError::Denied) for who may not make anything in the
-    /// schema `public`, is no superuser where that is needed, or does not own what is replaced.
+    /// [`EngineError::Exists`](crate::EngineError::Exists).
+    /// [`EngineError::Denied`](crate::EngineError::Denied) for a role that may not create in the
+    /// schema `public`, is no superuser where one is needed, or does not own the function that it
+    /// replaces.
     pub fn create_function(&mut self, function: FunctionDefinition, replace: bool) -> Result<()> {
         self.check_create(DEFAULT_SCHEMA)?;
         if function.language == FunctionLanguage::External {

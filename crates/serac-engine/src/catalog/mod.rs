@@ -1,12 +1,12 @@
 //! The catalog: immutable versions, published at commit.
 //!
 //! A transaction works with the version that was current at its snapshot, and with a private copy
-//! once it runs DDL. What it has changed there is put on top of the newest version when it commits
+//! once it runs DDL. Its changes there are put on top of the newest version when it commits
 //! ([`crate::catalog::catalog_changes`]), so versions form a line. The version becomes current
 //! inside the commit's critical section, together with the data. The log keeps whole versions, as
-//! JSON: DDL is rare and a catalog is small, and replay needs no rules. A version comes at the end
-//! of its transaction; rows of tables that the transaction has made come before, so what their data
-//! is like is logged when it is made.
+//! JSON: DDL is rare and a catalog is small, and replay needs no rules. A version is logged at the
+//! end of its transaction. Rows of tables that the transaction has made come before, so the layout
+//! of their data is logged when the table is made.
 
 pub(crate) mod catalog_changes;
 pub mod comments;
@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// The schema that unqualified names mean.
 pub const DEFAULT_SCHEMA: &str = "public";
 
-/// What a schema holds. Tables, views and sequences share one name space.
+/// The content of a schema. Tables, views and sequences share one name space.
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     /// Tables by name.
@@ -68,7 +68,7 @@ pub struct Catalog {
     pub functions: BTreeMap<String, Arc<FunctionDefinition>>,
     /// Roles, owners and grants.
     pub security: Arc<Security>,
-    /// What users say of objects.
+    /// The comments on objects.
     pub comments: Comments,
 }
 
@@ -76,8 +76,8 @@ impl Catalog {
     pub(crate) fn initial() -> Self {
         Self { schemas: BTreeMap::from([(DEFAULT_SCHEMA.to_owned(), Schema::default())]), ..Self::default() }
     }
-    /// Of which kind an object is; none if it is not there. Procedures are registered by each
-    /// process, so they are taken to be there.
+    /// The kind of an object; `None` if the object does not exist. Procedures are registered by
+    /// each process, so they are taken to be there.
     pub fn kind_of(&self, object: &Object) -> Option<ObjectKind> {
         match object {
             Object::Database => Some(ObjectKind::Database),
@@ -194,7 +194,8 @@ impl Catalog {
     /// over.
     pub(crate) fn follow(&self, state: &CatalogState, storage: &Storage) -> Result<Self> {
         let (security, comments) = (Arc::new(state.security.clone()), state.comments.clone());
-        // What is the same stays the same, so that a difference between catalogs is a change.
+        // An unchanged part keeps its allocation, so that a difference between catalogs is a
+        // change.
         let function = |state: &FunctionDefinition| match self.functions.get(&state.name) {
             Some(known) if **known == *state => known.clone(),
             _ => Arc::new(state.clone()),
@@ -254,7 +255,7 @@ struct SchemaState {
     sequences: Vec<(SequenceDefinition, Option<Mark>)>,
 }
 
-/// What the engine logs.
+/// The engine's records in the log.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum MetaRecord {
     /// A new version of the catalog.

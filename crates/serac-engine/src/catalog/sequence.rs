@@ -2,19 +2,19 @@
 //! crash.
 //!
 //! Values are reserved in the log a stride at a time, ahead of being given out (PostgreSQL's
-//! `SEQ_LOG_VALS`). A reservation is a commit of its own. Whoever draws a value notes the
-//! reservation's timestamp in its snapshot, as if it had read a version of that time. So what shows
-//! the value waits until the reservation is durable, even if nothing else was written, and a value
-//! that comes from a reservation of somebody else waits for that one.
+//! `SEQ_LOG_VALS`). A reservation is a commit of its own. A transaction that draws a value notes
+//! the reservation's timestamp in its snapshot, as if it had read a version of that time. So a
+//! result that shows the value waits until the reservation is durable, even if nothing else was
+//! written. If another transaction made the reservation, the result waits for that one.
 //!
-//! A checkpoint keeps the last value given out, not the last one reserved: it gives the rest back,
+//! A checkpoint keeps the last value given out, not the last one reserved. It gives the rest back,
 //! and the next value reserves anew, in the log after the checkpoint. So a clean end leaves no gap.
 //!
 //! **Directions.** A definition that is not committed yet draws from the same position as the
-//! committed one. If its values go the other way, a reservation of either would say nothing about
-//! the values of the other. So a reservation is refused if its definition goes another way than the
-//! newest committed one ([`crate::database`]). A value that goes the other way is never covered by
-//! a reservation, so it always asks for one.
+//! committed one. If its values go the other way, a reservation of one definition does not cover
+//! values of the other. So a reservation is refused if its definition goes another way than the
+//! newest committed one ([`crate::database`]). A value in the other direction is never covered by a
+//! reservation, so it always asks for one.
 
 use crate::catalog::definition::SequenceDefinition;
 use crate::error::{EngineError, Result};

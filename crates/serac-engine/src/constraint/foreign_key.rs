@@ -3,8 +3,8 @@
 //!
 //! A new child's parent must exist in its newest state; a parent that goes must leave no child
 //! behind. Under snapshot isolation neither would see a concurrent transaction's other half, so
-//! both announce themselves: a child *pins* its parent row until its transaction ends, and a
-//! parent's delete conflicts with a pin of a transaction that its snapshot does not see; a child
+//! both announce themselves. A child *pins* its parent row until its transaction ends, and a
+//! parent's delete conflicts with a pin of a transaction that its snapshot does not see. A child
 //! finds a concurrently deleted parent by its uncommitted or newer version. The child pins first
 //! and looks afterwards, the parent deletes first and looks for pins afterwards, so one of the two
 //! sees the other. Children of one parent do not disturb each other. Compaction, which moves
@@ -68,8 +68,8 @@ impl EndKey {
     }
 }
 
-/// The key of values, which has these bytes at one end of a foreign key, as the index on `columns`
-/// of the other end's table has it; none if no row there can have it.
+/// The index key at the other end of a foreign key for the values with these bytes at one end, as
+/// the index on `columns` of that table has it. `None` if no row there can have it.
 pub(crate) fn key_at<'k, 'v, V: Iterator<Item = Value<'v>>>(
     table: &Table,
     columns: &[usize],

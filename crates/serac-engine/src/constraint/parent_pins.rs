@@ -8,9 +8,9 @@
 //! no snapshot is older than `ts`   `newest` goes, unless a later commit has set it
 //! rolls back                       its number goes
 //! ```
-//! What is done when a commit has become obsolete knows the commit that it is for: the row may
-//! meanwhile be pinned by a newer one, which only that one's own action may end. A pin goes with
-//! the last of what it holds.
+//! An action that ends an obsolete commit's pin knows that commit's timestamp. The row may
+//! meanwhile be pinned by a newer commit, whose pin only that commit's own action may end. A pin
+//! goes with the last of what it holds.
 //!
 //! Model: `serac-models/tests/parent_pins.rs`.
 
@@ -88,7 +88,7 @@ impl ParentPins {
     pub(crate) fn is_pinned_by(&self, row: RowId, number: u64) -> bool {
         self.0.lock().get(&row).is_some_and(|pin| pin.running.contains(&number))
     }
-    /// How many rows are pinned.
+    /// The number of pinned rows.
     pub(crate) fn len(&self) -> usize {
         self.0.lock().len()
     }

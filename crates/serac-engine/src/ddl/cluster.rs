@@ -1,5 +1,5 @@
-//! Sorted clustering: the rows of a table in the order of a key, so that the smallest and largest
-//! values of a frozen block lie close together and scans for ranges of the key skip the others.
+//! Sorted clustering: the rows of a table in the order of a key. The smallest and largest values of
+//! a frozen block then lie close together, and scans for ranges of the key skip the other blocks.
 //!
 //! CLUSTER writes all rows anew, in order, as ADD COLUMN does: into new data, under a lock that
 //! keeps writers away. Rows that are inserted later lie where they come; [`sorted`] orders those of
@@ -37,7 +37,7 @@ pub struct SortedRows<'b> {
     ends: Vec<usize>,
     /// Rows by their numbers among all.
     order: Vec<u32>,
-    /// Of these, how many were given.
+    /// The number of these that were given out.
     given: usize,
     watch: Option<&'b dyn Watch>,
 }
@@ -70,7 +70,7 @@ impl Iterator for SortedRows<'_> {
     }
 }
 
-/// The numbers of keyed rows in order: of equal keys, the smaller number first. So many bytes are
+/// The numbers of keyed rows in order: of equal keys, the smaller number first. This many bytes are
 /// held `beside`.
 fn ordered<K: Copy>(
     mut rows: Vec<(K, u32)>,
@@ -225,7 +225,7 @@ mod tests {
             lens in prop::collection::vec(0usize..90, 0..5), descending: bool, nulls_first: bool, width in 0..4,
         ) {
             let order = ColumnOrder { descending, nulls_first };
-            // Of integers, also without NULLs: that is another way.
+            // Integers, also without NULLs, which take another path.
             let keys: Vec<Option<i64>> =
                 if width < 3 && nulls_first { keys.into_iter().map(|key| key.or(Some(0))).collect() } else { keys };
             let mut expected: Vec<u32> = (0..keys.len() as u32).collect();

@@ -1,8 +1,8 @@
 //! DDL: transactional changes of the catalog.
 //!
 //! Changes that move columns (ADD and DROP COLUMN) and TRUNCATE make new data under a new number
-//! and copy what stays; older snapshots go on with the table they have. The table is locked against
-//! writers until the end of the transaction.
+//! and copy the remaining values. Older snapshots keep the table that they have. The table is
+//! locked against writers until the end of the transaction.
 
 pub(crate) mod cluster;
 pub(crate) mod constraint_ddl;
@@ -86,7 +86,7 @@ impl Transaction {
     /// columns.
     ///
     /// # Errors
-    /// What is wrong with the definition.
+    /// An invalid definition.
     pub fn create_table(&mut self, mut definition: TableDefinition) -> Result<Arc<Table>> {
         self.catalog.schema(&definition.schema)?;
         self.check_create(&definition.schema)?;
@@ -334,7 +334,7 @@ impl Transaction {
         .map(|_| ())
     }
 
-    /// Changes what is said of an index, which means what it meant: after RENAME COLUMN, the texts
+    /// Changes the text of an index definition whose meaning stays: after RENAME COLUMN, the texts
     /// of its expressions.
     ///
     /// # Errors
@@ -512,7 +512,8 @@ impl Transaction {
     /// its values for a batch of old rows.
     ///
     /// # Errors
-    /// [`EngineError::Missing`], what `convert` says, and what the new values violate.
+    /// [`EngineError::Missing`], the errors of `convert`, and constraints that the new values
+    /// violate.
     pub fn change_column(
         &mut self,
         schema: &str,
@@ -533,8 +534,9 @@ impl Transaction {
         })
     }
 
-    /// ALTER TABLE … DROP COLUMN. Sequences that it owns go with it, and keys over it if `cascade`
-    /// is on or they have no other column; foreign keys that rest on these only if `cascade` is on.
+    /// ALTER TABLE … DROP COLUMN. The column's own sequences are dropped with it. Keys over it are
+    /// dropped if `cascade` is on or they have no other column. Foreign keys that depend on these
+    /// are dropped only if `cascade` is on.
     ///
     /// # Errors
     /// [`EngineError::Missing`], [`EngineError::Dependent`].
@@ -607,8 +609,8 @@ impl Transaction {
     /// names of the latter. With `restart`, the sequences of their columns begin again.
     ///
     /// # Errors
-    /// [`EngineError::Dependent`] for a foreign key of a table that stays; [`EngineError::Denied`]
-    /// without TRUNCATE on a table, or for who does not own a sequence that is to begin again.
+    /// [`EngineError::Dependent`] for a foreign key of a table that stays. [`EngineError::Denied`]
+    /// without TRUNCATE on a table, or for a role that does not own a sequence that is to restart.
     pub fn truncate(&mut self, tables: &[(String, String)], cascade: bool, restart: bool) -> Result<Vec<String>> {
         let mut emptied: Vec<Arc<Table>> = Vec::new();
         let put = |emptied: &mut Vec<Arc<Table>>, table: &Arc<Table>| {
@@ -705,8 +707,8 @@ impl Transaction {
         self.check_may_drop(schema, name)?;
         self.drop_dependent(schema, name)
     }
-    /// Drops a view, or a materialized one, that cannot do without something that is dropped:
-    /// whoever may drop that may do this.
+    /// Drops a view, or a materialized one, that depends on a dropped object: a role that may drop
+    /// the object may do this.
     ///
     /// # Errors
     /// [`EngineError::Missing`].
@@ -731,8 +733,8 @@ impl Transaction {
         })
         .map(|_| ())
     }
-    /// Puts the query of a view, or of a materialized one, in other words, which mean the same
-    /// after a change of what it reads: whoever may change that may do this.
+    /// Replaces the text of a view's query, or a materialized view's, by one with the same meaning
+    /// after a change of an object that it reads. A role that may change the object may do this.
     ///
     /// # Errors
     /// [`EngineError::Missing`].
@@ -787,8 +789,8 @@ impl Transaction {
         }
         self.put_sequence(schema, definition, restart)
     }
-    /// Puts a sequence in the place of the one with its name. One that begins again has an id of
-    /// its own: what others reserve of the old one does not concern it.
+    /// Puts a sequence in the place of the one with its name. A restarted sequence has an id of its
+    /// own: reservations of the old one by concurrent transactions do not concern it.
     fn put_sequence(&mut self, schema: &str, mut definition: SequenceDefinition, restart: Option<i64>) -> Result<()> {
         if restart.is_some() {
             definition.id = self.next_id();

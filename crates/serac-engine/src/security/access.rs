@@ -1,4 +1,4 @@
-//! What one role may do, as a transaction sees it.
+//! The privileges of one role, as a transaction sees them.
 
 use super::{Object, ObjectKind, Privilege, RoleId, Security};
 use crate::catalog::Catalog;
@@ -11,20 +11,20 @@ use std::sync::Arc;
 pub enum Columns {
     /// All of them, and those that will be added.
     All,
-    /// Those whose positions say true; one at least.
+    /// The columns whose positions are true; at least one.
     Some(Arc<[bool]>),
-    /// None.
+    /// No column.
     None,
 }
 
-/// A role, and what decides what it may do: the security of the catalog that its transaction sees,
-/// and that of the present catalog. Both must allow it.
+/// A role, and two versions of the security that decides about it: that of the catalog that its
+/// transaction sees, and that of the present catalog. Both must allow it.
 #[derive(Clone, Debug)]
 pub struct Access {
     role: RoleId,
     is_superuser: bool,
     catalog: Arc<Catalog>,
-    /// None where it is the catalog's.
+    /// `None` if it is the catalog's.
     now: Option<Arc<Security>>,
 }
 
@@ -39,7 +39,7 @@ impl Access {
         access.is_superuser = access.both(|security| security.is_superuser(role));
         access
     }
-    /// What another role may do.
+    /// The privileges of another role.
     #[must_use]
     pub fn of(&self, role: RoleId) -> Self {
         Self::new(role, self.catalog.clone(), self.now.clone())
@@ -135,8 +135,8 @@ impl Access {
         let allowed = self.may(&Object::Schema(schema.to_owned()), Privilege::Usage);
         if allowed { Ok(()) } else { denied(ObjectKind::Schema, schema) }
     }
-    /// Refuses what lacks a privilege on these columns of a table (on one at least if none are
-    /// named), or USAGE on its schema.
+    /// Refuses a role that lacks a privilege on these columns of a table (on one at least if none
+    /// are named), or USAGE on its schema.
     ///
     /// # Errors
     /// [`EngineError::Denied`].

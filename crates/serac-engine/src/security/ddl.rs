@@ -9,7 +9,7 @@ use crate::error::{EngineError, Result, exists};
 use crate::transaction::Transaction;
 use std::sync::Arc;
 
-/// What CREATE and ALTER ROLE say; what they do not say stays as it is.
+/// The options of CREATE and ALTER ROLE; an option that is not given stays as it is.
 #[derive(Clone, Debug, Default)]
 pub struct RoleOptions {
     /// SUPERUSER.
@@ -70,9 +70,9 @@ fn check_not_predefined(role: &Role) -> Result<()> {
     }
 }
 
-/// In whose name a role grants on an object or one of its columns, and what of `wanted` it may
-/// grant: the owner's, for the owner and superusers; else that of the role among those that it
-/// inherits from which has most of it with grant option.
+/// The role in whose name a role grants on an object or one of its columns, and the part of
+/// `wanted` that it may grant. For the owner and superusers it is the owner. Otherwise it is the
+/// inherited role that has most of `wanted` with grant option.
 fn grantor(
     security: &Security,
     role: RoleId,
@@ -98,7 +98,7 @@ fn grantor(
         .expect("one")
 }
 
-/// What GRANT and REVOKE are about.
+/// The subject of GRANT and REVOKE.
 #[derive(Clone, Debug)]
 pub struct Terms<'a> {
     /// The object.
@@ -107,7 +107,7 @@ pub struct Terms<'a> {
     pub column: Option<&'a str>,
     /// The privileges.
     pub privileges: Privileges,
-    /// Who gets or loses them; [`RoleId::PUBLIC`] for everybody.
+    /// The roles that get or lose the privileges; [`RoleId::PUBLIC`] for everybody.
     pub grantees: &'a [RoleId],
 }
 
@@ -116,11 +116,11 @@ impl Transaction {
     pub fn set_role(&mut self, role: RoleId) {
         self.role = role;
     }
-    /// What a role may do, in this transaction and now.
+    /// The privileges of a role, in this transaction and now.
     pub fn access(&self, role: RoleId) -> Access {
         Access::new(role, self.catalog.clone(), self.present_security())
     }
-    /// What the transaction's own role may do.
+    /// The privileges of the transaction's own role.
     pub(crate) fn acting(&self) -> Access {
         self.access(self.role)
     }
@@ -132,7 +132,7 @@ impl Transaction {
         let access = self.acting();
         access.check_usage(schema)?;
         let object = Object::relation(schema, name);
-        // What is not there has an error of its own.
+        // A missing object has an error of its own.
         if self.catalog.kind_of(&object).is_none() { Ok(()) } else { access.check_owner(&object) }
     }
     /// As [`check_owner`](Self::check_owner), for DROP: the schema's owner may do that, too.
@@ -142,7 +142,7 @@ impl Transaction {
         }
         self.check_owner(schema, name)
     }
-    /// Refuses something new in a schema in which the transaction's role may not make anything.
+    /// Refuses a new object in a schema in which the transaction's role may not create.
     pub(crate) fn check_create(&self, schema: &str) -> Result<()> {
         self.acting().check(&Object::Schema(schema.to_owned()), Privilege::Create)
     }
@@ -336,7 +336,8 @@ impl Transaction {
         };
         self.catalog.kind_of(object).ok_or_else(missing)
     }
-    /// In whose name the transaction's role grants, and what of the terms it may grant.
+    /// The role in whose name the transaction's role grants, and the part of the terms that it may
+    /// grant.
     fn grantor(&self, terms: &Terms<'_>) -> Result<(RoleId, Privileges)> {
         let kind = self.kind_of(terms.object)?;
         if let Some(column) = terms.column
@@ -382,9 +383,9 @@ impl Transaction {
         })
     }
 
-    /// REVOKE [GRANT OPTION FOR] … ON …. What is revoked on a table is revoked on its columns, too.
-    /// What the grantees have granted to others rests on what is revoked: with `cascade` it goes,
-    /// too.
+    /// REVOKE [GRANT OPTION FOR] … ON …. A revocation on a table also applies to its columns.
+    /// Grants that the grantees have made to others depend on the revoked privileges: with
+    /// `cascade` they are dropped, too.
     ///
     /// # Errors
     /// [`EngineError::Missing`], [`EngineError::Denied`]; [`EngineError::DependentPrivileges`]
@@ -449,8 +450,8 @@ impl Transaction {
     /// ALTER … OWNER TO. Sequences that columns of a table own go with it.
     ///
     /// # Errors
-    /// [`EngineError::Missing`]; [`EngineError::Denied`] for who does not own the object, is not a
-    /// member of the new owner, or where that may not make such an object.
+    /// [`EngineError::Missing`]. [`EngineError::Denied`] for a role that does not own the object or
+    /// is not a member of the new owner, or if the new owner may not create there.
     pub fn set_owner(&mut self, object: &Object, owner: RoleId) -> Result<()> {
         self.kind_of(object)?;
         let access = self.acting();

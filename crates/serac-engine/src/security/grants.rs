@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maps whose keys are no texts, as lists of pairs: JSON has no others.
+/// Maps whose keys are no texts, as lists of pairs: JSON has only text keys.
 mod pairs {
     use super::{BTreeMap, Deserialize, Deserializer, Serialize, Serializer};
 
@@ -49,14 +49,14 @@ impl Default for Security {
     }
 }
 
-/// What everybody may do with an object as long as nobody has granted or revoked anything on it.
+/// The privileges of everybody on an object without any GRANT or REVOKE.
 fn initial_grants(object: &Object, owner: RoleId) -> Vec<Grant> {
     use Privilege::{Connect, Execute, Temporary, Usage};
     let privileges = match object {
         Object::Database => Privileges::of(&[Connect, Temporary]),
         Object::Schema(name) if name == DEFAULT_SCHEMA => Privileges::of(&[Usage]),
         Object::Procedure(_) => Privileges::of(&[Execute]),
-        // What a function reaches is its maker's to judge.
+        // A function's maker is responsible for the objects that it reaches.
         Object::Schema(_) | Object::Relation(..) | Object::Function(_) => return Vec::new(),
     };
     vec![Grant { grantee: RoleId::PUBLIC, grantor: owner, column: None, privileges, grantable: Privileges::NONE }]
@@ -73,8 +73,8 @@ fn everywhere(object: &Object, privilege: Privilege) -> &'static [RoleId] {
     }
 }
 
-/// Takes from each grant what does not rest on the owner: was not given by the owner, nor by one
-/// who has it, so, with grant option. Whether there was any.
+/// Takes from each grant the privileges that do not derive from the owner: those that neither the
+/// owner nor a derived holder with grant option has given. Returns whether there was any.
 pub(super) fn drop_unsupported(grants: &mut Vec<Grant>, owner: RoleId) -> bool {
     let mut supported = vec![Privileges::NONE; grants.len()];
     // From the owner outwards, so that two who have it from each other alone do not keep it.
@@ -172,7 +172,7 @@ impl Security {
         }
         found
     }
-    /// The roles whose privileges a role has: itself, and those that it inherits from. None for a
+    /// The roles whose privileges a role has: itself, and those that it inherits from. Empty for a
     /// role that is gone.
     pub fn inherited(&self, role: RoleId) -> BTreeSet<RoleId> {
         self.reachable(role, |role| role.inherit)
@@ -189,7 +189,7 @@ impl Security {
 
     // ---- owners
 
-    /// Who owns an object.
+    /// The owner of an object.
     pub fn owner(&self, object: &Object) -> RoleId {
         self.owners.get(object).copied().unwrap_or(RoleId::BOOTSTRAP)
     }
@@ -197,7 +197,7 @@ impl Security {
     pub fn owns(&self, role: RoleId, object: &Object) -> bool {
         self.is_superuser(role) || self.inherited(role).contains(&self.owner(object))
     }
-    /// What a role owns and was noted for.
+    /// The objects whose noted owner is a role.
     pub fn owned_by(&self, role: RoleId) -> impl Iterator<Item = &Object> {
         self.owners.iter().filter(move |(_, owner)| **owner == role).map(|(object, _)| object)
     }
@@ -211,7 +211,7 @@ impl Security {
             None => Cow::Owned(initial_grants(object, self.owner(object))),
         }
     }
-    /// Whether somebody has granted or revoked something on an object.
+    /// Whether there was a GRANT or REVOKE on an object.
     pub fn has_grants(&self, object: &Object) -> bool {
         self.grants.contains_key(object)
     }
@@ -219,7 +219,7 @@ impl Security {
     pub fn all_grants(&self) -> impl Iterator<Item = (&Object, &Grant)> {
         self.grants.iter().flat_map(|(object, grants)| grants.iter().map(move |grant| (object, grant)))
     }
-    /// What is granted on objects that are still to be made.
+    /// The default privileges of objects that are made later.
     pub fn defaults(&self) -> &[DefaultGrant] {
         &self.defaults
     }
@@ -349,7 +349,7 @@ impl Security {
             }
         }
     }
-    /// Whether something is noted of what `catalog` does not have.
+    /// Whether an owner or a grant is noted for an object that `catalog` does not have.
     pub(crate) fn outlives(&self, catalog: &Catalog) -> bool {
         let gone = |object: &Object| catalog.kind_of(object).is_none();
         self.owners.keys().chain(self.grants.keys()).any(gone)

@@ -1,4 +1,4 @@
-//! Who may connect, and how often at a time.
+//! Logins: the roles that may connect, and their connection limits.
 
 use super::{Object, Privilege, Role, RoleId, Security};
 use crate::database::{Database, DatabaseInner};
@@ -89,8 +89,8 @@ impl Database {
         may_log_in(&self.0.security(), role).map(|_| ())
     }
 
-    /// What is kept of the password of a role that may log in; none if there is no such role, or
-    /// its password is none or is not valid any more.
+    /// The password verifier of a role that may log in. `None` if there is no such role, or its
+    /// password is absent or has expired.
     pub fn password_verifier(&self, name: &str) -> Option<String> {
         let security = self.0.security();
         let role = security.role_named(name).ok().filter(|role| role.login)?;

@@ -1,17 +1,16 @@
 //! Roles: who may do what.
 //!
-//! A version of the [`Catalog`](crate::Catalog) has one [`Security`]: the roles, who owns which
-//! object, and who was granted what on it. It changes with the catalog, so CREATE ROLE and GRANT
-//! are transactional, logged and recovered as other DDL. Who owns an object that nobody is noted
-//! for is the bootstrap role `serac`, a superuser: so a database from before there were roles
-//! belongs to it.
+//! A version of the [`Catalog`](crate::Catalog) has one [`Security`]: the roles, the owners of
+//! objects, and the grants on them. It changes with the catalog, so CREATE ROLE and GRANT are
+//! transactional, logged and recovered as other DDL. An object without a noted owner belongs to the
+//! bootstrap role `serac`, a superuser. So a database from before there were roles belongs to it.
 //!
 //! ```text
 //! statement ──▶ Access (role, the catalog's Security, the present Security) ──▶ allowed, or 42501
 //! ```
-//! What a statement needs, [`Access`] must find in the snapshot's catalog *and* in the present one:
-//! so a REVOKE is felt at the next statement, also of a transaction with an old snapshot. DDL is
-//! checked here, in the engine; rows are checked by whoever plans queries and changes. A
+//! [`Access`] must find a statement's privileges in the snapshot's catalog *and* in the present
+//! one. So a REVOKE takes effect at the next statement, also of a transaction with an old snapshot.
+//! DDL is checked here, in the engine; the planner of queries and changes checks rows. A
 //! transaction acts for the bootstrap role unless it is told otherwise
 //! ([`Transaction::set_role`](crate::Transaction::set_role)).
 //!
@@ -103,7 +102,7 @@ pub(crate) static PREDEFINED: LazyLock<BTreeMap<RoleId, Role>> = LazyLock::new(|
     names.into_iter().map(role).collect()
 });
 
-/// What is kept of a password, in PostgreSQL's form:
+/// A password's verifier, in PostgreSQL's form:
 /// `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`. It is not printed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PasswordVerifier(pub String);
@@ -121,7 +120,7 @@ pub struct Membership {
     pub role: RoleId,
     /// Whether the member may make others members.
     pub admin: bool,
-    /// Who made it one.
+    /// The role that granted the membership.
     pub grantor: RoleId,
 }
 
@@ -138,13 +137,13 @@ pub struct Role {
     pub inherit: bool,
     /// May make, change and drop roles that are not superusers.
     pub create_role: bool,
-    /// Of databases there is one: noted for clients that ask.
+    /// There is one database: the option is noted for clients that ask.
     pub create_db: bool,
     /// May connect.
     pub login: bool,
     /// Connections at a time; none for any number.
     pub connection_limit: Option<u32>,
-    /// None: it has no password.
+    /// `None`: the role has no password.
     pub verifier: Option<PasswordVerifier>,
     /// Until when the password is good, in microseconds since 1970 (UTC); none for ever.
     pub valid_until: Option<i64>,

@@ -4,7 +4,7 @@ use super::RoleId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a role may do with an object.
+/// A privilege of a role on an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Privilege {
     /// Read rows of a table or view; the last value of a sequence.
@@ -79,7 +79,7 @@ impl Privilege {
             Self::Execute => 'X',
         }
     }
-    /// Of the word in GRANT, in capitals or not.
+    /// The privilege with this word in GRANT, in capitals or not.
     pub fn of_name(name: &str) -> Option<Self> {
         let name = if name.eq_ignore_ascii_case("temp") { "temporary" } else { name };
         Self::ALL.into_iter().find(|privilege| privilege.name().eq_ignore_ascii_case(name))
@@ -91,7 +91,7 @@ impl Privilege {
 pub struct Privileges(u16);
 
 impl Privileges {
-    /// None.
+    /// No privilege.
     pub const NONE: Self = Self(0);
     /// These.
     pub const fn of(privileges: &[Privilege]) -> Self {
@@ -110,12 +110,12 @@ impl Privileges {
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
-    /// Those of both.
+    /// The privileges that are in both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
-    /// Those of either.
+    /// The privileges that are in either.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -125,7 +125,7 @@ impl Privileges {
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
-    /// One by one.
+    /// The single privileges.
     pub fn iter(self) -> impl Iterator<Item = Privilege> {
         Privilege::ALL.into_iter().filter(move |privilege| self.contains(*privilege))
     }
@@ -137,7 +137,7 @@ impl fmt::Debug for Privileges {
     }
 }
 
-/// What privileges are on.
+/// An object that privileges are on.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Object {
     /// The database.
@@ -166,7 +166,7 @@ impl Object {
     }
 }
 
-/// Of which kind an object is.
+/// The kind of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ObjectKind {
     /// The database.
@@ -199,7 +199,7 @@ impl ObjectKind {
             Self::Procedure | Self::Function => Privileges::of(&[Execute]),
         }
     }
-    /// Those that may be granted on columns.
+    /// The privileges that may be granted on columns.
     pub const fn column_privileges(self) -> Privileges {
         use Privilege::{Insert, References, Select, Update};
         match self {
@@ -226,30 +226,30 @@ impl fmt::Display for ObjectKind {
 /// Privileges on an object, or on one of its columns, that one role has from another.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Grant {
-    /// Who has them; [`RoleId::PUBLIC`] stands for everybody.
+    /// The role that has the privileges; [`RoleId::PUBLIC`] stands for everybody.
     pub grantee: RoleId,
-    /// Who gave them: the owner, or one who had them with grant option.
+    /// The role that gave them: the owner, or a role that had them with grant option.
     pub grantor: RoleId,
     /// The column, if they are on one.
     pub column: Option<String>,
-    /// What was granted.
+    /// The granted privileges.
     pub privileges: Privileges,
-    /// What of it the grantee may grant to others.
+    /// The part of them that the grantee may grant to others.
     pub grantable: Privileges,
 }
 
-/// What is granted on objects that a role will make (ALTER DEFAULT PRIVILEGES).
+/// Default privileges: granted on objects that a role will make (ALTER DEFAULT PRIVILEGES).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DefaultGrant {
-    /// Who makes them.
+    /// The role that makes the objects.
     pub owner: RoleId,
     /// In which schema; none for all.
     pub schema: Option<String>,
-    /// Of which kind; tables stand for views, too.
+    /// The objects' kind; tables stand for views, too.
     pub kind: ObjectKind,
     /// To whom.
     pub grantee: RoleId,
-    /// What.
+    /// The privileges.
     pub privileges: Privileges,
     /// With grant option.
     pub grantable: Privileges,

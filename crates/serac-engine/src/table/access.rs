@@ -1,11 +1,10 @@
 //! Rows by key: the point reads and index scans of stored procedures and of compiled statements.
 //!
-//! An [`IndexAccess`] names an index of a table and the columns to be read; it is made once and
-//! used by many transactions, without Arrow batches in between: a row is copied into a
-//! [`RowBuffer`], which the caller keeps from row to row. An entry of an index says that some
-//! version of its row has the key, so the key's columns are read along with the others and compared
-//! with the entry. For a whole key of a unique index, the row is tried first at which the last
-//! lookup found it.
+//! An [`IndexAccess`] names an index of a table and the columns to be read. It is made once and
+//! used by many transactions. A row is copied into a [`RowBuffer`], which the caller reuses for
+//! each row, without Arrow batches in between. An entry of an index says that a version of its row
+//! has the key. So the key's columns are read along with the others and compared with the entry.
+//! For a whole key of a unique index, the row is tried first at which the last lookup found it.
 
 use crate::catalog::{Catalog, DEFAULT_SCHEMA};
 use crate::error::{Result, missing};
@@ -117,7 +116,7 @@ impl<'a> KeyRange<'a> {
         self.equal.iter().zip(encodings).all(|(value, &encoding)| key::push(key, value, encoding))
     }
 
-    /// The limits of the keys, encoded into `from` and `to`. None where no key can be.
+    /// The limits of the keys, encoded into `from` and `to`. `None` if no key can match.
     pub(crate) fn limits<'b>(
         &self,
         encodings: &[Encoding],
@@ -155,8 +154,8 @@ impl<'a> KeyRange<'a> {
 }
 
 impl Transaction {
-    /// Reads the row with this key of a unique index, and says which one it is; none where there is
-    /// none, or where a value is NULL.
+    /// Reads the row with this key of a unique index and returns its id. `None` if there is no such
+    /// row, or if a value is NULL.
     ///
     /// # Errors
     /// When the row lies in a damaged file.
@@ -169,9 +168,9 @@ impl Transaction {
         Ok(found)
     }
 
-    /// Has the memory bring the rows with these keys of a unique index, of all keys together, for
-    /// [`get`](Self::get)s that follow: each of these by itself would wait for the index's nodes
-    /// and the row's cells one after the other. Changes nothing, and fails at nothing.
+    /// Prefetches the rows with these keys of a unique index, for [`get`](Self::get)s that follow.
+    /// Without it, each `get` waits for the index's nodes and the row's cells one after the other.
+    /// Changes nothing, and never fails.
     pub fn look_ahead<'v, K: AsRef<[Value<'v>]>>(&self, access: &IndexAccess, keys: impl IntoIterator<Item = K>) {
         let _pinned = pin();
         with_key_buffers(|[encoded, ..]| {
@@ -194,7 +193,7 @@ impl Transaction {
     /// fails. The transaction's own changes are seen.
     ///
     /// # Errors
-    /// Those of `visit`, and when a row lies in a damaged file.
+    /// The errors of `visit`, and an error when a row lies in a damaged file.
     pub fn scan(
         &self,
         access: &IndexAccess,

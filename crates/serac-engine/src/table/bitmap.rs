@@ -2,12 +2,12 @@
 //!
 //! A transaction collects what its writes do to each index ([`BitmapChanges`]); savepoints mark the
 //! lengths of these lists. Just before the storage commits, one [`TransactionCell`] is made and all
-//! lists are published with it, so that table and indexes appear at one instant; an abort drops the
+//! lists are published with it, so that table and indexes change at one instant. An abort drops the
 //! lists. Moves of compaction are published the same way ([`crate::transaction::row_follower`]). An
 //! index is built from the rows that the snapshot of CREATE INDEX sees, while the table's lock
-//! keeps writers out and says that there is no newer row; own uncommitted rows are among them,
-//! which is right because nobody sees the index before they are committed, and a rollback to before
-//! them drops the index, too. Recovery builds all indexes anew.
+//! keeps writers out and ensures that there is no newer row. The transaction's own uncommitted rows
+//! are among them: the index is not visible before they are committed, and a rollback to before
+//! them drops it, too. Recovery builds all indexes anew.
 //!
 //! Queries get a [`BitmapReader`]: the index, the snapshot, and the transaction's own changes.
 
@@ -68,9 +68,9 @@ impl BitmapIndex {
         Arc::new(Self { definition, column_type, entries })
     }
 
-    /// The key of a value of the column: two values have the same key exactly when SQL says that
-    /// they are equal, and keys order as the values do. But intervals have the key of their parts,
-    /// as Arrow compares them: SQL compares their lengths, for which it asks no bitmap index.
+    /// The key of a value of the column. Two values have the same key exactly when SQL says that they
+    /// are equal, and keys order as the values do. But intervals have the key of their parts, as
+    /// Arrow compares them: SQL compares their lengths, for which it asks no bitmap index.
     pub fn key(&self, value: Value<'_>) -> Key {
         fn fixed<const N: usize>(bytes: [u8; N]) -> Key {
             let mut key = [1; 17];
@@ -157,8 +157,8 @@ impl BitmapIndex {
     }
 }
 
-/// What a running transaction has changed in bitmap indexes, in the order in which they were first
-/// touched.
+/// The changes of a running transaction to bitmap indexes, in the order in which the indexes were
+/// first touched.
 #[derive(Debug, Default)]
 pub(crate) struct BitmapChanges(Vec<(Arc<Cubit>, Arc<Changes>)>);
 
@@ -173,7 +173,7 @@ impl BitmapChanges {
         // Copied if a query still has it: then it is short.
         Arc::make_mut(&mut self.0[at].1)
     }
-    /// How much there is, to [roll back to](Self::rollback_to).
+    /// The lengths of the lists, to [roll back to](Self::rollback_to).
     fn mark(&self) -> Vec<usize> {
         self.0.iter().map(|(_, changes)| changes.len()).collect()
     }
@@ -207,7 +207,7 @@ impl BitmapChanges {
     }
 }
 
-/// What a transaction has changed in bitmap indexes, shared with its queries.
+/// A transaction's changes to bitmap indexes, shared with its queries.
 #[derive(Clone, Debug, Default)]
 pub struct OwnChanges(Arc<Own>);
 
@@ -244,8 +244,8 @@ impl OwnChanges {
     }
 }
 
-/// A bitmap index in a snapshot, own changes included: what it says is what a scan of the snapshot
-/// finds.
+/// A bitmap index in a snapshot, own changes included: it returns the rows that a scan of the
+/// snapshot finds.
 #[derive(Clone, Debug)]
 pub struct BitmapReader {
     index: Arc<BitmapIndex>,

@@ -1,8 +1,8 @@
 //! Conditions of an Arrow scan: `column <comparison> constant`, tested on the columns of a block.
 //!
 //! Integers, dates, times and short decimals are compared as raw integers by the operators' select
-//! kernels, and the block's zone map may say beforehand that no row qualifies; everything else is
-//! compared by Arrow's kernels. A NULL on either side never qualifies.
+//! kernels; the block's zone map may say beforehand that no row qualifies. Other types are compared
+//! by Arrow's kernels. A NULL on either side never qualifies.
 
 use crate::error::{EngineError, Result};
 use crate::table::Table;
@@ -107,7 +107,7 @@ impl BoundFilter {
         }
     }
 
-    /// Those of the selected rows that qualify.
+    /// The selected rows that qualify.
     pub(crate) fn select(
         &self,
         block: &mut BlockReader<'_>,

@@ -1,14 +1,14 @@
-//! What a running transaction has done to ordered indexes.
+//! A running transaction's changes to ordered indexes.
 //!
 //! Entries are added when a version is written. If that is undone, they are removed again, unless
 //! another version has the key. The entry of a key that a row has lost stays until no snapshot can
-//! see the row with it. Both are noted here in the order in which they happened, keys one behind
-//! the other in one buffer, so that a note costs no allocation; savepoints mark the length.
+//! see the row with it. Both are noted here in the order in which they happened. The keys lie one
+//! behind the other in one buffer, so that a note costs no allocation. Savepoints mark the length.
 //!
-//! What was undone leaves its records on the version chains for a while, and among them states that
-//! nobody sees: of a row whose key was changed twice, or that was inserted and deleted. An entry
-//! that such a state has stays when it is rolled back, and is looked at again like the entry of a
-//! lost key, after the commit or after the rollback of the whole.
+//! A rollback leaves its records on the version chains for a while, and with them states that no
+//! snapshot sees: of a row whose key was changed twice, or that was inserted and deleted. The entry
+//! of such a state stays at the rollback. It is looked at again like the entry of a lost key, after
+//! the commit or after the rollback of the whole transaction.
 
 use crate::table::Table;
 use crate::table::write::remove_if_unused;
@@ -32,7 +32,7 @@ struct Note {
     /// Position in the table's indexes.
     index: u32,
     row: RowId,
-    /// Where the key ends in the buffer.
+    /// The key's end in the buffer.
     key_end: usize,
 }
 
@@ -116,8 +116,8 @@ impl EntryNotes {
         }
     }
 
-    /// What remains to be done, after the commit or after all is rolled back, once nobody sees the
-    /// rows with the keys that they have lost; none if they have lost none.
+    /// The entries to remove after the commit or the full rollback, once no snapshot sees the rows
+    /// with the keys that they have lost. `None` if no key was lost.
     pub(crate) fn lost_keys(&self) -> Option<Self> {
         let mut lost = Self::default();
         for (note, key) in self.each_but(0, Change::Added) {

@@ -35,9 +35,9 @@ pub enum VarlenForm {
     View,
     /// As Utf8 or Binary: the form of blocks frozen in `utf8` format.
     Offsets,
-    /// As Dictionary(UInt16, Utf8 or Binary), each batch with a dictionary of its own: the form of
-    /// blocks frozen in `dictionary` format, except for columns that a dictionary would not make
-    /// smaller.
+    /// As Dictionary(UInt16, Utf8 or Binary), each batch with a dictionary of its own. This is the
+    /// form of blocks frozen in `dictionary` format, except for columns that a dictionary would not
+    /// make smaller.
     Dictionary,
 }
 
@@ -61,7 +61,7 @@ impl VarlenForm {
 }
 
 /// The rows of a table, one record batch per block. Batches of frozen blocks are the blocks' own
-/// buffers; they never change and live as long as anybody holds them, also after the reader, the
+/// buffers. They never change and live while they are referenced, also after the reader, the
 /// transaction and the database have gone.
 #[derive(Clone, Debug)]
 pub struct ArrowScan {
@@ -117,7 +117,7 @@ pub fn with_type(field: Field, oid: u32, modifier: i32) -> Field {
     field.with_metadata(metadata)
 }
 
-/// What a scan reads of a table, for who asks again later whether a role may read it.
+/// The columns of a table that a scan reads, to check again later whether a role may read them.
 #[derive(Clone, Debug)]
 pub struct ColumnsRead {
     table: Arc<Table>,
@@ -177,9 +177,9 @@ impl ArrowScan {
         })
     }
 
-    /// The same rows in the forms that most frozen blocks have: short decimals in 64 bits, and each
-    /// column of variable length as it lies in most blocks (JSON as Utf8View or Utf8), or as the
-    /// table freezes if none is frozen. Only blocks that are otherwise are made anew.
+    /// The same rows in the forms that most frozen blocks have. Short decimals have 64 bits. A
+    /// column of variable length is as in most blocks (JSON as Utf8View or Utf8), or as the table
+    /// freezes if no block is frozen. Only blocks in other forms are converted.
     #[must_use]
     pub fn as_stored(self) -> Self {
         let stored = &self.table.data.schema().columns;
@@ -237,7 +237,7 @@ impl ArrowScan {
     }
 
     /// The addresses of the buffers of a block, if it is frozen now and lies in memory of the
-    /// process. None of a block that is hot, or that lies in a mapped file. A buffer of a batch
+    /// process. Empty for a block that is hot, or that lies in a mapped file. A buffer of a batch
     /// that lies at such addresses is the block's own, so it never changes.
     pub fn frozen_memory(&self, block: u32) -> Vec<Range<usize>> {
         let mut memory = Vec::new();
@@ -264,10 +264,10 @@ impl ArrowScan {
     }
 
     /// Reads the next block; none after the last, and no batch if none of the block's rows qualify.
-    /// What [`Iterator::next`] repeats.
+    /// [`Iterator::next`] repeats it.
     ///
     /// # Errors
-    /// What Arrow refuses.
+    /// Arrow's error.
     pub fn next_block(&mut self) -> Option<std::result::Result<Option<RecordBatch>, ArrowError>> {
         let no = self.blocks.next()?;
         Some(self.read(BlockNo(no)))
@@ -296,7 +296,7 @@ impl ArrowScan {
 /// A column in another of Arrow's types for the same values; as it is if that is its type.
 ///
 /// # Errors
-/// What Arrow cannot convert.
+/// An array that Arrow cannot convert.
 pub fn into_form(array: &ArrayRef, data_type: &DataType) -> std::result::Result<ArrayRef, ArrowError> {
     match data_type {
         same if array.data_type() == same => Ok(array.clone()),

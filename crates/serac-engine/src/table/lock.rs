@@ -1,32 +1,31 @@
 //! Table locks: writers share, DDL excludes. Readers take none: they keep the table they found and
 //! their snapshot.
 //!
-//! Transactions that add children of the table's rows ([`crate::constraint::foreign_key`]) share it
-//! in a way of their own: only DDL that puts other rows in the place of the table's excludes them,
-//! too.
+//! Transactions that add children of the table's rows ([`crate::constraint::foreign_key`]) hold a
+//! shared lock of their own kind. Only DDL that replaces the table's rows excludes them, too.
 
 use crate::error::{EngineError, Result};
 use serac_sync::atomic::{AtomicU64, Ordering};
 use serac_sync::time::{Duration, Instant};
 use serac_sync::{Condvar, Mutex, MutexGuard};
 
-/// How long DDL waits for writers, and writers for DDL, before giving up, unless a transaction says
-/// otherwise.
+/// The time that DDL waits for writers, and writers for DDL, before giving up, unless a transaction
+/// says otherwise.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
 struct Holders {
     /// Few at a time.
     writers: Vec<u64>,
-    /// Those who add children of the table's rows.
+    /// The transactions that add children of the table's rows.
     referencing: Vec<u64>,
     exclusive: Option<u64>,
     /// Whether that one excludes those who add children, too.
     rewriting: bool,
-    /// How many wait to exclude others. Who is not yet a writer waits behind them: otherwise
-    /// writers that overlap would keep them waiting for ever.
+    /// The number of transactions that wait to exclude others. A new writer waits behind them:
+    /// otherwise writers that overlap would keep them waiting for ever.
     excluding: u32,
-    /// How many wait to exclude those who add children.
+    /// The number of transactions that wait to exclude those that add children.
     starting_to_rewrite: u32,
 }
 
@@ -49,7 +48,7 @@ pub struct TableLock {
     last_change: AtomicU64,
 }
 
-/// What a transaction holds a lock for.
+/// The purpose for which a transaction holds a lock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Hold {
     /// It adds children of the table's rows. Shared.
@@ -95,8 +94,8 @@ impl TableLock {
         }
         Ok(is_new)
     }
-    /// Takes back a [`share`](Self::share) that said true. What else the transaction holds the lock
-    /// for stays.
+    /// Takes back a [`share`](Self::share) that said true. The transaction's other holds of the
+    /// lock stay.
     pub(crate) fn unshare(&self, owner: u64) {
         let mut holders = self.holders.lock();
         leave(&mut holders.writers, owner);
@@ -199,7 +198,8 @@ impl TableLock {
             holders.exclusive = None;
             holders.rewriting = false;
         }
-        // Those who share wait for one who excludes them, or wants to, and those for them.
+        // A sharing transaction waits for one that excludes it, or wants to; an excluding one waits
+        // for the sharing ones.
         let somebody_waits = excluded || holders.excluding > 0 || holders.starting_to_rewrite > 0;
         drop(holders);
         if somebody_waits {

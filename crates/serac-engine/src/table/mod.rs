@@ -41,7 +41,7 @@ pub struct TableIndex {
     pub definition: KeyDefinition,
     /// The entries.
     pub entries: Arc<OrderedIndex>,
-    /// Of the columns.
+    /// The encodings of the columns.
     pub(crate) encodings: Vec<Encoding>,
 }
 
@@ -118,12 +118,12 @@ impl TableIndex {
     }
     /// The row other than `except` whose newest state has this encoded key.
     ///
-    /// Rows are looked at until the index names no other: a row that is found gone may have been
+    /// Rows are looked at until the index names no other. A row that is found gone may have been
     /// moved, and the entry of its new place was there before it went. The new place may be one at
     /// which this has found nothing before, and of which the index has an old entry. So all are
     /// looked at again if rows of the table have left their places meanwhile. Under a long
-    /// snapshot, entries of deleted rows stay. So many of them are looked at again here, and those
-    /// go that nobody can need: a key that comes and goes has few.
+    /// snapshot, entries of deleted rows stay. This many of them are looked at again here, and
+    /// unneeded ones are removed: a key that comes and goes has few.
     ///
     /// # Errors
     /// When a row lies in a damaged file.
@@ -140,8 +140,8 @@ impl TableIndex {
         let (mut open, mut had, mut without) = (None, false, Vec::new());
         let mut moves = data.moves();
         let first_moves = moves;
-        // SeqCst: pairs with itself. Of two transactions that have added entries of one key, to two
-        // leaves, and now look for others, one at least finds the other's.
+        // SeqCst: pairs with itself. If two transactions have added entries of one key, to two
+        // leaves, and now look for others, at least one finds the other's entry.
         fence(Ordering::SeqCst);
         let holder = 'found: loop {
             let mut rows = self.entries.rows(wanted);
@@ -195,7 +195,7 @@ impl TableIndex {
     }
 }
 
-/// Who has a key in the newest state of the rows.
+/// The holder of a key in the newest state of the rows.
 pub(crate) enum NewestHolder {
     /// `had`: the index names other rows, which have or had the key in some state.
     Nobody {
@@ -302,8 +302,8 @@ impl Table {
             statistics: self.statistics.clone(),
         }
     }
-    /// Whether it is the same version of the same table: what is written to the one is in the
-    /// indexes of the other.
+    /// Whether it is the same version of the same table: a row written to one is in the indexes of
+    /// the other.
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
         let mut indexes = self.indexes.iter().zip(&other.indexes);
         let mut bitmaps = self.bitmaps.iter().zip(&other.bitmaps);
@@ -476,7 +476,7 @@ mod tests {
     use std::cell::RefCell;
 
     thread_local! {
-        /// What happens after the thread's next look at a row.
+        /// A test's action after the thread's next look at a row.
         static MEANWHILE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
     }
 

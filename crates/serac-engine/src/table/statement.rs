@@ -1,12 +1,12 @@
 //! Statements of one row: insert, update and delete without Arrow batches, for stored procedures
 //! and compiled statements.
 //!
-//! Each is a statement of its own: constraints and foreign keys are checked at its end, and one
+//! Each is a statement of its own: constraints and foreign keys are checked at its end. A statement
 //! that fails leaves nothing behind, so that a procedure may go on. CHECK constraints are SQL and
-//! the business of the callers that know it.
+//! the business of the callers.
 //!
-//! Each pins an epoch once for all that it does. But for a transaction's first write to a table,
-//! none counts anything in the catalog or in the table, where threads would wait for each other.
+//! Each pins an epoch once for all of its operations. After a transaction's first write to a table,
+//! none changes a counter of the catalog or the table, where threads would wait for each other.
 
 use crate::catalog::definition::ColumnDefinition;
 use crate::catalog::{Catalog, DEFAULT_SCHEMA};

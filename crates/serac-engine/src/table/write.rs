@@ -1,11 +1,11 @@
 //! Writing rows through all constraints and indexes.
 //!
 //! Rows are written first and checked at the end of their batch, against the newest state of other
-//! rows, not against the snapshot: so `UPDATE t SET id = id + 1` succeeds, and a duplicate that a
+//! rows, not against the snapshot. So `UPDATE t SET id = id + 1` succeeds, and a duplicate that a
 //! concurrent transaction has committed is found. A key that the snapshot sees and the newest state
-//! does not is not to be had either: the transaction would see two rows with it. Index entries are
-//! added before the check. Of two concurrent transactions that write the same key, at least one
-//! finds the other's entry and the other's uncommitted row behind it, and fails with a conflict.
+//! does not is not free either: the transaction would see two rows with it. Index entries are added
+//! before the check. If two concurrent transactions write the same key, at least one finds the
+//! other's entry and uncommitted row, and fails with a conflict.
 
 use crate::catalog::definition::SqlType;
 use crate::error::{EngineError, Result};
@@ -30,9 +30,9 @@ use std::sync::Arc;
 const BULK_ROWS: u64 = 1_024;
 
 impl Table {
-    /// The batch, whose columns are `columns` of the table, as the table keeps it: NOT NULL and
-    /// lengths checked, without CHAR's trailing blanks, times rounded, JSONB in its normal form,
-    /// JSON checked.
+    /// The batch, whose columns are `columns` of the table, as the table keeps it. NOT NULL,
+    /// lengths and JSON are checked; CHAR loses trailing blanks, times are rounded, and JSONB gets
+    /// its normal form.
     ///
     /// # Errors
     /// [`EngineError::NotNull`], [`EngineError::TooLong`], [`EngineError::InvalidJson`].
@@ -118,8 +118,8 @@ fn all_columns(table: &Table) -> Vec<ColumnId> {
 }
 
 impl Transaction {
-    /// Inserts a row, a value for every column, as part of a statement: foreign keys are checked at
-    /// its end, and the caller, who has checked lengths, rolls it back if it fails.
+    /// Inserts a row, a value for every column, as part of a statement. Foreign keys are checked at
+    /// the statement's end. The caller has checked lengths, and rolls the row back if it fails.
     /// [`insert`](Self::insert) is a statement of its own.
     ///
     /// # Errors
@@ -128,9 +128,9 @@ impl Transaction {
         self.insert_row_unless(table, row, |_| false)
     }
 
-    /// As [`insert_row`](Self::insert_row), of INSERT … ON CONFLICT, once
-    /// [`find_conflict`](Self::find_conflict) with the same `only` has found nobody. Whoever has
-    /// come to such a key since is a conflict, not a duplicate: begun again, the statement finds
+    /// As [`insert_row`](Self::insert_row), for INSERT … ON CONFLICT, once
+    /// [`find_conflict`](Self::find_conflict) with the same `only` has found no row. A row that has
+    /// got such a key since is a conflict, not a duplicate: the statement begins again and finds
     /// it.
     ///
     /// # Errors
@@ -485,8 +485,8 @@ impl Transaction {
     }
 
     /// A row other than `except` whose newest state has the key. A key that is free in the newest
-    /// state is in conflict if the snapshot still sees a row with it: with the caller's row, it
-    /// would see two.
+    /// state is in conflict if the snapshot still sees a row with it. With the caller's row, the
+    /// snapshot would see two.
     fn find_holder(
         &self,
         table: &Table,
@@ -495,7 +495,7 @@ impl Transaction {
         except: Option<RowId>,
     ) -> Result<Option<RowId>> {
         match index.newest_holder(&table.data, self.snapshot(), wanted, except)? {
-            // Of an own delete or update, the snapshot sees what it has made.
+            // The snapshot sees the result of an own delete or update.
             NewestHolder::Nobody { had: true }
                 if index.lookup_key(&table.data, self.snapshot(), wanted)?.iter().any(|&row| Some(row) != except) =>
             {
@@ -513,8 +513,8 @@ impl Transaction {
     /// (INSERT … ON CONFLICT).
     ///
     /// # Errors
-    /// A conflict, when a concurrent transaction has written such a row that this one's snapshot
-    /// does not see.
+    /// A conflict, when a concurrent transaction has written a row with such a key that this one's
+    /// snapshot does not see.
     pub fn find_conflict(
         &self,
         table: &Arc<Table>,
@@ -539,8 +539,9 @@ impl Transaction {
         Ok(None)
     }
 
-    /// That nobody else has changed a row since the snapshot, which sees it: INSERT … ON CONFLICT
-    /// DO NOTHING, which looks at its newest state, then decides on what the transaction sees.
+    /// Checks that no concurrent transaction has changed a row that the snapshot sees. INSERT … ON
+    /// CONFLICT DO NOTHING looks at the newest state, and so decides on the state that the
+    /// transaction sees.
     ///
     /// # Errors
     /// A conflict if somebody has, and when the row lies in a damaged file.
@@ -590,8 +591,8 @@ impl TableIndex {
     }
 }
 
-/// Removes an index entry unless some reachable version of the row (again) has the key: of the past
-/// ones, only those that some of the `readers` may read, if they are given. Says whether it did.
+/// Removes an index entry unless a reachable version of the row has the key. With `readers`, only
+/// past versions that one of them may read count. Returns whether it did.
 pub(crate) fn remove_if_unused(
     data: &DataTable,
     index: &TableIndex,
@@ -602,7 +603,7 @@ pub(crate) fn remove_if_unused(
     let mut is_used = true;
     index.entries.remove_unless(wanted, row, || {
         let mut has_key = |version: &RowBuffer| index.key_in(version) == wanted;
-        // What cannot be read keeps its entry.
+        // A row that cannot be read keeps its entry.
         is_used = data.any_version_matches(row, &index.column_ids(), readers, &mut has_key).unwrap_or(true);
         is_used
     });

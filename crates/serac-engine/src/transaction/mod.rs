@@ -36,7 +36,7 @@ pub struct Savepoint {
     entries: usize,
 }
 
-/// What a transaction has changed in its catalog.
+/// A transaction's changes to its catalog.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnCatalog {
     /// The catalog of the snapshot.
@@ -50,7 +50,7 @@ pub struct Transaction {
     pub(crate) db: Arc<DatabaseInner>,
     pub(crate) txn: Option<serac_storage::Transaction>,
     pub(crate) catalog: Arc<Catalog>,
-    /// None for a transaction that has not changed its catalog.
+    /// `None` for a transaction that has not changed its catalog.
     own_catalog: Option<OwnCatalog>,
     pub(crate) owner: u64,
     lock_timeout: Duration,
@@ -67,16 +67,16 @@ pub struct Transaction {
     pub(crate) entries: EntryNotes,
     /// For the old values of single rows.
     pub(crate) old: RowBuffer,
-    /// Of a serializable transaction.
+    /// The reads of a serializable transaction.
     reads: Option<ReadSet>,
     /// For whom it changes the catalog.
     pub(crate) role: RoleId,
-    /// What may end its long work.
+    /// The watch that may end its long work.
     pub(crate) watch: Option<Arc<dyn Watch>>,
 }
 
 thread_local! {
-    /// What the thread's last transaction leaves to its next one: memory for notes and rows.
+    /// Memory for notes and rows that the thread's last transaction leaves to its next one.
     static SPARE: Cell<Option<(EntryNotes, RowBuffer)>> = const { Cell::new(None) };
 }
 
@@ -116,11 +116,11 @@ impl Transaction {
     pub fn number(&self) -> u64 {
         self.txn.as_ref().expect("the transaction is running").number()
     }
-    /// What the transaction sees.
+    /// The transaction's snapshot.
     pub fn snapshot(&self) -> &Snapshot {
         self.txn.as_ref().expect("the transaction is running").snapshot()
     }
-    /// What the transaction sees now, without what it writes from now on: see
+    /// A snapshot of the present view, without later writes: see
     /// [`serac_storage::Transaction::snapshot_until_now`]. Bitmap indexes do not know it.
     ///
     /// # Errors
@@ -128,7 +128,7 @@ impl Transaction {
     pub fn snapshot_until_now(&mut self) -> Result<Snapshot> {
         Ok(self.storage().snapshot_until_now()?)
     }
-    /// What the transaction has changed in bitmap indexes, for its queries.
+    /// The transaction's changes to bitmap indexes, for its queries.
     pub fn own_bitmap_changes(&self) -> OwnChanges {
         self.bitmaps.clone()
     }
@@ -147,8 +147,8 @@ impl Transaction {
         self.expressions = Some(expressions);
     }
 
-    /// How long the transaction waits for tables and other objects that concurrent ones write to or
-    /// change, before it fails with [`EngineError::InUse`]; two seconds if nothing is said.
+    /// Sets how long the transaction waits for tables and other objects that concurrent ones write
+    /// to or change, before it fails with [`EngineError::InUse`]. The default is two seconds.
     pub fn set_lock_timeout(&mut self, timeout: Duration) {
         self.lock_timeout = timeout;
     }
@@ -158,7 +158,7 @@ impl Transaction {
     pub fn set_serializable(&mut self, serializable: bool) {
         self.reads = serializable.then(ReadSet::default);
     }
-    /// Where reads of a serializable transaction are to be noted; none for others.
+    /// The read set of a serializable transaction; `None` for others.
     pub fn reads(&self) -> Option<&ReadSet> {
         self.reads.as_ref()
     }
@@ -190,8 +190,8 @@ impl Transaction {
         self.storage().pass_on();
     }
 
-    /// Runs `hook` in the commit critical section, once nothing can fail any more: before anybody
-    /// sees the commit, and after all earlier ones have been there. It must be short.
+    /// Runs `hook` in the commit critical section, when the commit cannot fail any more: before the
+    /// commit is visible, and after the hooks of all earlier ones. It must be short.
     pub fn on_commit(&mut self, hook: impl FnOnce(Timestamp) + Send + Sync + 'static) {
         self.storage().on_commit(Box::new(hook));
     }
@@ -235,8 +235,8 @@ impl Transaction {
     /// Commits. Visible to transactions that begin from now on; durable when the ticket says so.
     ///
     /// # Errors
-    /// When the log cannot take it, and a conflict when what a serializable transaction has read is
-    /// not so any more; everything is rolled back then.
+    /// An error when the log cannot take the commit, and a conflict when a read of a serializable
+    /// transaction is out of date. Everything is then rolled back.
     pub fn commit(mut self) -> Result<CommitTicket> {
         self.check_statement_end()?;
         let db = self.own_catalog.is_some().then(|| self.db.clone());
@@ -286,8 +286,8 @@ impl Transaction {
         self.storage().on_commit(Box::new(move |timestamp| db.publish(timestamp, catalog)));
         self.storage().on_obsolete(Box::new(forget));
     }
-    /// What the transaction has drawn from sequences that it has made itself was reserved in the
-    /// log before the sequences were there: replay ignores that.
+    /// Values that the transaction has drawn from its own new sequences were reserved in the log
+    /// before the sequences were there: replay ignores those reservations.
     fn log_reservations_of_new_sequences(&mut self, newest: &Catalog) {
         let catalog = self.catalog.clone();
         let is_new = |id| newest.sequences().all(|known| known.definition.id != id);
@@ -301,10 +301,10 @@ impl Transaction {
 
     /// Rolls back.
     pub fn rollback(self) {}
-    /// Rolls back what has been done and begins again with a new snapshot, but keeps the locks:
-    /// what they keep others from doing from now on, the new snapshot has. So DDL gets through
-    /// beside writers: its first attempt may find rows that its snapshot does not see, the next one
-    /// cannot. One that has written nothing keeps its place among those who wait.
+    /// Rolls back all work and begins again with a new snapshot, but keeps the locks: the new
+    /// snapshot has all changes that the locks exclude from now on. So DDL gets through beside
+    /// writers: its first attempt may find rows that its snapshot does not see, the next one
+    /// cannot. A transaction that has written nothing keeps its place among the waiters.
     pub fn restart(&mut self) {
         let kept = self.txn.take().filter(|txn| !txn.has_writes());
         self.roll_entries_back();
@@ -370,8 +370,8 @@ impl Transaction {
         let what = || format!("relation \"{}\"", table.name());
         let is_new = !held && table.lock.share(self.owner, self.lock_timeout, what)?;
         if let Err(error) = self.check_unchanged(table) {
-            // Whoever tries again after a ROLLBACK TO is to fail again. What the lock is held for
-            // besides stays: children that the transaction has added keep their parents' rows in
+            // A statement that tries again after a ROLLBACK TO must fail again. The lock's other
+            // holds stay: children that the transaction has added keep their parents' rows in
             // place.
             if is_new {
                 table.lock.unshare(self.owner);
@@ -396,9 +396,9 @@ impl Transaction {
         }
         Ok(())
     }
-    /// Before putting other rows in the place of a table's: as
-    /// [`lock_rows_for_ddl`](Self::lock_rows_for_ddl), and the snapshot must see all children of
-    /// the rows, because the new ones have no pins.
+    /// Locks a table before its rows are replaced, as
+    /// [`lock_rows_for_ddl`](Self::lock_rows_for_ddl) does. The snapshot must also see all children
+    /// of the rows, because the new rows have no pins.
     pub(crate) fn lock_for_rewrite(&mut self, table: &Arc<Table>) -> Result<()> {
         self.lock_rows_for_ddl(table)?;
         let what = || format!("relation \"{}\"", table.name());
@@ -427,8 +427,8 @@ impl Transaction {
         }
         Ok(())
     }
-    /// Keeps others from writing to a table until the end of the transaction, which sees all of its
-    /// rows: before checking what ALTER TABLE rests on.
+    /// Keeps other writers out of a table until the end of the transaction, which sees all of its
+    /// rows. Called before a check for ALTER TABLE.
     ///
     /// # Errors
     /// [`EngineError::InUse`], and a conflict when a concurrent transaction has written to it.
@@ -441,8 +441,8 @@ impl Transaction {
         if table.lock.last_change() > self.snapshot().start().0 {
             return Err(changed(table));
         }
-        // A definition can only change under the lock that the caller holds: what is current now
-        // stays so. What the transaction has changed itself is not current yet.
+        // A definition can only change under the lock that the caller holds, so the current one
+        // stays. The transaction's own changes are not current yet.
         let (schema, name) = (&table.definition.schema, table.name());
         let own = self.own_catalog.as_ref();
         let catalog = if own.is_some_and(|own| own.changes.has_relation(schema, name)) {
@@ -456,7 +456,7 @@ impl Transaction {
         if is_same { Ok(()) } else { Err(changed(table)) }
     }
 
-    /// Changes the catalog, and keeps others from changing the same things
+    /// Changes the catalog and locks the changed keys against other transactions
     /// ([`crate::catalog::catalog_changes`]).
     pub(crate) fn change_catalog<T>(&mut self, change: impl FnOnce(&mut Catalog) -> Result<T>) -> Result<T> {
         let mut changed = (*self.catalog).clone();
@@ -482,7 +482,7 @@ impl Transaction {
     fn lock_catalog(&mut self, changes: &CatalogChanges) -> Result<()> {
         let exclusive = changes.keys.iter().map(|key| (key, Hold::Exclude));
         for (key, hold) in exclusive.chain(changes.shared.iter().map(|key| (key, Hold::Write))) {
-            // Who has it exclusively has it shared.
+            // An exclusive hold includes the shared one.
             if self.catalog_locks.iter().any(|(held, _, how)| *how >= hold && held == key) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What may end long work of a transaction before its time.
+//! The interface that may end a transaction's long work before its time.
 
 use crate::error::Result;
 use crate::transaction::Transaction;

@@ -1,4 +1,4 @@
-//! What must hold after a kill.
+//! The conditions that must hold after a kill.
 
 use crate::schema::*;
 use serac_engine::{Database, Table, Transaction};
@@ -73,8 +73,8 @@ fn check_constraints(txn: &Transaction, table: &Table) {
     }
 }
 
-/// A thread begins a transaction when the one before is durable: all that were acknowledged are
-/// there, and at most one more.
+/// A thread begins a transaction when the one before is durable. All acknowledged ones are there,
+/// and at most one more.
 fn check_numbers<'a>(ledger: impl Iterator<Item = &'a Vec<Datum>>, acknowledged: &Acknowledged) -> Acknowledged {
     let mut numbers: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
     for row in ledger {

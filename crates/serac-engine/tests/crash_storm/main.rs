@@ -1,9 +1,9 @@
 //! Crash storms over DDL, indexes, constraints and sequences: no acknowledged transaction is lost,
 //! no unacknowledged one is half there, and indexes and constraints hold.
 //!
-//! The harness runs this test binary again as a child that works under load, kills it at a random
-//! moment, opens what it left and checks it. `SERAC_STRESS=1` kills 200 times; `SERAC_SEED=n`
-//! replays a seed's choices (the moment of the kill is the machine's).
+//! The harness runs this test binary again as a child that works under load and kills it at a
+//! random moment. Then it opens and checks the child's database. `SERAC_STRESS=1` kills 200 times;
+//! `SERAC_SEED=n` replays a seed's choices (the moment of the kill is the machine's).
 
 mod check;
 #[path = "../common/mod.rs"]

@@ -1,8 +1,8 @@
 //! The tables of the storm, and reading them.
 //!
-//! `parent` and `child` are changed by writers; a row of `ledger`, written by the same transaction,
-//! says what was done: "id version children" of a parent, or "id version gone". Of the thread that
-//! runs DDL it says what the catalog is like afterwards ([`describe`]).
+//! `parent` and `child` are changed by writers. A row of `ledger`, written by the same transaction,
+//! names the change of a parent: "id version children", or "id version gone". For the thread that
+//! runs DDL it describes the catalog afterwards ([`describe`]).
 
 pub use crate::common::*;
 use serac_engine::catalog::definition::TableDefinition;
@@ -105,8 +105,8 @@ pub fn count(txn: &Transaction, table: &Table) -> usize {
         .sum()
 }
 
-/// What the catalog is like: tables with columns, keys and foreign keys, how many rows the scratch
-/// tables have, who owns them, sequences, roles and grants.
+/// A description of the catalog: tables with columns, keys, foreign keys and owners, the row counts
+/// of the scratch tables, sequences, roles and grants.
 pub fn describe(txn: &Transaction) -> String {
     let mut out = String::new();
     for table in txn.catalog().tables() {

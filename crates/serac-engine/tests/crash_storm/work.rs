@@ -1,6 +1,5 @@
-//! What the child process does until it is killed: writers, DDL, checkpoints, compaction and
-//! freezing beside each other. Whatever has become durable is reported as a line "ack thread
-//! number".
+//! The work of the child process until it is killed: writers, DDL, checkpoints, compaction and
+//! freezing beside each other. Each durable transaction is reported as a line "ack thread number".
 
 use crate::schema::*;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
@@ -173,7 +172,7 @@ fn change_rows(db: &Database, txn: &mut Transaction, rng: &mut StdRng) -> Result
     Ok(format!("{chosen} {version} {children}"))
 }
 
-/// What must not succeed, undone again by a savepoint.
+/// Statements that must not succeed, undone again by a savepoint.
 fn violate_constraints(txn: &mut Transaction, rng: &mut StdRng) -> Result<()> {
     let (parents, children) = (table(txn, "parent"), table(txn, "child"));
     let rows: Vec<_> = scan(txn, &parents).into_iter().collect();
