@@ -9,7 +9,7 @@ const PART: usize = 1 << 18;
 /// and ends the sort by failing. The items are then in some order.
 ///
 /// # Errors
-/// Those of `go_on`.
+/// The errors of `go_on`.
 pub fn sort<T, E>(
     items: &mut [T],
     compare: impl Fn(&T, &T) -> Ordering,
@@ -22,7 +22,7 @@ pub fn sort<T, E>(
             part.sort_unstable_by(&compare);
             continue;
         }
-        // What belongs before the middle is put there, in linear time.
+        // Items that belong before the middle are moved there, in linear time.
         let (below, _, above) = part.select_nth_unstable_by(part.len() / 2, &compare);
         parts.push(above);
         parts.push(below);

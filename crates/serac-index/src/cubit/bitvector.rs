@@ -1,8 +1,8 @@
 //! Bitvectors: sets of rows, as one [`Container`] per block (Roaring, with a block as the unit).
 //!
-//! Containers are grouped in chunks of 16 blocks that versions of a bitvector share, so that a
-//! changed copy costs one chunk and the containers that the changes touch. Every level carries its
-//! cardinality: counting reads one number.
+//! Containers are grouped in chunks of 16 blocks that versions of a bitvector share. A changed copy
+//! costs one chunk and the containers that the changes touch. Every level carries its cardinality:
+//! counting reads one number.
 
 use super::container::{Container, Words};
 use serac_storage::{BlockNo, RowId, Slot};
@@ -11,8 +11,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const BLOCKS_PER_CHUNK: usize = 16;
-/// So many slots of a block are put in order by sorting; more by setting them in words, of which
-/// all are looked at then.
+/// Up to this many slots of a block are ordered by sorting. More are set in words, all of which are
+/// then looked at.
 const SLOTS_TO_SORT: usize = 32;
 
 /// A row as `block << 16 | slot`: bitvectors know no gap between the slots of neighbouring blocks.
@@ -29,7 +29,7 @@ struct Chunk {
     cardinality: u32,
     /// Bit i: block i of the chunk has a container.
     present: u16,
-    /// Those containers, in block order.
+    /// The containers, in block order.
     containers: Vec<Container>,
 }
 
@@ -259,7 +259,7 @@ impl Bitvector {
     pub fn and(&self, other: &Self) -> Self {
         self.combine(other, Container::and)
     }
-    /// How many rows are in both.
+    /// The number of rows that are in both.
     pub fn and_cardinality(&self, other: &Self) -> u64 {
         let mut scratch = Words::default();
         let pairs = self.chunks.iter().zip(&other.chunks).filter_map(|(a, b)| Some((a.as_ref()?, b.as_ref()?)));
@@ -380,8 +380,8 @@ impl Bitvector {
     }
 }
 
-/// An operand of [`Bitvector::unite`]: the rows of a vector that are in none of some others, but
-/// for some more, which are ascending and in compact form.
+/// An operand of [`Bitvector::unite`]: the rows of a vector minus the rows of other vectors, plus
+/// added rows, which are ascending and in compact form.
 #[derive(Debug)]
 pub(crate) struct Term<'a> {
     vector: &'a Bitvector,
@@ -411,8 +411,8 @@ pub(crate) fn within<'a, T>(list: &'a [T], rows: &Range<u64>, row: impl Fn(&T) -
     &from[..position(from, rows.end, &row)]
 }
 
-/// How many of an ascending list come before `target`. Rows of a value mostly lie evenly, so the
-/// search begins where it would be then: a long list is looked into at few places.
+/// The number of rows in an ascending list before `target`. Rows of a value mostly lie evenly, so
+/// the search begins at the position that even spacing predicts: a long list is read at few places.
 fn position<T>(list: &[T], target: u64, row: &impl Fn(&T) -> u64) -> usize {
     let (Some(first), Some(last)) = (list.first().map(row), list.last().map(row)) else { return 0 };
     if target <= first {
@@ -484,7 +484,7 @@ mod tests {
             check(&Bitvector::from_lists(&[list(&a), list(&b), list(&c)], first), &(&(&a | &b) | &c));
             let falling = Cow::Owned(c.iter().rev().map(|row| *row as u32).collect());
             check(&Bitvector::from_lists(&[list(&c), falling], first), &c);
-            // (a without some of its rows, and b) in some blocks, with some changes on top.
+            // (a without a third of its rows, and b) in a range of blocks, with changes on top.
             let without: Vec<u64> = a.iter().copied().step_by(3).collect();
             let terms = [Term::new(&x, &without), Term::new(&y, &[])];
             let every = x.or(&y);

@@ -1,9 +1,9 @@
 //! Bulk build: the rows of a table, block by block, become leaves at once.
 //!
 //! To build beside running transactions: make the index with [`Cubit::building`], so that writers
-//! can publish; let the transactions end that do not know of it; take a snapshot, and
-//! [`load`](Cubit::load) what it sees as of its start. What was published meanwhile and is in the
-//! snapshot, too, does no harm (bits are absolute). Nothing is merged before.
+//! can publish. Let the transactions end that do not know of it. Take a snapshot, and
+//! [`load`](Cubit::load) its rows as of its start. A change that was published meanwhile and is
+//! also in the snapshot does no harm (bits are absolute). Nothing is merged before.
 
 use super::bitvector::{Bitvector, compact};
 use super::container::Words;

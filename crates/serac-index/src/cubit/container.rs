@@ -1,9 +1,9 @@
 //! A container: the rows of one block (at most 65,536 slots) in one bitvector, in the smallest of
 //! three forms.
 //!
-//! Sorted slots (2 bytes each), a bitmap that ends with its last set word (8 bytes per 64 slots),
-//! or runs (4 bytes each; a full block is one run). Containers are immutable and cheap to clone, so
-//! that versions of a bitvector share those that no change touched.
+//! Three forms: sorted slots (2 bytes each), a bitmap that ends with its last set word (8 bytes per
+//! 64 slots), or runs (4 bytes each; a full block is one run). Containers are immutable and cheap
+//! to clone, so that versions of a bitvector share those that no change touched.
 
 use super::kernels;
 use std::sync::Arc;
@@ -239,7 +239,7 @@ impl Container {
         kernels::and(scratch.room(0), mask.room(0));
         scratch.take()
     }
-    /// How many rows are in both.
+    /// The number of rows that are in both.
     pub fn and_cardinality(&self, other: &Self, scratch: &mut Words) -> u32 {
         match (&self.form, &other.form) {
             (Form::Bitmap(a), Form::Bitmap(b)) => kernels::and_popcount(a, b),

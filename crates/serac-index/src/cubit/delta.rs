@@ -1,10 +1,10 @@
-//! What transactions change: their own changes while they run, the timestamp cell that decides
+//! The changes of transactions: their own changes while they run, the timestamp cell that decides
 //! about them, and the update log entry (ULE) that carries them into the Delta Log.
 //!
-//! The horizontal update delta (HUD) of a row is kept as the bits that it changes: the value whose
-//! bit goes and the value whose bit comes. They are absolute, not toggles, so that applying a ULE
-//! to a vector that has it already changes nothing: readers and merges need not know exactly where
-//! a version of a vector stands in the log, and a merge may be done twice.
+//! The horizontal update delta (HUD) of a row is kept as the bits that it changes: the bit of the
+//! old value and the bit of the new value. They are absolute, not toggles: applying a ULE to a
+//! vector that has it already changes nothing. So readers and merges need not know exactly where a
+//! version of a vector stands in the log, and a merge may be done twice.
 
 use super::bitvector::compact;
 use super::build::Builder;
@@ -58,7 +58,7 @@ impl TransactionCell {
     }
 }
 
-/// What became of the transaction of a ULE, as far as it is known.
+/// The known state of a ULE's transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     Open,
@@ -74,8 +74,8 @@ struct RowChange {
     new: Option<Key>,
 }
 
-/// What one transaction has changed in one index and only it sees. Dropping it forgets it. The old
-/// values have to be those that the rows had.
+/// The uncommitted changes of one transaction in one index, which only it sees. Dropping it forgets
+/// it. The old values must be those that the rows had.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// Bulk inserts, each with the changes before it.
@@ -150,8 +150,8 @@ impl Changes {
     }
 }
 
-/// Bits that have the same effect: those to clear, whose number is told, and then those to set,
-/// each part in order of value and row.
+/// Bits with the same effect: first those to clear, whose number is returned, and then those to
+/// set. Each part is ordered by value and row.
 fn into_net(mut list: Vec<RowChange>) -> (Vec<Bit>, usize) {
     list.sort_by_key(|change| change.row);
     list.dedup_by(|later, first| {
@@ -184,11 +184,11 @@ struct Bit {
 #[derive(Debug)]
 pub(crate) struct Ule {
     cell: Arc<TransactionCell>,
-    /// What the cell says, once it is decided: spares readers the way to it.
+    /// A copy of the cell's timestamp, once it is decided: saves readers the access to the cell.
     decided: AtomicU64,
     /// Bits to clear, then bits to set; each part by value and row.
     bits: Box<[Bit]>,
-    /// Which values may come up ([`Key::mask`]): most entries need no closer look.
+    /// The values that may occur ([`Key::mask`]): most entries need no closer look.
     mask: u64,
     clears: u32,
     /// In place of bits.
@@ -210,7 +210,7 @@ impl Clone for Ule {
 }
 
 impl Ule {
-    /// None if the changes amount to nothing.
+    /// `None` if the changes cancel out.
     fn new(changes: Vec<RowChange>, cell: Arc<TransactionCell>) -> Option<Self> {
         let (bits, clears) = into_net(changes);
         let clears = u32::try_from(clears).expect("a table has fewer rows than that");

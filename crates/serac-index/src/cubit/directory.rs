@@ -3,8 +3,8 @@
 //! A bin covers the values from its `low` up to its chain's `high`, where the bin to the `right`
 //! begins (a B-link list). A chain is one immutable object, swung by one compare-and-swap: the
 //! versions, newest first, and the right end. So a merge that splits its leaf puts the upper part
-//! into a bin of its own and publishes both with the same swing; that the directory has the bin,
-//! too, only shortens the way, and whoever walks to the right puts it in.
+//! into a bin of its own and publishes both with the same swing. The bin's entry in the directory
+//! only shortens the way; a thread that walks to the right adds it.
 
 use super::bulk::Bulk;
 use super::key::Key;
@@ -18,7 +18,7 @@ use serac_sync::epoch::{Atomic, Guard, Owned, Shared};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// What a bin points to; never changes.
+/// The immutable object to which a bin points.
 #[derive(Debug)]
 pub(crate) struct Chain {
     /// Newest first; never empty.
@@ -60,9 +60,9 @@ impl Chain {
         &self.versions[0]
     }
 
-    /// The chain after a merge of `changes` (by value and row, in log order for each) and of what
-    /// the `bulks` (by commit timestamp) have between `low` and the chain's end, up to what is
-    /// settled for the readers; and the bins that it is split into on the right.
+    /// The chain after a merge, and the bins that are split off on its right. Merged are `changes`
+    /// (by value and row, in log order for each) and the rows of the `bulks` (by commit timestamp)
+    /// between `low` and the chain's end, up to the timestamp that is settled for the readers.
     pub(crate) fn merged(
         &self,
         changes: &[Change],
@@ -162,8 +162,8 @@ impl Bin {
 
 impl Drop for Bin {
     fn drop(&mut self) {
-        // One after the other: a long row of bins that only their left neighbours hold must not
-        // become a deep recursion.
+        // A loop: a long row of bins that only their left neighbours reference must not become a
+        // deep recursion.
         let mut right = self.take_right();
         while let Some(mut bin) = right.and_then(Arc::into_inner) {
             right = bin.take_right();

@@ -1,10 +1,10 @@
 //! A leaf: the value bitvectors (VBs) of neighbouring values, at one point in time.
 //!
-//! A value with few rows costs 4 bytes per row and a few bytes of key: its rows lie behind those of
-//! its neighbours in one list. A value with many has a [`Bitvector`]. A leaf with several of those,
-//! or with many rows, also keeps the union of its values, the summary that lets a range query take
-//! one vector for the whole leaf. Leaves are immutable; [`Leaf::apply`] makes the next one and
-//! shares every vector that did not change.
+//! A value with few rows costs 4 bytes per row and a few bytes of key: its rows follow those of its
+//! neighbours in one list. A value with many has a [`Bitvector`]. A leaf with several of those, or
+//! with many rows, also keeps the union of its values. With this summary, a range query takes one
+//! vector for the whole leaf. Leaves are immutable; [`Leaf::apply`] makes the next one and shares
+//! every vector that did not change.
 
 use super::bitvector::Bitvector;
 use super::container::Words;
@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 /// A value with fewer rows has no bitvector.
 const DENSE_ROWS: usize = 2048;
-/// Nor has one with fewer rows per block: a container costs some 50 bytes before its first row, a
-/// row in a list costs 4.
+/// A value with fewer rows per block has none either: a container costs about 50 bytes before its
+/// first row, a row in a list costs 4.
 const DENSE_ROWS_PER_BLOCK: usize = 12;
 /// But one with more rows has, so that a merge never copies a longer list.
 const SPARSE_ROWS: usize = 65_536;
-/// What a leaf holds at the most, unless it is one value.
+/// The most values that a leaf holds.
 const MAX_VALUES: usize = 256;
 const MAX_DENSE: usize = 32;
 const MAX_SPARSE_ROWS: usize = 65_536;
@@ -30,8 +30,8 @@ const UNION_VALUES: usize = 4;
 /// Without those, rows of several values from which on it does, if they are not too thin for a
 /// bitvector.
 const UNION_ROWS: u64 = 16_384;
-/// The union may be behind by one row for so many of the leaf, or by the lower bound of these, and
-/// never by more than the upper: its containers are large, so they change seldom.
+/// The union may lag by one row for this many rows of the leaf, within the bounds below. Its
+/// containers are large, so they change seldom.
 const ROWS_PER_LATE_ROW: u64 = 512;
 const LATE_ROWS: Range<u64> = 64..8192;
 /// A union is asked for some of its values if no more listed rows are left out.
@@ -94,7 +94,8 @@ impl<'a> Entry<'a> {
             Vector::Dense(vector) => Some(Self::Dense(vector.clone())),
         }
     }
-    /// Whether a bitvector has become so thin that a list is better; half of what made it one.
+    /// Whether a bitvector has become so thin that a list is better; half of the limit above which
+    /// it was made.
     fn is_thin(vector: &Bitvector) -> bool {
         let rows = vector.cardinality() as usize;
         rows < DENSE_ROWS / 2 || (rows <= SPARSE_ROWS / 2 && rows < DENSE_ROWS_PER_BLOCK / 2 * vector.block_count())
@@ -160,11 +161,11 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// See the module.
+/// One leaf: consecutive values with their rows.
 #[derive(Debug, Default)]
 pub(crate) struct Leaf {
     keys: Arc<Keys>,
-    /// Where each value's rows end in `rows`.
+    /// The ends of the values' rows in `rows`.
     ends: Box<[u32]>,
     rows: Box<[u32]>,
     /// Values with bitvectors, by place.
@@ -292,7 +293,7 @@ impl Leaf {
         }
         Vector::Sparse(self.listed(at..at + 1))
     }
-    /// The rows of some of the values, one value after the other, of those that have no bitvectors.
+    /// The rows of the values at `places` that have no bitvectors, in the order of the values.
     pub(crate) fn listed(&self, places: Range<usize>) -> &[u32] {
         let end = |at: usize| if at == 0 { 0 } else { self.ends[at - 1] as usize };
         &self.rows[end(places.start)..end(places.end)]
@@ -305,8 +306,8 @@ impl Leaf {
         let dense = self.dense.binary_search_by_key(&(at as u32), |dense| dense.0).ok()?;
         Some(&self.dense[dense].1)
     }
-    /// The other values, if the union without them is less work than these values one by one: those
-    /// with bitvectors, and the ascending rows of the rest.
+    /// The values outside `places`, if subtracting them from the union is less work than uniting
+    /// the values at `places`: those with bitvectors, and the ascending rows of the rest.
     pub(crate) fn left_out(&self, places: &Range<usize>) -> Option<(Vec<usize>, Vec<u64>)> {
         self.union()?;
         let (before, behind) = (self.listed(0..places.start), self.listed(places.end..self.len()));
@@ -452,7 +453,7 @@ impl Leaf {
         let places = keys.iter().map(|key| self.find(key).unwrap_or_else(|at| at)).chain([self.len()]);
         places.map(|end| self.part(std::mem::replace(&mut start, end)..end)).collect()
     }
-    /// Where to split: the first values of the later parts.
+    /// The split keys: the first values of the later parts.
     pub(crate) fn split_keys(&self) -> Vec<Key> {
         if !self.is_too_large() {
             return Vec::new();

@@ -2,16 +2,16 @@
 //! readers walk it.
 //!
 //! **Append and help** (§B). A node is linked by a compare-and-swap of the last node's `next`,
-//! which is where the append takes effect; then TAIL follows by another. Whoever finds TAIL behind
-//! moves it on (*helps*) and starts over, so a thread that stops between the two stops nobody. In
-//! the paper the timestamp and the number of rows follow too; here both belong to the database, and
-//! the node carries what else is derived from its place: its number and the bits in the log up to
-//! it.
+//! which is where the append takes effect; then TAIL follows by another. A thread that finds TAIL
+//! behind moves it on (*helps*) and starts over, so a thread that stops between the two stops no
+//! other. In the paper the timestamp and the number of rows follow too; here both belong to the
+//! database. The node carries the values that derive from its place: its number and the bits in the
+//! log up to it.
 //!
 //! **Anchor**: everything committed at or before its timestamp has been merged into the value
 //! bitvectors. The entries that were open or newer when the merge looked at them are *carried*:
 //! copied into the anchor. So a transaction that stops before its commit does not hold up the log.
-//! What lies between the old and the new anchor is given back an epoch later.
+//! The entries between the old and the new anchor are freed an epoch later.
 //!
 //! Model: `serac-models/tests/cubit.rs`.
 
@@ -31,7 +31,7 @@ pub(crate) struct Node {
     ule: Ule,
 }
 
-/// Where the log begins for readers of snapshots from `ts` on.
+/// The beginning of the log for readers of snapshots from `ts` on.
 #[derive(Debug)]
 pub(crate) struct Anchor {
     pub(crate) ts: u64,
@@ -169,7 +169,7 @@ impl DeltaLog {
         }
     }
 
-    /// Moves the anchor on by one to `to`; false if somebody else has done that.
+    /// Moves the anchor on by one to `to`; false if another thread has done that.
     pub(crate) fn advance(&self, to: Anchor, guard: &Guard) -> bool {
         let current = self.anchor(guard);
         // SAFETY: never null; alive while the guard is held.

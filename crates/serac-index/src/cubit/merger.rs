@@ -1,8 +1,8 @@
 //! The background that merges logs: one thread for all indexes of a database.
 //!
-//! It wakes up when a UDI finds a log long, and otherwise now and then, for what is left of short
-//! logs and for old versions. It knows indexes and no database, so that a database closes when its
-//! last owner goes. Nobody depends on it: if it falls behind, UDIs merge.
+//! It wakes up when a UDI finds a log long, and otherwise now and then, for short logs and old
+//! versions. It knows indexes and no database, so that a database closes when its last owner goes.
+//! Nobody depends on it: if it falls behind, UDIs merge.
 
 use super::Cubit;
 use serac_sync::atomic::{AtomicBool, Ordering};
@@ -31,8 +31,8 @@ pub(crate) struct Background {
 impl Background {
     /// Sees to it that the thread looks at the logs.
     pub(crate) fn wake(&self) {
-        // Relaxed: the latch orders the flag and the wait; who finds an old value wakes the thread
-        // once too often or leaves it to the next.
+        // Relaxed: the latch orders the flag and the wait. A thread that reads an old value wakes
+        // the merger once too often or leaves it to the next thread.
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
             drop(self.state.lock());
             self.wakeup.notify_one();
@@ -67,7 +67,7 @@ impl Background {
     }
 }
 
-/// See the module. Dropping it ends the thread.
+/// The background thread that merges the logs of indexes. Dropping it ends the thread.
 #[derive(Debug, Default)]
 pub struct Merger(Arc<Background>);
 

@@ -12,7 +12,7 @@ pub struct Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// So many parts, none of which is made yet.
+    /// For `parts` parts, none of which is made yet.
     pub fn new(parts: usize) -> Self {
         Self { next: AtomicUsize::new(0), parts: (0..parts).map(|_| OnceLock::new()).collect() }
     }

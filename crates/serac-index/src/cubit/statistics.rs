@@ -1,4 +1,4 @@
-//! What the `serac_indexes` view shows of an index.
+//! The columns of the `serac_indexes` view for an index.
 
 use super::Cubit;
 use super::delta::Fate;
@@ -35,8 +35,8 @@ pub struct Statistics {
     pub longest_chain: u64,
     /// Versions in all chains.
     pub versions: u64,
-    /// How many rows in the log or among the pending bits have a HUD of 0, 1, 2, 3 and more ones:
-    /// values whose bit differs from the newest vector (§C).
+    /// The numbers of rows in the log or among the pending bits that have a HUD of 0, 1, 2, 3 and
+    /// more ones: values whose bit differs from the newest vector (§C).
     pub hud_sizes: [u64; 4],
 }
 

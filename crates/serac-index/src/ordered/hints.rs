@@ -1,17 +1,18 @@
-//! Hints: the rows at which lookups of whole unique keys found them last, so that the next lookup
-//! goes to the row without going down the tree. (An adaptive hash index, kept by lookups alone:
-//! changes to the index do not touch it.)
+//! Hints: the rows at which lookups of whole unique keys found them last. The next lookup goes to
+//! the row without going down the tree. (An adaptive hash index, kept by lookups alone: changes to
+//! the index do not touch it.)
 //!
 //! **A hint promises nothing.** Its row may have gone, may have another key, or may be of another
-//! key with the same bits of hash. Whoever follows one reads the row in a snapshot, compares the
-//! key, and asks the tree where they differ. As a snapshot sees one row at most with a unique key,
-//! a row found so is the right one; and nobody needs to take hints back. So a hint is one word that
-//! orders nothing, and what is read through it is read as any scan of the table would.
+//! key with the same bits of hash. A lookup that follows a hint reads the row in a snapshot,
+//! compares the key, and asks the tree where they differ. A snapshot sees at most one row with a
+//! unique key, so a row found this way is the right one; hints need not be taken back. So a hint is
+//! one word that orders nothing, and what is read through it is read as any scan of the table
+//! would.
 //!
 //! **The table** has buckets of eight hints, a cache line each. A hint for which its bucket has no
-//! room takes another's place. When half as many hints have been lost so as there is room for, an
-//! empty table of four times the size takes this one's place, up to one hint per row. The old one
-//! is freed an epoch later.
+//! room takes another's place. When the lost hints are half as many as the table's places, an empty
+//! table of four times the size takes this one's place, up to one hint per row. The old one is
+//! freed an epoch later.
 
 use super::RowId;
 use serac_storage::{MAX_BLOCKS_PER_TABLE, SLOT_BITS};
@@ -62,7 +63,7 @@ fn is_of(hint: u64, tag: u64) -> bool {
 
 /// The hints of an index.
 pub(super) struct Hints {
-    /// None before the first hint.
+    /// `None` before the first hint.
     table: Atomic<Table>,
     hasher: ahash::RandomState,
 }
@@ -74,7 +75,7 @@ impl Default for Hints {
 }
 
 impl Hints {
-    /// What the other functions know a key by.
+    /// The hash by which the other functions know a key.
     pub(super) fn hash(&self, key: &[u8]) -> u64 {
         self.hasher.hash_one(key)
     }

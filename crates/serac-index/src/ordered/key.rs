@@ -3,13 +3,13 @@
 //!
 //! Per column: a tag, and the value. A value has tag 1; NULL has tag 2, or 0 where NULLs come
 //! first. Integers are big-endian with the sign bit flipped; floats likewise after folding the
-//! negative half; byte strings escape zero as `00 FF` and end with `00 00`; UUIDs are their bytes;
-//! intervals are their lengths. Of a descending column, the value's bytes are inverted.
+//! negative half. Byte strings escape zero as `00 FF` and end with `00 00`. UUIDs are their bytes;
+//! intervals are their lengths. In a descending column, the value's bytes are inverted.
 
 use serac_storage::types::PhysicalType;
 use serac_storage::{ColumnType, Value};
 
-/// What a value that is not NULL begins with.
+/// The first byte of a value that is not NULL.
 pub const VALUE: u8 = 1;
 
 /// How a column's values stand in a key.
@@ -19,11 +19,11 @@ pub struct Encoding {
     pub descending: bool,
     /// NULLs come before all values, whatever the order of these.
     pub nulls_first: bool,
-    /// What 128 bits are.
+    /// The meaning of 128 bits.
     pub wide: Wide,
 }
 
-/// What a value of 128 bits is.
+/// The meaning of a value of 128 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Wide {
     /// A number.
@@ -31,8 +31,8 @@ pub enum Wide {
     Number,
     /// 16 bytes, the lowest first (UUID).
     Bytes,
-    /// Months, days and nanoseconds from the lowest bit on (INTERVAL). Of equal length they are
-    /// equal: a month has 30 days, a day 24 hours.
+    /// Months, days and nanoseconds from the lowest bit on (INTERVAL). Intervals of equal length
+    /// are equal: a month has 30 days, a day 24 hours.
     Interval,
 }
 
@@ -49,7 +49,7 @@ impl Wide {
 
 const NANOS_PER_DAY: i128 = 86_400_000_000_000;
 
-/// How long an interval is, in nanoseconds.
+/// The length of an interval, in nanoseconds.
 fn interval_length(bits: i128) -> i128 {
     let (months, days, nanos) = (bits as i32, (bits >> 32) as i32, (bits >> 64) as i64);
     (i128::from(months) * 30 + i128::from(days)) * NANOS_PER_DAY + i128::from(nanos)

@@ -1,10 +1,10 @@
 //! The ordered index: a concurrent ordered set of (key, row id).
 //!
 //! Keys are memory-comparable bytes ([`key`]), so one byte-ordered structure (`tree`) serves every
-//! mix of columns. An entry says that *some* version of the row has the key; whoever reads it
-//! verifies the key against the version its snapshot sees. Entries are added when a version is
-//! written and removed when no version of the row that a snapshot can reach has the key any more.
-//! Lookups of whole unique keys remember where they found them (`hints`).
+//! mix of columns. An entry says that a version of the row has the key. A reader verifies the key
+//! against the version that its snapshot sees. Entries are added when a version is written. They
+//! are removed when no version of the row that a snapshot can reach has the key any more. Lookups
+//! of whole unique keys remember where they found them (`hints`).
 
 mod hints;
 pub mod key;
@@ -28,8 +28,7 @@ const ROW_LATCHES: usize = 64;
 pub struct OrderedIndex {
     entries: Tree,
     hints: Hints,
-    /// By row: whoever adds an entry of the row, or finds out that one is not needed and removes
-    /// it.
+    /// Latches by row, for a thread that adds an entry of the row, or that removes an unneeded one.
     row_latches: [Mutex<()>; ROW_LATCHES],
 }
 
@@ -85,7 +84,7 @@ impl OrderedIndex {
     /// time and again, and ends that by failing.
     ///
     /// # Errors
-    /// Those of `go_on`.
+    /// The errors of `go_on`.
     pub fn sort<E>(&self, entries: &mut Entries, go_on: impl FnMut() -> Result<(), E>) -> Result<(), E> {
         self.entries.sort(entries, go_on)
     }
@@ -98,7 +97,7 @@ impl OrderedIndex {
     pub fn remove(&self, key: &[u8], row: RowId) {
         self.entries.remove(key, row);
     }
-    /// Removes an entry unless it `is_used`. Of somebody who writes a version with the key
+    /// Removes an entry unless it `is_used`. If another thread writes a version with the key
     /// meanwhile, either the question finds the version, or the entry is added after the removal.
     pub fn remove_unless(&self, key: &[u8], row: RowId, is_used: impl FnOnce() -> bool) {
         let _latch = self.row_latch(row).lock();
@@ -141,8 +140,8 @@ impl OrderedIndex {
         self.hints.note(self.hints.hash(key), row, rows);
     }
     /// Calls `found` with the rows that lookups of these whole keys will look at first, in any
-    /// order, and has the memory bring what these lookups read of the index. Beside changes to the
-    /// index, some may be left out.
+    /// order, and prefetches the index's memory for these lookups. Beside changes to the index,
+    /// rows may be left out.
     pub fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, mut found: impl FnMut(RowId)) {
         let guard = epoch::pin();
         let keys: Vec<_> = keys.map(|key| (key, self.hints.hash(key))).collect();

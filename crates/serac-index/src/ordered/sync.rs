@@ -1,5 +1,5 @@
-//! What the tree shares with other threads is made of this. The models of the tree put loom's in
-//! its place, and small nodes.
+//! The state that the tree shares with other threads uses these types. The models of the tree put
+//! loom's in its place, and small nodes.
 
 pub(super) use serac_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 pub(super) use serac_sync::epoch::{Guard, pin};

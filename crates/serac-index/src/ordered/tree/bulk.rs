@@ -2,8 +2,8 @@
 //!
 //! The entries are sorted, and nodes are made of them from the leaves upwards, in a tree beside.
 //! Then its root takes the place of the empty leaf that was the root, under the locks of that leaf
-//! and of the anchor: whoever was on the way to it begins again. Nodes are filled to seven eighths,
-//! so that the first inserts find room.
+//! and of the anchor. A thread that was on the way to the leaf begins again. Nodes are filled to
+//! seven eighths, so that the first inserts find room.
 
 use super::super::RowId;
 use super::super::sync::{self, CAPACITY, spin};
@@ -68,7 +68,7 @@ impl Tree {
     /// between which `go_on` may end it.
     ///
     /// # Errors
-    /// Those of `go_on`.
+    /// The errors of `go_on`.
     pub fn sort<E>(&self, entries: &mut Entries, go_on: impl FnMut() -> Result<(), E>) -> Result<(), E> {
         assert_eq!(entries.long, self.long, "the entries were made for the tree");
         // SAFETY: the tails are the list's, which has them still.

@@ -48,11 +48,11 @@ impl Tail {
     }
 }
 
-/// What is looked for: a key (or the place before or behind all keys with a prefix) and a row.
+/// The target of a search: a key (or the place before or behind all keys with a prefix) and a row.
 #[derive(Clone, Copy)]
 pub struct Probe<'k> {
     pub(super) words: Words,
-    /// Of a long key, the bytes behind the head.
+    /// The bytes of a long key behind the head.
     pub(super) tail: &'k [u8],
     /// Whether more than the tail is meant: the place behind all keys that begin with it.
     after: bool,

@@ -19,7 +19,7 @@ pub(super) struct Node {
     /// 0 for a leaf. Never changes.
     level: u32,
     count: AtomicU32,
-    /// Of a leaf, the position behind the last insert.
+    /// In a leaf, the position behind the last insert.
     pub(super) next: AtomicU32,
     entries: [[AtomicU64; 4]; CAPACITY],
 }

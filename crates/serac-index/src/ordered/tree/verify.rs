@@ -21,9 +21,9 @@ impl Tree {
         }
     }
 
-    /// A walk, which begins anew where others write meanwhile (entries of rows that are gone are
-    /// removed in the background): a node counts as it was at one version, and a fault counts if
-    /// all nodes that have been seen are still as they were.
+    /// A walk that restarts where other threads write meanwhile (entries of deleted rows are
+    /// removed in the background). A node counts as it was at one version, and a fault counts if
+    /// all visited nodes are still unchanged.
     fn walk(&self) -> Attempt<usize> {
         let _guard = sync::pin();
         let mut entries = 0;
