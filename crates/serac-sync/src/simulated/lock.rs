@@ -1,5 +1,4 @@
-//! Locks on which tasks wait. Whoever is woken tries again, in the order that the scheduler
-//! chooses.
+//! Locks on which tasks wait. A woken task tries again, in the order that the scheduler chooses.
 
 use super::simulation::{self, point};
 use super::time::{Duration, Instant};

@@ -85,7 +85,7 @@ pub mod epoch {
         #[allow(clippy::type_complexity)]
         ///
         /// # Errors
-        /// What is there, if that is something else.
+        /// The present pointer, if it differs.
         #[track_caller]
         pub fn compare_exchange<'g, P: Pointer<T>>(
             &self,
@@ -106,7 +106,7 @@ pub mod epoch {
             // SAFETY: the caller's.
             unsafe { self.0.into_owned() }
         }
-        /// Takes what the pointer points to, if it points to anything.
+        /// Takes the pointer's target, if the pointer is not null.
         ///
         /// # Safety
         /// As crossbeam's.

@@ -1,4 +1,4 @@
-//! A value that is made once. Whoever comes while it is made waits as a task.
+//! A value that is made once. A task that comes while it is made waits.
 
 use super::lock::Mutex;
 use std::ops::{Deref, DerefMut};

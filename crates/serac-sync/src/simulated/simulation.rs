@@ -1,14 +1,13 @@
 //! Executions: one seed decides which task goes on at each point, how time passes, and every random
 //! number.
 //!
-//! At a point a task goes on with itself most of the time; how often another one takes over is
-//! chosen anew for each execution, because some races need many switches and others long quiet
-//! stretches. Now and then a task is *stalled*: it stays where it is for hundreds of switches, in
-//! the middle of whatever it does. That is what a machine does to a thread that loses its
-//! processor, and where protocols break.
+//! At a point, a task mostly goes on. The frequency of switches is chosen anew for each execution,
+//! because races differ: the one needs many switches, the other long quiet stretches. Now and then
+//! a task is *stalled*: it stays where it is for hundreds of switches. That is what a machine does
+//! to a thread that loses its processor, and where protocols break.
 //!
-//! Some places are marked as the ones where a stall does the most harm ([`linger`]). Each execution
-//! has its favourites among them, where every task stalls, because some races need stalls in two
+//! A few places are marked as the ones where a stall does the most harm ([`linger`]). Each
+//! execution has its favourites among them, where every task stalls: a race may need stalls in two
 //! places at once.
 //!
 //! A task that sleeps is chosen when its time has come. Time passes with the switches; when
@@ -50,7 +49,7 @@ impl Weather {
     }
 }
 
-/// What an execution did.
+/// The figures of an execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Points passed: atomic operations, locks, operations on files.
@@ -86,7 +85,7 @@ struct World {
     weather: Weather,
     /// The seed of [`limit`]s.
     limits: u64,
-    /// What chooses the places where tasks often stall.
+    /// The seed of the places where tasks often stall.
     favourites: u64,
     random: Random,
     now: u64,
@@ -112,7 +111,7 @@ thread_local! {
 }
 
 /// Shows the switches of that range, and the points between them, in executions that begin from now
-/// on: where two runs of a seed part ways.
+/// on: it finds the point where two runs of a seed differ.
 pub fn trace(switches: Range<u64>) {
     TRACED.set(Some(switches));
 }
@@ -186,8 +185,8 @@ pub fn now() -> u64 {
     })
     .unwrap_or(0)
 }
-/// See production's: anything from `least` to 64 times as much, small numbers as often as large
-/// ones, as the execution's seed of limits says. As usual outside an execution.
+/// See production's. A value from `least` to 64 times as much, small numbers as often as large
+/// ones, as the execution's seed of limits chooses. As usual outside an execution.
 pub fn limit(name: &'static str, usual: u64, least: u64) -> u64 {
     let Some(seed) = with(|world| world.limits) else { return usual };
     let name = name.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
@@ -200,7 +199,7 @@ pub fn probe(name: &'static str, happens: impl FnOnce() -> bool) {
         with(|world| *world.probes.entry(name).or_default() += 1);
     }
 }
-/// What the execution has done so far.
+/// The figures of the execution so far.
 pub fn summary() -> Summary {
     with(|world| Summary {
         points: world.points,
@@ -239,7 +238,7 @@ pub(super) fn awaken(task: ThreadId) {
     with(|world| world.asleep.remove(&number(task)));
 }
 
-/// The scheduler. What it knows is in [`World`].
+/// The scheduler. Its state is in [`World`].
 struct Chooser {
     started: bool,
     seed: u64,
@@ -292,7 +291,7 @@ impl World {
             able.retain(|task| Some(*task) != current);
         }
         if able.is_empty() {
-            // Those who are stalled go on before time does.
+            // Stalled tasks go on before time does.
             able = runnable.iter().copied().filter(|task| awake(self, task)).collect();
         }
         if able.is_empty() {
