@@ -1,9 +1,10 @@
 //! Sums, differences and products of integer and decimal columns, as scaled integers of 64 bits
 //! wherever these suffice.
 //!
-//! Every column comes with a bound on its values. From these follow bounds on all steps of a [`Program`]: a step whose bound fits 64 bits is computed
-//! in 64 bits without a test per row (under AVX-512, where the processor has it, eight rows at a time), one that fits 128 bits in these; what might
-//! overflow even there is computed row by row, with tests, for the rows that are asked for.
+//! Every column comes with a bound on its values. These give bounds on all steps of a [`Program`].
+//! A step whose bound fits 64 bits is computed in 64 bits without a test per row, eight rows at a
+//! time if the processor has AVX-512. A step whose bound fits 128 bits is computed in 128 bits.
+//! Other steps are computed row by row, with tests, for the rows that are asked for.
 
 /// Values of a column for some rows.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +86,7 @@ pub struct Program {
     steps: Vec<Step>,
 }
 
-/// What a step gives.
+/// The results of a step.
 #[derive(Clone, Copy, Debug)]
 pub enum Numbers<'a> {
     /// One number for all rows.
@@ -231,7 +232,7 @@ impl Program {
         }
     }
 
-    /// What a step gave in the last [`run`](Self::run), over the same columns.
+    /// The results of a step in the last [`run`](Self::run), over the same columns.
     pub fn numbers<'a>(&self, step: usize, columns: &[Column<'a>], scratch: &'a Scratch) -> Numbers<'a> {
         scratch.0[step].numbers(columns)
     }

@@ -1,10 +1,9 @@
 //! Rows of integers in CSV text, parsed into columns: what most lines of a load are, if all its
 //! columns are of 32 bits.
 //!
-//! A row is plain if it has a number of at most ten digits, which fits 32 bits, for each column,
-//! and nothing else: no blanks, no quotes. A field may be empty where its column takes that for
-//! NULL. Any other row is left to a parser that knows all that a file may have, and what is wrong
-//! with it.
+//! A row is plain if each field is a number of at most ten digits that fits 32 bits: no blanks, no
+//! quotes. A field may be empty where its column takes that for NULL. Any other row is left to a
+//! parser that knows all forms of a file and reports errors.
 
 use crate::integers::integer_at;
 use arrow_array::Int32Array;
@@ -88,14 +87,14 @@ impl From<NullableIntegers> for Int32Array {
 pub struct PlainRows<C> {
     /// Values by field.
     pub columns: Vec<C>,
-    /// How many rows there are.
+    /// The number of rows.
     pub rows: usize,
-    /// Where the last one ends, its line's end included.
+    /// The end of the last row, its line's end included.
     pub end: usize,
 }
 
-/// Appends the plain rows at the beginning of `text` to `columns`, at most `most` of them: how many
-/// they are, and where the last one ends.
+/// Appends the plain rows at the beginning of `text` to `columns`, at most `most` of them. Returns
+/// their number, and the end of the last one.
 pub fn plain_rows<C: IntegerColumn>(text: &[u8], delimiter: u8, most: usize, columns: &mut [C]) -> (usize, usize) {
     let (mut rows, mut end) = (0, 0);
     while rows < most && end < text.len() {
@@ -126,7 +125,7 @@ pub fn plain_rows<C: IntegerColumn>(text: &[u8], delimiter: u8, most: usize, col
     (rows, end)
 }
 
-/// The plain rows at the beginning of `text`, found by several threads if there are many, part by
+/// The plain rows at the beginning of `text`. If there are many, several threads find them, part by
 /// part: each part begins where the one before ends. `columns`: without rows, as each part begins
 /// with them.
 pub fn plain_parts<C: IntegerColumn + Clone + Send + Sync>(
@@ -176,7 +175,7 @@ pub fn plain_parts<C: IntegerColumn + Clone + Send + Sync>(
     let mut found: Vec<PlainRows<C>> = std::thread::scope(|scope| {
         let (parse, mut helpers) = (&parse, Vec::with_capacity(parts.len()));
         for (number, &part) in parts.iter().enumerate().skip(1) {
-            // Where no thread can be started, this one does its part.
+            // If no thread can be started, this one does its part.
             helpers.push(std::thread::Builder::new().spawn_scoped(scope, move || parse(number, part)).ok());
         }
         let own = parse(0, parts[0]);

@@ -10,9 +10,9 @@
 //!
 //! A table has its entries (key and place) in the order of their buckets, and the first entry of
 //! each bucket. It has as many buckets as entries, or up to twice as many. Entries of one bucket
-//! lie side by side, so a key that is there many times costs no cache miss each: with eight entries
-//! a key such a table is probed in a third to a half of the time of a chained one or of open
-//! addressing, and with one entry a key in about the same.
+//! lie side by side, so a key with many entries does not cost a cache miss for each. With eight
+//! entries a key, probing takes a third to a half of the time of a chained table or of open
+//! addressing. With one entry a key it takes about the same.
 
 use crate::tasks;
 use std::ops::Range;
@@ -30,7 +30,7 @@ pub enum JoinMethod {
     NaiveHash,
     /// Hash tables of parts.
     Grace,
-    /// Whichever hash join is faster for these sides.
+    /// The faster hash join for these sides.
     Hash,
 }
 
@@ -55,7 +55,7 @@ pub type Pairs = (Vec<u32>, Vec<u32>);
 /// number of pairs so far, and ends the join by failing.
 ///
 /// # Errors
-/// Those of `go_on`.
+/// The errors of `go_on`.
 ///
 /// # Panics
 /// When a side has more than [`MOST_KEYS`] keys.
@@ -87,7 +87,7 @@ pub fn join<E>(
 /// pairs are there twice, until they are one pair of vectors.
 ///
 /// # Errors
-/// Those of `go_on`.
+/// The errors of `go_on`.
 ///
 /// # Panics
 /// When a side has more than [`MOST_KEYS`] keys.
@@ -180,7 +180,7 @@ fn chosen(method: JoinMethod, shorter: usize) -> Chosen {
     }
 }
 
-/// What the tasks of a join have found.
+/// The results of a join's tasks.
 struct Joined<'g, E> {
     /// Pairs of all tasks, as far as they have told.
     total: AtomicUsize,
@@ -289,7 +289,7 @@ fn hash(key: i64) -> u64 {
     (key ^ key >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Where keys stand in their vector.
+/// The positions of keys in their vector.
 #[derive(Clone, Copy)]
 enum Places<'p> {
     From(u32),

@@ -1,8 +1,8 @@
 //! Key set: which keys the build side of a join has, as a filter for the scan of the other side (a
 //! semi-join reducer).
 //!
-//! Keys that lie close together become a bitmap and the answer is exact; others go into a Bloom
-//! filter of one 64-bit word per key, whose false positives the join itself removes.
+//! Keys that lie close together become a bitmap and the answer is exact. Others go into a Bloom
+//! filter of one 64-bit word per key; the join itself removes its false positives.
 
 use arrow_buffer::NullBuffer;
 

@@ -11,8 +11,8 @@
 //! The part of a select in a piece is what is smallest: places, a bitmap, or nothing when all or no
 //! rows qualify. There are three ways to find the parts:
 //!
-//! - *compare*: each predicate is evaluated for each value, free of branches, 64 values a word; all
-//!   predicates of a task while the piece is in the cache.
+//! - *compare*: each predicate is evaluated for each value, free of branches, 64 values a word. All
+//!   predicates of a task run while the piece is in the cache.
 //! - *encode*: each value is looked up once among the bounds of all predicates, and becomes a byte
 //!   ([`crate::segments`]). A predicate is an interval of these bytes then, and comparing them
 //!   costs a quarter of comparing 32-bit values, an eighth of comparing 64-bit values. For many
@@ -40,7 +40,7 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A range predicate: values from `low` on and below `high`. None is an open side.
+/// A range predicate: values from `low` on and below `high`. `None` is an open side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bounds {
     /// The first value that qualifies.
@@ -67,9 +67,9 @@ pub type UseBlock<'u, T> = &'u mut dyn FnMut(&[T], Option<&NullBuffer>);
 
 /// A column as a list of blocks, of those rows alone that are there, in the order of their ranks.
 pub trait BlockSource<T, E>: Sync {
-    /// How many blocks.
+    /// The number of blocks.
     fn blocks(&self) -> usize;
-    /// How many rows a block has.
+    /// The number of rows in a block.
     fn rows(&self, block: usize) -> usize;
     /// Calls `use_block` once with a block's values, of which there are as many as rows.
     ///
@@ -127,7 +127,7 @@ pub enum Inverse {
 /// How rows that qualify are found; see the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Algorithm {
-    /// Whichever the costs and a sample of the values say.
+    /// Chosen by the costs and a sample of the values.
     #[default]
     Auto,
     /// Each value with each predicate.
@@ -157,13 +157,13 @@ pub struct MultiselectSettings {
     pub chunk_bytes: usize,
     /// Selects that a task evaluates by comparison.
     pub selects_per_task: usize,
-    /// Where the sample is taken.
+    /// The seed of the sample.
     pub seed: u64,
 }
 
 /// A chunk stays in the second-level cache, while selects go over it.
 pub const CHUNK_BYTES: usize = 512 << 10;
-/// As many selects as a task may have bitmaps in the second-level cache.
+/// The number of selects of a task: their bitmaps fit the second-level cache.
 pub const SELECTS_PER_TASK: usize = 32;
 
 impl Default for MultiselectSettings {
@@ -346,7 +346,7 @@ fn words_of(places: &[u32], len: usize) -> Vec<u64> {
     words
 }
 
-/// Who wants the values of which segment.
+/// The selects that want the values of each segment.
 struct Wanted {
     /// The segments that somebody wants.
     marks: Marks,
@@ -406,7 +406,7 @@ impl Way {
     }
 }
 
-/// Which selects a task evaluates, and how.
+/// The selects that a task evaluates, and its method.
 struct Group {
     selects: Range<usize>,
     way: Way,
@@ -439,7 +439,7 @@ struct Multiselect<'m, S, E> {
 /// failing. NULLs never qualify.
 ///
 /// # Errors
-/// Those of `go_on` and of the source.
+/// The errors of `go_on` and of the source.
 ///
 /// # Panics
 /// When the source and the base differ in the number of rows.
@@ -706,7 +706,8 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
                 self.held.fetch_add(part.bytes(), Ordering::Relaxed);
                 let is_first = self.parts[select * self.pieces.len() + at].set(part).is_ok();
                 debug_assert!(is_first, "one task a piece and select");
-                // AcqRel: whoever takes the last one sees the parts of all others, and their bits.
+                // AcqRel: the thread that takes the last part sees the parts of all others, and
+                // their bits.
                 if self.missing[select].fetch_sub(1, Ordering::AcqRel) == 1 && self.append == Append::NoBlock {
                     self.put_together(select)?;
                 }
@@ -1087,7 +1088,7 @@ mod tests {
                 let rows = (0..values.len() as u64).filter(|row| values[*row as usize] == wanted);
                 assert!(selection.to_list().into_iter().eq(rows), "{wanted} {algorithm:?}");
             }
-            // What is held beside the outcome is told, and bounded.
+            // Memory beside the outcome is reported, and bounded.
             let parts = (MOST_PARTS * size_of::<OnceLock<Part>>()) as u64;
             let most = most.into_inner();
             assert!((parts / 2..2 * parts).contains(&most), "{most} bytes");

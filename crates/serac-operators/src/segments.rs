@@ -1,7 +1,7 @@
 //! Numbers by segment. The bounds of many predicates cut the numbers into segments, and a value is
 //! encoded as the number of its segment, a byte.
 //!
-//! Each value is looked up among the cuts once, whatever the number of predicates: a binary search
+//! Each value is looked up among the cuts once, for any number of predicates: a binary search
 //! without branches, a register of values at a time. The cuts of its first steps lie in two
 //! registers, those of the later ones in the cache. A predicate on values is an interval of codes
 //! then, and a register holds four times as many codes as 32-bit values.
@@ -14,7 +14,7 @@ use crate::simd;
 #[derive(Debug)]
 pub struct Segments {
     cuts: usize,
-    /// Of the binary search.
+    /// The steps of the binary search.
     steps: u32,
     /// The first number of each segment but the first one, ascending, and the largest number up to
     /// a length of 2 ^ steps − 1.
@@ -41,7 +41,7 @@ impl Segments {
         let narrow = |&cut: &i64| cut.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
         Self { cuts: count, steps, limits_32: cuts.iter().map(narrow).collect(), limits: cuts }
     }
-    /// How many segments there are.
+    /// The number of segments.
     pub fn count(&self) -> usize {
         self.cuts + 1
     }
@@ -62,7 +62,7 @@ impl Segments {
     }
 }
 
-/// Codes that somebody wants: 1 for each, 0 for the others.
+/// The codes that a select wants: 1 for each, 0 for the others.
 pub(crate) type Marks = [u8; 256];
 
 /// Writes for each code whether it is marked, a bit each, from the lowest bit on. Bits behind the
@@ -119,7 +119,7 @@ pub(crate) mod avx512 {
                 let (most, shift) = ($set1(segments.cuts as $limit), _mm_cvtsi32_si128(later.cast_signed()));
                 let codes = &mut codes[..values.len()];
                 for (values, codes) in values.chunks($lanes).zip(codes.chunks_mut($lanes)) {
-                    // As many lanes as values.
+                    // A lane for each value.
                     let lanes = <$mask>::MAX >> ($lanes - values.len());
                     let some = $load(lanes, values.as_ptr());
                     let mut segment = _mm512_setzero_si512();

@@ -1,11 +1,10 @@
 //! Selections of rows in four representations: position list, bitvector, range and inverse.
 //!
 //! A row is a number. [`Runs`] are rows in ascending order as ranges: all rows of a table that a
-//! snapshot sees, or a part of them that lies together. A [`Selection`] hides which representation
-//! it has; every operator takes what it gets as a sequence of ranges
-//! ([`Selection::for_each_range`]), which a bitvector, a range and an inverse selection give
-//! without a list of their rows. Only what needs a row by its place makes a list of it
-//! ([`Selection::to_list`], rematerialisation).
+//! snapshot sees, or a part of them that lies together. A [`Selection`] hides its representation.
+//! Every operator takes its input as a sequence of ranges ([`Selection::for_each_range`]), which a
+//! bitvector, a range and an inverse selection give without a list of their rows. Only an operator
+//! that needs a row by its place makes a list of it ([`Selection::to_list`], rematerialisation).
 //!
 //! | representation | made by | bytes |
 //! |---|---|---|
@@ -48,7 +47,7 @@ impl Runs {
         }
         self.len += added;
     }
-    /// How many rows.
+    /// The number of rows.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -115,13 +114,13 @@ impl Runs {
 pub enum Selection {
     /// In this order, perhaps with repeats.
     List(Vec<u64>),
-    /// Those rows of the base whose bits, by rank, are set.
+    /// The rows of the base whose bits, by rank, are set.
     Bits {
         /// All rows.
         base: Arc<Runs>,
         /// A bit for each.
         bits: BooleanBuffer,
-        /// How many are set.
+        /// The number of set bits.
         count: u64,
     },
     /// These.
@@ -130,7 +129,7 @@ pub enum Selection {
     Inverse {
         /// All rows.
         base: Arc<Runs>,
-        /// Some of them.
+        /// A part of them.
         except: Vec<u64>,
     },
 }
@@ -145,7 +144,7 @@ impl Selection {
         let count = bits.count_set_bits() as u64;
         Self::Bits { base, bits, count }
     }
-    /// How many rows.
+    /// The number of rows.
     pub fn len(&self) -> u64 {
         match self {
             Self::List(rows) => rows.len() as u64,
@@ -187,7 +186,7 @@ impl Selection {
     /// follow each other come together.
     ///
     /// # Errors
-    /// Those of `f`.
+    /// The errors of `f`.
     pub fn for_each_range<E>(&self, mut f: impl FnMut(Range<u64>) -> Result<(), E>) -> Result<(), E> {
         match self {
             Self::List(rows) => rows
@@ -224,7 +223,7 @@ impl Selection {
             }
         }
     }
-    /// The rows, one by one.
+    /// The rows as a list.
     pub fn to_list(&self) -> Vec<u64> {
         if let Self::List(rows) = self {
             return rows.clone();

@@ -1,8 +1,9 @@
 //! A bitmap that several threads write, each some ranges of its own.
 //!
-//! Ranges need not begin with a word. The words at both ends of a range, which others may write,
-//! too, take its bits by an atomic OR; the words between belong to the writer alone. All is
-//! `Relaxed`: whoever reads the bits, or takes the words, has synchronised with the writers first.
+//! Ranges need not begin with a word. The words at both ends of a range, which other threads may
+//! write, too, take its bits by an atomic OR. The words between belong to the writer alone. All is
+//! `Relaxed`: a thread that reads the bits, or takes the words, has synchronised with the writers
+//! first.
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,8 +22,8 @@ fn moved(lower: u64, upper: u64, shift: usize) -> u64 {
 }
 
 impl SharedBits {
-    /// So many bits, none of which is set. The memory comes zeroed from the allocator, so its pages
-    /// are first touched by who writes to them.
+    /// `bits` bits, none of which is set. The memory comes zeroed from the allocator, so a page is
+    /// first touched by the thread that writes to it.
     pub(crate) fn new(bits: usize) -> Self {
         let mut words = ManuallyDrop::new(vec![0u64; bits.div_ceil(64)]);
         // SAFETY: the vector is given away. An atomic integer has the size and the alignment of the
