@@ -1,12 +1,13 @@
 //! Joins that end when nobody wants their rows any more.
 //!
 //! DataFusion's operators give their thread back with the rows that they find. A join that compares
-//! every pair of many rows, and finds none, keeps it until it has compared them all, though its
-//! statement was cancelled long ago. So its condition fails once the result has been dropped.
+//! every pair of many rows, and finds no match, keeps the thread until it has compared them all,
+//! even if its statement was cancelled long ago. So its condition fails once the result has been
+//! dropped.
 //!
-//! A join whose rows an aggregation or a sort takes has always another batch ready, as long as one
-//! batch of its input lasts: billions of rows of a product. Tokio ends a task only where that gives
-//! its thread back, which each join here does after some batches ([`Yielding`]).
+//! A join whose rows an aggregation or a sort takes always has another batch ready while one batch
+//! of its input lasts: billions of rows of a product. Tokio ends a task only where it yields its
+//! thread, which each join here does after a number of batches ([`Yielding`]).
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Schema};
@@ -98,9 +99,9 @@ impl PhysicalExpr for WantedExpr {
 /// Batches that a join gives before it gives its thread back.
 const BATCHES_IN_A_TURN: usize = 32;
 
-/// The rows of a join, which gives its thread back after some batches. It counts those that it has
-/// given: DataFusion's `make_cooperative` asks for a share of Tokio's budget before each, which a
-/// chain of more joins than that has units would spend before one of them gives a row.
+/// The rows of a join, which yields its thread after a number of batches. It counts its own
+/// batches. DataFusion's `make_cooperative` asks for a share of Tokio's budget before each batch; a
+/// chain of more joins than the budget has units would spend it before one of them gives a row.
 fn in_turns(mut rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
     let (schema, mut given) = (rows.schema(), 0);
     let rows = poll_fn(move |context| {

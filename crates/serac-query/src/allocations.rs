@@ -1,4 +1,4 @@
-//! How much memory a thread has taken: what planning is charged with ([`crate::deep`]).
+//! The memory that a thread has taken: planning is charged for it ([`crate::deep`]).
 //!
 //! Plans are made by DataFusion, which asks nobody before it takes memory for them. So the program
 //! counts: its global allocator is a [`CountingAllocator`], and a thread that plans looks at its
@@ -14,8 +14,8 @@ thread_local! {
     static NET: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Bytes that the calling thread has taken, less those that it has given back; what it gives back
-/// may be others'.
+/// Bytes that the calling thread has taken, less those that it has freed; it may free memory of
+/// other threads.
 pub fn net() -> i64 {
     NET.get()
 }

@@ -1,28 +1,27 @@
 //! Stacks for what is nested, and threads for planning.
 //!
 //! **Stacks.** Trees of statements, plans and expressions are cloned, compared, written and dropped
-//! by functions that call themselves for each level, and DataFusion and the parser guard only some
-//! of theirs. So how deep such a tree may be is bounded when it is parsed and when it is planned,
-//! and all that handles one has a stack of [`STACK`] bytes, which holds that depth with room to
-//! spare: threads that plan ([`planned`]) and that run queries are made with it; the future
-//! of a deep statement, which any thread may poll, is polled on one that lasts as long as the poll
-//! ([`Roomy`]).
-//! Only what is touched of a stack is memory, and what a deep tree has touched is given back
-//! ([`give_back`]). Dropping takes so little that a statement or a plan may be dropped on any
-//! thread.
+//! by recursive functions. DataFusion and the parser guard only a part of theirs. So parsing and
+//! planning bound the depth of such a tree, and all code that handles one has a stack of [`STACK`]
+//! bytes, which holds that depth with room to spare. Threads that plan ([`planned`]) and that run
+//! queries are made with such a stack. The future of a deep statement, which any thread may poll,
+//! is polled on one that lasts as long as the poll ([`Roomy`]). Only the touched part of a stack is
+//! memory, and the part that a deep tree has touched is given back ([`give_back`]). Dropping takes
+//! so little that a statement or a plan may be dropped on any thread.
 //!
 //! **Planning.** Nothing can stop the planner from outside, and it may be busy for long. So it
-//! works on threads of its own, on copies of what it needs, and the session waits, as it waits for
-//! rows: cancellation, timeouts and the end of the connection find it waiting. The planner that
-//! nobody waits for any more is *abandoned*: it notices at the next rule, table or expression
-//! ([`check`]), ends, and drops what it has. Up to then it gives its place among the [`PLANNERS`]
-//! that may run at a time to the next statement, and takes one of [`ABANDONED`]. Threads are
-//! bounded by both together: an abandoned planner that finds no such place keeps the one it has.
+//! works on threads of its own, on copies of its inputs, and the session waits as it waits for
+//! rows. Cancellation, timeouts and the end of the connection take effect during the wait. A
+//! planner that no session waits for any more is *abandoned*. It notices at the next rule, table or
+//! expression ([`check`]), ends, and drops its memory. Up to then it gives its place among the
+//! [`PLANNERS`] that may run at a time to the next statement, and takes one of [`ABANDONED`].
+//! Threads are bounded by both together: an abandoned planner that finds no such place keeps its
+//! old one.
 //!
-//! **Memory.** The planner is charged for what its thread has taken ([`crate::allocations`]), out
-//! of the memory for the queries of all sessions, where it also looks whether anybody waits. A
-//! session's `work_mem` is for what its queries keep. The charge ends with the planning; a plan
-//! that is done is small beside what made it.
+//! **Memory.** The planner is charged for the memory that its thread has taken
+//! ([`crate::allocations`]), from the memory for the queries of all sessions. At each charge it
+//! also checks whether it is abandoned. A session's `work_mem` is for the memory that its queries
+//! keep. The charge ends with the planning: a finished plan is small beside the work that made it.
 
 use crate::allocations;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
@@ -46,7 +45,7 @@ pub const STACK: usize = if cfg!(debug_assertions) { 256 << 20 } else { 64 << 20
 const KEPT: usize = 512 << 10;
 /// A plan's memory is charged anew when it has changed by so many bytes.
 const CHARGED_AT_ONCE: usize = 8 << 20;
-/// How long a thread that plans waits for the next statement.
+/// The time that a planning thread waits for the next statement.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// The statements that are planned at a time: enough to keep all cores busy.
@@ -121,8 +120,8 @@ pub fn give_back() {
         let (from, to) = ((here - left).next_multiple_of(PAGE) + PAGE, (here - KEPT) / PAGE * PAGE);
         if from < to {
             // SAFETY: The range lies within the stack of this thread, between its end, of which the
-            // first page or more is left out, and the frames that are in use, which end less than
-            // KEPT bytes below `marker`: nobody has a reference into it. Frames that come to lie
+            // first page or more is left out, and the frames in use. These end less than KEPT bytes
+            // below `marker`, so there is no reference into the range. Frames that come to lie
             // there later find zeros, as on a new stack.
             unsafe { libc::madvise(from as *mut _, to - from, libc::MADV_DONTNEED) };
         }
@@ -264,7 +263,7 @@ fn rest(number: u64, next: &Receiver<Job>) -> Option<Job> {
             resting.retain(|(other, _)| *other != number);
             let is_taken = resting.len() == before;
             drop(resting);
-            // Who has taken it sends a job at once.
+            // The thread that has taken it sends a job at once.
             if is_taken { next.recv().ok() } else { None }
         }
     }
@@ -274,8 +273,8 @@ fn rest(number: u64, next: &Receiver<Job>) -> Option<Job> {
 /// caller is such a thread, there.
 ///
 /// # Errors
-/// What the work gives; XX000 when it panics, 53000 when there is no thread, 53200 where it looks
-/// and memory is short.
+/// The result of the work. XX000 when it panics, 53000 when there is no thread, 53200 when a check
+/// finds that memory is short.
 pub async fn elsewhere<T: Send + 'static>(
     memory: Option<Arc<dyn MemoryPool>>,
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -371,7 +370,8 @@ mod tests {
             std::hint::black_box(&page);
             if levels == 0 { 0 } else { touch(levels - 1) + usize::from(page[levels % 4_096]) }
         }
-        // Of the mapping in which this stack lies: other tests of the process have memory, too.
+        // Pages of the mapping in which this stack lies: other tests of the process have memory,
+        // too.
         fn pages() -> usize {
             let (here, mut is_mine) = (0u8, false);
             let address = std::ptr::from_ref(&here).addr();

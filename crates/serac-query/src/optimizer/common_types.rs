@@ -9,9 +9,9 @@
 //! | a timestamp and a text or a date | nanoseconds, of the years 1677 to 2262 | microseconds |
 //! | `'2'` and a number in CASE, COALESCE, UNION, VALUES | text | the number's type |
 //!
-//! A union in a union is one of all branches: their columns are of one type together, and `2` in
-//! the second of them is a literal of the first. DataFusion makes one of them later, when it has
-//! brought in casts, which it then looks up in branches whose columns have other names.
+//! A union in a union is one of all branches: their columns have one common type, and `2` in the
+//! second of them is a literal of the first. DataFusion flattens them later, when it has added
+//! casts, which it then looks up in branches whose columns have other names.
 //!
 //! The rule casts the operands before DataFusion's own coercion sees them, which then finds them of
 //! one type. It goes up the plan and makes each operator's columns anew: the type of a column
@@ -33,7 +33,8 @@ use serac_functions::{OperandPurpose, common_type, has_part, is_decimal, is_plai
 use serac_values::text_types::is_text;
 use std::sync::Arc;
 
-/// See the module. Comes before types are coerced.
+/// Gives operands, branches and rows the common type of PostgreSQL's rules. Comes before types are
+/// coerced.
 #[derive(Debug)]
 pub struct CommonTypes;
 
@@ -66,8 +67,8 @@ fn adopts(data_type: &DataType) -> bool {
         || matches!(data_type, DataType::Boolean | DataType::Interval(_) | DataType::Duration(_))
 }
 
-/// What operands become together; none where DataFusion's answer is right. Of each its type, and
-/// its text if it is a literal in quotes.
+/// The common type of operands, each given with its type, and its text if it is a literal in
+/// quotes. `None` if DataFusion's answer is right.
 fn common_of_all(operands: &[(DataType, Option<&str>)], purpose: OperandPurpose) -> Option<DataType> {
     let is_known = |(data_type, text): &&(DataType, Option<&str>)| text.is_none() && !data_type.is_null();
     let mut differs = false;
@@ -110,7 +111,7 @@ fn coerced<const N: usize>(operands: [Expr; N], schema: &DFSchema) -> Result<Tra
 fn wanted(operands: &[&Expr], purpose: OperandPurpose, schema: &DFSchema) -> Result<Option<DataType>> {
     let mut all = Vec::with_capacity(operands.len());
     for operand in operands {
-        // What has no type is an error that DataFusion tells of.
+        // DataFusion reports the error of an operand without a type.
         let Ok(data_type) = operand.get_type(schema) else { return Ok(None) };
         all.push((data_type, unknown_literal(operand)));
     }
@@ -276,7 +277,7 @@ fn union(plan: &LogicalPlan) -> Option<&Union> {
         _ => None,
     }
 }
-/// The same of a branch whose rows are made distinct with those of others.
+/// The union, if the rows of this branch are made distinct with those of others.
 fn distinct_union(plan: &LogicalPlan) -> Option<&Union> {
     match plan {
         LogicalPlan::Distinct(Distinct::All(input)) => union(input),
@@ -353,9 +354,9 @@ fn of_union(union: Union) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Union(Union { inputs, schema })))
 }
 
-/// What a value in a row of VALUES was before it was cast to its column's type when it was planned.
-/// Of texts, only those beside decimals have been cast so: others are casts that the user has
-/// written. So are casts to TEXT where the column has its type, which is that of no literal.
+/// The value in a row of VALUES before planning cast it to its column's type. Of casts from text,
+/// only those in a column of decimals were made this way: others are casts that the user has
+/// written. So are casts to TEXT in a column of TEXT, which is the type of no literal.
 fn uncast<'e>(value: &'e Expr, own: &DataType) -> Option<&'e Expr> {
     let Expr::Cast(Cast { expr, field }) = value else { return None };
     let is_written = || match (own, expr.get_type(&DFSchema::empty())) {

@@ -22,7 +22,7 @@ use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module.
+/// Keeps the order of rows that a query gives.
 #[derive(Debug, Default)]
 pub struct GivenOrders {
     /// Numbers for names.

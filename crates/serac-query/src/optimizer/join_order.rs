@@ -1,10 +1,10 @@
 //! The order of inner joins, by estimated cost.
 //!
-//! A region of inner joins (seen through projections of bare columns) is taken apart into its
-//! relations, the classes of expressions that its conditions make equal, and the other conditions.
-//! Equality is transitive, so any two members of a class may be joined, whichever pair the query
-//! names. The cheapest tree is found by dynamic programming over all sets of up to [`MAX_EXACT`]
-//! relations, beyond that by joining the two parts with the smallest result again and again. The
+//! A region of inner joins (seen through projections of bare columns) is taken apart. Its parts are
+//! the relations, the classes of expressions that its conditions make equal, and the other
+//! conditions. Equality is transitive, so any two members of a class may be joined, whichever pair
+//! the query names. Dynamic programming over all sets of up to [`MAX_EXACT`] relations finds the
+//! cheapest tree. Beyond that, the two parts with the smallest result are joined repeatedly. The
 //! cost counts the rows that are put into hash tables twice, those that are looked up once, and
 //! those that come out once. Smaller inputs become the build side.
 
@@ -22,7 +22,7 @@ const MAX_EXACT: usize = 10;
 /// Relations up to which a region is ordered at all: sets of them are bits of a word.
 const MAX_RELATIONS: usize = 64;
 
-/// See the module.
+/// Chooses the order of inner joins by cost.
 #[derive(Debug, Default)]
 pub struct JoinOrder;
 
@@ -45,7 +45,7 @@ fn order(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let mut region = Region::default();
     region.take_apart(&plan)?;
     let Some(joining) = region.cheapest() else { return plan.map_children(order) };
-    // What lies below the region may hold regions of its own.
+    // Relations below the region may hold regions of their own.
     for relation in &mut region.relations {
         *relation = Arc::new(order(Arc::unwrap_or_clone(relation.clone()))?.data);
     }
@@ -84,7 +84,7 @@ struct Region {
     conditions: Vec<Expr>,
 }
 
-/// What a set of relations costs, and how it is joined.
+/// The cost of a set of relations, and its join.
 #[derive(Clone)]
 struct Candidate {
     cost: f64,
@@ -105,7 +105,7 @@ struct Joining {
     conditions: Vec<Condition>,
 }
 
-/// What costing needs to know of a region.
+/// A region's data for costing.
 struct Costing<'a> {
     classes: &'a [Class],
     /// Different values of each member of each class.
@@ -127,7 +127,7 @@ impl Region {
         Ok(())
     }
 
-    /// The relations whose columns `expr` names; none if one is unknown or named by several.
+    /// The relations whose columns `expr` names; `None` if a column is unknown or ambiguous.
     fn relations_of(&self, expr: &Expr) -> Option<Set> {
         let mut set = 0;
         for column in expr.column_refs() {
@@ -321,7 +321,7 @@ impl Costing<'_> {
                 }
                 let (Some(x), Some(y)) = (&best[a as usize], &best[b as usize]) else { continue };
                 let Some(rows) = self.join_rows((a, x.rows), (b, y.rows)) else { continue };
-                // How many rows a set has does not depend on how it is joined: the first estimate
+                // The row count of a set does not depend on its join order: the first estimate
                 // stays.
                 let rows = best[set as usize].as_ref().map_or(rows, |known| known.rows);
                 let candidate = Self::joined(x, y, rows);

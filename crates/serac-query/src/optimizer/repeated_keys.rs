@@ -11,7 +11,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use serac_functions::rewrite_typed;
 
-/// See the module.
+/// Drops sort keys that stand twice.
 #[derive(Debug, Default)]
 pub struct RepeatedKeys;
 

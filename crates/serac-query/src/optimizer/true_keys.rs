@@ -2,9 +2,10 @@
 //!
 //! DataFusion derives from a plan's functional dependencies which sort keys, groups, DISTINCTs and
 //! joins are superfluous. Two of its derivations are false:
-//! - A key among the columns of an aggregation decides *all* of its columns there, also where it is
-//!   the key of one of several joined relations, or of one of several inner aggregations.
-//! - What decides a row decides the rows that `unnest` makes of it.
+//! - A key among the columns of an aggregation decides *all* of its columns there. DataFusion has
+//!   that also for the key of one of several joined relations, or of one of several inner
+//!   aggregations.
+//! - A key of a row counts as a key of the rows that `unnest` makes of it.
 //!
 //! `SELECT c.id, o.state FROM c JOIN o … GROUP BY 1, 2 ORDER BY 1, 2` lost its second sort key.
 //!
@@ -118,7 +119,7 @@ impl Unknown {
         let schema = independent(input.schema())?;
         Ok(LogicalPlan::Extension(Extension { node: Arc::new(Self { input, schema }) }))
     }
-    /// What is beneath one; none if the plan is another.
+    /// The plan beneath such an operator; `None` for another plan.
     fn beneath(plan: &LogicalPlan) -> Option<LogicalPlan> {
         let LogicalPlan::Extension(extension) = plan else { return None };
         extension.node.as_any().downcast_ref::<Self>().map(|unknown| unknown.input.clone())

@@ -93,7 +93,7 @@ impl Kept {
         let kept = LogicalPlan::Extension(Extension { node: Arc::new(Self { input, volatile }) });
         Ok(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(kept))?))
     }
-    /// What is beneath both; none if the plan is another.
+    /// The plan beneath both; `None` for another plan.
     fn beneath(plan: &LogicalPlan) -> Option<&LogicalPlan> {
         let LogicalPlan::Projection(projection) = plan else { return None };
         let LogicalPlan::Extension(extension) = projection.input.as_ref() else { return None };

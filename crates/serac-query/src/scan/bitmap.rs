@@ -1,16 +1,16 @@
 //! Filters answered by bitmap indexes (the CUBIT paper, §F): bitvector algebra in place of a scan
 //! of the columns.
 //!
-//! Comparisons of an indexed column with constants, and what AND, OR and NOT make of them, say for
-//! which values of each index a row is taken. NOT is pushed down to the comparisons, where it means
+//! Comparisons of an indexed column with constants, combined by AND, OR and NOT, say for which
+//! values of each index a row is taken. NOT is pushed down to the comparisons, where it means
 //! "false", not "not true": so NULL is treated as SQL wants it. Conditions on the same index become
 //! one set of values first (BETWEEN: one range). A set that more than half of the rows have is
 //! computed as what it leaves out, and stays inverse as far as it can. Any other expression over
 //! one indexed column (LIKE, functions) is evaluated once for each value in the index's directory.
 //!
-//! Which of a filter's conjuncts are left to the indexes is a matter of cost. The indexes know
-//! exactly how many rows have the values; making a bitvector looks at that many at the most, a scan
-//! at all that are left.
+//! Costs decide which of a filter's conjuncts are left to the indexes. The indexes know exactly how
+//! many rows have the values. Making a bitvector looks at that many at the most, a scan at all
+//! remaining rows.
 //!
 //! The bitvectors are made for one segment of the table at a time ([`super::segments`]).
 
@@ -38,15 +38,15 @@ use std::ops::{Bound, Range};
 use std::sync::{Arc, OnceLock};
 
 /// Nanoseconds that a scan takes to test a row, by comparison of numbers and by an expression, and
-/// an index to put a row into a bitvector: set so that the scans of
-/// `serac-bench tpch --bitmap-indexes` that gain nothing are left alone. The rows of a value that
-/// many have lie in bitmaps, which are put together 64 slots at a time.
+/// that an index takes to put a row into a bitvector. They are set so that scans of
+/// `serac-bench tpch --bitmap-indexes` that gain nothing stay scans. The rows of a frequent value
+/// lie in bitmaps, which are combined 64 slots at a time.
 const COMPARE_NS: f64 = 0.5;
 const EXPRESSION_NS: f64 = 8.0;
 const BITVECTOR_NS: f64 = 1.5;
 const WORD_NS: f64 = 0.5;
 const CONTAINER_NS: f64 = 20.0;
-/// Where no more than one row in so many is left, its value lies in a cache line of its own, …
+/// If at most one row in this many is left, its value lies in a cache line of its own, …
 const ROWS_PER_GATHERED: f64 = 8.0;
 /// … which is what testing it costs at the least.
 const GATHER_NS: f64 = 6.0;
@@ -58,12 +58,12 @@ const MOST_TRIED_VALUES: u64 = 4_096;
 /// … if there are so many rows for each.
 const ROWS_PER_TRIED_VALUE: u64 = 16;
 
-/// How many keys of a join it is worth looking up in place of testing so many rows.
+/// The number of join keys that are worth looking up instead of testing `rows` rows.
 pub(super) fn most_keys(rows: f64) -> usize {
     (rows * COMPARE_NS / KEY_NS) as usize
 }
 
-/// Which rows are taken, by their values in indexed columns.
+/// A condition on the values in indexed columns, which says which rows are taken.
 #[derive(Clone, Debug)]
 enum Condition {
     /// In the index with this number, one of these.
@@ -99,7 +99,7 @@ impl Indexed<'_> {
     }
 }
 
-/// What an expression over one column says of each of these values.
+/// The results of an expression over one column for each of these values.
 fn evaluated(expr: &Expr, column: &Field, values: ArrayRef) -> Option<BooleanArray> {
     let schema = Arc::new(Schema::new(vec![column.clone().with_nullable(true)]));
     let (of_columns, context) = (DFSchema::try_from(schema.clone()).ok()?, PhysicalPlanningContext::default());
@@ -178,7 +178,7 @@ impl Condition {
             Expr::InList(list) => {
                 let index = find(&list.expr)?;
                 let keys: Vec<Key> = list.list.iter().map(|constant| key(index, constant)).collect::<Option<_>>()?;
-                // Where lists of floating-point numbers are searched, the two zeros differ.
+                // A search in lists of floating-point numbers distinguishes the two zeros.
                 let is_zero = |key: &Key| match indexes[index].index().value(key).as_value() {
                     Value::Float32(v) => v == 0.0,
                     Value::Float64(v) => v == 0.0,
@@ -237,7 +237,7 @@ impl Condition {
             }
         }
     }
-    /// What a scan takes for a row.
+    /// The cost of a row in a scan.
     fn scan_ns(&self, indexes: &Indexes) -> f64 {
         match self {
             Self::Values(index, _) if indexes[*index].index().column_type.physical() == PhysicalType::View => {
@@ -432,7 +432,7 @@ impl BitmapFilter {
     pub(super) fn rows(&self, no: BlockNo) -> &Rows {
         self.segment(self.rows.of(no))
     }
-    /// Parts that [`segment`](Self::segment) gives one by one.
+    /// The number of parts that [`segment`](Self::segment) gives.
     pub(super) fn segments(&self) -> usize {
         self.rows.len()
     }
@@ -446,7 +446,7 @@ impl BitmapFilter {
     pub(super) fn total(&self) -> u64 {
         self.total
     }
-    /// How many rows it leaves, if that is known without their bitvectors.
+    /// The number of rows that it leaves, if that is known without their bitvectors.
     pub(super) fn count(&self) -> Option<u64> {
         match &self.condition {
             Condition::Values(index, set) => Some(set.count(&self.indexes[*index])),

@@ -1,8 +1,8 @@
 //! `CubitCountExec`: COUNT(*), COUNT(*) per value of an indexed column and its different values,
 //! from bitmap indexes alone.
 //!
-//! [`BitmapCounts`] puts it in the place of an aggregation's first (or only) step, with the scan
-//! below it, where the filter is one that bitmap indexes answer and no other column is needed.
+//! [`BitmapCounts`] replaces an aggregation's first (or only) step and the scan below it. It does
+//! so if bitmap indexes answer the whole filter and no other column is needed.
 
 use super::bitmap::{BitmapFilter, least};
 use super::exec::SeracScanExec;
@@ -33,14 +33,14 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Counting by hashing takes about so long per row, and the rows of a value that are in a filter's
-/// bitvector so long per value and block.
+/// Costs: counting by hashing takes this long per row. Counting a value's rows in a filter's
+/// bitvector takes this long per value and block.
 const HASH_NS: f64 = 10.0;
 const AND_NS: f64 = 100.0;
 
 const EVERYTHING: Predicate<'static> = Predicate::Range(Bound::Unbounded, Bound::Unbounded);
 
-/// What is counted.
+/// The counted columns and their indexes.
 #[derive(Clone, Debug)]
 struct Counting {
     /// The index on the column that rows are grouped by.
@@ -50,7 +50,7 @@ struct Counting {
     any: BitmapReader,
 }
 
-/// What a filter's bitvectors have, by segments of the table, which threads share.
+/// A filter's bitvectors, by segments of the table, which threads share.
 struct Counts {
     filter: Arc<BitmapFilter>,
     group: Option<GroupColumn>,
@@ -126,7 +126,7 @@ impl Counting {
 #[derive(Debug)]
 pub struct CubitCountExec {
     counting: Counting,
-    /// So many share the work where there is much.
+    /// The number of threads that share the work if there is much.
     threads: usize,
     table: String,
     properties: Arc<PlanProperties>,

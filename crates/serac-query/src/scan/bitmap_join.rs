@@ -2,9 +2,8 @@
 //! the CUBIT paper, §F).
 //!
 //! The keys of the other side become the union of their bitvectors, and the scan begins with these
-//! rows; for an anti-join, with all others, NULLs among them. No hash table is built and no row is
-//! tested. [`BitmapJoin`] puts it in the place of a hash join where the keys are expected to be
-//! few.
+//! rows; for an anti-join, with all other rows, NULLs among them. No hash table is built and no row
+//! is tested. [`BitmapJoin`] replaces a hash join by it if few keys are expected.
 
 use super::bitmap::most_keys;
 use super::exec::SeracScanExec;
@@ -167,7 +166,7 @@ impl PhysicalOptimizerRule for BitmapJoin {
     }
 }
 
-/// What lies below the dealing out and collecting of rows.
+/// The plan below the operators that distribute and collect rows.
 fn undealt(mut plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
     while plan.downcast_ref::<RepartitionExec>().is_some()
         || plan.downcast_ref::<CoalescePartitionsExec>().is_some()

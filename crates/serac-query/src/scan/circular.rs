@@ -1,5 +1,5 @@
-//! Scans of one table that go round it together: what one brings into the cache, the others find
-//! there.
+//! Scans of one table that go round it together: a scan finds in the cache the blocks that another
+//! scan has read.
 //!
 //! The scans of a table that run at the same time, each for its own query, are a *convoy*. The
 //! convoy has a *trail*: the numbers of the blocks whose values were read last, in that order. It
@@ -16,24 +16,24 @@
 //! 1. **Attach.** A scan attaches when it takes its first block. Its place is the end of the trail,
 //!    so it begins where the others are. The first scan of a table begins a convoy, at block 0.
 //! 2. **Take.** A scan *follows*: it takes the oldest block behind its place on the trail that it
-//!    has not had. If there is none, it *leads*: it takes the first block behind the trail's last
-//!    one that it has not had, around the end of the table.
+//!    has not had. Otherwise it *leads*: it takes the first block behind the trail's last one that
+//!    it has not had, around the end of the table.
 //! 3. **Note.** A scan that leads puts the block on the trail once it reads the block's values. A
 //!    block that zone maps, dictionaries or bitmaps exclude is not noted: nothing of it is in the
 //!    cache. So a scan that skips most of the table does not pull the others along.
-//! 4. **Leave.** Nobody waits for anybody. A scan whose place has fallen back by more than its
-//!    window leaves: what lies there is not in the cache any more. It attaches again at the end of
-//!    the trail, and what it has missed it takes later, with others or alone. The window has as
+//! 4. **Leave.** Scans do not wait for each other. A scan whose place has fallen back by more than
+//!    its window leaves: the blocks there are not in the cache any more. It attaches again at the
+//!    end of the trail, and takes the missed blocks later, with others or alone. The window has as
 //!    many blocks as have room in the cache with the columns that the scan reads.
-//! 5. **Detach.** A scan detaches when it has had all blocks, or when nobody reads it any more (a
-//!    LIMIT that is reached, a cancelled or failed query). The convoy ends with its last scan.
+//! 5. **Detach.** A scan detaches when it has had all blocks, or when it has no reader any more (a
+//!    reached LIMIT, a cancelled or failed query). The convoy ends with its last scan.
 //!
-//! Each block once: a scan has a bit for each block that there was when it attached, which is after
-//! its snapshot was taken, so blocks that come later have nothing that it sees. Whoever takes a
-//! block for the scan sets its bit under the scan's mutex, and a scan ends when all bits are set.
-//! The trail is a hint. Whatever it says, no block comes twice and none is left out, and what
-//! freezes, thaws, moves or is recycled meanwhile is as it is for any scan: `BlockReader` reads a
-//! block by its number, as the snapshot sees it.
+//! Each block once: a scan has a bit for each block that exists when it attaches. That is after its
+//! snapshot was taken, so later blocks hold no row that it sees. The thread that takes a block for
+//! the scan sets its bit under the scan's mutex, and a scan ends when all bits are set. The trail
+//! is a hint. With any trail, no block comes twice and none is left out. Blocks that freeze, thaw,
+//! move or are recycled meanwhile are as for any scan: `BlockReader` reads a block by its number,
+//! as the snapshot sees it.
 //!
 //! All state lies behind mutexes: a scan's, and, taken below it, its convoy's. The map of convoys
 //! has a third, under which none of these is taken. No block is read under any of them.
@@ -50,7 +50,8 @@ use std::sync::{Arc, LazyLock, Weak};
 const TRAIL_BLOCKS: usize = 1_024;
 /// Blocks of a table from which on `auto` may share its scans.
 const SHARED_BLOCKS: u32 = 8;
-/// What is read before others have their turn: they shall find it in the core's own cache.
+/// Bytes that are read before other scans have their turn: they should find them in the core's own
+/// cache.
 const TURN_BYTES: usize = 1 << 20;
 /// Blocks of a turn at the most.
 const TURN_BLOCKS: usize = 16;
@@ -111,7 +112,7 @@ impl SharedScans {
     }
 }
 
-/// What a scan reads.
+/// The columns and blocks of a scan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     /// Blocks of the table.
@@ -207,7 +208,7 @@ impl Trail {
     }
 }
 
-/// What the scans of one table know of each other.
+/// The shared state of the scans of one table.
 #[derive(Debug)]
 struct Convoy {
     /// Kept, so that no other table has its address.
@@ -224,7 +225,7 @@ pub struct Convoys {
 }
 
 impl Convoys {
-    /// What has been counted.
+    /// The counters.
     pub fn figures(&self) -> &SharedScanFigures {
         &self.figures
     }
@@ -254,7 +255,7 @@ impl ScanSharing {
     pub fn new(convoys: Arc<Convoys>) -> Self {
         Self { setting: AtomicU8::new(SharedScans::Auto as u8), convoys }
     }
-    /// Of the session whose query it is.
+    /// The sharing of the query's session.
     pub(super) fn of(context: &TaskContext) -> Option<Arc<Self>> {
         context.session_config().get_extension()
     }
@@ -321,7 +322,7 @@ impl Taken {
 
 #[derive(Debug)]
 struct State {
-    /// None once it has detached.
+    /// `None` once it has detached.
     convoy: Option<Arc<Convoy>>,
     taken: Taken,
     /// On the trail: what lies before it is taken or missed.
@@ -520,7 +521,7 @@ mod tests {
         (0..3).for_each(|_| _ = step(&mut fast));
         assert_eq!(step(&mut slow), Some((1, true)), "two behind");
         (0..3).for_each(|_| _ = step(&mut fast));
-        // Of 2 to 5, more than three.
+        // Blocks 2 to 5: more than a window of three.
         let left = slow.next().unwrap();
         slow.reads();
         assert_eq!(left, Step { no: BlockNo(6), follows: false, left: true, alone: false });

@@ -1,9 +1,9 @@
 //! One conjunct of a scan's filter.
 //!
-//! A comparison of a number, date or short decimal column with a constant or with another such
-//! column runs on the raw values with the operators' select kernels (decimals as scaled 64-bit
-//! integers), and so does the key filter of a join. Everything else is a DataFusion expression over
-//! just the columns it names, evaluated on the words of a dictionary where a block has one
+//! A comparison of a number, date or short decimal column with a constant or another such column
+//! runs on the raw values with the operators' select kernels (decimals as scaled 64-bit integers).
+//! So does the key filter of a join. Other conjuncts are DataFusion expressions over just the
+//! columns they name. They are evaluated on the words of a dictionary if a block has one
 //! ([`super::dictionary_predicate`]).
 
 use super::dictionary_predicate::constants_of;
@@ -40,8 +40,8 @@ pub(super) enum Test {
     Expression {
         expr: Arc<dyn PhysicalExpr>,
         schema: SchemaRef,
-        /// Of an expression over one column of variable length: the constants of which a value must
-        /// be one.
+        /// For an expression over one column of variable length: the constants that a value must be
+        /// among.
         constants: Option<Vec<Vec<u8>>>,
     },
 }
@@ -207,8 +207,8 @@ impl Conjunct {
         self.optional && self.rows_in >= TRIAL_ROWS && self.rows_out * 10 > self.rows_in * 8
     }
 
-    /// Whether no value between the smallest and the largest of its column in a block can hold: the
-    /// block's zone map speaks for all its rows.
+    /// Whether no value between the smallest and the largest of its column in a block can qualify:
+    /// the block's zone map holds for all its rows.
     pub(super) fn excludes(&self, zone: impl Fn(ColumnId) -> Option<Zone>) -> bool {
         let zone = |at: usize| zone(ColumnId(self.columns[at].0 as u16));
         match &self.test {

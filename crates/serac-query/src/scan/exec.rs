@@ -1,9 +1,9 @@
 //! `SeracScanExec`: reads the blocks of a table in a snapshot.
 //!
-//! Partitions take segments of blocks, and blocks of others' segments in the end
-//! ([`super::segments`]), so that threads balance by themselves; or the blocks that other scans of
-//! the table have just read ([`super::circular`]). With a [`BitmapFilter`] it is the CUBIT scan: it
-//! looks only at rows that the filter names.
+//! Partitions take segments of blocks, and at the end blocks of other partitions' segments
+//! ([`super::segments`]), so that threads balance by themselves. Or they take the blocks that other
+//! scans of the table have just read ([`super::circular`]). With a [`BitmapFilter`] it is the CUBIT
+//! scan: it looks only at rows that the filter names.
 
 mod blocks;
 
@@ -146,7 +146,7 @@ impl SeracScanExec {
     pub(super) fn indexes(&self) -> &Indexes {
         &self.indexes
     }
-    /// What bitmap indexes answer of the filter.
+    /// The part of the filter that bitmap indexes answer.
     pub(super) fn bitmap(&self) -> Option<&Arc<BitmapFilter>> {
         self.bitmap.as_ref()
     }
@@ -239,8 +239,8 @@ impl SeracScanExec {
         }
         scan
     }
-    /// The table's columns that these columns of its output are; none if a row id is among them, or
-    /// rows are left out that follow from the others.
+    /// The table columns behind these output columns. `None` if a row id is among them, or if rows
+    /// are left out that follow from the others.
     pub(super) fn columns_of(&self, outputs: &[usize]) -> Option<Vec<usize>> {
         let columns = outputs.iter().map(|&at| self.projection.get(at).copied().filter(|&full| !self.is_row_id(full)));
         if self.limit.is_some() { None } else { columns.collect() }
@@ -272,8 +272,9 @@ impl SeracScanExec {
     fn rows_with(&self, index: &BitmapReader, keys: Arc<Vec<i64>>, anti: bool) -> KeyRows {
         KeyRows::new(index.clone(), keys, anti, self.table.data.block_count())
     }
-    /// Lets the scan, and all that share its state, begin with the rows that have, or have not
-    /// (`anti`), one of the ascending `keys` in an indexed column of integers or dates.
+    /// Lets the scan, and all that share its state, begin with the rows that have one of the
+    /// ascending `keys` in an indexed column of integers or dates; with `anti`, with the rows that
+    /// have none.
     pub(super) fn join(&self, column: usize, keys: Vec<i64>, anti: bool) -> Result<()> {
         let index = self.index_on(column);
         let index = index.ok_or_else(|| DataFusionError::Internal("the join has lost its index".into()))?;
@@ -290,8 +291,8 @@ impl SeracScanExec {
             None => BlockOrder::Alone(BlockQueue::new(blocks)),
         }
     }
-    /// Bytes of a block's columns that filters or the output name. Of texts, only what lies in the
-    /// block itself.
+    /// Bytes of a block's columns that filters or the output name. Of texts, only the part in the
+    /// block itself counts.
     fn bytes_per_block(&self) -> usize {
         let filtered = self.filters.iter().flat_map(collect_columns).map(|column| column.index());
         let keys = self.key_filters.iter().map(|(column, _)| *column);

@@ -13,7 +13,7 @@ pub(super) struct KeyFilter {
     /// Partitions of the build side.
     partitions: usize,
     state: RwLock<State>,
-    /// So many keys are kept as a list, too.
+    /// Up to this many keys are kept as a list, too.
     most_listed: AtomicUsize,
 }
 

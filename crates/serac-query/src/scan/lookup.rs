@@ -1,9 +1,9 @@
 //! `SeracLookupExec`: rows found by their keys in an ordered index, without looking at any other.
 //!
-//! A filter that fixes the first columns of an index to constants (`=`, `IN`, or a few `=` joined
-//! by OR), or bounds the one behind them, names keys or ranges of keys. What the index has for them
-//! in any snapshot is read in the scan's, own writes included, and the whole filter is applied to
-//! it, so the lookup only has to find enough.
+//! A filter names keys or ranges of keys if it fixes the first columns of an index to constants
+//! (`=`, `IN`, or a few `=` joined by OR), or bounds the one behind them. The index's entries for
+//! them are read in the scan's snapshot, own writes included. The whole filter is applied to the
+//! rows, so the lookup only has to find enough.
 
 use super::plan::properties;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
@@ -28,8 +28,8 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-/// So many rows are looked up in any case; more only if they are less than a hundredth of the table
-/// by whole keys, less than a [`RANGE_SHARE`]th by others.
+/// This many rows are always looked up. More only if they are less than a hundredth of the table by
+/// whole keys, less than a [`RANGE_SHARE`]th by other keys.
 const FEW_ROWS: u64 = 64;
 /// A row is read by itself in about the time in which a scan passes so many.
 const RANGE_SHARE: u64 = 256;
@@ -44,7 +44,7 @@ pub(super) struct KeyLookup {
     index: Arc<TableIndex>,
     /// Values of the index's first columns.
     keys: Vec<Vec<OwnedValue>>,
-    /// Of the column behind them.
+    /// The bounds of the column behind them.
     bounds: Bounds<OwnedValue>,
     /// Rows that the index has for them, in any snapshot.
     candidates: usize,
@@ -247,7 +247,7 @@ impl KeyLookup {
         self.ranges(|range| reads.note_keys(table, &self.index, range));
     }
 
-    /// How many rows the index has for the keys; none if they are more than `most`.
+    /// The number of rows that the index has for the keys; `None` if they are more than `most`.
     fn count(&self, most: u64) -> Option<usize> {
         let mut count = 0;
         self.ranges(|range| {

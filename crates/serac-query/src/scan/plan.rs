@@ -1,5 +1,4 @@
-//! What the physical plans of this folder, and the rules that put them into queries, have in
-//! common.
+//! Common parts of the physical plans of this folder, and of the rules that put them into queries.
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;

@@ -1,5 +1,4 @@
-//! Who may read which columns: checked when a scan is planned, which names the columns that are
-//! read.
+//! Privileges on columns: checked when a scan is planned, which names the columns that are read.
 
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;

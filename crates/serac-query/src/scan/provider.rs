@@ -40,22 +40,22 @@ pub struct SeracTable {
     constraints: Constraints,
     /// The table's bitmap indexes, as far as they may be asked.
     indexes: Indexes,
-    /// Where a serializable transaction notes what it reads.
+    /// The read set of a serializable transaction.
     reads: Option<ReadSet>,
     /// The columns that may be read.
     columns: Columns,
-    /// What of filters the table's indexes on expressions know.
+    /// The table's indexes on expressions, for filters.
     expressions: Vec<IndexedExpression>,
-    /// What is known of filters: planning asks again and again.
+    /// The planning results for filters: planning asks repeatedly.
     planned: Mutex<HashMap<Vec<Expr>, Planned>>,
 }
 
-/// What is known of some filters before they run.
+/// The planning results for one list of filters.
 #[derive(Clone, Debug)]
 struct Planned {
     /// Rows that an ordered index finds.
     lookup: Option<KeyLookup>,
-    /// What bitmap indexes answer of them.
+    /// The part that bitmap indexes answer.
     bitmap: Option<Arc<BitmapFilter>>,
     /// The conjuncts that are left.
     others: Vec<Expr>,
@@ -97,7 +97,7 @@ impl SeracTable {
 }
 
 impl SeracTable {
-    /// The same, whose scans note in `reads` what they read.
+    /// The same table, whose scans note their reads in `reads`.
     pub fn noting(self, reads: Option<ReadSet>) -> Self {
         Self { reads, ..self }
     }
@@ -174,15 +174,15 @@ impl SeracTable {
             let mut conjuncts = conjuncts_of(&self.table, &self.full_schema, &conjuncts)?;
             sampled_share(&self.table, &self.snapshot, &mut conjuncts)
         });
-        // What cannot be tried (a filter that fails on some row) fails when it runs, with its own
-        // message.
+        // A filter that cannot be tried, because it fails on a row, fails when it runs, with its
+        // own message.
         let rows = bitmap.as_ref().map_or(all, |bitmap| bitmap.estimated_rows()) * share.unwrap_or(1.0);
         let planned = Planned { lookup: None, bitmap, others, rows };
         self.planned.lock().insert(filters, planned.clone());
         planned
     }
 
-    /// How many different values a column has among how many rows; none where it is not known.
+    /// The number of a column's distinct values among a number of rows; `None` if it is not known.
     pub fn distinct_values(&self, column: &str) -> Option<(f64, f64)> {
         let at = self.table.definition.columns.iter().position(|c| c.name == column)?;
         let rows = self.table.data.approximate_rows() as f64;

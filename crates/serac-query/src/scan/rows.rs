@@ -39,7 +39,7 @@ impl Rows {
     pub(super) fn skips(&self, no: BlockNo) -> bool {
         matches!(self, Self::Only(rows) if rows.block(no).is_none())
     }
-    /// Those of a block, of whose rows these are visible.
+    /// The rows of a block, whose visible rows are given.
     pub(super) fn select(&self, no: BlockNo, visible: &Selection) -> Selection {
         let (rows, container) = match self {
             Self::Only(rows) => (true, rows.block(no)),
@@ -74,7 +74,7 @@ impl Rows {
         }
         Selection::Positions(slots)
     }
-    /// Those of a block that has the rows 0 to `all` − 1, as bits, if they are more than half of
+    /// The rows of a block that has the rows 0 to `all` − 1, as bits, if they are more than half of
     /// them.
     pub(super) fn bits(&self, no: BlockNo, all: u32) -> Option<Vec<u64>> {
         let (rows, container) = match self {
@@ -96,7 +96,7 @@ impl Rows {
         }
         Some(bits)
     }
-    /// Those of the slots of a block.
+    /// The rows among the slots of a block.
     pub(super) fn narrow(&self, no: BlockNo, slots: &[u32]) -> Selection {
         let (rows, container) = match self {
             Self::Only(rows) => (true, rows.block(no)),
@@ -114,7 +114,7 @@ pub(super) struct KeyRows {
     /// Ascending and different.
     keys: Arc<Vec<i64>>,
     anti: bool,
-    /// Of the keys, part by part.
+    /// The bitvectors of the keys, part by part.
     found: Shared<Bitvector>,
     rows: BySegment<Rows>,
 }
@@ -137,7 +137,7 @@ impl KeyRows {
         let keys: Vec<Key> = keys.iter().take(KEYS_PER_PART).map(|key| index.key(value(key))).collect();
         self.index.query(Predicate::In(&keys))
     }
-    /// Those in the segment of a block.
+    /// The rows in the segment of a block.
     pub(super) fn rows(&self, no: BlockNo) -> &Rows {
         self.rows.get(self.rows.of(no), |blocks| {
             let parts: Vec<&Bitvector> = self.found.all(|part| self.find(part)).collect();

@@ -13,14 +13,14 @@ enum Cut {
     Highest,
 }
 
-/// See the module. Intervals do not touch and are not empty.
+/// A set of index keys, as ascending intervals. Intervals do not touch and are not empty.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ValueSet {
     intervals: Vec<(Cut, Cut)>,
     null: bool,
 }
 
-/// What a set is asked for as.
+/// The terms by which a set is asked for.
 #[derive(Default)]
 struct Parts<'s> {
     /// Single values, ascending, NULL with them.
@@ -47,8 +47,7 @@ impl ValueSet {
         let point = |key: Key| (Cut::At(key.clone(), false), Cut::At(key, true));
         Self { intervals: keys.into_iter().map(point).collect(), null: false }
     }
-    /// Of all values that there are, ascending (NULL last), those that are taken. Neighbours become
-    /// one interval.
+    /// The taken values among all values, ascending (NULL last). Neighbours become one interval.
     pub(super) fn of_all(values: impl IntoIterator<Item = (Key, bool)>) -> Self {
         let (mut intervals, mut null): (Vec<(Cut, Cut)>, _) = (Vec::new(), false);
         let mut neighbour = false;
@@ -144,7 +143,7 @@ impl ValueSet {
     /// Calls `f` with predicates that select the set, each row by one of them.
     pub(super) fn for_each_predicate(&self, mut f: impl FnMut(Predicate<'_>)) {
         let Parts { points, ranges, unbounded } = self.parts();
-        // What has no lower bound goes up to NULL, which is last; so does what has no upper bound.
+        // An interval without bounds ends before NULL, which is last.
         let null = Key::null();
         if unbounded {
             f(Predicate::Range(Bound::Unbounded, Bound::Excluded(&null)));
@@ -156,7 +155,7 @@ impl ValueSet {
             keys => f(Predicate::In(keys)),
         }
     }
-    /// How many rows have one of the values.
+    /// The number of rows that have one of the values.
     pub(super) fn count(&self, index: &BitmapReader) -> u64 {
         let mut count = 0;
         self.for_each_predicate(|predicate| count += index.count(predicate));

@@ -13,14 +13,14 @@
 //!   because DataFusion's joins on NULL = NULL take other equalities for such, too
 //! ```
 //!
-//! A scalar subquery's value is then a column of T, which has a row per d at the most; EXISTS asks
+//! A scalar subquery's value is then a column of T, which has at most a row per d. EXISTS asks
 //! whether there is a row; LATERAL takes all. L is evaluated twice, so it must give the same rows
-//! again: where it may not (LIMIT, random numbers, sums of floats that C needs), it is an error,
+//! again. If it may not (LIMIT, random numbers, sums of floats that C needs), it is an error,
 //! 0A000. EXISTS over a filter needs no domain: it is a mark join on the filter's condition. IN,
 //! ANY and ALL are made of EXISTS first ([`predicates`]).
 //!
-//! The plan is gone through from above, so that a subquery in a subquery is looked at when what it
-//! refers to are columns of its own query or of the one around it.
+//! The plan is traversed from above. So when a nested subquery is reached, its references are
+//! columns of its own query or of the one directly around it.
 
 mod one_row;
 mod outer;
@@ -51,7 +51,7 @@ use serac_values::SqlError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module. Comes after types are coerced.
+/// Turns correlated subqueries into joins. Comes after types are coerced.
 #[derive(Debug, Default)]
 pub struct Unnest {
     /// Numbers for names.
@@ -79,7 +79,7 @@ impl AnalyzerRule for Unnest {
         if !unnested.transformed {
             return Ok(unnested.data);
         }
-        // What stands above may have a column that can be NULL now.
+        // A column of an operator above may have become nullable.
         Ok(unnested.data.transform_up_with_subqueries(|plan| Ok(Transformed::yes(plan.recompute_schema()?)))?.data)
     }
 }
@@ -129,7 +129,7 @@ fn optional_values(expr: Expr) -> Result<Expr> {
     Ok(expr.transform_down(rewrite)?.data)
 }
 
-/// What IN, ANY or ALL asks about, if it must be evaluated once alone, or has subqueries in it.
+/// The left operand of IN, ANY or ALL, if it must be evaluated only once, or has subqueries in it.
 fn asked(expr: &Expr) -> Option<&Expr> {
     let value = match expr {
         Expr::InSubquery(within) => &within.expr,
@@ -161,8 +161,8 @@ fn sort_of_all(sort: Sort) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Sort(Sort { input, ..sort }))
 }
 
-/// A filter over LATERAL whose conditions on the left side alone are below the join: what the right
-/// side is for rows that they leave out is not asked, and may be an error.
+/// A filter over LATERAL, with the conditions on the left side alone moved below the join. The
+/// right side is not evaluated for rows that they leave out, where it might fail.
 fn filtered_left(filter: &Filter) -> Result<Option<LogicalPlan>> {
     let LogicalPlan::Join(join) = filter.input.as_ref() else { return Ok(None) };
     if outer::lateral(join).is_none() || !matches!(join.join_type, JoinType::Inner | JoinType::Left) {
@@ -318,8 +318,8 @@ impl Unnest {
         }))
     }
 
-    /// A filter or a projection over one more projection, which has what its IN, ANY and ALL ask
-    /// about as columns.
+    /// A filter or a projection over one more projection, which has the left operands of its IN,
+    /// ANY and ALL as columns.
     fn values_below(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let shown: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
         let input = plan.inputs()[0].clone();

@@ -1,10 +1,10 @@
 //! IN, ANY and ALL over subqueries in terms of EXISTS, and EXISTS over what does not depend on the
 //! outer row as a value.
 //!
-//! `x IN (S)`, where S gives a column v, is true if there is a row of S with `v = x`, otherwise
-//! NULL if there is one for which that is NULL, otherwise false. The latter is so if v is NULL, or
-//! x is NULL and there is any row; where neither can be NULL, IN is EXISTS. In WHERE, and where
-//! only AND and OR are around it, NULL is as good as false.
+//! `x IN (S)`, where S gives a column v, is true if S has a row with `v = x`. Otherwise it is NULL
+//! if `v = x` is NULL for a row, and false if not. It is NULL if v is NULL, or if x is NULL and
+//! there is any row. If neither can be NULL, IN is EXISTS. In WHERE, and below AND and OR alone,
+//! NULL is as good as false.
 
 use super::outer::{as_outer, free, has_subquery, subquery};
 use super::shapes::{is_repeatable, is_simple};
@@ -35,7 +35,7 @@ struct Comparison<'p> {
 }
 
 impl<'p> Comparison<'p> {
-    /// None if it must be evaluated once alone, or refers to subqueries itself.
+    /// `None` if it must be evaluated only once, or refers to subqueries itself.
     fn new(value: &Expr, op: Operator, plan: &'p LogicalPlan, schema: &DFSchema) -> Result<Option<Self>> {
         if value.is_volatile() || has_subquery(value) || plan.schema().fields().len() != 1 {
             return Ok(None);
@@ -146,8 +146,8 @@ fn condition(expr: Expr, schema: &DFSchema, is_conjunct: bool) -> Result<Expr> {
         Expr::InSubquery(ref within) => {
             let plan = within.subquery.subquery.as_ref();
             let simple = match within.negated {
-                // Of all rows; the join that knows about NULL has no other condition, and a key on
-                // both sides. An expression may turn out to be a constant.
+                // The subquery is uncorrelated: the null-aware join has no other condition, and a
+                // key on both sides. An expression may turn out to be a constant.
                 true => is_conjunct && free(plan).is_empty() && is_column(&within.expr),
                 false => is_simple(plan),
             };

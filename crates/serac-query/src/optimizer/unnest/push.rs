@@ -1,10 +1,10 @@
 //! Brings the outer values, the domain, below the operators of a subquery (Neumann and Kemper,
 //! Unnesting Arbitrary Queries, section 3.3).
 //!
-//! A plan S with references to the columns C of the query around becomes a plan that gives, for
-//! each row d of the domain D (all different values of C), the rows that S gives for d, with d
-//! beside them. Where S has no references, that is D × S; operators above use d's columns in the
-//! place of the references:
+//! A plan S refers to the columns C of the outer query. D is the domain: all different values of C.
+//! S becomes a plan that gives, for each row d of D, the rows that S gives for d, with d beside
+//! them. If S has no references, that is D × S; operators above use d's columns in place of the
+//! references:
 //!
 //! | operator | becomes |
 //! |---|---|
@@ -42,7 +42,7 @@ pub(super) struct Domain<'u> {
     pub(super) names: &'u Unnest,
     /// Its rows, of one column for each of `outer`.
     pub(super) rows: LogicalPlan,
-    /// What its columns are outside.
+    /// The outer columns that its columns stand for.
     pub(super) outer: Vec<Column>,
     /// The rows of last runs that recursive terms around read.
     pub(super) runs: Vec<LastRun>,
@@ -70,8 +70,8 @@ pub(super) fn all_columns(plan: &LogicalPlan) -> Vec<Expr> {
     plan.schema().columns().into_iter().map(Expr::Column).collect()
 }
 
-/// What is equal for columns that are equal, or both NULL: values of which none is NULL, so that
-/// other conditions can stand beside them.
+/// Pairs of values that are equal if the columns are equal or both NULL. The values are never NULL,
+/// so that other conditions can stand beside them.
 fn same(left: (Column, &DFSchema), right: (Column, &DFSchema)) -> Result<Vec<(Expr, Expr)>> {
     let data_type = left.1.data_type(&left.0)?.clone();
     let nullable = left.1.nullable(&left.0)? && right.1.nullable(&right.0)?;
@@ -215,8 +215,8 @@ impl Domain<'_> {
         }
     }
 
-    /// The row of a plan without FROM for each row of the domain, whose rows may be equal here;
-    /// none if it is no such plan.
+    /// The row of a plan without FROM for each row of the domain, whose rows may be equal here.
+    /// `None` for a plan with FROM.
     pub(super) fn beside_each(&self, plan: &LogicalPlan) -> Result<Option<Pushed>> {
         let input = match plan {
             LogicalPlan::EmptyRelation(empty) if empty.produce_one_row && plan.schema().fields().is_empty() => {
@@ -303,7 +303,7 @@ impl Domain<'_> {
 
     /// Rows of these numbers among those of each row of the domain.
     fn limit(&self, limit: &Limit) -> Result<Pushed> {
-        // What only computes columns stands above the limit as well, which then finds the order.
+        // A projection also stands above the limit, which then finds the order.
         let below =
             |input: &Arc<LogicalPlan>| Arc::new(LogicalPlan::Limit(Limit { input: input.clone(), ..limit.clone() }));
         match limit.input.as_ref() {

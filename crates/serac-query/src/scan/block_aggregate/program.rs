@@ -20,9 +20,9 @@ pub(super) struct Compiled {
     /// Sets of columns, by their places in `columns`, ascending: NULL in any of them is NULL for a
     /// step.
     pub(super) nullable: Vec<Vec<usize>>,
-    /// Of each sum: its step and its set.
+    /// Each sum's step and set.
     pub(super) sums: Vec<(usize, Option<usize>)>,
-    /// Of each extreme: its column's place and its set.
+    /// Each extreme's column place and set.
     pub(super) extremes: Vec<(usize, Option<usize>)>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Compilation {
     pub(super) scale: Option<i8>,
 }
 
-/// Where the columns of an aggregate's arguments come from.
+/// The source of the columns of an aggregate's arguments.
 pub(super) struct Source<'p> {
     pub(super) scan: &'p SeracScanExec,
     pub(super) projection: Option<&'p ProjectionExec>,

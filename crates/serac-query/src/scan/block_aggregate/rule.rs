@@ -1,4 +1,4 @@
-//! Where an aggregation is computed on blocks.
+//! The rule that decides which aggregations are computed on blocks.
 
 use super::super::exec::SeracScanExec;
 use super::super::group_columns::{column_of, indexes_of};
@@ -38,14 +38,14 @@ const SMALL_RANGE: u64 = 65_536;
 const NUMBERS_PER_ROW: f64 = 8.0;
 /// … and never more than these.
 const LARGEST_RANGE: u64 = 1 << 26;
-/// Where joins decide which rows come, and so nobody knows how few, no more than these.
+/// If joins filter the rows, so that their number cannot be estimated, at most this many.
 const LARGEST_RANGE_OF_JOINED: u64 = 1 << 20;
 /// Blocks that are looked at to find a column's range.
 const SAMPLED_BLOCKS: u32 = 8;
 
-/// Computes aggregations over scans block by block, where all aggregates are of numbers that it
-/// knows; see the module. What a query computes twice (a common table expression that is used
-/// twice) is computed once.
+/// Computes aggregations over scans block by block, if all aggregates are of numbers that it knows;
+/// the header of [`super`] describes it. An aggregation that a query has twice (a common table
+/// expression that is used twice) is computed once.
 #[derive(Debug, Default)]
 pub struct BlockAggregation {
     /// Memory of queries, if it is limited. Then a range of keys is used only if its groups take a
@@ -77,8 +77,8 @@ impl PhysicalOptimizerRule for BlockAggregation {
     }
 }
 
-/// What of HAVING the aggregation can test itself, before groups become rows. The filter stays:
-/// there may be more to it.
+/// The conditions of HAVING that the aggregation can test itself, before groups become rows. The
+/// filter stays: there may be more to it.
 fn having_below(filter: &FilterExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(aggregate) = filter.input().downcast_ref::<BlockAggregateExec>() else { return Ok(None) };
     let conditions = split_conjunction(filter.predicate());
@@ -132,7 +132,8 @@ fn filter_below(filter: &FilterExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     Ok(Some(Arc::new(RepartitionExec::try_new(below, Partitioning::Hash(keys, *partitions))?)))
 }
 
-/// The first step of an aggregation whose last step is given; that itself if it has but one.
+/// The first step of an aggregation whose last step is given; the last step itself if there is only
+/// one.
 fn first_step(last: &AggregateExec) -> Option<&AggregateExec> {
     match last.mode() {
         AggregateMode::Single => Some(last),
@@ -213,7 +214,7 @@ impl BlockAggregation {
             }
             outputs.push(output);
         }
-        // Of groups by something that they have rows is all that a sum wants to know.
+        // With a grouping, a sum only needs to know that its group has rows, not how many.
         let counted = |output: &Output| matches!(output, Output::Rows | Output::Average(_, None, _));
         let states = States {
             rows: matches!(grouping, Grouping::Nothing) || outputs.iter().any(counted),
