@@ -1,9 +1,9 @@
-//! Who is connected and what they do: the list behind `serac_activity`, the figures of statements
-//! and transactions, and the way to end what another runs.
+//! The connections and their statements: the list behind `serac_activity`, the figures of
+//! statements and transactions, and the cancellation of another connection's statement.
 //!
-//! Each connection has an [`Activity`] of its own, behind a latch that nobody else takes but who
-//! looks at the list. So nothing is counted in a place that connections share: figures are added up
-//! when somebody asks, and a connection that ends leaves its own to the list.
+//! Each connection has an [`Activity`] of its own, behind a latch that otherwise only a reader of
+//! the list takes. So no counter is shared between connections: figures are added up when they are
+//! asked for, and a connection that ends leaves its own to the list.
 
 use crate::limits::CancelHandle;
 use crate::transaction::TransactionStatus;
@@ -26,7 +26,7 @@ pub const BOUNDS: [f64; 16] =
 /// Durations by class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
-    /// How many in each class.
+    /// The number of statements in each class.
     pub counts: [u64; BOUNDS.len() + 1],
     /// Their sum.
     pub sum: Duration,
@@ -44,7 +44,7 @@ impl Histogram {
     }
 }
 
-/// What a statement is.
+/// The kind of a statement.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum StatementKind {
     /// A query.
@@ -70,7 +70,7 @@ pub enum StatementKind {
 }
 
 impl StatementKind {
-    /// Of a text that begins with its verb.
+    /// The kind of a text that begins with its verb.
     pub fn of_text(sql: &str) -> Self {
         let word = sql.trim_start().get(..6).unwrap_or_default();
         let kinds = [Self::Select, Self::Insert, Self::Update, Self::Delete];
@@ -93,10 +93,10 @@ impl StatementKind {
     }
 }
 
-/// What connections have done.
+/// The counters of connections.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// How long statements took.
+    /// The durations of statements.
     pub statements: BTreeMap<StatementKind, Histogram>,
     /// Transactions committed.
     pub committed: u64,
@@ -130,25 +130,25 @@ fn class(sqlstate: &'static str) -> &'static str {
     &sqlstate[..2]
 }
 
-/// Who is connected.
+/// A connected client.
 #[derive(Clone, Debug, Default)]
 pub struct Client {
     /// The user's name.
     pub user: String,
-    /// What the client calls the database.
+    /// The client's name for the database.
     pub database: String,
-    /// What the client calls itself.
+    /// The client's name for itself.
     pub application: String,
-    /// Where it is.
+    /// The client's address.
     pub address: Option<SocketAddr>,
 }
 
-/// What is seen of a connection.
+/// A connection's row in the list.
 #[derive(Clone, Debug)]
 pub struct ActivityRow {
     /// The connection's number.
     pub process: i32,
-    /// Who it is.
+    /// The client.
     pub client: Client,
     /// "active", "idle", "idle in transaction" or "idle in transaction (aborted)".
     pub state: &'static str,
@@ -164,7 +164,7 @@ pub struct ActivityRow {
     pub query: Option<SystemTime>,
     /// That statement's text, or its beginning.
     pub text: String,
-    /// What it waits for; none for nothing.
+    /// The wait; `None` if it does not wait.
     pub wait: Option<&'static str>,
 }
 
@@ -182,7 +182,7 @@ struct Noted {
     figures: Figures,
 }
 
-/// What a connection waits for.
+/// A kind of wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
     /// Nothing.
@@ -215,7 +215,7 @@ impl Activity {
     pub fn process(&self) -> i32 {
         self.process
     }
-    /// Who it is, and what it called itself at first.
+    /// The client, with the name that it gave itself at first.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -262,7 +262,7 @@ impl Activity {
     pub fn rests(&self, status: TransactionStatus) {
         let mut noted = self.noted.lock();
         noted.is_active = false;
-        // What was cancelled has ended; the next statement is not meant.
+        // The cancelled statement has ended; the next one is not meant.
         self.cancelled.store(false, Ordering::SeqCst);
         noted.changed = Instant::now();
         if status == TransactionStatus::Idle {
@@ -291,9 +291,9 @@ impl Activity {
 
     /// Cancels what the connection runs.
     ///
-    /// The statement may have begun without listening yet: the flag is set before it is called, and
-    /// it looks at the flag once it listens ([`take_cancelled`](Self::take_cancelled)), both
-    /// sequentially consistent, so that one of the two reaches it.
+    /// The statement may have begun without listening yet. The flag is set before the call, and the
+    /// statement looks at the flag once it listens ([`take_cancelled`](Self::take_cancelled)). Both
+    /// are sequentially consistent, so one of the two reaches it.
     pub fn cancel(&self) {
         let noted = self.noted.lock();
         if noted.is_active {
@@ -386,7 +386,7 @@ impl Noted {
 #[derive(Debug, Default)]
 struct Inner {
     connections: Mutex<BTreeMap<i32, Arc<Activity>>>,
-    /// Of connections that have ended.
+    /// The figures of connections that have ended.
     ended: Mutex<Figures>,
     processes: AtomicI32,
 }
@@ -449,7 +449,7 @@ impl Connections {
     pub fn rows(&self) -> Vec<ActivityRow> {
         self.all().iter().map(|activity| activity.row()).collect()
     }
-    /// What all connections have done, those included that have ended.
+    /// The figures of all connections, including those that have ended.
     pub fn figures(&self) -> Figures {
         // Held all the time: who ends meanwhile is counted once.
         let ended = self.0.ended.lock();

@@ -1,12 +1,12 @@
 //! Advisory locks: `pg_advisory_lock` and its family (PostgreSQL 15, section 13.3.5). A lock is a
 //! number, or two, that applications agree upon.
 //!
-//! A session may hold a lock several times over, for itself and for its transaction; an exclusive
-//! one excludes the other sessions, a shared one their exclusive ones. What a transaction holds
-//! goes once it has ended, or has failed without a savepoint: after a commit, whoever gets the lock
-//! next sees what it has done. A savepoint that is rolled back to takes no lock with it. Who would
-//! wait for a session that waits for it gets an error (40P01); what sessions wait for besides, rows
-//! among it, is not looked at.
+//! A session may hold a lock several times, for itself and for its transaction. An exclusive lock
+//! excludes the other sessions; a shared one excludes their exclusive ones. A transaction's locks
+//! are released once it has ended, or has failed without a savepoint. After a commit, the lock's
+//! next holder sees the transaction's changes. A savepoint that is rolled back to takes no lock
+//! with it. A session that would wait for a session that waits for it gets an error (40P01). Waits
+//! for rows and other objects are not part of this check.
 
 use crate::error::SqlError;
 use datafusion::error::Result;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::Notify;
 
-/// What a lock is on: one number of 64 bits, or two of 32 bits, which are others.
+/// A lock's key: one number of 64 bits, or two of 32 bits; the two kinds are distinct.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Key {
     pub(crate) number: i64,
@@ -30,7 +30,7 @@ pub(crate) enum Mode {
     Exclusive,
 }
 
-/// So many times a session has a lock.
+/// The number of times that a session has a lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     owner: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Hold {
 #[derive(Debug, Default)]
 struct State {
     held: HashMap<Key, Vec<Hold>>,
-    /// What sessions wait for.
+    /// The locks that sessions wait for.
     waiting: HashMap<u64, (Key, Mode)>,
 }
 
@@ -80,7 +80,7 @@ impl State {
         }
         true
     }
-    /// Takes away what a session holds as is said; whether there was something.
+    /// Releases a session's holds that `which` selects; returns whether there was one.
     fn release(&mut self, owner: u64, which: impl Fn(&Hold) -> bool) -> bool {
         let mut released = false;
         self.held.retain(|_, holds| {
@@ -132,7 +132,7 @@ pub(crate) struct SessionLocks {
     of_session: AtomicBool,
 }
 
-/// What a transaction that commits holds, until this goes.
+/// The locks of a committing transaction, released when this is dropped.
 pub(crate) struct CommittingLocks(Arc<SessionLocks>);
 
 impl Drop for CommittingLocks {
@@ -169,7 +169,7 @@ impl SessionLocks {
     }
     /// Whether the running transaction had some, which are the caller's now.
     fn takes_transaction(&self) -> bool {
-        // Relaxed: the session's own statements, one after the other, write it.
+        // Relaxed: only the session's own statements write it, in turn.
         let any = self.of_transaction.load(Ordering::Relaxed);
         if any {
             self.of_transaction.store(false, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What a session sees of the others, and how it ends what they run: `serac_activity`,
+//! Views of other sessions and functions that end their statements: `serac_activity`,
 //! `pg_stat_activity`, `serac_locks`, `pg_cancel_backend`, `pg_terminate_backend`.
 
 use crate::activity::ActivityRow;
@@ -59,7 +59,7 @@ fn denied(message: &str) -> DataFusionError {
     DataFusionError::External(Box::new(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message)))
 }
 
-/// What a connection waits for that waits for another's transaction.
+/// The wait of a connection that waits for another's transaction.
 const LOCK: &str = "Lock";
 
 /// The connections as a role may see them: others' statements are hidden.
@@ -154,7 +154,7 @@ pub(crate) struct Lock {
     pub(crate) since: SystemTime,
 }
 
-/// Who waits for whom, longest first.
+/// The waits between connections, longest first.
 pub(crate) fn locks(sql: &SqlDatabase) -> Vec<Lock> {
     let rows = sql.connections().rows();
     let process = |number| rows.iter().find(|row| row.transaction_number == Some(number)).map(|row| row.process);
@@ -236,11 +236,11 @@ impl Hash for EndFunction {
     }
 }
 
-/// The functions that end what others run.
+/// The functions that end other sessions' statements.
 pub(crate) fn functions(shared: &Arc<SessionEnv>) -> Vec<ScalarUDF> {
     let function = |terminates| {
-        // A number in a text is of 64 bits, a column with numbers of connections of 32. How long to
-        // wait for the end may be said, and nobody waits.
+        // A number in a text is of 64 bits, a column with numbers of connections of 32. The
+        // functions accept a time to wait for the end, but do not wait.
         let (integer, long) = (DataType::Int32, DataType::Int64);
         let mut arguments = vec![vec![integer.clone()], vec![long.clone()]];
         if terminates {

@@ -1,6 +1,6 @@
 //! The way from the tree of a query or a change to its plan ([`serac_binder`]).
 //!
-//! What the binder does not know is refused here, as not supported (0A000). No other way leads to a
+//! A statement that the binder does not support is refused here (0A000). No other way leads to a
 //! plan.
 
 use crate::column_types::{RelationPlan, columns_of, field_of, of_column, of_stored};
@@ -71,7 +71,7 @@ pub(crate) struct Bound {
 /// these are given.
 ///
 /// # Errors
-/// What is wrong with the query, or with a value of a parameter.
+/// The errors of the query, or of a parameter's value.
 pub(crate) async fn plan(state: &SessionState, source: &Source, postgresql_names: bool) -> Result<Bound> {
     let shared = functions(state).shared().clone();
     let BoundQuery { mut plan, columns, parameters, .. } = bound(state, &shared, source).await?;
@@ -181,7 +181,7 @@ pub(crate) fn under_names(plan: LogicalPlan, names: &Schema) -> Result<LogicalPl
 /// A query whose columns become those of a relation.
 ///
 /// # Errors
-/// What is wrong with the query; 42701 where two of its columns have one name.
+/// The errors of the query; 42701 if two of its columns have one name.
 pub(crate) async fn of_relation(state: &SessionState, source: &Source) -> Result<RelationPlan> {
     let Bound { mut plan, names: columns, row, .. } = plan(state, source, true).await?;
     if let Some(column) = row {
@@ -202,17 +202,17 @@ pub(crate) async fn of_relation(state: &SessionState, source: &Source) -> Result
 /// The types of the parameters of a prepared query or change.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The errors of the statement.
 pub(crate) async fn parameter_types(state: &SessionState, prepared: &Source) -> Result<Vec<TypeId>> {
     let shared = functions(state).shared().clone();
     Ok(bound_statement(state, &shared, prepared).await?.parameters)
 }
 
-/// The plan of a row with the arguments that the EXECUTE or CALL at `text` gives for what is of
-/// these types, and the types of the parameters in them.
+/// The plan of a row with the arguments that the EXECUTE or CALL at `text` gives for parameters of
+/// these types, and the types of the parameters in the arguments.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The errors of the arguments.
 pub(crate) fn bound_arguments(
     state: &SessionState,
     text: &Source,
@@ -284,7 +284,7 @@ impl BoundWithNames {
 /// A query that another statement has, and that changes or claims rows.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The errors of the statement.
 pub(crate) async fn acting_query(state: &SessionState, source: &Source) -> Result<BoundQuery> {
     let shared = functions(state).shared().clone();
     bound(state, &shared, source).await
@@ -294,7 +294,7 @@ pub(crate) async fn acting_query(state: &SessionState, source: &Source) -> Resul
 /// these are given.
 ///
 /// # Errors
-/// What is wrong with it, or with a value of a parameter.
+/// The errors of the statement, or of a parameter's value.
 pub(crate) async fn statement(state: &SessionState, source: &Source, postgresql_names: bool) -> Result<BoundWithNames> {
     let shared = functions(state).shared().clone();
     let mut bound = bound_statement(state, &shared, source).await?;
@@ -321,8 +321,8 @@ fn named(bound: BoundStatement, source: &Source, postgresql_names: bool) -> Boun
 }
 
 /// A query or a change that reads a single table, and no view, for the point path: without the
-/// locking clause that it may have. `digits` are those of parameters that are fixed numbers. None
-/// where it reads anything else, or something is wrong with it.
+/// locking clause that it may have. `digits` are those of parameters that are fixed numbers. `None`
+/// if it reads another relation, or has an error.
 pub(crate) fn of_one_table(
     state: &SessionState,
     source: &Source,
@@ -376,7 +376,7 @@ async fn bound_statement(state: &SessionState, shared: &Arc<SessionEnv>, source:
 /// The columns of a statement's result and its plans, line by line.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The errors of the statement.
 pub(crate) async fn lines(state: &SessionState, source: &Source) -> Result<Vec<String>> {
     let shared = functions(state).shared().clone();
     let columns = |columns: &[OutputColumn]| {
@@ -396,10 +396,10 @@ pub(crate) async fn lines(state: &SessionState, source: &Source) -> Result<Vec<S
     Ok(lines)
 }
 
-/// What has been bound.
+/// The bound statement, or its error with a position.
 ///
 /// # Errors
-/// What is wrong with the statement at `source`.
+/// The errors of the statement at `source`.
 fn known<T>(bound: Result<T, BindError>, source: &Source) -> Result<T> {
     bound.map_err(|error| match error {
         BindError::Statement(error) => placed(error, source),
@@ -410,7 +410,7 @@ fn known<T>(bound: Result<T, BindError>, source: &Source) -> Result<T> {
 /// A bound query.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The errors of the query.
 async fn bound(state: &SessionState, shared: &Arc<SessionEnv>, source: &Source) -> Result<BoundQuery> {
     let query = source.query().ok_or_else(|| SqlError::unsupported("a change in the place of a query"))?;
     let kept = source.kept();
@@ -440,10 +440,10 @@ async fn bound(state: &SessionState, shared: &Arc<SessionEnv>, source: &Source) 
 /// An expression that stands in no query, over columns of `schema`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The errors of the expression.
 pub(crate) fn definition(state: &SessionState, kept: &KeptExpression<'_>, schema: &DFSchema) -> Result<Definition> {
     let session = InSession::over_nothing(state, functions(state).shared());
-    // What the statement itself computes is not kept.
+    // An expression that the statement itself computes is not kept.
     let is_kept = !matches!(kept.place, Place::Transform | Place::CopyFilter);
     let style_of_constants = session.style_of_constants.clone().filter(|_| !is_kept);
     let session = InSession { style_of_constants, ..session };
@@ -454,7 +454,7 @@ pub(crate) fn definition(state: &SessionState, kept: &KeptExpression<'_>, schema
 /// settings of times what they say with these.
 ///
 /// # Errors
-/// What is wrong with it; 0A000 for constants that cannot be written so.
+/// The errors of the expression; 0A000 for constants that cannot be written so.
 pub(crate) fn usual_text(state: &SessionState, kept: &KeptExpression<'_>, schema: &DFSchema) -> Result<String> {
     let session = InSession::over_nothing(state, functions(state).shared());
     if session.style_of_constants.is_none() {
@@ -464,8 +464,8 @@ pub(crate) fn usual_text(state: &SessionState, kept: &KeptExpression<'_>, schema
     Ok(replaced(kept.text, replacements(kept.text, 0, constants)?))
 }
 
-/// The same of the query of a view, which stands at `span` in the text of its statement: the parts
-/// that are to be replaced, with their places in the query.
+/// The same for the query of a view, which stands at `span` in the text of its statement. Returns
+/// the parts that are to be replaced, with their places in the query.
 ///
 /// # Errors
 /// As there.
@@ -478,7 +478,7 @@ pub(crate) async fn usual_constants(state: &SessionState, source: &Source, span:
     replacements(text, span.start, session.constants.into_inner())
 }
 
-/// What stands in the place of constants in a text that begins at `start`.
+/// The texts that replace constants in a text that begins at `start`.
 fn replacements(text: &str, start: u32, constants: Vec<StyledConstant>) -> Result<Vec<(Span, String)>> {
     let replacement = |StyledConstant { span, text: constant, usual }: StyledConstant| {
         let span = Span { start: span.start.saturating_sub(start), end: span.end.saturating_sub(start) };
@@ -513,7 +513,7 @@ fn definition_in(
     let column = column
         .filter(|column| !column.hidden)
         .map(|column| (column.name.as_str(), Some(of_column(column.sql_type).id)));
-    // What is stored does not depend on who reads it.
+    // A stored value does not depend on its reader.
     let is_stored = matches!(place, Place::Generation | Place::Index | Place::Predicate);
     let session = InSession { style: session.style.filter(|_| !is_stored), ..session };
     let table = table.map_or("", |table| table.name.as_str());
@@ -539,8 +539,8 @@ fn told(error: StatementError, position: Option<(u32, u32)>) -> SqlError {
     SqlError { position, name, detail: detail.or(hint.map(str::to_owned)), ..SqlError::new(sqlstate, message) }
 }
 
-/// The columns of the result with their types. Those without a name get PostgreSQL's, or their
-/// text.
+/// The columns of the result with their types. Columns without a name get PostgreSQL's names, or
+/// their text.
 fn shown(plan: &LogicalPlan, columns: &[OutputColumn], source: &Source, postgresql_names: bool) -> SchemaRef {
     let schema = plan.schema().as_arrow();
     let name = |column: &OutputColumn| match column.text.filter(|_| !postgresql_names) {
@@ -558,7 +558,7 @@ fn shown(plan: &LogicalPlan, columns: &[OutputColumn], source: &Source, postgres
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
-/// What names mean to a session.
+/// The meaning of names in a session.
 struct InSession<'s> {
     names: Names<'s>,
     shared: Arc<SessionEnv>,
@@ -568,9 +568,9 @@ struct InSession<'s> {
     digits: Vec<Option<(u8, i8)>>,
     /// Why one cannot be read, too: a query of WITH may have its name.
     relations: HashMap<Vec<String>, Result<Relation>>,
-    /// What the session's settings of times make otherwise than the usual ones; none for these.
+    /// The functions for the session's settings of times; `None` for the default settings.
     style: Option<StyledFunctions>,
-    /// The same of constants. What tables and views keep has constants as without settings.
+    /// The same for constants. Tables and views keep constants in the form of the default settings.
     style_of_constants: Option<StyledFunctions>,
     /// Constants that say something else without the settings.
     constants: RefCell<Vec<StyledConstant>>,
@@ -579,9 +579,9 @@ struct InSession<'s> {
 /// A quoted constant that says something else without the settings of the session.
 #[derive(Clone, Debug)]
 pub(crate) struct StyledConstant {
-    /// Where it stands.
+    /// The place of the constant.
     span: Span,
-    /// What stands there between quotes.
+    /// The text between its quotes.
     text: String,
     /// The text that says the same without settings.
     usual: String,
@@ -619,12 +619,12 @@ impl<'s> InSession<'s> {
     fn with_parts(self, parts: &[Arc<dyn TableSource>]) -> Self {
         Self { parts: RefCell::new(parts.iter().cloned().collect()), ..self }
     }
-    /// What computes the number of a catalog object, or its name.
+    /// The expression that computes the number of a catalog object, or its name.
     fn registered(&self, function: &str, kind: TypeId, object: &Expr) -> Option<Expr> {
         let function = self.names.scalar(function)?;
         Some(function.call(vec![lit(kind.name()), object.clone()]))
     }
-    /// What the statement sees.
+    /// The statement's snapshot.
     ///
     /// # Errors
     /// 57014 if it has ended: it was cancelled, and nobody waits for what is bound here.
@@ -704,7 +704,7 @@ impl InSession<'_> {
     }
     /// A function with the session's settings, where it depends on them.
     fn styled(&self, name: &str, function: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
-        // What has fields is a constant.
+        // An interval with fields is a constant.
         let style = if name == "interval_modified" { &self.style_of_constants } else { &self.style };
         style.as_ref().and_then(|style| style.scalar(name, &function)).unwrap_or(function)
     }
@@ -766,7 +766,7 @@ impl Environment for InSession<'_> {
         let (Some(table), Some(view)) = (table, self.shared.view()) else { return provider_as_source(rows) };
         let columns = match target_columns(&view.access, table.table()) {
             Columns::All => return provider_as_source(rows),
-            // Those behind the columns that users see are the statement's.
+            // Values for the columns behind those that users see come from the statement.
             Columns::Some(columns) => {
                 let visible = table.table().definition.visible_columns().len();
                 Columns::Some(columns.iter().copied().take(visible).collect())
@@ -820,7 +820,7 @@ impl Environment for InSession<'_> {
             let style = self.style.as_ref().filter(|_| is_known && !is_registered(from) && !is_registered(to));
             return Ok(style.map(|style| style.cast(expr, &stored, schema)).transpose()?.flatten());
         }
-        // The elements of an array are read one by one.
+        // Each element of an array is read for itself.
         let Expr::Literal(value, _) = expr else { return Ok(None) };
         let Some(text) = value.try_as_str().flatten().filter(|_| to.element().is_none()) else { return Ok(None) };
         if let Some(constant) = self.styled_constant(text, &stored, span)? {
@@ -879,7 +879,8 @@ impl Environment for InSession<'_> {
         let from_stored =
             from == TypeId::UNKNOWN || from.element() == Some(TypeId::NUMERIC) || arrow_type(from).is_some();
         let stored = arrow_type(to).filter(|_| from_stored && !is_uuid);
-        // What a constant of no type says is read at once, that of a text where it is reached.
+        // A constant without a type is read at once; the text of a text constant is read when it is
+        // reached.
         let late = |stored: &DataType| (from != TypeId::UNKNOWN).then(|| cast_of_text(expr, stored)).flatten();
         Ok(stored.map(|stored| late(&stored).unwrap_or_else(|| cast(expr.clone(), stored))))
     }

@@ -1,9 +1,9 @@
-//! What sessions tell each other, in channels that exist while somebody listens.
+//! Notifications between sessions, in channels that exist while a session listens to them.
 //!
-//! What a transaction says and to what it listens counts when it commits, and is undone with it,
-//! also to a savepoint ([`PendingNotifications`]). Notifications reach the inboxes of those who
-//! listen once the commit is durable, in the order of commits, each text of a channel once for a
-//! transaction. Nothing is kept for who does not listen.
+//! A transaction's NOTIFY and LISTEN take effect when it commits, and are undone with it, also to a
+//! savepoint ([`PendingNotifications`]). Notifications reach the listeners' inboxes once the commit
+//! is durable, in the order of commits. Each text of a channel is sent once for a transaction. A
+//! notification without a listener is not kept.
 
 use crate::error::{Result, SqlError};
 use parking_lot::Mutex;
@@ -19,10 +19,10 @@ const NAME_BYTES: usize = 63;
 const PAYLOAD_BYTES: usize = 7_999;
 /// Bytes that may wait for one who listens and does not read, and that a transaction may say.
 const WAITING_BYTES: usize = 64 << 20;
-/// What a text counts for besides its bytes.
+/// Bytes that a text counts for beside its own.
 const OVERHEAD_BYTES: usize = 64;
 
-/// What one session has told those who listen to a channel.
+/// A notification from one session to the listeners of a channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notification {
     /// The number of the session that has told it.
@@ -39,7 +39,7 @@ struct Waiting {
     bytes: usize,
 }
 
-/// Where a session's notifications wait.
+/// The queue of a session's notifications.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     waiting: Mutex<Waiting>,
@@ -68,7 +68,7 @@ impl Notifications {
         // Relaxed: the session's own commits change it, or somebody who asks again.
         self.0.listens.load(Ordering::Relaxed)
     }
-    /// What has arrived since somebody has asked last, in order.
+    /// The notifications since the last call, in order.
     pub fn take(&self) -> Vec<Notification> {
         let mut waiting = self.0.waiting.lock();
         waiting.bytes = 0;
@@ -84,7 +84,7 @@ impl Notifications {
 /// The inboxes of those who listen to a channel.
 type Inboxes = Vec<Arc<Inbox>>;
 
-/// Who listens to what, in a database.
+/// The listeners of each channel of a database.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Channels(Arc<Mutex<HashMap<Arc<str>, Inboxes>>>);
 
@@ -138,7 +138,7 @@ impl Channels {
     }
 }
 
-/// What a transaction does about channels when it commits.
+/// A transaction's action on a channel when it commits.
 #[derive(Debug)]
 pub(crate) enum Letter {
     Listen(Arc<str>),
@@ -193,7 +193,7 @@ impl PendingNotifications {
     }
 }
 
-/// What a session has to do with channels. When it goes, it listens to none.
+/// A session's part in channels. When it is dropped, the session listens to no channel.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) channels: Channels,
@@ -213,8 +213,8 @@ impl Listener {
         self.channels.check_room(channel)?;
         self.notifications.push(Letter::Notify(channel.into(), payload.into()))
     }
-    /// The transaction has committed: it counts from now on what it listens to, and what it has
-    /// said once it is durable.
+    /// Called when the transaction has committed: its LISTENs take effect now, its NOTIFYs once the
+    /// commit is durable.
     pub(crate) fn post(&self, process: i32, notifications: Vec<Letter>, ticket: &CommitTicket) {
         let mut said = Vec::new();
         for letter in notifications {

@@ -1,9 +1,9 @@
 //! PostgreSQL's types of the columns of relations and results, with their modifiers.
 //!
 //! Arrow knows no VARCHAR, no CHAR and no length, and does not tell JSON from JSONB. The types of a
-//! table's columns are in its definition, those of a query's are what the binder says, in the
-//! metadata of the fields ([`crate::wire::with_type`]), and those of a view are its query's: a view
-//! keeps no types, so that it has those that its tables have now.
+//! table's columns are in its definition. The binder puts the types of a query's columns into the
+//! metadata of the fields ([`crate::wire::with_type`]). A view keeps no types: it has those of its
+//! query, and so of its tables at the time.
 
 use crate::error::{Result, SqlError};
 use crate::wire::{told_type, type_of, with_type};
@@ -50,9 +50,8 @@ pub(crate) fn of_stored(field: &Field, column: Option<&ColumnDefinition>) -> Opt
     Some(column.map(|column| of_column(column.sql_type)).filter(is_same).unwrap_or(own))
 }
 
-/// A field of a result whose column the binder has found to be of a type. Where values are in
-/// another form than those of the type, as names of catalog objects are, they are what they are to
-/// Arrow.
+/// A field of a result whose column the binder has found to be of a type. Values whose form differs
+/// from the type's, for example names of catalog objects, keep their Arrow type.
 pub(crate) fn field_of(field: Field, of: ModifiedType) -> Field {
     // Numbers have two forms, alone and in arrays.
     let is_number =
@@ -190,7 +189,7 @@ fn numeric_of<'r>(data_type: &DataType, values: impl Iterator<Item = &'r ArrayRe
         } else if let Some(numbers) = array.as_binary_opt::<i64>() {
             for stored in numbers.iter().flatten() {
                 let number = Numeric::of_stored(stored).map_err(SqlError::from)?;
-                // What is no number, the assignment refuses.
+                // The assignment refuses a text that is no number.
                 let Some(finite) = number.finite() else { continue };
                 let scale = finite.scale();
                 behind = behind.max(scale);
@@ -211,7 +210,7 @@ fn numeric_of<'r>(data_type: &DataType, values: impl Iterator<Item = &'r ArrayRe
 }
 
 /// The column type in which values of an Arrow type are stored (CREATE TABLE AS, and record batches
-/// for a new table): of large texts, which only in results are documents, texts.
+/// for a new table). Large texts, which are documents only in results, are stored as texts.
 pub(crate) fn stored_type(data_type: &DataType) -> Result<SqlType> {
     use DataType as Arrow;
     let column_type = match data_type {

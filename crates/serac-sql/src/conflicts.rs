@@ -1,13 +1,12 @@
-//! Statements that meet what a running transaction holds, or what one has changed since their
+//! Statements that meet a running transaction's locks, or rows that were changed since their
 //! snapshot.
 //!
 //! A READ COMMITTED statement is undone, waits until the transaction in its way has ended
-//! (`serac_storage::version::waits`), and is begun again on a new snapshot: so it goes on from what
-//! that one has left. At the other levels, what another has changed since the snapshot is an error
-//! in any case, so waiting helps only if that is rolled back. Claims (SELECT … FOR UPDATE) wait all
-//! the same, and so does everything in sessions of
-//! [clients of PostgreSQL](Session::as_for_postgresql), where that is usual; others learn of the
-//! conflict at once.
+//! (`serac_storage::version::waits`), and begins again on a new snapshot. So it continues from the
+//! state that the other has left. At the other levels, a row that was changed since the snapshot is
+//! an error in any case, so waiting helps only if the change is rolled back. Claims (SELECT … FOR
+//! UPDATE) wait all the same, and so do all statements in sessions of
+//! [clients of PostgreSQL](Session::as_for_postgresql). Other sessions get the conflict at once.
 
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
@@ -19,8 +18,8 @@ use serac_parser::tree::StatementKind;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a READ COMMITTED statement is begun again that meets newer changes each time, and
-/// nobody to wait for.
+/// The time for which a READ COMMITTED statement begins again if it meets newer changes each time,
+/// without a transaction to wait for.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often without a pause.
 const QUICK_TRIES: u32 = 10;
@@ -71,8 +70,8 @@ impl Session {
     ) -> Result<()> {
         self.make_way_from(None, error, claims, conflicts, limits).await
     }
-    /// As [`make_way`](Self::make_way); undoes what the statement has done since `mark` alone, if
-    /// there is one.
+    /// As [`make_way`](Self::make_way); with a `mark`, undoes only the statement's changes since
+    /// it.
     pub(crate) async fn make_way_from(
         &mut self,
         mark: Option<&Mark>,
@@ -122,8 +121,8 @@ impl Session {
     }
 }
 
-/// Whether a statement takes what comes but once: it waits for who is in the way of a piece of that
-/// (`copy`), and is not begun again.
+/// Whether a statement's input comes only once: it waits for a transaction in the way of a piece of
+/// the input (`copy`), and does not begin again.
 fn takes_stream(statement: &StatementKind) -> bool {
     matches!(statement, StatementKind::Copy(copy) if copy.from && copy.file.is_none())
 }

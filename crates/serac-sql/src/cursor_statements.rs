@@ -18,13 +18,13 @@ impl Session {
     pub fn cursor_schema(&self, name: &str) -> Option<SchemaRef> {
         self.shared.cursors.lock().all.get(name).map(|cursor| cursor.schema.clone())
     }
-    /// Where a portal is made; none where no savepoint can take it away.
+    /// The place for a new portal; `None` if no savepoint can remove it.
     pub fn portal_place(&self) -> Option<Arc<PortalPlace>> {
         let savepoints = self.running.as_ref().map_or(0, |running| running.savepoint_count());
         (savepoints > 0).then(|| self.shared.cursors.lock().place(savepoints))
     }
-    /// The columns of what a FETCH gives; none for a MOVE, and as long as there is no such cursor:
-    /// a FETCH can be prepared before its cursor is declared.
+    /// The columns of a FETCH's rows. `None` for a MOVE, and while there is no such cursor: a FETCH
+    /// can be prepared before its cursor is declared.
     pub(crate) fn fetched_schema(&self, fetch: &Fetch) -> Option<SchemaRef> {
         let Fetch { moves, direction: _, cursor } = fetch;
         (!moves).then(|| self.cursor_schema(&cursor.name)).flatten()

@@ -1,9 +1,9 @@
 //! The cursors of a session.
 //!
 //! A cursor's rows are computed when it is declared, and kept within the session's memory for
-//! queries. So it shows what its query saw then, whatever its transaction does later, and moves
-//! both ways. It goes with its transaction, or, if it was declared WITH HOLD and that has
-//! committed, with its session.
+//! queries. So it shows the state that its query saw, independently of its transaction's later
+//! changes, and moves both ways. It goes with its transaction, or, if it was declared WITH HOLD and
+//! that has committed, with its session.
 
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::{RecordBatch, UInt32Array};
@@ -35,7 +35,8 @@ pub(crate) struct Cursor {
     /// The number of the row that it is at, from 1; 0 before the first, and one more than there are
     /// behind the last.
     pub(crate) at: i64,
-    /// How many savepoints its transaction had when it was declared; none if that has committed.
+    /// The number of its transaction's savepoints when it was declared; `None` once that has
+    /// committed.
     pub(crate) savepoints: Option<usize>,
     pub(crate) _memory: MemoryReservation,
 }
@@ -100,11 +101,11 @@ impl Cursor {
     }
 }
 
-/// Where in a transaction a portal of a protocol was made. A portal goes with the savepoint before
-/// it, as a cursor does.
+/// The place in a transaction where a protocol's portal was made. A portal goes with the savepoint
+/// before it, as a cursor does.
 #[derive(Debug)]
 pub struct PortalPlace {
-    /// How many savepoints there were. Relaxed here and below: one thread at a time runs a session.
+    /// The number of savepoints. Relaxed here and below: one thread at a time runs a session.
     savepoints: AtomicUsize,
     is_undone: AtomicBool,
 }
@@ -132,7 +133,7 @@ impl Cursors {
         let missing = || SqlError::new(sqlstate::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"));
         self.all.get_mut(name).ok_or_else(missing)
     }
-    /// Those that outlive their transaction if it commits.
+    /// The cursors that outlive their transaction if it commits.
     pub(crate) fn take_held(&mut self) -> Vec<(String, Cursor)> {
         let held = self.all.extract_if(.., |_, cursor| cursor.holds && cursor.savepoints.is_some());
         held.map(|(name, cursor)| (name, Cursor { savepoints: None, ..cursor })).collect()

@@ -21,9 +21,9 @@ pub struct SqlOptions {
     pub memory_limit: Option<usize>,
     /// Threads of a query; none for all.
     pub threads: Option<usize>,
-    /// What holds for its sessions.
+    /// Defaults of its sessions.
     pub session: SessionDefaults,
-    /// What runs programs beside the data; none where they cannot be run.
+    /// The runner of programs beside the data; `None` if they cannot be run.
     pub programs: Option<Arc<dyn Programs>>,
 }
 
@@ -75,11 +75,11 @@ impl SqlDatabase {
     pub fn database(&self) -> &Database {
         &self.database
     }
-    /// Those who are connected.
+    /// The connections.
     pub fn connections(&self) -> &Connections {
         &self.connections
     }
-    /// What runs programs beside the data.
+    /// The runner of programs beside the data.
     pub(crate) fn programs(&self) -> Option<Arc<dyn Programs>> {
         self.programs.clone()
     }

@@ -1,9 +1,9 @@
-//! What a statement takes and gives, as clients are told.
+//! A statement's parameters and columns, as clients are told.
 
 use datafusion::arrow::datatypes::SchemaRef;
 use serac_storage::ColumnType;
 
-/// What a statement takes and gives.
+/// A statement's parameters and columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Description {
     /// The types of its parameters; none where any will do.

@@ -1,8 +1,8 @@
 //! EXPLAIN and DESCRIBE, as texts.
 //!
-//! EXPLAIN gives one column, `QUERY PLAN`, with a line of text a row: an operator a line, with
-//! those that it takes rows from below it and further to the right. With ANALYZE the query runs,
-//! its rows are counted and dropped, and below each operator stands what was measured there.
+//! EXPLAIN gives one column, `QUERY PLAN`, with a line of text a row. Each operator has a line,
+//! with the operators that it takes rows from below it and further to the right. With ANALYZE the
+//! query runs, its rows are counted and dropped, and the measurements stand below each operator.
 
 use crate::error::{Result, SqlError};
 use crate::explain_json::{Json, PlanNode, Relationship};
@@ -46,14 +46,14 @@ struct Options {
     json: bool,
 }
 
-/// What EXPLAIN has found, in the form that it shows.
+/// The result of EXPLAIN before its rendering.
 #[derive(Default)]
 struct Report {
     /// Lines of text.
     lines: Vec<String>,
     /// In JSON, the plans of the statement's parts, that of the statement itself last.
     plans: Vec<PlanNode>,
-    /// What JSON says of the statement beside its plan.
+    /// Fields of the statement that JSON shows beside its plan.
     beside: Vec<(&'static str, Json)>,
 }
 

@@ -1,5 +1,5 @@
-//! EXPLAIN's result as JSON, in PostgreSQL's shape: an array with one object, whose `Plan` is an
-//! operator with those that it takes rows from in `Plans`.
+//! EXPLAIN's result as JSON, in PostgreSQL's shape. It is an array with one object; its `Plan` is
+//! an operator with its inputs in `Plans`.
 
 use serac_engine::json_text::quote;
 
@@ -21,14 +21,14 @@ pub(crate) enum Relationship {
     Outer,
     /// The second of a join.
     Inner,
-    /// One of several whose rows come one after the other.
+    /// One of several inputs whose rows are concatenated.
     Member,
     /// A part of WITH, which is done before.
     InitPlan,
 }
 
 impl Relationship {
-    /// Of a child by its place among so many.
+    /// The relationship of a child at a place among `all` children.
     pub(crate) fn of_child(at: usize, all: usize) -> Self {
         match (at, all) {
             (0, 1 | 2) => Self::Outer,
@@ -51,7 +51,7 @@ impl Relationship {
 pub(crate) struct PlanNode {
     /// Its kind.
     pub(crate) kind: String,
-    /// What else is told of it, and measured.
+    /// Further properties and measurements.
     pub(crate) fields: Vec<(&'static str, Json)>,
     pub(crate) children: Vec<(Relationship, Self)>,
 }

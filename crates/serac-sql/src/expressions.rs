@@ -30,7 +30,7 @@ impl KeptExpression<'_> {
     /// The expression over columns of `schema`, as the binder gives it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The errors of the expression.
     pub(crate) fn bound(&self, state: &SessionState, schema: &DFSchema) -> Result<Definition> {
         let bound = || {
             let mut bound = binding::definition(state, self, schema)?;
@@ -61,7 +61,8 @@ impl KeptExpression<'_> {
         let coerced = checked(without_lists_of_expressions(with_own_casts(coerced, schema)?)?, schema)?;
         Ok(simplifier.simplify(coerced)?)
     }
-    /// Its values for the rows of `batch`, whose columns are those of the table, if it is over one.
+    /// Its values for the rows of `batch`, whose columns are those of the table, if the expression
+    /// is over a table.
     ///
     /// # Errors
     /// As there, and what fails for a row.
@@ -95,7 +96,7 @@ pub(crate) fn named_columns(table: &TableDefinition, expression: &str) -> Result
     Ok(names.iter().filter_map(|name| table.column(&name.parts.last()?.name)).collect())
 }
 
-/// A text with others in the place of some of its parts, which do not overlap.
+/// A text with disjoint parts replaced.
 pub(crate) fn replaced(text: &str, mut parts: Vec<(Span, String)>) -> String {
     let mut text = text.to_owned();
     // From behind, so that the places before stay.

@@ -52,7 +52,7 @@ impl Session {
     /// an error of syntax.
     ///
     /// # Errors
-    /// What is wrong with the first statement that fails.
+    /// The error of the first statement that fails.
     pub async fn execute(&mut self, sql: &str) -> Result<Vec<StatementResult>> {
         if let Some(outcome) = self.execute_text(sql).await? {
             return Ok(vec![self.acknowledged(outcome).await?.shown()?]);
@@ -78,7 +78,7 @@ impl Session {
     /// Runs one statement.
     ///
     /// # Errors
-    /// What is wrong with it; it has then done nothing.
+    /// The errors of the statement, which then has no effect.
     pub async fn execute_statement(&mut self, statement: Parsed) -> Result<StatementResult> {
         let is_deep = statement.is_deep();
         self.execute_of_depth(statement, is_deep).await
@@ -136,7 +136,7 @@ impl Session {
     /// last row, or when the stream is dropped.
     ///
     /// # Errors
-    /// What is wrong with it; errors of a query may also come later, from the stream.
+    /// The errors of the statement; errors of a query may also come later, from the stream.
     pub async fn stream_statement(&mut self, statement: Parsed) -> Result<StatementStream<'_>> {
         let is_deep = statement.is_deep();
         self.stream_of_depth(statement, is_deep).await
@@ -211,8 +211,8 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a statement: commits its own transaction and waits until that is durable, or undoes
-    /// what a failed one has done.
+    /// Ends a statement: commits its own transaction and waits until the commit is durable, or
+    /// undoes a failed statement.
     pub(crate) async fn finish_statement<T>(&mut self, result: Result<T>) -> Result<T> {
         let result = match result {
             Ok(result) => result,
@@ -253,9 +253,9 @@ impl Session {
         let ticket = self.shared.view().expect("a statement is running").snapshot.ticket();
         durable(ticket).await
     }
-    /// Waits until everything that the transaction has read so far is durable: rows that a query
-    /// gives after [that](Self::snapshot_is_durable) may show what is newer than its snapshot, such
-    /// as a sequence's next value.
+    /// Waits until all reads of the transaction so far are durable. Rows that a query gives after
+    /// [that](Self::snapshot_is_durable) may show newer state than its snapshot, for example a
+    /// sequence's next value.
     pub(crate) async fn reads_are_durable(&self) -> Result<()> {
         match self.running.as_ref().and_then(|running| running.txn.snapshot().unacknowledged_reads()) {
             Some(ticket) => durable(ticket).await,
@@ -397,8 +397,8 @@ impl Session {
         self.shared.prepared_statements.lock().clear();
     }
 
-    /// DISCARD: lets go of what the session keeps. ALL of it is what a pool does before it gives a
-    /// connection to somebody else.
+    /// DISCARD: drops the session's state. A pool runs DISCARD ALL before it gives a connection to
+    /// another client.
     fn discard(&mut self, what: Discard) -> Result<StatementResult> {
         let word = match what {
             // Plans are made anew for other settings.

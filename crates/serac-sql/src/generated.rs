@@ -1,7 +1,6 @@
-//! The values of generated columns, GENERATED ALWAYS AS (…) STORED: computed from the row's other
-//! columns wherever whole rows come to be (INSERT, MERGE, COPY, record batches) and wherever
-//! columns change that they are computed from, referential actions included. Nobody else may give
-//! them values.
+//! The values of generated columns, GENERATED ALWAYS AS (…) STORED. They are computed from the
+//! row's other columns where whole rows are made (INSERT, MERGE, COPY, record batches) and where
+//! their source columns change, referential actions included. No other code may give them values.
 
 use crate::error::{Result, SqlError};
 use crate::expressions::named_columns;
@@ -12,7 +11,7 @@ use datafusion::execution::SessionState;
 use serac_engine::Table;
 use serac_engine::catalog::definition::{ColumnDefinition, TableDefinition};
 
-/// What is wrong with a value of the user's for a column that takes none.
+/// The error of a user's value for a column that takes none.
 pub(crate) fn refused(column: &ColumnDefinition, message: &str) -> SqlError {
     let name = &column.name;
     let detail = match column.generation {
@@ -74,7 +73,7 @@ pub(crate) fn complete(state: &SessionState, table: &Table, rows: RecordBatch) -
     if computed.is_empty() {
         return Ok(rows);
     }
-    // What is computed from a value is computed from what the table makes of it.
+    // A generated value is computed from the value that the table keeps.
     let fitting = table.fit(&given, &rows.project(&given)?)?;
     let (schema, mut columns, count) = rows.into_parts();
     given.iter().zip(fitting.columns()).for_each(|(&at, values)| columns[at] = values.clone());

@@ -83,7 +83,7 @@ pub(crate) fn split_name(text: &str) -> (Option<String>, String) {
     (parts.pop(), part)
 }
 
-/// The names of a list such as `"$user", public`; none where the text is no such list.
+/// The names of a list, for example `"$user", public`; `None` if the text is no such list.
 pub(crate) fn split_list(text: &str) -> Option<Vec<String>> {
     let (mut rest, mut names) = (text.trim(), Vec::new());
     if rest.is_empty() {

@@ -20,7 +20,7 @@ impl<'t> KeptExpression<'t> {
         let text = column.default.as_deref()?;
         Some(Self { text, place: Place::Default, table: None, column: Some(column) })
     }
-    /// What a generated column is computed from.
+    /// The expression of a generated column.
     pub(crate) fn generation(table: &'t TableDefinition, column: &'t ColumnDefinition) -> Option<Self> {
         let place = if column.hidden { Place::Index } else { Place::Generation };
         Some(Self { text: column.generation.as_deref()?, place, table: Some(table), column: Some(column) })

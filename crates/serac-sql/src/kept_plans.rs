@@ -1,14 +1,14 @@
-//! What the binder has made of a prepared statement, for its next executions.
+//! Bound forms of a prepared statement, for its next executions.
 //!
-//! A statement is bound once for each list of types of its parameters. What came of that holds
-//! until the catalog, roles and grants, or a setting that plans depend on are others, as the plans
-//! of the point path do. Values are put into it for each execution before it is optimized, so that
-//! indexes and statistics are used as with constants.
+//! A statement is bound once for each list of types of its parameters. The bound form holds until
+//! the catalog, roles and grants, or a setting that plans depend on change, as the plans of the
+//! point path do. Values are put into it for each execution before it is optimized, so that indexes
+//! and statistics are used as with constants.
 //!
 //! A kept plan names tables in no snapshot; an execution puts them in as it sees them. Statements
 //! that read anything else (system tables, functions of rows of the session), or have changes in
-//! their WITH, are not kept. Nor are those with a table of a view whose owner may read other
-//! columns of it than the user.
+//! their WITH, are not kept. Statements with a table of a view whose owner may read other columns
+//! of it than the user are not kept either.
 
 use crate::error::{Result, SqlError};
 use crate::rows_to_come::RowsToCome;
@@ -37,9 +37,9 @@ const MOST_KEPT: usize = 4;
 struct PlanDependencies {
     session: Weak<SessionEnv>,
     catalog: Arc<Catalog>,
-    /// Of the session's temporary tables.
+    /// The catalog of the session's temporary tables.
     temporary: Option<Arc<Catalog>>,
-    /// Of roles, owners and grants.
+    /// The version of roles, owners and grants.
     security: u64,
     settings: u64,
 }
@@ -74,7 +74,7 @@ struct KeptPlan {
     bound: BoundStatement,
 }
 
-/// What the binder has made of a statement.
+/// The bound forms of a statement.
 #[derive(Default)]
 pub(crate) struct KeptPlans(Mutex<Vec<KeptPlan>>);
 

@@ -1,4 +1,4 @@
-//! What ends a statement from outside: cancellation, its timeout, a panic.
+//! Reasons that end a statement from outside: cancellation, its timeout, a panic.
 
 use crate::error::{Result, SqlError};
 use futures::FutureExt;
@@ -11,14 +11,14 @@ use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 
-/// What holds for a session that does not set it otherwise.
+/// Defaults for a session's settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SessionDefaults {
-    /// How long a statement may take; none for ever.
+    /// The time that a statement may take; `None` for no limit.
     pub statement_timeout: Option<Duration>,
-    /// How long the session may be idle with a transaction open; none for ever.
+    /// The time that the session may be idle with a transaction open; `None` for no limit.
     pub idle_in_transaction_session_timeout: Option<Duration>,
-    /// How long the session may be idle; none for ever.
+    /// The time that the session may be idle; `None` for no limit.
     pub idle_session_timeout: Option<Duration>,
     /// Bytes that its queries may use; none for no limit of its own.
     pub work_mem: Option<usize>,

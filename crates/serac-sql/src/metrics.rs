@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// What a figure is.
+/// The kind of a figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MetricKind {
     /// It only grows.
@@ -35,9 +35,9 @@ impl MetricKind {
 /// A value of a figure.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sample {
-    /// What follows the figure's name: "_bucket", "_sum" and "_count" in histograms.
+    /// The suffix of the figure's name: "_bucket", "_sum" and "_count" in histograms.
     pub suffix: &'static str,
-    /// Which of several it is.
+    /// The labels that tell it from others of its name.
     pub labels: Vec<(&'static str, String)>,
     /// The value. Durations are in seconds.
     pub value: f64,
@@ -48,9 +48,9 @@ pub struct Sample {
 pub struct Metric {
     /// The name.
     pub name: &'static str,
-    /// What it says.
+    /// The description.
     pub help: &'static str,
-    /// What it is.
+    /// The kind.
     pub kind: MetricKind,
     /// Its values.
     pub samples: Vec<Sample>,

@@ -7,7 +7,7 @@ use crate::session::Session;
 use serac_parser::tree::{Ident, Text};
 
 impl Session {
-    /// What other sessions tell this one.
+    /// The notifications of other sessions to this one.
     pub fn notifications(&self) -> Notifications {
         Notifications(self.shared.listener.inbox.clone())
     }

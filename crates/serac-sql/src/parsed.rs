@@ -51,11 +51,11 @@ impl Parsed {
         copy.file = copy.file.map(|Text { span, .. }| Text { text: file.to_owned(), span });
         Self(self.0.changed(StatementKind::Copy(copy)))
     }
-    /// How many values of parameters it takes; none for one that is neither a query nor a change.
+    /// The number of its parameters; `None` for a statement that is neither a query nor a change.
     pub fn parameter_count(&self) -> Option<usize> {
         self.query_or_change().map(|source| source.parameter_count().max(source.arguments.types.len()))
     }
-    /// What it is.
+    /// The parsed statement.
     pub fn statement(&self) -> &StatementKind {
         self.0.kind()
     }
@@ -69,15 +69,15 @@ impl Parsed {
         };
         source.acts() && source.len() > MOST_FLAT_BYTES && !is_of_constants()
     }
-    /// Where its text is.
+    /// The source of its text.
     pub(crate) fn source(&self) -> &Source {
         &self.0
     }
-    /// Where its text is, for who needs nothing else of it.
+    /// The source of its text, by value.
     pub(crate) fn into_source(self) -> Source {
         self.0
     }
-    /// Where the text of a query or a change is; none for other statements.
+    /// The source of a query or a change; `None` for other statements.
     pub(crate) fn query_or_change(&self) -> Option<&Source> {
         is_bound(self.statement()).then_some(&self.0)
     }
@@ -89,8 +89,8 @@ impl Parsed {
     pub fn only_shows(&self) -> bool {
         matches!(self.statement(), StatementKind::Query(_)) && !self.0.acts()
     }
-    /// Whether it is a query or a change that changes rows, by a part of it perhaps, and gives
-    /// some: who cannot show these must not have committed it.
+    /// Whether it is a query or a change that changes rows, perhaps in a part of it, and returns
+    /// rows. A client that cannot show these rows must not have committed it.
     pub fn shows_changes(&self) -> bool {
         match self.statement() {
             StatementKind::Query(query) => {
@@ -177,11 +177,11 @@ pub(crate) struct Source {
     arguments: Arguments,
     /// The rows of its parts, of one whose parts have been done.
     parts: Option<Arc<[Arc<dyn Rows>]>>,
-    /// What the binder has made of a prepared statement.
+    /// The bound forms of a prepared statement.
     kept: Option<Arc<KeptPlans>>,
 }
 
-/// What is known of a statement's parameters.
+/// A statement's parameters: their values and types.
 #[derive(Clone, Default)]
 pub(crate) struct Arguments {
     /// The numbers of their types, as far as these have been told; 0 for others.
@@ -205,7 +205,7 @@ impl Source {
     pub(crate) fn prepared(self) -> Self {
         Self { kept: Some(Arc::default()), ..self }
     }
-    /// What the binder has made of it, as it is written, if it was prepared.
+    /// Its bound forms, as it is written, if it was prepared.
     pub(crate) fn kept(&self) -> Option<&KeptPlans> {
         self.kept.as_deref().filter(|_| self.parts.is_none())
     }
@@ -263,7 +263,7 @@ impl Source {
     /// The source of a query that stands alone in a text.
     ///
     /// # Errors
-    /// Those of syntax; XX000 for another statement.
+    /// The errors of syntax; XX000 for another statement.
     pub(crate) fn of_query(text: &str) -> Result<Self> {
         let script = Script::new(text)?;
         match &script.trees[..] {
@@ -314,11 +314,11 @@ impl Source {
         let span = self.tree().span;
         (span.end - span.start) as usize
     }
-    /// What the statement is.
+    /// The kind of the statement.
     pub(crate) fn kind(&self) -> &StatementKind {
         if self.is_inside { self.statement() } else { &self.whole().kind }
     }
-    /// What the statement is; of PREPARE and EXPLAIN, what the statement inside is.
+    /// The statement; for PREPARE and EXPLAIN, the statement inside.
     pub(crate) fn statement(&self) -> &StatementKind {
         &self.tree().kind
     }
@@ -326,8 +326,8 @@ impl Source {
     pub(crate) fn query(&self) -> Option<&tree::Query> {
         query_of(self.statement())
     }
-    /// The greatest number of a parameter in the query or the change that the statement is or
-    /// holds, or in the arguments of CALL and EXECUTE; 0 if there is none.
+    /// The greatest number of a parameter: in the query or change that the statement is or holds,
+    /// or in the arguments of CALL and EXECUTE; 0 if there is none.
     pub(crate) fn parameter_count(&self) -> usize {
         match (self.statement(), self.query()) {
             (StatementKind::Query(_), _) | (_, None) => serac_binder::parameter_count(self.statement()),

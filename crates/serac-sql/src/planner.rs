@@ -1,9 +1,9 @@
 //! From names in statements to functions, and the limits of plans.
 //!
 //! Functions are found here and not in DataFusion's state of a session, which is copied for every
-//! statement with all that it knows. Those that are the same in every session are registered once
-//! for all; those that know their session come into being when it first asks for a function. A
-//! [`Registry`] gives both.
+//! statement with all that it knows. Functions that are the same in every session are registered
+//! once for all. Functions that know their session are made when the session first asks for a
+//! function. A [`Registry`] gives both.
 
 use crate::deep;
 use crate::error::SqlError;
@@ -24,11 +24,11 @@ use std::sync::{Arc, OnceLock};
 /// A call of a function that users have made, by its name and its arguments.
 type CreatedCall = fn(&Arc<SessionEnv>, &str, &[Expr]) -> Result<Option<Arc<dyn TableProvider>>, SqlError>;
 
-/// Where the functions of sessions come from.
+/// The source of the functions of sessions.
 pub(crate) struct Registry {
-    /// Those that are the same in every session.
+    /// The functions that are the same in every session.
     pub(crate) common: fn() -> &'static SessionState,
-    /// Those that know their session.
+    /// The functions that know their session.
     pub(crate) of_session: fn(&Arc<SessionEnv>) -> Vec<ScalarUDF>,
     /// The call of a function of the database in FROM, with these literals; none if there is no
     /// such function.
@@ -39,7 +39,7 @@ pub(crate) struct Registry {
 pub(crate) struct Functions {
     shared: Arc<SessionEnv>,
     registry: Registry,
-    /// Those that know the session, by name.
+    /// The functions that know the session, by name.
     own: OnceLock<HashMap<String, Arc<ScalarUDF>>>,
 }
 
@@ -47,7 +47,7 @@ impl Functions {
     pub(crate) fn new(shared: Arc<SessionEnv>, registry: Registry) -> Self {
         Self { shared, registry, own: OnceLock::new() }
     }
-    /// What the session's statements share.
+    /// The environment that the session's statements share.
     pub(crate) fn shared(&self) -> &Arc<SessionEnv> {
         &self.shared
     }
@@ -176,7 +176,7 @@ pub(crate) fn check_size(plan: &LogicalPlan) -> Result<()> {
     Ok(())
 }
 
-/// What the names in a statement mean.
+/// The meaning of the names in a statement.
 pub(crate) struct Names<'s> {
     state: &'s SessionState,
     functions: Arc<Functions>,
@@ -198,10 +198,10 @@ impl<'s> Names<'s> {
         let is_created = || self.functions.shared.view().is_some_and(|view| view.catalog.functions.contains_key(name));
         self.functions.common().table_functions().contains_key(name) || is_created()
     }
-    /// What a function in FROM gives.
+    /// The result of a function in FROM.
     ///
     /// # Errors
-    /// What is wrong with its arguments.
+    /// The errors of its arguments.
     pub(crate) fn table_function(&self, name: &str, arguments: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
         let function = self.functions.common().table_functions().get(name);
         let arguments = computed(self.state, arguments)?;
@@ -217,7 +217,7 @@ impl<'s> Names<'s> {
     }
     pub(crate) fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         let function = self.functions.scalar(name).filter(|_| !deep::is_abandoned())?;
-        // Some depend on the time zone.
+        // A few functions depend on the time zone.
         let configured = function.inner().with_updated_config(self.state.config_options());
         let function = configured.map_or_else(|| function.clone(), Arc::new);
         Some(accounted(&function, &self.state.runtime_env().memory_pool).unwrap_or(function))
@@ -230,8 +230,8 @@ impl<'s> Names<'s> {
     }
 }
 
-/// An error of a plan that the user's names have led to: that it does not find one of them any more
-/// is no error of the user's.
+/// An error of a plan that was bound from the user's names: if the plan does not find one of them
+/// any more, the user has made no error.
 pub(crate) fn in_planner(error: DataFusionError) -> SqlError {
     let is_of_planner = matches!(error.find_root(), DataFusionError::SchemaError(..) | DataFusionError::Plan(_));
     let told = SqlError::from(error);

@@ -1,7 +1,7 @@
 //! CALL of the database's named procedures (`serac_engine::Procedure`).
 //!
-//! A procedure runs in the statement's transaction: one of its own, in which it is tried again
-//! after a conflict as DDL is, or the one that BEGIN opened.
+//! A procedure runs in the statement's transaction: in one of its own, where it is tried again
+//! after a conflict as DDL is, or in the one that BEGIN opened.
 
 use crate::column_types::of_column;
 use crate::error::{Result, SqlError};

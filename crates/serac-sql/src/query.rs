@@ -1,8 +1,8 @@
 //! Queries: planned in the session, run on threads of their own.
 //!
-//! A long query runs on the database's query threads, so that the session can answer a cancellation
-//! or a timeout while an operator computes, and short transactions do not queue behind it. A query
-//! over a handful of rows runs where it is: handing it over would take longer.
+//! A long query runs on the database's query threads. So the session can answer a cancellation or a
+//! timeout while an operator computes, and short transactions do not queue behind it. A query over
+//! a handful of rows runs on the calling thread: handing it over would take longer.
 
 use crate::binding::{self, Bound};
 use crate::column_types::RelationPlan;
@@ -175,9 +175,9 @@ pub(crate) fn shown_rows(names: SchemaRef, rows: SendableRecordBatchStream) -> (
     (schema.clone(), named(rows, schema))
 }
 
-/// The columns of `names` with the types of others: those of a query whose types have not been
-/// coerced may differ from its result's. Any may have NULLs: whether it has none is known
-/// differently before and after optimizing, and a result is to be what was said of it.
+/// The columns of `names` with the types of `types`: the types of a query before coercion may
+/// differ from its result's. Every column is nullable: nullability is derived differently before
+/// and after optimizing, and a result must match its description.
 pub(crate) fn with_types(names: &Schema, types: &Schema) -> SchemaRef {
     let field = |(named, field): (&FieldRef, &FieldRef)| {
         named.as_ref().clone().with_data_type(field.data_type().clone()).with_nullable(true)
@@ -214,21 +214,21 @@ impl Session {
     pub(crate) fn state(&self) -> SessionState {
         self.shared.at_its_time(&self.ctx.state_ref())
     }
-    /// The session's state for rows that are stored. Those of one source keep their order: batches
-    /// that are dealt out to several threads would come back in any, and each block would hold
-    /// values of the whole range.
+    /// The session's state for rows that are stored. Rows of one source keep their order. Batches
+    /// that are distributed over several threads would come back in any order, and each block would
+    /// hold values of the whole range.
     pub(crate) fn storing_state(&self) -> SessionState {
         let mut state = self.state();
         state.config_mut().options_mut().optimizer.enable_round_robin_repartition = false;
         state
     }
-    /// What a future gives that plans, on a thread that plans.
+    /// The result of a planning future, on a thread that plans.
     pub(crate) fn planning<T: Send + 'static>(
         &self,
         future: impl Future<Output = Result<T>> + Send + 'static,
     ) -> impl Future<Output = Result<T>> + Send {
-        // In a box: all that it keeps would lie in the futures around it, each of which is moved
-        // over the stack of whoever polls it.
+        // Boxed: all of its state would lie in the futures around it, each of which is moved over
+        // the stack of its caller.
         deep::planned(self.query_runtime.handle(), self.work_memory.of_all(), future.boxed())
     }
     /// The rows of a query, whose columns may have the same name.
@@ -373,7 +373,7 @@ impl Session {
     /// The columns of a statement's result and its plans, as the binder gives them.
     ///
     /// # Errors
-    /// What is wrong with the statement.
+    /// The errors of the statement.
     pub(crate) async fn bound_lines(&self, source: Source) -> Result<Vec<String>> {
         let state = self.state();
         self.planning(async move { binding::lines(&state, &source).await }).await
@@ -382,8 +382,8 @@ impl Session {
     pub(crate) async fn collect(&self, frame: DataFrame) -> Result<Vec<RecordBatch>> {
         Ok(self.collect_with_schema(frame).await?.1)
     }
-    /// All rows of a data frame and their columns: what the frame says of these is not coerced yet,
-    /// as where the results of a CASE have different types.
+    /// All rows of a data frame and their columns. The frame's own schema is not coerced yet, for
+    /// example if the results of a CASE have different types.
     pub(crate) async fn collect_with_schema(&self, frame: DataFrame) -> Result<(SchemaRef, Vec<RecordBatch>)> {
         let rows = self.stream(frame).await?;
         let schema = rows.schema();
@@ -412,7 +412,7 @@ mod tests {
         assert_eq!(in_planner(lost).sqlstate, sqlstate::INTERNAL_ERROR);
         let twice = || DataFusionError::Plan("Projections require unique expression names".into());
         assert_eq!(in_planner(twice()).sqlstate, sqlstate::INTERNAL_ERROR);
-        // What a function says of its own stays.
+        // A function's own error stays.
         assert_eq!(
             in_planner(SqlError::new(sqlstate::UNDEFINED_TABLE, "no such sequence").external()).sqlstate,
             sqlstate::UNDEFINED_TABLE

@@ -1,4 +1,4 @@
-//! What the program computes is in the registry of functions (`serac_pg::functions`).
+//! The functions of the program are in the registry (`serac_pg::functions`).
 
 use crate::planner::functions;
 use crate::{Session, SqlDatabase, SqlOptions};

@@ -151,7 +151,7 @@ pub(crate) async fn table_of(
     let mut query = planned_for_owner(shared, &object, &definition.query).await.map_err(refused)?;
     if !definition.columns.is_empty() {
         let columns = query.plan.schema().columns();
-        // Those behind the last that has a name of the view's keep their own.
+        // Columns behind the last that the view names keep their own names.
         let names = definition.columns.iter().map(Some).chain(std::iter::repeat(None));
         let renamed = columns.into_iter().zip(names.clone()).map(|(column, name)| match name {
             Some(name) => col(column).alias(name),

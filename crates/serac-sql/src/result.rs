@@ -1,4 +1,4 @@
-//! What a statement gives, and what its transaction is like afterwards.
+//! A statement's result, and the state of its transaction afterwards.
 
 use crate::activity::StatementKind as Counted;
 use crate::error::{Result, SqlError};
@@ -9,7 +9,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use serac_parser::tree::{StatementKind, Transaction};
 use serac_storage::CommitTicket;
 
-/// What a statement gave.
+/// The result of a statement.
 #[derive(Clone, Debug)]
 pub enum StatementResult {
     /// Rows.
@@ -77,7 +77,7 @@ pub(crate) fn tag_of(tree: &StatementKind) -> &'static str {
 }
 
 impl Counted {
-    /// Of a statement.
+    /// The kind of a statement.
     pub fn of(statement: &Parsed) -> Self {
         match statement.statement() {
             StatementKind::Query(_) => Self::Select,
@@ -94,7 +94,7 @@ impl Counted {
     }
 }
 
-/// What a statement gives.
+/// The output of a statement.
 pub(crate) enum Output {
     /// Rows, still to be computed.
     Rows { schema: SchemaRef, stream: SendableRecordBatchStream },

@@ -4,10 +4,10 @@ use crate::identifiers::TEMPORARY_SCHEMA;
 use serac_engine::Table;
 use serac_engine::security::{Access, Columns, Privilege, RoleId, Security};
 
-/// Who a session is.
+/// The roles of a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SessionRoles {
-    /// Who has connected.
+    /// The role that has connected.
     pub(crate) login: RoleId,
     /// The session user.
     pub(crate) session: RoleId,

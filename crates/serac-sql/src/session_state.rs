@@ -2,8 +2,8 @@
 //!
 //! A client whose connection ends may go on in a new session. Its statements mean the same there
 //! only if the old session had no state: settings, roles, temporary tables, prepared statements,
-//! cursors, channels, advisory locks. What sequences have given (`currval`) does not count: a new
-//! session refuses to tell it, rather than tell something else.
+//! cursors, channels, advisory locks. Values that sequences have given (`currval`) do not count: a
+//! new session refuses to return them, rather than return wrong ones.
 
 use crate::beginning::Beginning;
 use crate::session::Session;
@@ -17,7 +17,7 @@ impl Session {
         let roles = self.shared.roles.read().clone();
         self.beginning = Some(Box::new(Beginning { version, values, roles }));
     }
-    /// Whether the session has state of its own: a statement may mean something else in a new one.
+    /// Whether the session has state of its own: a statement may have another meaning in a new one.
     /// False before [`begins`](Self::begins).
     pub fn has_state(&self) -> bool {
         let Some(beginning) = &self.beginning else { return false };

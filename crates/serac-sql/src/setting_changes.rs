@@ -13,8 +13,8 @@ impl SessionEnv {
     /// statement of the running transaction has begun.
     ///
     /// # Errors
-    /// 42704 if there is no such setting, 22023 for a wrong value, 55P02 for one that nobody sets,
-    /// 25001 for a mode of the transaction that cannot change any more.
+    /// 42704 for an unknown setting, 22023 for a wrong value, 55P02 for a setting that cannot be
+    /// set, 25001 for a mode of the transaction that cannot change any more.
     pub(crate) fn set_parameter(&self, name: &str, value: Option<&str>, is_started: bool) -> Result<()> {
         // Relaxed: the session's own statements read it.
         self.client_changes.fetch_add(1, Ordering::Relaxed);
@@ -63,12 +63,12 @@ impl SessionEnv {
         let Some(limit) = self.work_memory.set_limit(limit.or(most), most) else { return };
         self.change_state(|state| {
             let options = state.config_mut().options_mut();
-            // What sorts keep back for merging must leave most of the memory for sorting.
+            // The memory that sorts reserve for merging must leave most of it for sorting.
             let share = limit / (5 * options.execution.target_partitions.max(1));
             options.execution.sort_spill_reservation_bytes = options.execution.sort_spill_reservation_bytes.min(share);
         });
     }
-    /// What a setting is before a statement of a transaction changes it.
+    /// The value of a setting before a statement of a transaction changes it.
     pub(crate) fn setting_before(&self, name: &str) -> Option<String> {
         // One of users that nobody has made yet is empty.
         self.setting(name).or_else(|| is_of_users(name).then(String::new))
@@ -83,8 +83,8 @@ impl SessionEnv {
             self.changed_settings.note(name, before, &now, local);
         }
     }
-    /// `set_config`: SET, or SET LOCAL, in the running transaction, and RESET for no value. What
-    /// the setting is then.
+    /// `set_config`: SET, or SET LOCAL, in the running transaction, and RESET for no value. Returns
+    /// the new value.
     ///
     /// # Errors
     /// As [`set_parameter`](Self::set_parameter).

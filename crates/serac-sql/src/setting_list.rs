@@ -1,9 +1,9 @@
 //! All settings with their values, as SHOW ALL, `pg_settings` and `current_setting` give them.
 //!
-//! A setting is in one of three places: a field of the session ([`SessionValues`] is a copy of
-//! these for queries, which do not see the session), a setting that clients of PostgreSQL make
-//! (`CLIENT_SETTINGS`), or an option of DataFusion's, whose name begins with `datafusion.`. A
-//! test checks that what SET takes is listed.
+//! A setting is in one of three places. It is a field of the session, a setting that clients of
+//! PostgreSQL make (`CLIENT_SETTINGS`), or an option of DataFusion's, whose name begins with
+//! `datafusion.`. [`SessionValues`] is a copy of the session's fields for queries, which do not see
+//! the session. A test checks that all settings that SET takes are listed.
 
 use crate::error::{Result, SqlError};
 use crate::identifiers::{quote_ident, split_list};
@@ -15,7 +15,7 @@ use serac_values::time_style::{IntervalStyle, date_style, session_zone, shown_da
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-/// What a setting's values are.
+/// The kind of a setting's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Switch,
@@ -56,7 +56,7 @@ struct Setting {
     category: &'static str,
     /// Whether SET changes it.
     is_set: bool,
-    /// What it is.
+    /// Its description.
     description: &'static str,
 }
 
@@ -209,7 +209,7 @@ impl SessionEnv {
             _ => roles.name(roles.session, security),
         })
     }
-    /// What a setting is after RESET; none where that is not known.
+    /// A setting's value after RESET; `None` if that is not known.
     fn usual_value(&self, name: &str) -> Option<String> {
         let value = match name {
             "enable_bitmap_index" => Some("on"),
@@ -234,13 +234,13 @@ pub(crate) struct ListedSetting {
     pub(crate) kind: Kind,
     pub(crate) category: &'static str,
     pub(crate) description: String,
-    /// Who may set it, in PostgreSQL's words.
+    /// The context in which it may be set, in PostgreSQL's words.
     pub(crate) context: &'static str,
     /// As SHOW gives it.
     pub(crate) shown: String,
     /// In the setting's unit.
     pub(crate) value: String,
-    /// What RESET makes it, in that unit.
+    /// The value after RESET, in that unit.
     pub(crate) usual: Option<String>,
 }
 
@@ -295,7 +295,7 @@ pub(crate) struct ClientSetting {
     accepts: Accepts,
 }
 
-/// What a setting of clients takes.
+/// The values that a setting of clients accepts.
 enum Accepts {
     /// The values that mean what is done anyway. It keeps its usual value.
     These(&'static [&'static str]),
@@ -320,7 +320,7 @@ const fn switched(name: &'static str, usual: &'static str) -> ClientSetting {
 }
 
 impl ClientSetting {
-    /// What SHOW gives after a value was set; none if it stays the usual one.
+    /// The result of SHOW after a value was set; `None` if it stays the default.
     ///
     /// # Errors
     /// 22023 for a value that it does not take.
@@ -366,7 +366,7 @@ pub(crate) const CLIENT_SETTINGS: [ClientSetting; 19] = [
     fixed("lc_numeric", "C", &["C", "POSIX"]),
 ];
 
-/// What RESET ALL gives its usual value back.
+/// The settings that RESET ALL resets.
 pub(crate) const RESETTABLE: [&str; 14] = [
     "search_path",
     "default_transaction_deferrable",
@@ -393,8 +393,8 @@ pub(crate) fn set_names() -> impl Iterator<Item = &'static str> {
     of_session.chain(CLIENT_SETTINGS.iter().map(|setting| setting.name))
 }
 
-/// Settings by which a session may differ from a new one, so that its statements mean something
-/// else or end otherwise. What a client calls itself is none.
+/// Settings by which a session may differ from a new one, so that its statements have another
+/// meaning or end otherwise. The client's name for itself is none of them.
 pub(crate) fn compared() -> impl Iterator<Item = &'static str> {
     RESETTABLE.into_iter().chain(["client_min_messages", "timezone", "datestyle", "intervalstyle"])
 }
@@ -486,7 +486,7 @@ pub(crate) fn is_of_users(name: &str) -> bool {
     name.contains('.') && name != DISABLED_PASSES && !name.starts_with("datafusion.")
 }
 
-/// Takes a setting that users make as they like; none if the name is of no such one.
+/// Takes a user-defined setting; `None` if the name is not of that kind.
 fn set_of_users(shared: &SessionEnv, name: &str, value: Option<&str>) -> Option<Result<()>> {
     let is_preset = |setting: &Setting| !setting.is_set && setting.name.eq_ignore_ascii_case(name);
     if SETTINGS.iter().any(is_preset) {

@@ -35,16 +35,16 @@ pub(crate) struct Changed {
     pub(crate) name: String,
     pub(crate) before: String,
     pub(crate) now: String,
-    /// What it is after a commit; as before if SET LOCAL has changed it alone.
+    /// The value after a commit; the old one if only SET LOCAL has changed it.
     pub(crate) kept: Option<String>,
 }
 
-/// What a transaction had set when a savepoint was made.
+/// The settings of a transaction when a savepoint was made.
 #[derive(Clone, Debug)]
 pub(crate) struct SettingsMark(Vec<Changed>);
 
-/// What the running transaction has set: a rollback takes all of it back, one to a savepoint what
-/// was set since, and a commit what was set for the transaction alone.
+/// The settings that the running transaction has changed. A rollback undoes all of them, one to a
+/// savepoint those since then, and a commit those of SET LOCAL.
 #[derive(Default)]
 pub(crate) struct ChangedSettings {
     changed: Mutex<Vec<Changed>>,
@@ -59,7 +59,7 @@ impl ChangedSettings {
         match changed.iter_mut().find(|changed| changed.name == name) {
             Some(known) => {
                 now.clone_into(&mut known.now);
-                // What was set for longer is there again after the transaction.
+                // A longer-lived value is restored after the transaction.
                 if !local {
                     known.kept = kept;
                 }
@@ -69,7 +69,7 @@ impl ChangedSettings {
         // Relaxed: the session's own statements read it.
         self.any.store(true, Ordering::Relaxed);
     }
-    /// What stays after a commit.
+    /// The settings that stay after a commit.
     pub(crate) fn kept(&self) -> Vec<(String, String)> {
         // Relaxed: as in `note`.
         if !self.any.load(Ordering::Relaxed) {
@@ -78,7 +78,7 @@ impl ChangedSettings {
         let changed = self.changed.lock();
         changed.iter().filter_map(|changed| Some((changed.name.clone(), changed.kept.clone()?))).collect()
     }
-    /// What has been set so far.
+    /// The settings so far.
     pub(crate) fn mark(&self) -> SettingsMark {
         // Relaxed: as in `note`.
         let any = self.any.load(Ordering::Relaxed);
@@ -170,7 +170,7 @@ pub(crate) struct SessionValues {
 }
 
 impl SessionValues {
-    /// Those of a new session.
+    /// The settings of a new session.
     pub(crate) fn new(defaults: &SessionDefaults) -> Self {
         Self {
             transaction: SharedModes::new(),
@@ -183,7 +183,7 @@ impl SessionValues {
             is_for_postgresql: AtomicBool::new(false),
         }
     }
-    /// Those after RESET ALL, in the running transaction.
+    /// The settings after RESET ALL, in the running transaction.
     pub(crate) fn usual(&self, defaults: &SessionDefaults) -> Self {
         let usual = Self::new(defaults);
         usual.transaction.set(self.transaction.get());
@@ -299,7 +299,7 @@ impl SessionValues {
             "default_transaction_isolation" => default_modes.isolation = level(name, value, self.usual_isolation())?,
             "default_transaction_deferrable" => default_modes.deferrable = switch(name, value, false)?,
             "default_transaction_read_only" => default_modes.read_only = switch(name, value, false)?,
-            // Of the transaction that runs, and of nothing else.
+            // The running transaction's level alone.
             "transaction_isolation" => modes.isolation = level(name, value, default_modes.isolation)?,
             "transaction_deferrable" => modes.deferrable = switch(name, value, default_modes.deferrable)?,
             "transaction_read_only" => modes.read_only = switch(name, value, default_modes.read_only)?,

@@ -26,15 +26,15 @@ use std::time::Duration;
 /// Settings of whose changes clients of PostgreSQL are told, by name.
 pub type Reported = [(&'static str, String); 6];
 
-/// What SHOW gives.
+/// The output of SHOW.
 pub(crate) enum Shown {
     /// Rows.
     Rows(RecordBatch),
-    /// What a query gives.
+    /// The rows of a query.
     Query(Source),
 }
 
-/// What SHOW ALL gives.
+/// The columns of SHOW ALL.
 fn all_settings_schema() -> SchemaRef {
     let fields = ["name", "setting", "description"].map(|name| Field::new(name, DataType::Utf8, false));
     Arc::new(Schema::new(fields.to_vec()))
@@ -94,10 +94,10 @@ impl Session {
             Shown::Query(query) => self.query(query).await,
         }
     }
-    /// What SHOW gives.
+    /// The output of SHOW.
     ///
     /// # Errors
-    /// 42704 if there is no such setting; what is wrong with the relation.
+    /// 42704 for an unknown setting; the errors of the relation.
     pub(crate) async fn shown_by(&self, show: &Show) -> Result<Shown> {
         let name = match show {
             Show::All => return self.show_all().map(Shown::Rows),
@@ -167,7 +167,7 @@ impl Session {
         }
         Ok(())
     }
-    /// What the client calls itself.
+    /// The client's name for itself.
     pub fn application_name(&self) -> String {
         self.shared.client_settings.read().get("application_name").cloned().unwrap_or_default()
     }
@@ -204,11 +204,12 @@ impl Session {
             ("session_authorization", roles.name(roles.session, &catalog.security)),
         ]
     }
-    /// How long a statement may take; none for ever.
+    /// The time that a statement may take; `None` for no limit.
     pub fn statement_limit(&self) -> Option<Duration> {
         self.shared.values.statement_timeout()
     }
-    /// How long the session may be idle as it is now, with a transaction or without; none for ever.
+    /// The time that the session may be idle in its present state, with a transaction or without;
+    /// `None` for no limit.
     pub fn idle_limit(&self) -> Option<Duration> {
         match self.transaction_status() {
             TransactionStatus::Idle => self.shared.values.idle_timeout(),
@@ -227,7 +228,7 @@ impl Session {
                 for name in client_setting_names().filter(|name| *name != "application_name") {
                     self.set_in_transaction(name, None, false)?;
                 }
-                // Those that users have made are known from then on, and empty.
+                // User-defined settings stay known from then on, and empty.
                 let made = self.shared.client_settings.read().keys().cloned().collect::<Vec<_>>();
                 for name in made.iter().filter(|name| is_of_users(name)) {
                     self.set_in_transaction(name, None, false)?;
@@ -322,7 +323,7 @@ fn texts<'t>(texts: impl IntoIterator<Item = &'t str>) -> Arguments {
     Arguments { values: Some(values.collect()), ..Arguments::default() }
 }
 
-/// What a setting is set to, without quotes.
+/// The value of a setting, without quotes.
 fn written(value: &Value) -> String {
     match value {
         Value::Word(word) => word.name.clone(),

@@ -1,4 +1,4 @@
-//! What statements of a session see.
+//! The snapshot of a session's statements.
 
 use crate::error::SqlError;
 use crate::identifiers::{TEMPORARY_SCHEMA, resolve};
@@ -13,25 +13,25 @@ use serac_parser::tree::Name;
 use serac_storage::Snapshot;
 use std::sync::Arc;
 
-/// What statements of a session see.
+/// The snapshot of a session's statements.
 #[derive(Clone, Debug)]
 pub(crate) struct StatementSnapshot {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) snapshot: Snapshot,
     /// The transaction's number.
     pub(crate) transaction: u64,
-    /// What the transaction has changed in bitmap indexes.
+    /// The transaction's changes to bitmap indexes.
     pub(crate) own: OwnChanges,
-    /// What queries see instead while a statement reads nothing of what it writes: of the
-    /// transaction, and of that on temporary tables.
+    /// The snapshots that queries see instead while a statement must not read its own writes: of
+    /// the transaction, and of the one on temporary tables.
     pub(crate) before: Option<(Snapshot, Option<Snapshot>)>,
-    /// Where a serializable transaction notes what it reads.
+    /// The read set of a serializable transaction.
     pub(crate) reads: Option<ReadSet>,
     /// The objects under PostgreSQL's numbers, once they are needed.
     pub(crate) image: LazyImage,
-    /// Of the session's own database, if it has one.
+    /// The state of the session's own database, if it has one.
     pub(crate) temporary: Option<(Arc<Catalog>, Snapshot, OwnChanges)>,
-    /// What the current user may do.
+    /// The privileges of the current user.
     pub(crate) access: Access,
     /// The schemas in which unqualified names are looked up, in order: those of the setting that
     /// are there and that the user may use.
@@ -54,15 +54,15 @@ impl StatementSnapshot {
             before => before.as_ref().map(|(snapshot, _)| snapshot),
         }
     }
-    /// What the transaction has changed in the bitmap indexes of a schema's tables.
+    /// The transaction's changes to the bitmap indexes of a schema's tables.
     pub(crate) fn own(&self, schema: &str) -> &OwnChanges {
         match &self.temporary {
             Some((_, _, own)) if schema == TEMPORARY_SCHEMA => own,
             _ => &self.own,
         }
     }
-    /// Whether the current user may read the whole of a table, or owns it: what system views say of
-    /// its rows is for such users alone.
+    /// Whether the current user may read the whole of a table, or owns it: system views show data
+    /// about its rows to these users alone.
     pub(crate) fn may_look_into(&self, table: &Table) -> bool {
         let definition = &table.definition;
         self.access.is_superuser()

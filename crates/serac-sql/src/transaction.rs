@@ -18,7 +18,7 @@ pub(crate) struct Mark {
     temporary: Option<Box<Savepoint>>,
 }
 
-/// What a transaction sees of others, and they of it.
+/// The isolation level of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Isolation {
     /// As READ COMMITTED, but for its name.
@@ -33,7 +33,7 @@ pub(crate) enum Isolation {
 impl Isolation {
     /// In the order of their numbers.
     const ALL: [Self; 4] = [Self::ReadUncommitted, Self::ReadCommitted, Self::Snapshot, Self::Serializable];
-    /// Of its name in SQL.
+    /// The level with this name in SQL.
     pub(crate) fn of_name(name: &str) -> Option<Self> {
         Some(match name.to_lowercase().as_str() {
             "read uncommitted" => Self::ReadUncommitted,
@@ -72,7 +72,7 @@ impl Modes {
     pub(crate) fn bits(self) -> u8 {
         self.isolation as u8 | u8::from(self.read_only) << 2 | u8::from(self.deferrable) << 3
     }
-    /// Of [`bits`](Self::bits).
+    /// The inverse of [`bits`](Self::bits).
     pub(crate) fn from_bits(bits: u8) -> Self {
         let isolation = Isolation::ALL[usize::from(bits & 3)];
         Self { isolation, read_only: bits & 4 != 0, deferrable: bits & 8 != 0 }
@@ -112,12 +112,12 @@ impl Drop for Shown {
     }
 }
 
-/// Whose a transaction is: see the module.
+/// The owner of a transaction: a statement, a group of statements or a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Scope {
     /// One statement's.
     Statement,
-    /// Of statements that were sent together.
+    /// A transaction of statements that were sent together.
     Implicit,
     /// BEGIN's.
     Explicit,
@@ -129,13 +129,13 @@ pub(crate) struct RunningRoles {
     /// As whom the session acted when it began; it does so again when the transaction is rolled
     /// back.
     pub(crate) before: SessionRoles,
-    /// What SET ROLE has made of that, for longer than the transaction.
+    /// The roles after SET ROLE, for longer than the transaction.
     pub(crate) set: Option<SessionRoles>,
     /// Whether SET LOCAL ROLE has made something of it.
     pub(crate) is_local: bool,
 }
 
-/// What SAVEPOINT has made.
+/// A savepoint of SAVEPOINT.
 #[derive(Debug)]
 pub(crate) struct NamedSavepoint {
     pub(crate) name: String,
@@ -143,7 +143,7 @@ pub(crate) struct NamedSavepoint {
     /// Whether the transaction was READ ONLY: what SET TRANSACTION says behind a savepoint holds up
     /// to its end.
     pub(crate) read_only: bool,
-    /// Who the session was.
+    /// The session's roles at the savepoint.
     pub(crate) roles: SessionRoles,
     pub(crate) running_roles: RunningRoles,
     pub(crate) settings: SettingsMark,
@@ -165,7 +165,7 @@ pub(crate) struct Running {
     pub(crate) was_started: bool,
     pub(crate) roles: RunningRoles,
     pub(crate) savepoints: Vec<NamedSavepoint>,
-    /// Where the statement that runs has begun, in a block.
+    /// The mark at the beginning of the running statement, in a block.
     pub(crate) begun: Option<Mark>,
     pub(crate) notifications: Arc<PendingNotifications>,
     /// Whether cursors go with it.
@@ -177,7 +177,7 @@ impl Running {
     pub(crate) fn unstart(&mut self) {
         self.started = self.was_started;
     }
-    /// Takes over modes that have been set; those of one that has started stay what they are.
+    /// Takes over modes that have been set; those of a started transaction stay.
     pub(crate) fn follow_modes(&mut self, modes: Modes) {
         if !self.started {
             self.txn.set_serializable(modes.isolation == Isolation::Serializable);
@@ -228,7 +228,7 @@ impl Running {
             None => self.restart(),
         }
     }
-    /// Where the newest savepoint of a name is.
+    /// The index of the newest savepoint with a name.
     pub(crate) fn named_savepoint(&self, name: &str) -> Result<usize> {
         let missing =
             || SqlError::new(sqlstate::INVALID_SAVEPOINT_SPECIFICATION, format!("savepoint \"{name}\" does not exist"));
@@ -262,7 +262,7 @@ impl Running {
 /// Whether a transaction is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TransactionStatus {
-    /// None.
+    /// No transaction.
     Idle,
     /// Open.
     Open,

@@ -25,15 +25,15 @@
 //! **Savepoints** lead back to rows, catalog, notifications, cursors, settings and roles as they
 //! were. Locks stay, of rows apart.
 //!
-//! **What is shown must be durable.** A statement that commits waits for its own log. One that does
-//! not, as it runs in a block, waits for the newest commit that its transaction has read
-//! ([`Session::close_statement`]), and so does one that fails ([`Session::error_is_durable`]); rows
+//! **A result must be durable.** A statement that commits waits for its own log. A statement that
+//! does not commit, as in a block, waits for the newest commit that its transaction has read
+//! ([`Session::close_statement`]). So does a failed statement ([`Session::error_is_durable`]). Rows
 //! that leave before the statement ends wait for the whole snapshot.
 //!
 //! **Isolation.** A transaction has one snapshot ([`Isolation::Snapshot`]), or one for each
 //! statement ([`Isolation::ReadCommitted`]), or one and validation at the commit
-//! ([`Isolation::Serializable`], see `serac_engine::ReadSet`). What a statement does that meets a
-//! conflict is in [`crate::conflicts`].
+//! ([`Isolation::Serializable`], see `serac_engine::ReadSet`). Statements that meet a conflict are
+//! handled in [`crate::conflicts`].
 
 use crate::error::{Result, SqlError};
 use crate::identifiers::TEMPORARY_SCHEMA;
@@ -54,9 +54,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A session in which a statement has begun. If this goes before the statement has ended (its
-/// future was dropped, or it has panicked), that is an error like any other: nothing is left of the
-/// statement, and its transaction has failed.
+/// A session in which a statement has begun. If this is dropped before the statement has ended (its
+/// future was dropped, or it has panicked), that is an error like any other. The statement is
+/// undone, and its transaction has failed.
 pub(crate) struct OpenStatement<'s>(Option<&'s mut Session>);
 
 impl<'s> OpenStatement<'s> {
@@ -150,8 +150,8 @@ impl Session {
         });
         *self.shared.view.write() = view;
     }
-    /// Lets queries see what the transaction sees now, and not what the running statement writes
-    /// from now on.
+    /// Lets queries see the transaction's present state, without the later writes of the running
+    /// statement.
     pub(crate) fn read_before_writes(&mut self) -> Result<()> {
         let running = self.running.as_mut().expect("it runs");
         let temporary = running.temporary.as_mut().map(Transaction::snapshot_until_now).transpose()?;
@@ -215,8 +215,8 @@ impl Session {
         }
         Ok(())
     }
-    /// Ends a statement: commits its own transaction. What it gives must not be shown before the
-    /// promise is kept; none if it may be at once.
+    /// Ends a statement: commits its own transaction. Its result must not be shown before the
+    /// promise is kept; `None` if it may be shown at once.
     pub(crate) fn close_statement(&mut self) -> Result<Option<CommitTicket>> {
         match self.running.as_mut().filter(|running| running.is_block()) {
             Some(running) => {
@@ -227,16 +227,16 @@ impl Session {
             None => self.commit_now(),
         }
     }
-    /// Ends a statement that has failed: undoes what it has done. What is shown of the error.
+    /// Ends a failed statement: undoes its changes. Returns the error to show.
     pub(crate) fn close_failed_statement(&mut self, error: SqlError) -> SqlError {
         let error = self.without_secrets(error);
         self.error_ticket = self.running.as_ref().and_then(|running| running.txn.snapshot().unacknowledged_reads());
         self.fail_transaction();
         error
     }
-    /// Waits until what the last error of a statement tells of others' rows is durable: a client
-    /// must not learn before of a key that is there. Done already for errors of what is `async`
-    /// here.
+    /// Waits until the state that the last error of a statement reveals is durable: a client must
+    /// not learn too early of another transaction's key. The `async` functions here have done so
+    /// for their errors.
     ///
     /// # Errors
     /// When the log has failed.
@@ -253,9 +253,10 @@ impl Session {
             Err(log) => log,
         }
     }
-    /// Ends what an error ends: the implicit block, or the statement's own transaction. One that
-    /// BEGIN opened has failed then. Errors of statements come here by themselves; who finds others
-    /// (of a protocol, say) tells of them, so that the client's next COMMIT is a rollback.
+    /// Ends the scope of an error: the implicit block, or the statement's own transaction. A
+    /// transaction that BEGIN opened has then failed. Errors of statements come here by themselves.
+    /// A caller that finds others (of a protocol, say) reports them here, so that the client's next
+    /// COMMIT is a rollback.
     pub fn fail_transaction(&mut self) {
         match self.running.as_mut().filter(|running| running.scope == Scope::Explicit) {
             Some(running) if running.failed => {}
@@ -426,7 +427,7 @@ impl Session {
     /// [durable](Started::durable).
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The errors of the statement.
     pub fn start_control(&mut self, statement: &Parsed) -> Option<Result<(StatementResult, Started)>> {
         if self.transaction_status() == TransactionStatus::Failed && !ends_transaction(statement) {
             return None;
@@ -471,7 +472,7 @@ impl Session {
                 self.shared.values.default_modes()
             }
         };
-        // What has failed is rolled back in any case.
+        // A failed transaction is rolled back in any case.
         let commits = commits && self.transaction_status() != TransactionStatus::Failed;
         let ticket = if commits {
             self.commit_now()?
@@ -502,7 +503,7 @@ impl Session {
         self.running.as_mut().expect("it is open").scope = Scope::Explicit;
         Ok(())
     }
-    /// What BEGIN has opened, which alone has savepoints.
+    /// The block that BEGIN has opened, which alone has savepoints.
     fn block(&mut self, statement: &str) -> Result<&mut Running> {
         let no_block = || {
             SqlError::new(
@@ -551,8 +552,8 @@ impl Session {
     }
 }
 
-/// Whether a statement ends a transaction, or leads back in it: such are accepted in one that has
-/// failed.
+/// Whether a statement ends a transaction, or rolls back to a savepoint in it: a failed transaction
+/// accepts only these.
 pub fn ends_transaction(statement: &Parsed) -> bool {
     use Control::{Commit, Rollback, RollbackTo};
     matches!(statement.statement(), StatementKind::Transaction(Commit { .. } | Rollback { .. } | RollbackTo(_)))

@@ -2,8 +2,8 @@
 //! second test, `…/without_passes`, runs it with all optional passes disabled. Errors are shown as
 //! `ERROR <SQLSTATE>: <message>`.
 //!
-//! `cargo test -p serac-sql --test sqllogictest joins` runs the files with `joins` in their name;
-//! `-- joins --complete` writes what the statements give into them, for somebody to read.
+//! `cargo test -p serac-sql --test sqllogictest joins` runs the files with `joins` in their name.
+//! `-- joins --complete` writes the statements' results into them, for a person to review.
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{Array, ArrayRef};

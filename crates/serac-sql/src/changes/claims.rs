@@ -1,7 +1,7 @@
 //! SELECT … FOR UPDATE and its kin.
 //!
-//! The rows come in the order of the query, and are claimed one by one, until there are as many as
-//! LIMIT says. Rows that OFFSET skips are claimed, too, as in PostgreSQL.
+//! The rows come in the order of the query, and each is claimed in turn until LIMIT is reached.
+//! Rows that OFFSET skips are claimed, too, as in PostgreSQL.
 
 use crate::changes::written::table_of;
 use crate::error::{Result, SqlError};
@@ -115,7 +115,7 @@ impl Session {
             }
             given.push(take_record_batch(&batch.project(&shown)?, &UInt32Array::from(kept))?);
         }
-        // Those that are left are not wanted, and may have memory that what follows needs.
+        // The other rows are not wanted, and may hold memory that the next steps need.
         drop(rows);
         if left == 0 {
             self.work_memory.given_back(memory).await;

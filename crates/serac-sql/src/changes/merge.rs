@@ -18,7 +18,7 @@ use serac_storage::RowId;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What is done, found before anything is written.
+/// The changes of a MERGE, found before the first write.
 #[derive(Default)]
 struct Changes {
     deletes: Vec<RowId>,

@@ -1,5 +1,5 @@
-//! INSERT, UPDATE, DELETE, MERGE, SELECT … FOR UPDATE, and queries with such in them: what the
-//! binder makes of them ([`serac_binder::BoundStatement`]) is run.
+//! Runs the binder's form of changes ([`serac_binder::BoundStatement`]): INSERT, UPDATE, DELETE,
+//! MERGE, SELECT … FOR UPDATE, and queries that contain them.
 //!
 //! | module | what |
 //! |---|---|
@@ -17,10 +17,10 @@
 //!
 //! Queries that claim rows, changes in WITH, and the queries before them there, are done first, in
 //! their order. They and the rest of the statement see one snapshot, and so do subqueries in
-//! RETURNING and ON CONFLICT: where one of these reads a table that the statement writes to before,
-//! all queries of the statement read the [snapshot of its start](Session::read_before_writes). Of a
-//! row that two parts would change or claim, PostgreSQL lets one of them have its way; that is an
-//! error here (0A000).
+//! RETURNING and ON CONFLICT. If one of these reads a table that the statement writes to before,
+//! all queries of the statement read the [snapshot of its start](Session::read_before_writes). If
+//! two parts would change or claim one row, PostgreSQL lets one of them have its way; here that is
+//! an error (0A000).
 
 mod claims;
 mod conflict;
@@ -91,8 +91,8 @@ impl Session {
         Ok(!read.is_empty() && !read.is_disjoint(&self.touched_by(&table_of(change.target())?)))
     }
 
-    /// Does the parts of the query of another statement; the statement that knows their rows. What
-    /// is planned of it reads what was there before.
+    /// Runs the parts of the query of another statement; returns the statement with their rows. The
+    /// remaining query reads the state before them.
     pub(crate) async fn run_changes_of_query(&mut self, source: &Source) -> Result<Source> {
         let mut bound = self.bound_acting_query(source).await?;
         if has_changes(&bound.parts) {
@@ -108,7 +108,7 @@ impl Session {
         self.planning(async move { binding::acting_query(&state, &text).await }).await
     }
 
-    /// Does what comes before the rest of a statement; what it writes.
+    /// Runs the parts before the rest of a statement; returns their changes.
     async fn run_parts_of(&mut self, parts: Vec<BoundPart>) -> Result<Written> {
         let mut written = Written::default();
         for BoundPart { rows, body } in parts {
@@ -142,7 +142,7 @@ impl Session {
         }
     }
 
-    /// The rows of RETURNING, of changed rows of a table as they are with the columns that users
+    /// The rows of RETURNING. They are made of changed rows of a table, with the columns that users
     /// see, and columns of other tables beside them.
     async fn returned(
         &self,

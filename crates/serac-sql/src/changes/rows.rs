@@ -26,7 +26,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Each row once, with what was computed for it first: a row that joins with several others is
+    /// Each row once, with its first computed values: a row that joins with several others is
     /// changed once, by any of them.
     fn once(self) -> Result<Self> {
         let mut seen = HashSet::new();

@@ -1,4 +1,4 @@
-//! What the parts of a statement have written, for those that come behind them.
+//! The rows that the parts of a statement have written, for the later parts.
 
 use crate::error::{Result, SqlError};
 use crate::session::Session;
@@ -24,7 +24,8 @@ fn name_of(table: &Table) -> TableName {
 /// The tables that parts of a statement have written to.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    /// Of each, the rows that were there and have been changed; none if these are not known.
+    /// For each table, the rows that existed before and were changed; `None` if these are not
+    /// known.
     tables: HashMap<TableName, Option<HashSet<RowId>>>,
 }
 
@@ -97,13 +98,13 @@ pub(super) fn tables_of(plan: &LogicalPlan, read: &mut HashSet<TableName>) -> Re
     Ok(())
 }
 
-/// What a change has done.
+/// The result of a change.
 pub(crate) struct Done {
-    /// How many rows it has changed.
+    /// The number of changed rows.
     pub(super) count: usize,
     /// The rows that were there and that it has changed; none if these are not known.
     pub(super) rows: Option<Vec<RowId>>,
-    /// Those of RETURNING.
+    /// The rows of RETURNING.
     pub(super) returned: Option<(SchemaRef, Vec<RecordBatch>)>,
 }
 
@@ -116,7 +117,7 @@ pub(crate) fn table_of(target: &Target) -> Result<Arc<Table>> {
     }
 }
 
-/// So many rows without a column.
+/// `rows` rows without a column.
 pub(crate) fn nothing_of(rows: usize) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     Ok(RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?)

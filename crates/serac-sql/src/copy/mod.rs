@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering;
 /// Rows of a clustered table that are put in order at a time.
 const CLUSTERED_ROWS: usize = 1 << 20;
 
-/// What a COPY through the session's streams looks like.
+/// The shape of a COPY through the session's streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamedCopy {
     /// From the stream into a table.
@@ -45,7 +45,7 @@ pub struct StreamedCopy {
     pub quotes: Option<Quotes>,
 }
 
-/// Where the rows of COPY TO go.
+/// The destination of COPY TO.
 enum Output {
     File(FileSink),
     /// The session's stream, which takes all without waiting, or is the session's own.
@@ -92,7 +92,7 @@ fn twice(names: impl Iterator<Item = String>) -> Option<String> {
 }
 
 impl Session {
-    /// What the next COPY … FROM STDIN reads.
+    /// Sets the input of the next COPY … FROM STDIN.
     pub fn set_copy_input(&mut self, input: Box<dyn Read + Send>) {
         self.set_waiting_copy_input(Box::new(SteadyInput(input)));
     }
@@ -100,11 +100,11 @@ impl Session {
     pub fn set_waiting_copy_input(&mut self, input: Box<dyn CopyInput + Send>) {
         *self.copy_streams.input.lock() = Some(input);
     }
-    /// What the next COPY … TO STDOUT writes to.
+    /// Sets the output of the next COPY … TO STDOUT.
     pub fn set_copy_output(&mut self, output: Box<dyn Write + Send>) {
         *self.copy_streams.output.lock() = Some(output);
     }
-    /// What a statement is that needs the session's streams; none for others.
+    /// The shape of a statement that needs the session's streams; `None` for others.
     ///
     /// # Errors
     /// SQLSTATE of what is wrong with its options.
@@ -187,7 +187,7 @@ impl Session {
         if !columns.is_empty() {
             return Ok(Query::of_relation(table, columns));
         }
-        // What is no table is a view.
+        // A relation that is no table is a view.
         let all = self.table(table).map(|table| copied_columns(&table)).unwrap_or_default();
         Ok(Query::of_relation(table, &all))
     }
@@ -321,7 +321,7 @@ impl Session {
                 Err(first) => (wrong, error) = (middle, first),
             }
         }
-        // What was found in several rows may be another row's.
+        // An error found in several rows may belong to another row.
         if let Err(first) = self.checked_rows(table, targets, filter, &read.batch.slice(good, 1)) {
             error = first;
         }

@@ -77,7 +77,7 @@ pub(super) fn read_options(path: &str, given: &[CopyOption], otherwise: Format) 
     Err(SqlError::new(sqlstate, refused))
 }
 
-/// What an option is set to, as text.
+/// The value of an option, as text.
 fn text_of(option: &CopyOption) -> Result<String> {
     match &option.value {
         Some(CopyValue::Word(Ident { name, span: _ })) => Ok(name.clone()),

@@ -50,7 +50,7 @@ fn key_of_hidden(table: &TableDefinition, column: usize) -> Option<(&KeyDefiniti
     table.columns[column].hidden.then(|| table.keys.iter().find_map(|key| Some((key, of(key)?)))).flatten()
 }
 
-/// How many constraints of each kind a definition has, to tell those that a builder adds.
+/// The number of a definition's constraints of each kind, to tell those that a builder adds.
 struct Constraints {
     keys: usize,
     checks: usize,
@@ -260,14 +260,14 @@ impl Session {
         Ok(())
     }
 
-    /// Drops what of a table is said of a column that is to go: the CHECK constraints that name it,
-    /// and the generated columns that are computed from it, which are in the way unless `cascade`
-    /// is on.
+    /// Drops the parts of a table that name a column that is to be dropped. These are the CHECK
+    /// constraints that name it and the generated columns computed from it; without `cascade`, the
+    /// generated columns are an error.
     fn drop_what_names(&mut self, schema: &str, name: &str, column: &str, cascade: bool) -> Result<()> {
         let definition = self.txn_for(schema)?.catalog().table(schema, name)?.definition.clone();
         let Some(at) = definition.column(column) else { return Ok(()) };
         for other in generated::changing(&definition, &[at])?.into_iter().filter(|&other| other != at) {
-            // What the index has of the column, and no longer can have.
+            // The index uses the column, and loses that part.
             if let Some((key, _)) = key_of_hidden(&definition, other) {
                 let index = key.name.clone();
                 if self.txn_for(schema)?.catalog().table(schema, name)?.definition.index_names().any(|n| *n == index) {
@@ -447,8 +447,8 @@ impl Session {
         Ok(())
     }
 
-    /// Gives a column another type. Its values become what `using` says, or what they are when they
-    /// are assigned to it.
+    /// Gives a column another type. Its values become those of `using`, or are converted by
+    /// assignment.
     async fn change_type(
         &mut self,
         table: &TableDefinition,
@@ -506,7 +506,7 @@ impl Session {
             let values = expression.values(&state, old);
             values.and_then(|values| dml::assigned(&shared, &values, &changed)).map_err(into_engine)
         };
-        // What cannot be meant is an error without rows, too.
+        // An impossible conversion is an error without rows, too.
         convert(&RecordBatch::new_empty(table.storage_schema().arrow()))?;
         self.txn_for(schema)?.change_column(schema, name, &column.name, changed.clone(), convert)?;
         self.checks_still_work(schema, name, &format!("alter type of column \"{}\"", column.name))?;

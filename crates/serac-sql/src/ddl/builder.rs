@@ -32,9 +32,9 @@ pub(super) struct TableBuilder<'s> {
     unresolved: Vec<(usize, Vec<String>)>,
     /// The texts of expressions that the statement itself has.
     pub(super) written: HashSet<String>,
-    /// What the statement sees.
+    /// The statement's snapshot.
     view: StatementSnapshot,
-    /// Where the texts of expressions are.
+    /// The source of the expressions' texts.
     source: &'s Source,
 }
 

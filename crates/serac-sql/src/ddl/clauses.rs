@@ -1,8 +1,8 @@
 //! Clauses that PostgreSQL takes and nothing here carries out. They are refused, never passed over.
 //!
-//! Who runs a definition takes each node of its tree apart without `..`: where the parser learns a
-//! new field, the module does not compile until somebody has decided what becomes of it. A field is
-//! one of three kinds:
+//! A function that runs a definition takes each node of its tree apart without `..`. If the parser
+//! learns a new field, the module does not compile until a developer has handled the field. A field
+//! is one of three kinds:
 //!
 //! | the field | here |
 //! |---|---|
@@ -184,7 +184,7 @@ fn unrecognized(name: &str) -> SqlError {
     SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{name}\""))
 }
 
-/// The name of an option. None has a namespace.
+/// The name of an option. Options with a namespace are refused.
 fn option_name(option: &StorageOption) -> Result<&str> {
     match &option.namespace {
         None => Ok(&option.name.name),

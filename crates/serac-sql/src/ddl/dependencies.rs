@@ -1,8 +1,8 @@
-//! What views and defaults need of other relations.
+//! Dependencies of views and defaults on other relations.
 //!
-//! A view is a text. What it reads is found in there, by the names of relations. A relation that a
-//! view reads is not dropped without CASCADE, which drops the view, too. Where a table changes, the
-//! plans of the views that read it are looked at before and after it:
+//! A view is a text. Its dependencies are found in that text, by the names of relations. A relation
+//! that a view reads is not dropped without CASCADE, which drops the view, too. If a table changes,
+//! the plans of the views that read it are compared before and after it:
 //!
 //! | change | a view whose plan becomes another one |
 //! |---|---|
@@ -54,7 +54,7 @@ pub(super) struct Planned {
     columns: SchemaRef,
 }
 
-/// What stands in a query in the place of a relation.
+/// The replacement for a relation in a query.
 enum Instead {
     /// The same.
     Nothing,
@@ -74,7 +74,7 @@ fn is_meant(name: &tree::Name, relation: &Name) -> bool {
     }
 }
 
-/// What stands at the place of a relation of the query `text` then.
+/// The text at the place of a relation of the query `text` after the replacement.
 fn part_instead(text: &str, named: &NamedRelation, instead: &Instead) -> Vec<(Span, String)> {
     let own = |at: Span| &text[at.start as usize..at.end as usize];
     let (Some(last), name) = (named.name.parts.last(), own(named.name.span)) else { return Vec::new() };
@@ -236,7 +236,7 @@ impl Session {
         Ok(())
     }
 
-    /// What of other schemas needs something of a schema goes with it.
+    /// Objects of other schemas that depend on a schema are dropped with it.
     pub(crate) fn drop_readers_of_schema(&mut self, schema: &str) -> Result<()> {
         let Ok(entry) = self.txn()?.catalog().schema(schema).cloned() else { return Ok(()) };
         for name in entry.tables.keys().chain(entry.views.keys()) {
@@ -258,7 +258,7 @@ impl Session {
         let plan = planned_for_owner(&self.shared, &Object::relation(schema, name), &reader.query).await?.plan;
         Ok((plan.display_indent().to_string(), Arc::new(plan.schema().as_arrow().clone())))
     }
-    /// The views that read a relation which is to be changed. Those that cannot be planned are left
+    /// The views that read a relation which is to be changed. Views that cannot be planned are left
     /// alone.
     pub(super) async fn planned_readers(&mut self, relation: &Name) -> Result<Vec<Planned>> {
         if relation.0 == TEMPORARY_SCHEMA {
@@ -273,9 +273,9 @@ impl Session {
         Ok(all)
     }
 
-    /// Lets the views that read a relation mean what they meant, after it has got columns, other
-    /// names for them, or another name itself: `columns` are those that it had, as they are called
-    /// now and as they were.
+    /// Keeps the meaning of the views that read a relation, after the relation has got columns, new
+    /// names for them, or a new name itself. `columns` are its former columns, with their present
+    /// and former names.
     pub(super) async fn follow(
         &mut self,
         relation: &Name,
@@ -346,8 +346,8 @@ impl Session {
         Ok(())
     }
 
-    /// Refuses a view in the place of another one whose columns it does not have. The others' names
-    /// and types are `before`.
+    /// Refuses to replace a view by one that lacks its columns. The old names and types are
+    /// `before`.
     ///
     /// # Errors
     /// 42P16.

@@ -1,4 +1,4 @@
-//! What the expression of a generated column may be.
+//! The rules for the expression of a generated column.
 
 use crate::error::{Result, SqlError};
 use crate::expressions::named_columns;

@@ -1,9 +1,9 @@
 //! CREATE INDEX.
 //!
 //! An index on an expression has a hidden column of the table, which is computed like a generated
-//! one: whoever writes rows keeps it, and the index needs to know of columns alone. The first
-//! column of a partial index is one too: NULL for the rows that its condition leaves out, which so
-//! are in nobody's way.
+//! one. Every writer of rows fills it, so the index only deals with columns. The first column of a
+//! partial index is also hidden. It is NULL for the rows that the condition excludes, so that these
+//! never conflict.
 
 use super::builder::columns_of;
 use super::clauses::{check_collation, check_index_storage, check_operator_class, refuse_any};
@@ -86,7 +86,7 @@ pub(super) fn index_base_name(table: &str, parts: &[String]) -> String {
     format!("{table}_{}_idx", parts.join("_"))
 }
 
-/// What the hidden column for the `i`-th column of an index holds.
+/// The expression of the hidden column for the `i`-th column of an index.
 pub(super) fn hidden_values(key: &KeyDefinition, i: usize) -> Option<String> {
     let expression = key.expressions.get(i)?.as_ref()?;
     Some(match &key.predicate {

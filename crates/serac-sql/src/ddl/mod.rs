@@ -56,8 +56,8 @@ type ColumnComments = Vec<(String, String)>;
 
 impl Session {
     /// Runs a statement that changes the catalog. In a transaction of its own it tries again when
-    /// writers were faster: each attempt keeps the locks of those before, so that the next snapshot
-    /// has what they have written.
+    /// writers were faster. Each attempt keeps the locks of those before, so the next snapshot has
+    /// the rows of those writers.
     pub(crate) async fn define(&mut self, source: &Source) -> Result<StatementResult> {
         let mut attempts = 0;
         loop {
@@ -103,7 +103,7 @@ impl Session {
         }
     }
 
-    /// What makes a table's definition of what a statement says of it.
+    /// The builder of a table's definition from a statement.
     fn builder<'s>(&self, definition: TableDefinition, source: &'s Source) -> TableBuilder<'s> {
         TableBuilder::new(definition, self.shared.view().expect("a statement is running"), source)
     }
@@ -241,10 +241,10 @@ impl Session {
             return Ok(());
         }
         let txn = self.txn_for(TEMPORARY_SCHEMA)?;
-        // Those that the transaction has made, too.
+        // Also the tables that the transaction has made.
         let catalog = txn.catalog().clone();
         for table in catalog.tables() {
-            // Those that a CASCADE has taken with it are gone.
+            // Tables that a CASCADE has dropped with it are gone.
             if txn.catalog().table(TEMPORARY_SCHEMA, table.name()).is_ok() {
                 txn.drop_table(TEMPORARY_SCHEMA, table.name(), true)?;
             }
@@ -388,8 +388,9 @@ impl Session {
         Ok((constraints, comments))
     }
 
-    /// Makes the constants of times in expressions of a new definition say without the session's
-    /// settings what they say with these: of those expressions that the statement has `written`.
+    /// Rewrites the constants of times in expressions of a new definition: their meaning under the
+    /// session's settings becomes their meaning without them. Only expressions that the statement
+    /// has `written` are changed.
     fn with_usual_constants(&self, definition: &mut TableDefinition, written: &HashSet<String>) -> Result<()> {
         if written.is_empty() || self.time_style().is_none() {
             return Ok(());

@@ -16,7 +16,7 @@ pub(super) struct NamedRelation {
     pub(super) is_alone: bool,
 }
 
-/// What a query names.
+/// The relations and columns that a query names.
 #[derive(Default)]
 pub(super) struct Mentions {
     /// The relations that are not common table expressions.
@@ -34,13 +34,13 @@ pub(super) struct Mentions {
 }
 
 impl Mentions {
-    /// Those of `query`.
+    /// The mentions of `query`.
     pub(super) fn of(query: &Query) -> Self {
         let mut mentions = Self::default();
         relations_of(query, &mut mentions);
         mentions
     }
-    /// Whether a column of this name may be read. Of a row as a value all columns are read.
+    /// Whether a column of this name may be read. A row as a value reads all of its columns.
     pub(super) fn may_read(&self, column: &str) -> bool {
         self.all || self.names.contains(column) || !self.tables.is_disjoint(&self.names)
     }

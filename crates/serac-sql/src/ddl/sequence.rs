@@ -12,17 +12,17 @@ use serac_parser::tree::{
 };
 use serac_storage::ColumnType;
 
-/// What the options of a sequence say.
+/// The options of a sequence.
 #[derive(Default)]
 pub(super) struct Options<'o> {
     pub(super) column_type: Option<ColumnType>,
     increment: Option<i64>,
     start: Option<i64>,
-    /// None inside: the usual one.
+    /// An inner `None`: the default.
     min: Option<Option<i64>>,
     max: Option<Option<i64>>,
     pub(super) owned_by: Option<&'o Name>,
-    /// None inside: from its start.
+    /// An inner `None`: from its start.
     pub(super) restart: Option<Option<i64>>,
 }
 
@@ -74,7 +74,7 @@ impl<'o> Options<'o> {
                 K::OwnedBy(column) => once(&mut said.owned_by, column)?,
                 K::Restart(with) => once(&mut said.restart, with.as_ref().map(integer).transpose()?)?,
                 K::Cycle(cycles) => refuse_any(&[("CYCLE", *cycles)])?,
-                // How many values are taken at once shows in no result.
+                // The number of values that are taken at once does not show in a result.
                 K::Cache(_) => {}
                 K::Logged(_) => return Err(SqlError::unsupported("LOGGED or UNLOGGED of a sequence")),
                 K::Name(_) => return Err(SqlError::unsupported("SEQUENCE NAME")),

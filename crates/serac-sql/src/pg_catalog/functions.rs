@@ -105,7 +105,7 @@ impl Row<'_> {
 type Outcome = Result<ScalarValue, SqlError>;
 type Body = fn(&Scope<'_>, &Row<'_>) -> Outcome;
 
-/// What a function gives.
+/// The result type of a function.
 #[derive(Clone, Copy)]
 enum Gives {
     Text,
@@ -116,7 +116,7 @@ enum Gives {
     Oids,
     Texts,
     Numbers,
-    /// What the first argument is.
+    /// The type of the first argument.
     First,
     /// An element of the first argument.
     Element,
@@ -133,7 +133,7 @@ fn maybe(value: Option<String>) -> Outcome {
 fn nothing(_: &Scope<'_>, _: &Row<'_>) -> Outcome {
     Ok(ScalarValue::Utf8(None))
 }
-/// What a user has said of an object or a column.
+/// The user's comment on an object or a column.
 fn comment(scope: &Scope<'_>, place: (u32, u32, i32)) -> Option<String> {
     scope.image.comments.get(&place).cloned()
 }
@@ -196,7 +196,7 @@ fn registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>, at: usize) -> Result
     found.map(Some)
 }
 
-/// The function that a name means, one that users have made before others.
+/// The function that a name means; users' functions come before others.
 fn function_named(scope: &Scope<'_>, written: &str) -> Result<u32, SqlError> {
     let name = split_name(written).1;
     if fixed::made_functions(scope).iter().any(|function| function.name == name) {
@@ -236,7 +236,7 @@ fn to_registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>) -> Outcome {
     Ok(ScalarValue::UInt32(registered(scope, kind, row, 0).unwrap_or(None)))
 }
 
-/// What a function asks for privileges on.
+/// The object of a privilege function.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Table,
@@ -313,7 +313,7 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
             let missing = || SqlError::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"));
             match found {
                 Some(found) => security::Object::Schema(found.name.clone()),
-                // Of a number that no object has, nothing is known.
+                // For a number that no object has, the answer is unknown.
                 None if number.is_some() => return unknown,
                 None => return Err(missing()),
             }
@@ -389,9 +389,9 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
     Ok(ScalarValue::Boolean(Some(wanted.iter().any(has))))
 }
 
-/// Whether a role, or the current user if none is named, is a member of another: USAGE, so that it
-/// has its privileges; MEMBER, so that it may SET ROLE to it; with ADMIN OPTION, so that it may
-/// make others members.
+/// Whether a role, or the current user if none is named, is a member of another. USAGE: it has the
+/// other's privileges. MEMBER: it may SET ROLE to it. WITH ADMIN OPTION: it may make others
+/// members.
 fn has_role(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     let at = row.0.len().saturating_sub(2);
     let Some(wanted) = row.text(at + 1) else { return Ok(ScalarValue::Boolean(None)) };
@@ -591,7 +591,7 @@ fn element(row: &Row<'_>) -> Result<Option<ScalarValue>, SqlError> {
         None => Ok(None),
     }
 }
-/// How many elements an array has in a dimension; none where it does not have that.
+/// The number of elements that an array has in a dimension; `None` if it lacks the dimension.
 fn length_of(list: &ArrayRef, dimension: i64) -> Option<i32> {
     match dimension {
         1 => i32::try_from(list.len()).ok(),
@@ -822,7 +822,7 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
         }
     }),
     ("_pg_expandarray", Gives::Expanded, |_, row| expanded(row)),
-    // What the binder calls for casts and subscripts.
+    // Functions that the binder calls for casts and subscripts.
     ("pg_array", Gives::First, |_, row| {
         // ARRAY(…) of no rows is an empty array.
         Ok(match row.0.first() {

@@ -2,12 +2,12 @@
 //! by.
 //!
 //! **Numbers.** A table or a sequence of the database is 16384 plus the engine's number of it,
-//! which is never used again. What has no number in the engine (schemas, views, indexes,
-//! constraints, defaults, and all that is temporary) gets one from its kind and its full name, in
-//! the upper half of the positive numbers; where two names meet, the later in the order of names
-//! takes the next free number. So a number stays as long as the object keeps its name. System
-//! tables, types and the schemas that every PostgreSQL has bear PostgreSQL's own numbers where
-//! those are fixed.
+//! which is never used again. Objects without a number in the engine (schemas, views, indexes,
+//! constraints, defaults, and all temporary objects) get one from their kind and full name, in the
+//! upper half of the positive numbers. If two names collide, the later in the order of names takes
+//! the next free number. So a number stays as long as the object keeps its name. System tables,
+//! types and the schemas that every PostgreSQL has bear PostgreSQL's own numbers where those are
+//! fixed.
 
 use super::layout::{LAYOUTS, Layout};
 use crate::identifiers::{CATALOG_SCHEMA, INFORMATION_SCHEMA, TEMPORARY_SCHEMA};
@@ -32,7 +32,7 @@ pub(super) const PG_CLASS: u32 = 1259;
 pub(super) const PG_DATABASE: u32 = 1262;
 pub(super) const PG_NAMESPACE: u32 = 2615;
 pub(super) const PG_OPERATOR: u32 = 2617;
-/// Where numbers of users' objects begin.
+/// The first number of users' objects.
 pub(super) const FIRST_USER_OID: u32 = 16_384;
 
 /// A number from a name, in the range for objects that the engine does not number (FNV-1a, 30
@@ -48,7 +48,7 @@ pub(super) struct Namespace {
     pub(super) name: String,
 }
 
-/// What is behind a row of `pg_class`.
+/// The object behind a row of `pg_class`.
 pub(super) enum Object {
     Table(Arc<Table>),
     View(Arc<ViewDefinition>),
@@ -137,8 +137,8 @@ pub(super) struct Image {
     pub(super) namespaces: Vec<Namespace>,
     pub(super) relations: Vec<Relation>,
     pub(super) constraints: Vec<Constraint>,
-    /// Comments by the system table of what they are about, its number there (0 for the database),
-    /// and the number of a column (0 for none).
+    /// Comments by their object's system table, its number there (0 for the database), and the
+    /// number of a column (0 for none).
     pub(super) comments: HashMap<(u32, u32, i32), String>,
     positions: HashMap<u32, usize>,
     names: HashMap<(String, String), usize>,
@@ -148,8 +148,8 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Of the catalog and that of the session's temporary tables, as names are looked up in the
-    /// schemas of `path`.
+    /// The image of the catalog and that of the session's temporary tables. Names are looked up in
+    /// the schemas of `path`.
     fn of(catalog: &Catalog, temporary: Option<&Catalog>, path: Arc<[String]>) -> Self {
         let mut image = Self { path, ..Self::default() };
         for (oid, name) in [(CATALOG_NAMESPACE, CATALOG_SCHEMA), (PUBLIC_NAMESPACE, DEFAULT_SCHEMA)] {
@@ -327,7 +327,7 @@ impl Relation {
             Object::System(layout) => layout.kind,
         }
     }
-    /// What it is as a materialized view.
+    /// Its definition as a materialized view.
     pub(super) fn materialized(&self) -> Option<&Materialized> {
         match &self.object {
             Object::Table(table) => table.definition.materialized.as_ref(),

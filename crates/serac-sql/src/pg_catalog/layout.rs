@@ -1,9 +1,9 @@
 //! The tables of the system as data: their columns (`tables.txt`), and rows of few kinds of values
 //! that become a batch.
 //!
-//! A line of `tables.txt` is a table: its schema and name, its number in PostgreSQL (0 where that
-//! is not fixed), its kind (`r`, `v`), and its columns with the names of their types. A row names
-//! the columns that it fills; the others have what is usual for their types.
+//! A line of `tables.txt` is a table: its schema and name, its number in PostgreSQL (0 if that is
+//! not fixed), its kind (`r`, `v`), and its columns with the names of their types. A row names the
+//! columns that it fills; the others have the default value of their types.
 
 use super::routines;
 use datafusion::arrow::array::{
@@ -34,7 +34,7 @@ impl Column {
     }
 }
 
-/// What a system table looks like.
+/// The layout of a system table.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) schema: &'static str,
@@ -162,8 +162,8 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
     }
 }
 
-/// What a column has where a row does not say. In the information schema, nothing; in `pg_catalog`,
-/// where most columns are never NULL, the zero of the type.
+/// The default value of a column: NULL in the information schema; in `pg_catalog`, where most
+/// columns are never NULL, the zero of the type.
 fn usual(layout: &Layout, column: &Column) -> Cell {
     if layout.schema != crate::identifiers::CATALOG_SCHEMA {
         return Cell::Null;

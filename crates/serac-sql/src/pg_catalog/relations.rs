@@ -1,5 +1,5 @@
-//! The rows that say what a catalog holds: `pg_class`, `pg_attribute`, `pg_index`, `pg_constraint`
-//! and what goes with them.
+//! The rows that describe a catalog's relations: `pg_class`, `pg_attribute`, `pg_index`,
+//! `pg_constraint` and related tables.
 
 use super::definitions;
 use super::image::{Attribute, CATALOG_NAMESPACE, Constraint, ConstraintKind, Image, Object, Relation, hashed};
@@ -164,7 +164,7 @@ pub(super) fn attributes(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
-/// What has a default: relation, position of the column, text.
+/// The columns with a default: relation, position of the column, text.
 fn all_defaults<'s>(scope: &'s Scope<'_>) -> impl Iterator<Item = (&'s Relation, usize, String)> + 's {
     let tables = scope.image.relations.iter().filter(|relation| matches!(relation.object, Object::Table(_)));
     tables.flat_map(|relation| {
@@ -287,7 +287,8 @@ pub(super) fn constraints(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
-/// What sequences depend on the columns that own them, so that clients see which belong together.
+/// The dependencies of sequences on the columns that own them, so that clients see which belong
+/// together.
 pub(super) fn dependencies(scope: &Scope<'_>, rows: &mut Rows) {
     let class = scope.image.relation_named(CATALOG_SCHEMA, "pg_class").map_or(0, |relation| relation.oid);
     for relation in &scope.image.relations {

@@ -1,4 +1,4 @@
-//! What rows of system tables and system functions are made from.
+//! The inputs of rows of system tables and of system functions.
 
 use crate::column_types::columns_of;
 use crate::identifiers::{CATALOG, TEMPORARY_SCHEMA};
@@ -22,7 +22,7 @@ pub(super) const BTREE_METHOD: u32 = 403;
 
 pub(super) const BITMAP_METHOD: u32 = FIRST_USER_OID - 1;
 
-/// What rows and functions are made from.
+/// The inputs of rows and functions.
 pub(super) struct Scope<'s> {
     pub(super) shared: &'s Arc<SessionEnv>,
     pub(super) image: &'s Image,

@@ -1,5 +1,6 @@
-//! How a point statement finds its rows: a range of keys of an ordered index, made of the values
-//! that the filter fixes, or one such range for each of the values that it allows for one column.
+//! The access of a point statement to its rows: a range of keys of an ordered index, made of the
+//! values that the filter fixes. If the filter allows a list of values for one column, one such
+//! range for each of them.
 
 use super::compiler::Compiler;
 use super::expression::{Constants, RowExpr, Typed, bounds_of, compare, number, of_number, scale_of};
@@ -22,7 +23,7 @@ struct KeyValue {
     target: ColumnType,
 }
 
-/// Where a value lies among the values of a column's type.
+/// The position of a value among the values of a column's type.
 enum Place<'a> {
     Null,
     At(Value<'a>),
@@ -70,7 +71,7 @@ struct Compared {
     column: usize,
     operator: Operator,
     value: KeyValue,
-    /// Which conjunct it is part of.
+    /// The conjunct that it is part of.
     conjunct: usize,
 }
 
@@ -81,7 +82,7 @@ struct Listed {
     conjunct: usize,
 }
 
-/// See the module.
+/// A point statement's access to its rows.
 #[derive(Debug)]
 pub(super) struct Access {
     index: Arc<TableIndex>,
@@ -113,7 +114,7 @@ fn column_of(compiler: &Compiler<'_>, expr: &Expr) -> Option<(usize, bool)> {
                 ColumnType::Decimal { precision, scale } => Some(i16::from(precision) - i16::from(scale)),
                 _ => None,
             };
-            // As many digits on both sides of the point.
+            // At least as many digits on both sides of the point.
             let wider = scale_of(to)? >= scale_of(from)? && digits(to)? >= digits(from)?;
             wider.then_some((at, true))
         }
@@ -125,7 +126,7 @@ fn column_of(compiler: &Compiler<'_>, expr: &Expr) -> Option<(usize, bool)> {
 fn key_value(compiler: &mut Compiler<'_>, column: &Expr, value: &Expr) -> Option<(usize, KeyValue)> {
     let (at, is_cast) = column_of(compiler, column)?;
     let target = super::expression::column_type_of(compiler.schema.field(at).data_type())?;
-    // What it uses is a constant, so it adds no column.
+    // It uses a constant, so it adds no column.
     let used = compiler.used.clone();
     let Typed { expr, column_type: source } = compiler.compile(value)?;
     if !expr.is_constant() {
@@ -229,7 +230,7 @@ fn gives_order(table: &Table, index: &TableIndex, equal: usize, order: &[(usize,
 }
 
 /// The best way to the rows that `conjuncts` leave, the conjuncts that are left to test, and
-/// whether the rows come in `order`. None if no index helps.
+/// whether the rows come in `order`. `None` if no index helps.
 pub(super) fn find(
     compiler: &mut Compiler<'_>,
     table: &Arc<Table>,
@@ -240,7 +241,8 @@ pub(super) fn find(
     let mut all = bounds(compiler, &conjuncts);
     let mut lists = lists(compiler, &conjuncts);
     let order = order_columns(compiler, order);
-    // How many of the first key columns are fixed, and which of them by a list, at most one.
+    // The number of first key columns that are fixed, and the one of them that is fixed by a list,
+    // if any.
     let fixed = |columns: &[usize]| {
         let mut list = None;
         let equal = columns.iter().enumerate().take_while(|(at, column)| {
@@ -253,7 +255,7 @@ pub(super) fn find(
         });
         (equal.count(), list)
     };
-    // The ranges of a list's values come one after the other, so they have no order together.
+    // The ranges of a list's values are read in turn, so they have no common order.
     let reverse_for = |index: &TableIndex, equal: usize, list: Option<usize>| {
         let order = order.as_ref().filter(|order| list.is_none() || order.is_empty())?;
         gives_order(table, index, equal, order)
@@ -325,7 +327,7 @@ impl Access {
         self.reverse = if is_next { reverse != definition.order(next).descending } else { self.reverse };
         is_next
     }
-    /// What it does, for EXPLAIN.
+    /// Its description, for EXPLAIN.
     pub(super) fn shown(&self) -> String {
         let range = if self.low.is_some() || self.high.is_some() { ", range" } else { "" };
         let backwards = if self.reverse { ", backwards" } else { "" };
@@ -383,7 +385,7 @@ impl Access {
             },
             _ => Bound::Unbounded,
         };
-        // What ends the reading early: an outcome.
+        // An error or a break ends the reading early.
         let (mut rows, mut end) = (0, None);
         let mut scan = |equal: &[Value<'_>]| -> Result<bool> {
             let range = KeyRange { equal, lower, upper, reverse: self.reverse };

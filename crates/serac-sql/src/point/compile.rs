@@ -79,9 +79,9 @@ impl Session {
         }
         let mut digits = Vec::new();
         if bound.parameters.contains(&TypeId::NUMERIC) {
-            // Those that are compared with a column, or assigned to it, have its digits: other
-            // numbers take the other path. A result in which their own digits are seen is for that,
-            // too.
+            // Numbers that are compared with a column, or assigned to it, have its digits: other
+            // numbers take the other path. A statement whose result shows the numbers' own digits
+            // takes it, too.
             digits = digits_of_numbers(&bound)?;
             let mut fixed = bind(digits.clone())?;
             let types = |bound: &BoundWithNames| -> Vec<DataType> {
@@ -129,7 +129,7 @@ fn is_small(expr: &Expr) -> bool {
 impl Compilation<'_> {
     // ---- DataFusion's part
 
-    /// What a bound plan does, and its result.
+    /// The shape of a bound plan, and its result.
     fn shape(&self, plan: LogicalPlan) -> Option<(Shape, SchemaRef)> {
         let options = self.state.config_options();
         let plan = self.state.analyzer().execute_and_check(plan, options, |_, _| {}).ok()?;
@@ -168,7 +168,7 @@ impl Compilation<'_> {
     fn catalog(&self) -> Option<Arc<Catalog>> {
         self.session.shared.view().map(|view| view.catalog)
     }
-    /// What compiles expressions over rows of such columns: see [`Compiler::new`].
+    /// The compiler of expressions over rows of these columns: see [`Compiler::new`].
     fn compiler(&self, columns: impl Iterator<Item = DataType>, all: bool) -> Option<Compiler<'_>> {
         Compiler::new(&self.state, columns, &self.parameters, all).ok()
     }
@@ -202,7 +202,7 @@ impl Compilation<'_> {
         let expr = self.simplified(expr, compiler)?;
         let definition = &table.definition.columns[column];
         if let Expr::Literal(value, _) = &expr {
-            // The other path tells what is wrong, whether there are rows or not.
+            // The other path reports the error, whether there are rows or not.
             check_constants(table, &[column], &[Some(value.clone())]).ok()?;
         }
         let typed = match &expr {
@@ -363,9 +363,8 @@ impl Compilation<'_> {
 
     // ---- changes
 
-    /// What a row is to be once it is written, and what it gives; the columns of the table over
-    /// which that is, in order; and the result's columns. `some`: the columns are those that are
-    /// used, otherwise all.
+    /// The new row after a write, and its result. Also the columns of the table that they use, in
+    /// order, and the result's columns. `some`: the columns are those that are used, otherwise all.
     fn after(
         &self,
         table: &Table,
@@ -535,9 +534,9 @@ impl Compilation<'_> {
     }
 }
 
-/// Where the columns `seen` of a row are in what is collected of it, and which old values are
-/// collected for that: `set` is assigned, and of the others `read` says the place in the row that
-/// is read.
+/// The places of the columns `seen` of a row in the collected values, and the old values that are
+/// collected for them. `set` is assigned; for the other columns, `read` returns their place in the
+/// row that is read.
 fn places(seen: &[usize], set: &[usize], mut read: impl FnMut(usize) -> usize) -> (Vec<usize>, Vec<usize>) {
     let mut kept = Vec::new();
     let place = |&column: &usize| {

@@ -23,7 +23,7 @@ pub(super) struct Compiler<'s> {
     /// The columns of the row, behind them the parameters, and behind those the time of the
     /// transaction.
     pub(super) schema: DFSchema,
-    /// How many columns the row has.
+    /// The number of the row's columns.
     pub(super) columns: usize,
     /// The columns that are used, in the order of the row that is evaluated; none if that row has
     /// all of them.
@@ -68,8 +68,8 @@ impl<'s> Compiler<'s> {
         Some(Typed { expr, column_type })
     }
 
-    /// Compiles an expression over the schema, whose types are coerced already; none for what the
-    /// point path does not do.
+    /// Compiles an expression over the schema, whose types are coerced already; `None` if the point
+    /// path does not support it.
     pub(super) fn compile(&mut self, expr: &Expr) -> Option<Typed> {
         if let Some(native) = self.native(expr) {
             return Some(native);
@@ -210,7 +210,7 @@ impl<'s> Compiler<'s> {
                         [factor(a)?, factor(b)?]
                     }
                 };
-                // What has more digits than its type says is Arrow's to judge.
+                // Arrow decides about a value with more digits than its type has.
                 let expr = RowExpr::Decimal { operation, factors, narrow: precision <= 18, operands };
                 Some(Typed { expr, column_type })
             }
@@ -236,7 +236,7 @@ impl<'s> Compiler<'s> {
                 | Expr::OuterReferenceColumn(..)
                 | Expr::Unnest(_)
                 | Expr::GroupingSet(_) => known = false,
-                // What waits is for the other path.
+                // A function that waits takes the other path.
                 Expr::ScalarFunction(call) if call.func.as_async().is_some() => known = false,
                 _ => {}
             }

@@ -1,5 +1,5 @@
-//! Running a [`Plan`] in a transaction. What is to be changed is known in full before the first row
-//! is written, as on the other path.
+//! Running a [`Plan`] in a transaction. All changes are known before the first row is written, as
+//! on the other path.
 
 use super::expression::{Constants, Row, RowExpr, compare, number, of_number};
 use super::plan::{Action, After, Aggregate, Change, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Memory that statements use one after the other.
+/// Memory that statements reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     buffer: RowBuffer,
@@ -210,14 +210,14 @@ impl Insert {
         let none = constants.row();
         let width = table.definition.columns.len();
         let is_generated = |c: usize| self.generated.iter().any(|(generated, _)| *generated == c);
-        // Row after row. What is wrong with an expression comes before what does not fit.
+        // Row after row: an error of an expression comes before one of a value that does not fit.
         let mut fitting: SmallVec<[Value<'_>; 16]> = SmallVec::from_elem(Value::Null, self.rows.len() * width);
         for (place, assignment) in fitting.iter_mut().zip(self.rows.iter().flatten()) {
             *place = assignment.evaluate(&none)?;
         }
         for (at, value) in fitting.iter_mut().enumerate() {
             let column = at % width;
-            // What is computed follows.
+            // Generated values follow.
             let is_given = self.generated.is_empty() || !is_generated(column);
             if is_given {
                 table.fit_value(column, value)?;
@@ -370,7 +370,7 @@ impl Aggregate {
 }
 
 impl Query {
-    /// A bound of LIMIT or OFFSET; none if the other path is to say what is wrong with it.
+    /// A bound of LIMIT or OFFSET; `None` if the other path must report its error.
     fn bound(expr: &Option<RowExpr>, constants: Constants<'_>, default: usize) -> Result<Option<usize>> {
         let Some(expr) = expr else { return Ok(Some(default)) };
         Ok(number(expr.evaluate(&constants.row())?).and_then(|n| usize::try_from(n).ok()))

@@ -48,11 +48,11 @@ pub(super) fn column_type_of(data_type: &DataType) -> Option<ColumnType> {
     })
 }
 
-/// What an expression sees beside a row, and the memory of what it makes.
+/// An expression's inputs beside a row, and the memory for its results.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Constants<'a> {
     pub(super) parameters: &'a [Value<'a>],
-    /// Of the statement.
+    /// The statement's memory.
     pub(super) arena: &'a Bump,
 }
 
@@ -122,7 +122,7 @@ pub(super) enum Arithmetic {
 }
 
 impl Arithmetic {
-    /// None where the result is none of the type, and for a division.
+    /// `None` if the result does not fit the type, and for a division.
     fn of_integers(self, a: i64, b: i64) -> Option<i64> {
         match self {
             Self::Add => a.checked_add(b),
@@ -133,21 +133,21 @@ impl Arithmetic {
     }
 }
 
-/// See the module.
+/// A compiled expression over a row.
 #[derive(Debug)]
 pub(super) enum RowExpr {
     Column(usize),
     Parameter(usize),
     Literal(OwnedValue),
-    /// Of two integers of one type, of so many bits.
+    /// Arithmetic on two integers of one type, of this many bits.
     Integer {
         operation: Arithmetic,
         bits: u32,
         operands: Box<[RowExpr; 2]>,
     },
     Float(Arithmetic, Box<[RowExpr; 2]>),
-    /// Of two decimals, which are multiplied by powers of ten before. `narrow`: the result has at
-    /// most 18 digits.
+    /// Arithmetic on two decimals, which are first multiplied by powers of ten. `narrow`: the
+    /// result has at most 18 digits.
     Decimal {
         operation: Arithmetic,
         factors: [i128; 2],
@@ -204,7 +204,7 @@ const POWERS_OF_TEN: [i128; 39] = {
     powers
 };
 
-/// What a number must not exceed, in absolute value, to be of a type.
+/// The smallest and largest number of a type.
 pub(super) fn bounds_of(target: ColumnType) -> Option<(i128, i128)> {
     Some(match target {
         ColumnType::Int16 => (i16::MIN.into(), i16::MAX.into()),
@@ -268,8 +268,8 @@ fn overflow() -> SqlError {
     SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow")
 }
 
-/// How two values of one type compare: as their keys in an ordered index. Of floats, both zeros are
-/// equal, and all NaNs, which are above all numbers.
+/// How two values of one type compare: as their keys in an ordered index. Both zeros of floats are
+/// equal, and so are all NaNs, which are above all numbers.
 pub(super) fn compare(a: Value<'_>, b: Value<'_>) -> Ordering {
     match (a, b) {
         (Value::Bool(a), Value::Bool(b)) => a.cmp(&b),
@@ -286,9 +286,9 @@ fn compare_floats(a: f64, b: f64) -> Ordering {
 }
 
 impl RowExpr {
-    // Always inlined, and the rest never: most expressions are columns and parameters, which need
-    // none of the rest's frame, and which are then copied whole (where a value is also made in the
-    // same place, it is copied in pieces, which a processor forwards late).
+    // Always inlined, and the rest never. Most expressions are columns and parameters, which do not
+    // need the frame of the rest and are then copied whole. If a value is also made in the same
+    // place, it is copied in pieces, which a processor forwards late.
     #[inline(always)]
     pub(super) fn evaluate<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
         match self {
@@ -297,9 +297,9 @@ impl RowExpr {
             _ => self.compute(row),
         }
     }
-    /// The value, where it is an integer of at most 64 bits (also a decimal's) made of such ones by
-    /// arithmetic and CASE: in a register, where [`compute`](Self::compute) has values go through
-    /// memory. None for all else, for NULL, and where something is wrong.
+    /// The value in a register, where [`compute`](Self::compute) passes values through memory. It
+    /// must be an integer of at most 64 bits (or a decimal's) made of integers by arithmetic and
+    /// CASE. `None` for other expressions, for NULL, and for errors.
     pub(super) fn integer(&self, row: &Row<'_>) -> Option<i64> {
         match self {
             Self::Column(at) => row.integer(*at),
@@ -480,7 +480,7 @@ fn integer(operation: Arithmetic, a: Value<'_>, b: Value<'_>) -> Result<Value<'s
     }
 }
 
-/// Of any two decimals: see [`RowExpr::Decimal`].
+/// Arithmetic on any two decimals: see [`RowExpr::Decimal`].
 #[inline(never)]
 fn decimal(
     operation: Arithmetic,

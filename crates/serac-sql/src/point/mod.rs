@@ -7,18 +7,18 @@
 //!                                         ▼
 //!                             the session's other path, each time
 //! ```
-//! A [`Plan`] is SELECT, INSERT … VALUES, UPDATE or DELETE on a table, whose filter is an equality,
-//! a list or a range on the first columns of an ordered index ([`access`]), with any other
-//! conditions, RETURNING, ON CONFLICT, ORDER BY, LIMIT, and aggregates over all rows. What
-//! expressions mean is the binder's to say, as on the other path; [`expression`] says how they are
-//! evaluated. Rows are written by the engine as on the other path, so constraints, indexes and
-//! errors are the same.
+//! A [`Plan`] is SELECT, INSERT … VALUES, UPDATE or DELETE on a table. Its filter is an equality, a
+//! list or a range on the first columns of an ordered index ([`access`]), with any other
+//! conditions. It may have RETURNING, ON CONFLICT, ORDER BY, LIMIT, and aggregates over all rows.
+//! The binder decides the meaning of expressions, as on the other path; [`expression`] evaluates
+//! them. Rows are written by the engine as on the other path, so constraints, indexes and errors
+//! are the same.
 //!
 //! A plan holds for the catalog, the privileges, the current user and the settings it was made
-//! under; under others it is made again. A statement that has to look at too many rows, or whose
-//! parameters are not exactly of the plan's types, takes the other path, that time.
+//! under; under others it is made again. A statement that would look at too many rows, or whose
+//! parameters are not exactly of the plan's types, takes the other path that time.
 //!
-//! Who comes here: [`Session::run_prepared`] with typed parameters, EXECUTE, and texts that a
+//! Its callers are [`Session::run_prepared`] with typed parameters, EXECUTE, and texts that a
 //! session sees again ([`texts`]).
 
 mod access;
@@ -63,7 +63,7 @@ use std::time::Duration;
 enum ParameterValues<'a> {
     /// Values that are to be of the plan's types.
     Values(&'a [Value<'a>]),
-    /// What becomes values of the plan's types, if it is exactly that.
+    /// Values that convert exactly to the plan's types.
     Exact(&'a Exact<'a>),
 }
 
@@ -152,14 +152,14 @@ impl Session {
     }
 
     /// Runs a prepared statement of the point path with parameters of its types, in the calling
-    /// thread. `rows` become its result. The number of rows that it found or changed; none if the
-    /// statement, or this execution of it, is not for the point path or has to wait for another
-    /// transaction, and is to be run by [`execute_prepared`](Self::execute_prepared). Its own
-    /// transaction is durable (at the database's level) when this returns.
+    /// thread. `rows` become its result. Returns the number of rows that it found or changed.
+    /// `None` if the statement, or this execution of it, is not for the point path or has to wait
+    /// for another transaction. Then [`execute_prepared`](Self::execute_prepared) must run it. Its
+    /// own transaction is durable (at the database's level) when this returns.
     ///
     /// # Errors
-    /// What is wrong with the statement, which has then done nothing; SQLSTATE 08P01 for parameters
-    /// of other types or number.
+    /// The errors of the statement, which then has no effect; SQLSTATE 08P01 for parameters of
+    /// other types or number.
     pub fn run_prepared(
         &mut self,
         prepared: &mut Prepared,
@@ -197,9 +197,9 @@ impl Session {
         }
     }
 
-    /// As [`run_prepared`](Self::run_prepared), but it does not wait for the commit: what the
-    /// statement gives must not be shown before it is [durable](Started::durable). Nor does it wait
-    /// for a transaction that is in the way.
+    /// As [`run_prepared`](Self::run_prepared), but it does not wait for the commit: the result
+    /// must not be shown before it is [durable](Started::durable). It does not wait for a
+    /// transaction that is in the way either.
     ///
     /// # Errors
     /// As there; an error must not be shown before [`error_is_durable`](Self::error_is_durable) has
@@ -228,11 +228,11 @@ impl Session {
         self.run_after(*blocked.0, prepared, &ParameterValues::Values(parameters), rows).await
     }
 
-    /// Runs a text if it is for the point path, and one that differs from it in constants alone has
-    /// been seen before; none if not.
+    /// Runs a text on the point path, if a text that differs from it in constants alone has been
+    /// seen before; `None` if not.
     ///
     /// # Errors
-    /// What is wrong with it; it has then done nothing.
+    /// The errors of the statement, which then has no effect.
     pub async fn execute_known(&mut self, sql: &str) -> Result<Option<StatementResult>> {
         match self.execute_text(sql).await? {
             Some(outcome) => self.acknowledged(outcome).await.map(Some),
@@ -243,7 +243,7 @@ impl Session {
     /// Runs any prepared statement and gives the rows of a query as they come.
     ///
     /// # Errors
-    /// What is wrong with it; errors of a query may also come later, from the stream.
+    /// The errors of the statement; errors of a query may also come later, from the stream.
     pub async fn stream_prepared(
         &mut self,
         prepared: &mut Prepared,
@@ -257,7 +257,7 @@ impl Session {
     /// Runs any prepared statement.
     ///
     /// # Errors
-    /// What is wrong with it; it has then done nothing.
+    /// The errors of the statement, which then has no effect.
     pub async fn execute_prepared(
         &mut self,
         prepared: &mut Prepared,
@@ -275,7 +275,7 @@ impl Session {
         Box::pin(self.execute_of_depth(statement, prepared.is_deep)).await.map_err(SqlError::unplaced)
     }
 
-    /// What a statement depends on now, in the running transaction or outside of any.
+    /// A statement's present dependencies, in the running transaction or outside of any.
     fn under(&self) -> PointDependencies {
         let (catalog, temporary) = match &self.running {
             Some(running) => {
@@ -290,14 +290,14 @@ impl Session {
             settings: self.shared.settings(),
         }
     }
-    /// Whether what the client was told of a statement, if it was told anything, holds without a
-    /// new look.
+    /// Whether the description that the client has of a statement, if it has one, still holds
+    /// without a new look.
     pub fn is_as_told(&self, prepared: &Prepared) -> bool {
-        // What these give hangs on cursors and statements, which change without the catalog.
+        // Their results depend on cursors and statements, which change without the catalog.
         let of_others = matches!(prepared.statement.statement(), StatementKind::Fetch(_) | StatementKind::Execute(_));
         prepared.told.as_ref().is_none_or(|told| !of_others && told.under.is_same(&self.under()))
     }
-    /// Looks again at what the client was told of a statement, if something has changed since.
+    /// Checks the client's description of a statement again, if its dependencies have changed.
     async fn revalidate(&mut self, prepared: &mut Prepared) -> Result<()> {
         if self.is_as_told(prepared) {
             return Ok(());
@@ -305,14 +305,13 @@ impl Session {
         let Some(told) = prepared.told.clone() else { return Ok(()) };
         Box::pin(self.describe(prepared, &told.named)).await.map(|_| ())
     }
-    /// Says what a statement takes and gives, whose parameters have types of the numbers `named`,
-    /// as far as these are not
+    /// Describes a statement's parameters and result. Its parameters have types of the numbers
+    /// `named`, as far as these are not
     /// 0. From then on it gives this, or is refused; a FETCH gives the columns that its cursor has
     ///    then.
     ///
     /// # Errors
-    /// What is wrong with the statement; SQLSTATE 0A000 if the client was told something else
-    /// before.
+    /// The errors of the statement; SQLSTATE 0A000 if the client was told otherwise before.
     pub async fn describe(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<Arc<Description>> {
         if crate::transactions::controls_transaction(&prepared.statement) {
             return Ok(Arc::default());
@@ -337,7 +336,7 @@ impl Session {
         prepared.tell(&description, named, under);
         Ok(description)
     }
-    /// What the statement takes and gives now, and under what.
+    /// The statement's present description, and its dependencies.
     async fn looked_up(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<(Description, PointDependencies)> {
         let is_deep = prepared.is_deep;
         let look = async |session: &mut Self| {
@@ -403,8 +402,8 @@ impl Session {
         outcome
     }
 
-    /// Finds out what a statement is under the running transaction's catalog, whose view is set.
-    /// Whether that was not known.
+    /// Chooses a statement's path under the running transaction's catalog, whose view is set.
+    /// Returns whether the choice is new.
     fn know(&mut self, prepared: &mut Prepared) -> bool {
         let Some(running) = self.running.as_ref().filter(|running| !running.failed) else { return false };
         let (catalog, temporary) = (running.txn.catalog(), running.temporary.as_ref().map(|txn| txn.catalog()));
@@ -502,9 +501,9 @@ impl Session {
         }
     }
 
-    /// Runs a statement in the transaction as it is; none if it is not for the point path. Nor is
-    /// it if DDL holds the table: that is waited for on the other path, as whoever would end the
-    /// waiting may need this thread. A panic is an error like any other.
+    /// Runs a statement in the transaction as it is; `None` if it is not for the point path, or if
+    /// DDL holds the table. The other path waits for DDL, because the thread that would end the
+    /// wait may need this thread. A panic is an error like any other.
     fn run_once(
         &mut self,
         prepared: &mut Prepared,
@@ -602,7 +601,7 @@ impl Session {
         Ok(affected)
     }
 
-    /// How many statements of this session have run on the point path.
+    /// The number of this session's statements that have run on the point path.
     pub fn point_executions(&self) -> u64 {
         self.point.executions
     }

@@ -1,9 +1,9 @@
 //! The parameters of a statement: their types, and the digits of those that are numbers.
 //!
 //! To the binder a NUMERIC parameter is a number with digits of its own. Here it is a decimal with
-//! the digits of the columns beside which it stands, or to which it is assigned. A value that has
-//! others takes the other path. What a statement does must then depend on the numbers alone, and
-//! not on how many digits they are written with.
+//! the digits of the columns beside which it stands, or to which it is assigned. A value with other
+//! digits takes the other path. A statement's effect must then depend on the numbers alone, and not
+//! on the digits they are written with.
 
 use super::expression::column_type_of;
 use crate::binding::BoundWithNames;
@@ -96,7 +96,8 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Those in a plan; `assigned` are the digits of columns to which its own are assigned.
+    /// Collects the digits in a plan; `assigned` are the digits of columns to which its own are
+    /// assigned.
     fn plan(&mut self, plan: &LogicalPlan, assigned: &[Option<Digits>]) -> Option<()> {
         let inputs = plan.inputs();
         let nothing = DFSchema::empty();

@@ -1,4 +1,4 @@
-//! What a compiled statement is.
+//! The parts of a compiled statement.
 
 use super::access::Access;
 use super::expression::{Assignment, RowExpr};
@@ -19,7 +19,7 @@ pub(crate) struct Plan {
     /// The columns of the result; none for a statement without rows.
     pub(super) schema: Option<SchemaRef>,
     pub(super) types: Vec<ColumnType>,
-    /// How many characters the columns of CHAR(n) show ([`crate::wire::widths`]).
+    /// The number of characters that the columns of CHAR(n) show ([`crate::wire::widths`]).
     pub(super) widths: Vec<Option<usize>>,
     pub(super) table: Arc<Table>,
     /// Whether sequence functions, also those in defaults that referential actions may call for,
@@ -42,7 +42,7 @@ impl Plan {
     }
 }
 
-/// What a statement does.
+/// The action of a statement.
 #[derive(Debug)]
 pub(super) enum Action {
     Select { query: Query, lock: Option<OnHeld> },
@@ -65,7 +65,7 @@ pub(super) struct Find {
 pub(super) enum Aggregate {
     /// Rows, or those where the expression is not NULL.
     Count(Option<RowExpr>),
-    /// Of integers and decimals.
+    /// A sum of integers or decimals.
     Sum(RowExpr, ColumnType),
     Min(RowExpr),
     Max(RowExpr),
@@ -87,8 +87,8 @@ pub(super) struct Query {
     pub(super) fetch: Option<RowExpr>,
 }
 
-/// What becomes of each row that is found: its new values are collected, and behind them the old
-/// ones that stay and are looked at afterwards. Nothing is assigned to a row that is to be deleted.
+/// The handling of each row that is found: its new values are collected, and behind them the
+/// unchanged old ones that are needed afterwards. A row that is to be deleted has no assignments.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) set: Vec<Assignment>,
@@ -100,7 +100,7 @@ pub(super) struct Change {
     pub(super) seen: Vec<usize>,
 }
 
-/// What a row is to be once it is written, and what it gives.
+/// The new row after a write, and its result.
 #[derive(Debug)]
 pub(super) struct After {
     /// Names and conditions of CHECK constraints.
@@ -123,7 +123,7 @@ pub(super) struct Insert {
 pub(super) struct OnConflict {
     /// The index whose keys may collide; none for any.
     pub(super) index: Option<Arc<TableIndex>>,
-    /// None: DO NOTHING.
+    /// `None`: DO NOTHING.
     pub(super) update: Option<ConflictUpdate>,
 }
 

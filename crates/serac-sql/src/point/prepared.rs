@@ -16,7 +16,7 @@ use serac_pg::TypeId;
 use serac_storage::ColumnType;
 use std::sync::Arc;
 
-/// What is known of a statement.
+/// The known path of a statement.
 #[derive(Clone, Debug)]
 pub(crate) enum PathChoice {
     Nothing,
@@ -26,13 +26,14 @@ pub(crate) enum PathChoice {
     Point(Arc<Plan>, PointDependencies),
 }
 
-/// What a statement depends on.
+/// The dependencies of a statement.
 #[derive(Clone, Debug)]
 pub(crate) struct PointDependencies {
     pub(super) catalog: Arc<Catalog>,
-    /// Of the session's temporary tables.
+    /// The catalog of the session's temporary tables.
     pub(super) temporary: Option<Arc<Catalog>>,
-    /// Of roles, owners and grants: they count as they are now, whatever the transaction's catalog.
+    /// The version of roles, owners and grants: the present one, not that of the transaction's
+    /// catalog.
     pub(super) security: u64,
     pub(super) settings: u64,
 }
@@ -58,7 +59,7 @@ impl PointDependencies {
     }
 }
 
-/// What a client has been told of a statement.
+/// The description of a statement that a client has got.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(super) description: Arc<Description>,
@@ -79,13 +80,13 @@ pub struct Prepared {
     /// Whether it is of a kind for the point path.
     pub(super) is_candidate: bool,
     pub(super) is_deep: bool,
-    /// How many arguments EXECUTE must give, of a statement that PREPARE has made.
+    /// The number of arguments that EXECUTE must give to a statement that PREPARE has made.
     arguments: usize,
     pub(super) known: PathChoice,
     pub(super) told: Option<Told>,
 }
 
-/// The message of a statement whose columns are others than those that were described. Drivers know
+/// The message for a statement whose columns differ from those that were described. Drivers know
 /// it.
 pub const CHANGED_PLAN: &str = "cached plan must not change result type";
 
@@ -137,8 +138,8 @@ impl Prepared {
         let source = self.statement.source();
         self.arguments = source.parameter_count().max(source.arguments().types.len());
     }
-    /// Refuses more or fewer arguments of EXECUTE than the statement `name` has parameters; one
-    /// without any takes what it is given, as in PostgreSQL.
+    /// Refuses a wrong number of EXECUTE's arguments for the parameters of the statement `name`. A
+    /// statement without parameters takes any, as in PostgreSQL.
     pub(crate) fn check_arguments(&self, name: &str, given: usize) -> Result<()> {
         if given == self.arguments || self.arguments == 0 {
             return Ok(());
@@ -199,7 +200,7 @@ impl Prepared {
     pub fn column_types(&self) -> &[ColumnType] {
         self.plan().map_or(&[], |plan| &plan.types)
     }
-    /// How many characters its columns of CHAR(n) show; empty if it has none.
+    /// The number of characters that its columns of CHAR(n) show; empty if it has none.
     pub fn column_widths(&self) -> &[Option<usize>] {
         self.plan().map_or(&[], |plan| &plan.widths)
     }
@@ -242,7 +243,7 @@ pub(crate) fn is_of_a_relation(query: &tree::Query) -> bool {
     matches!(&select.from[..], [TableExpr { kind: TableKind::Relation { sample: None, .. }, .. }])
 }
 
-/// What a query does at rows that others hold; an inner none if it claims none.
+/// A query's action at rows that another transaction holds; an inner `None` if it claims no rows.
 pub(crate) fn claim_of(statement: &StatementKind) -> Option<Option<OnHeld>> {
     let StatementKind::Query(query) = statement else { return Some(None) };
     let says = |wait: LockWait| query.locks.iter().any(|lock| lock.wait == wait);

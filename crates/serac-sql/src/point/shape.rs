@@ -1,9 +1,9 @@
-//! What a planned query does, if it is of a kind that the point path runs: one table, filtered,
-//! perhaps aggregated as a whole, ordered and limited.
+//! The shape of a planned query, if the point path can run it: one table, filtered, perhaps
+//! aggregated as a whole, ordered and limited.
 //!
 //! The plan (bound and analysed, not optimised) is a chain of nodes over a scan. Going up the
 //! chain, every expression is rewritten to one over the columns of the scan (`c0`, `c1`, …) and the
-//! parameters (`$1`, `$2`, …), or, above an aggregate, over its results.
+//! parameters (`$1`, `$2`, …). Above an aggregate it is over the aggregate's results.
 
 use super::compiler::replace_columns;
 use datafusion::arrow::datatypes::DataType;
@@ -17,7 +17,7 @@ use serac_engine::Table;
 use serac_query::scan::SeracTable;
 use std::sync::Arc;
 
-/// See the module.
+/// A planned query in the form of the point path.
 pub(super) struct Shape {
     /// The table; none for rows from elsewhere.
     pub(super) table: Option<Arc<Table>>,
@@ -67,7 +67,7 @@ fn unaliased(expr: Expr) -> Expr {
 }
 
 impl Shape {
-    /// Of a plan; none if it does anything else.
+    /// The shape of a plan; `None` if it has another operator.
     pub(super) fn of(plan: &LogicalPlan) -> Option<Self> {
         match plan {
             LogicalPlan::TableScan(scan)

@@ -1,4 +1,4 @@
-//! What a job reads and gives: the queries of its inputs, and its rows, read without trust.
+//! A job's inputs and output: the queries of its inputs, and its rows, read without trust.
 
 use crate::column_types::stored_type;
 use crate::error::{Result, SqlError};
@@ -45,7 +45,7 @@ pub fn check_job_input(query: &str) -> Result<()> {
 /// Batches of a stream that comes from outside, whose columns are of types that tables have.
 ///
 /// # Errors
-/// What is wrong with the stream. `grow` is told how many bytes each batch has, and may refuse.
+/// The errors of the stream. `grow` is told how many bytes each batch has, and may refuse.
 pub(crate) fn read_rows(
     input: impl Read,
     mut grow: impl FnMut(usize) -> Result<()>,
@@ -79,7 +79,7 @@ pub(crate) fn read_rows(
 /// of types that tables have.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The errors of the stream.
 pub fn read_job_output(output: impl Read) -> Result<(SchemaRef, Vec<RecordBatch>)> {
     read_rows(output, |_| Ok(()))
 }

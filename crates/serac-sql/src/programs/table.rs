@@ -3,19 +3,19 @@
 //! Planning asks the catalog for the columns that a function gives. The queries of its inputs are
 //! planned with the statement. Their rows go to the job as they come, in the statement's snapshot.
 //! The job runs when its first row is wanted, once for each place at which the statement names the
-//! function. The plans of its inputs are no children of its own plan: the optimizer would take the
-//! order of their rows for something that nobody asks for.
+//! function. The plans of its inputs are no children of its own plan: the optimizer would drop the
+//! order of their rows as unused.
 //!
 //! **Arguments** are values that are known when the statement is planned. A query of an input names
 //! them `$1`, `$2` and so on; a program finds them in its environment, as text.
 //!
-//! **Rights.** Who calls a function must have EXECUTE on it. Its inputs are read with the caller's
-//! rights. In a view, and while a materialized view is refreshed, the view's owner is the caller,
-//! as with the view's tables. Names without a schema mean the schema `public`, whatever the
+//! **Rights.** The caller of a function must have EXECUTE on it. Its inputs are read with the
+//! caller's rights. In a view, and while a materialized view is refreshed, the view's owner is the
+//! caller, as with the view's tables. Names without a schema mean the schema `public`, whatever the
 //! caller's `search_path`.
 //!
 //! **Values** are assigned to the types that the function says, as those of an INSERT are to its
-//! columns. What does not fit is an error.
+//! columns. A value that does not fit is an error.
 
 use crate::binding::{self, Bound};
 use crate::column_types::{field_of, of_column};
@@ -89,7 +89,7 @@ impl FunctionTable {
     /// The call of a function of this name, if there is one. `arguments`: literals.
     ///
     /// # Errors
-    /// What is wrong with the arguments, or 42501.
+    /// The errors of the arguments, or 42501.
     pub(crate) fn of(shared: &Arc<SessionEnv>, name: &str, arguments: &[Expr]) -> Result<Option<Self>, SqlError> {
         let Some(view) = shared.view() else { return Ok(None) };
         let Some(definition) = view.catalog.functions.get(name).cloned() else { return Ok(None) };
@@ -294,8 +294,8 @@ impl ExecutionPlan for FunctionExec {
     }
 }
 
-/// Refuses the output of a job that does not have the columns of its function, which are told by
-/// place, or has columns that PostgreSQL would not assign to them. A text may stand for a document.
+/// Refuses a job's output that lacks the columns of its function, by position, or whose columns
+/// PostgreSQL would not assign to them. A text may stand for a document.
 fn check_columns(function: &FunctionDefinition, given: &Schema) -> Result<(), SqlError> {
     let (name, wanted) = (&function.name, &function.returns);
     if given.fields().len() != wanted.len() {

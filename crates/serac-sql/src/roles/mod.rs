@@ -1,8 +1,8 @@
 //! Roles in SQL: who a session is, what it may do, and the statements that change that.
 //!
-//! A session has connected as a role, is a session user (that role, unless SET SESSION
-//! AUTHORIZATION has changed it) and acts as a current user (the session user, unless SET ROLE
-//! has). Sessions that nobody has logged in, those of programs with an embedded database, are the
+//! A session has three roles. It has connected as one, its session user is that role unless SET
+//! SESSION AUTHORIZATION has changed it, and its current user is the session user unless SET ROLE
+//! has changed it. A session without a login, that of a program with an embedded database, is the
 //! bootstrap role `serac`, a superuser.
 //!
 //! | what | where it is checked |
@@ -31,8 +31,8 @@ impl Session {
     /// caller's to find out.
     ///
     /// # Errors
-    /// SQLSTATE 28000 for a role that is not there or may not log in, 53300 if it is connected
-    /// often enough, 42501 without CONNECT on the database.
+    /// SQLSTATE 28000 for a role that does not exist or may not log in. 53300 if it has reached its
+    /// connection limit, 42501 without CONNECT on the database.
     pub fn log_in(&mut self, role: &str) -> Result<()> {
         let login = self.database().log_in(role)?;
         self.become_login(login, None);
@@ -63,8 +63,8 @@ impl Session {
     pub fn current_role(&self) -> RoleId {
         self.shared.roles.read().current
     }
-    /// What the current user may do. The running statement's snapshot tells it; without a
-    /// statement, the transaction's, or the newest state.
+    /// The privileges of the current user. They come from the running statement's snapshot; without
+    /// a statement, from the transaction's, or the newest state.
     pub(crate) fn access(&self) -> Access {
         match (self.shared.view(), &self.running) {
             (Some(view), _) => view.access,
@@ -72,7 +72,7 @@ impl Session {
             (None, None) => self.access_now(),
         }
     }
-    /// What the current user may do now, outside of any transaction.
+    /// The present privileges of the current user, outside of any transaction.
     pub(crate) fn access_now(&self) -> Access {
         self.database().begin().access(self.current_role())
     }

@@ -1,5 +1,5 @@
-//! What is kept of a password: a SCRAM-SHA-256 verifier (RFC 5802, RFC 7677), from which the
-//! password cannot be had.
+//! A password's verifier: SCRAM-SHA-256 (RFC 5802, RFC 7677), from which the password cannot be
+//! computed.
 
 use crate::error::{Result, SqlError};
 use base64::Engine as _;

@@ -336,7 +336,7 @@ impl Session {
         Ok(txn.drop_role(name)?)
     }
 
-    /// What the bootstrap role owns cannot be given away as a whole.
+    /// The objects of the bootstrap role cannot be given away as a whole.
     fn check_owned_by(&self, role: RoleId) -> Result<()> {
         if role == RoleId::BOOTSTRAP {
             return Err(SqlError::new(
@@ -356,7 +356,7 @@ impl Session {
     }
     /// Drops one of the objects `all`.
     fn drop_owned(&mut self, object: &Object, cascade: bool, all: &[Object]) -> Result<()> {
-        // What belonged to something else has gone with it.
+        // An object that belonged to another has been dropped with it.
         let Some(kind) = self.txn()?.catalog().kind_of(object) else { return Ok(()) };
         match object {
             Object::Relation(schema, name) => {
@@ -364,7 +364,7 @@ impl Session {
                 let sequence = self.txn()?.catalog().sequence(schema, name).ok();
                 let is_of_column = sequence.is_some_and(|sequence| sequence.definition.owner.is_some());
                 match kind {
-                    // Those that belong to columns go with them.
+                    // Sequences that belong to columns go with them.
                     ObjectKind::Sequence if is_of_column => {}
                     ObjectKind::Sequence => self.drop_defaults_of(&relation, cascade)?,
                     _ => {
@@ -447,7 +447,7 @@ impl Session {
             T::Schemas(names) => names.iter().map(|name| Object::Schema(name.name.clone())).collect(),
             T::Functions(_, names) => {
                 let functions = self.txn()?.catalog().functions.clone();
-                // What it takes says nothing: a name is one procedure.
+                // The parameters are not compared: a name is one procedure.
                 let object = |FunctionName { name, parameters: _ }: &FunctionName| match &name.parts[..] {
                     [Ident { name, .. }] if functions.contains_key(name) => Ok(Object::Function(name.clone())),
                     [Ident { name, .. }] => {
@@ -498,7 +498,7 @@ impl Session {
 
     fn grant_on(&mut self, granting: &GrantChange<'_>, object: &Object) -> Result<()> {
         let kind = self.txn()?.catalog().kind_of(object);
-        // What is not there is the engine's to refuse.
+        // The engine refuses a missing object.
         let kind =
             kind.unwrap_or(if matches!(object, Object::Schema(_)) { ObjectKind::Schema } else { ObjectKind::Table });
         for (privileges, column) in granting.wanted.on_kind(kind)? {
@@ -655,7 +655,7 @@ fn options(said: &[RoleOption]) -> Result<RoleOptions> {
                 options.verifier = Some(text.map(password::verifier).transpose()?.map(PasswordVerifier));
             }
             K::ValidUntil(text) => options.valid_until = Some(instant(&text.text)?),
-            // Who makes the role sees to these.
+            // The function that makes the role handles these.
             K::InRoles(_) | K::Members(_) | K::Admins(_) => {}
             // It means nothing in PostgreSQL either.
             K::Sysid(_) => {}

@@ -20,7 +20,7 @@ use std::sync::Arc;
 enum Function {
     Next,
     Current,
-    /// What nextval gave last, of whatever sequence.
+    /// The last value of nextval, of any sequence.
     Last,
     Set,
 }
@@ -67,7 +67,7 @@ pub(crate) fn functions(shared: &Arc<SessionEnv>) -> Vec<ScalarUDF> {
 }
 
 impl SequenceFunction {
-    /// Whoever may insert into a table may draw from the sequences of its columns.
+    /// A role that may insert into a table may draw from the sequences of its columns.
     fn check_access(&self, view: &StatementSnapshot, schema: &str, name: &str) -> Result<(), SqlError> {
         let object = Object::relation(schema, name);
         let enough = match self.function {

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// What ends at all ends sooner.
+/// An end that comes at all comes sooner.
 const SOON: Duration = Duration::from_secs(20);
-/// What waits has begun to wait by then.
+/// A waiter has begun to wait by then.
 const MOMENT: Duration = Duration::from_millis(50);
 
 fn database() -> SqlDatabase {
@@ -70,7 +70,7 @@ async fn exclusive_and_shared_locks_of_sessions() {
     assert_eq!(run(&mut one, "SELECT pg_advisory_lock(1, 5000000000)").await, Err("42883"));
     ok(&mut two, "SELECT pg_advisory_unlock_all()").await;
     assert_eq!(ok(&mut one, "SELECT pg_try_advisory_lock(2)").await, "true");
-    // Whoever goes gives everything back.
+    // A session that ends releases all of its locks.
     let waiting = waits(two, "SELECT pg_advisory_lock(2)").await;
     drop(one);
     let (mut two, result) = waiting.await.unwrap();

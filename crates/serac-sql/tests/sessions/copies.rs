@@ -157,8 +157,8 @@ async fn options_are_obeyed_or_refused() {
     assert_eq!(out(&mut session, "COPY (SELECT count(*) FROM t) TO STDOUT").await, "3\n");
 }
 
-/// The same files into a table of INTEGER, whose plain rows are parsed apart, and into one of
-/// BIGINT, whose rows are all texts.
+/// The same files into a table of INTEGER, whose plain rows have a parser of their own, and into
+/// one of BIGINT, whose rows are all texts.
 #[tokio::test]
 async fn plain_rows_are_what_texts_give() {
     let seed: u64 = rand::random();
@@ -176,7 +176,7 @@ async fn plain_rows_are_what_texts_give() {
         let list: &[usize] = [&[0, 1, 2][..], &[2, 0, 1], &[0, 2], &[1, 0], &[0]][rng.random_range(0..5)];
         let header = rng.random_bool(0.3);
         let force = ["", ", FORCE_NULL (a)", ", FORCE_NOT_NULL (a)"][rng.random_range(0..3)];
-        // How many rows there are to one that is odd, or has an error.
+        // The number of rows to one that is odd, or has an error.
         let odd = [5_u64, 50, 5_000, 1 << 30][rng.random_range(0..4)];
         let wrong = [50_u64, 20_000, 1 << 30][rng.random_range(0..3)];
         let mut text = String::new();
@@ -257,7 +257,7 @@ async fn an_escape_takes_the_meaning_of_a_quote_away() {
     // An escape alone needs no quotes.
     let copy_out = r"COPY (SELECT * FROM t ORDER BY a) TO STDOUT (FORMAT csv, ESCAPE '\')";
     assert_eq!(out(&mut session, copy_out).await, "1,\"a\\\"b\\\\c\\\\d\",\\\n2,\"x\n\\\"y,\",\\\n");
-    // Where none is told, it is the quote.
+    // Without an escape character, it is the quote.
     let quoted = out(&mut session, "COPY (SELECT 'it''s', 'a') TO STDOUT (FORMAT csv, QUOTE '''')").await;
     assert_eq!(quoted, "'it''s',a\n");
     let unended = into(&mut session, copy, "1,\"a\\\",b\n").await.unwrap_err();

@@ -1,6 +1,7 @@
 //! Histories of concurrent sessions at each level of isolation, recorded and checked
-//! ([`crate::histories`]): lists that are appended to, registers that are read and overwritten,
-//! sets that are searched and inserted into. A minute of each with `SERAC_STRESS=1`.
+//! ([`crate::histories`]). The objects are lists that are appended to, registers that are read and
+//! overwritten, and sets that are searched and inserted into. A minute of each with
+//! `SERAC_STRESS=1`.
 
 use crate::histories::{Event, History, Level};
 use rand::prelude::*;
@@ -28,7 +29,7 @@ enum Workload {
     Sets,
 }
 
-/// What was done, with the numbers that were seen and written.
+/// An operation, with the numbers that were seen and written.
 #[derive(Clone, Debug)]
 enum Step {
     Read(usize, Vec<i64>),
@@ -191,7 +192,7 @@ fn history(
                     if workload == Workload::Lists && !last[&object].starts_with(&seen) {
                         return Err(format!("{seen:?} was read of {object}, whose versions are {:?}", last[&object]));
                     }
-                    // What it has written itself is no dependency.
+                    // Its own write is no dependency.
                     let version = match seen.last() {
                         Some(number) if own.contains(number) => continue,
                         None | Some(0) => 0,

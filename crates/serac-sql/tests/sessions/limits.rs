@@ -97,7 +97,7 @@ async fn a_cancelled_statement_does_nothing_and_the_session_goes_on() {
     let db = database(None);
     let mut session = Session::new(&db);
     session.execute("CREATE TABLE t (n BIGINT)").await.unwrap();
-    // Where nothing runs, there is nothing to cancel; the next statement is not meant.
+    // Without a running statement, there is nothing to cancel; the next statement is not meant.
     session.cancel_handle().cancel();
     assert_eq!(number(&mut session, "SELECT count(*) FROM t").await, 0);
 
@@ -275,7 +275,7 @@ async fn the_time_of_parsing_does_not_double_with_each_level() {
     for open in ["CAST(", "interval(", "extract(year FROM ", "CASE WHEN ("] {
         assert_eq!(parse(&format!("SELECT {}1", open.repeat(40))).unwrap_err().sqlstate.len(), 5, "{open}");
     }
-    // What a definition keeps is parsed whenever it is needed.
+    // A stored expression is parsed whenever it is needed.
     let mut session = Session::new(&database(None));
     let kept = format!("CREATE TABLE t (a BIGINT DEFAULT {0}, CHECK ({0} = 1))", nested("abs(", "1", ")"));
     session.execute(&format!("{kept}; INSERT INTO t VALUES (DEFAULT)")).await.unwrap();

@@ -190,7 +190,7 @@ async fn steps_lead_from_the_planner_to_the_plan_that_runs() {
     // A change is explained as the query that finds its rows.
     let steps = rows(&mut session, "EXPLAIN (STEPS on, FORMAT TEXT) DELETE FROM o WHERE price > 3").await;
     assert!(steps[0].starts_with("planner|bind|") && steps.last().unwrap().contains("Scan"), "{steps:?}");
-    // Those who ask what it gives are told so.
+    // A description names its columns.
     let statement = serac_sql::parse("EXPLAIN (STEPS) SELECT 1").unwrap().pop().unwrap();
     let schema = session.describe_statement(statement, &[]).await.unwrap().schema.unwrap();
     assert_eq!(

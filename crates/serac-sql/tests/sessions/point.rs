@@ -1,5 +1,5 @@
-//! The point path gives what the other path gives: random statements on random tables, in sessions
-//! whose transactions overlap, run in two databases of which one has the point path switched off.
+//! The point path equals the other path: random statements on random tables, in sessions whose
+//! transactions overlap. They run in two databases, one of which has the point path switched off.
 
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use rand::prelude::*;
@@ -311,8 +311,8 @@ async fn compare(seed: u64, count: usize) -> Result<u64, String> {
         }
         let conflicts = |result: &Vec<String>| result[..] == ["ERROR 40001"];
         if results[0] != results[1] && results.iter().any(conflicts) {
-            // What a failed statement has undone can be met by another session for a while, and how
-            // long depends on the collector: from here on the two databases may differ.
+            // Another session can meet the undone changes of a failed statement for a while, which
+            // depends on the collector. From here on the two databases may differ.
             return Ok(sessions[0].iter().map(Session::point_executions).sum());
         }
         if results[0] != results[1] {
@@ -520,7 +520,7 @@ async fn the_time_of_the_statement_is_known_at_each_run() {
         let Value::Int64(updated) = rows.value(0, 0) else { panic!("a timestamp") };
         assert!(((inserted + 1_000)..=micros()).contains(&updated));
     }
-    // What only the other path evaluates goes there.
+    // An expression that only the other path evaluates goes there.
     let mut later = session.prepare("UPDATE t SET plain = now() + INTERVAL '1 day' WHERE id = $1").unwrap();
     let ran = session.execute_prepared(&mut later, &[datafusion::common::ScalarValue::Int64(Some(1))]).await;
     assert_eq!(ran.unwrap_err().sqlstate, "23514");
@@ -736,8 +736,8 @@ async fn parameters_have_the_types_that_are_named_or_found_out() {
     let [text_type, int8, numeric] = [25, 20, 1700];
     let (text, id) = (|text: &str| ScalarValue::from(text), ScalarValue::Int32(Some(1)));
     let number = |unscaled: i128, scale: i8| ScalarValue::Decimal128(Some(unscaled), 10, scale);
-    // The types that the client names, values, and what PostgreSQL gives. None: only the same both
-    // ways.
+    // The types that the client names, values, and PostgreSQL's result. `None`: only check that
+    // both paths agree.
     let statements = [
         ("SELECT v FROM t WHERE id = $1", vec![text_type], vec![text("1")], Some("ERROR 42883"), false),
         ("SELECT v FROM t WHERE id = $1", vec![int8], vec![ScalarValue::Int64(Some(1))], Some("one"), true),

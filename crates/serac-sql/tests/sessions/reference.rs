@@ -103,7 +103,7 @@ async fn results_have_the_types_that_the_registry_tells() {
         let results: Vec<TypeId> =
             functions::named(entry.names[0]).filter(|f| !f.returns_set).map(|f| f.signature.result).collect();
         let calls = entry.examples.iter().filter_map(|example| call_at_start(entry.names[0], example.text));
-        // What has the type of an argument, or is a row, may be anything.
+        // A result with the type of an argument, or a row, may be of any type.
         let is_any = |id: &TypeId| resolve::is_polymorphic(*id) || *id == TypeId::RECORD;
         if results.is_empty() || results.iter().any(is_any) {
             continue;

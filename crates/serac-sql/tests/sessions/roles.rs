@@ -134,7 +134,7 @@ async fn a_plan_of_one_role_is_not_anothers() {
     assert_eq!(rows(&mut other, statement).await, Ok(1));
     run(&mut session, "DROP ROLE r").await;
     assert_eq!(rows(&mut other, statement).await, Err("42501"));
-    // Nor does a superuser stay one.
+    // A superuser does not stay one either.
     run(&mut session, "CREATE ROLE s SUPERUSER").await;
     run(&mut other, "RESET ROLE; SET ROLE s; SELECT * FROM t; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM t")
         .await;
@@ -215,7 +215,7 @@ async fn roles_survive_restarts() {
     }
 }
 
-/// What the model knows: who may do what with which table, and who is a member of whom.
+/// The model's state: the privileges of roles on tables, and the memberships.
 #[derive(Default)]
 struct Model {
     grants: BTreeSet<(usize, usize, usize)>,

@@ -1,5 +1,5 @@
-//! Scans of one table that go round it together: the setting, what is shown of them, and that each
-//! finds what it finds alone.
+//! Scans of one table that go round it together: the setting, the figures, and that each scan finds
+//! the same rows as alone.
 //!
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 
@@ -117,11 +117,11 @@ async fn a_scan_finds_the_blocks_that_another_has_read() {
     assert_eq!(ids.into_iter().collect::<HashSet<_>>().len(), ROWS as usize);
     let taken = |how: &str| figure(&db, "serac_shared_scan_blocks_total", how);
     assert_eq!(taken("followed") + taken("led"), 2 * blocks);
-    // What the fast one has read while the slow one waited.
+    // The blocks that the fast one has read while the slow one waited.
     assert!(taken("followed") > 0 && taken("led") < 2 * blocks);
     assert_eq!(figure(&db, "serac_shared_scans", ""), 0);
 
-    // Who is not read any more detaches: at a LIMIT, and when the rows are not wanted.
+    // A scan without a reader detaches: at a LIMIT, and when the rows are not wanted.
     for limited in ["SELECT id FROM t LIMIT 5", "SELECT id FROM t WHERE v > 10 ORDER BY v LIMIT 5"] {
         assert_eq!(slow.execute(limited).await.unwrap()[0].row_count(), 5);
         wait_until_detached(&db).await;

@@ -1,5 +1,4 @@
-//! Correlated subqueries give what they give when they are run for one outer row after the other,
-//! with its values in the places of the references.
+//! Correlated subqueries equal runs for each outer row, with its values in place of the references.
 //!
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// What ends at all ends sooner.
+/// An end that comes at all comes sooner.
 const SOON: Duration = Duration::from_secs(20);
-/// What waits has begun to wait by then.
+/// A waiter has begun to wait by then.
 const MOMENT: Duration = Duration::from_millis(50);
 
 async fn database(sql: &str) -> SqlDatabase {
@@ -133,7 +133,7 @@ async fn who_would_close_a_circle_fails_and_the_others_go_on() {
         let error = third.execute("UPDATE t SET v = v + 10 WHERE id = 1").await.unwrap_err();
         assert_eq!((error.sqlstate, error.message.as_str()), ("40P01", "deadlock detected"));
         assert_eq!(third.transaction_status(), TransactionStatus::Failed);
-        // What it has held is free already.
+        // Its locks are free already.
         for waiting in [second, first] {
             let (mut session, result) = waiting.await.unwrap();
             assert_eq!(result, Ok(()));
@@ -234,7 +234,7 @@ async fn many_change_one_row_and_none_fails_nor_is_lost() {
                             tokio::task::yield_now().await;
                             ok(&mut session, "COMMIT").await;
                         }
-                        // What is rolled back counts for nothing.
+                        // A rolled-back change has no effect.
                         _ => {
                             for sql in ["BEGIN", "UPDATE t SET v = v + 1000 WHERE id = 1"] {
                                 ok(&mut session, sql).await;
@@ -423,7 +423,8 @@ async fn keys_and_parents_are_waited_for() {
     }
 }
 
-/// Sessions of clients of PostgreSQL wait at the other levels, too; embedded ones are told at once.
+/// Sessions of clients of PostgreSQL wait at the other levels, too; embedded ones get the conflict
+/// at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_waits_for_a_rollback_where_that_is_usual() {
     for way in WAYS {
@@ -485,7 +486,7 @@ async fn who_waits_for_whom_can_be_seen() {
     );
     let row = db.connections().rows().into_iter().find(|row| row.process == waits_there.process()).unwrap();
     assert!(row.transaction_number.is_some());
-    // Whoever may not read the table learns that somebody waits, and not where.
+    // A role that may not read the table sees that a session waits, but not on which table.
     ok(&mut other, "CREATE ROLE nobody; SET ROLE nobody").await;
     assert_eq!(numbers(&mut other, "SELECT count(*) FROM serac_locks WHERE table_name IS NULL").await, [1]);
     ok(&mut other, "RESET ROLE").await;
@@ -497,7 +498,7 @@ async fn who_waits_for_whom_can_be_seen() {
     assert!(rows.iter().all(|row| row.transaction_number.is_none()), "all have ended: {rows:?}");
 }
 
-/// Statements whose rows might be given as they come wait like others.
+/// Statements whose rows might be streamed wait like others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_that_is_streamed_waits() {
     let update = "UPDATE t SET v = t.v + s.n FROM (VALUES (100)) AS s (n) WHERE id = 1";
