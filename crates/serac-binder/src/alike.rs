@@ -26,7 +26,7 @@ pub(crate) fn alike(left: &Expr, right: &Expr) -> bool {
 struct Pairs(HashMap<Column, Column>);
 
 impl Pairs {
-    /// Compares the rest of the expressions as it is, and their subqueries one by one.
+    /// Compares the rest of the expressions as it is, and each of their subqueries.
     fn are_expressions(&mut self, left: &Expr, right: &Expr) -> bool {
         let (mut of_left, mut of_right) = (Vec::new(), Vec::new());
         let own = hollow(left.clone(), &mut of_left, |column| column);
@@ -55,7 +55,7 @@ impl Pairs {
         let (own, other) = (left.inputs(), right.inputs());
         own.len() == other.len() && own.iter().zip(&other).all(|(left, right)| self.are_plans(left, right))
     }
-    /// The columns of a plan are those of the other, one by one.
+    /// Pairs the columns of one plan with those of the other, by position.
     fn pair(&mut self, left: &LogicalPlan, right: &LogicalPlan) {
         let columns = right.schema().columns().into_iter().zip(left.schema().columns());
         self.0.extend(columns.filter(|(other, own)| other != own));

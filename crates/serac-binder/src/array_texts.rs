@@ -26,7 +26,7 @@ pub(crate) fn items(text: &str) -> Option<Vec<Item>> {
     letters.next().is_none().then_some(found)
 }
 
-/// Those up to the brace that ends them.
+/// The items up to the brace that ends them.
 pub(crate) fn items_behind(letters: &mut std::iter::Peekable<std::str::Chars<'_>>, level: usize) -> Option<Vec<Item>> {
     let mut found = Vec::new();
     let is_blank = |c: &char| c.is_ascii_whitespace();
@@ -87,8 +87,8 @@ pub(crate) fn items_behind(letters: &mut std::iter::Peekable<std::str::Chars<'_>
     }
 }
 
-/// The first and the last subscript of each dimension, as they may stand before the items, and what
-/// stands behind them; none if they are not well formed.
+/// The first and the last subscript of each dimension, as they may stand before the items, and the
+/// text behind them. `None` if they are not well formed.
 pub(crate) fn subscripts(text: &str) -> Option<(Vec<(i64, i64)>, &str)> {
     let mut rest = text.trim_start();
     let mut found = Vec::new();
@@ -138,8 +138,8 @@ pub(crate) fn items_of(text: &str, to: TypeId, span: Span) -> Result<Vec<Item>> 
     Ok(found)
 }
 
-/// Values that have one type in Arrow: numbers get the most digits of all before the point. None if
-/// the values have several types.
+/// Values that have one type in Arrow: numbers get the most digits of all before the point. `None`
+/// if the values have several types.
 pub(crate) fn of_one_arrow_type(values: Vec<ScalarValue>) -> Option<(Vec<ScalarValue>, DataType)> {
     let digits = values.iter().filter_map(|value| match value {
         ScalarValue::Decimal128(Some(_), precision, scale) => Some((*precision, *scale)),
@@ -161,8 +161,8 @@ pub(crate) fn of_one_arrow_type(values: Vec<ScalarValue>) -> Option<(Vec<ScalarV
     is_one.then_some((values, first))
 }
 
-/// An array of such items as a constant; `value` reads an element. None if one is not read here, or
-/// if numbers have different digits.
+/// An array of such items as a constant; `value` reads an element. `None` if an element is not read
+/// here, or if numbers have different digits.
 pub(crate) fn constant(
     items: Vec<Item>,
     to: TypeId,

@@ -58,7 +58,7 @@ impl Binder<'_> {
         let (exprs, of) = self.unified("ARRAY", all, context.schema)?;
         Ok(Bound { modifier: of.modifier, ..self.array_of(exprs, of.id, span, context.schema)? })
     }
-    /// The elements of an array. Those that are arrays are of one length.
+    /// The elements of an array. Elements that are arrays have one length.
     fn elements(
         &self,
         trees: &[Tree],
@@ -367,8 +367,8 @@ impl Binder<'_> {
     }
 }
 
-/// The rows of a query, the value that it selects, and by what it orders them: what it orders by
-/// may be left out above the order.
+/// The rows of a query, the value that it selects, and its sort keys. Above the sort, the keys may
+/// be projected away.
 fn in_order(plan: LogicalPlan) -> (LogicalPlan, Expr, Vec<SortExpr>) {
     match plan {
         LogicalPlan::Limit(limit) => {

@@ -38,7 +38,7 @@ pub(crate) struct Binder<'e> {
     pub(crate) item_names: RefCell<Vec<String>>,
     /// Sides of outer joins have a column that tells whether there is a row of them.
     pub(crate) marks_rows: bool,
-    /// Such a column has been missing.
+    /// Whether a column of marks has been missing.
     pub(crate) lacks_marks: Cell<bool>,
     /// The queries of WITH that can be seen, the nearest last.
     pub(crate) tables: RefCell<Vec<Rc<WithTable>>>,
@@ -50,20 +50,20 @@ pub(crate) struct Binder<'e> {
     pub(crate) claims: RefCell<Option<Claims>>,
     pub(crate) parameters: Parameters,
     pub(crate) subquery_names: RefCell<SubqueryNames>,
-    /// Where columns have been named.
+    /// The places at which columns have been named.
     pub(crate) references: RefCell<Vec<(Column, tree::Span)>>,
     /// The last error is one of a window's definition, which PostgreSQL binds behind all other
     /// clauses.
     pub(crate) is_late: Cell<bool>,
     /// All functions so far give the same value for the same arguments.
     pub(crate) is_immutable: Cell<bool>,
-    /// Of [`MOST_LEVELS`].
+    /// The present count, up to [`MOST_LEVELS`].
     pub(crate) levels: Cell<usize>,
     /// The most that these have been.
     pub(crate) deepest: Cell<usize>,
-    /// Of [`MOST_RELATIONS`].
+    /// The present count, up to [`MOST_RELATIONS`].
     pub(crate) relations: Cell<usize>,
-    /// Of [`MOST_PARTS`].
+    /// The present count, up to [`MOST_PARTS`].
     pub(crate) parts: Cell<usize>,
 }
 
@@ -90,7 +90,7 @@ impl<'e> Binder<'e> {
             parts: Cell::new(0),
         }
     }
-    /// What `bind` binds so many levels deeper.
+    /// The result of `bind`, which runs this many levels deeper.
     pub(crate) fn deeper<T>(&self, levels: usize, bind: impl FnOnce() -> Result<T>) -> Result<T> {
         let before = self.levels.get();
         if before + levels > MOST_LEVELS {

@@ -86,8 +86,8 @@ impl Bound {
         let (from, span) = (self.id, self.span);
         self.plain(to, context, schema)?.ok_or_else(|| no_cast(from, to, span))
     }
-    /// The same as a value of `to`, where `context` allows that; none where Arrow computes the cast
-    /// by other rules than PostgreSQL, or reads fewer texts.
+    /// The same as a value of `to`, if `context` allows that. `None` if Arrow computes the cast by
+    /// other rules than PostgreSQL, or reads fewer texts.
     pub(crate) fn plain(self, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Option<Self>> {
         if self.id == to {
             return Ok(Some(self));
@@ -102,7 +102,7 @@ impl Bound {
                 None => of_unknown(expr, to, span),
             };
         }
-        // Of JSON, only the environment makes JSONB.
+        // Only the environment makes JSONB of JSON.
         let is_made = id.element() == Some(TypeId::JSON) && to.element() == Some(TypeId::JSONB);
         if stored_as(id) == stored_as(to) && id.element().is_some() && !is_made {
             return Ok(Some(Self::new(expr, to, span)));
@@ -173,9 +173,8 @@ pub(crate) fn without_blanks(expr: Expr) -> Expr {
     }
 }
 
-/// Whether Arrow's cast, or what is made here in its place, gives what PostgreSQL's does. It does
-/// not where it rounds otherwise, writes or reads texts otherwise, or where the session's time zone
-/// counts.
+/// Whether Arrow's cast, or its replacement here, equals PostgreSQL's. It does not if it rounds,
+/// writes or reads texts otherwise, or if the session's time zone counts.
 pub(crate) fn is_alike(from: TypeId, to: TypeId) -> bool {
     use TypeId as T;
     let is_integer = |id| matches!(id, T::INT2 | T::INT4 | T::INT8);
@@ -269,7 +268,7 @@ fn constant(expr: &Expr, to: TypeId) -> Option<Expr> {
         TypeId::INT2 => ScalarValue::Int16(Some(number.try_into().ok()?)),
         TypeId::INT4 => ScalarValue::Int32(Some(number.try_into().ok()?)),
         TypeId::INT8 => ScalarValue::Int64(Some(number)),
-        // Of INTEGER, all have a number of an object.
+        // Every INTEGER is a number of an object.
         TypeId::OID if !matches!(value, ScalarValue::Int64(_)) => ScalarValue::UInt32(Some(number as u32)),
         TypeId::OID => ScalarValue::UInt32(Some(number.try_into().ok()?)),
         TypeId::FLOAT8 if number.unsigned_abs() < 1 << 53 => ScalarValue::Float64(Some(number as f64)),

@@ -1,4 +1,4 @@
-//! Functions and aggregates: which one a call means, and what computes it.
+//! Functions and aggregates: the meaning of a call, and its implementation.
 
 use crate::binder::Binder;
 use crate::bound::Bound;
@@ -54,7 +54,7 @@ const OF_BYTES: [(&str, &str); 8] = [
     ("substring", "bytea_substr"),
 ];
 
-/// Aggregates to whose value the order of the rows is something.
+/// Aggregates whose value depends on the order of the rows.
 const ORDERED: [&str; 2] = ["array_agg", "string_agg"];
 
 /// Aggregates of an order of rows.
@@ -109,7 +109,7 @@ fn unsupported(name: &str, given: &[TypeId], span: Span) -> BindError {
 pub(crate) struct Chosen {
     /// Its types, polymorphic ones in place.
     pub(crate) signature: Signature,
-    /// What it is applied to.
+    /// The kind of function: of rows, groups or windows.
     pub(crate) kind: FunctionKind,
     /// The types of its arguments as they are declared.
     declared: Vec<TypeId>,
@@ -136,7 +136,7 @@ fn candidates(name: &str, count: usize) -> Vec<(Signature, &'static Function)> {
             _ => continue,
         };
         let signature = Signature { arguments, result: *result };
-        // One with as many arguments of its own comes before one that repeats its last.
+        // A function with as many arguments of its own comes before one that repeats its last.
         match found.iter_mut().find(|(other, _)| other.arguments == signature.arguments) {
             Some(other) if other.1.is_variadic => *other = (signature, function),
             Some(_) => {}
@@ -146,7 +146,7 @@ fn candidates(name: &str, count: usize) -> Vec<(Signature, &'static Function)> {
     found
 }
 
-/// Which function a call at `span` means, its polymorphic types in place.
+/// The function that a call at `span` means, with its polymorphic types resolved.
 ///
 /// # Errors
 /// 42883 if there is none, 42725 if there are several; 0A000 where PostgreSQL has one for types
@@ -197,8 +197,8 @@ pub(crate) fn chosen(name: &str, given: &[TypeId], span: Span) -> Result<Chosen>
     })
 }
 
-/// The type that the name of a function stands for: `float8(x)` is a cast, if there is no such
-/// function of the very type of `x`.
+/// The type that the name of a function stands for. `float8(x)` is a cast, if there is no function
+/// of this name for exactly the type of `x`.
 fn cast_of(name: &str, given: &[TypeId]) -> Option<TypeId> {
     let [from] = *given else { return None };
     let to = TypeId::by_name(name).filter(|to| to.category() != Category::Pseudo && to.element().is_none())?;
@@ -217,7 +217,7 @@ impl Chosen {
                 declared if resolve::is_polymorphic(declared) && is_registered(argument.id) && !self.is_kept => {
                     binder.cast(argument, TypeId::TEXT, schema)?
                 }
-                // What is shown of a CHAR(n) has its blanks.
+                // A CHAR(n) that is shown has its blanks.
                 declared if argument.id == TypeId::BPCHAR && !self.is_kept && resolve::is_polymorphic(declared) => {
                     binder.padded(argument)?
                 }
@@ -225,7 +225,7 @@ impl Chosen {
                 TypeId::ANY => argument.into_text()?,
                 _ => binder.implicitly(argument, *to, schema)?,
             };
-            // A function of any type knows numbers in their fixed form alone. Those that write
+            // A function of any type knows numbers in their fixed form alone. Functions that write
             // numbers take their texts.
             let is_free = resolve::is_polymorphic(*declared) && argument.expr.get_type(schema)? == FREE;
             let argument = match is_free {
@@ -319,7 +319,7 @@ impl Binder<'_> {
             _ => Err(unsupported(&format!("information_schema.{name}"), &types_of(&given), span)),
         }
     }
-    /// The arguments of a call, those of `VARIADIC ARRAY[…]` one by one.
+    /// The arguments of a call; each element of `VARIADIC ARRAY[…]` is one.
     pub(crate) fn arguments_of(&self, call: &Call, context: Context<'_>) -> Result<Vec<Bound>> {
         let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));
         let mut arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
@@ -366,7 +366,7 @@ impl Binder<'_> {
         }
         Ok(parts.into_iter().map(|part| part.unwrap_or_else(zero)).collect())
     }
-    /// Which function of single rows is meant.
+    /// The function of single rows that a call means.
     pub(crate) fn chosen_scalar(&self, name: &str, given: &[TypeId], span: Span) -> Result<Chosen> {
         let found = chosen(name, given, span)?;
         // PostgreSQL looks into these: they quote the text of the value.
@@ -610,7 +610,7 @@ impl Binder<'_> {
         Ok(Bound::new(stored.map_or(element.clone(), |stored| cast(element, stored)), id, span))
     }
     fn aggregate_call(&self, name: &str, call: &Call, span: Span, context: Context<'_>) -> Result<Bound> {
-        // Within one that must not be here, the inner one is the first that must not.
+        // Inside a forbidden aggregate, the inner one is the first that is forbidden.
         let inside = match context.without_aggregates {
             None => context.in_clause("an aggregate"),
             Some(_) => context,
@@ -690,7 +690,7 @@ impl Binder<'_> {
         let field = Arc::new(Field::new(&name, given, true));
         Ok(Expr::OuterReferenceColumn(field, Column::new_unqualified(name)))
     }
-    /// Which aggregate a call means, and its arguments.
+    /// The aggregate that a call means, and its arguments.
     pub(crate) fn aggregate(&self, name: &str, call: &Call, span: Span, context: Context<'_>) -> Result<AggregateCall> {
         let context = Context { may_have_sets: false, ..context };
         let mut arguments = self.arguments_of(call, context)?;
@@ -1002,7 +1002,7 @@ pub(crate) fn owner_of<'o>(exprs: &[Expr], outer: Option<&'o Outer<'o>>) -> Opti
     std::iter::successors(outer, |outer| outer.next).find(|outer| has_columns(outer.schema))
 }
 
-/// What a call has that only calls of aggregates have.
+/// The part of a call that only calls of aggregates have.
 pub(crate) fn of_aggregates(name: &str, call: &Call) -> Option<String> {
     let parts = [
         (call.star, format!("{name}(*)")),
@@ -1045,8 +1045,8 @@ fn of_own_type(call: Expr, result: &DataType, span: Span) -> Result<Bound> {
     }
 }
 
-/// The order in which an aggregate takes its values. Different ones that have no other order come
-/// in their own, since PostgreSQL sorts values to find equal ones.
+/// The order in which an aggregate takes its values. Distinct values without an order of their own
+/// come in ascending order, since PostgreSQL sorts values to find equal ones.
 fn order_of_values(
     call: &Call,
     order_by: Vec<(SortExpr, Bound)>,
@@ -1071,7 +1071,7 @@ type AggregateParts = Vec<(Arc<AggregateUDF>, Vec<Expr>)>;
 
 /// An aggregate, and what it is applied to.
 pub(crate) struct AggregateCall {
-    /// Those of the plan, and what they are applied to.
+    /// The parts of the plan, and their arguments.
     pub(crate) parts: AggregateParts,
     pub(crate) filter: Option<Box<Expr>>,
     /// The function that takes their results; none if the only result is that of the call.

@@ -8,7 +8,7 @@ use datafusion::common::DFSchema;
 use datafusion::logical_expr::Expr;
 use serac_parser::tree::{Distinct, Lock, Select};
 
-/// What a query claims, while it is bound.
+/// The claims of a query, while it is bound.
 pub(crate) struct Claims {
     pub(crate) locks: Vec<Lock>,
     /// The columns that tell rows, and the tables that these are of.

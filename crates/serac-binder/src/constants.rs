@@ -92,7 +92,7 @@ fn float<T: std::str::FromStr + Default + PartialEq>(word: &str) -> Option<T> {
     (is_zero || value != T::default()).then_some(value)
 }
 
-/// So many digits as a number.
+/// A number of `count` digits.
 fn digits(text: &str, count: std::ops::RangeInclusive<usize>) -> Option<i64> {
     let is_digits = count.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     is_digits.then(|| text.parse().ok()).flatten()
@@ -145,7 +145,7 @@ fn timestamp(word: &str) -> Option<i64> {
     Some(i64::from(date(day)?) * 86_400_000_000 + clock)
 }
 
-/// What stands before a zone, and the zone's microseconds east of Greenwich.
+/// The text before a zone, and the zone's microseconds east of Greenwich.
 fn with_zone(word: &str) -> Option<(&str, i64)> {
     if let Some(local) = word.strip_suffix(['Z', 'z']) {
         return Some((local, 0));

@@ -1,5 +1,5 @@
-//! Expressions that stand in no query: what tables keep (defaults, checks, generated columns,
-//! indexes and their conditions), and what is computed beside queries.
+//! Expressions outside of queries. Tables keep them (defaults, checks, generated columns, indexes
+//! and their conditions), or they are computed beside queries.
 
 use crate::binder::Binder;
 use crate::bound::Bound;
@@ -16,7 +16,7 @@ use serac_parser::tree::{Call, Expr as Tree, ExprKind, Literal, Name, Postfix, Q
 use serac_pg::casts::cast;
 use serac_pg::{CastContext, ModifiedType, TypeId};
 
-/// Where such an expression stands.
+/// The place of the expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// DEFAULT of a column.
@@ -62,7 +62,7 @@ impl Place {
 pub struct DefinitionText<'t> {
     /// The expression.
     pub text: &'t str,
-    /// Where it stands.
+    /// The place of the expression.
     pub place: Place,
     /// The name of the table that it is over; empty for none.
     pub table: &'t str,
@@ -85,7 +85,7 @@ pub struct Definition {
     pub is_immutable: bool,
 }
 
-/// What the names in an expression are.
+/// The meaning of the names in an expression.
 #[derive(Default)]
 struct Names {
     columns: Vec<Name>,
@@ -149,7 +149,7 @@ pub fn sequences_of_definition(text: &str) -> Result<Vec<String>> {
 /// Binds an expression.
 ///
 /// # Errors
-/// What is wrong with it, as PostgreSQL says it.
+/// The error in it, in PostgreSQL's words.
 pub fn bind_definition(environment: &dyn Environment, definition: DefinitionText<'_>) -> Result<Definition> {
     let DefinitionText { text, place, table, schema, types, column } = definition;
     let (tree, names) = parsed(text)?;

@@ -1,4 +1,4 @@
-//! What the binder asks of the session.
+//! The binder's questions to the session.
 
 use crate::error::{BindError, Result};
 use crate::target::Target;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// A table or a view, as the binder sees it.
 #[derive(Clone)]
 pub struct Relation {
-    /// What is scanned.
+    /// The source of a scan.
     pub source: Arc<dyn TableSource>,
     /// The name under which it is scanned.
     pub name: datafusion::common::TableReference,
@@ -24,7 +24,7 @@ pub struct Relation {
     pub key: Vec<usize>,
 }
 
-/// What the binder asks of the session.
+/// The binder's questions to the session.
 pub trait Environment {
     /// The relation of a name.
     ///
@@ -50,28 +50,28 @@ pub trait Environment {
     fn digits_of_parameters(&self) -> Vec<Option<(u8, i8)>> {
         Vec::new()
     }
-    /// What computes a function of single rows.
+    /// The implementation of a function of single rows.
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>>;
-    /// What computes an aggregate.
+    /// The implementation of an aggregate.
     fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>>;
     /// The function for arguments of these types, where DataFusion's own has other rules:
-    /// `to_char`, `round` of floats. None if nothing gives what PostgreSQL's does.
+    /// `to_char`, `round` of floats. `None` if no implementation equals PostgreSQL's.
     fn scalar_of(&self, name: &str, signature: &Signature) -> Option<Arc<ScalarUDF>> {
         let _ = (name, signature);
         None
     }
-    /// A value of a type as one of another type, by PostgreSQL's rules, where Arrow's cast has
-    /// others: a float as a text, a text as a date. None if nothing does that.
+    /// A value of a type as one of another type, by PostgreSQL's rules, if Arrow's cast has others:
+    /// a float as a text, a text as a date. `None` if there is no implementation.
     ///
     /// # Errors
-    /// Those of the planner.
+    /// The errors of the planner.
     fn cast(&self, expr: &Expr, from: TypeId, to: TypeId, schema: &DFSchema) -> Result<Option<Expr>> {
         let _ = (expr, from, to, schema);
         Ok(None)
     }
-    /// A value of a type as one of another type, where the session's settings of times say how: its
-    /// time zone, `DateStyle` and `IntervalStyle`. None where they do not count, or are the usual
-    /// ones. A quoted constant stands at `span`.
+    /// A value of a type as one of another type, if the session's settings of times count: its time
+    /// zone, `DateStyle` and `IntervalStyle`. `None` if they do not count, or have their defaults.
+    /// A quoted constant stands at `span`.
     ///
     /// # Errors
     /// A constant is wrong: the error says how.
@@ -86,21 +86,21 @@ pub trait Environment {
         let _ = (expr, from, to, span, schema);
         Ok(None)
     }
-    /// What computes a window function.
+    /// The implementation of a window function.
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>>;
-    /// What computes a field of a time, by `extract` or by `date_part`, and the field as its first
-    /// argument if it takes one. None if nothing gives what PostgreSQL's does.
+    /// The implementation of a field of a time, for `extract` or `date_part`, and the field as its
+    /// first argument if it takes one. `None` if no implementation equals PostgreSQL's.
     fn date_part(&self, field: &str, is_extract: bool) -> Option<(Arc<ScalarUDF>, Option<String>)> {
         let _ = (field, is_extract);
         None
     }
-    /// Whether it is the name of a function that gives a table in FROM, and that PostgreSQL does
-    /// not have or has with types that are not here.
+    /// Whether it is the name of a table function in FROM that PostgreSQL does not have, or has
+    /// with types that are not here.
     fn has_table_function(&self, name: &str) -> bool {
         let _ = name;
         false
     }
-    /// The rows of a table function; `arguments` are constants. None if there is no such function
+    /// The rows of a table function; `arguments` are constants. `None` if there is no such function
     /// for these.
     ///
     /// # Errors
@@ -115,6 +115,6 @@ pub trait Environment {
     /// fixed form alone, and not divided.
     ///
     /// # Errors
-    /// Those of the planner.
+    /// The errors of the planner.
     fn operate(&self, operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr>;
 }

@@ -1,20 +1,20 @@
-//! What may be wrong with a statement.
+//! The errors of binding.
 
 use datafusion::error::DataFusionError;
 use serac_parser::tree::Span;
 
-/// What is wrong with a statement, as PostgreSQL says it.
+/// An error of a statement, in PostgreSQL's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementError {
     /// Five characters.
     pub sqlstate: &'static str,
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// What may be done about it.
+    /// The hint: a way to mend it.
     pub hint: Option<&'static str>,
-    /// What else there is to say.
+    /// The detail.
     pub detail: Option<String>,
-    /// Where.
+    /// The place of the error.
     pub span: Option<Span>,
 }
 
@@ -50,7 +50,7 @@ impl BindError {
     #[must_use]
     pub(crate) fn refused(self, what: impl std::fmt::Display, span: Span) -> Self {
         match self {
-            // Of a function's own.
+            // An error of a function's own.
             Self::Plan(DataFusionError::External(_)) | Self::Statement(_) => self,
             Self::Plan(_) => Self::unsupported(what, span),
         }

@@ -165,8 +165,8 @@ impl Binder<'_> {
         }
         Ok(left)
     }
-    /// A long row of operators. It is no tower of them in the plan: texts may be joined in any
-    /// order, and a function adds numbers one after the other.
+    /// A long row of operators. It becomes no deep tree in the plan: texts may be joined in any
+    /// order, and one function adds a list of numbers.
     fn long_row(&self, first: &Tree, rest: &[(Symbol, Tree)], context: Context<'_>) -> Result<Bound> {
         use TypeId as T;
         let unsupported = || {
@@ -237,7 +237,7 @@ impl Binder<'_> {
         if rest.len() > MOST_IN_A_ROW {
             return Err(BindError::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded", operand.span));
         }
-        // What type is meant is asked before the operand is bound.
+        // The type is determined before the operand is bound.
         for postfix in rest {
             if let Postfix::Cast(to, _) = postfix {
                 self.meant_type(to)?;
@@ -393,8 +393,8 @@ impl Binder<'_> {
         }
         Ok(Bound::new(expr, TypeId::BOOL, at))
     }
-    /// `a IN (1, 2, b)`. Constants are looked for in one list, in their common type; others one by
-    /// one.
+    /// `a IN (1, 2, b)`. Constants become one list, in their common type; other items are compared
+    /// singly.
     pub(crate) fn in_list(
         &self,
         operand: &Tree,
@@ -887,7 +887,7 @@ impl Binder<'_> {
         let digits = digits.map(modifier).transpose()?;
         self.modified(self.cast(now, id, context.schema)?, digits.as_slice(), context.schema).map(|now| now.at(span))
     }
-    /// What a function without arguments gives, which is a name.
+    /// The result of a function without arguments, which is a name.
     fn name_of(&self, function: &str, span: Span, context: Context<'_>) -> Result<Bound> {
         let unsupported = || BindError::unsupported(format!("function {function}()"), span);
         let function = self.environment.scalar(function).ok_or_else(unsupported)?;
@@ -953,8 +953,8 @@ fn is_of_bits(operator: Operator) -> bool {
     matches!(operator, BitwiseAnd | BitwiseOr | BitwiseXor | BitwiseShiftLeft | BitwiseShiftRight)
 }
 
-/// Where an expression stands for PostgreSQL: where its first operand does, which of a constant
-/// with the name of its type is the constant.
+/// PostgreSQL's place of an expression: that of its first operand. For a constant with the name of
+/// its type, it is the place of the constant.
 fn first_place(tree: &Tree) -> Span {
     let mut tree = tree;
     loop {
@@ -1224,7 +1224,7 @@ impl Binder<'_> {
     /// has other rules.
     pub(crate) fn as_type(&self, bound: Bound, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Bound> {
         let (from, span) = (bound.id, bound.span);
-        // What has no type is decided elsewhere, and so are rows.
+        // Values without a type, and rows, are handled elsewhere.
         let is_typed = from != TypeId::RECORD && !types::is_no_type(from) && bound.parameter.is_none();
         let cast = self.cast_value(bound, to, context, schema);
         match is_typed {
@@ -1283,8 +1283,8 @@ impl Binder<'_> {
         {
             return checked(function.call(vec![bound.expr]), to, span, schema);
         }
-        // Arrow makes bytes of a text that is a number, keeps blanks that a CHAR(n) has not, and
-        // takes a text for an element of an array.
+        // Arrow makes bytes of a text that is a number. It keeps blanks that a CHAR(n) does not
+        // have, and takes a text for an element of an array.
         let is_read =
             to.element().is_none_or(|element| from.category() != Category::String || is_read_in_arrays(element));
         if to == TypeId::NUMERIC || to.element() == Some(TypeId::BPCHAR) || !is_read {
@@ -1299,7 +1299,7 @@ impl Binder<'_> {
     pub(crate) fn implicitly(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
         self.as_type(bound, to, CastContext::Implicit, schema)
     }
-    /// The same through several types, one after the other.
+    /// The same through several types in turn.
     pub(crate) fn as_values(&self, bound: Bound, types: &[TypeId], schema: &DFSchema) -> Result<Bound> {
         types.iter().try_fold(bound, |bound, to| self.implicitly(bound, *to, schema))
     }
@@ -1322,7 +1322,7 @@ impl Binder<'_> {
         let text = cast_to(function.call(vec![bound.expr, length]), DataType::Utf8View);
         Ok(Bound::new(text, TypeId::TEXT, bound.span))
     }
-    /// An interval with some fields, or with some digits of a second.
+    /// An interval restricted to fields, or to digits of a second.
     fn interval(
         &self,
         operand: Bound,
@@ -1367,7 +1367,7 @@ impl Binder<'_> {
     /// A cast that is told.
     pub(crate) fn explicit(&self, operand: Bound, to: &TypeName, at: Span, schema: &DFSchema) -> Result<Bound> {
         let id = type_of(to)?;
-        // Of a longer text, such a value is the first byte.
+        // A value made of a longer text is its first byte.
         let text = if let Expr::Literal(value, _) = &operand.expr { value.try_as_str().flatten() } else { None };
         if id.name() == "char" && text.is_some_and(|text| text.len() > 1) {
             return Err(BindError::unsupported("a \"char\" of several bytes", operand.span));
@@ -1405,7 +1405,7 @@ impl Binder<'_> {
     fn modified(&self, bound: Bound, modifiers: &[i32], schema: &DFSchema) -> Result<Bound> {
         let (id, span) = (bound.id, bound.span);
         match (id.element().unwrap_or(id), modifiers) {
-            // What `bpchar` stands for has no length, and that of CHAR is written out.
+            // `bpchar` has no length, and the length of CHAR is written out.
             (_, []) => Ok(Bound { modifier: NO_MODIFIER, ..bound }),
             (TypeId::NUMERIC, [precision, scale @ ..]) => {
                 let (precision, scale) = (*precision, scale.first().copied().unwrap_or(0));
@@ -1474,7 +1474,7 @@ fn modifier(tree: &Tree) -> Result<i32> {
     number.ok_or_else(|| BindError::unsupported("a type modifier that is no whole number", tree.span))
 }
 
-/// The type that a definition names, and the modifiers behind it. Those of intervals are not
+/// The type that a definition names, and the modifiers behind it. Modifiers of intervals are not
 /// checked.
 ///
 /// # Errors

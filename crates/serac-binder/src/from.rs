@@ -27,12 +27,12 @@ pub(crate) fn last_part(name: &Name) -> Result<&Ident> {
     name.parts.last().ok_or_else(|| BindError::new(sqlstate::INVALID_NAME, "invalid name syntax", name.span))
 }
 
-/// How many items and columns of a scope stand before a join, which the join does not see.
+/// The number of items and columns of a scope before a join, which the join does not see.
 type Hidden = (usize, usize);
 
 /// Joins in a row, each of which is a level of the plan.
 const MOST_JOINS: usize = 200;
-/// Where an aggregate of the query itself is not allowed.
+/// A place where an aggregate of the query itself is not allowed.
 const OWN_LEVEL: &str = "FROM clause of their own query level";
 
 impl Binder<'_> {
@@ -62,7 +62,7 @@ impl Binder<'_> {
             TableKind::Nested { table, alias: None } => self.beside(Some(before), table, outer),
             TableKind::Join { left, joins } if may_be_lateral(table) => {
                 if !joins.iter().all(|join| keeps_left(join.kind)) {
-                    // What it names may stand before it.
+                    // The names in it may refer to items before it.
                     return match self.table(table, outer) {
                         Err(BindError::Statement(error))
                             if matches!(error.sqlstate, sqlstate::UNDEFINED_TABLE | sqlstate::UNDEFINED_COLUMN) =>
@@ -246,7 +246,7 @@ impl Binder<'_> {
         let mut qualifier = name.to_owned();
         let mut number = 1;
         while !qualifiers.insert(qualifier.clone()) {
-            // Not one by one: an item may be there thousands of times.
+            // Not in steps of one: an item may be there thousands of times.
             number = if number < 10 { number } else { number + qualifiers.len() };
             qualifier = format!("{name}_{number}");
             number += 1;
@@ -360,7 +360,7 @@ impl Binder<'_> {
         };
         Ok(Rows { plan, scope })
     }
-    /// What a join joins with the rows before it. `is_left` where it keeps these.
+    /// The right side of a join with the rows before it. `is_left` if the join keeps these.
     fn right_side(&self, left: &Rows, table: &TableExpr, is_left: bool, outer: Option<&Outer<'_>>) -> Result<Rows> {
         self.deeper(2, || match &table.kind {
             TableKind::Query { lateral: true, query, alias } => {

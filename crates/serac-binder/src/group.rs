@@ -1,8 +1,8 @@
 //! GROUP BY: by what rows are grouped, and expressions over groups.
 //!
-//! Grouping sets are expanded into one list: items beside each other stand for all combinations of
-//! their sets, ROLLUP and CUBE for the sets that they are short for. DataFusion has an aggregation
-//! of several sets; of one set it is a plain one.
+//! Grouping sets are expanded into one list. Items beside each other stand for all combinations of
+//! their sets, ROLLUP and CUBE for the sets that they abbreviate. DataFusion has an aggregation of
+//! several sets; of one set it is a plain one.
 
 use crate::alike::alike;
 use crate::binder::Binder;
@@ -231,7 +231,7 @@ impl Binder<'_> {
     /// at `span`.
     fn not_grouped(&self, columns: &[&Column], span: Span, scope: &Scope) -> BindError {
         let references = self.references.borrow();
-        // Where a column is named once, it is the one that is meant.
+        // A column that is named once is found by its name.
         let place = |column: &Column| {
             let is_within = |place: &Span| span.start <= place.start && place.end <= span.end;
             let mut found = references.iter().filter(|(own, place)| own == column && is_within(place));
@@ -416,8 +416,8 @@ impl Binder<'_> {
         }
         Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
     }
-    /// The rows with a column for each key that has no column, or a parameter: the planner would
-    /// compute it, and have another name for it in some sets.
+    /// The rows with a column for each key without a column, or with a parameter: the planner would
+    /// compute the key, under another name in some sets.
     fn with_constants(&self, plan: LogicalPlan, keys: &mut [Expr]) -> Result<LogicalPlan> {
         let is_such =
             |expr: &Expr| expr.column_refs().is_empty() || has_part(expr, |part| matches!(part, Expr::Placeholder(_)));
@@ -436,7 +436,7 @@ impl Binder<'_> {
 }
 
 impl Groups {
-    /// What functions of rows give in them.
+    /// The results of set-returning functions in them.
     pub(crate) fn sets_of_rows(&self) -> Result<Vec<Expr>> {
         crate::select::sets_of_rows(self.exprs.iter())
     }
@@ -444,7 +444,7 @@ impl Groups {
     pub(crate) fn exprs_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
         self.exprs.iter_mut()
     }
-    /// Where an expression is among all.
+    /// The position of an expression among all.
     fn add(&mut self, expr: Expr) -> usize {
         match self.exprs.iter().position(|own| alike(own, &expr)) {
             Some(at) => at,
@@ -454,8 +454,8 @@ impl Groups {
             }
         }
     }
-    /// Expressions in the order in which sets name them first, as the plan has them. Those in no
-    /// set are left out.
+    /// Expressions in the order in which sets name them first, as the plan has them. Expressions in
+    /// no set are left out.
     fn in_order(&mut self) {
         let mut order: Vec<usize> = Vec::new();
         for at in self.sets.iter().flatten() {

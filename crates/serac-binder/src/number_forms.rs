@@ -87,7 +87,7 @@ pub(crate) fn decimal(precision: i16, scale: i16) -> Result<DataType> {
     }
 }
 
-/// Values some of which may be numbers, or arrays of such, with numbers of one form. Where they are
+/// Values that may be numbers, or arrays of numbers, with all numbers in one form. If they are
 /// shown (`is_shown`), all must have as many digits behind the point.
 pub(crate) fn arrays_of_one_form(all: Vec<Expr>, is_shown: bool, schema: &DFSchema) -> Result<Vec<Expr>> {
     fn innermost(data_type: &DataType) -> &DataType {

@@ -6,8 +6,8 @@
 //! what several scales meet in are free.
 //!
 //! Values are compared, grouped, ordered and joined by their keys, which Arrow compares as
-//! PostgreSQL does values: those of free numbers, intervals, documents and arrays are made by
-//! functions, and others are their own keys.
+//! PostgreSQL does values. Functions make the keys of free numbers, intervals, documents and
+//! arrays; other values are their own keys.
 
 use crate::binder::Binder;
 use crate::error::{BindError, NO_PLACE, Result};

@@ -1,4 +1,5 @@
-//! Parameters: `$1`, whose type the statement's sender tells, or the first place that needs one.
+//! Parameters: `$1`, whose type comes from the statement's sender, or from the first place that
+//! needs one.
 //!
 //! A parameter of no type is like a quoted constant: what stands beside it, or the function that
 //! takes it, decides. Two places that decide differently are an error, and so is one that decides
@@ -32,7 +33,7 @@ struct State {
     /// References of no type: the parameter's number, and where. They are taken out when they get
     /// one.
     open: Vec<Option<(u32, Span)>>,
-    /// How many times a place has decided.
+    /// The number of types that places have decided.
     decisions: usize,
     /// The digits of those that are fixed numbers, by number.
     digits: Vec<Option<(u8, i8)>>,
@@ -64,14 +65,14 @@ pub(crate) struct Parameters(Rc<RefCell<State>>);
 #[derive(Clone, Debug)]
 pub(crate) struct OpenParameter {
     number: u32,
-    /// Of [`State::open`].
+    /// The position in [`State::open`].
     at: usize,
     all: Parameters,
 }
 
 impl Parameters {
-    /// Those of these types; UNKNOWN or 0 for one that is to be found out. `digits` are those of
-    /// fixed numbers.
+    /// Parameters of these types; UNKNOWN or 0 for a type that is to be inferred. `digits` are
+    /// those of fixed numbers.
     pub(crate) fn new(known: &[TypeId], digits: Vec<Option<(u8, i8)>>) -> Self {
         let types = known.iter().map(|id| if id.0 == 0 { TypeId::UNKNOWN } else { *id }).collect();
         Self(Rc::new(RefCell::new(State { types, digits, ..State::default() })))
@@ -99,7 +100,7 @@ impl Parameters {
         let untyped = Expr::Placeholder(Placeholder::new_with_field(format!("${number}"), None));
         Ok(Bound { parameter: Some(open), ..Bound::new(untyped, TypeId::UNKNOWN, span) })
     }
-    /// How many times a place has decided so far.
+    /// The number of types that places have decided so far.
     pub(crate) fn decisions(&self) -> usize {
         self.0.borrow().decisions
     }

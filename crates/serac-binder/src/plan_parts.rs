@@ -146,8 +146,8 @@ pub(crate) fn sorted(item: &OrderItem, expr: Expr) -> Result<SortExpr> {
     Ok(Sort { expr, asc: !descending, nulls_first: item.nulls_first.unwrap_or(descending) })
 }
 
-/// `a AND b AND c`, or `a OR b OR c`, as a tree that is as flat as can be. None of them is true, or
-/// false.
+/// `a AND b AND c`, or `a OR b OR c`, as a tree that is as flat as can be. No expression is a
+/// constant true or false.
 pub(crate) fn joined(mut exprs: Vec<Expr>, operator: Operator) -> Expr {
     while exprs.len() > 1 {
         let mut halves = Vec::with_capacity(exprs.len().div_ceil(2));

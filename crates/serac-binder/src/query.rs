@@ -67,7 +67,7 @@ impl Binder<'_> {
         }
         for (at, (table, names)) in order.iter().map(|at| (&with.tables[*at], &read[*at])).enumerate() {
             let table = match &table.statement.kind {
-                // Those that name neither themselves nor later ones are as others are.
+                // Queries that name neither themselves nor later ones are ordinary.
                 StatementKind::Query(query) if names.contains(&table.name.name) => {
                     self.recursive_table(table, query, outer, at < changes)?
                 }
@@ -101,7 +101,7 @@ impl Binder<'_> {
         let schema = rows_of(&plan);
         self.part(PartBody::Query(plan), schema, columns)
     }
-    /// A query of WITH; `is_first`: it is done before what follows it, which changes something.
+    /// A query of WITH; `is_first`: it runs before the rest of the statement, which changes data.
     pub(crate) fn with_table(
         &self,
         table: &CommonTable,
@@ -133,7 +133,7 @@ impl Binder<'_> {
             QueryBody::Select(select) => self.select(select, query, outer)?,
             QueryBody::Table(relation, _) => self.select(&all_of(relation), query, outer)?,
             QueryBody::Nested(inner) if with_clauses_of(inner, query)? => {
-                // What follows the parentheses belongs to the query in them.
+                // Clauses behind the parentheses belong to the query in them.
                 let mut whole = query.clone();
                 whole.body = inner.body.clone();
                 whole.with = None;
@@ -344,7 +344,7 @@ impl Binder<'_> {
         let rank = cast_to(Expr::Column(Column::new_unqualified(name)), DataType::Int64);
         Ok(builder.filter(rank.lt_eq(lit(last)))?.sort(sort.expr.clone())?.project(shown)?.build()?)
     }
-    /// A number of rows: a constant or a parameter. None for all, and for none that are left out.
+    /// A number of rows: a constant or a parameter. `None` for all rows, and for OFFSET 0.
     fn row_count(
         &self,
         clause: &'static str,
@@ -489,7 +489,7 @@ pub(crate) fn is_body_alone(query: &Query) -> bool {
         && query.locks.is_empty()
 }
 
-/// What an expression of constants gives, as far as numbers and their arithmetic go.
+/// The value of an expression of constants, as far as numbers and their arithmetic go.
 fn computed(expr: Expr) -> Option<Expr> {
     let value = number(&expr)?;
     Some(Expr::Literal(ScalarValue::Int64(value), None))
@@ -505,7 +505,7 @@ fn number(expr: &Expr) -> Option<Option<i64>> {
         Expr::Cast(cast) if *cast.field.data_type() == DataType::Int64 => number(&cast.expr),
         Expr::BinaryExpr(binary) => {
             let (Some(left), Some(right)) = (number(&binary.left)?, number(&binary.right)?) else { return Some(None) };
-            // Those that are larger than SMALLINT may be an error there.
+            // Values larger than SMALLINT may be an error there.
             let value = match binary.op {
                 Operator::Plus => left.checked_add(right),
                 Operator::Minus => left.checked_sub(right),

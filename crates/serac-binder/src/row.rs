@@ -19,14 +19,14 @@ use serac_parser::tree::{Expr as Tree, ExprKind, Ident, Operator as Symbol, Quer
 use serac_pg::TypeId;
 use std::collections::HashSet;
 
-/// JSON is in a row as the only field of another one, which has this name. Those that write rows
-/// (serac-functions) know it, too.
+/// JSON is in a row as the only field of another one, which has this name. The functions that write
+/// rows (serac-functions) know it, too.
 const JSON_IN_ROW: &str = "#json";
 
 /// A row as its values.
 pub(crate) struct Record {
     values: Vec<Bound>,
-    /// What is true where there is the row, and NULL elsewhere; none if there always is.
+    /// True if the row is there, and NULL otherwise; `None` if it always is.
     present: Option<Expr>,
     /// Whether that is not known.
     may_be_missing: bool,
@@ -209,8 +209,8 @@ impl Binder<'_> {
         }
         Ok(Bound::new(joined(all, Operator::And), TypeId::BOOL, at))
     }
-    /// The row that a tree is, as its values: one that is written, or one of an item of FROM. None
-    /// if it is something else.
+    /// The row that a tree is, as its values: one that is written, or one of an item of FROM.
+    /// `None` for another expression.
     pub(crate) fn record(&self, tree: &Tree, context: Context<'_>) -> Result<Option<Record>> {
         if let Some(fields) = fields(tree) {
             return Ok(Some(self.values_of_row(fields, context)?.into_iter().collect()));
@@ -449,7 +449,7 @@ fn is_comparison(symbol: &str) -> bool {
     matches!(symbol, "=" | "<>" | "<" | "<=" | ">" | ">=")
 }
 
-/// What is NULL where a row is, and costs less.
+/// A cheaper expression that is NULL where a row is NULL.
 pub(crate) fn presence_of(row: &Expr) -> Expr {
     match row {
         Expr::Case(case) if case.else_expr.is_none() && case.when_then_expr.iter().all(|(_, row)| is_made(row)) => {

@@ -340,7 +340,7 @@ impl Binder<'_> {
             let span = definition.name.span;
             let expr = match is_document {
                 true => {
-                    // What is `null` in the document is NULL.
+                    // A `null` in the document is NULL.
                     let member = self.known_scalar("json_not_null")?.call(vec![member]);
                     self.cast(Bound::new(member, *of, span), id, &schema)?.expr
                 }
@@ -577,7 +577,7 @@ fn has_list_of_columns(name: &str) -> bool {
     matches!(name, "json_to_record" | "jsonb_to_record" | "json_to_recordset" | "jsonb_to_recordset")
 }
 
-/// How many elements a list has.
+/// The number of elements in a list.
 fn counted(binder: &Binder<'_>, list: Expr) -> Result<Expr> {
     let count = binder.known_scalar("cardinality")?;
     Ok(count.call(vec![list]))

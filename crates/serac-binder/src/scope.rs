@@ -1,4 +1,4 @@
-//! Where an expression stands, and which columns a name may mean there.
+//! The place of an expression, and the columns that a name may mean there.
 
 use crate::binder::Binder;
 use crate::bound::Bound;
@@ -17,7 +17,7 @@ use std::cell::RefCell;
 /// A column of FROM.
 #[derive(Clone, Debug)]
 pub(crate) struct ScopeColumn {
-    /// Of which item; none for one that USING has merged of two.
+    /// The column's item; `None` if USING has merged it from two.
     pub(crate) item: Option<usize>,
     pub(crate) name: String,
     pub(crate) expr: Expr,
@@ -66,7 +66,7 @@ impl ScopeItem {
     }
 }
 
-/// What the items of FROM give.
+/// The columns of the items of FROM.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scope {
     pub(crate) items: Vec<ScopeItem>,
@@ -95,7 +95,7 @@ impl Scope {
         let columns = own.map(|own| ScopeColumn { item: own.item.and_then(|item| item.checked_sub(items)), ..own });
         Cow::Owned(Self { items: self.items[items..].to_vec(), columns: columns.collect() })
     }
-    /// How many items and columns there are.
+    /// The numbers of items and columns.
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.items.len(), self.columns.len())
     }
@@ -108,11 +108,11 @@ impl Scope {
         self.columns.extend(columns.map(|column| ScopeColumn { item: column.item.map(|i| i + before), ..column }));
         Ok(self)
     }
-    /// Those that `*` stands for.
+    /// The columns that `*` stands for.
     pub(crate) fn all(&self) -> impl Iterator<Item = &ScopeColumn> {
         self.columns.iter().filter(|column| !column.is_merged)
     }
-    /// Those that `item.*` stands for.
+    /// The columns that `item.*` stands for.
     pub(crate) fn of_item(&self, name: &Name) -> Result<Option<Vec<&ScopeColumn>>> {
         let Some(item) = self.item(&name.parts)? else { return Ok(None) };
         Ok(Some(self.columns.iter().filter(|column| column.item == Some(item)).collect()))
@@ -149,7 +149,7 @@ impl Scope {
             (one, _) => Ok(one),
         }
     }
-    /// What a name means here; none if it means nothing.
+    /// The column that a name means here; `None` if there is none.
     pub(crate) fn lookup(&self, name: &Name) -> Result<Option<Bound>> {
         self.lookup_column(name)?.map(|column| column.bound(name.span)).transpose()
     }
@@ -188,18 +188,18 @@ impl Scope {
 /// Aggregates of a query that stand in its subqueries, under the names that these have for them.
 pub(crate) type AggregatesBelow = RefCell<Vec<(String, Expr)>>;
 
-/// What is around a subquery, the nearest first.
+/// The queries around a subquery, the nearest first.
 #[derive(Clone, Copy)]
 pub(crate) struct Outer<'o> {
     /// The columns that it may name.
     pub(crate) scope: &'o Scope,
-    /// Those of the plan below.
+    /// The columns of the plan below.
     pub(crate) schema: &'o DFSchema,
-    /// Where its aggregates go that stand in the subquery; none where it has none.
+    /// Collects its aggregates that stand in the subquery; `None` if it has none.
     pub(crate) aggregates: Option<&'o AggregatesBelow>,
     /// The clause that the subquery stands in, if aggregates are not allowed there.
     pub(crate) without_aggregates: Option<&'static str>,
-    /// What is around that.
+    /// The query around that one.
     pub(crate) next: Option<&'o Outer<'o>>,
 }
 
@@ -266,8 +266,8 @@ impl Binder<'_> {
     pub(crate) fn row_of_item(&self, name: &Name, context: Context<'_>) -> Result<Bound> {
         self.row_named(name, context)?.ok_or_else(|| self.missing_item(name))
     }
-    /// The columns of an item whose row a tree is, where no column has its name: `t`, `t.*`. None
-    /// if it is something else.
+    /// The columns of an item whose row a tree is, where no column has its name: `t`, `t.*`. `None`
+    /// for another expression.
     pub(crate) fn columns_of_row(&self, tree: &Tree, context: Context<'_>) -> Result<Option<RowColumns>> {
         let name = match &tree.kind {
             ExprKind::Name(name) if name.parts.len() == 1 => name,
@@ -311,7 +311,7 @@ impl Binder<'_> {
         };
         Ok(Some(RowColumns { columns, present, may_be_missing: item.may_be_missing }))
     }
-    /// The row of an item, or the value of a function that gives one; none if there is no such
+    /// The row of an item, or the value of a function that returns one; `None` if there is no such
     /// item.
     fn whole_row(&self, name: &Name, scope: &Scope, schema: &DFSchema) -> Result<Option<Bound>> {
         let Some(item) = scope.item(&name.parts)? else { return Ok(None) };
@@ -327,7 +327,7 @@ impl Binder<'_> {
         let whens = vec![(Box::new(present), Box::new(row.expr))];
         Ok(Some(Bound { expr: Expr::Case(Case::new(None, whens, None)), ..row }))
     }
-    /// What tells whether there is a row of an item; none if there always is one.
+    /// An expression that says whether there is a row of an item; `None` if there always is one.
     fn presence(&self, item: &ScopeItem) -> Result<Option<Expr>> {
         match (item.may_be_missing, &item.present) {
             (false, _) => Ok(None),
@@ -377,14 +377,14 @@ fn qualified(name: &Name) -> Name {
     Name { parts: name.parts[..name.parts.len() - 1].to_vec(), span: name.span }
 }
 
-/// Where an expression stands.
+/// The place of an expression.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'c> {
     /// The columns that it may name.
     pub(crate) scope: &'c Scope,
-    /// Those of the plan below.
+    /// The columns of the plan below.
     pub(crate) schema: &'c DFSchema,
-    /// What is around the query.
+    /// The queries around this one.
     pub(crate) outer: Option<&'c Outer<'c>>,
     /// The windows that have names.
     pub(crate) named_windows: &'c [(Ident, Window)],
@@ -396,7 +396,7 @@ pub(crate) struct Context<'c> {
     pub(crate) passes_any: bool,
     /// Functions that give rows may be in it.
     pub(crate) may_have_sets: bool,
-    /// Where the query's aggregates go that stand in its subqueries.
+    /// Collects the query's aggregates that stand in its subqueries.
     pub(crate) aggregates: Option<&'c AggregatesBelow>,
 }
 
@@ -415,7 +415,7 @@ impl<'c> Context<'c> {
             aggregates: None,
         }
     }
-    /// What is around a subquery that stands here.
+    /// The queries around a subquery that stands here.
     pub(crate) fn around(&self) -> Outer<'_> {
         Outer {
             scope: self.scope,

@@ -1,4 +1,4 @@
-//! What a query selects, and the queries of WITH.
+//! The columns that a query selects, and the queries of WITH.
 
 use crate::binder::Binder;
 use crate::bound::Bound;
@@ -11,13 +11,13 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use serac_pg::{CastContext, TypeId};
 use std::cell::Cell;
 
-/// What a query selects.
+/// The columns that a query selects.
 #[derive(Clone, Debug)]
 pub(crate) struct Selected {
     pub(crate) plan: LogicalPlan,
     pub(crate) columns: Vec<OutputColumn>,
-    /// What the columns of type UNKNOWN are: constants, and parameters of no type. The plan has
-    /// texts in their places.
+    /// The columns of type UNKNOWN: constants, and parameters of no type. The plan has texts in
+    /// their places.
     pub(crate) open: Vec<(usize, Bound)>,
 }
 

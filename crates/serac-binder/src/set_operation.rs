@@ -1,7 +1,8 @@
 //! UNION, INTERSECT and EXCEPT.
 //!
 //! Types are decided pair by pair from the left, as PostgreSQL does it: NULL UNION NULL is a text
-//! before a third branch is seen. The plans of one UNION after the other are one with all branches.
+//! before a third branch is seen. The plans of nested UNIONs are flattened into one with all
+//! branches.
 //!
 //! INTERSECT and EXCEPT are joins on all columns, where NULL is equal to NULL, that keep rows of
 //! the left side. With ALL they count: the copies of a row are numbered on both sides, and the
@@ -167,7 +168,8 @@ impl Binder<'_> {
                     other.span,
                 )
             })?;
-            // What is open on a side gets its type now: a parameter may be open on both.
+            // An untyped column of either side gets its type now: a parameter may be untyped on
+            // both.
             for open in left.open.iter().chain(&right.open).filter(|(open, _)| *open == at) {
                 self.implicitly(open.1.clone(), id, &datafusion::common::DFSchema::empty())?;
             }

@@ -1,10 +1,9 @@
 //! Subqueries in expressions.
 //!
-//! A column of a query around is an outer reference, through any number of levels; qualifiers of
-//! columns are different in the whole statement, so that it is clear which one is meant. IN and ANY
-//! over rows of several columns are made of EXISTS: `x IN (S)` is true if there is a row of S for
-//! which the comparison is true, otherwise NULL if there is one for which it is NULL, otherwise
-//! false.
+//! A column of an outer query is an outer reference, through any number of levels. Qualifiers of
+//! columns are unique in the whole statement, so that the reference is unambiguous. IN and ANY over
+//! rows of several columns are made of EXISTS. `x IN (S)` is true if the comparison is true for a
+//! row of S, otherwise NULL if it is NULL for one, otherwise false.
 
 use crate::binder::Binder;
 use crate::bound::Bound;
@@ -21,11 +20,11 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use serac_parser::tree::{Expr as Tree, ExprKind, Operator as Symbol, Query, Span};
 use serac_pg::TypeId;
 
-/// What is compared with a query's rows.
+/// The left side of a comparison with a query's rows.
 pub(crate) struct Comparison<'t> {
     pub(crate) left: &'t Tree,
     pub(crate) operator: &'t str,
-    /// Where the operator stands, if that is known.
+    /// The place of the operator, if that is known.
     pub(crate) at: Option<Span>,
     /// ALL in place of ANY.
     pub(crate) is_all: bool,
@@ -165,7 +164,7 @@ fn rows_compared(
         pairs.push((left, Expr::Column(Column::from(field))));
     }
     let condition = crate::row::compared(pairs, operator)?;
-    // What decides: one that is true for ANY, one that is false for ALL.
+    // The deciding comparison: true for ANY, false for ALL.
     let decisive =
         if is_all { Expr::IsFalse(Box::new(condition.clone())) } else { Expr::IsTrue(Box::new(condition.clone())) };
     let exists = |filter: Expr| -> Result<Box<Expr>> {

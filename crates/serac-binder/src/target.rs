@@ -7,10 +7,10 @@ use datafusion::arrow::datatypes::Field;
 use serac_parser::tree::{Ident, Postfix, Span};
 use serac_pg::TypeId;
 
-/// The source of a column's values, if not whoever changes a row.
+/// The source of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generation {
-    /// Whoever changes a row.
+    /// The statement that changes a row.
     No,
     /// A sequence: GENERATED ALWAYS AS IDENTITY.
     Identity,
@@ -34,7 +34,7 @@ pub struct UniqueIndex {
     pub name: String,
     /// Whether it is a constraint's.
     pub is_constraint: bool,
-    /// What it is over.
+    /// The columns and expressions that it is over.
     pub parts: Vec<IndexPart>,
     /// The text of the condition of its rows.
     pub predicate: Option<String>,
@@ -54,7 +54,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// How many columns it has.
+    /// The number of its columns.
     pub fn width(&self) -> usize {
         self.relation.types.len()
     }

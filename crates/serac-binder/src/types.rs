@@ -5,8 +5,8 @@ use datafusion::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use serac_parser::tree::Span;
 use serac_pg::{ModifiedType, TypeId};
 
-/// The Arrow type of a type's values; none for types that are not stored. NUMERIC has two forms:
-/// this is the one in which each value has digits of its own, and `Decimal128` is the other.
+/// The Arrow type of a type's values; none for types that are not stored. NUMERIC has two forms: in
+/// this one each value has digits of its own; `Decimal128` is the other.
 pub fn arrow_type(id: TypeId) -> Option<DataType> {
     Some(match id {
         TypeId::BOOL => DataType::Boolean,
@@ -83,7 +83,7 @@ pub(crate) fn element_type(list: &DataType) -> Option<&DataType> {
     }
 }
 
-/// How many lists are in each other.
+/// The depth of nested lists.
 pub(crate) fn dimensions(data_type: &DataType) -> usize {
     element_type(data_type).map_or(0, |element| 1 + dimensions(element))
 }

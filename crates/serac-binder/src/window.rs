@@ -46,7 +46,7 @@ struct Written<'w> {
     span: Span,
 }
 
-/// What computes a window function that is no aggregate.
+/// The implementation of a window function that is no aggregate.
 struct Computed {
     functions: Vec<(WindowFunctionDefinition, Vec<Expr>)>,
     /// The value where there is no row at the distance that is asked for; then the last function
@@ -253,8 +253,8 @@ impl Binder<'_> {
             Over::Window(window) => self.bounds(&written(window, context.named_windows)?, context),
         }
     }
-    /// Binds the windows of the WINDOW clause: what is wrong with one is an error, also if no
-    /// function uses it.
+    /// Binds the windows of the WINDOW clause: an error in one is reported, even if no function
+    /// uses it.
     pub(crate) fn named_windows(&self, context: Context<'_>) -> Result<()> {
         for (at, (name, window)) in context.named_windows.iter().enumerate() {
             let before = &context.named_windows[..at];
@@ -396,8 +396,8 @@ impl Binder<'_> {
             _ => Err(BindError::unsupported("an offset of a window frame that is computed", span)),
         }
     }
-    /// The offsets of a frame of the values of an order, which become values of a type in which no
-    /// sum of one and an offset is too large.
+    /// The offsets of a frame over the values of an order. They become values of a type in which no
+    /// sum of a value and an offset overflows.
     fn range(
         &self,
         order: &mut SortExpr,
@@ -460,7 +460,7 @@ impl Binder<'_> {
                 }
             }
             T::TIMESTAMPTZ => {
-                // Where clocks are put forward and back, a day is not always as long.
+                // In a time zone with clock changes, a day does not always have the same length.
                 let is_of_days = |value: &ScalarValue| match value {
                     ScalarValue::IntervalMonthDayNano(Some(interval)) => (interval.months, interval.days) != (0, 0),
                     _ => false,
@@ -563,7 +563,7 @@ fn named<'w>(name: &Ident, at: Span, windows: &'w [(Ident, Window)]) -> Result<W
     }
 }
 
-/// A window with what it has from the one that it goes on from.
+/// A window with the clauses that it inherits from its base window.
 fn written<'w>(window: &'w Window, before: &'w [(Ident, Window)]) -> Result<Written<'w>> {
     let own = Written {
         partition_by: &window.partition_by,

@@ -206,7 +206,7 @@ fn texts(batches: &[RecordBatch]) -> Vec<String> {
     lines
 }
 
-/// What the binder makes of a statement, as the file has it.
+/// The binder's result for a statement, as the file has it.
 async fn answer(tables: &Tables, text: &str) -> Vec<String> {
     let (text, parameters) = match text.split_once(" -- ") {
         Some((text, parameters)) => (text, Some(parameters)),

@@ -230,8 +230,8 @@ fn time_grows_with_length() {
         assert_eq!(known, is_known, "{name}");
         let (long, _) = bound(statement(10_000));
         println!("{name}: {short:?}, {long:?}");
-        // Four times the length: less than the sixteen times of what is quadratic, and what is
-        // quick is not measured.
+        // Four times the length must cost less than the sixteen times of a quadratic algorithm;
+        // quick statements are not measured.
         let most = short * 10 + Duration::from_millis(500);
         assert!(long < most, "{name}: {short:?}, {long:?}");
     }

@@ -13,7 +13,7 @@ use datafusion::common::Column;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use serac_parser::tree::{Assignment, Expr as Tree, ExprKind, Query};
 
-/// Where a value comes from.
+/// The source of a value.
 enum Value<'t> {
     Default,
     Expr(&'t Tree),
@@ -30,7 +30,7 @@ enum Value<'t> {
 pub(crate) struct Assignments<'t>(Vec<(usize, Value<'t>)>);
 
 impl<'t> Assignments<'t> {
-    /// Those that are written.
+    /// The assignments in `list`.
     ///
     /// # Errors
     /// An error of the columns, or of their number.

@@ -47,8 +47,7 @@ impl Binder<'_> {
         };
         Ok(BoundConflict { index, update })
     }
-    /// The unique index over all that is named and nothing else, whose condition is within what is
-    /// given.
+    /// The unique index over exactly the named parts, whose condition is implied by the given one.
     fn conflict_index(
         &self,
         parts: &[IndexElement],

@@ -196,7 +196,7 @@ fn has_sets(row: &[Tree]) -> bool {
     found.0
 }
 
-/// A query whose only row of VALUES is what a SELECT selects.
+/// A query with a single row of VALUES, as a SELECT of its values.
 fn as_select(query: &Query) -> Cow<'_, Query> {
     match &query.body {
         QueryBody::Values(rows) if is_body_alone(query) && rows.len() == 1 => {

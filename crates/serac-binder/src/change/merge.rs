@@ -5,8 +5,9 @@
 //! target ⟗ source → number of the WHEN → those that have one → row, number, values of all WHENs
 //! ```
 //!
-//! A value is computed for rows of its WHEN alone. Those of a WHEN that has subqueries are a plan
-//! of their own, over the rows that it has taken: a subquery would be computed for others, too.
+//! A value is computed for rows of its WHEN alone. The values of a WHEN with subqueries are a plan
+//! of their own, over the rows that the WHEN has taken. Otherwise a subquery would be computed for
+//! other rows, too.
 
 use super::assignment::Assignments;
 use super::insert::check_overriding;

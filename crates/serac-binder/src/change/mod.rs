@@ -1,9 +1,9 @@
 //! INSERT, UPDATE, DELETE and MERGE: what they compute, as plans.
 //!
 //! A change is bound whole, its WITH, ON CONFLICT and RETURNING included. Its plans are over
-//! relations as they are before it, and over [rows to come](Environment::rows_to_come): those that
-//! it has changed, for RETURNING, and those that are in conflict. The caller gives these rows
-//! before it runs the plans over them.
+//! relations as they are before it, and over [rows to come](Environment::rows_to_come): the changed
+//! rows, for RETURNING, and the rows in conflict. The caller gives these rows before it runs the
+//! plans over them.
 //!
 //! | module | what |
 //! |---|---|

@@ -16,8 +16,8 @@ use serac_parser::tree::SelectItem;
 use std::sync::Arc;
 
 impl Binder<'_> {
-    /// RETURNING over the rows of `scope`, the first columns of which are the target's, those of
-    /// `own`; and the columns of other tables that it names. None for no items.
+    /// RETURNING over the rows of `scope`, and the columns of other tables that it names. The first
+    /// columns of `scope` are the target's, those of `own`. `None` for no items.
     pub(super) fn returning(
         &self,
         items: &[SelectItem],
