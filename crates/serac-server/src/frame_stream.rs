@@ -14,7 +14,7 @@ const FIRST_BYTES: usize = 64 << 10;
 pub(crate) enum ReadError<E> {
     /// The stream has failed, or ended inside a frame.
     Io(io::Error),
-    /// What has come is no frame of the sender's.
+    /// The bytes are no frame of the sender's.
     Frame(E),
 }
 

@@ -1,12 +1,12 @@
 //! `/metrics`, `/ready` and `/live` over HTTP, for who watches the server.
 //!
 //! A connection is for one request, and has a time for all of it: the request, the answer, and the
-//! client's reading. So clients that do not read, or do not ask, hold no place for longer, and
-//! those of one address no more than half of them.
+//! client's reading. So a client that does not read, or does not ask, holds no place for longer.
+//! The clients of one address hold no more than half of the places.
 //!
-//! Where other machines reach the port, `/metrics` is for those who show the server's token, or the
-//! name and password of a superuser, as the view `serac_metrics` is. `/ready` and `/live`, which
-//! say one word, are for everybody.
+//! On a port that other machines reach, `/metrics` needs the server's token, or the name and
+//! password of a superuser, as the view `serac_metrics` does. `/ready` and `/live`, which say one
+//! word, are for everybody.
 
 use crate::passwords::{Passwords, basic};
 use crate::pg::{Account, Verifier};
@@ -33,7 +33,7 @@ use tokio::task::JoinSet;
 
 /// Connections at a time.
 const MAX_CONNECTIONS: usize = 32;
-/// How long a client may take for a request, and how long until it has read the answer.
+/// The time that a client may take for a request, and until it has read the answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Wait after a failed accept.
@@ -62,7 +62,7 @@ pub struct HttpServer {
     timeout: Duration,
 }
 
-/// Who may see figures where not everybody may.
+/// The access to figures, if it is restricted.
 #[derive(Clone, Debug, Default)]
 pub struct HttpAccess {
     /// The server's token.
@@ -71,11 +71,11 @@ pub struct HttpAccess {
     pub users: HashMap<String, Verifier>,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 struct HttpState {
     db: SqlDatabase,
     readiness: Readiness,
-    /// None where everybody may see figures.
+    /// `None` if everybody may see figures.
     access: Option<HttpAccess>,
     passwords: Passwords,
     /// Figures are collected for one client at a time.
@@ -125,7 +125,7 @@ impl HttpServer {
     /// # Errors
     /// When the address cannot be used.
     pub async fn bind(db: SqlDatabase, address: SocketAddr, readiness: Readiness) -> io::Result<Self> {
-        // Where other machines reach it, nobody sees figures unless it is said who may.
+        // On an address that other machines reach, figures need a login or token by default.
         let access = (!address.ip().is_loopback()).then(HttpAccess::default);
         let (passwords, collecting) = (Passwords::default(), tokio::sync::Mutex::default());
         let shared = HttpState { db, readiness, access, passwords, collecting };
@@ -139,12 +139,12 @@ impl HttpServer {
         }
         self
     }
-    /// How long a connection may last.
+    /// Sets the time that a connection may last.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
-    /// Where it listens.
+    /// The address on which it listens.
     ///
     /// # Errors
     /// When the system does not say.

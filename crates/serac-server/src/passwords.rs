@@ -1,9 +1,9 @@
 //! Passwords that are shown in clear, and hashed to be compared with what is kept of them.
 //!
-//! A hash takes milliseconds, or as long as the role's own verifier says: it is made on a thread
-//! for such work, never where connections wait. Few are made at a time, and one for each user:
-//! whoever shows many passwords waits for his own, and others are served in between. A name that
-//! nobody has costs the same time, and all such names count as one.
+//! A hash takes milliseconds, or as long as the role's own verifier demands. It is made on a thread
+//! for such work, never on a connection's loop. Few are made at a time, and one for each user: a
+//! client that shows many passwords waits for its own, and others are served in between. An unknown
+//! name costs the same time, and all unknown names count as one.
 
 use crate::pg::{Account, Mock, Verifier};
 use base64::Engine as _;
@@ -31,7 +31,7 @@ pub(crate) fn basic(headers: &HeaderMap) -> Option<(String, String)> {
 
 type Turn = Arc<tokio::sync::Mutex<()>>;
 
-/// See the module.
+/// Checks passwords, a few at a time.
 pub(crate) struct Passwords {
     threads: Arc<Semaphore>,
     /// By users' names; empty for those that nobody has.

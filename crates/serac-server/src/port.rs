@@ -1,4 +1,4 @@
-//! What the ports with connections of their own have in common: how they take connections.
+//! Common parts of the ports with connections of their own: how they take connections.
 
 use serac_net::admission::{Admission, Waiting};
 use serac_net::listen::{Listener, Socket};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tracing::warn;
 
-/// How long cancelled statements may take to end.
+/// The time that cancelled statements may take to end.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 /// Places for those who have not said who they are, at the least.
 const LEAST_WAITING: usize = 64;
@@ -19,9 +19,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
     Serving,
-    /// What runs may end.
+    /// Running statements may end.
     Stopping,
-    /// What runs is cancelled.
+    /// Running statements are cancelled.
     Cancelling,
 }
 

@@ -1,4 +1,4 @@
-//! What runs the jobs of SQL ([`serac_sql::Programs`]): the programs of this machine, apart from it
+//! The runner of the jobs of SQL ([`serac_sql::Programs`]): the programs of this machine, isolated
 //! ([`serac_export::compute`]).
 //!
 //! **Memory.** A job's inputs, outputs and programs are charged to two accounts: the memory of the
@@ -29,7 +29,7 @@ impl Default for LocalPrograms {
     }
 }
 
-/// What the jobs of a session are charged to.
+/// The account to which the jobs of a session are charged.
 struct JobAccount {
     session: Option<MemoryReservation>,
     all: LocalPrograms,
@@ -86,7 +86,8 @@ impl LocalPrograms {
     /// Bytes that all jobs have at a time, unless another number is said.
     pub const MOST_BYTES: u64 = 8 << 30;
 
-    /// Whose jobs have so many bytes at a time: inputs, outputs, and memory of programs.
+    /// A runner whose jobs have at most this many bytes at a time: inputs, outputs, and memory of
+    /// programs.
     pub fn new(most_bytes: u64) -> Self {
         Self { held: Arc::default(), most_bytes }
     }

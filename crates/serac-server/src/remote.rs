@@ -10,7 +10,7 @@ use std::fmt;
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
 
-/// How long a connection may take to come about.
+/// The time that a connection may take to be established.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes of a message.
@@ -28,7 +28,7 @@ impl fmt::Debug for RemoteDatabase {
     }
 }
 
-/// What goes wrong with another machine.
+/// An error of another machine.
 #[derive(Debug)]
 pub struct RemoteError(String);
 
@@ -69,7 +69,7 @@ impl RemoteDatabase {
     /// Begins a transaction: the queries that follow see one snapshot.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// The server's refusal.
     pub async fn begin(&mut self) -> Result<(), RemoteError> {
         self.transaction = Some(self.client.begin_transaction().await?);
         Ok(())
@@ -77,7 +77,7 @@ impl RemoteDatabase {
     /// Ends it.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// The server's refusal.
     pub async fn end(&mut self) -> Result<(), RemoteError> {
         match self.transaction.take() {
             Some(transaction) => {
@@ -90,7 +90,7 @@ impl RemoteDatabase {
     /// Runs a query, and gives its rows to a sink while that wants them.
     ///
     /// # Errors
-    /// What is wrong with the query or the connection.
+    /// The error of the query or the connection.
     pub async fn query(&mut self, query: &str, sink: &mut dyn Sink) -> Result<(), RemoteError> {
         let info = self.client.execute(query.to_owned(), self.transaction.clone()).await?;
         let mut is_begun = false;

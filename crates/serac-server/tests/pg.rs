@@ -1,5 +1,5 @@
 //! Clients of PostgreSQL against the server, and messages that no client sends: psycopg here,
-//! others in `pg_clients`. Those of Flight SQL are beside them.
+//! others in `pg_clients`. Clients of Flight SQL are beside them.
 
 mod flight_sql;
 mod pg_clients;
@@ -239,7 +239,7 @@ async fn nonsense_is_refused_and_the_server_goes_on() {
     let answer =
         exchange(served.address, &[startup(), message(b'Q', b"SELECT 42\0"), message(b'X', b"")].concat()).await;
     assert!(answer.windows(2).any(|pair| pair == b"42"), "{}", String::from_utf8_lossy(&answer));
-    // What is announced is not made room for.
+    // Memory is not reserved for an announced length.
     let huge = [startup(), vec![b'Q'], i32::MAX.to_be_bytes().to_vec()].concat();
     let answer = exchange(served.address, &huge).await;
     assert!(String::from_utf8_lossy(&answer).contains("54000"), "{}", String::from_utf8_lossy(&answer));

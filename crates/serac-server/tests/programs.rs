@@ -1,5 +1,5 @@
-//! Jobs and functions of SQL: whose memory they take, with whose rights they read, and what their
-//! values become. They run a program that gives back its input.
+//! Jobs and functions of SQL: the memory that they take, the rights with which they read, and the
+//! types of their values. They run a program that echoes its input.
 #![cfg(target_os = "linux")]
 
 use datafusion::arrow::util::display::array_value_to_string;
@@ -148,7 +148,7 @@ async fn a_view_reads_a_functions_inputs_with_its_owners_rights() {
     good(&mut session, "GRANT SELECT ON secret TO maker").await;
     good(&mut session, "REFRESH MATERIALIZED VIEW kept").await;
     assert_eq!(good(&mut session, "SELECT * FROM kept").await, "7");
-    // Who reads the view needs no right on what it reads, as with its tables.
+    // A reader of the view needs no right on its inputs, as with its tables.
     good(&mut session, "GRANT SELECT ON seen TO reader; SET ROLE reader").await;
     assert_eq!(good(&mut session, "SELECT * FROM seen").await, "7");
     assert_eq!(state(&mut session, "SELECT * FROM secrets()").await, "42501");

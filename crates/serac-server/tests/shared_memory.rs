@@ -274,8 +274,8 @@ async fn a_session_reads_the_same_in_the_holder_and_beside_it() {
     here.close().unwrap();
 }
 
-/// What a process is to do that a test starts: in a variable of the environment, so that it is this
-/// same binary.
+/// The part of a process that a test starts. It is in a variable of the environment, so that the
+/// process is this same binary.
 const PART: &str = "SERAC_TEST_PART";
 
 #[test]
@@ -318,7 +318,7 @@ fn read_for_ever(folder: &Path) {
                 _ => {}
             }
         }
-        // What was read before has not changed.
+        // The rows read before have not changed.
         kept.drain(..).for_each(|snapshot| check_accounts(&snapshot.tables[0]));
         if round == 0 {
             println!("\nread");

@@ -1,9 +1,9 @@
-//! What is kept for clients under names that they cannot guess, for a time from its last use on,
-//! and not more than so much.
+//! Values that are kept for clients under unguessable names, for a time since their last use, and
+//! up to a limit.
 //!
-//! What is kept is its owner's: under another's name nothing is found. An owner may keep as much as
-//! is left for others: one alone half of the room, each of two a third. So there is room for a
-//! newcomer, whatever the others keep.
+//! A value belongs to its owner: under another owner's name it is not found. An owner may keep as
+//! much as is left for others: a single owner half of the room, each of two a third. So there is
+//! room for a newcomer, however much the others keep.
 
 use super::error;
 use parking_lot::Mutex;
@@ -45,7 +45,7 @@ struct Expiring<T> {
     owner: Owner,
 }
 
-/// See the module.
+/// A map from names to clients' values that expire.
 pub(super) struct ExpiringMap<T> {
     kind: &'static str,
     lifetime: Duration,
@@ -64,7 +64,7 @@ impl<T> Held<T> {
         self.forget(&owner);
         Some(what)
     }
-    /// Something of the owner's is gone.
+    /// Notes that a value of the owner's is gone.
     fn forget(&mut self, owner: &Owner) {
         if let Some(count) = self.counts.get_mut(owner) {
             *count -= 1;
@@ -85,8 +85,8 @@ impl<T: Clone> ExpiringMap<T> {
     pub(super) fn keep(&self, owner: Owner, id: impl Into<Vec<u8>>, what: T) -> Result<(), Status> {
         self.keep_instead(owner, id, what, |_| false).map(|_| ())
     }
-    /// Keeps something under a name; where the owner has no more room, instead of what it has not
-    /// used for the longest time, of that which `may_go`. What was there before.
+    /// Keeps a value under a name. If the owner has no more room, it replaces the owner's least
+    /// recently used value among those that `may_go`. Returns the replaced value.
     pub(super) fn keep_instead(
         &self,
         owner: Owner,
@@ -113,7 +113,7 @@ impl<T: Clone> ExpiringMap<T> {
         held.things.insert(id, Expiring { what, used: Instant::now(), owner });
         Ok(gone)
     }
-    /// What has this name, which is used with that.
+    /// The value with this name; the call counts as a use.
     pub(super) fn find(&self, owner: &Owner, id: &[u8]) -> Option<T> {
         let mut held = self.held.lock();
         let kept = held.things.get_mut(id).filter(|kept| kept.owner == *owner)?;
@@ -151,12 +151,12 @@ impl<T: Clone> ExpiringMap<T> {
         status
     }
 
-    /// What nobody has used for so long.
+    /// The values that were not used for this time.
     pub(super) fn idle(&self, time: Duration) -> Vec<T> {
         let held = self.held.lock();
         held.things.values().filter(|kept| kept.used.elapsed() > time).map(|kept| kept.what.clone()).collect()
     }
-    /// Takes down what nobody has used in a long time, and hands it out. What is in use stays.
+    /// Removes the values that were not used for a long time, and returns them. Values in use stay.
     pub(super) fn sweep(&self, is_in_use: impl Fn(&T) -> bool) -> Vec<T> {
         let now = Instant::now();
         let mut held = self.held.lock();

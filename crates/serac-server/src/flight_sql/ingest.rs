@@ -17,9 +17,9 @@ use tonic::{Status, Streaming};
 const MAX_PARAMETERS: usize = 256 << 20;
 /// Bytes of a message that is read where it arrives.
 const MOST_READ_IN_PLACE: usize = 64 << 10;
-/// A value counts as so many bytes at the least: a NULL of a column of nothing else has none, and
-/// takes this when it is one of its parameter's type. So does a row without values, which is
-/// executed like others.
+/// The least number of bytes that a value counts. A NULL in a column of NULLs has none of its own,
+/// and takes these when it becomes a value of its parameter's type. So does a row without values,
+/// which is executed like others.
 const LEAST_VALUE: usize = 16;
 
 /// The messages of a put that carry Arrow: a client may send its descriptor alone before.

@@ -1,10 +1,10 @@
-//! Who calls: the bearer of the server's token, or a user who has shown the password and got a
-//! token for it; and which session is the client's.
+//! The caller and its session. A caller is the bearer of the server's token, or a user who has
+//! shown the password and got a token for it.
 //!
 //! A user shows name and password (`authorization: Basic …`) at the handshake, or with any call,
-//! and gets a token back in the header `authorization`. The token stands for the role and what was
-//! kept of its password, not for the name: at each call both are compared with what they are now.
-//! It ends when nobody uses it, and at last at an absolute time.
+//! and gets a token back in the header `authorization`. The token stands for the role and its
+//! password verifier, not for the name: each call compares both with their present state. It ends
+//! after a time without use, and at an absolute time.
 //!
 //! Every client is offered a cookie; one that sends it back has a session, which keeps settings and
 //! temporary tables between calls.

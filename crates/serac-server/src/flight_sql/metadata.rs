@@ -1,4 +1,4 @@
-//! What there is: catalogs, schemas, tables, keys.
+//! The database's objects: catalogs, schemas, tables, keys.
 
 use super::expiring_map::Owner;
 use super::{FlightSql, form, info, of_arrow, of_flight, status_of};
@@ -185,8 +185,8 @@ impl FlightSql {
                     let query = format!("SELECT * FROM {}.{}", quoted(schema_name), quoted(&view.name));
                     let query = parse(&query).map_err(|error| status_of(&error))?.pop().expect("one was written");
                     let mut session = seat.take().await?;
-                    // Whoever may not read a view, or whose view does not work any more, is not
-                    // told its columns.
+                    // The columns of a view are left out if the caller may not read it, or if it
+                    // does not work any more.
                     let described = seat.attend(async move { session.describe_statement(query, &[]).await }).await;
                     if let Ok(Some(schema)) = described.map(|description| description.schema) {
                         columns = form::schema(caller, schema);
@@ -214,7 +214,7 @@ impl FlightSql {
         schemas.build().map_err(of_flight)
     }
 
-    /// What a command asks for; none for one that does not ask what there is.
+    /// The answer to a command that asks for metadata; `None` for another command.
     pub(super) async fn metadata(&self, caller: &Caller, command: &Command) -> Result<Option<RecordBatch>, Status> {
         let catalog = self.db.database().catalog();
         Ok(Some(match command {

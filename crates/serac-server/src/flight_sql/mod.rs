@@ -2,11 +2,11 @@
 //! JDBC).
 //!
 //! It is an [`Extension`](serac_export::flight::Extension) of the Flight server, on the same
-//! address as the tables' flights, and its results leave in the same way: a batch that is a frozen
+//! address as the tables' flights. Its results leave in the same way: a batch that is a frozen
 //! block's own buffers goes to the socket without a copy.
 //!
-//! A query is planned at GetFlightInfo, for its schema, and runs at DoGet; anything else runs at
-//! GetFlightInfo, once, and its ticket, if it has rows, names what came out. Statements run in
+//! A query is planned at GetFlightInfo, for its schema, and runs at DoGet. Any other statement runs
+//! at GetFlightInfo, once, and its ticket, if it has rows, names the result. Statements run in
 //! sessions ([`seat`]): that of their transaction, that of the client if it keeps the server's
 //! cookie, or one of their own.
 //!
@@ -97,7 +97,7 @@ impl Default for FlightSqlOptions {
     }
 }
 
-/// Flight SQL on a database. See the module.
+/// Flight SQL on a database. The header of this module describes it.
 pub struct FlightSql {
     db: SqlDatabase,
     options: FlightSqlOptions,

@@ -1,10 +1,9 @@
 //! Texts of few different values as dictionaries: what a client of many rows gets is then a byte or
 //! two for each.
 //!
-//! Whether a column is one of those, and how wide its codes are, is seen from the first batch. The
-//! words of a result grow with its batches, so that a code means the same in all of them, unless
-//! there come to be too many; the words begin anew then. A batch that has too many by itself must
-//! come in parts.
+//! The first batch decides whether a column is a dictionary, and how wide its codes are. The words
+//! of a result grow with its batches, so that a code keeps its meaning. If there come to be too
+//! many words, they begin anew. A batch that has too many by itself must come in parts.
 
 use datafusion::arrow::array::types::{ArrowDictionaryKeyType, UInt8Type, UInt16Type};
 use datafusion::arrow::array::{
@@ -34,8 +33,8 @@ const SLOTS: usize = 256;
 pub(super) struct ResultDictionary {
     numbers: HashMap<Box<str>, u16>,
     words: Vec<Box<str>>,
-    /// Recent words, by some bits of their views: of a short word, all of it; of a long one, its
-    /// length and its first bytes.
+    /// Recent words, by a part of their views: a short word by all of it, a long one by its length
+    /// and first bytes.
     slots: Box<[u128; SLOTS]>,
     /// Their codes.
     codes: Box<[u16; SLOTS]>,
@@ -45,7 +44,7 @@ pub(super) struct ResultDictionary {
     has_short_codes: bool,
 }
 
-/// What of a view is compared, and the slot that a word has.
+/// The part of a view that is compared, and the slot of its word.
 #[inline]
 fn place(view: u128) -> (u128, usize) {
     let key = if view as u32 <= INLINE { view } else { view & HEAD };
@@ -84,7 +83,7 @@ impl ResultDictionary {
         words.has_short_codes = words.words.len() <= FEW_WORDS;
         (!rows.is_empty() && words.words.len() * ROWS_PER_WORD <= rows.len()).then_some(words)
     }
-    /// What the column becomes.
+    /// The type that the column gets.
     pub(super) fn data_type(&self) -> DataType {
         let codes = if self.has_short_codes { DataType::UInt8 } else { DataType::UInt16 };
         DataType::Dictionary(codes.into(), DataType::Utf8.into())

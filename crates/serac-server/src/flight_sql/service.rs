@@ -1,4 +1,4 @@
-//! Which call goes where.
+//! The routing of calls.
 
 use super::expiring_map::{Id, Owner};
 use super::statement::flight_info;
@@ -97,7 +97,7 @@ impl Extension for FlightSql {
             other => {
                 let Some(batch) = self.metadata(caller, &other).await? else { return unsupported(&other) };
                 let (ticket, rows) = (descriptor.cmd.to_vec(), batch.num_rows() as i64);
-                // Flight SQL says what columns it has, whatever the caller wants of results.
+                // Flight SQL defines its columns, independently of the caller's form for results.
                 return flight_info(descriptor, Some(&batch.schema()), Some(ticket), rows);
             }
         };

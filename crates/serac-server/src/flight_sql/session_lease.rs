@@ -1,9 +1,9 @@
 //! Sessions, and who has them.
 //!
-//! A session does one thing after the other. One that sends the rows of a query is not free before
-//! the last of them is computed; if somebody waits for it meanwhile, the rows that are left are
-//! computed ahead of the client, up to a limit ([`super::stream`]), so that a client that reads two
-//! results in turns does not wait for itself.
+//! A session does one task at a time. A session that sends the rows of a query is not free before
+//! the last of them is computed. If another call waits for it, the remaining rows are computed
+//! ahead of the client, up to a limit ([`super::stream`]). So a client that reads two results in
+//! turns does not wait for itself.
 
 use super::expiring_map::Owner;
 use super::{FlightSql, error, status_of};
@@ -18,20 +18,20 @@ use std::time::Duration;
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard, mpsc};
 use tonic::Status;
 
-/// How long a call waits for its session.
+/// The time that a call waits for its session.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A session that somebody has.
 pub(super) type LeasedSession = OwnedMutexGuard<Session>;
 
-/// Whose a session is.
+/// The owner of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Of one call or of one prepared statement: what it would keep for later is lost.
+    /// One call or one prepared statement: the session's state is lost afterwards.
     Lone,
-    /// Of transactions, one after the other.
+    /// Successive transactions.
     Transactions,
-    /// Of a client that keeps the server's cookie.
+    /// A client that keeps the server's cookie.
     Client,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct SessionLease {
     session: Arc<Mutex<Session>>,
     pub(super) cancel: CancelHandle,
     kind: Kind,
-    /// How many wait for it.
+    /// The number of calls that wait for it.
     waiting: AtomicUsize,
     wanted: Notify,
     /// Its transaction was rolled back behind the client's back.
@@ -73,8 +73,8 @@ impl SessionLease {
             };
             tokio::time::timeout(PATIENCE, self.session.clone().lock_owned()).await.map_err(busy)?
         };
-        // Relaxed: the lock orders it. A client's session goes on after it was told; what was
-        // prepared in a transaction does not go on without one.
+        // Relaxed: the lock orders it. A client's session continues after the client was told; a
+        // statement prepared in a transaction does not continue without one.
         if self.has_expired.load(Ordering::Relaxed) {
             self.has_expired.store(self.kind != Kind::Client, Ordering::Relaxed);
             return Err(error(
@@ -82,7 +82,7 @@ impl SessionLease {
                 "the transaction has been rolled back: nothing was heard of it for too long",
             ));
         }
-        // What a query did not take up is not for the next.
+        // A form that a query did not use is not for the next one.
         session.set_next_decimals(DecimalForm::default());
         Ok(session)
     }
@@ -131,10 +131,10 @@ impl SessionLease {
     ) -> Result<T, Status> {
         self.attend_caller(|_| work).await
     }
-    /// As [`attend`](Self::attend), for work of many parts: between two of them nothing runs that
-    /// could be cancelled, so it asks by itself whether the caller is still there.
+    /// As [`attend`](Self::attend), for work of many parts. Between two parts no statement runs
+    /// that could be cancelled, so the work itself checks whether the caller is still there.
     ///
-    /// The task that has the session cancels it, so that nobody else's statement can be meant: the
+    /// The task that has the session cancels it, so that no other client's statement is hit: the
     /// session is free only when the task has ended.
     pub(super) async fn attend_caller<T: Send + 'static, W>(&self, work: impl FnOnce(Awaited) -> W) -> Result<T, Status>
     where
@@ -193,8 +193,8 @@ impl FlightSql {
         }))
     }
 
-    /// What the client's session is kept under; a name means nothing in the mouth of another user,
-    /// nor of another role of the same name.
+    /// The key of the client's session. It includes the user and the role: the same name means
+    /// another session for another user, or for another role of the same name.
     pub(super) fn session_key(caller: &Caller) -> Option<Vec<u8>> {
         let session = caller.session.as_deref()?;
         let user = caller.user.as_deref().unwrap_or_default();
@@ -214,7 +214,7 @@ impl FlightSql {
         Ok(Some(seat))
     }
 
-    /// Where a statement runs: in its transaction, in the client's session, or by itself.
+    /// The session for a statement: its transaction's, the client's, or one of its own.
     pub(super) fn seat(&self, caller: &Caller, transaction: Option<&[u8]>) -> Result<Arc<SessionLease>, Status> {
         if let Some(id) = transaction.filter(|id| !id.is_empty()) {
             return Ok(self.transactions.get(&Owner::of(caller), id)?.seat);

@@ -47,7 +47,7 @@ struct Returned {
     /// The tag's word and the columns of the first execution, whose names hold for all.
     form: Option<(&'static str, SchemaRef)>,
     batches: Vec<RecordBatch>,
-    /// Small ones, which become one.
+    /// Small batches, which become one.
     small: Vec<RecordBatch>,
     bytes: usize,
 }
@@ -96,11 +96,11 @@ pub(super) struct Finished {
     batches: Vec<RecordBatch>,
 }
 
-/// What has run, or can run, for a client.
+/// A statement that has run, or can run, for a client.
 pub(super) enum Flight {
     /// A query that runs when its ticket is shown.
     Planned(Option<SchemaRef>),
-    /// Something else, which has run.
+    /// Another statement, which has run.
     Done(StatementResult),
 }
 
@@ -152,8 +152,7 @@ fn check(seat: &SessionLease, statement: &Parsed) -> Result<(), Status> {
     }
 }
 
-/// The statement of a text, for a session. What is wrong with it is an error of the session's
-/// transaction.
+/// The statement of a text, for a session. A parse error is an error of the session's transaction.
 async fn single(session: &mut Session, sql: &str) -> Result<Parsed, Status> {
     let mut statements = session.parse_elsewhere(sql).await.map_err(|error| status_of(&error))?;
     match (statements.pop(), statements.is_empty()) {
@@ -201,7 +200,7 @@ fn ticket(mark: Id, command: Option<Any>) -> Vec<u8> {
     TicketStatementQuery { statement_handle: [mark.as_slice(), &command].concat().into() }.as_any().encode_to_vec()
 }
 
-/// What a client is told of a change.
+/// The client's answer for a change.
 pub(super) fn update_result(rows: u64) -> Bytes {
     DoPutUpdateResult { record_count: rows as i64 }.encode_to_vec().into()
 }
@@ -362,7 +361,7 @@ impl FlightSql {
             let seat = self.seat(caller, query.transaction_id.as_deref())?;
             let cancellable = Cancellable::new(&self.running, mark);
             let mut session = seat.take().await?;
-            // A ticket is what a client has sent: it may say anything.
+            // A ticket comes from a client: it may have any content.
             let statement = runnable(&mut session, &seat, &query.query).await?;
             let work = Work::Statement(Box::new(statement));
             let decimals = form::decimals(caller);
@@ -429,7 +428,7 @@ impl FlightSql {
     /// Binds rows of parameters for the next executions as a query.
     pub(super) fn bind(&self, caller: &Caller, handle: &[u8], batches: Vec<RecordBatch>) -> Result<Bytes, Status> {
         self.prepared.get(&Owner::of(caller), handle)?.bind(batches)?;
-        // Some clients take what is not said for an empty handle.
+        // A few clients take a missing field for an empty handle.
         let prepared_statement_handle = Some(Bytes::copy_from_slice(handle));
         Ok(DoPutPreparedStatementResult { prepared_statement_handle }.encode_to_vec().into())
     }

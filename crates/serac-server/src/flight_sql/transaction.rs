@@ -1,9 +1,9 @@
 //! Transactions and savepoints by id.
 //!
 //! A transaction has a session of its own, or is the one of the client's session. When it has
-//! ended, the session waits for the next transaction of the same connection: statements that a
-//! client has prepared in one transaction, and goes on to use in the next as if nothing had
-//! happened (ADBC's cursors do), run in the next then.
+//! ended, the session waits for the next transaction of the same connection. A client may prepare
+//! statements in one transaction and use them in the next (ADBC's cursors do); they then run in the
+//! same session.
 
 use super::expiring_map::{Id, Owner, random_id};
 use super::session_lease::{Kind, SessionLease};

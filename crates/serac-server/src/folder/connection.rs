@@ -62,18 +62,18 @@ const SEND_BYTES: usize = 64 << 10;
 const KEPT_BYTES: usize = 256 << 10;
 /// Time between two figures of a COPY's progress.
 const PROGRESS: Duration = Duration::from_millis(250);
-/// How long a client may take for the last that it is told.
+/// The time that a client may take for its last message.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What a client gets that asks for an image in shared memory.
+/// The answer to a client that asks for an image in shared memory.
 pub struct Image {
-    /// What lies where.
+    /// The places of the data.
     pub manifest: Vec<u8>,
     /// The open files that the manifest names by their numbers in this list.
     pub descriptors: Descriptors,
     /// Keeps the image. Dropped when the client gives it back, or has gone, or after `time`.
     pub lease: Box<dyn Any + Send>,
-    /// How long the image is kept; none for as long as the client is there.
+    /// The time that the image is kept; `None` while the client is connected.
     pub time: Option<Duration>,
 }
 
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Image {
 /// Makes the image that a request asks for, in the client's session. It may block.
 pub type ImageSource = Arc<dyn Fn(&mut Session, &[u8]) -> Result<Image, SqlError> + Send + Sync>;
 
-/// What is wrong with a statement, as clients are told.
+/// The error of a statement, as clients are told.
 pub(super) fn failure(error: SqlError) -> Failure {
     let SqlError { sqlstate, message, detail, name, position, .. } = error;
     let (detail, name) = (detail.map(Into::into), name.map(Into::into));
@@ -441,7 +441,7 @@ impl Connection {
     async fn run(&mut self, shared: &FolderServerState) -> Stop {
         let mut ends = self.running.activity().ends();
         let notifications = self.notifications.clone();
-        // Who comes while the end waits for others may run one statement.
+        // A client that connects while the end waits for others may run one statement.
         let mut is_new = shared.is_stopping();
         loop {
             if let Err(stop) = self.wire.flush(&self.running).await {
@@ -740,7 +740,7 @@ impl Connection {
                 break None;
             }
         };
-        // What ends without an error among its pieces has ended well.
+        // An input without an error among its pieces has ended well.
         drop(sender);
         let result = match early {
             Some(result) => result,

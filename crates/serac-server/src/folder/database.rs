@@ -45,15 +45,16 @@ use tracing::warn;
 
 /// Waits between two tries to open or to connect: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
-/// How long a holder that seems to serve nobody is tried again: its LOCK may still tell of the one
+/// The time that a holder without a socket is tried again: its LOCK may still name the holder
 /// before it.
 const GRACE: Duration = Duration::from_millis(300);
-/// How long processes that could open a folder leave it to the server to which it was handed over.
+/// The time that processes that could open a folder leave it to the server to which it was handed
+/// over.
 const GIVES_WAY: Duration = Duration::from_secs(5);
 /// Waits of a server between two tries to open a folder, and between two questions to a holder that
 /// is busy.
 const SERVER_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
-/// How long a holder may take to answer a server that asks for the folder.
+/// The time that a holder may take to answer a server that asks for the folder.
 const ANSWER: Duration = Duration::from_secs(1);
 /// Events that a client is read ahead of who takes them.
 const EVENTS_AHEAD: usize = 4;
@@ -71,14 +72,14 @@ pub struct Opening {
     pub sql: SqlOptions,
     /// How others are served then.
     pub server: FolderOptions,
-    /// The database is for this process alone: opening fails if another one has it open, and others
-    /// are not served.
+    /// The database is for this process alone: opening fails if another process has it open, and
+    /// others are not served.
     pub is_standalone: bool,
     /// The folder is handed over to a server that asks for it ([`open_to_serve`]), when no session
-    /// of this process has a statement or a transaction. Those sessions go on through the server.
+    /// of this process has a statement or a transaction. Its sessions continue through the server.
     /// Not for a program that uses [`FolderDatabase::held`].
     pub hands_over: bool,
-    /// How long a holder that opens or closes the database is waited for.
+    /// The time to wait for a holder that opens or closes the database.
     pub patience: Duration,
 }
 
@@ -176,7 +177,7 @@ impl FolderError {
     }
 }
 
-/// What this process has open.
+/// The database that this process has open.
 struct Held {
     db: SqlDatabase,
     server: Option<FolderServer>,
@@ -194,8 +195,9 @@ struct DatabaseState {
     is_ending: AtomicBool,
 }
 
-/// What this process's own sessions do in the database that it has open. A hand-over begins only
-/// when none of them has a statement or a transaction, and none begins during it.
+/// Counts the statements and transactions of this process's own sessions in the database that it
+/// has open. A hand-over begins only when none of them has a statement or a transaction, and none
+/// begins during it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Occupancy {
     /// Sessions that have a statement or a transaction.
@@ -253,16 +255,16 @@ fn hand_over(occupancy: &watch::Sender<Occupancy>, shared: Weak<DatabaseState>) 
     }
 }
 
-/// Where a session is.
+/// The place of a session.
 enum Attached {
     /// In this process, in this epoch.
     Here(SqlDatabase, u64),
     There(Box<Client>),
 }
 
-/// Opens a folder to serve it. A holder that grants it is asked to hand the folder over, and one
-/// that opens or closes the database, or is busy, is waited for. `tell` is called once if somebody
-/// is waited for, with the holder's process.
+/// Opens a folder to serve it. A holder that grants it is asked to hand the folder over. A holder
+/// that opens or closes the database, or is busy, is waited for. `tell` is called once, with the
+/// holder's process, if there is a wait.
 ///
 /// # Errors
 /// When another process serves the folder, or does not let it go within `patience`; otherwise as
@@ -385,7 +387,7 @@ impl DatabaseState {
                     if began.elapsed() >= *patience {
                         return Err(FolderError::Silent { path, holder, why });
                     }
-                    // Those who wait together do not come back together.
+                    // Processes that wait together do not come back together.
                     std::thread::sleep(pause.mul_f64(0.5 + rand::random::<f64>() / 2.0));
                     pause = (pause * 2).min(PAUSES.1);
                 }
@@ -437,7 +439,7 @@ impl DatabaseState {
         let serves_others = !is_standalone && storage.path.is_some();
         let (occupancy, shared) = (self.occupancy.clone(), Arc::downgrade(self));
         let hand_over = hands_over.then(|| Arc::new(move || hand_over(&occupancy, shared.clone())) as HandOver);
-        // Who comes meanwhile waits for the database to be open.
+        // A caller that comes meanwhile waits for the database to be open.
         let mut held = self.held.lock();
         if held.is_none() {
             let database = Database::open_with(StorageOptions { serves_others, ..storage.clone() });
@@ -517,8 +519,8 @@ impl FolderDatabase {
     pub fn close(&self) -> Result<(), EngineError> {
         self.close_when_idle(|_, _| false)
     }
-    /// As [`close`](Self::close), but lets statements of others go on to their end for as long as
-    /// `waits` says, which is asked now and then: how many run, and how long that has been.
+    /// As [`close`](Self::close), but lets statements of other processes finish while `waits`
+    /// agrees. It is called now and then with the number of running statements and the time waited.
     ///
     /// # Errors
     /// When the log cannot be written.
@@ -544,12 +546,12 @@ impl FolderDatabase {
     }
 }
 
-/// Whose a session is.
+/// The identity of a session.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
     /// The role; none for the bootstrap superuser.
     pub role: Option<String>,
-    /// What the program calls itself.
+    /// The program's name for itself.
     pub application: String,
     /// Whether columns without a name are called as by PostgreSQL.
     pub postgresql_names: bool,
@@ -610,7 +612,7 @@ pub struct FolderProgress(Arc<ProgressInner>);
 
 #[derive(Debug, Default)]
 struct ProgressInner {
-    /// Of a session in this process.
+    /// The progress of a session in this process.
     here: Mutex<Option<Arc<CopyProgress>>>,
     /// Otherwise: rows, bytes or rows read, and how much there is. Relaxed: figures to be shown.
     there: [AtomicU64; 3],
@@ -622,7 +624,7 @@ impl FolderProgress {
         let here = self.0.here.lock().clone();
         here.map_or_else(|| self.0.there[0].load(Ordering::Relaxed), |here| here.rows())
     }
-    /// How much of the input is read, and how much there is (zero if unknown), in bytes or rows.
+    /// The input that is read, and all of the input (zero if unknown), in bytes or rows.
     pub fn input(&self) -> (u64, u64) {
         let [_, done, total] = &self.0.there;
         let there = || (done.load(Ordering::Relaxed), total.load(Ordering::Relaxed));
@@ -643,12 +645,12 @@ pub trait Sink: Send {
     /// The end of a statement's result. `is_data`: it was the data of a COPY, which went to the
     /// session's output.
     fn complete(&mut self, tag: &str, rows: u64, is_data: bool);
-    /// What a statement says besides its result.
+    /// A notice of a statement.
     fn notice(&mut self, _severity: &str, _message: &str) {}
-    /// What another session has told in a channel.
+    /// A notification of another session in a channel.
     fn notification(&mut self, _process: i32, _channel: &str, _payload: &str) {}
-    /// The session is another one from now on: the last has ended, `why` says how, and the folder
-    /// is open in this process (none), or in another.
+    /// A new session has begun: the last has ended, for the reason `why`. The folder is open in
+    /// another process, or in this one (`None`).
     fn moved(&mut self, _why: &str, _holder: Option<u32>) {}
 }
 
@@ -681,7 +683,7 @@ pub struct FolderSnapshot {
     pub tables: Vec<Table>,
     /// How they came from another process; none if they are this one's.
     pub shared: Option<Snapshot>,
-    /// Of which of the session's processes.
+    /// The number of the session's process.
     place: u64,
 }
 
@@ -692,9 +694,9 @@ enum Place {
     Nowhere,
 }
 
-/// A session, in this process or in the one that has the folder open. When that ends, the session
-/// goes on as a new one with its next statement, wherever the folder is open then; if it had a
-/// transaction or state, statements fail before ([`loss`](super::loss)).
+/// A session, in this process or in the one that has the folder open. When that process ends, the
+/// session continues as a new one with its next statement, wherever the folder is open then. If it
+/// had a transaction or state, statements fail before ([`loss`](super::loss)).
 pub struct FolderSession {
     database: FolderDatabase,
     options: SessionOptions,
@@ -708,7 +710,7 @@ pub struct FolderSession {
     /// Statements run in another process, or were given up while they did: what the session had
     /// before them, and their text.
     running: Option<(Had, Arc<str>)>,
-    /// What the last session has taken with it.
+    /// The state that the last session has lost.
     loss: Option<Loss>,
     /// How the last session has ended, where that was not told yet.
     ended: Option<String>,
@@ -736,7 +738,7 @@ impl std::fmt::Debug for FolderSession {
 }
 
 impl FolderSession {
-    /// Where the session is: the process that has the folder open; none if it is this one.
+    /// The process that has the folder open; `None` if it is this one.
     pub fn holder(&self) -> Option<u32> {
         match &self.place {
             Place::There(client) => Some(client.holder()),
@@ -766,7 +768,7 @@ impl FolderSession {
             Place::Nowhere => TransactionStatus::Idle,
         }
     }
-    /// What cancels statements, also from another thread.
+    /// A handle that cancels statements, also from another thread.
     pub fn cancel_handle(&self) -> CancelRunning {
         self.cancel.clone()
     }
@@ -774,11 +776,11 @@ impl FolderSession {
     pub fn progress(&self) -> FolderProgress {
         self.progress.clone()
     }
-    /// What the next COPY … FROM STDIN reads.
+    /// Sets the input of the next COPY … FROM STDIN.
     pub fn set_copy_input(&mut self, input: Box<dyn Read + Send>) {
         self.copy_input = Some(input);
     }
-    /// What the next COPY … TO STDOUT writes to.
+    /// Sets the output of the next COPY … TO STDOUT.
     pub fn set_copy_output(&mut self, output: Box<dyn Write + Send>) {
         self.copy_output = Some(output);
     }
@@ -788,7 +790,7 @@ impl FolderSession {
         let is_wanted = Arc::new(AtomicBool::new(true));
         let attaching = Cancels::Attaching(is_wanted.clone());
         *self.cancel.0.lock() = Some(attaching);
-        // Who drops this future gives the search up.
+        // Dropping this future abandons the search.
         let mut given_up = CancelAtDrop(Some(self.cancel.clone()));
         // Relaxed: as in `cancel`.
         let search = move || shared.attach(&options, &|| is_wanted.load(Ordering::Relaxed));
@@ -899,8 +901,8 @@ impl FolderSession {
             let _ = occupancy.wait_for(|occupancy| !occupancy.is_closing).await;
         }
     }
-    /// Keeps a hand-over away while a session in this process runs something; false if one is on
-    /// its way, or was.
+    /// Prevents a hand-over while a session in this process runs a statement; false if one has
+    /// begun or is done.
     fn occupy(&mut self) -> bool {
         if matches!(self.place, Place::Here(_)) && self.occupies.is_none() {
             self.occupies = self.database.0.occupy(self.epoch);
@@ -916,13 +918,13 @@ impl FolderSession {
     /// Runs statements, in order up to the first error.
     ///
     /// # Errors
-    /// What is wrong with the first statement that fails, with its place in the text.
+    /// The error of the first statement that fails, with its place in the text.
     pub async fn run(&mut self, text: &str, sink: &mut dyn Sink) -> Result<(), Failure> {
         loop {
             if !self.settle(text, sink).await? {
                 return Ok(());
             }
-            // Who drops this future gives it back.
+            // Dropping this future releases it.
             let occupies = self.occupies.take();
             let ran = self.run_once(text, sink).await;
             self.rest(occupies);
@@ -949,7 +951,7 @@ impl FolderSession {
             Place::Nowhere => unreachable!("it is settled"),
         };
         let (had, text) = (Had::of(&client), Arc::<str>::from(text));
-        // Who drops this future gives the statement up.
+        // Dropping this future abandons the statement.
         self.running = Some((had, text.clone()));
         let mut given_up = CancelAtDrop(Some(self.cancel.clone()));
         let ran = self.run_there(client, text.clone(), sink).await;
@@ -961,8 +963,8 @@ impl FolderSession {
         }
         ran
     }
-    /// The rows of a query that nobody has asked for: not in a transaction, and not if the session
-    /// has ended, of which the next statement is told.
+    /// The rows of a query that the user has not asked for. It does not run in a transaction, nor
+    /// if the session has ended, which the next statement reports.
     pub async fn query_aside(&mut self, text: &str) -> Option<Vec<RecordBatch>> {
         self.notice_end();
         let is_idle = self.transaction_status() == TransactionStatus::Idle;
@@ -1047,7 +1049,7 @@ impl FolderSession {
     /// schema in SQL's sense; none where the `search_path` tells.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The errors of the statement.
     pub async fn create_table(
         &mut self,
         namespace: Option<&str>,
@@ -1115,7 +1117,7 @@ async fn run_here(
     Ok(())
 }
 
-/// What comes from the thread that waits for the other process.
+/// A message from the thread that waits for the other process.
 enum Said {
     Event(Event),
     Notice(client::Notice),

@@ -1,9 +1,9 @@
 //! Record batches as messages of Arrow IPC.
 //!
-//! A message is no larger than a few MiB, unless one row is: larger batches are cut into parts, so
+//! A message has at most a few MiB, unless one row is larger. Larger batches are cut into parts, so
 //! that neither side needs more memory for large results than for small ones. Arrays of views hold
-//! just what they name when they are sent: the heaps of hot blocks hold more, of which some is
-//! nobody's business.
+//! just the bytes that they name when they are sent: the heaps of hot blocks hold more, and part of
+//! that is private.
 
 use datafusion::arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
@@ -42,7 +42,7 @@ fn bytes_of(array: &dyn Array, rows: Range<usize>) -> usize {
 }
 
 impl Messages {
-    /// Of rows with these columns. Also the first message, which says them.
+    /// An encoder of rows with these columns. Also the first message, which has the columns.
     ///
     /// # Errors
     /// When the columns are too many.
@@ -92,8 +92,7 @@ impl Messages {
         let part = batch.slice(rows.start, rows.len());
         let columns = part.columns().iter().map(exact).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(part.num_rows()));
-        // The stream's schema is what was said of it: that of a batch may say less of what may be
-        // NULL.
+        // The stream's schema is the announced one: a batch's own may be less precise about NULLs.
         let part = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?;
         let Self { generator, options, dictionaries, context, .. } = self;
         let (words, encoded) = generator.encode(&part, dictionaries, options, context)?;

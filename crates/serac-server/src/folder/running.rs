@@ -1,4 +1,4 @@
-//! Which statement of a connection runs, and how it is cancelled from elsewhere.
+//! The running statement of a connection, and its cancellation from another connection.
 //!
 //! A cancellation names its statement. It may come before the statement does, by another
 //! connection: it is kept until the statement begins. The latch is held while the number is
@@ -30,7 +30,7 @@ struct Numbers {
     cancelled: Option<u64>,
 }
 
-/// What keeps an image alive.
+/// Keeps an image alive.
 struct Lease {
     _kept: Box<dyn Any + Send>,
     /// Ends the lease at its time.
@@ -45,11 +45,11 @@ impl Drop for Lease {
     }
 }
 
-/// What keeps images alive, by the numbers of their leases.
+/// The images that are kept alive, by the numbers of their leases.
 #[derive(Default)]
 struct Leases {
-    /// The number of the last one. A client does not choose it: with a number that there is, a
-    /// lease would take the place of another, whose image the client still has.
+    /// The number of the last one. A client does not choose it. With a used number, a lease would
+    /// replace another one, whose image the client still has.
     last: u64,
     all: HashMap<u64, Lease>,
 }
@@ -66,7 +66,7 @@ impl Leases {
     }
 }
 
-/// What a connection's task, its reader and those who cancel share.
+/// The state that a connection's task, its reader and cancelling connections share.
 pub(super) struct Running {
     registered: Registered,
     cancel: CancelHandle,

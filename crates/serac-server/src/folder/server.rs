@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
-/// How long the last answers may take.
+/// The time that the last answers may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Time between two looks at those for whose statements the end waits.
 const FINISH_PAUSE: Duration = Duration::from_millis(5);
@@ -32,15 +32,15 @@ const MOST_THREADS: usize = 4;
 pub struct FolderOptions {
     /// Connections at a time, of those who have logged in.
     pub max_connections: usize,
-    /// How long a client may take from the connection's beginning until it has logged in.
+    /// The time that a client may take from the connection's beginning until it has logged in.
     pub login_timeout: Duration,
-    /// How long a client may take nothing of an answer.
+    /// The time that a client may stop reading an answer.
     pub write_timeout: Duration,
-    /// How long statements may go on after the stop before they are cancelled.
+    /// The time that statements may go on after the stop before they are cancelled.
     pub shutdown_timeout: Duration,
     /// Statements that take so long are logged; none for none.
     pub slow_statement: Option<Duration>,
-    /// What makes images in shared memory; none to refuse requests for them.
+    /// Makes images in shared memory; `None` refuses requests for them.
     pub images: Option<ImageSource>,
 }
 
@@ -69,10 +69,10 @@ impl std::fmt::Debug for FolderOptions {
 /// Begins to hand the folder over to a server, or says why not.
 pub(super) type HandOver = Arc<dyn Fn() -> Result<(), Failure> + Send + Sync>;
 
-/// What all connections share.
+/// The state that all connections share.
 pub(super) struct FolderServerState {
     pub(super) db: SqlDatabase,
-    /// What clients call the database: the folder's name.
+    /// The clients' name for the database: the folder's name.
     pub(super) name: String,
     pub(super) folder: FolderId,
     pub(super) options: FolderOptions,
@@ -83,7 +83,7 @@ pub(super) struct FolderServerState {
     is_closed: watch::Sender<bool>,
     /// Connections by their numbers, for those who cancel.
     pub(super) running: Mutex<HashMap<i32, Arc<Running>>>,
-    /// None: the folder is not handed over.
+    /// `None`: the folder is not handed over.
     pub(super) hand_over: Option<HandOver>,
     is_handed_over: AtomicBool,
 }
@@ -139,9 +139,9 @@ pub struct FolderServer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ending {
     Not,
-    /// What runs goes on to its end.
+    /// Running statements go on to their end.
     Finish,
-    /// What runs goes on for the `shutdown_timeout`.
+    /// Running statements go on for the `shutdown_timeout`.
     Stop,
 }
 

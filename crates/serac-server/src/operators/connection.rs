@@ -21,11 +21,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{mpsc, watch};
 use tracing::debug;
 
-/// How long a statement of a client that sends nothing any more may take.
+/// The time that a statement may take if its client sends no more.
 const LAST_WORD: Duration = Duration::from_secs(1);
-/// How long a client may take for the last that it is told.
+/// The time that a client may take for its last message.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// What is read of the stream at a time.
+/// The bytes of a read from the stream.
 const READ_BYTES: usize = 16 << 10;
 /// Room for answers that is kept when there are none.
 const KEPT_BYTES: usize = 64 << 10;

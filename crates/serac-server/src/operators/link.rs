@@ -1,12 +1,13 @@
-//! Where a connection's task and its thread meet: frames one way, answers the other, and the end of
-//! both.
+//! The link between a connection's task and its thread: frames one way, answers the other, and the
+//! end of both.
 //!
-//! One latch guards everything, and is held for no longer than a push or a swap. The thread waits
-//! on a condition variable; the task, which may not block, on two `Notify`s, each with one waiter.
-//! A `Notify` keeps a wake-up that comes before the wait, so the task looks first and waits then.
+//! One latch guards all fields, and is held for no longer than a push or a swap. The thread waits
+//! on a condition variable. The task, which may not block, waits on two `Notify`s, each with one
+//! waiter. A `Notify` keeps a wake-up that comes before the wait, so the task looks first and waits
+//! then.
 //!
 //! The flag that cancels is set and cleared under the latch, so that a cancellation meets the
-//! statement that it means: `begin` clears it, unless the connection is ending or the line was
+//! intended statement. `begin` clears the flag, unless the connection is ending or the line was
 //! cancelled while it waited.
 
 use super::read::Frame;
@@ -20,7 +21,7 @@ use tokio::sync::Notify;
 
 /// Bytes of frames that wait for the thread; the next one is read when there are fewer.
 const MOST_FRAME_BYTES: usize = 2 << 20;
-/// What a frame counts beside its body.
+/// Bytes that a frame counts beside its body.
 const FRAME_COST: usize = 64;
 /// Bytes of answers that wait for the client; the thread waits when there are more.
 const MOST_ANSWER_BYTES: usize = 256 << 10;
@@ -36,7 +37,7 @@ pub(super) enum End {
     Server(String),
 }
 
-/// Where the thread is when it asks for a frame.
+/// The place at which the thread asks for a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     /// Between two statements.
@@ -45,7 +46,7 @@ pub(super) enum Place {
     Load,
 }
 
-/// What the thread gets when it asks for a frame.
+/// The answer to the thread when it asks for a frame.
 #[derive(Debug)]
 pub(super) enum Next {
     Frame(Frame),
@@ -79,7 +80,7 @@ struct State {
     asked: Option<u64>,
 }
 
-/// See the module.
+/// The link of one connection.
 #[derive(Debug)]
 pub(super) struct Link {
     state: Mutex<State>,
@@ -241,8 +242,8 @@ impl Link {
             self.set_cancel();
         } else if let Some(line) = line
             && line > state.begun
-            // No more lines wait than frames, and one that is about to begin: a client cannot
-            // have the server keep others.
+            // At most as many lines wait as frames, plus one that is about to begin: so a client
+            // cannot make the server keep more.
             && state.cancelled.len() <= state.frames.len()
         {
             state.cancelled.insert(line);
@@ -286,11 +287,11 @@ impl Link {
     pub(super) fn asked(&self) -> Option<u64> {
         self.state.lock().asked
     }
-    /// How long the statement that runs has run.
+    /// The time that the running statement has run.
     pub(super) fn running_for(&self) -> Option<Duration> {
         self.state.lock().running.map(|(_, since)| since.elapsed())
     }
-    /// How long the thread has waited for the client, with a load open or not.
+    /// The time that the thread has waited for the client, with a load open or not.
     pub(super) fn waiting_for(&self) -> Option<(Duration, Place)> {
         let state = self.state.lock();
         let place = if state.running.is_some() { Place::Load } else { Place::Between };

@@ -1,7 +1,7 @@
 //! From a connection's first byte to its role: the Hello, and the answer to it.
 //!
-//! The password comes in clear, as with Flight: on a port that other machines reach it goes through
-//! TLS, unless the one who starts the server says that it need not.
+//! The password comes in clear, as with Flight. On a port that other machines reach it goes through
+//! TLS, unless the server's operator allows plain text.
 
 use super::read::{ReadError, read_frame};
 use super::server::OperatorServerState;
@@ -17,7 +17,7 @@ use tracing::warn;
 pub(super) struct LoggedIn {
     pub(super) user: String,
     pub(super) login: Login,
-    /// Of those that may be connected at a time.
+    /// The permit of a connection.
     pub(super) seat: OwnedSemaphorePermit,
 }
 

@@ -20,7 +20,7 @@ pub struct Frame {
 pub enum ReadError {
     /// The stream has failed, or ended inside a frame.
     Io(io::Error),
-    /// What has come is no frame of the sender's.
+    /// The bytes are no frame of the sender's.
     Frame(FrameError),
 }
 

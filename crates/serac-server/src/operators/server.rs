@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tracing::info;
 
-/// How long the last answers may take.
+/// The time that the last answers may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// How connections are taken.
@@ -32,17 +32,17 @@ pub struct OperatorsOptions {
     pub tls: Option<TlsConfig>,
     /// Connections at a time, of those who have logged in.
     pub max_connections: usize,
-    /// How long a client may take from the connection's beginning until it has logged in.
+    /// The time that a client may take from the connection's beginning until it has logged in.
     pub login_timeout: Duration,
-    /// How long a client may take nothing of an answer.
+    /// The time that a client may stop reading an answer.
     pub write_timeout: Duration,
-    /// How long statements may go on after the stop before they are cancelled. After a client's
-    /// `shutdown` they may go on as long as they need, but for loads whose client sends nothing for
-    /// so long.
+    /// The time that statements may go on after the stop before they are cancelled. After a
+    /// client's `shutdown` there is no limit, except for loads whose client sends no data for this
+    /// time.
     pub shutdown_timeout: Duration,
-    /// How long a statement may take; none for ever.
+    /// The time that a statement may take; `None` for no limit.
     pub statement_timeout: Option<Duration>,
-    /// How long a connection may be idle; none for ever.
+    /// The time that a connection may be idle; `None` for no limit.
     pub idle_timeout: Option<Duration>,
     /// Statements that take so long are logged; none for none.
     pub slow_statement: Option<Duration>,
@@ -75,7 +75,7 @@ impl OperatorsOptions {
     }
 }
 
-/// What all connections share.
+/// The state that all connections share.
 pub(super) struct OperatorServerState {
     pub(super) db: SqlDatabase,
     pub(super) operators: Operators,
@@ -155,9 +155,10 @@ impl OperatorsServer {
     }
 
     /// Answers until `stop` is ready. Then it takes no new connections, and begins no statements.
-    /// Those that run may go on for the [`shutdown_timeout`](OperatorsOptions::shutdown_timeout),
-    /// and are then cancelled; if a client has asked for the end, they may go on as long as they
-    /// need. Nothing runs any more when it returns.
+    /// Running statements may go on for the
+    /// [`shutdown_timeout`](OperatorsOptions::shutdown_timeout), and are then cancelled. If a
+    /// client has asked for the end, they have no limit. No statement runs any more when it
+    /// returns.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Farewell {
         let Self { listeners, adopted, shared } = self;
         let (busy, mut all_ended) = mpsc::channel(1);

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
 
-/// What clients are told when the server ends.
+/// The message to clients when the server ends.
 pub(super) const ENDING: &str = "the server is shutting down";
 
-/// See the module.
+/// The thread that runs a connection's statements.
 pub(super) struct Worker {
     pub(super) context: Context,
     pub(super) link: Arc<Link>,
@@ -57,7 +57,7 @@ impl Output for Rows<'_> {
     }
 }
 
-/// What a line does, as figures are kept of it.
+/// The kind of a line's statement, for the figures.
 fn kind_of(text: &str) -> StatementKind {
     let command = text.split('(').next().and_then(|call| call.rsplit('=').next()).unwrap_or_default().trim();
     match command {

@@ -46,7 +46,7 @@ pub(super) struct Connection<S> {
     pub(super) rows: Rows,
     /// After an error in the extended protocol, up to the next Sync.
     skipping: bool,
-    /// What other sessions tell this one.
+    /// The notifications of other sessions to this one.
     notifications: Notifications,
     /// How others see it.
     pub(super) activity: Registered,
@@ -58,11 +58,11 @@ pub(super) struct Connection<S> {
     turn: u64,
     /// Statements that take so long are logged.
     pub(super) slow: Option<Duration>,
-    /// What the client knows of settings, and the session's count of their changes at that time.
+    /// The settings that the client knows, and the session's count of their changes at that time.
     reported: (u64, Reported),
 }
 
-/// How long a client may take for the last that it is told.
+/// The time that a client may take for its last message.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The connection is ended by somebody else.
@@ -73,15 +73,14 @@ pub(super) fn terminated() -> WireError {
 /// Messages up to this length are read where connections wait.
 const SHORT_MESSAGE: usize = 8 << 10;
 
-/// What a message leads to.
+/// The step after a message.
 enum Next {
     Goes,
     Ends,
     Takes(Work),
 }
 
-/// Of so many connections that have something to do by turns, each lets the others go first before
-/// it sends.
+/// From this number of busy connections on, each lets the others go first before it sends.
 const MANY: u64 = 6;
 
 thread_local! {
@@ -89,9 +88,9 @@ thread_local! {
     static TURNS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Lets the other connections of the loop that have something to do go first. What they have to
-/// send is then sent at once, and a client of several connections is woken once for it: to wake it
-/// for each costs more than a statement.
+/// Lets the other busy connections of the loop go first. Their output is then sent at once, and a
+/// client of several connections is woken once for all: a wake-up for each costs more than a
+/// statement.
 async fn after_others() {
     poll_fn(|context| {
         context.waker().wake_by_ref();
@@ -101,7 +100,7 @@ async fn after_others() {
     futures::pending!();
 }
 
-/// What may take long.
+/// Work that may take long.
 enum Work {
     /// A Parse message.
     Text(Bytes),
@@ -113,13 +112,13 @@ enum Work {
     Execution(Execution),
 }
 
-/// Where the messages that have arrived lead to.
+/// The outcome of the messages that have arrived.
 enum Outcome {
     /// There are no more.
     Waits,
     /// The client, or the server, ends the connection.
     Ends,
-    /// Something is to be done elsewhere.
+    /// Work for another thread.
     Takes(Work),
 }
 
@@ -178,8 +177,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let _ = tokio::time::timeout(FAREWELL, self.wire.close()).await;
     }
 
-    /// Works off messages until the client goes, the server stops, somebody ends the connection, or
-    /// something takes long.
+    /// Processes messages until the client goes, the server stops, the connection is terminated, or
+    /// a message needs long work.
     async fn wait(&mut self, stop: &mut Stop) -> Result<Outcome, WireError> {
         let (mut ends, mut over) = (self.activity.activity().ends(), self.activity.activity().ends());
         // These wait from one message to the next: to begin to wait costs more than to go on.
@@ -296,7 +295,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         turn.saturating_sub(std::mem::replace(&mut self.turn, turn)) >= MANY
     }
 
-    /// Sends what has been written, unless somebody ends the connection.
+    /// Sends the written bytes, unless the connection is terminated.
     async fn send(&mut self, ends: &mut watch::Receiver<bool>) -> Result<(), WireError> {
         tokio::select! {
             biased;
@@ -398,7 +397,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// ends the connection.
     async fn answer(&mut self, result: Result<(), WireError>, sql: &str) -> Result<(), WireError> {
         match result {
-            // What it ran has been cancelled.
+            // Its statement has been cancelled.
             Err(WireError::Sql { fatal: false, .. }) if self.activity.activity().is_terminated() => Err(terminated()),
             Err(WireError::Sql { mut error, fatal: false }) => {
                 // The session knows of its own errors already, but not of those of the protocol.

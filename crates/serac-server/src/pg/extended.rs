@@ -1,22 +1,22 @@
 //! The extended protocol: Parse, Bind, Describe, Execute, Close, Sync.
 //!
-//! A statement of the point path, and what begins and ends a transaction, is executed where it
-//! stands, by a plain call: its parameters are read from the message, its rows are written to the
-//! answer. Only what has to wait, for a commit that is not yet durable or for another transaction,
-//! and every other statement, becomes a future, which is in a box: a future as large as all that
-//! may happen would be moved for every message.
+//! A statement of the point path, and the control of transactions, runs on the spot, by a plain
+//! call: its parameters are read from the message, its rows are written to the answer. Every other
+//! statement becomes a boxed future, and so does a wait for a commit that is not yet durable or for
+//! another transaction. An unboxed future would be as large as all possible work, and would be
+//! moved for every message.
 //!
-//! **Transactions.** What comes between two Syncs is an implicit block, as in PostgreSQL, unless
+//! **Transactions.** The messages between two Syncs are an implicit block, as in PostgreSQL, unless
 //! the client has begun a transaction itself. A statement with its Sync right behind it is a
-//! transaction anyway; so a block is begun only where more is to come. In a transaction that has
-//! failed, what does not end it is neither parsed nor bound.
+//! transaction anyway; so a block is begun only where more is to come. In a failed transaction, a
+//! statement that does not end it is neither parsed nor bound.
 //!
-//! **Portals.** A portal runs once. A client may ask for some rows at a time: what is left of a
-//! result is then kept until it asks again. One that has given all its rows gives none when it is
-//! asked again; one that has none is refused. The end of the transaction in which they were bound
-//! ends all portals.
+//! **Portals.** A portal runs once. A client may ask for a number of rows at a time: the rest of a
+//! result is then kept until it asks again. A portal that has given all its rows gives none when it
+//! is asked again; a portal of a statement without rows is refused. The end of the transaction in
+//! which they were bound ends all portals.
 //!
-//! **DDL.** What a client has been told of a statement, that statement gives, or it is refused
+//! **DDL.** A statement returns the columns that its client was told, or it is refused
 //! ([`serac_sql::Prepared`]): the client could not tell one column's values from another's.
 
 use super::WireError;
@@ -46,12 +46,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A statement that a client has prepared.
 pub(super) struct Prepared {
-    /// None for an empty text.
+    /// `None` for an empty text.
     statement: Option<serac_sql::Prepared>,
     text: Arc<str>,
     /// The parameters' types that the client has named; 0 for none.
     oids: Vec<u32>,
-    /// How many values it takes; none where that is not known.
+    /// The number of its parameters; `None` if that is not known.
     wanted: Option<usize>,
     description: Option<Arc<Description>>,
 }
@@ -61,7 +61,7 @@ pub(super) struct Portal {
     statement: Arc<Mutex<Prepared>>,
     /// The Bind message, in which the parameters lie.
     message: Bytes,
-    /// Where, and whether they are in binary form.
+    /// The places of the values, and whether they are in binary form.
     parameters: Vec<(Option<Range<usize>>, bool)>,
     formats: Formats,
     rest: Option<Rest>,
@@ -71,7 +71,7 @@ pub(super) struct Portal {
     is_cursor: bool,
     /// Its transaction is over. It is not there for the client, and keeps its memory for the next.
     is_closed: bool,
-    /// Where it was made, or has begun to run; none where no savepoint can take it away.
+    /// The place where it was made, or has begun to run; `None` if no savepoint can remove it.
     place: Option<Arc<PortalPlace>>,
 }
 
@@ -82,10 +82,10 @@ impl Portal {
     }
 }
 
-/// What a client asks about.
+/// The subject of a Describe.
 pub(super) struct Described {
     statement: Arc<Mutex<Prepared>>,
-    /// Of a portal.
+    /// The formats of a portal.
     formats: Option<Formats>,
 }
 
@@ -114,7 +114,7 @@ enum Begun {
     GoesOn,
 }
 
-/// What a client is told at the end of a statement.
+/// The message at the end of a statement.
 enum End {
     Tag(String),
     /// The rows of a statement of the point path.
@@ -132,7 +132,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// Of a result whose rows are all gone.
+    /// The end of a result whose rows are all gone.
     fn none(tag: &'static str) -> Self {
         Self { batches: VecDeque::new(), taken: 0, gone: 0, tag }
     }
@@ -144,7 +144,7 @@ impl Portal {
         Given { bytes: range.clone().map(|range| &self.message[range]), binary: *binary, oid }
     }
     /// The parameters as a statement of the point path wants them; none if they are not of its
-    /// types. Nor where the session's settings say how their texts are read (`is_styled`).
+    /// types. Also `None` if the session's settings decide how their texts are read (`is_styled`).
     fn values(
         &self,
         types: &[ColumnType],
@@ -204,7 +204,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !parsed.is_none_or(ends_transaction) {
             self.session.check_not_failed()?;
         }
-        // What is about transactions can be described in one that has failed.
+        // A statement that controls transactions can be described in a failed one.
         let description = parsed.filter(|statement| controls_transaction(statement)).map(|_| Arc::default());
         let wanted = parsed.and_then(Parsed::parameter_count).map(|count| count.max(oids.len()));
         let is_bound = parsed.is_some_and(Parsed::is_query_or_change);
@@ -224,9 +224,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Bind: portal, statement, formats and values of parameters, formats of columns. The
-    /// statement, and no portal, if it has to be [described](Self::bind_described) first: there are
-    /// formats for several columns, and how many it has is not known.
+    /// Bind: portal, statement, formats and values of parameters, formats of columns. Returns the
+    /// statement, without a portal, if it has to be [described](Self::bind_described) first: there
+    /// are formats for several columns, and the number of columns is not known.
     pub(super) fn bind(&mut self, message: &Bytes) -> Result<Option<Described>, WireError> {
         self.bind_or_ask(message, true)
     }
@@ -333,7 +333,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             (portal.rest, portal.is_closed) = (None, true);
         }
     }
-    /// Forgets what has no name, in whose place a script comes.
+    /// Forgets the unnamed statement and portal, which a script replaces.
     pub(super) fn forget_unnamed(&mut self) {
         self.statements.remove("");
         if let Some(portal) = self.portals.get_mut("") {
@@ -341,7 +341,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// What a statement takes and gives.
+    /// A statement's parameters and columns.
     async fn description(&mut self, statement: &Arc<Mutex<Prepared>>) -> Result<Arc<Description>, WireError> {
         let (prepared, named) = {
             let prepared = statement.lock();
@@ -376,7 +376,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         drop(prepared);
         Ok(description)
     }
-    /// What the client has been told of a statement, if that holds without a new look.
+    /// The client's description of a statement, if it holds without a new look.
     fn known_description(&self, prepared: &Prepared) -> Option<Arc<Description>> {
         let holds = prepared.statement.as_ref().is_none_or(|statement| self.session.is_as_told(statement));
         prepared.description.clone().filter(|_| holds)
@@ -412,7 +412,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             None => Some(described),
         })
     }
-    /// What nobody has asked for before.
+    /// Describes a statement for the first time.
     pub(super) async fn describe_anew(&mut self, described: Described) -> Result<(), WireError> {
         let description = self.description(&described.statement).await?;
         self.put_description(&described, &description)
@@ -703,7 +703,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Begun::Commits(started, end) => {
                     let affected = started.affected;
                     if !started.is_durable() {
-                        // What others have been told meanwhile need not wait with this.
+                        // Earlier answers need not wait with this one.
                         self.wire.flush().await?;
                         self.activity.waits(Wait::Commit);
                         let durable = started.durable().await;

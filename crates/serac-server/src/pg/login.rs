@@ -68,7 +68,7 @@ struct LoggedIn<S> {
     activity: Registered,
     entry: Entry,
     user: String,
-    /// Of those that may be connected at a time.
+    /// The permit of a connection.
     _seat: OwnedSemaphorePermit,
 }
 
@@ -340,7 +340,7 @@ fn wrong_password(user: &str) -> WireError {
     WireError::fatal(sqlstate::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
 }
 
-/// What a client is told when it may begin.
+/// The greeting of a client that may begin.
 fn greet(out: &mut Vec<u8>, reported: Reported, entry: &Entry) {
     let fixed = [
         ("server_version", "15.0"),

@@ -66,7 +66,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// What a connection begins with.
+/// The first message of a connection.
 #[derive(Debug)]
 pub(super) enum Startup {
     /// Encryption, if the server has it.
@@ -75,24 +75,24 @@ pub(super) enum Startup {
     Gss,
     /// Another connection's statement is to end.
     Cancel { process: i32, secret: i32 },
-    /// Who wants what.
+    /// A session, with the client's wishes.
     Session(Wishes),
 }
 
-/// What a client says of the session that it wants.
+/// The client's wishes for its session.
 #[derive(Debug, PartialEq)]
 pub(super) struct Wishes {
     /// Names and values.
     pub(super) parameters: Vec<(String, String)>,
-    /// The options of the protocol that are not known here, if the client is to be told what is: it
-    /// speaks a newer version, or has such options.
+    /// Unknown protocol options, if the client is to be told about them: it speaks a newer version,
+    /// or has sent such options.
     pub(super) unknown: Option<Vec<String>>,
 }
 
 /// Options of the protocol, not of the session, have names that begin so.
 const PROTOCOL_OPTION: &str = "_pq_.";
 
-/// How many bytes the first message has, once four of them are there.
+/// The length of the first message, once four bytes of it are there.
 pub(super) fn startup_length(input: &[u8]) -> Result<Option<usize>, WireError> {
     let Some(head) = input.first_chunk::<4>() else { return Ok(None) };
     match usize::try_from(i32::from_be_bytes(*head)) {
@@ -135,8 +135,8 @@ impl Startup {
     }
 }
 
-/// How long the next message is, with its first byte and its length; none if that cannot be seen
-/// yet.
+/// The length of the next message, with its first byte and its length field; `None` if that cannot
+/// be seen yet.
 pub(super) fn message_length(input: &[u8], limit: usize) -> Result<Option<usize>, WireError> {
     let Some(head) = input.get(1..5) else { return Ok(None) };
     let length = i32::from_be_bytes(head.try_into().expect("four bytes"));

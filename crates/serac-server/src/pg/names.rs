@@ -1,8 +1,8 @@
-//! What a client has named: prepared statements, portals.
+//! The named objects of a client: prepared statements, portals.
 //!
-//! What has no name, which nearly all clients use, stands apart: a map would hash and compare the
-//! empty name several times for each statement, and where the C library masks its loads, a
-//! comparison of no bytes takes a tenth of a microsecond.
+//! The unnamed object, which nearly all clients use, stands apart: a map would hash and compare the
+//! empty name several times for each statement. If the C library masks its loads, a comparison of
+//! no bytes takes a tenth of a microsecond.
 
 use std::collections::HashMap;
 

@@ -2,8 +2,8 @@
 //!
 //! A statement of the point path takes microseconds: it runs where its message has arrived, and
 //! nobody else is woken for it. So there are as many loops as processors, and each connection
-//! belongs to one of them. What may take longer (planning above all) goes to the threads of the
-//! server's runtime meanwhile, where it holds up no connection but its own.
+//! belongs to one of them. Longer work (planning above all) goes to the threads of the server's
+//! runtime, where it delays only its own connection.
 
 use serac_net::listen::Socket;
 use std::future::Future;

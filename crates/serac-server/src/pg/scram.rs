@@ -1,7 +1,7 @@
 //! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side, without channel binding.
 //!
-//! What the server keeps of a password is a [`Verifier`], from which the password cannot be had,
-//! nor a client's proof be made.
+//! The server keeps a password as a [`Verifier`]: neither the password nor a client's proof can be
+//! computed from it.
 
 use super::WireError;
 use base64::Engine as _;
@@ -27,7 +27,7 @@ fn sha256(text: &[u8]) -> Key {
     digest::digest(&digest::SHA256, text).as_ref().try_into().expect("32 bytes")
 }
 
-/// What the server keeps of a password.
+/// The server's form of a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Verifier {
     iterations: u32,
@@ -43,7 +43,7 @@ impl std::fmt::Debug for Verifier {
 }
 
 impl Verifier {
-    /// Of a password, with a random salt.
+    /// The verifier of a password, with a random salt.
     pub fn new(password: &str) -> Self {
         let mut salt = [0; SALT_BYTES];
         rand::SystemRandom::new().fill(&mut salt).expect("the system has random numbers");
@@ -68,8 +68,8 @@ impl Verifier {
         let own = sha256(&hmac(&salted, b"Client Key"));
         own.iter().zip(&self.stored_key).fold(0, |all, (a, b)| all | a ^ b) == 0
     }
-    /// Of a role, as the catalog keeps it: `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`.
-    /// None if it is not one.
+    /// The verifier of a role, as the catalog keeps it:
+    /// `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`. `None` if the text is no verifier.
     pub(super) fn of_text(text: &str) -> Option<Self> {
         let (head, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
         let ((iterations, salt), (stored, server)) = (head.split_once(':')?, keys.split_once(':')?);

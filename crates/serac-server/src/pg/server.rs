@@ -36,9 +36,9 @@ pub struct PgOptions {
     pub max_connections: usize,
     /// Longest message that a client may send, in bytes.
     pub max_message: usize,
-    /// How long a client may take from the connection's beginning until it has logged in.
+    /// The time that a client may take from the connection's beginning until it has logged in.
     pub login_timeout: Duration,
-    /// How long statements may go on after the stop before they are cancelled.
+    /// The time that statements may go on after the stop before they are cancelled.
     pub shutdown_timeout: Duration,
     /// Statements that take so long are logged; none for none.
     pub slow_statement: Option<Duration>,
@@ -59,7 +59,7 @@ impl Default for PgOptions {
     }
 }
 
-/// What all connections share.
+/// The state that all connections share.
 pub(super) struct ServerState {
     pub(super) db: SqlDatabase,
     pub(super) options: PgOptions,
@@ -150,8 +150,8 @@ impl PgServer {
     }
 
     /// Answers until `stop` is ready. Then it takes no new connections, closes idle ones, lets
-    /// statements go on for the [`shutdown_timeout`](PgOptions::shutdown_timeout), and cancels what
-    /// is left.
+    /// statements go on for the [`shutdown_timeout`](PgOptions::shutdown_timeout), and cancels the
+    /// rest.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { listeners, reactors, shared } = self;
         let (stopping, stopped) = watch::channel(false);

@@ -12,8 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, error, info};
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Runs a script of the simple protocol if it is a statement of the point path that has been
-    /// seen before; when it began if not.
+    /// Runs a script of the simple protocol if it is a known statement of the point path; otherwise
+    /// returns when it began.
     pub(super) async fn known(&mut self, sql: &str) -> Result<Option<Instant>, WireError> {
         let began = self.activity.begins(sql);
         self.forget_unnamed();
@@ -155,7 +155,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Err(WireError::Sql { error, .. }) => {
                 let (sqlstate, message) = (error.sqlstate, &error.message);
                 match &sqlstate[..2] {
-                    // Of the server, not of the statement.
+                    // An error of the server, not of the statement.
                     "XX" | "58" | "53" => error!(sqlstate, message, statement = text, "statement failed"),
                     _ => debug!(sqlstate, message, statement = text, "statement failed"),
                 }
@@ -221,7 +221,7 @@ pub(super) async fn send_rows<S: AsyncRead + AsyncWrite + Unpin>(
     Ok(count)
 }
 
-/// What is missing: a statement or portal of this name.
+/// The error of a missing statement or portal of this name.
 pub(super) fn missing(sqlstate: &'static str, what: &str, name: &str) -> WireError {
     WireError::Sql { error: SqlError::new(sqlstate, format!("{what} \"{name}\" does not exist")), fatal: false }
 }

@@ -1,5 +1,4 @@
-//! The two directions of a connection: what has arrived, message by message, and what is to be
-//! sent.
+//! The two directions of a connection: the received messages, and the bytes to send.
 
 use super::WireError;
 use super::message::{command_complete, message_length};
@@ -17,9 +16,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Answers of this size are sent before there are more.
 pub(super) const SEND_BYTES: usize = 64 << 10;
-/// How long a statement of a client that sends nothing any more may take.
+/// The time that a statement may take if its client sends no more.
 const LAST_WORD: Duration = Duration::from_secs(1);
-/// What is read ahead while a statement runs.
+/// Bytes that are read ahead while a statement runs.
 const READ_AHEAD: usize = 64 << 10;
 /// Room for what is read at a time: a statement's messages shall come together.
 const READ_BYTES: usize = 8 << 10;
@@ -31,17 +30,17 @@ pub(super) struct Wire<S> {
     io: S,
     pub(super) input: BytesMut,
     pub(super) out: Vec<u8>,
-    /// How much of `out` is sent.
+    /// The part of `out` that is sent.
     sent: usize,
     /// The client is gone.
     closed: bool,
     /// The longest message that is taken.
     limit: usize,
-    /// Who is told of bytes and waits, once that is known.
+    /// Counts bytes and waits, once the activity is known.
     activity: Option<Arc<Activity>>,
-    /// What the session's statements say.
+    /// The notices of the session's statements.
     pub(super) notices: Notices,
-    /// Where the client is.
+    /// The client's address.
     pub(super) address: Option<SocketAddr>,
 }
 
@@ -164,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
                 Ok(Some((tag, message)))
             }
             Some(length) => {
-                // So much as is there already again, not what the client promises.
+                // At most doubles the buffer: the length is only the client's claim.
                 self.input.reserve((length - self.input.len()).min(self.input.len().max(4_096)));
                 Ok(None)
             }

@@ -102,7 +102,8 @@ async fn execute(session: &mut Session, sql: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_ends_with_what_it_was_given_for() {
-    // What ends the token, and whether a login with the same password is good behind it.
+    // The statement that ends the token, and whether a login with the same password succeeds
+    // afterwards.
     let cases: [(&[&str], bool); 7] = [
         (&["DROP ROLE ada"], false),
         (&["DROP ROLE ada", "CREATE ROLE ada LOGIN PASSWORD 'secret'"], true),
@@ -246,7 +247,7 @@ async fn silent_connections_take_nobodys_place() {
         for i in 0..100 {
             let mut socket = connect_from(own, served.address).await;
             if i % 2 == 0 {
-                // Those who speak HTTP/2, and call nothing.
+                // Clients that speak HTTP/2, and make no call.
                 use tokio::io::AsyncWriteExt;
                 let _ = socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await;
             }

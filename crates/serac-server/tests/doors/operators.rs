@@ -21,10 +21,10 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// How long what must come may take on a busy machine.
+/// The time that an expected answer may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the server has said.
+/// A message of the server.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Said {
     Welcome,
@@ -185,7 +185,7 @@ async fn a_client_that_reads_nothing_is_left_and_one_that_goes_is_not_worked_for
         assert!(Instant::now() < until, "the connection ends");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // What was sent before can be read, and is not all.
+    // The bytes sent before can be read, and are incomplete.
     let mut rest = Vec::new();
     let _ = tokio::time::timeout(PATIENCE, client.0.read_to_end(&mut rest)).await.expect("it has ended");
     assert!(rest.len() < 4_000_000 * 8, "{}", rest.len());
@@ -245,8 +245,8 @@ fn connector(authority: &Path) -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
-/// Clients that each own some values, beside sessions of SQL that write to the same table. Whatever
-/// meets, each row is where its writer has left it.
+/// Clients that each own a set of values, beside sessions of SQL that write to the same table. Each
+/// row stays as its writer has left it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_clients_work_beside_writers_of_sql() {
     const CLIENTS: i64 = 64;

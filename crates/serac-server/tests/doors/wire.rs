@@ -68,8 +68,7 @@ pub(crate) fn field(body: &[u8], kind: u8) -> Option<String> {
     Some(String::from_utf8_lossy(&fields[1..]).into_owned())
 }
 
-/// What was answered, one word for each message: tags, errors' SQLSTATEs, and the text values of
-/// rows.
+/// The answers, one word for each message: tags, errors' SQLSTATEs, and the text values of rows.
 pub(crate) fn told(messages: &[Message]) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned();
     let word = |(tag, body): &Message| match tag {

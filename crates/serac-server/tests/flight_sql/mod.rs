@@ -1,4 +1,4 @@
-//! Clients of Flight SQL against the server: ADBC, and messages one by one.
+//! Clients of Flight SQL against the server: ADBC, and single messages.
 
 mod parameters;
 
@@ -108,7 +108,7 @@ async fn number(client: &mut FlightSqlServiceClient<Channel>, sql: &str, txn: Op
     number.as_primitive::<Int64Type>().value(0)
 }
 
-/// Cancels what runs for a flight; whether anything did.
+/// Cancels a flight's statement; returns whether there was one.
 async fn cancels(client: &mut FlightServiceClient<Channel>, info: &FlightInfo) -> bool {
     let body = ActionCancelQueryRequest { info: info.encode_to_vec().into() }.as_any().encode_to_vec();
     let action = Action { r#type: "CancelQuery".into(), body: body.into() };
@@ -360,7 +360,7 @@ async fn keys_types_and_properties() {
     served.end().await;
 }
 
-/// Where the buffers of an array lie.
+/// The addresses of an array's buffers.
 fn places(array: &dyn Array) -> Vec<*const u8> {
     array.to_data().buffers().iter().filter(|buffer| !buffer.is_empty()).map(|buffer| buffer.as_ptr()).collect()
 }
@@ -531,7 +531,8 @@ async fn a_transaction_is_not_taken_for_another() {
     let served = Served::open().await;
     let mut client = served.client().await;
     client.execute_update("CREATE TABLE t (id BIGINT PRIMARY KEY)".into(), None).await.unwrap();
-    // One that was ended by a statement cannot be ended again, as if what came after it was in it.
+    // A transaction that a statement has ended cannot be ended again, as if later statements were
+    // in it.
     for end in [Commit, Rollback] {
         let txn = client.begin_transaction().await.unwrap();
         client.execute_update("COMMIT".into(), Some(txn.clone())).await.unwrap();

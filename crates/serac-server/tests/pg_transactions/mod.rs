@@ -1,8 +1,8 @@
 //! Transaction control on the wire: implicit transaction blocks, and aborted transactions.
 //!
-//! Each example is what a client sends and what the server answers, message by message. With
-//! `SERAC_POSTGRESQL` set to the address of a PostgreSQL server (user postgres, no password), that
-//! server must give the same answers.
+//! Each example is a list of a client's messages with the server's answers. With `SERAC_POSTGRESQL`
+//! set to the address of a PostgreSQL server (user postgres, no password), that server must give
+//! the same answers.
 
 use super::{Served, connect, message, query};
 use serac_engine::Database;
@@ -96,8 +96,8 @@ async fn connect_to(address: SocketAddr, served: &Served) -> TcpStream {
     socket
 }
 
-/// Each example: what is sent, what the server answers, and the rows that are there then (a text of
-/// their sum by powers of two).
+/// Each example: the messages, the server's answers, and the resulting rows (a text of their sum by
+/// powers of two).
 async fn check(name: &str, examples: &[(&[Vec<u8>], &str, &str)]) {
     let (served, addresses) = servers().await;
     for address in addresses {
@@ -156,8 +156,7 @@ async fn statements_of_one_query_are_one_implicit_block() {
     check(
         "implicit",
         &[
-            // An error takes back what the query has done, and its COMMIT keeps what came before
-            // it.
+            // An error undoes the query, and its COMMIT keeps the work before it.
             (&q(format!("{i7}; {i8}; SELECT 1 / 0")), "INSERT 0 1, INSERT 0 1, error 22012, I.", ""),
             (
                 &q(format!("{i7}; COMMIT; {i8}; SELECT 1 / 0")),
@@ -170,7 +169,7 @@ async fn statements_of_one_query_are_one_implicit_block() {
                 "INSERT 0 1, warning 25P01, ROLLBACK, INSERT 0 1, error 22012, I.",
                 "",
             ),
-            // BEGIN makes the block a regular one, with what is in it.
+            // BEGIN makes the block a regular one, including its earlier statements.
             (
                 &[query(&format!("{i7}; BEGIN; {i8}")), query("ROLLBACK")],
                 "INSERT 0 1, BEGIN, INSERT 0 1, T., ROLLBACK, I.",
@@ -202,7 +201,8 @@ async fn statements_of_one_query_are_one_implicit_block() {
                 "7",
             ),
             (&q("SAVEPOINT s".into()), "error 25P01, I.", ""),
-            // What cannot run in a transaction block cannot run beside other statements.
+            // A statement that cannot run in a transaction block cannot run beside other
+            // statements.
             (&q(format!("{i7}; VACUUM")), "INSERT 0 1, error 25001, I.", ""),
             (&q(format!("VACUUM; {i7}")), "error 25001, I.", ""),
             (&q("VACUUM".into()), "VACUUM, I.", ""),
@@ -237,7 +237,7 @@ async fn statements_of_one_query_are_one_implicit_block() {
                 "BEGIN, serializable, SHOW, COMMIT, I.",
                 "",
             ),
-            // What fails at the commit is told in the place of the last statement's end.
+            // A failure at the commit replaces the end of the last statement.
             (&q(format!("{i7}; {i7}")), "INSERT 0 1, error 23505, I.", ""),
         ],
     )
@@ -333,7 +333,7 @@ async fn statements_up_to_a_sync_are_one_implicit_block() {
                 "",
             ),
             (&[i7(), extended("VACUUM"), sync()], "INSERT 0 1, error 25001, I.", ""),
-            // What must not run in a block may be the first, whatever follows.
+            // A statement that must not run in a block may be the first, before any others.
             (&[extended("VACUUM"), i7(), sync()], "VACUUM, INSERT 0 1, I.", "7"),
             // A simple query goes on with the block, and ends it.
             (&[i7(), i9(), query("SELECT 1 / 0")], "INSERT 0 1, INSERT 0 1, error 22012, I.", ""),
@@ -376,7 +376,8 @@ async fn what_ends_an_aborted_transaction_may_come_by_the_extended_protocol() {
             (&[failed(), message(b'P', b"\0SELECT 1\0\0\0"), sync()], &format!("{before}error 25P02, E."), ""),
             (&[failed(), message(b'P', b"\0BEGIN\0\0\0"), sync()], &format!("{before}error 25P02, E."), ""),
             (&[failed(), message(b'P', b"\0SAVEPOINT x\0\0\0"), sync()], &format!("{before}error 25P02, E."), ""),
-            // Nor what was prepared before: to be bound, or described if it gives rows.
+            // A statement prepared before cannot run either: to be bound, or described if it gives
+            // rows.
             (
                 &[named("SELECT 1"), sync(), failed(), message(b'B', b"\0n\0\0\0\0\0\0\0"), sync()],
                 &format!("I., {before}error 25P02, E."),
@@ -434,12 +435,12 @@ async fn clients_are_shown_nothing_that_is_not_durable() {
                 ask(&mut socket, &query("ROLLBACK"), 1).await;
             }
         }
-        // In an implicit block. Its first key is a new one: that an older one was rolled back would
-        // not be durable, either.
+        // In an implicit block. Its first key is a new one: the rollback of an older one would not
+        // be durable either.
         let several = query(&format!("INSERT INTO t VALUES ({}, 30); {sql}", i + 3));
         assert_eq!(ask(&mut socket, &several, 1).await, "INSERT 0 1, error 58030, I.", "{sql}");
     }
-    // What is durable is shown.
+    // A durable row is shown.
     let durable = [query("BEGIN"), extended("SELECT b FROM t WHERE a = 1"), sync()].concat();
     assert_eq!(ask(&mut socket, &durable, 2).await, "BEGIN, T., 10, SELECT 1, T.");
     drop(socket);
@@ -540,15 +541,15 @@ async fn a_change_with_a_limit_of_rows_waits() {
     served.end().await;
 }
 
-/// Statements on keys run where connections wait: one that DDL is in the way of must not keep the
-/// loop from whoever ends that.
+/// Statements on keys run where connections wait. One that DDL blocks must not keep the loop from
+/// the connection that ends the DDL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 12)]
 async fn a_table_that_ddl_holds_is_waited_for_elsewhere() {
     let served = Served::new(PgOptions::default()).await;
     let mut holder = connect(served.address).await;
     let made = "CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER); INSERT INTO t SELECT value, 0 FROM generate_series(0, 9) AS s (value)";
     ask(&mut holder, &query(made), 1).await;
-    // As many that each loop has some.
+    // Enough that each loop has a few.
     let mut writers = Vec::new();
     for a in 0..8 {
         let mut writer = connect(served.address).await;
