@@ -44,8 +44,8 @@ fn stream(rows: i64, form: VarlenForm) -> Result<FFI_ArrowArrayStream, EngineErr
     Ok(c_stream(db.begin().scan_arrow(&table, &all, &[])?.with_varlen(form)))
 }
 
-/// Fills `*out` with a stream of `rows` rows, whose texts come as views (`form` 0), with offsets
-/// (1) or as dictionaries (2); leaves it released if that fails.
+/// Fills `*out` with a stream of `rows` rows, whose texts are views (`form` 0), have offsets (1) or
+/// are dictionaries (2). Leaves it released if that fails.
 ///
 /// # Safety
 /// `out` points to room for an ArrowArrayStream, which the caller owns and releases.

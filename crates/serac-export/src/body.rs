@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
-/// Where a buffer begins in the body: a multiple of this.
+/// The alignment of a buffer in the body.
 const ALIGNMENT: usize = 64;
 static PADDING: [u8; ALIGNMENT] = [0; ALIGNMENT];
 
@@ -95,7 +95,7 @@ pub(crate) type Parts = SmallVec<[Buffer; 1]>;
 /// The buffers of a batch, and what the header says about them.
 pub(crate) struct Body<L = fn(&Buffer) -> bool> {
     pub(crate) nodes: Vec<FieldNode>,
-    /// Where buffers stand in the body if they stand one behind the other.
+    /// The places of buffers in the body if they stand one behind the other.
     pub(crate) places: Vec<arrow_ipc::Buffer>,
     pub(crate) variadic: Vec<i64>,
     /// The buffers, one for each place.
@@ -123,7 +123,7 @@ impl<L: Fn(&Buffer) -> bool> Body<L> {
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
-    /// The buffers one behind the other, with what lies between them.
+    /// The buffers one behind the other, with the padding between them.
     pub(crate) fn into_pieces(self) -> Pieces {
         let mut pieces = Pieces::default();
         for (parts, place) in self.buffers.into_iter().zip(&self.places) {
@@ -281,8 +281,8 @@ impl<L: Fn(&Buffer) -> bool> Body<L> {
         let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
         self.push_array(&concat(&parts)?)
     }
-    /// Appends arrays whose values can lie one behind the other, uncopied, if they are of such a
-    /// type.
+    /// Appends arrays uncopied, if they are of a type whose values can be concatenated by their
+    /// buffers.
     fn push_plain(&mut self, parts: &[ArrayRef]) -> bool {
         let data_type = parts[0].data_type();
         if !is_plain(data_type) {
@@ -390,9 +390,9 @@ pub(crate) fn with_own_words(batch: &RecordBatch) -> Result<RecordBatch, ArrowEr
     RecordBatch::try_new(batch.schema(), batch.columns().iter().map(column).collect::<Result<_, _>>()?)
 }
 
-/// The array; if it is one of views, holding just what they name. That of a frozen block whose rows
-/// are all there does already; the heap of a hot one also holds what was overwritten, and what
-/// others have not committed, which is nobody's business.
+/// The array; an array of views holds just the bytes that they name. An array of a frozen block
+/// with all rows does already. The heap of a hot block also holds overwritten bytes and uncommitted
+/// ones, which are private.
 pub fn exact(array: &ArrayRef) -> ArrayRef {
     fn is_exact(views: &[u128], nulls: Option<&NullBuffer>, heaps: &[Buffer]) -> bool {
         let held: usize = heaps.iter().map(Buffer::len).sum();

@@ -1,5 +1,5 @@
-//! What requests of all kinds have in common: tables and columns by name, and snapshots that may
-//! leave the process.
+//! Common parts of all requests: tables and columns by name, and snapshots that may leave the
+//! process.
 
 use serac_engine::{Database, EngineError, Table, Transaction};
 use std::sync::Arc;

@@ -32,7 +32,7 @@ fn filled() -> (Database, Arc<Table>) {
     (db, table)
 }
 
-/// What a C program would do: move the struct out of a raw pointer, and read.
+/// Does the work of a C program: moves the struct out of a raw pointer, and reads.
 fn import(mut stream: FFI_ArrowArrayStream) -> ArrowArrayStreamReader {
     // SAFETY: the pointer is to a stream that was just exported; `from_raw` leaves an empty one
     // behind.

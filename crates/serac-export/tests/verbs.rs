@@ -30,7 +30,7 @@ async fn tables_over_flight() {
     suite::all(device()).await;
 }
 
-/// What the other process does: connects to the address that it is given, and waits for its end.
+/// The other process: connects to the address that it is given, and waits for its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "is the other process of a test"]
 async fn another_process() {

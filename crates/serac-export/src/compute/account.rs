@@ -1,7 +1,7 @@
-//! Who is charged for the memory that a job takes, and how much.
+//! The account that is charged for the memory of a job, and the amount.
 //!
-//! Files in memory (inputs, and outputs of stages) are charged for as long as anybody has them.
-//! What a program has besides (memory, sockets, files in its `/tmp`) is charged while it runs. The
+//! Files in memory (inputs, and outputs of stages) are charged while they are referenced. A
+//! program's other memory (its own, sockets, files in its `/tmp`) is charged while it runs. The
 //! charge follows at each look that is taken at the program.
 
 use super::error::Result;
@@ -43,7 +43,7 @@ impl fmt::Debug for Charge {
 }
 
 impl Charge {
-    /// Of no bytes yet.
+    /// A charge of no bytes yet.
     pub(super) fn new(account: &Arc<dyn Account>) -> Self {
         Self { account: account.clone(), bytes: 0 }
     }

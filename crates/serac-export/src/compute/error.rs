@@ -1,8 +1,8 @@
-//! What goes wrong with a job.
+//! The errors of a job.
 
 use std::fmt;
 
-/// What goes wrong with a job.
+/// The errors of a job.
 #[derive(Debug)]
 pub enum ComputeError {
     /// The description is wrong.
@@ -31,7 +31,7 @@ pub enum ComputeError {
     Limit {
         /// Its name.
         program: String,
-        /// Which.
+        /// The limit.
         limit: PassedLimit,
         /// The end of what it wrote to standard error.
         errors: String,
@@ -112,7 +112,7 @@ impl ComputeError {
             Self::Io(_) => sqlstate::IO_ERROR,
         }
     }
-    /// What the program wrote to standard error, if it did.
+    /// The program's standard error, if it wrote any.
     pub fn detail(&self) -> Option<&str> {
         match self {
             Self::Failed { errors, .. } | Self::Limit { errors, .. } if !errors.is_empty() => Some(errors),

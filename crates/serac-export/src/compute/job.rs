@@ -39,12 +39,12 @@ const MAX_PROCESSES: u64 = 4_096;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobDescription {
-    /// What the first stage reads, in this order.
+    /// The inputs of the first stage, in this order.
     #[serde(default)]
     pub inputs: Vec<JobInput>,
-    /// What runs, in this order.
+    /// The stages, in this order.
     pub stages: Vec<Stage>,
-    /// What each stage may use.
+    /// The limits of each stage.
     #[serde(default)]
     pub limits: Limits,
 }
@@ -168,7 +168,7 @@ pub struct ProgramStage {
     pub read: Vec<String>,
     /// Whether it may read the system's programs and libraries (`/usr`, `/lib` and the like).
     pub system: bool,
-    /// Of a call of a function: more variables.
+    /// Further variables for a call of a function.
     arguments: Vec<(String, String)>,
 }
 
@@ -207,7 +207,7 @@ impl ProgramStage {
         if let Some(path) = self.read.iter().chain([&self.program]).find(|path| !is_place(path)) {
             return wrong(format!("\"{path}\" is no absolute path in its shortest form"));
         }
-        // What the sandbox makes itself.
+        // Paths that the sandbox makes itself.
         let is_own = |path: &&String| {
             ["/tmp", "/proc", "/dev"].iter().any(|own| {
                 path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || (*own != "/tmp" && rest.starts_with('/')))
@@ -225,7 +225,7 @@ impl ProgramStage {
     }
 }
 
-/// What each stage of a job may use.
+/// The limits of each stage of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -304,8 +304,8 @@ impl JobDescription {
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a description is plain data")
     }
-    /// What the programs find as the arguments of a call: `SERAC_ARGUMENT_1` and so on, as text.
-    /// There is no variable for one that is NULL.
+    /// Sets the arguments of a call, which programs find as `SERAC_ARGUMENT_1` and so on, as text.
+    /// A NULL argument has no variable.
     pub fn set_arguments(&mut self, arguments: &[Option<String>]) {
         for stage in &mut self.stages {
             let Stage::Program(program) = stage else { continue };

@@ -51,7 +51,7 @@ impl StreamFile {
         }
         writer.finish()
     }
-    /// Seals a file that somebody has written, and whose bytes are charged for.
+    /// Seals a written file whose bytes are charged for.
     ///
     /// # Errors
     /// [`ComputeError::Io`] if it cannot be sealed, because somebody can still write to it.
@@ -130,7 +130,7 @@ impl Write for Bounded {
         };
         if let Err(error) = room {
             let message = error.to_string();
-            // What it drops later is refused, too. The first says why.
+            // Later bytes are refused, too. The first says why.
             self.refusal.lock().get_or_insert(error);
             return Err(std::io::Error::other(message));
         }

@@ -1,9 +1,9 @@
 //! Runs a program, and watches it while it runs.
 //!
-//! The kernel keeps some limits itself: memory of a process, processes, sizes of files. What all
-//! processes of a program have used together it does not know, so this thread looks: at first every
+//! The kernel keeps some limits itself: memory of a process, processes, sizes of files. The kernel
+//! does not know the sum of a program's processes, so this thread polls: at first every
 //! millisecond, then less and less often. A program that has passed a limit is killed. All its
-//! processes descend from the first one, which takes in the orphans, so that one walk finds them.
+//! processes descend from the first one, which adopts the orphans, so that one walk finds them.
 //!
 //! **Processor time.** A process that its parent waits for adds its time to the parent's. The time
 //! of one that nobody waits for (its parent ignores SIGCHLD) is in no other process's. So there are
@@ -15,10 +15,10 @@
 //! | of each process seen, its own time at the last look at it | what it used after that, and processes that no look has met |
 //! | of the processes that are there, their time and that of those they have waited for | processes that nobody has waited for |
 //!
-//! **Memory** is what no file has (also where it was swapped out), page tables, and sockets. What
-//! lies in a socket's queue belongs to no process, so each socket counts as the most that it takes
-//! ([`socket_bytes`]). The kernel's records of mappings and descriptors are not counted: the limits
-//! of [`resources`](super::sandbox) bound them, to some 20 MB a process.
+//! **Memory** is the pages without a file (also if they were swapped out), page tables, and
+//! sockets. The queue of a socket belongs to no process, so each socket counts as the most that it
+//! takes ([`socket_bytes`]). The kernel's records of mappings and descriptors are not counted: the
+//! limits of [`resources`](super::sandbox) bound them, to some 20 MB a process.
 
 use super::account::{Account, Charge};
 use super::error::{ComputeError, PassedLimit, Result};
@@ -43,7 +43,7 @@ const SHORTEST_LOOK: Duration = Duration::from_millis(1);
 const LONGEST_LOOK: Duration = Duration::from_millis(20);
 /// Processes that a look visits. The kernel keeps the limit below.
 const MAX_VISITED: usize = 8_192;
-/// Processes whose times are kept one by one, also of those that have ended.
+/// Processes whose times are kept singly, including those that have ended.
 const MAX_KEPT: usize = 2 * MAX_VISITED;
 /// Bytes that a socket holds in its queue before it refuses more, where the system does not say.
 const USUAL_QUEUE: u64 = 212_992;
@@ -213,7 +213,8 @@ impl Watch<'_> {
                 errors = None;
             }
             if has_ended {
-                // What it wrote last. Nobody is left who could hold this up.
+                // Its last output. No process is left that could hold this up. Nobody is left who
+                // could hold this up.
                 while let Some(rest) = errors.as_mut().filter(is_ready) {
                     if !self.read_errors(rest) {
                         break;
@@ -248,7 +249,7 @@ impl Watch<'_> {
             }
         }
     }
-    /// What the program has passed.
+    /// The limit that the program has passed.
     fn passed(&mut self, running: &Running) -> Option<Passed> {
         let used = used_by(running);
         let cpu = used.cpu.max(self.times.note(&used.own)).max(running.counted_time());
@@ -278,7 +279,7 @@ struct ProcessTimes {
     /// At the last look at each. A number is given again, so the time of its beginning stands
     /// beside.
     last: HashMap<(i32, u64), Duration>,
-    /// Of those that are not kept any more.
+    /// The time of processes that are not kept any more.
     gone: Duration,
 }
 
@@ -307,7 +308,7 @@ fn is_ready(file: &impl AsFd) -> bool {
     poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0)
 }
 
-/// What a program's processes have used.
+/// The resources that a program's processes have used.
 #[derive(Default)]
 struct Used {
     /// Processor time of those that are there, and of those that they have waited for.
@@ -357,8 +358,9 @@ fn used_by(running: &Running) -> Used {
             && let Some((_, fields)) = stat.rsplit_once(')')
         {
             let fields: Vec<u64> = fields.split_whitespace().map(|n| n.parse().unwrap_or(0)).collect();
-            // Counted from 1, and from the number of the process: 14 and 15 are its own time, 16
-            // and 17 that of its children that it has waited for, 22 is when it began.
+            // Fields of `/proc/<pid>/stat`, counted from 1 at the process's number. 14 and 15 are
+            // its own time, 16 and 17 that of its children that it has waited for, and 22 is its
+            // start.
             if let (Some(&[user, system, of_children, in_children]), Some(&began)) =
                 (fields.get(11..15), fields.get(19))
             {
@@ -377,7 +379,7 @@ fn used_by(running: &Running) -> Used {
         used.memory += memory.unwrap_or(0);
     }
     if running.is_confined {
-        // Those of its own namespace, wherever they are: in a process, or on their way to one.
+        // The sockets of its own namespace: in a process, or on their way to one.
         let sockets = std::fs::read_to_string(format!("/proc/{}/net/sockstat", running.pid)).unwrap_or_default();
         let count = sockets.lines().find_map(|line| line.strip_prefix("sockets: used ")?.trim().parse::<u64>().ok());
         used.memory += count.unwrap_or(0).saturating_mul(socket_bytes());
@@ -390,7 +392,7 @@ fn used_by(running: &Running) -> Used {
 
 /// How a process ended.
 pub(super) struct End {
-    /// None for success.
+    /// `None` for success.
     how: Option<String>,
     cpu: Duration,
     peak_memory: u64,

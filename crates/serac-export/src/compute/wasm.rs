@@ -55,7 +55,7 @@ impl std::fmt::Display for Ended {
 }
 impl std::error::Error for Ended {}
 
-/// What bounds the memory of a module, and charges for it.
+/// Bounds the memory of a module, and charges for it.
 struct Bounds {
     limits: StoreLimits,
     charge: Charge,
@@ -184,7 +184,7 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What an error of the module's means.
+/// The error for an error of the module.
 fn failed(error: wasmtime::Error, limits: &Limits) -> ComputeError {
     let passed = |limit| ComputeError::Limit { program: NAME.to_owned(), limit, errors: String::new() };
     match (error.downcast_ref::<Ended>(), error.downcast_ref::<Trap>()) {

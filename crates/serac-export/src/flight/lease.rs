@@ -15,7 +15,7 @@ struct Lease {
     until: Instant,
 }
 
-/// What a stream still has to read, until it stands still for too long.
+/// A stream's unread input, until the stream stalls for too long.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) scan: Option<ArrowScan>,

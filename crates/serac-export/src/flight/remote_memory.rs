@@ -1,8 +1,8 @@
 //! One-sided access over Flight: the actions of [`crate::rdma`].
 //!
-//! A directory or a write begins with the ticket of a held snapshot, and with the same question as
-//! a DoGet: whether the caller may read what the ticket names. Later, `Flights::sweep_remote` asks
-//! again when privileges have changed, because the client's reads ask nobody.
+//! A directory or a write begins with the ticket of a held snapshot, and with the check of a DoGet:
+//! whether the caller may read the ticket's columns. Later, `Flights::sweep_remote` checks again
+//! when privileges have changed, because the client's reads are not checked.
 
 use super::extension::Caller;
 use super::service::Flights;
@@ -240,7 +240,7 @@ impl From<SessionError> for End {
     }
 }
 
-/// What a directory or a write goes through.
+/// The blocks that a directory or a write goes through.
 struct Work {
     scan: ArrowScan,
     snapshot: u64,
@@ -382,8 +382,8 @@ impl Work {
     }
 }
 
-/// Writes messages one behind the other to a place: pieces of frozen blocks from where they
-/// lie, others from a copy.
+/// Writes messages one behind the other to a place: pieces of frozen blocks without a copy, others
+/// from a copy.
 fn write_group(
     session: &Session<Caller>,
     parts: &[Part],

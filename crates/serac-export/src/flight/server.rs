@@ -24,9 +24,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-/// How long streams may go on after the stop.
+/// The time that streams may go on after the stop.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long a client may take to close a connection that has ended.
+/// The time that a client may take to close a connection that has ended.
 const LINGER: Duration = Duration::from_secs(1);
 /// Wait after a failed accept (no file descriptors left, for example).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -185,9 +185,8 @@ async fn converse(
     }
 }
 
-/// Reads on until the client closes, for a bounded time. A socket that is closed with input unread
-/// (a window update is enough) resets the connection, and the client loses what it has not read
-/// yet.
+/// Reads on until the client closes, for a bounded time. Closing a socket with unread input (a
+/// window update is enough) resets the connection, and the client loses its unread bytes.
 async fn linger(mut socket: Socket) {
     let _ = socket.shutdown().await;
     let drained = async {

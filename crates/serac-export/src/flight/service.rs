@@ -98,7 +98,7 @@ impl Flights {
             Status::resource_exhausted(format!("the server sends {streams} streams already, and not more at a time"))
         })
     }
-    /// What the caller may do.
+    /// The privileges of the caller.
     pub(super) fn access(&self, caller: &Caller, txn: &Transaction) -> Result<Access, Status> {
         if let Some(extension) = &self.extension {
             return Ok(txn.access(extension.role(caller, txn.catalog())?));
@@ -150,7 +150,7 @@ impl Flights {
             let (id, until) = self.leases.hold(scan)?;
             (What::Lease(id), Some(timestamp(until)))
         } else {
-            // What comes later lies in later blocks.
+            // Rows inserted later lie in later blocks.
             ranges.last_mut().expect("there is one at least").end = u32::MAX;
             (What::Request(request.clone()), None)
         };
@@ -163,8 +163,8 @@ impl Flights {
         Ok(info)
     }
 
-    /// The scan of a ticket. What it may read counts as it is now, not as it was when the ticket
-    /// was given.
+    /// The scan of a ticket. The caller's present privileges count, not those when the ticket was
+    /// given.
     pub(super) async fn scan(&self, caller: &Caller, ticket: &[u8]) -> Result<ArrowScan, Status> {
         let ticket = Ticket::from_bytes(ticket)?;
         let scan = match ticket.what {
@@ -195,7 +195,7 @@ impl Flights {
         Ok(Body::Blocks(BlockStream::new(messages, self.leases.stream(scan), permit)))
     }
 
-    /// Who calls.
+    /// The caller.
     async fn admit(&self, headers: &http::HeaderMap) -> Result<Caller, Status> {
         match &self.extension {
             Some(extension) => extension.admit(headers).await,
@@ -238,7 +238,7 @@ impl Flights {
     }
 }
 
-/// Who calls, as [`Flights::answer`] has found out.
+/// The caller, as [`Flights::answer`] has identified it.
 fn caller<T>(request: &Request<T>) -> Caller {
     request.extensions().get::<Caller>().cloned().unwrap_or_default()
 }
@@ -278,7 +278,7 @@ impl FlightService for Flights {
                 ScanRequest { snapshot: SnapshotUse::Latest, ..ScanRequest::new(&definition.schema, &definition.name) };
             let path = vec![definition.schema.clone(), definition.name.clone()];
             let scan = request.scan(&txn)?;
-            // What callers may not read is not there for them.
+            // A table that the caller may not read is not listed.
             if self.check(&caller, &txn, &scan).is_err() {
                 continue;
             }
@@ -390,8 +390,8 @@ impl FlightService for Flights {
         response.metadata_mut().as_mut().extend(headers);
         Ok(response)
     }
-    /// What GetFlightInfo gives, at once: a statement runs when its ticket is shown, or has run by
-    /// then.
+    /// The result of GetFlightInfo, at once: a statement runs when its ticket is shown, or has
+    /// already run.
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
         let info = self.get_flight_info(request).await?;
         Ok(info.map(|info| PollInfo { info: Some(info), progress: Some(1.0), ..PollInfo::default() }))

@@ -1,4 +1,4 @@
-//! What stands in an endpoint's ticket, as JSON.
+//! The content of an endpoint's ticket, as JSON.
 
 use super::request::ScanRequest;
 use serde::{Deserialize, Serialize};

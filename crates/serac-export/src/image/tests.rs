@@ -151,7 +151,7 @@ fn damaged_manifests_are_errors_or_name_bytes_that_are_there() {
         }
         let read = Manifest::decode(bytes).and_then(|manifest| manifest.read(&range));
         refused += usize::from(read.is_err());
-        // What is read may be used.
+        // The arrays are valid.
         for batch in read.iter().flatten().flat_map(|table| &table.batches) {
             assert!(batch.columns().iter().all(|column| column.to_data().validate_full().is_ok()));
         }

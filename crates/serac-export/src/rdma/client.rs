@@ -2,13 +2,14 @@
 //!
 //! [`RdmaClient`] gives the batches of a ticket in two ways, [`RdmaClient::read`] (the client reads
 //! the server's memory) and [`RdmaClient::receive`] (the server writes into the client's). Both
-//! give the same batches as DoGet, and both fall back to it: block by block where the server lends
-//! nothing (hot blocks, for example), and altogether where the two have no transport in common.
+//! give the same batches as DoGet, and both fall back to it. They do so block by block if the
+//! server lends no memory (for hot blocks, for example), and for all blocks if the two have no
+//! transport in common.
 //!
 //! **A lease that ends.** The client counts a lease's time from before it asked for it, so that its
-//! own count ends first. What it has read counts only if the lease still runs by then. An access
-//! that the server's memory refuses breaks the connection: the client makes a new one and asks
-//! again from the block on that it wanted.
+//! own count ends first. Its reads count only if the lease still runs afterwards. An access that
+//! the server's memory refuses breaks the connection. The client makes a new one and asks again
+//! from the wanted block on.
 
 use super::transport::{Endpoint, Memory, Place, Region, Transfer, Transport, TransportError};
 use super::wire::{
@@ -40,7 +41,7 @@ const MOST_BODY_BYTES: u64 = 2 << 30;
 /// The longest directory that is kept.
 const MOST_DIRECTORY_BYTES: usize = 256 << 20;
 
-/// What went wrong.
+/// The errors of one-sided reads.
 #[derive(Debug, thiserror::Error)]
 pub enum RdmaError {
     /// A call of Flight has failed.
@@ -49,10 +50,10 @@ pub enum RdmaError {
     /// The transport does not work here.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// What has come is no Arrow.
+    /// The bytes are no Arrow.
     #[error(transparent)]
     Arrow(#[from] ArrowError),
-    /// What the server says makes no sense.
+    /// The server's answer makes no sense.
     #[error("the server's answer cannot be understood: {0}")]
     Answer(String),
 }
@@ -71,7 +72,7 @@ fn code_of(error: &RdmaError) -> Option<Code> {
     }
 }
 
-/// Where the server writes.
+/// The memory that the server writes to.
 #[derive(Clone, Copy, Debug)]
 pub struct Slots {
     /// Places at a time. Each takes the messages of one block.
@@ -86,7 +87,7 @@ impl Default for Slots {
     }
 }
 
-/// What has been seen, for those who want to know by which way data came.
+/// Counters of the ways by which data came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ways {
     /// Batches that the client read from the server's memory.
@@ -99,7 +100,7 @@ pub struct Ways {
     pub lost: usize,
 }
 
-/// See the module.
+/// A client of one-sided reads and writes.
 #[derive(Debug)]
 pub struct RdmaClient {
     flight: FlightClient,
@@ -208,7 +209,7 @@ impl Told {
     }
 }
 
-/// What both ways have in common: what is still to come, and what to do when it does not.
+/// The common state of both ways: the expected blocks, and the fallback.
 struct Batches<'c> {
     client: &'c mut RdmaClient,
     ticket: Ticket,
@@ -219,7 +220,7 @@ struct Batches<'c> {
     ready: VecDeque<RecordBatch>,
     told: VecDeque<Told>,
     lease: Option<Lease>,
-    /// What DoGet gives, and the first block behind it.
+    /// The batches of a DoGet, and the first block behind it.
     fetching: Option<(Box<FlightRecordBatchStream>, u32)>,
     breaks: usize,
     /// Everything that is left is fetched.
@@ -530,8 +531,8 @@ impl Drop for Registered {
 }
 
 impl Batches<'_> {
-    /// What an error of a call means: a session that has ended is opened again, a server that has
-    /// no room is asked by DoGet, and everything else is the caller's.
+    /// Handles an error of a call. A session that has ended is opened again, a server without room
+    /// is asked by DoGet, and every other error is the caller's.
     async fn after(&mut self, error: RdmaError) -> Result<()> {
         match code_of(&error) {
             Some(Code::NotFound | Code::Unavailable | Code::FailedPrecondition) => {
@@ -560,7 +561,7 @@ pub struct Receive<'c> {
     held: Vec<RecordBatch>,
 }
 
-/// What a call writes.
+/// The batches that a call writes.
 struct Written {
     results: BoxStream<'static, Result<Bytes>>,
     slots: Vec<Option<Slot>>,

@@ -1,10 +1,10 @@
-//! Keys to memory, and the one promise that all of them rest on: when a key has been revoked, no
-//! access by it is running, and none will be allowed.
+//! Keys to memory, and their one promise: when a key has been revoked, no access by it is running,
+//! and none will be allowed.
 //!
 //! An access finds its entry under the table's lock, and holds the entry's own lock, shared, as
-//! long as it runs. A revocation takes the entry out of the table, so that nobody finds it any
-//! more, and takes its memory under the entry's lock, alone: it waits for those who have found it
-//! before. An access that comes second finds no memory in the entry.
+//! long as it runs. A revocation takes the entry out of the table, so that no access finds it any
+//! more. Then it takes the memory under the entry's exclusive lock: it waits for accesses that have
+//! found the entry before. An access that comes second finds no memory in the entry.
 //!
 //! Model: `serac-models/tests/registrations.rs`.
 

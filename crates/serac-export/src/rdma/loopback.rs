@@ -49,7 +49,7 @@ impl Transport for Loopback {
     }
 }
 
-/// Where in the memory a place begins, if it lies in it.
+/// The offset of a place in the memory, if it lies in it.
 fn offset_in(memory: &Memory, place: Place) -> Option<usize> {
     let (start, length) = memory.range();
     let at = place.address.checked_sub(start as u64)?;

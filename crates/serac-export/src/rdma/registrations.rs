@@ -1,7 +1,7 @@
 //! Memory that is registered as long as somebody has a lease of it.
 //!
-//! Frozen blocks never change, so nobody waits for a lease: a writer that thaws a block makes a
-//! copy, and the registered memory stays what it was. A lease says how long that memory is kept.
+//! Frozen blocks never change, so no writer waits for a lease: it thaws a block by a copy, and the
+//! registered memory stays unchanged. A lease says how long that memory is kept.
 //!
 //! ```text
 //! begin ──▶ add(memories) ──▶ places         one registration per piece of memory,
@@ -10,9 +10,9 @@
 //!             ▼
 //!           revoke what no other lease has ──▶ then let the memory go
 //! ```
-//! The order of the last two steps is the point: memory that is let go may get another use, so
-//! before that no peer can reach it any more. Both happen under the lock, so no lease can find a
-//! registration that is being revoked.
+//! The order of the last two steps matters: released memory may get another use, so before that no
+//! peer can reach it any more. Both happen under the lock, so no lease can find a registration that
+//! is being revoked.
 //!
 //! Model: `serac-models/tests/registrations.rs`.
 
@@ -24,12 +24,12 @@ use std::time::Instant;
 pub(crate) trait Registrar {
     /// Memory.
     type Memory;
-    /// What a peer must know of it.
+    /// A peer's description of the memory.
     type Place: Clone;
     /// Why memory cannot be registered.
     type Error;
 
-    /// What two pieces of memory have in common exactly if they are the same, while they live.
+    /// Equal for two pieces of memory exactly if they are the same, while they live.
     fn identity(memory: &Self::Memory) -> (usize, usize);
     /// Opens memory and keeps it.
     fn register(&self, memory: Self::Memory) -> Result<Self::Place, Self::Error>;
@@ -37,7 +37,7 @@ pub(crate) trait Registrar {
     fn revoke(&self, place: &Self::Place);
 }
 
-/// Leases of one peer. See the module.
+/// Leases of one peer. The header of this module has the protocol.
 #[derive(Debug)]
 pub(crate) struct Registrations<R: Registrar> {
     registrar: R,

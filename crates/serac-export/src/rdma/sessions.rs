@@ -1,13 +1,13 @@
 //! The server's side of one-sided access: who is connected, what is lent to whom, and the limits.
 //!
-//! Each client has a session: an endpoint of the transport with a protection domain of its own, so
-//! that a key opens memory to the client that was given it, and to no other. The session belongs to
-//! the user and role that opened it. What it lends are leases ([`super::registrations`]).
+//! Each client has a session: an endpoint of the transport with a protection domain of its own. So
+//! a key opens memory only to the client that it was given to. The session belongs to the user and
+//! role that opened it. It lends memory by leases ([`super::registrations`]).
 //!
-//! A session ends when its client says so, when it has no lease and has asked for nothing as long
-//! as a lease lasts, when its connection breaks, or when its role may not read any more what it
-//! has leased: that is looked at whenever privileges have changed. Its endpoint goes with it, and
-//! all keys with the endpoint.
+//! A session ends when its client ends it, when it has had no lease and no request for the time of
+//! a lease, or when its connection breaks. It also ends when its role may not read its leased
+//! columns any more, which is checked whenever privileges have changed. Its endpoint goes with it,
+//! and all keys with the endpoint.
 
 use super::registrations::{Registrar, Registrations};
 use super::transport::{Endpoint, MOST_ADDRESS_BYTES, Memory, Place, Transport, TransportError};
@@ -39,7 +39,7 @@ impl Default for RdmaOptions {
     }
 }
 
-/// How many bytes may be registered.
+/// The number of bytes that may be registered.
 #[derive(Debug)]
 struct Budget {
     most: u64,
@@ -103,16 +103,16 @@ impl Registrar for Arc<Lender> {
     }
 }
 
-/// Whom a session belongs to.
+/// The owner of a session.
 pub(crate) trait Owner: Send + Sync + 'static {
     /// Whether the other is the same user in the same role.
     fn is(&self, other: &Self) -> bool;
 }
 
-/// What belongs to a lease beside its memory.
+/// The grant that belongs to a lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant {
-    /// What its role must still be allowed to read.
+    /// The columns that its role must still be allowed to read.
     pub(crate) reads: ColumnsRead,
     /// The number of the snapshot that it was read in.
     pub(crate) snapshot: u64,
@@ -182,11 +182,11 @@ impl<O> Session<O> {
         self.grants.lock().remove(&lease);
         ended
     }
-    /// What a lease was given for.
+    /// The grant of a lease.
     pub(crate) fn grant(&self, lease: u64) -> Result<Grant, SessionError> {
         self.grants.lock().get(&lease).cloned().ok_or(SessionError::NoLease)
     }
-    /// What all leases were given for.
+    /// The grants of all leases.
     pub(crate) fn grants(&self) -> Vec<Grant> {
         self.grants.lock().values().cloned().collect()
     }
@@ -197,7 +197,7 @@ impl<O> Session<O> {
 pub(crate) struct Sessions<O> {
     transport: Arc<dyn Transport>,
     pub(crate) options: RdmaOptions,
-    /// How long a lease lasts, and a session without one that nobody uses.
+    /// The time of a lease, and of a session without one that is not used.
     pub(crate) lease: Duration,
     budget: Arc<Budget>,
     sessions: Mutex<HashMap<u64, Arc<Session<O>>>>,

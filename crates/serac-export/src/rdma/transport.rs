@@ -1,8 +1,8 @@
 //! One-sided access to the memory of a peer: what verbs and the loopback have in common.
 //!
 //! An [`Endpoint`] is one end of a connection, with a protection domain of its own: a key that it
-//! gives out opens its memory to its one peer, and to nobody else. The peers exchange the
-//! endpoints' addresses by other means, a Flight action here.
+//! gives out opens its memory to its one peer alone. The peers exchange the endpoints' addresses by
+//! other means, a Flight action here.
 //!
 //! ```text
 //! register(memory) ──▶ Place (address, length, key) ──other means──▶ the peer
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! An access that the peer's memory does not allow (a wrong key, a revoked one, a wrong range)
-//! breaks the connection, as it does with the reliable connections of verbs: every later access of
-//! either side fails. Whoever goes on opens new endpoints.
+//! breaks the connection, as with the reliable connections of verbs. Every later access of either
+//! side fails. To continue, open new endpoints.
 
 use arrow_buffer::Buffer;
 use bytes::Bytes;
@@ -31,9 +31,9 @@ pub const MOST_ADDRESS_BYTES: usize = 256;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// Where they begin, as the process that registered them sees it.
+    /// The address in the process that registered them.
     pub address: u64,
-    /// How many.
+    /// The length in bytes.
     pub length: u64,
     /// The key of the registration.
     pub key: u32,
@@ -57,7 +57,7 @@ pub struct Transfer {
     pub remote: Place,
 }
 
-/// What went wrong.
+/// The errors of a transport.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TransportError {
     /// The peer's memory is not open to this access. The connection is broken.
@@ -66,7 +66,7 @@ pub enum TransportError {
     /// The connection is broken, or was never made.
     #[error("the connection for one-sided access is broken: {0}")]
     Broken(String),
-    /// What was given does not fit this endpoint.
+    /// The argument does not fit this endpoint.
     #[error("wrong use of one-sided access: {0}")]
     Invalid(String),
     /// The device, the system or a limit does not allow more.
@@ -89,7 +89,7 @@ pub enum Memory {
 }
 
 impl Memory {
-    /// Where it begins, and how many bytes it has.
+    /// Its address, and its length in bytes.
     pub fn range(&self) -> (*const u8, usize) {
         match self {
             Self::Readable(bytes) | Self::Source(bytes) => (bytes.as_ptr(), bytes.len()),
@@ -109,9 +109,10 @@ pub trait Transport: Debug + Send + Sync + 'static {
     fn open(&self) -> Result<Arc<dyn Endpoint>, TransportError>;
 }
 
-/// One end of a connection. See the module. When it is dropped, all of its keys are revoked.
+/// One end of a connection. The header of this module has the protocol. When it is dropped, all of
+/// its keys are revoked.
 pub trait Endpoint: Debug + Send + Sync + 'static {
-    /// What the peer must know to connect; at most [`MOST_ADDRESS_BYTES`].
+    /// The address that the peer needs to connect; at most [`MOST_ADDRESS_BYTES`].
     fn address(&self) -> Vec<u8>;
     /// Connects to the endpoint with this address. Once; it must connect to this one, too.
     ///
@@ -131,19 +132,19 @@ pub trait Endpoint: Debug + Send + Sync + 'static {
     /// Writes into the peer's memory; all is there when this returns.
     ///
     /// # Errors
-    /// When not all of it could be written. Some of it may have been.
+    /// When not all bytes could be written. A part may have been.
     fn write(&self, transfers: &[Transfer]) -> Result<(), TransportError>;
     /// Reads from the peer's memory; all is here when this returns.
     ///
     /// # Errors
-    /// When not all of it could be read. Some of it may have been.
+    /// When not all bytes could be read. A part may have been.
     fn read(&self, transfers: &[Transfer]) -> Result<(), TransportError>;
 }
 
 /// Anonymous memory for transfers: page-aligned, zeroed.
 ///
-/// Its bytes can be read by nobody while an endpoint may change them: [`Region::into_buffer`]
-/// takes the only reference there is, and an endpoint has one as long as the memory is registered.
+/// Its bytes cannot be read while an endpoint may change them: [`Region::into_buffer`] takes the
+/// only reference, and an endpoint has one while the memory is registered.
 #[derive(Debug)]
 pub struct Region {
     start: NonNull<u8>,
@@ -159,7 +160,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// So many zeroed bytes; one at least.
+    /// A region of `length` zeroed bytes; at least one.
     ///
     /// # Errors
     /// When the system has no room for them.

@@ -1,9 +1,9 @@
 //! The transport of RDMA devices: reliable connections of verbs, by the crate `sideway`, which
 //! loads the system's libibverbs when the program runs.
 //!
-//! An endpoint has a protection domain, a completion queue and a queue pair. What is registered
-//! must be anonymous memory: devices pin pages for long, which systems refuse for mapped files, or
-//! which breaks the sharing of their pages.
+//! An endpoint has a protection domain, a completion queue and a queue pair. Registered memory must
+//! be anonymous. Devices pin pages for long, which systems refuse for mapped files, or which breaks
+//! the sharing of their pages.
 //!
 //! A key is revoked by deregistration. `ibv_dereg_mr` returns when the device does not use the
 //! region any more. If it fails, the memory is never let go: it is leaked rather than used again
@@ -40,11 +40,11 @@ const MOST_READS: u8 = 16;
 const TIMEOUT: u8 = 17;
 /// How often it tries again.
 const RETRIES: u8 = 7;
-/// How long completions are waited for, and how much longer for so many bytes. A device gives up
-/// before, if all is well with it.
+/// The time to wait for completions, and the additional time for a number of bytes. A healthy
+/// device gives up earlier.
 const PATIENCE: Duration = Duration::from_secs(10);
 const BYTES_PER_SECOND: u64 = 16 << 20;
-/// How long the completions of a connection that is broken are waited for.
+/// The time to wait for the completions of a broken connection.
 const FLUSH: Duration = Duration::from_secs(5);
 /// The layout of an address.
 const ADDRESS_VERSION: u8 = 1;
@@ -133,7 +133,7 @@ impl Transport for Verbs {
     }
 }
 
-/// What a peer must know.
+/// The address that a peer needs.
 struct Address {
     pair: u32,
     first_packet: u32,
@@ -275,15 +275,15 @@ impl Queue {
                 Direction::Read => handle.setup_read(request.remote_key, request.remote),
                 Direction::Write => handle.setup_write(request.remote_key, request.remote),
             };
-            // SAFETY: the range lies in a region that is registered, as the caller has checked; its
-            // key's owner does not revoke it before the transfer ends, and if so, deregistration
-            // waits for the device.
+            // SAFETY: the range lies in a registered region, as the caller has checked. Its key's
+            // owner does not revoke it before the transfer ends; if so, deregistration waits for
+            // the device.
             unsafe { handle.setup_sge(request.local_key, request.local, request.bytes) };
         }
         if let Err(error) = guard.post() {
             let error = error.to_string();
             self.breaks(&error);
-            // Some may have been posted: they are flushed.
+            // A part may have been posted: these are flushed.
             self.drain(requests.len());
             return Err(TransportError::Broken(error));
         }

@@ -6,17 +6,19 @@
 //! ```
 //! A data file is given as a whole: its pages are the system's page cache, which this process, the
 //! client and every other client share. It also shows all columns, deleted rows and the catalog, so
-//! only superusers get files ([`Sharing::gives_files`]). Others get copies of what they may read.
+//! only superusers get files ([`Sharing::gives_files`]). Other roles get copies of the columns that
+//! they may read.
 //!
-//! **What is kept.** Nothing here waits for a client, and no client can change anything here: the
-//! memfd is sealed, and the files are open for reading. A client that ends, in whatever way, takes
-//! its mappings along. What this process keeps for a client is an account of the bytes that it has
-//! copied ([`CopiedBytes`]), up to the end of the lease.
+//! **State.** Nothing here waits for a client, and no client can change anything here: the memfd is
+//! sealed, and the files are open for reading. A client that ends, in whatever way, takes its
+//! mappings along. This process keeps for a client only an account of the bytes that it has copied
+//! ([`CopiedBytes`]), up to the end of the lease.
 //!
-//! **Limits.** Data files of an image ([`SharedMemoryOptions::most_files`]), descriptors of all
-//! images that are made or sent at a time ([`SharedMemoryOptions::most_descriptors`]), bytes that
-//! are copied for all images at a time ([`SharedMemoryOptions::most_copied_bytes`]), the manifest's
-//! length.
+//! **Limits.** There are limits for the data files of an image
+//! ([`SharedMemoryOptions::most_files`]) and for the descriptors of all images that are made or
+//! sent at a time ([`SharedMemoryOptions::most_descriptors`]). Others are for the bytes that are
+//! copied for all images at a time ([`SharedMemoryOptions::most_copied_bytes`]) and for the
+//! manifest's length.
 
 mod placement;
 
@@ -37,12 +39,12 @@ use std::time::Duration;
 pub struct SharedMemoryOptions {
     /// Data files of an image. Blocks in more than these are copied.
     pub most_files: usize,
-    /// Descriptors of all images together that have not been sent yet. What lies in further files
-    /// is copied. An image for which there is no descriptor at all is refused.
+    /// Descriptors of all images together that have not been sent yet. Buffers in further files are
+    /// copied. An image for which there is no descriptor at all is refused.
     pub most_descriptors: u64,
     /// Bytes that are copied for images that clients have at a time.
     pub most_copied_bytes: u64,
-    /// How long an image is kept, if its client does not give it back before.
+    /// The time that an image is kept, unless its client gives it back before.
     pub lease: Duration,
 }
 
@@ -77,7 +79,7 @@ pub struct SharedMemory {
 #[derive(Debug)]
 pub struct Descriptors {
     files: Vec<OwnedFd>,
-    /// How many of all are this image's.
+    /// The number of these that this image has.
     counted: u64,
     all: Arc<AtomicU64>,
 }
@@ -99,7 +101,7 @@ impl FromIterator<OwnedFd> for Descriptors {
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
-        // Others may have new ones when these are closed.
+        // Other images may have descriptors when these are closed.
         self.files.clear();
         self.all.fetch_sub(self.counted, Ordering::Relaxed);
     }
@@ -158,7 +160,7 @@ pub struct CopiedBytes {
 }
 
 impl CopiedBytes {
-    /// How many.
+    /// The number of bytes.
     pub fn bytes(&self) -> u64 {
         self.own
     }
@@ -200,7 +202,7 @@ impl std::fmt::Debug for Sharing<'_> {
 /// An image that is ready to be sent.
 #[derive(Debug)]
 pub struct SharedImage {
-    /// What lies where.
+    /// The places of the data.
     pub manifest: Manifest,
     /// The files that the manifest names by their numbers in this list.
     pub descriptors: Descriptors,

@@ -36,11 +36,11 @@ pub(super) struct SharedPlacement<'c> {
     most_files: usize,
     /// Files by their mappings' addresses.
     files: HashMap<*const MappedFile, File>,
-    /// The file in which the last buffer lay. Those of a block lie in the same.
+    /// The file in which the last buffer lay. The buffers of a block lie in the same file.
     last: Option<File>,
     /// Descriptors of the files that are given, by their regions, and their lengths.
     given: Vec<(OwnedFd, u64)>,
-    /// Of these, and of the memory.
+    /// Room for descriptors of files and of the memory.
     room: DescriptorRoom,
     memory: Memory,
     copied: CopiedBytes,
@@ -69,7 +69,7 @@ impl<'c> SharedPlacement<'c> {
             return known.clone();
         }
         let mut region = None;
-        // One that was removed is copied, and so is one for which there is no descriptor.
+        // A removed file is copied, and so is one for which there is no descriptor.
         if self.given.len() < self.most_files && self.room.take() {
             match file.open() {
                 Ok(Some(descriptor)) => {
@@ -154,7 +154,7 @@ impl Placement for SharedPlacement<'_> {
     }
 }
 
-/// What is copied: buffers one behind the other in a memfd.
+/// The copied buffers, one behind the other in a memfd.
 #[derive(Default)]
 struct Memory {
     file: Option<OwnedFd>,

@@ -1,5 +1,5 @@
-//! Tables over Flight with one-sided access: what a client reads or is written is what DoGet
-//! gives, leases end, and nobody gets what is not theirs.
+//! Tables over Flight with one-sided access: reads and writes give the batches of DoGet, leases
+//! end, and no client gets another's data.
 
 use arrow_array::{ArrayRef, Decimal64Array, Int64Array, RecordBatch, StringViewArray};
 use arrow_flight::error::FlightError;
@@ -224,7 +224,7 @@ pub async fn both_ways_give_what_do_get_gives(transport: Arc<dyn Transport>) {
         // A long block comes in parts.
         let ways = client.ways();
         assert!(ways.written >= blocks && ways.lost == 0, "{strings}: {ways:?} of {blocks}");
-        // Few places, of which the server must be given new ones, and short ones.
+        // Few slots, so that the server must be given new ones, and short ones.
         for slots in [Slots { count: 1, bytes: 4 << 20 }, Slots { count: 64, bytes: 300_000 }] {
             assert_eq!(received(&mut client, &ticket, slots).await.unwrap(), wanted, "{strings}, {slots:?}");
         }
@@ -232,7 +232,7 @@ pub async fn both_ways_give_what_do_get_gives(transport: Arc<dyn Transport>) {
         // Places that no row fits in: the client fetches.
         let tiny = Slots { count: 4, bytes: 4_096 };
         assert_eq!(received(&mut client, &ticket, tiny).await.unwrap(), wanted, "{strings}");
-        // What is made for the client is not lent.
+        // Memory that is made for the client is not lent.
         let before = client.ways();
         let made =
             format!(r#"{{"table": "t", "filter": [["price", ">", 0]], "strings": "{strings}", "endpoints": 1}}"#);
@@ -358,7 +358,7 @@ pub async fn hostile_requests_get_errors_and_take_nothing(transport: Arc<dyn Tra
     let session = Some(raw.session);
     let scan = Scan { session, ticket: ticket.ticket.to_vec(), from: 0 };
 
-    // What is no request.
+    // Bodies that are no request.
     for name in [CONNECT, DIRECTORY, WRITE, RENEW, RELEASE, DISCONNECT] {
         for body in ["", "{", "[]", "7", r#"{"session": -1}"#, r#"{"session": 1, "more": 2}"#] {
             let action = Action { r#type: name.into(), body: body.to_owned().into() };
@@ -408,7 +408,7 @@ pub async fn hostile_requests_get_errors_and_take_nothing(transport: Arc<dyn Tra
         let _ = act(&mut raw.flight, DISCONNECT, &of).await;
     }
 
-    // As many leases as one may have, and no more.
+    // As many leases as a session may have, and no more.
     let mut leases = Vec::new();
     for count in 0..20 {
         match raw.directory(&ticket).await {
@@ -417,7 +417,7 @@ pub async fn hostile_requests_get_errors_and_take_nothing(transport: Arc<dyn Tra
         }
     }
     assert_eq!(leases.len(), 3);
-    // As many sessions; when their clients are gone without a word, there is room again.
+    // As many sessions; when their clients have disappeared, there is room again.
     let mut raws = Vec::new();
     let code = loop {
         match Raw::connect(&served, &*transport).await {
@@ -472,7 +472,7 @@ pub async fn a_role_leases_what_it_may_read_and_only_as_long_as_it_may(transport
     let (_, places) = raw.directory(&ticket).await.unwrap();
     let ids = raw.read(places[0]).unwrap();
     assert_eq!(ids[8..16], 1_i64.to_le_bytes());
-    // What lies beside the column is not in reach.
+    // Memory beside the column is out of reach.
     let mut other = Raw::connect(&served, &*transport).await.unwrap();
     let (_, others) = other.directory(&ticket).await.unwrap();
     assert_eq!(other.read(others[0]).unwrap(), ids);
@@ -498,7 +498,7 @@ pub async fn a_role_leases_what_it_may_read_and_only_as_long_as_it_may(transport
     assert_eq!(status.code(), Code::Unauthenticated);
 }
 
-/// All of the tests, one by one.
+/// Runs all of the tests.
 pub async fn all(transport: Arc<dyn Transport>) {
     let name = transport.name();
     println!("{name}: both ways give what DoGet gives");

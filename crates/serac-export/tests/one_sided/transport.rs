@@ -1,4 +1,4 @@
-//! What every transport promises.
+//! Tests of every transport's promises.
 
 use bytes::Bytes;
 use serac_export::rdma::transport::{Endpoint, Memory, Place, Region, Transfer, Transport, TransportError};
@@ -40,7 +40,7 @@ fn is_broken(result: &Result<Vec<u8>, TransportError>) -> bool {
 
 pub fn reads_and_writes_arrive(transport: &dyn Transport) {
     let (server, client) = pair(transport);
-    // Of odd lengths, and of more work requests than a queue has.
+    // Odd lengths, and more work requests than a queue has.
     for length in [1, 63, 4_096, 1_000_003] {
         let lent = bytes(length);
         let place = server.register(Memory::Readable(lent.clone())).unwrap();
@@ -122,7 +122,7 @@ pub fn a_revoked_key_opens_nothing(transport: &dyn Transport) {
     server.revoke(place.key);
     assert_eq!(read(&*client, place), Err(TransportError::Refused));
 
-    // What a server writes late does not arrive.
+    // A server's late write does not arrive.
     let (server, client) = pair(transport);
     let region = Region::new(4_096).unwrap();
     let place = client.register(Memory::Writable(region.clone())).unwrap();

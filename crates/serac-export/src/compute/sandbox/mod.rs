@@ -1,10 +1,11 @@
 //! A program apart from the system, by Linux's namespaces: no privileges are needed for it.
 //!
-//! **What it gets.** A user, process, mount, network, IPC and host name namespace of its own. Its
-//! root is an empty file system in which stand, read-only: `/usr`, `/lib` and the like, what the
-//! job grants, a few devices, and `/proc` with its own processes. `/tmp` is its own memory. There
-//! is no network device. A filter refuses calls that no program needs ([`filter`]). Privileges
-//! cannot be gained ("no new privileges"). Of a server that runs as root, it is the user 65534.
+//! **The sandbox.** A user, process, mount, network, IPC and host name namespace of its own. Its
+//! root is an empty file system with read-only mounts: `/usr`, `/lib` and the like, the paths that
+//! the job grants, a few devices, and `/proc` with its own processes. `/tmp` is its own memory.
+//! There is no network device. A filter refuses calls that no program needs ([`filter`]).
+//! Privileges cannot be gained ("no new privileges"). It is the user 65534 if the server runs as
+//! root.
 //!
 //! **How it starts.** A fork would copy the page tables of a whole database, and each write to a
 //! block would then copy a page. So the new process shares the memory of this one until it
@@ -22,10 +23,10 @@
 //! The new process runs on a stack of its own. It makes system calls and nothing else: no
 //! allocation, no lock, no panic. Everything that it needs lies ready in [`Setup`].
 //!
-//! **Its end.** The program is the first process of its namespace, so the kernel ends all others
-//! of it with it. It gets SIGKILL when this thread dies. As a first process it ignores signals
-//! that it sends to itself and that it does not handle; the kernel's own (a fault, the end of its
-//! processor time) end it all the same.
+//! **Its end.** The program is the first process of its namespace, so the kernel ends all others of
+//! it with it. It gets SIGKILL when this thread dies. As a first process it ignores signals that it
+//! sends to itself and does not handle. The kernel's own signals (a fault, the end of its processor
+//! time) end it all the same.
 
 mod filter;
 
@@ -48,7 +49,7 @@ use std::time::Duration;
 const STACK: usize = 128 << 10;
 /// Descriptors are copied to numbers from here on before they get their own.
 const FIRST_SPARE: c_int = 512;
-/// What of the system all programs may read.
+/// The parts of the system that all programs may read.
 const SYSTEM: [&str; 9] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime"];
 /// Devices of all programs.
@@ -233,7 +234,7 @@ impl Tree {
     }
 }
 
-/// Where the new process may stop, as it reports it.
+/// The steps at which the new process may stop, as it reports them.
 const STEPS: [&str; 12] = [
     "its beginning",
     "its user",
@@ -373,8 +374,7 @@ pub(super) fn start(
 }
 
 /// Addresses that a process may take beside its memory and its inputs. Many programs reserve more
-/// than they use. Whatever lies there, its page tables take 1/512 of it, if it is no sparser than
-/// that: 32 MiB.
+/// than they use. Its page tables take 1/512 of it, unless it is sparser than that: 32 MiB.
 const ADDRESS_SPACE: u64 = 16 << 30;
 
 /// The limits that the kernel keeps, for each process.
@@ -400,7 +400,7 @@ fn resources(limits: &Limits, input_bytes: u64, is_confined: bool) -> Vec<(c_int
 }
 
 /// The kernel's counter of the processor time of a process and of all that will descend from it. A
-/// time is in it whether or not anybody waits for its process. Some systems give none.
+/// time is in it whether or not anybody waits for its process. A few systems give none.
 fn time_counter(pid: i32) -> Option<OwnedFd> {
     const TYPE_SOFTWARE: u64 = 1;
     const SIZE: u64 = 64;
@@ -560,7 +560,7 @@ extern "C" fn begin(argument: *mut c_void) -> c_int {
             let copy = libc::syscall(libc::SYS_fcntl, from.0, libc::F_DUPFD_CLOEXEC, FIRST_SPARE);
             *setup.copies.as_mut_ptr().add(at) = checked(setup, DESCRIPTORS, copy) as c_int;
         }
-        // What reports stands above them, too, so that no number meets it.
+        // The report's descriptor moves above them, too, so that no number collides with it.
         let report = libc::syscall(libc::SYS_fcntl, setup.report, libc::F_DUPFD_CLOEXEC, FIRST_SPARE);
         setup.report = checked(setup, DESCRIPTORS, report) as c_int;
         for at in 0..setup.descriptors.len() {
@@ -574,8 +574,7 @@ extern "C" fn begin(argument: *mut c_void) -> c_int {
         checked(setup, PRIVILEGES, libc::syscall(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
         checked(setup, TEMPORARY, c_long::from(libc::chdir(setup.folder.as_ptr())));
         for signal in 1..=64 {
-            // Of the C library's structure the kernel reads what it knows: all zeros is the
-            // default.
+            // The kernel reads its own part of the C library's structure: all zeros is the default.
             let action = [0u64; 4];
             let size = size_of::<u64>();
             libc::syscall(libc::SYS_rt_sigaction, signal, action.as_ptr(), ptr::null_mut::<u64>(), size);
