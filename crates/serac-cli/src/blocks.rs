@@ -1,5 +1,5 @@
 //! The block map: a table's blocks by state, one character each (or one for several), as a picture
-//! that one can watch change.
+//! that is redrawn as it changes.
 //!
 //! The colour is the state, the shade how full the block's slots are. Without colours letters stand
 //! for the states, capital while most slots hold rows.
@@ -119,7 +119,7 @@ pub struct TableMap {
 }
 
 impl TableMap {
-    /// How many blocks there are.
+    /// The number of blocks.
     pub fn blocks(&self) -> usize {
         self.cells.len()
     }

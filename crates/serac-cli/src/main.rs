@@ -150,7 +150,7 @@ fn folder(path: &Option<PathBuf>) -> Option<PathBuf> {
 /// A database is made in a folder that is there: another is most likely a slip of the pen.
 ///
 /// # Errors
-/// What is missing.
+/// The missing part.
 pub fn check_folder(path: &Path) -> Result<(), String> {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {

@@ -158,7 +158,7 @@ pub struct RowsWriter {
     /// The first rows, in the modes for people.
     shown: Vec<Vec<String>>,
     total: usize,
-    /// The settings of times of the session whose rows these are; none for the usual ones.
+    /// The settings of times of the rows' session; `None` for the defaults.
     style: Option<TimeStyle>,
 }
 
@@ -171,7 +171,7 @@ impl RowsWriter {
     fn names(&self) -> Vec<&str> {
         self.schema.fields().iter().map(|f| f.name().as_str()).collect()
     }
-    /// What stands before the first row.
+    /// The text before the first row.
     pub fn start(&self) -> String {
         match self.mode {
             Mode::Csv => self.names().into_iter().map(csv_field).collect::<Vec<_>>().join(",") + "\n",
@@ -214,8 +214,8 @@ impl RowsWriter {
         out
     }
 
-    /// What stands after the last row, ending with a newline. `width`: columns of the terminal, if
-    /// it goes to one.
+    /// The text after the last row, ending with a newline. `width`: columns of the terminal, if it
+    /// goes to one.
     pub fn finish(self, width: Option<usize>) -> String {
         let names: Vec<String> = self.names().into_iter().map(|name| printable(name, false)).collect();
         match self.mode {

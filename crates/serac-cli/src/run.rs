@@ -1,6 +1,6 @@
 //! `serac run`: a program beside the data, of a database of this machine or of another one.
 //!
-//! The job's description is the same everywhere. Where it runs, its inputs are fetched in one
+//! The job's description is the same everywhere. The place of the job fetches its inputs in one
 //! snapshot: from the folder, through the process that has it open, or by Flight SQL from another
 //! machine (`--connect`).
 
@@ -298,7 +298,7 @@ fn write_file(path: &Path, schema: &SchemaRef, batches: &[RecordBatch]) -> Resul
     file.flush().map_err(|error| failed(error.to_string()))
 }
 
-/// What becomes of the rows.
+/// Prints the rows, or loads them into a table.
 async fn use_rows(
     output: StreamFile,
     session: Option<&mut FolderSession>,
@@ -338,7 +338,7 @@ async fn use_rows(
     let term = Term::stdout();
     let size = term.size_checked().filter(|_| term.is_term());
     text.push_str(&writer.finish(size.map(|(_, width)| usize::from(width))));
-    // Where nobody reads any more (head, less) there is no error of ours.
+    // A closed output (head, less) is no error of ours.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())
 }

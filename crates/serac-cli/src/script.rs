@@ -13,7 +13,7 @@ pub enum Part {
     Command { line: String, statement: String },
 }
 
-/// What a statement that is not complete yet is in the middle of.
+/// The token in whose middle an incomplete statement is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Within {
     Statement,
@@ -32,7 +32,7 @@ impl Within {
     }
 }
 
-/// Where the text in quotes ends that `text` begins with; none if it is open. With `escapes`, a
+/// The end of the quoted text at the beginning of `text`; `None` if it is open. With `escapes`, a
 /// backslash hides the character behind it.
 fn quoted_length(text: &str, quote: u8, escapes: bool) -> Option<usize> {
     let bytes = text.as_bytes();
@@ -85,9 +85,9 @@ fn is_blank(text: &str) -> bool {
 pub struct Script {
     /// Whole lines, but for the last line of all.
     text: String,
-    /// Where the part begins that comes next.
+    /// The beginning of the next part.
     start: usize,
-    /// Where the token begins that is looked at next.
+    /// The beginning of the next token.
     at: usize,
     /// Whether what comes next is the data of a COPY.
     is_data: bool,
@@ -174,7 +174,7 @@ impl Script {
         *self = Self::default();
         last
     }
-    /// What is left, if that is more than blanks and comments.
+    /// The rest, if that is more than blanks and comments.
     pub fn incomplete(&self) -> Option<&str> {
         Some(&self.text[self.start..]).filter(|rest| !is_blank(rest))
     }

@@ -35,7 +35,7 @@ pub struct ServeArguments {
     flags: Flags,
 }
 
-/// How long a process that has the folder open may take to hand it over.
+/// The time that a process that has the folder open may take to hand it over.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The port that a Unix socket is named after where there is no other.
 const PG_PORT: u16 = 5432;
@@ -47,7 +47,8 @@ enum Place {
     Path(PathBuf),
 }
 
-/// Where clients of the operator language connect. What has a slash or no colon is a path.
+/// The addresses for clients of the operator language. A text with a slash or without a colon is a
+/// path.
 fn places(settings: &Settings) -> Result<Vec<Place>, String> {
     let text = settings.text("operators").unwrap_or_default();
     let place = |word: &str| match word.parse() {
@@ -89,7 +90,7 @@ fn folder_options(settings: &Settings) -> Result<FolderOptions, String> {
     })
 }
 
-/// What runs the programs of jobs.
+/// The runner of jobs' programs.
 fn programs(settings: &Settings) -> Result<Arc<dyn Programs>, String> {
     let most_bytes = settings.bytes("programs_memory")?.map_or(LocalPrograms::MOST_BYTES, |bytes| bytes as u64);
     Ok(Arc::new(LocalPrograms::new(most_bytes)))
@@ -223,7 +224,7 @@ fn tls(settings: &Settings) -> Result<Option<TlsConfig>, String> {
     }
 }
 
-/// Whom the file with passwords names.
+/// The users in the file with passwords.
 fn users(settings: &Settings) -> Result<HashMap<String, Verifier>, String> {
     settings.parsed::<PathBuf>("passwords")?.map_or_else(|| Ok(HashMap::new()), |path| read_passwords(&path))
 }
@@ -257,7 +258,7 @@ fn read_passwords(path: &Path) -> Result<HashMap<String, Verifier>, String> {
     if users.is_empty() { Err(format!("{} names nobody", path.display())) } else { Ok(users) }
 }
 
-/// How long a client may take to say who it is.
+/// The time that a client may take to log in.
 fn login_timeout(settings: &Settings) -> Result<Duration, String> {
     let ever = Duration::from_secs(u32::MAX.into());
     Ok(settings.duration("login_timeout")?.unwrap_or(ever))
@@ -389,7 +390,7 @@ pub fn run(runtime: &tokio::runtime::Runtime, arguments: &ServeArguments) -> Res
             result
         }
         Served::CutShort => {
-            // What was acknowledged under full durability is in the log already; here the rest of
+            // Acknowledged commits under full durability are in the log already; here the rest of
             // the log follows.
             let flushed = db.database().storage().manager().log().map_or(Ok(()), |log| log.flush());
             flushed.map_err(|error| error.to_string())?;

@@ -14,7 +14,7 @@ use toml::Spanned;
 /// A setting that there is.
 struct Known {
     name: &'static str,
-    /// What stands for its value in the help.
+    /// The placeholder for its value in the help.
     value: &'static str,
     usual: Option<&'static str>,
     help: &'static str,
@@ -207,7 +207,7 @@ const KNOWN: [Known; 40] = [
     ),
 ];
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq)]
 enum Source {
     Default,
@@ -298,7 +298,7 @@ impl Settings {
     /// Puts the settings together: flags before the environment before the file.
     ///
     /// # Errors
-    /// What is wrong in the file, and in which line.
+    /// The error in the file, with its line.
     pub fn new(flags: &Flags, environment: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let mut values = HashMap::new();
         for known in &KNOWN {
@@ -326,7 +326,7 @@ impl Settings {
         for known in &KNOWN {
             let line = match self.values.get(known.name) {
                 None => format!("# {} is not set", known.name),
-                // Who sees the settings need not see this.
+                // The token is secret, even from readers of the settings.
                 Some((_, source)) if known.name == "token" => format!("# token is set ({source})"),
                 Some((value, source)) => {
                     let plain = value.parse::<u64>().is_ok() || value.parse::<bool>().is_ok();
@@ -466,7 +466,7 @@ mod tests {
                 .any(|line| line.starts_with("max_connections = 7 # ") && line.ends_with("serac.toml, line 2")),
             "{shown}"
         );
-        // What is shown can be read.
+        // The shown settings can be read back.
         assert!(toml::from_str::<toml::Table>(&shown).is_ok());
     }
 

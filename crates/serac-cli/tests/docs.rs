@@ -1,4 +1,4 @@
-//! What README, the documents and the book show runs as it is written.
+//! The examples of README, the documents and the book run as they are written.
 //!
 //! Each fenced block is listed below, with how it runs, or why it does not. SQL in the book, and
 //! what it gives, are `book.rs`'s. Addresses are replaced by those of servers that the test starts,
@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 /// How a block runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
-    /// What is typed at the shell's prompts gives what is shown.
+    /// Input at the shell's prompts gives the shown output.
     Console,
     /// `serac serve` with these addresses starts, and psql connects if the block says so.
     Serve,
@@ -246,7 +246,7 @@ fn shell(folder: &Path, line: &str) -> Command {
     command
 }
 
-/// What the session of README gives, which also makes its table.
+/// The output of README's session, which also makes its table.
 fn console(folder: &Path, block: &Block) -> String {
     let typed = block.text.lines().filter_map(|line| {
         let (prompt, typed) = line.split_once("> ")?;
@@ -304,7 +304,7 @@ fn scripts_run() {
     assert!(all.len() > 1);
     for (block, _) in all {
         let folder = folder();
-        // What the scripts load.
+        // The file that the scripts load.
         std::fs::write(folder.path().join("people.csv"), "name,born\nada,1815-12-10\n").unwrap();
         std::fs::write(folder.path().join("trips.csv"), "day,passengers\n2024-02-29,3\n").unwrap();
         let made = "gzip -k trips.csv && target/release/serac -c \"COPY (SELECT 1 AS a) TO 'part.parquet'\"";

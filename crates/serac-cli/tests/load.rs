@@ -21,7 +21,7 @@ impl Folder {
         std::fs::write(self.path(name), content).unwrap();
         self.path(name)
     }
-    /// Whether it went well, what it said, and what it complained of.
+    /// Success, output, and error output.
     fn load(&self, arguments: &[&str], input: impl AsRef<[u8]>) -> (bool, String, String) {
         let output = serac(&[&["load", &self.path("db")][..], arguments].concat(), input);
         (output.status.success(), text(&output.stdout), text(&output.stderr))
@@ -78,8 +78,7 @@ fn the_form_of_csv_is_found_out() {
         assert!(done, "{error}");
         assert_eq!(folder.rows(&format!("SELECT * FROM {table} ORDER BY 1")), wanted, "{error}");
     }
-    // A header names columns of a table that is there, in any order; what is said goes before what
-    // is found.
+    // A header names columns of an existing table, in any order; options precede detection.
     let file = folder.write("e.csv", "NAME,zip\neve,00001\n");
     assert!(folder.load(&["--table", "a", &file], "").0);
     assert_eq!(folder.rows("SELECT * FROM a WHERE name = 'eve'"), "zip,name,born\n00001,eve,\n");

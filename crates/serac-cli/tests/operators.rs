@@ -56,7 +56,7 @@ impl Served {
     fn run(&self, script: &str) -> Output {
         run(&mut self.client(), script)
     }
-    /// What a script prints that has no errors.
+    /// The output of a script without errors.
     fn shown(&self, script: &str) -> String {
         let output = self.run(script);
         assert!(output.status.success(), "{output:?}");
@@ -283,7 +283,7 @@ fn what_clients_were_told_is_there_after_each_kill() {
             assert!(told > count.0, "client {number} was told of nothing");
             let first = number as i64 * 10_000_000;
             let is_there = |row: i64| rows.contains(&(first + row));
-            // What an earlier kill left open is as it was then.
+            // A state that an earlier kill left open stays as it was then.
             let missing = (count.0..told).find(|row| !is_there(*row));
             assert_eq!(
                 missing, None,

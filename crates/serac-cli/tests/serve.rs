@@ -85,7 +85,7 @@ fn unix_sockets_are_named_in_use_and_gone_at_the_end() {
         command.args(["serve", "--pg-socket"]).arg(folder.path()).arg("--flight-socket").arg(&flight);
         command
     };
-    // What a server has left behind that was killed.
+    // A socket left behind by a server that was killed.
     drop(UnixListener::bind(&socket).unwrap());
     let mut child = command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -210,7 +210,7 @@ fn ask(address: &str, sql: &str) -> (TcpStream, String) {
     (socket, answer)
 }
 
-/// What the server says, up to the `readies`-th time that it is ready.
+/// The server's messages, up to the `readies`-th ReadyForQuery.
 fn read_ready(socket: &mut TcpStream, readies: usize) -> String {
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut answer = Vec::new();
@@ -352,7 +352,7 @@ fn serve_small_segments(path: &std::path::Path) -> Served {
     Served::new(&mut command, &["postgresql://"])
 }
 
-/// What a query gives after the server was killed, in CSV.
+/// The result of a query after the server was killed, in CSV.
 fn rows_after_kill(served: Served, path: &std::path::Path, sql: &str) -> String {
     served.signal("-KILL");
     served.end();
@@ -414,7 +414,7 @@ fn rows_copied_into_a_recycled_block_are_what_they_were_after_a_kill() {
 #[test]
 fn functions_keep_to_the_memory_limit_and_the_memory_goes_back() {
     const LIMIT: u64 = 256 << 20;
-    /// What functions may hold beside it, and what a server has anyway: see the book, "Limits".
+    /// The memory that functions may hold beside it, plus a server's base: see the book, "Limits".
     const BESIDE: u64 = 320 << 20;
     let mut command = serac();
     command.args(["serve", "--pg", "127.0.0.1:0", "--memory-limit", "256MB", "--threads", "2"]);
@@ -440,7 +440,7 @@ fn functions_keep_to_the_memory_limit_and_the_memory_goes_back() {
     let columns = columns.join(", ");
     // A cast may give far more than it takes: a number of a document has no exponent.
     let documents = "SELECT max(length((('[' || repeat('1e100000,', 20)) || a || ']')::jsonb::text)) FROM t";
-    // What is refused, with the SQLSTATE, and what is not. What "?" stands beside may be either:
+    // Statements that are refused, with the SQLSTATE, and those that are not. "?" allows either:
     // two threads may want more than there is.
     let statements: &[(&str, &str)] = &[
         ("SELECT count(repeat(s, 20000)) FROM t", "53200"),

@@ -156,7 +156,7 @@ async fn columns_of(session: &mut FolderSession, table: &str) -> Option<Vec<Stri
     Some(columns.fields().iter().map(|field| field.name().clone()).collect())
 }
 
-/// Those of a table's columns that are computed from others, so that no file has them.
+/// A table's generated columns, which no file has.
 async fn generated_columns(session: &mut FolderSession, schema: &str, table: &str) -> Result<Vec<String>, Failure> {
     let sql = format!(
         "SELECT column_name::text FROM information_schema.columns WHERE table_schema = {} AND table_name = {} \

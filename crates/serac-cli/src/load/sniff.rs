@@ -1,5 +1,5 @@
-//! What a CSV file is like, by what stands at its beginning: its delimiter, its quotes, whether its
-//! first line has the columns' names, and the types of its columns.
+//! The form of a CSV file, by its beginning: its delimiter, its quotes, whether its first line has
+//! the columns' names, and the types of its columns.
 
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use csv::{ReaderBuilder, StringRecord};
@@ -46,7 +46,7 @@ fn columns(rows: &[StringRecord]) -> (usize, f64) {
     most.map_or((0, 0.0), |(columns, count)| (columns, count as f64 / rows.len() as f64))
 }
 
-/// The quotes: single ones if more fields begin with them than with double ones.
+/// The quotes: single quotes if more fields begin with them than with double quotes.
 fn quote_of(sample: &[u8]) -> u8 {
     let opening = |quote: u8| {
         let at_begin = |at: usize| at == 0 || matches!(sample[at - 1], b'\n' | b'\t' | b';' | b'|' | b',');
@@ -157,8 +157,8 @@ fn distinct(given: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 impl Sniffed {
-    /// What the file is like that begins with `sample`. `known`: the columns' names of the table
-    /// that it is for, if there is one already.
+    /// The form of the file that begins with `sample`. `known`: the columns' names of its table, if
+    /// that exists already.
     pub fn new(sample: &[u8], said: Said, known: Option<&[String]>) -> Self {
         let quote = said.quote.unwrap_or_else(|| quote_of(sample));
         let delimiter = said.delimiter.unwrap_or_else(|| delimiter_of(sample, quote));
@@ -181,7 +181,7 @@ impl Sniffed {
     }
 
     /// Whether the first row has names: those of the table's columns, or texts above columns that
-    /// hold no texts. Where all columns hold texts, nothing tells; a table that is there knows its
+    /// hold no texts. If all columns hold texts, the rows do not tell: an existing table knows its
     /// columns, and a new one gets names.
     fn has_header(first: &[&str], below: &[DataType], rows: usize, known: Option<&[String]>) -> bool {
         let known_name = |name: &&str| known.is_some_and(|all| all.iter().any(|k| k.eq_ignore_ascii_case(name)));

@@ -1,4 +1,4 @@
-//! The client: what it has sent and what was answered, and the answers on their way to the user.
+//! The client: the sent statements and their answers, and the answers on their way to the user.
 
 use super::connect::Stream;
 use super::graph::drawn;
@@ -13,7 +13,7 @@ use tokio::sync::{Notify, mpsc};
 
 /// Pieces of input that wait to be sent.
 const WAITING: usize = 8;
-/// What is read of the stream at a time.
+/// The bytes of a read from the stream.
 const READ_BYTES: usize = 64 << 10;
 
 /// How the client has ended.
@@ -110,7 +110,7 @@ enum End {
 pub async fn run(stream: impl Stream) -> Ending {
     let progress = Arc::new(Progress::default());
     let (frames, mut waiting) = mpsc::channel::<Vec<u8>>(WAITING);
-    // Cancellations have a channel of their own, because a load fills the other one.
+    // Cancellations have a channel of their own, because a load fills the other channel.
     let (cancels, mut cancelled) = mpsc::channel::<Vec<u8>>(1);
     let is_terminal = std::io::stdin().is_terminal();
     let spawned = {
@@ -192,7 +192,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// What is wrong with the output.
+    /// Notes an error of the output.
     fn note(&mut self, result: std::io::Result<()>, progress: &Progress) {
         if let Err(error) = result
             && !std::mem::replace(&mut self.failed, true)

@@ -18,7 +18,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Place {
     /// HOST:PORT
@@ -28,7 +28,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// What has a slash or no colon is a path, as for `serac serve --operators`.
+    /// A text with a slash or without a colon is a path, as for `serac serve --operators`.
     pub fn new(text: &str) -> Self {
         if text.contains('/') || !text.contains(':') { Self::Unix(text.into()) } else { Self::Tcp(text.into()) }
     }
@@ -40,7 +40,7 @@ pub struct TlsOptions {
     pub name: Option<String>,
 }
 
-/// Who the client is.
+/// The client's identity.
 pub struct Login {
     user: String,
     password: Option<String>,

@@ -1,6 +1,6 @@
 //! The graph of the last batch, as `info()` writes it, drawn for a person.
 //!
-//! Statements stand below each other, level by level. What a statement gives is a lane, from its
+//! Statements stand below each other, level by level. The result of a statement is a lane, from its
 //! row down to the last row that uses it:
 //!
 //! ```text
@@ -20,7 +20,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// More lanes would leave no room for statements; the names say what else depends on what.
+/// More lanes would leave no room for statements; the names show the other dependencies.
 const MOST_LANES: usize = 16;
 
 /// A statement of the batch.
@@ -80,7 +80,7 @@ fn beside(live: &[bool], used: &[usize], ends: impl Fn(usize) -> bool, begins: O
     text
 }
 
-/// What `info()` has written, with the graph of the last batch drawn.
+/// The output of `info()`, with the graph of the last batch drawn.
 pub fn drawn(info: &str) -> String {
     let begins = if info.starts_with("last batch: ") { Some(0) } else { info.find("\nlast batch: ").map(|at| at + 1) };
     let Some((catalog, graph)) = begins.map(|at| info.split_at(at)) else { return info.to_owned() };

@@ -68,7 +68,7 @@ pub struct Input<'a> {
     draws: bool,
 }
 
-/// What follows a statement.
+/// The text after a statement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     GoesOn,
@@ -235,7 +235,7 @@ fn skip_line(reader: &mut impl BufRead) -> io::Result<()> {
     }
 }
 
-/// What Tab completes: commands, what was typed before, and files.
+/// The words that Tab completes: commands, earlier input, and files.
 #[derive(Helper, Hinter, Highlighter, Validator)]
 struct Words {
     words: BTreeSet<String>,

@@ -34,7 +34,7 @@ pub struct ShellOptions {
     pub role: Option<String>,
 }
 
-/// Where COPY … FROM STDIN finds its data.
+/// The source of the data of COPY … FROM STDIN.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Data {
     /// In the script, behind the statement.
@@ -62,7 +62,7 @@ struct Shell {
     nested: usize,
 }
 
-/// Where results go, and how.
+/// The target and the form of results.
 struct Display {
     mode: Mode,
     timing: bool,

@@ -1,4 +1,4 @@
-//! Where the lines of a script come from: a text, or a pipe whose lines run as they come.
+//! The source of a script's lines: a text, or a pipe whose lines run as they come.
 //!
 //! ```text
 //! standard input ──thread──▶ channel of whole lines ──▶ Script ──▶ statements, and data of COPY
@@ -6,7 +6,7 @@
 //! The script is behind a latch. Two may wait for lines: the shell, for a statement, and the thread
 //! that reads a COPY, for data. The shell waits on a `Notify`, which keeps a wake-up that comes
 //! before the wait. The thread waits on a condition variable, under the latch. A task that adds a
-//! piece to the channel, ends it, or ends the data takes the latch before it wakes the thread, so
+//! piece to the channel, ends it, or ends the data takes the latch before it wakes the thread. So
 //! the thread has either seen that, or waits already.
 //!
 //! The thread of the standard input may wait for as long as the process lives, which ends without
@@ -29,7 +29,8 @@ struct Lines {
     script: Script,
     /// Lines that come through a pipe; none if all are there.
     pieces: Option<Receiver<io::Result<String>>>,
-    /// How many COPYs have begun to read data. The thread of one that has failed may live on.
+    /// The number of COPYs that have begun to read data. The thread of one that has failed may live
+    /// on.
     copies: u64,
 }
 
@@ -85,7 +86,7 @@ fn send_lines(mut stream: impl Read, pieces: SyncSender<io::Result<String>>, arr
 }
 
 impl Lines {
-    /// Takes lines that have come. None if there are none yet; false if there will be none.
+    /// Takes lines that have come. `None` if there are none yet; false if there will be none.
     fn take(&mut self) -> Option<io::Result<bool>> {
         let piece = match &self.pieces {
             None => return Some(Ok(false)),
@@ -144,7 +145,7 @@ impl Source {
     pub fn put_back(&self, statement: &str) {
         self.0.lines.lock().script.put_back(statement);
     }
-    /// What has begun, and of which token it is in the middle.
+    /// An incomplete statement, and the token in whose middle it is.
     pub fn incomplete(&self) -> Option<(String, Within)> {
         let script = &mut self.0.lines.lock().script;
         let within = script.within();
@@ -154,7 +155,7 @@ impl Source {
     pub fn next_complete(&self) -> Option<Part> {
         self.0.lines.lock().script.next_complete()
     }
-    /// Waits until `look` finds something in what has come; none at the end of the input.
+    /// Waits until `look` finds a match in the lines so far; `None` at the end of the input.
     async fn until<T>(&self, mut look: impl FnMut(&mut Script) -> Option<T>) -> io::Result<Option<T>> {
         let mut interrupts = Interrupts::listen();
         loop {
@@ -208,7 +209,7 @@ impl Source {
 /// The data of a COPY.
 struct Data {
     source: Source,
-    /// Which of the source's COPYs it is.
+    /// The number of its COPY among the source's.
     copy: u64,
     piece: io::Cursor<Vec<u8>>,
 }
@@ -223,7 +224,7 @@ impl Read for Data {
             let shared = &self.source.0;
             let mut lines = shared.lines.lock();
             let piece = loop {
-                // What comes behind the end of its data is not for it.
+                // Lines behind the end of its data are not for it.
                 if lines.copies != self.copy {
                     return Ok(0);
                 }

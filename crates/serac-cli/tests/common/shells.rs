@@ -70,7 +70,7 @@ pub fn run(folder: &Path, arguments: &[&str], input: &str) -> (String, String, b
 
 /// A statement that does not end by itself.
 pub const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 1000000000000) AS g (a);";
-/// How many sessions run it.
+/// Counts the sessions that run it.
 pub const ENDLESS_RUNNING: &str = "SELECT count(*) AS n FROM pg_stat_activity \
     WHERE query LIKE '%1000000000000%' AND query NOT LIKE '%stat_activity%' AND state = 'active';";
 
