@@ -1,6 +1,6 @@
-//! The aggregates of a session. Here, mode (), percentile_disc (fraction) and percentile_cont
-//! (fraction), WITHIN GROUP (ORDER BY value): the first two give one of the values, and the last
-//! one what lies between two of them. All keep the values of a group.
+//! The aggregates of a session. They are mode (), percentile_disc (fraction) and percentile_cont
+//! (fraction), WITHIN GROUP (ORDER BY value). The first two return one of the values, and the last
+//! one interpolates between two of them. All keep the values of a group.
 
 use super::definition::no_function;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_empty_array};
@@ -16,7 +16,7 @@ use serac_values::SqlError;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What an aggregate looks for.
+/// The value that an aggregate looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Wanted {
     MostFrequent,
@@ -123,14 +123,14 @@ impl AggregateUDFImpl for OrderedSet {
     }
 }
 
-/// Which of the values in their order is the result.
+/// The rule that picks the result among the ordered values.
 #[derive(Debug)]
 enum Pick {
     /// The first of those that are there most often.
     MostFrequent,
     /// The first with at least this share of all values up to it; none for NULL.
     Fraction(Option<f64>),
-    /// What lies between the two around this share; none for NULL.
+    /// The value between the two around this share; `None` for NULL.
     Between(Option<f64>),
 }
 

@@ -1,7 +1,7 @@
 //! array_key (a): bytes in the order in which PostgreSQL has arrays, equal for equal ones.
 //!
-//! Arrays are compared by their elements in a row, of which NULL is the last and equal to NULL;
-//! then by how many there are, and then by their dimensions. Elements are bytes of Arrow's rows,
+//! Arrays are compared by their elements in order, where NULL is the last and equal to NULL; then
+//! by the number of elements, and then by their dimensions. Elements are bytes of Arrow's rows,
 //! none of which begins as the end of an array does: with [`END`].
 
 use super::definition::{Definition, Types};

@@ -1,8 +1,8 @@
 //! Functions that look for values in arrays, change them, or join arrays.
 //!
-//! Values are equal as PostgreSQL's `=` of their type says: NaN is equal to itself, both zeros are
-//! one number, and intervals are as long as they are. NULL is looked for as a value, but is an
-//! element of no other array where one contains another.
+//! Values are equal by PostgreSQL's `=` of their type: NaN is equal to itself, both zeros are one
+//! number, and intervals compare by length. A search finds NULL as a value, but for containment
+//! NULL is an element of no other array.
 
 use crate::definition::{Definition, Types};
 use crate::elements::as_lists;
@@ -263,8 +263,8 @@ fn joined_types(given: &[DataType]) -> Option<Types> {
     (levels(&left).abs_diff(levels(&right)) <= 1).then_some((vec![left, right], deeper))
 }
 
-/// Arrays one after the other. NULL beside an array is nothing, and so is an array without
-/// elements; one of a dimension less is an element of the other.
+/// Concatenates arrays. NULL or an empty array adds no elements; an array of one dimension less
+/// becomes an element of the other.
 fn joined(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     let deepest = levels(args[0].data_type()).max(levels(args[1].data_type()));
     let side = |list: &ArrayRef| {
@@ -287,7 +287,7 @@ fn joined(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     list_of(take(&both, &UInt64Array::from(taken), None)?, lengths, Some(NullBuffer::from(there)))
 }
 
-/// Each array as an array whose element it is; one without elements as one that has none.
+/// Each array as an array whose only element it is; an array without elements as an empty one.
 fn as_elements(lists: ListArray) -> ListArray {
     let lengths: Vec<usize> =
         (0..lists.len()).map(|row| usize::from(lists.is_valid(row) && lists.value_length(row) > 0)).collect();

@@ -1,6 +1,5 @@
-//! avg (): of decimals exact while they are added ([`super::exact_sums`]) and rounded as PostgreSQL
-//! does, to four digits more than the values have; DataFusion's cuts off. Of other types it is
-//! DataFusion's.
+//! avg (). Decimals are added exactly ([`super::exact_sums`]) and rounded as PostgreSQL does, to
+//! four digits more than the values have; DataFusion's truncates. Other types use DataFusion's.
 
 use super::exact_sums::{Finish, OfDistinct, OfGroups, OfRows, state_fields};
 use super::float_sums::Finite;
@@ -15,7 +14,7 @@ pub(super) struct Average {
     of_any_type: OfAnyType,
 }
 
-/// What becomes of the sum of values of a type, if these are decimals.
+/// The final step for the sum of values of a type, if these are decimals.
 fn finish(values: &DataType, result: &DataType) -> Option<Finish> {
     match (values, result) {
         (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) => {

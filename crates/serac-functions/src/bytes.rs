@@ -1,5 +1,5 @@
-//! Functions of BYTEA that have the names of those of texts in PostgreSQL: position, substr,
-//! overlay and the trimming ones; convert_to and convert_from, between texts and bytes.
+//! Functions of BYTEA that share their names with those of texts in PostgreSQL: position, substr,
+//! overlay and the trimming ones. Also convert_to and convert_from, between texts and bytes.
 
 use super::definition::{Definition, Types};
 use crate::sql_result::SqlResult;

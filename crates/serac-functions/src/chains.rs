@@ -1,6 +1,6 @@
-//! A long row of `+` and `-` as one call: `"serac chain"('+-+', a, b, c, d)` does the steps one
-//! after the other. Operators in each other, thousands of them, would ask for their types far too
-//! often, and on a stack as deep. All operands have the type of the result.
+//! A long row of `+` and `-` as one call: `"serac chain"('+-+', a, b, c, d)` does the steps in
+//! order. Thousands of nested operators would ask for their types far too often, and on a deep
+//! stack. All operands have the type of the result.
 
 use super::float_errors::check_floats;
 use datafusion::arrow::array::{ArrayRef, Datum};

@@ -1,5 +1,5 @@
-//! `coalesce`, `greatest`, `least` and arrays that are written out: DataFusion's, which also take a
-//! literal in quotes beside values of another type, whose type it then has. `CommonTypes` casts it.
+//! `coalesce`, `greatest`, `least` and array constructors: DataFusion's, which also take a literal
+//! in quotes beside values of another type, and then give it that type. `CommonTypes` casts it.
 
 use super::accounted::coerced;
 use datafusion::arrow::datatypes::{DataType, FieldRef};

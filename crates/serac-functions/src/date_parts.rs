@@ -1,5 +1,5 @@
 //! Parts of times that have fractions, and those that DataFusion does not know:
-//! `extract (second FROM t)` is 1.25, not 1. Of a date it takes the midnight at which that begins.
+//! `extract (second FROM t)` is 1.25, not 1. A date counts as its midnight.
 
 use super::definition::{Definition, Types, no_function, strict_results};
 use super::interval_operators::as_intervals;
@@ -24,7 +24,7 @@ use serac_values::text_types::{is_text, is_text_or_null};
 use std::sync::Arc;
 
 const MICROS_PER_MINUTE: i64 = 60_000_000;
-/// Of a year, as intervals have it.
+/// The quarter days of a year, as intervals have it.
 const QUARTER_DAYS_PER_YEAR: i64 = 1_461;
 
 const SECONDS: DataType = DataType::Decimal128(8, 6);

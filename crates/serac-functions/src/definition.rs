@@ -17,8 +17,8 @@ pub type Types = (Vec<DataType>, DataType);
 /// A function whose result follows from its arguments.
 pub struct Definition {
     pub(super) name: &'static str,
-    /// What becomes of arguments of given types; none if it does not take such. Of its own answer
-    /// it says the same again.
+    /// The types for arguments of given types; `None` if it does not take them. The function maps
+    /// its own answer to itself.
     pub(super) types: fn(&[DataType]) -> Option<Types>,
     /// The results of rows, one or all of those of a batch.
     pub(super) body: fn(&[ArrayRef]) -> Result<ArrayRef, SqlError>,
@@ -61,7 +61,7 @@ fn is_strict(name: &str) -> bool {
 }
 
 /// The results of a strict function. A row with a NULL among its arguments has the result NULL, and
-/// no error: where the body finds one, it is applied to the other rows alone.
+/// no error: if the body fails on it, the body is applied to the other rows alone.
 pub(super) fn strict_results(
     args: &[ArrayRef],
     body: impl Fn(&[ArrayRef]) -> Result<ArrayRef, SqlError>,

@@ -1,9 +1,9 @@
 //! Sums of integers and decimals, exact while they are added; what is computed of them at the end
 //! is a sum or an average ([`Finish`]). [`super::sum`] and [`super::average`] say of what types.
 //!
-//! A sum is kept in the bits of its type, and beside these how often they have overflowed: of a
-//! BIGINT 64 bits, of a decimal 128. Whether the result is one of its type is asked once, at the
-//! end, so that it does not depend on the order in which rows, partitions and windows come.
+//! A sum is kept in the bits of its type (64 for a BIGINT, 128 for a decimal), beside a count of
+//! overflows. The range of the result is checked once, at the end, so that it does not depend on
+//! the order of rows, partitions and windows.
 
 use datafusion::arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Int64Array, PrimitiveArray, UInt64Array,
@@ -99,13 +99,13 @@ impl<T: Summed> Total<T> {
     }
 }
 
-/// What becomes of a sum.
+/// The final step of a sum.
 #[derive(Clone, Debug)]
 pub(super) enum Finish {
     /// It is the result, of this type.
     Sum(DataType),
-    /// It is divided by the number of values: a decimal of this type, whose scale is larger than
-    /// that of the values by so many digits.
+    /// Divides by the number of values. The result is a decimal of this type, whose scale exceeds
+    /// that of the values by this many digits.
     Average(DataType, u8),
 }
 
@@ -145,7 +145,7 @@ impl Finish {
     }
 }
 
-/// The quotient nearest to the exact one; of two, the one farther from 0, as PostgreSQL rounds.
+/// The quotient nearest to the exact one; a tie rounds away from 0, as in PostgreSQL.
 fn rounded_quotient(dividend: i256, divisor: i256) -> i256 {
     let two = i256::from_i128(2);
     let half = if dividend < i256::ZERO { divisor.wrapping_neg() } else { divisor };
@@ -176,7 +176,7 @@ pub(super) struct OfRows<T: Summed> {
 }
 
 impl<T: Summed> OfRows<T> {
-    /// Of values of a type.
+    /// The sum of values of a type.
     pub(super) fn new(data_type: DataType, finish: Finish) -> Self {
         Self { total: Total::default(), count: 0, data_type, finish }
     }
@@ -237,7 +237,7 @@ pub(super) struct OfDistinct<T: Summed> {
 }
 
 impl<T: Summed> OfDistinct<T> {
-    /// Of values of a type.
+    /// The sum of values of a type.
     pub(super) fn new(data_type: DataType, finish: Finish) -> Self {
         Self { values: HashMap::new(), data_type, finish }
     }
@@ -315,7 +315,7 @@ struct Taken<T: Summed> {
 }
 
 impl<T: Summed> OfGroups<T> {
-    /// Of values of a type.
+    /// The sum of values of a type.
     pub(super) fn new(data_type: DataType, finish: Finish) -> Self {
         let (sums, met, carries, counts) = Default::default();
         Self { sums, met, carries, counts, data_type, finish }
@@ -490,7 +490,7 @@ mod tests {
                         *expected[*group].get_or_insert(0) += i128::from(*value);
                     }
                 }
-                // Some groups leave before the others.
+                // A part of the groups leaves before the others.
                 let early = own.state(EmitTo::First(first.min(4))).unwrap();
                 let late = own.state(EmitTo::All).unwrap();
                 all.merge_batch(&early, &(0..first.min(4)).collect::<Vec<_>>(), 4).unwrap();
@@ -515,7 +515,8 @@ mod tests {
             }
         }
 
-        /// What leaves a window's frame is not in its sum, once it is not there at all.
+        /// Values that leave a window's frame leave its sum, and the sum is NULL once no value is
+        /// left.
         #[test]
         fn frames_slide(values in prop::collection::vec(prop_oneof![Just(None), (-3i64..3).prop_map(Some)], 1..30), width in 1usize..6) {
             let mut sum = of_rows();

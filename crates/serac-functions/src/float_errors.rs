@@ -18,7 +18,7 @@ pub fn float_error(operator: Operator, left: f64, right: f64, result: f64) -> Op
     if result.is_infinite() && left.is_finite() && right.is_finite() {
         return Some(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow"));
     }
-    // What is divided by infinity is 0.
+    // A quotient by infinity is 0.
     if is_product && result == 0.0 && left != 0.0 && right != 0.0 && !(is_division && right.is_infinite()) {
         return Some(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow"));
     }

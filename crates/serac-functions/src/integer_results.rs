@@ -1,6 +1,6 @@
 //! DataFusion's functions whose unsigned results are signed integers in PostgreSQL: row_number,
-//! rank, dense_rank, ntile, array_length, cardinality and others. Unsigned, they would be NUMERIC
-//! to clients, for no smaller type of PostgreSQL has all of their values.
+//! rank, dense_rank, ntile, array_length, cardinality and others. Clients would get unsigned
+//! results as NUMERIC, because no smaller type of PostgreSQL has all of their values.
 
 use datafusion::arrow::array::{ArrayRef, AsArray, Int32Array};
 use datafusion::arrow::compute::{SortOptions, cast};

@@ -36,7 +36,7 @@ pub(super) fn modified_styled(args: &[ArrayRef], style: IntervalStyle) -> Result
     Ok(Arc::new(all))
 }
 
-/// What such a type is applied to.
+/// The types for an operand of this modified type.
 fn modified_types(given: &[DataType]) -> Option<Types> {
     let [value, _, _] = given else { return None };
     let value = match value {

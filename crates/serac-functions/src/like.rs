@@ -18,9 +18,9 @@ use serac_values::SqlError;
 use serac_values::text_types::is_text_or_null;
 use std::sync::Arc;
 
-/// The pattern of the texts whose comparison with `pattern` gets to a backslash at its end that
-/// escapes nothing; none if there is no such backslash. What stands before it must match a part of
-/// the text, and more of the text must follow.
+/// A pattern of the texts whose comparison with `pattern` reaches a backslash at its end that
+/// escapes no character; `None` if there is no such backslash. The pattern before it must match a
+/// part of the text, and more of the text must follow.
 fn unfinished(pattern: &str) -> Option<String> {
     // The wildcards behind the last character that stands for itself: where the first `%` among
     // them is, and how many `_` follow that.
@@ -118,7 +118,7 @@ pub fn escape(pattern: &str, escape: &str) -> Result<String, SqlError> {
     let mut letters = pattern.chars();
     while let Some(letter) = letters.next() {
         if Some(letter) == escape {
-            // What follows stands for itself; a character that escapes nothing is LIKE's to judge.
+            // The next character stands for itself; LIKE handles an escape at the end.
             let next = letters.next();
             if next.is_none_or(|next| matches!(next, '%' | '_' | '\\')) {
                 escaped.push('\\');

@@ -1,4 +1,4 @@
-//! Operators whose operands or results are others than those of DataFusion's operator.
+//! Operators whose operands or results differ from those of DataFusion's operator.
 
 use super::{interval_operators, quotients, uuids};
 use datafusion::common::DFSchema;

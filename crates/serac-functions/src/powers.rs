@@ -144,8 +144,8 @@ fn area_cosine(x: f64) -> Result<f64, SqlError> {
     }
 }
 
-/// Functions of angles in degrees, which are exact where their results are: as PostgreSQL does it,
-/// by the functions of radians, divided by what these give for 30, 45 and 60 degrees.
+/// Functions of angles in degrees, which are exact if their results are. As in PostgreSQL, the
+/// functions of radians are divided by their values for 30, 45 and 60 degrees.
 mod degrees {
     use std::sync::LazyLock;
 

@@ -1,5 +1,5 @@
-//! Quotients of decimals have 16 digits behind the point, if there is room, in place of the four
-//! that Arrow adds to the dividend's: `1 / 3.0` would be 0.3333.
+//! Quotients of decimals have 16 digits behind the point, if there is room. Arrow adds four to the
+//! dividend's: `1 / 3.0` would be 0.3333.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
@@ -7,7 +7,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, cast};
 
 /// Digits behind the point that quotients have.
 const SCALE: i16 = 16;
-/// Those that Arrow adds to the dividend's.
+/// The digits that Arrow adds to the dividend's.
 const ADDED_SCALE: i16 = 4;
 const MOST_DIGITS: i16 = 38;
 

@@ -1,9 +1,8 @@
-//! The functions regexp_…, of which what gives several rows in PostgreSQL is an array here, which
-//! is unnested; the regular expression that a pattern of SIMILAR TO is.
+//! The functions regexp_…, where PostgreSQL's set-returning ones return an array here, which is
+//! unnested. Also the regular expression for a pattern of SIMILAR TO.
 //!
 //! Patterns are PostgreSQL's ([`patterns`]). As there, `.` matches a line's end unless the flags
-//! say otherwise. Of alternatives, the first that matches is taken, where PostgreSQL takes the
-//! longest.
+//! say otherwise. The first matching alternative is taken, where PostgreSQL takes the longest.
 
 pub(super) mod patterns;
 
@@ -58,8 +57,8 @@ pub(super) fn compiled(pattern: &str, flags: &str) -> SqlResult<(Regex, bool)> {
     Ok((regex, options.all))
 }
 
-/// The matches in a text, or the first. An empty match may follow another one at its end, unless
-/// only `proper` ones count: then it may not, nor stand at an end of the text.
+/// The matches in a text, or the first. An empty match may follow another match at its end. If only
+/// `proper` ones count, it may not, nor stand at an end of the text.
 fn matches<'t>(regex: &Regex, text: &'t str, all: bool, proper: bool) -> Vec<Captures<'t>> {
     let (mut found, mut start, mut last_end) = (Vec::new(), 0, 0);
     while let Some(captures) = regex.captures_at(text, start) {
@@ -161,7 +160,7 @@ fn nth<'t>(regex: &Regex, text: &'t str, start: usize, number: i32) -> Option<Ca
     }
 }
 
-/// Where the search goes on behind a match: behind an empty one, a letter on.
+/// The position where the search goes on after a match: after an empty one, one letter further.
 fn behind(text: &str, captures: &Captures<'_>) -> Option<usize> {
     let whole = captures.get(0)?;
     match whole.is_empty() {
@@ -386,10 +385,9 @@ fn split(args: &[ArrayRef], name: &str) -> SqlResult<ArrayRef> {
     Ok(Arc::new(rows.finish()))
 }
 
-/// The pattern of SIMILAR TO as a regular expression, with the character that takes other
-/// characters' meaning from them. With a double quote behind it, that character separates the part
-/// that SUBSTRING gives from the one before it, which matches as little as it can, and from the one
-/// behind it.
+/// The pattern of SIMILAR TO as a regular expression, with its escape character. Followed by a
+/// double quote, the escape character separates the part that SUBSTRING returns from the one before
+/// it, which matches as little as possible, and from the one behind it.
 fn regex_of_similar(pattern: &str, escape: Option<char>) -> SqlResult<String> {
     let mut regex = String::from("^(?:");
     let has_parts = escape.is_some_and(|escape| pattern.contains(&format!("{escape}\"")));

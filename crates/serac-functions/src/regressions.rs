@@ -1,9 +1,9 @@
 //! Covariances, correlations and regressions: Youngs' and Cramer's sums of pairs of floats, as
 //! PostgreSQL adds them up.
 //!
-//! A state has how many pairs there are, the sums of both numbers, the sums of the squares of their
-//! distances from their means, and that of the products of these distances. The last three are NaN
-//! as soon as a number that they depend on is infinite or NaN.
+//! A state has the number of pairs, the sums of both numbers, the sums of the squared distances
+//! from their means, and the sum of the products of these distances. The last three are NaN as soon
+//! as a number that they depend on is infinite or NaN.
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::compute::cast;
@@ -14,7 +14,7 @@ use datafusion::logical_expr::Accumulator;
 use serac_values::SqlError;
 use std::sync::Arc;
 
-/// Which of the aggregates it is.
+/// The aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Regression {
     Average { of_x: bool },
@@ -74,7 +74,7 @@ impl Regression {
     }
 }
 
-/// What is known of one of the numbers of pairs.
+/// The sums of one side of the pairs.
 #[derive(Debug, Clone, Copy, Default)]
 struct Side {
     sum: f64,
@@ -87,10 +87,10 @@ impl Side {
     }
 }
 
-/// What is known of some pairs.
+/// The sums of a set of pairs.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
-    /// How many there are.
+    /// The number of pairs.
     count: f64,
     x: Side,
     y: Side,

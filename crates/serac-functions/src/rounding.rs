@@ -1,6 +1,6 @@
-//! round, floor and ceil as in PostgreSQL, where they differ from DataFusion's:
-//! `round (double precision)` goes to the even one of two numbers that are equally near, and
-//! `floor` and `ceil` of decimals are whole numbers, for which there is room.
+//! round, floor and ceil as in PostgreSQL, where they differ from DataFusion's.
+//! `round (double precision)` rounds ties to even, and `floor` and `ceil` of decimals are whole
+//! numbers with enough digits.
 
 use datafusion::arrow::array::{ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type};

@@ -1,6 +1,6 @@
 //! generate_series (start, stop, step) of timestamps, in microseconds; DataFusion's are of
-//! nanoseconds, which hold no other years than 1677 to 2262. Of numbers with digits of their own,
-//! too. Of other types it is DataFusion's.
+//! nanoseconds, which hold no other years than 1677 to 2262. Numbers with digits of their own are
+//! supported, too. Other types use DataFusion's.
 
 use super::styled::later;
 use datafusion::arrow::array::timezone::Tz;
@@ -128,7 +128,7 @@ fn series(args: &[ArrayRef], of: &DataType, zone: &Zone) -> Result<ArrayRef, Sql
         if length == 0 {
             return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "step size cannot equal zero"));
         }
-        // What would take too long is not begun.
+        // A series that would take too long is not begun.
         if (i128::from(last) - i128::from(value)) / length > MOST_VALUES as i128 {
             return Err(too_long(MOST_VALUES));
         }

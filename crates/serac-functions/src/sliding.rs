@@ -2,8 +2,8 @@
 //!
 //! DataFusion's take the rows that leave a frame from what they have added up. Of floats nothing
 //! can be taken away again: `1e20 + 1 - 1e20` is 0. Here the rows of a frame are two queues in one.
-//! The newer rows are added up in one state. Each of the older ones has the state of itself and all
-//! older ones behind it, that is from it up to the newer rows:
+//! The newer rows are added up in one state. Each of the older ones has the state of itself and of
+//! all older ones after it, up to the newer rows:
 //!
 //! ```text
 //! a leaves next   b          c      | d   e   f enters
@@ -66,7 +66,7 @@ pub fn sliding(function: Arc<AggregateUDF>) -> AggregateUDF {
     AggregateUDF::from(Sliding(function))
 }
 
-/// What makes an accumulator.
+/// A maker of accumulators.
 #[derive(Debug)]
 struct Factory {
     function: Arc<AggregateUDF>,

@@ -1,9 +1,9 @@
-//! What depends on a session's settings of times ([`TimeStyle`]): casts of times and of texts that
-//! are times, sums of times and intervals, parts of times, and functions that write values of any
-//! type.
+//! Functions that depend on a session's settings of times ([`TimeStyle`]). They are casts of times
+//! and of texts that are times, sums of times and intervals, parts of times, and functions that
+//! write values of any type.
 //!
 //! A plan says what it computes: each function here has the settings under which it was bound. A
-//! session whose settings are the usual ones does not come here.
+//! session with the default settings does not come here.
 
 use super::casts::{is_relative_time, with_converted_elements};
 use super::date_parts::EXTRACT_PARTS_OF_INSTANTS;
@@ -134,7 +134,7 @@ fn converted(values: &ArrayRef, to: &DataType, style: &TimeStyle, now: Option<i6
     Ok(cast(&on_clocks(values, &style.zone)?, to)?)
 }
 
-/// What is an interval later, as clocks of a zone count days and months.
+/// The time after an interval, as clocks of a zone count days and months.
 pub(super) fn later(micros: i64, Parts { months, days, micros: time }: Parts, zone: &Zone) -> Option<i64> {
     let mut at = micros;
     if months != 0 {
@@ -148,7 +148,7 @@ pub(super) fn later(micros: i64, Parts { months, days, micros: time }: Parts, zo
     at.checked_add(time)
 }
 
-/// What is computed.
+/// The computation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Kernel {
     /// The argument as a value of a type.
@@ -163,8 +163,7 @@ enum Kernel {
     OnClocks(Arc<ScalarUDF>),
     /// The time at which clocks show what the function gives.
     Instant(Arc<ScalarUDF>),
-    /// By how much clocks are ahead at a time: seconds divided by the first number, without what is
-    /// a multiple of the second one.
+    /// The offset of clocks at a time: seconds divided by the first number, modulo the second one.
     Ahead(Arc<ScalarUDF>, i64, i64),
     /// `CURRENT_DATE`.
     Today,
@@ -346,7 +345,7 @@ impl ScalarUDFImpl for Styled {
         let given: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
         Ok(Arc::new(Field::new(self.name(), self.return_type(&given)?, true)))
     }
-    /// What is relative to the present is known when that is.
+    /// A text relative to the present is read when the present is known.
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let Some(now) = info.query_execution_start_time().map(|now| now.timestamp_micros()) else {
             return Ok(ExprSimplifyResult::Original(args));
@@ -390,7 +389,7 @@ impl ScalarUDFImpl for Styled {
     }
 }
 
-/// The functions of a session whose settings of times are not the usual ones.
+/// The functions of a session whose settings of times are not the defaults.
 #[derive(Debug, Clone)]
 pub struct StyledFunctions(pub Arc<TimeStyle>);
 
@@ -418,7 +417,7 @@ impl StyledFunctions {
         };
         Some(function)
     }
-    /// What computes a field of times, in the place of `usual`.
+    /// The implementation of a field of times, in place of `usual`.
     pub fn date_part(&self, field: Option<&str>, usual: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
         if self.0.zone.is_utc() || EXTRACT_PARTS_OF_INSTANTS.contains(&usual.name()) {
             return usual;
@@ -459,7 +458,7 @@ impl StyledFunctions {
     /// settings.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error in the text.
     pub fn read(&self, text: &str, to: &DataType) -> SqlResult<Option<ScalarValue>> {
         let is_read = depends_on_style(&DataType::Utf8View, to) && !(is_time(to) && is_relative(text));
         if !is_read {
@@ -472,7 +471,7 @@ impl StyledFunctions {
     /// A value as one of another type, where that depends on the settings.
     ///
     /// # Errors
-    /// What is wrong with it; 0A000 for a text that depends on when it is read.
+    /// The error in the text; 0A000 for one that depends on the time of reading.
     pub fn value(&self, value: &ScalarValue, to: &DataType) -> SqlResult<Option<ScalarValue>> {
         if !self.counts(&value.data_type(), to) {
             return Ok(None);

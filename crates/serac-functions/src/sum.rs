@@ -1,7 +1,6 @@
-//! sum (): of integers and decimals exact while they are added ([`super::exact_sums`]), and an
-//! error (22003) where the result is not a BIGINT, or has more than 38 digits; DataFusion's wraps
-//! around. Of floats, an error where it is infinite ([`super::float_sums`]). Of other types it is
-//! DataFusion's.
+//! sum (). Integers and decimals are added exactly ([`super::exact_sums`]). A result that is not a
+//! BIGINT, or has more than 38 digits, is an error (22003); DataFusion's wraps around. For floats,
+//! an infinite result is an error ([`super::float_sums`]). Other types use DataFusion's.
 
 use super::exact_sums::{Finish, OfDistinct, OfGroups, OfRows, state_fields};
 use super::float_sums::Finite;

@@ -1,5 +1,5 @@
-//! concat and concat_ws, which write values as results are written; encode and decode, and bits and
-//! bytes of BYTEA; abs, which fails where the least number has no positive one.
+//! concat and concat_ws, which write values in the form of results. encode and decode, and bits and
+//! bytes of BYTEA. abs, which fails if the least number has no positive counterpart.
 
 use super::definition::{Definition, Types};
 use crate::sql_result::SqlResult;
@@ -35,7 +35,7 @@ fn any(given: &[DataType], least: usize) -> Option<Types> {
     (given.len() >= least).then(|| (given.to_vec(), DataType::Utf8View))
 }
 
-/// What is not NULL, one behind the other.
+/// Concatenates the values that are not NULL.
 fn concat(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let texts = args.iter().map(told).collect::<SqlResult<Vec<_>>>()?;
     let (mut all, mut text) = (StringViewBuilder::new(), String::new());
@@ -121,7 +121,7 @@ impl Format {
             Self::Base64 => base64_decoded(text),
             Self::Escape => {
                 let bytes = match text.strip_prefix("\\x") {
-                    // Which is none of this format's.
+                    // The character does not belong to this format.
                     Some(_) => {
                         return Err(SqlError::new(
                             sqlstate::INVALID_TEXT_REPRESENTATION,
@@ -136,7 +136,7 @@ impl Format {
     }
 }
 
-/// What base 64 says, between whose characters there may be blanks.
+/// The bytes of a base 64 text, which may have blanks between its characters.
 fn base64_decoded(text: &str) -> SqlResult<Vec<u8>> {
     let (mut bytes, mut bits, mut position, mut end) = (Vec::with_capacity(text.len() / 4 * 3), 0u32, 0, 0);
     for character in text.chars() {

@@ -107,8 +107,8 @@ fn make_timestamp(args: &[ArrayRef]) -> SqlResult<TimestampMicrosecondArray> {
     rows(args, micros_of).collect()
 }
 
-/// Times of microseconds, rounded to a number of digits of a second; of two that are equally near,
-/// it is the one farther from 2000, from which PostgreSQL counts, or from midnight.
+/// Times of microseconds, rounded to a number of digits of a second. A tie is rounded away from
+/// 2000, from which PostgreSQL counts, or from midnight.
 fn time_rounded(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     const MICROS_TO_2000: i64 = 946_684_800_000_000;
     let epoch = if matches!(args[0].data_type(), DataType::Timestamp(..)) { MICROS_TO_2000 } else { 0 };

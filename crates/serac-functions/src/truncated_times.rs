@@ -17,11 +17,11 @@ use std::sync::Arc;
 /// A part of times, at whose beginning they are cut off.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Part {
-    /// So many microseconds, a day or a part of it.
+    /// A number of microseconds: a day or a part of it.
     Micros(i64),
     Week,
     Months(u32),
-    /// So many years, which begin with the year 1 if there are a hundred of them or more.
+    /// A number of years, counted from the year 1 if there are a hundred or more.
     Years(i32),
 }
 

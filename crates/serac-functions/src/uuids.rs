@@ -1,8 +1,8 @@
 //! UUIDs in queries. DataFusion has no such type: to it they are 16 bytes, which it neither
 //! compares with texts nor casts to them.
 //!
-//! `UUID 'text'` and CAST (text AS UUID) are calls of `uuid_in(text)`; a text that is compared with
-//! a UUID becomes one when the comparison is planned; IN, BETWEEN and CAST (uuid AS TEXT) are
+//! `UUID 'text'` and CAST (text AS UUID) are calls of `uuid_in(text)`. A text that is compared with
+//! a UUID is converted when the comparison is planned. IN, BETWEEN and CAST (uuid AS TEXT) are
 //! rewritten before types are coerced.
 
 use super::typed::rewrite_typed;

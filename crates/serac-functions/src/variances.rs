@@ -14,7 +14,7 @@ use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use serac_values::SqlError;
 use std::sync::Arc;
 
-/// Which of the variances it is.
+/// The kind of variance.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Variance {
     of_population: bool,
@@ -43,7 +43,7 @@ impl Variance {
     }
 }
 
-/// What is known of some numbers.
+/// The sums of a set of numbers.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
     count: u64,

@@ -4,21 +4,21 @@
 //! spills or counts has seen it yet. So the functions in [`sizes`] are wrapped: before a call, its
 //! result's size is estimated. A value of more than a gigabyte is refused, as PostgreSQL refuses it
 //! (54000). A result beyond the call's share of [`FREE`] takes its bytes from the session's memory,
-//! or the statement fails (53200); it gives them back when the last array that lies in its buffers
-//! is dropped. So a query's functions hold no more than the memory for queries and, for each batch
+//! or the statement fails (53200). The bytes are given back when the last array in its buffers is
+//! dropped. So a query's functions hold no more than the memory for queries and, for each batch
 //! that is under way, [`FREE`].
 //!
-//! The operator `||` of texts becomes such a function, too: nested, it doubles what it is given
-//! with every level.
+//! The operator `||` of texts becomes a wrapped function, too: nested, it doubles its input with
+//! every level.
 //!
 //! Constants are simplified when a statement is planned. A result of more than [`FOLDED`] is left
 //! for the execution: as a constant it would lie in the plan, where nobody counts it. Long
 //! constants of the statement become views, which all rows of a batch share.
 //!
 //! A function's constant result, which is made once, is given as it is to the function around it.
-//! Where an operator takes it (as a column of a result, or an argument of an aggregate), it
-//! *spreads*: each row of the batch gets a copy, unless it is a view. So a call in such a place
-//! counts the copies of all rows.
+//! If an operator takes it (as a column of a result, or an argument of an aggregate), it *spreads*:
+//! each row of the batch gets a copy, unless it is a view. So a call in such a place counts the
+//! copies of all rows.
 
 mod sizes;
 mod textcat;
@@ -138,7 +138,7 @@ impl Hash for Accounted {
     }
 }
 
-/// What a function wants in place of arguments of given types.
+/// The types to which a function coerces arguments of given types.
 pub(super) fn coerced(function: &ScalarUDF, given: &[DataType]) -> Result<Vec<DataType>> {
     let fields: Vec<FieldRef> = given.iter().map(|t| Arc::new(Field::new("", t.clone(), true))).collect();
     Ok(fields_with_udf(&fields, function)?.iter().map(|field| field.data_type().clone()).collect())
@@ -199,7 +199,7 @@ impl ScalarUDFImpl for Accounted {
         if FOLDING.get() {
             return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "too large for a constant").external());
         }
-        // Where texts are no views, each row of a constant gets its own.
+        // If texts are no views, each row of a constant gets its own copy.
         let copies = if is_constant && !is_view && !spreads { rows as u64 } else { 1 };
         let needed = bytes.all.saturating_mul(copies);
         let reservation = self.reserved(needed)?;
@@ -277,8 +277,8 @@ fn with_owner(data: ArrayData, reservation: &mut Option<MemoryReservation>) -> A
     unsafe { data.into_builder().buffers(buffers).build_unchecked() }
 }
 
-/// Puts functions within a session's memory in the place of those that planners have brought in,
-/// and of the operator `||` of texts, and gives each its share of what is free.
+/// Replaces the planners' functions, and the operator `||` of texts, by functions within a
+/// session's memory, and gives each its share of the free memory.
 #[derive(Debug)]
 pub struct Accounts(pub Arc<dyn MemoryPool>);
 

@@ -1,4 +1,4 @@
-//! How many bytes a call of a function gives, before it is made.
+//! The size of a call's result in bytes, before the call.
 
 use crate::regexes::compiled;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
@@ -14,7 +14,8 @@ const ELEMENT: u64 = 16;
 /// Digits of a document's number at the most.
 const MOST_DIGITS: u64 = 131_072;
 
-/// The functions whose results may be far larger than what they are made of, and how large.
+/// The functions whose results may be far larger than their arguments, and the size of these
+/// results.
 pub(super) static SIZES: &[(&str, Size)] = &[
     ("repeat", Size::Rows(|row| row.bytes(0).saturating_mul(row.number(1)))),
     ("lpad", Size::Rows(padded)),
@@ -70,7 +71,7 @@ pub(super) enum Size {
     /// The same by a count that reads the texts, for rows of which a bound that costs nothing, the
     /// second, is large.
     Checked(fn(&Row) -> u64, fn(&Row) -> u64),
-    /// Those of the only argument as values of the result's type.
+    /// The bytes of the only argument as values of the result's type.
     Cast,
 }
 
@@ -84,7 +85,7 @@ enum Argument<'a> {
 /// The arguments of a call.
 pub(super) struct Arguments<'a>(Vec<Argument<'a>>);
 
-/// Those of one row.
+/// The arguments of one row.
 pub(super) struct Row<'a> {
     arguments: &'a [Argument<'a>],
     row: usize,
@@ -147,7 +148,7 @@ impl<'a> Arguments<'a> {
                 let all = self.bytes(rows).saturating_mul(factor);
                 match all <= enough {
                     true => Bytes { all, largest: all },
-                    // What each row has is within the same factor.
+                    // The rows are within the same factor of each other.
                     false => {
                         let bytes = each(sum);
                         Bytes { all, largest: bytes.largest.saturating_mul(factor) }
@@ -203,7 +204,7 @@ impl Row<'_> {
             DataType::Int64 => Some(array.as_primitive::<Int64Type>().value(row)),
             DataType::Int32 => Some(array.as_primitive::<Int32Type>().value(row).into()),
             DataType::Date32 => Some(array.as_primitive::<Date32Type>().value(row).into()),
-            // What else counts is cast to one of these before the call.
+            // Other types with a size are cast to one of these before the call.
             _ => None,
         }
     }
@@ -294,7 +295,7 @@ fn series(row: &Row) -> u64 {
     };
     if let (Some(start), Some(stop)) = (start, stop) {
         let step = row.integer(2).unwrap_or(1).unsigned_abs();
-        // Of days by an interval of days or months.
+        // A series of days by an interval of days or months.
         let days = row.array(2).filter(|(array, at)| !array.is_null(*at)).and_then(|(array, at)| {
             let interval = array.as_primitive_opt::<IntervalMonthDayNanoType>()?.value(at);
             Some((i64::from(interval.months) * 28 + i64::from(interval.days)).unsigned_abs())
@@ -458,7 +459,7 @@ fn bytes_of(array: &dyn Array, row: usize) -> u64 {
     bytes as u64
 }
 
-/// Those of all values, and of the views, offsets or bounds of an array's.
+/// The bytes of all values, and of an array's views, offsets or bounds.
 fn bytes_of_all(array: &dyn Array) -> u64 {
     let len = array.len() as u64;
     match array.data_type() {

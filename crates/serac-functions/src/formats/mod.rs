@@ -1,6 +1,6 @@
 //! to_char, to_date, to_timestamp and to_number with PostgreSQL's patterns for dates, times and
-//! numbers (its manual, "Data Type Formatting Functions"), where DataFusion's own take those of
-//! strftime and would give `YYYY` back as it stands.
+//! numbers (its manual, "Data Type Formatting Functions"). DataFusion's own take patterns of
+//! strftime and would copy `YYYY` to the output.
 
 mod numbers;
 mod pattern;
@@ -41,7 +41,7 @@ enum Kind {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct FormatFunction {
     kind: Kind,
-    /// Of what has a time zone, or says none.
+    /// A time with a time zone, or without one.
     zone: Zone,
     signature: Signature,
 }

@@ -1,9 +1,9 @@
 //! to_date and to_timestamp: from text to a time, by the rules of PostgreSQL 15 (its manual, "Data
 //! Type Formatting Functions", and what it answers).
 //!
-//! Each part of the pattern takes its part of the text. A number before another one has as many
-//! digits as its field; before anything else it has all digits that are there, and a sign. Blanks
-//! before and behind fields do not count, and a separator of the pattern takes a blank or a
+//! Each part of the pattern takes its part of the text. A number before another number has as many
+//! digits as its field. Before any other part it takes all digits that are there, and a sign.
+//! Blanks before and behind fields do not count, and a separator of the pattern takes a blank or a
 //! separator of the text, or nothing. After `FX` each character of the pattern takes one of the
 //! text.
 
@@ -51,7 +51,7 @@ enum Calendar {
 /// A number that a text has said, once or more often.
 type Said = Option<i32>;
 
-/// What a text has said so far. A number that is 0 is as good as one that has not been said.
+/// The parts that have been read so far. A number that is 0 counts as absent.
 #[derive(Default)]
 struct Parts {
     calendar: Option<Calendar>,
@@ -151,7 +151,7 @@ impl Reader<'_> {
     }
     fn text(&mut self, text: &str) {
         for _ in text.chars() {
-            // What has been skipped already may be part of a field.
+            // Skipped characters may be part of a field.
             match !self.is_exact && self.skipped > 0 {
                 true => self.skipped -= 1,
                 false => self.take(),
@@ -201,7 +201,7 @@ impl Reader<'_> {
         })?;
         Ok((number, before - self.rest.len()))
     }
-    /// Which of the words, of whose first `letters` (or all) it is, stands here.
+    /// The word that stands here, recognised by its first `letters` (or all).
     fn word(&mut self, words: &[&str], letters: usize, place: &Place<'_>) -> Result<i32> {
         let of = |word: &'_ str| letters.min(word.len());
         let is_here =
@@ -380,7 +380,7 @@ fn days_after(date: NaiveDate, days: i64) -> Option<NaiveDate> {
 }
 
 impl Parts {
-    /// The year, as chrono counts them: 0 is 1 BC. None where the text says none.
+    /// The year, as chrono counts them: 0 is 1 BC. `None` if the text has no year.
     fn year(&self) -> Option<i32> {
         let before_christ = known(self.before_christ).is_some();
         let century = known(self.century).map(|century| if before_christ { -century } else { century });

@@ -175,7 +175,7 @@ pub(super) fn write_interval(pieces: &[Piece], interval: Parts) -> Result<String
     Ok(out)
 }
 
-/// What a field of an interval is.
+/// The value of an interval's field.
 enum OfInterval {
     Nothing,
     Written(String),

@@ -41,7 +41,7 @@ enum Kind<'a> {
     Quoted(Vec<Option<String>>),
 }
 
-/// Whether a value is NULL. Those of an array that knows nothing else are not in its bits.
+/// Whether a value is NULL. An array of type Null has no bits for its NULLs.
 fn is_null(array: &ArrayRef, row: usize) -> bool {
     *array.data_type() == DataType::Null || array.is_null(row)
 }
@@ -276,8 +276,8 @@ fn texts_and_lengths(array: &ArrayRef, row: usize) -> Result<Option<(super::docu
     Ok(Some((all, lengths)))
 }
 
-/// An object of an array of keys and one of values, or of an array of pairs, or in which they take
-/// turns, all of them texts.
+/// An object of an array of keys and an array of values, or of an array of pairs, or of an array in
+/// which they alternate. All of them are texts.
 fn object_of_texts(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
     let wrong = |message: &str| Err(SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, message));
     written(args[0].len(), form, |row, out| {
@@ -329,7 +329,8 @@ fn object_of_texts(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> 
     })
 }
 
-/// What `json_object_agg` becomes: an object of an array of keys and one of values, of any types.
+/// The function behind `json_object_agg`: an object of an array of keys and one of values, of any
+/// types.
 fn object_of_arrays(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
     let null = || SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "field name must not be null");
     written(args[0].len(), form, |row, out| {
@@ -351,7 +352,8 @@ fn object_of_arrays(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError>
     })
 }
 
-/// What `json_agg` becomes: an array of all values, with arrays and rows on lines of their own.
+/// The function behind `json_agg`: an array of all values, with arrays and rows on lines of their
+/// own.
 fn array_of_elements(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
     written(args[0].len(), form, |row, out| {
         let Some(elements) = elements_of(&args[0], row) else { return Ok(false) };

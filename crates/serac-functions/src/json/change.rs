@@ -34,7 +34,7 @@ fn number(step: &str, at: usize) -> Result<i64, SqlError> {
     step.parse().map_err(wrong)
 }
 
-/// What is done at the end of a path.
+/// The change at the end of a path.
 enum Change {
     /// The value is put there, also where there was none if that is said.
     Set(Json, bool),

@@ -236,7 +236,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What stands behind a backslash; whether it is something that may be repeated.
+    /// The escape sequence behind a backslash; returns whether it may be repeated.
     fn escape(&mut self, in_brackets: bool) -> SqlResult<bool> {
         let invalid = || wrong("invalid escape \\ sequence");
         let Some(letter) = self.rest.next() else { return Err(invalid()) };
@@ -330,7 +330,7 @@ impl Reader<'_> {
                     self.escape(true)?;
                 }
                 '-' => self.out.push('-'),
-                // What means something in brackets of the crate.
+                // Characters with a special meaning in brackets of the crate.
                 other if other.is_ascii_punctuation() => self.out.extend(['\\', other]),
                 other => self.out.push(other),
             }

@@ -108,7 +108,7 @@ impl Number {
             Self::Float(value, _) => value.is_finite().then(|| value.round_ties_even() as i64),
             Self::Decimal(..) => {
                 let digits = self.digits(0, 0);
-                // What is larger than any integer is as good as the largest.
+                // A number above all integers counts as the largest one.
                 let number = digits.text.parse().unwrap_or(i64::MAX);
                 Some(if digits.negative { -number } else { number })
             }

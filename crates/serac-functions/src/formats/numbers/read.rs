@@ -22,7 +22,7 @@ impl Reader<'_> {
         letters.next();
         self.rest = letters.as_str();
     }
-    /// As many characters as the pattern has, but none that belong to a number.
+    /// Skips as many characters as the pattern has, except those of a number.
     fn skip_text(&mut self, count: usize) {
         for _ in 0..count {
             if self.next().is_some_and(|next| !matches!(next, '0'..='9' | '.' | ',' | '+' | '-')) {
