@@ -19,15 +19,15 @@ use std::sync::Arc;
 pub struct SqlError {
     /// Five characters, as PostgreSQL uses them.
     pub sqlstate: &'static str,
-    /// What is wrong.
+    /// The message.
     pub message: String,
     /// More about it.
     pub detail: Option<String>,
     /// The column, relation, function or constraint that it is about.
     pub name: Option<String>,
-    /// Whose constraint does not hold.
+    /// The table of the violated constraint.
     pub table: Option<Box<ConstrainedTable>>,
-    /// Where in the text: line and column, from 1.
+    /// The position in the text: line and column, from 1.
     pub position: Option<(u32, u32)>,
     /// The running transaction that is in the way, of a conflict.
     pub blocker: Option<Arc<Blocker>>,
@@ -81,7 +81,7 @@ impl SqlError {
     pub fn unplaced(self) -> Self {
         Self { position: None, ..self }
     }
-    /// As DataFusion passes it on, from what it calls to what has called it.
+    /// Wraps the error in DataFusion's external one, which DataFusion passes on to its caller.
     pub fn external(self) -> DataFusionError {
         DataFusionError::External(Box::new(self))
     }

@@ -2,9 +2,9 @@
 //!
 //! Inside, such a column is Arrow's `LargeBinary`. PostgreSQL's protocol writes its values as
 //! PostgreSQL does ([`crate::wire`]). `LargeBinary` that comes as Arrow holds bytes, and is turned
-//! into another form of these where it enters. Where a result leaves as Arrow, numbers are texts:
-//! decimals of Arrow have one scale for all values, and floats would lose digits. A text has the
-//! same digits in each batch, and each tool reads a number from it.
+//! into another form of these where it enters. A result that leaves as Arrow has its numbers as
+//! texts: decimals of Arrow have one scale for all values, and floats would lose digits. A text has
+//! the same digits in each batch, and each tool reads a number from it.
 
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::{
@@ -120,7 +120,7 @@ pub(crate) fn as_wire(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(Arc::new(out.finish()))
 }
 
-/// A column that came as Arrow. What is `LargeBinary` elsewhere are bytes, and no numbers.
+/// A column that came as Arrow. `LargeBinary` from elsewhere is bytes, and no numbers.
 ///
 /// # Errors
 /// If it is too large.

@@ -1,7 +1,7 @@
 //! Texts that become intervals: `1 day 02:03:04`, `1.5 weeks ago`, `1-2`, and `P1Y2DT3H`.
 //!
-//! A type may name the fields that its values have, as in `INTERVAL HOUR TO MINUTE`: they say of
-//! which unit a number alone is, and smaller ones are cut off. It may have a number of digits
+//! A type may name the fields that its values have, as in `INTERVAL HOUR TO MINUTE`. They give the
+//! unit of a number without one, and smaller fields are cut off. It may have a number of digits
 //! behind the point of seconds, to which values are rounded.
 
 use crate::error::SqlError;
@@ -48,7 +48,7 @@ impl Fields {
         let (first, last) = text.split_once(" TO ").unwrap_or((text, text));
         Some(Self { first: unit(first)?, last: unit(last)? })
     }
-    /// What is left of an interval.
+    /// The interval without the cut-off fields.
     pub fn cut(self, mut parts: Parts) -> Parts {
         match self.last {
             Unit::Year => (parts.months, parts.days, parts.micros) = (parts.months / 12 * 12, 0, 0),
@@ -62,7 +62,7 @@ impl Fields {
     }
 }
 
-/// What has been read of an interval.
+/// The parts of an interval that have been read.
 #[derive(Default)]
 struct Sum {
     years: i32,
@@ -228,7 +228,7 @@ fn number(word: &str, unit: &mut Option<Unit>, fields: Option<Fields>, sum: &mut
         return Err(Wrong::Syntax);
     }
     sum.add(whole, behind_point, of_unit)?;
-    // What stands before hours are days.
+    // A number before hours is days.
     *unit = Some(if of_unit == Unit::Hour { Unit::Day } else { of_unit });
     // Seconds with a fraction are microseconds, too.
     let also = if of_unit == Unit::Second && behind_point != 0.0 {
@@ -389,10 +389,10 @@ fn iso(text: &str) -> Step<Sum> {
     Ok(sum)
 }
 
-/// A text as an interval, whose type has some fields.
+/// A text as an interval, whose type may be restricted to fields.
 ///
 /// # Errors
-/// Those of [`interval`].
+/// The errors of [`interval`].
 pub fn parse(text: &str, fields: Option<Fields>) -> Result<Parts, SqlError> {
     parse_styled(text, fields, IntervalStyle::Postgres)
 }
@@ -400,7 +400,7 @@ pub fn parse(text: &str, fields: Option<Fields>) -> Result<Parts, SqlError> {
 /// The same in a style.
 ///
 /// # Errors
-/// Those of [`interval`].
+/// The errors of [`interval`].
 pub fn parse_styled(text: &str, fields: Option<Fields>, style: IntervalStyle) -> Result<Parts, SqlError> {
     let read = |mut words: Vec<Word>| {
         if style == IntervalStyle::SqlStandard && has_one_sign(&words) {

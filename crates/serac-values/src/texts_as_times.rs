@@ -42,7 +42,7 @@ enum Wrong {
 
 type Step<T = ()> = std::result::Result<T, Wrong>;
 
-/// What parts of a time have been read, as bits.
+/// The parts of a time that have been read, as bits.
 type Parts = u16;
 const YEAR: Parts = 1;
 const MONTH: Parts = 2;
@@ -56,7 +56,7 @@ const DAY_OF_WEEK: Parts = 256;
 const DATE: Parts = YEAR | MONTH | DAY;
 const TIME: Parts = HOUR | MINUTE | SECOND;
 
-/// What a text says: a date and a time on the clock, and where that is, if it says so.
+/// The content of a text: a date and a time on the clock, and its zone, if it has one.
 struct Written {
     date: NaiveDate,
     micros: i64,
@@ -669,8 +669,8 @@ pub fn is_relative(text: &str) -> bool {
 /// one, and means nothing otherwise.
 ///
 /// # Errors
-/// 22007 for what is no time, 22008 for one that does not exist, 22009 and 22023 for a zone that
-/// does not.
+/// 22007 for a text that is no time, 22008 for a time that does not exist, 22009 and 22023 for an
+/// unknown zone.
 pub fn read(texts: &ArrayRef, wanted: &DataType) -> std::result::Result<ArrayRef, SqlError> {
     read_at(texts, wanted, None, TimeStyle::usual())
 }

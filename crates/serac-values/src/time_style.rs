@@ -1,5 +1,5 @@
-//! A session's settings of times: its time zone, in which order the parts of a date stand and how
-//! they are written (`DateStyle`), and how intervals are (`IntervalStyle`).
+//! A session's settings of times: its time zone, the order of a date's parts and the form of dates
+//! (`DateStyle`), and the form of intervals (`IntervalStyle`).
 
 use crate::error::{Result, SqlError};
 use crate::intervals::Parts;
@@ -124,7 +124,8 @@ fn word(text: &str) -> Option<Word> {
     })
 }
 
-/// What `DateStyle` is set to, where it has been `before`. `words` are none if the text is no list.
+/// The new value of `DateStyle`, whose old value is `before`. `words` are none if the text is no
+/// list.
 ///
 /// # Errors
 /// 22023 for words that it does not know, or that say two things.

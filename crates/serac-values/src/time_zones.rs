@@ -93,7 +93,7 @@ pub static ABBREVIATIONS: LazyLock<Vec<Abbreviation>> = LazyLock::new(|| {
 static BY_ABBREVIATION: LazyLock<HashMap<&'static str, Abbreviation>> =
     LazyLock::new(|| ABBREVIATIONS.iter().map(|abbreviation| (abbreviation.name, *abbreviation)).collect());
 
-/// What clocks of a zone show at a time.
+/// The clocks of a zone at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
     /// Seconds by which they are ahead of UTC.
@@ -116,7 +116,7 @@ fn known_time(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// What clocks of UTC show.
+/// The clocks of UTC.
 fn civil(seconds: i64) -> DateTime {
     Offset::UTC.to_datetime(known_time(seconds))
 }
@@ -230,9 +230,9 @@ impl NamedZone {
             }
         }
     }
-    /// By how many seconds clocks are ahead, and whether they are put forward, while the zone's
-    /// time has an abbreviation: before a time for the last time, or else behind it for the first
-    /// time.
+    /// The seconds by which clocks are ahead, and whether they are put forward, while the zone's
+    /// time has an abbreviation. It is the last such period before a time, or else the first one
+    /// after it.
     fn while_called(&self, abbreviation: &str, seconds: i64) -> Option<(i64, bool)> {
         let Clocks::Varying(zone) = &self.clocks else { return None };
         let now = self.reading(seconds);
@@ -264,7 +264,7 @@ impl Zone {
         });
         UTC.clone()
     }
-    /// So many microseconds ahead of UTC.
+    /// A zone this many microseconds ahead of UTC.
     pub fn of_micros(micros: i64) -> Self {
         Self::Micros(micros)
     }
@@ -342,8 +342,8 @@ impl Zone {
             Self::Micros(ahead) => *ahead,
         }
     }
-    /// The same at a time that clocks show. Where they show it twice, it is the second one; where
-    /// never, they are as before they were put forward.
+    /// The same at a time that clocks show. A time that they show twice is the second one; a time
+    /// that they never show is read with the offset before clocks were put forward.
     pub fn of_local(&self, micros: i64) -> i64 {
         match self {
             Self::Named(zone) => zone.of_local(micros.div_euclid(SECOND)) * SECOND,
@@ -355,7 +355,7 @@ impl Zone {
             Self::Micros(ahead) => *ahead,
         }
     }
-    /// What its clocks show at a time, in microseconds since 1970; none if that is out of range.
+    /// The time on its clocks, in microseconds since 1970; `None` if that is out of range.
     pub fn local(&self, micros: i64) -> Option<i64> {
         micros.checked_add(self.of_utc(micros))
     }
@@ -375,7 +375,7 @@ impl Zone {
             Self::Micros(_) => false,
         }
     }
-    /// What is said of its clocks at a time, in microseconds since 1970.
+    /// The state of its clocks at a time, in microseconds since 1970.
     pub fn reading(&self, micros: i64) -> Reading {
         match self {
             Self::Named(zone) | Self::Abbreviated(zone, _) => zone.reading(micros.div_euclid(SECOND)),

@@ -158,8 +158,8 @@ pub fn of_sql(sql_type: SqlType) -> (u32, i32) {
     sql_type.told().unwrap_or_else(|| (wire::oid(column_type), wire::modifier(column_type)))
 }
 
-/// A type as SQL writes it, with its modifier unless that is -1, which is that of a CHAR of any
-/// length, too: CHARACTER alone is one of the type as such.
+/// A type as SQL writes it, with its modifier unless that is -1. A CHAR of any length also has -1:
+/// CHARACTER alone is the name of the type itself.
 pub fn format(oid: u32, modifier: Option<i32>) -> String {
     let Some((found, is_array)) = find(oid) else { return if oid == 0 { "-".into() } else { "???".into() } };
     let is_told = modifier.is_some();

@@ -1,4 +1,4 @@
-//! Arrays as the protocol writes and reads them: as text in braces, and in binary form with their
+//! Arrays as the protocol writes and reads them: as text in braces, or in binary form with their
 //! dimensions and the number of the elements' type.
 
 use super::array_text::{read_array, several_dimensions};
@@ -27,7 +27,7 @@ const NUMERIC: u32 = 1700;
 /// Elements of an array at the most.
 const MOST_ELEMENTS: usize = 1 << 20;
 
-/// What a column of a result is called on the wire.
+/// The type of a result's column on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireColumn {
     /// The number of its type.
@@ -57,8 +57,8 @@ fn element_oid(data_type: &DataType) -> u32 {
     }
 }
 
-/// What a column of this type is called: numbers of objects are `oid`, large lists are vectors, and
-/// other lists are arrays.
+/// The wire type of a column: numbers of objects are `oid`, large lists are vectors, and other
+/// lists are arrays.
 pub fn type_of(data_type: &DataType) -> WireColumn {
     let of = |oid, size| WireColumn { oid, size, modifier: -1 };
     match data_type {
@@ -121,8 +121,8 @@ pub fn column_of(array: &ArrayRef, binary: bool, is_json: bool) -> Result<(Array
     }
 }
 
-/// The column as one of a type that the client has been told: a statement is described before its
-/// parameters have values, and may then give another.
+/// The column in the type that the client has been told. A statement is described before its
+/// parameters have values, and may then give another type.
 ///
 /// # Errors
 /// When a value is none of the type.
@@ -288,7 +288,7 @@ fn list(elements: &[Option<&[u8]>], binary: bool, element: u32) -> Result<Scalar
 /// A parameter whose type is an array; none if it is another.
 ///
 /// # Errors
-/// SQLSTATE of class 22 for bytes that are no such array, 0A000 for one with more than one
+/// SQLSTATE of class 22 for bytes that are no array of this type, 0A000 for one with more than one
 /// dimension.
 pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
     let Some(element) = element_type(given.oid) else { return Ok(None) };

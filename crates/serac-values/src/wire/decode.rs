@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// A parameter on the wire.
 #[derive(Debug, Clone, Copy)]
 pub struct Given<'a> {
-    /// None for NULL.
+    /// `None` for NULL.
     pub bytes: Option<&'a [u8]>,
     /// Whether the bytes are the value's binary form.
     pub binary: bool,
@@ -70,8 +70,8 @@ pub fn utf8(bytes: &[u8]) -> Result<&str> {
     ))
 }
 
-/// The parameter as a value of `wanted`, for a statement of the point path. None if it is of a type
-/// that is not turned into that here: the other path knows more conversions.
+/// The parameter as a value of `wanted`, for a statement of the point path. `None` if there is no
+/// conversion to the type here: the other path has more.
 ///
 /// # Errors
 /// SQLSTATE of class 22 for bytes that are no such value.
@@ -80,8 +80,8 @@ pub fn value(given: Given<'_>, wanted: ColumnType) -> Result<Option<OwnedValue>>
     let named = if given.oid == 0 || (given.oid == TEXT && !given.binary) { None } else { of_oid(given.oid) };
     let from = named.unwrap_or(wanted);
     if let (ColumnType::Decimal { .. }, ColumnType::Decimal { precision, scale }) = (from, wanted) {
-        // What the column does not hold is compared with it on the other path, and rounded where it
-        // is assigned.
+        // The other path compares a value that the column cannot hold, and rounds one that is
+        // assigned.
         let number = number(bytes, given.binary).ok();
         return Ok(number.as_ref().and_then(decimal).and_then(|number| number.of_type(precision, scale)));
     }
@@ -205,7 +205,7 @@ pub fn text(given: Given<'_>) -> Result<ScalarValue> {
 }
 
 /// The parameter for a statement of the other path: a value of the named type, or a text that the
-/// planner is to make something of.
+/// planner converts.
 ///
 /// # Errors
 /// SQLSTATE of class 22 for bytes that are no such value.

@@ -11,7 +11,7 @@ pub(super) const EPOCH_DAYS: i32 = 10_957;
 pub(super) const DAY_MICROS: i64 = 86_400_000_000;
 pub(super) const EPOCH_MICROS: i64 = EPOCH_DAYS as i64 * DAY_MICROS;
 
-/// What stands before the text of a document in binary form.
+/// The prefix of a document's text in binary form.
 pub(super) const JSONB_VERSION: u8 = 1;
 
 fn write(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
@@ -347,9 +347,9 @@ fn write_decimal(out: &mut Vec<u8>, unscaled: i128, scale: usize) {
 /// Bytes of the shortest digits of a float, of any form that has no exponent beyond its zeros.
 const LONGEST_FLOAT: usize = 32;
 
-/// As PostgreSQL writes them: the shortest digits that say the number, of two that are equally near
-/// the even one, with an exponent where it is far from 1. `shortest` has these digits in any form,
-/// and `sure` is how many of them the type keeps.
+/// Floats as PostgreSQL writes them: the shortest digits that identify the number, the even one of
+/// two equally near, with an exponent for numbers far from 1. `shortest` has these digits in any
+/// form, and `sure` is the number of digits that the type keeps.
 fn write_float(out: &mut Vec<u8>, value: f64, shortest: &str, sure: i32) {
     if value.is_nan() {
         return out.extend_from_slice(b"NaN");

@@ -1,4 +1,4 @@
-//! PostgreSQL's type of a result's column, where its Arrow type does not tell it: a VARCHAR and a
+//! PostgreSQL's type of a result's column, if its Arrow type does not determine it. A VARCHAR and a
 //! CHAR are texts to Arrow, and only a NUMERIC has its modifier there. It stands in the metadata of
 //! the field.
 
@@ -39,8 +39,8 @@ pub fn told_type(field: &Field) -> Option<(u32, i32)> {
     Some((oid.parse().ok()?, modifier.parse().ok()?))
 }
 
-/// What a column is called on the wire. A type whose values would be written in another form than
-/// those of its Arrow type is not told.
+/// The type of a column on the wire. A type is left out if its values would have another form than
+/// those of its Arrow type.
 pub fn field_type(field: &Field) -> WireColumn {
     let own = type_of(field.data_type());
     match told_type(field) {
@@ -59,8 +59,8 @@ pub fn is_json(field: &Field) -> bool {
     matches!(field_type(field).oid, JSON | JSON_ARRAY)
 }
 
-/// How many characters a column of CHAR(n) shows: values are kept without the blanks that the
-/// length adds.
+/// The number of characters that a column of CHAR(n) shows: values are kept without the blanks that
+/// the length adds.
 pub fn width(field: &Field) -> Option<usize> {
     let WireColumn { oid, modifier, .. } = field_type(field);
     let length = usize::try_from(modifier.checked_sub(4)?).ok()?;

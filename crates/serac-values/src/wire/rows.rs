@@ -15,8 +15,8 @@ use std::sync::Arc;
 pub(super) const RECORD: u32 = 2249;
 /// The number of arrays of JSON.
 const JSON_ARRAY: u32 = 199;
-/// JSON is in a row as the only field of another one, which has this name (the binder makes it):
-/// Arrow does not tell it from JSONB.
+/// JSON is in a row as the only field of another row, which has this name (the binder makes it):
+/// Arrow does not distinguish it from JSONB.
 const JSON_IN_ROW: &str = "#json";
 
 /// The JSON that is in a row, or an array of it; none of other fields.

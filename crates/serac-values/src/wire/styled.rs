@@ -1,5 +1,5 @@
-//! Values whose texts follow a session's settings of times: dates, times and intervals, and arrays
-//! and rows of them, as the same arrays and rows of texts.
+//! Values whose texts follow a session's settings of times. Dates, times and intervals, and arrays
+//! and rows of them, become the same arrays and rows of texts.
 
 use super::array::{as_told, element_of};
 use super::columns::to_wire;
@@ -13,7 +13,7 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, Sc
 use serac_engine::values::value_at;
 use std::sync::Arc;
 
-/// What texts are for.
+/// The purpose of texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// Results and texts: times follow the style.
