@@ -1,23 +1,23 @@
-//! Which functions, aggregates and window functions there are: the registry of functions.
+//! The functions, aggregates and window functions: the registry of functions.
 //!
-//! The binder resolves calls by it, `pg_proc` and `pg_aggregate` are made of it, and so are the
-//! function reference (`docs/functions.md`), what the shell completes and `\df`.
+//! The binder resolves calls by it. `pg_proc` and `pg_aggregate` are made of it, and so are the
+//! function reference (`docs/functions.md`), the shell's completion and `\df`.
 //!
 //! # How to add a function
 //!
 //! 1. A row in `facts/functions.txt`, with PostgreSQL's number, for each list of arguments that it
-//!    takes; if PostgreSQL has no such function, in `facts/more_functions.txt`, with the next free
-//!    number.
-//! 2. What computes it, under its name: a [`Definition`] in a list of `serac-functions` (a
-//!    session's own functions are in `serac-sql`). Where a function of another name computes it,
-//!    the binder's `COMPUTED_BY` says so.
-//! 3. An entry in the section of `reference/` that it belongs to: its name, a line of what it does,
-//!    and examples with their results, which are PostgreSQL's.
+//!    takes. If PostgreSQL has no such function, the row is in `facts/more_functions.txt`, with the
+//!    next free number.
+//! 2. Its implementation, under its name: a [`Definition`] in a list of `serac-functions` (a
+//!    session's own functions are in `serac-sql`). If a function of another name computes it, the
+//!    binder's `COMPUTED_BY` names that one.
+//! 3. An entry in its section of `reference/`: its name, a line of description, and examples with
+//!    their results, which are PostgreSQL's.
 //! 4. `SERAC_WRITE_DOCS=1 cargo test -p serac-pg` writes `docs/functions.md` anew.
 //!
-//! Tests run the examples (`serac-sql`, `sessions::reference`) and find what can be called and has
-//! no entry, what has an entry and cannot be called, and what is in the program and in no table.
-//! What only the binder calls is named in `facts/inner_functions.txt`.
+//! Tests run the examples (`serac-sql`, `sessions::reference`). They find callable functions
+//! without an entry, entries without a callable function, and functions of the program that are in
+//! no table. Functions that only the binder calls are named in `facts/inner_functions.txt`.
 //!
 //! [`Definition`]: ../../serac_functions/struct.Definition.html
 
@@ -28,7 +28,7 @@ use std::fmt::Write;
 use std::ops::{Range, RangeInclusive};
 use std::sync::LazyLock;
 
-/// What a function is applied to.
+/// The kind of a function: of rows, groups or windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FunctionKind {
     /// One row.
@@ -57,7 +57,7 @@ pub enum Volatility {
 pub struct WithinGroup {
     /// Its direct arguments are a row that is thought among the others.
     pub is_hypothetical: bool,
-    /// How many direct arguments it has.
+    /// The number of its direct arguments.
     pub direct: u8,
 }
 
@@ -70,7 +70,7 @@ pub struct Function<S = Signature> {
     pub number: u32,
     /// PostgreSQL has no such function.
     pub is_own: bool,
-    /// What it is applied to.
+    /// Its kind.
     pub kind: FunctionKind,
     /// How it takes rows in an order, if it does.
     pub within_group: Option<WithinGroup>,
@@ -80,7 +80,7 @@ pub struct Function<S = Signature> {
     pub is_strict: bool,
     /// The last argument may come several times.
     pub is_variadic: bool,
-    /// How many of the last arguments may be left out.
+    /// The number of last arguments that may be left out.
     pub defaults: usize,
     /// It gives a set of rows.
     pub returns_set: bool,
@@ -91,7 +91,7 @@ pub struct Function<S = Signature> {
 /// The names of the types of a function that cannot be called, as they may not be here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeNames {
-    /// Those of its arguments.
+    /// The names of its arguments.
     pub arguments: Vec<&'static str>,
     /// That of its value.
     pub result: &'static str,
@@ -104,7 +104,7 @@ struct Table {
 }
 
 impl Table {
-    /// Of rows in the order of names.
+    /// A table of rows in the order of names.
     fn new(text: &'static str, is_own: bool) -> Self {
         let functions: Vec<Function> = crate::rows(text).filter_map(|row| function(&row, is_own)).collect();
         let mut by_name: HashMap<_, Range<usize>> = HashMap::new();
@@ -216,7 +216,7 @@ impl Function {
 const MOST_ARGUMENTS: usize = 100;
 
 impl Function<TypeNames> {
-    /// How many arguments it takes.
+    /// The numbers of arguments that it takes.
     fn counts(&self) -> RangeInclusive<usize> {
         let all = self.signature.arguments.len();
         all - self.defaults..=if self.is_variadic { MOST_ARGUMENTS } else { all }
@@ -238,8 +238,8 @@ static NAMES: LazyLock<HashMap<u32, &'static str>> = LazyLock::new(|| {
     others.chain(all().map(|function| (function.number, function.name))).filter(|(number, _)| *number > 0).collect()
 });
 
-/// Whether PostgreSQL has a function of a name and of so many arguments that is not among those
-/// here: it is one of types that are not here, or one for internal use.
+/// Whether PostgreSQL has a function of a name and of this number of arguments that is missing
+/// here, because it uses types that are not here or is for internal use.
 pub fn is_left_out(name: &str, arguments: usize) -> bool {
     OTHERS.get(name).is_some_and(|others| others.iter().any(|function| function.counts().contains(&arguments)))
 }
@@ -259,12 +259,12 @@ pub fn all() -> impl Iterator<Item = &'static Function> {
     FUNCTIONS.functions.iter().chain(&MORE.functions)
 }
 
-/// Those of a name, of PostgreSQL and others.
+/// The functions with a name, of PostgreSQL and others.
 pub fn named(name: &str) -> impl Iterator<Item = &'static Function> {
     FUNCTIONS.of_name(name).iter().chain(MORE.of_name(name))
 }
 
-/// Those that can be called, with a number: the reference has their names.
+/// The functions that can be called, with a number: the reference has their names.
 pub fn callable() -> impl Iterator<Item = &'static Function> {
     all().filter(|function| function.number > 0 && crate::reference::of_function(function.name).is_some())
 }

@@ -1,4 +1,4 @@
-//! Which operators there are.
+//! The operators.
 
 use crate::resolve::Signature;
 use crate::types::TypeId;
@@ -55,8 +55,8 @@ static OTHERS: LazyLock<HashMap<&'static str, Vec<Vec<Option<TypeId>>>>> = LazyL
     others
 });
 
-/// Whether PostgreSQL has an operator for such operands that is not among those here, since one of
-/// its types is not: a constant without a type may be of that.
+/// Whether PostgreSQL has an operator for these operands that is missing here, because one of its
+/// types is: a constant without a type may be of that.
 pub fn is_left_out(symbol: &str, operands: &[TypeId]) -> bool {
     let may_be = |wanted: &Vec<Option<TypeId>>| {
         let is_of =
@@ -89,7 +89,7 @@ pub fn all() -> &'static [Operator] {
     &OPERATORS.all
 }
 
-/// Those that can be applied: the reference has their symbols.
+/// The operators that can be applied: the reference has their symbols.
 pub fn callable() -> impl Iterator<Item = &'static Operator> {
     all().iter().filter(|operator| crate::reference::of_operator(operator).is_some())
 }

@@ -21,7 +21,7 @@ pub struct ModifiedType {
 /// That a type has no modifier.
 pub const NO_MODIFIER: i32 = -1;
 
-/// What PostgreSQL adds to a length, and to packed digits.
+/// The number that PostgreSQL adds to a length, and to packed digits.
 const HEADER: i32 = 4;
 
 impl From<TypeId> for ModifiedType {
@@ -60,8 +60,8 @@ impl ModifiedType {
     }
 }
 
-/// What a type is like (`pg_type.typcategory`). Types of one category are cast to each other more
-/// readily.
+/// The category of a type (`pg_type.typcategory`). Types of one category are cast to each other
+/// more readily.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Category {
     /// Arrays.
@@ -88,7 +88,7 @@ pub enum Category {
     Internal,
 }
 
-/// What is known of a type.
+/// The properties of a type.
 #[derive(Debug)]
 struct Facts {
     name: &'static str,
@@ -102,7 +102,7 @@ struct Facts {
 }
 
 impl Facts {
-    /// Those of the arrays of this type.
+    /// The properties of the arrays of this type.
     fn of_arrays(&self) -> Option<Self> {
         Some(Self {
             name: format!("_{}", self.name).leak(),
@@ -272,11 +272,11 @@ impl TypeId {
     pub fn sql_name(self) -> &'static str {
         self.facts().map_or("???", |facts| &facts.sql_name)
     }
-    /// What it is like.
+    /// Its category.
     pub fn category(self) -> Category {
         self.facts().map_or(Category::User, |facts| facts.category)
     }
-    /// Whether it is the one of its category that others are cast to where there is a choice.
+    /// Whether it is the preferred type of its category for casts.
     pub fn is_preferred(self) -> bool {
         self.facts().is_some_and(|facts| facts.is_preferred)
     }
