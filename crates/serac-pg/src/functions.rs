@@ -91,9 +91,9 @@ pub struct Function<S = Signature> {
 /// The names of the types of a function that cannot be called, as they may not be here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeNames {
-    /// The names of its arguments.
+    /// The types of its arguments.
     pub arguments: Vec<&'static str>,
-    /// That of its value.
+    /// The type of its value.
     pub result: &'static str,
 }
 

@@ -87,7 +87,7 @@ impl Timestamp {
     pub const fn uncommitted(txn_no: u64) -> Self {
         Self(txn_no | Self::UNCOMMITTED_BIT)
     }
-    /// The number of the running transaction whose versions carry this timestamp; none if it has
+    /// The number of the running transaction whose versions carry this timestamp; `None` if it has
     /// ended.
     #[inline]
     pub const fn running(self) -> Option<u64> {

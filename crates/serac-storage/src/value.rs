@@ -86,8 +86,8 @@ impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
     }
 }
 
-/// A Rust type that a [`Value`] can be taken as. `Option<T>` takes NULL, too; an integer takes
-/// those of its width and of smaller ones.
+/// A Rust type that a [`Value`] can be taken as. `Option<T>` takes NULL, too; an integer takes the
+/// integers of its width and of smaller ones.
 pub trait FromValue<'a>: Sized {
     /// The value, if it is one of the type.
     fn from_value(value: Value<'a>) -> Option<Self>;

@@ -57,7 +57,7 @@ fn open(options: StorageOptions) -> (Arc<Storage>, Arc<DataTable>) {
     (storage, table)
 }
 
-/// Fills some blocks, then deletes the rows that `goes` names.
+/// Fills blocks, then deletes the rows that `goes` names.
 fn fill(storage: &Storage, table: &Arc<DataTable>, blocks: i64, goes: impl Fn(i64) -> bool) -> BTreeSet<i64> {
     let count = blocks * i64::from(table.layout().slot_count());
     let mut txn = storage.begin();
@@ -80,8 +80,7 @@ fn half_empty_blocks_become_full_and_free_ones_under_a_held_snapshot_and_recover
     let old = rows(&table, before.snapshot());
     let report = storage.compact_table(&table).unwrap();
     assert!(report.moved > 0 && report.stayed == 0, "{report:?}");
-    // To the old snapshot nothing has moved; to a newer one everything is there, some of it
-    // elsewhere.
+    // The old snapshot sees no move; a newer one sees all rows, a part of them elsewhere.
     assert_eq!(rows(&table, before.snapshot()), old);
     let now = storage.begin();
     let moved = rows(&table, now.snapshot());
@@ -98,7 +97,7 @@ fn half_empty_blocks_become_full_and_free_ones_under_a_held_snapshot_and_recover
         let frozen = block.frozen().unwrap();
         assert!(frozen.presence().is_none() && frozen.rows() == table.layout().slot_count());
     }
-    // Nothing to do any more.
+    // There is no work left.
     assert_eq!(storage.compact_table(&table).unwrap(), Default::default());
     // Later inserts go to the free numbers.
     let mut txn = storage.begin();
@@ -232,7 +231,7 @@ fn a_user_who_changes_a_row_while_it_is_copied_wins() {
     table.verify();
 }
 
-/// Notes who moves rows, and how many.
+/// Notes the moves of rows, and their number.
 #[derive(Clone, Default)]
 struct NotesMoves {
     threads: Arc<Mutex<HashSet<ThreadId>>>,

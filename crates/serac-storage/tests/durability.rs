@@ -1,4 +1,4 @@
-//! Faults and crashes: no acknowledged transaction is lost, none is half there.
+//! Faults and crashes: no acknowledged transaction is lost, and no transaction is half there.
 //!
 //! The crash harness runs this test binary again as a child that writes under load and kills it at
 //! a random moment. Then it opens the child's folder and compares it with the acknowledged commits.

@@ -1,4 +1,4 @@
-//! First updater wins, whatever the collector has taken off a version chain meanwhile.
+//! First updater wins, also after the collector has pruned a version chain.
 
 use serac_storage::durability::storage::{Storage, StorageOptions};
 use serac_storage::*;

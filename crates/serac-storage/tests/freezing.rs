@@ -1,5 +1,4 @@
-//! Blocks freeze by themselves once they are cold, and what is frozen reads, thaws and freezes
-//! again.
+//! Blocks freeze by themselves once they are cold; frozen blocks are read, thaw and freeze again.
 
 mod one_table;
 

@@ -235,7 +235,7 @@ fn a_checkpoint_that_fails_anywhere_leaves_a_database_that_opens() {
             fault.store(0, Ordering::SeqCst);
             assert_eq!(rows(&storage, &table), BTreeMap::from([(row, 2)]));
             if n % 2 == 0 {
-                // Another one mends it.
+                // Another checkpoint repairs it.
                 checkpoint(&storage).unwrap();
                 assert_eq!(data_files(path).len(), 1, "fault {n} of kind {switch}");
             }

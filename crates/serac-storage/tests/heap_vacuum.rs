@@ -94,7 +94,7 @@ fn heaps_stay_in_proportion_to_what_they_hold() {
             _ => {}
         }
         // Half of the updates go to a tenth of the rows, so chunks hold values of very different
-        // ages; some are rolled back.
+        // ages; a part is rolled back.
         let row = if rng.random() { rng.random_range(0..ROWS / 10) } else { rng.random_range(0..ROWS) };
         let (text, abort) = (any_text(&mut rng), rng.random_bool(0.1));
         update(&storage, &table, ids[row], &text, abort);
@@ -215,7 +215,7 @@ fn readers_of_rows_find_whole_values_beside_writers_and_vacuums() {
                         if latest == LatestState::Present {
                             check(row, &buffer);
                         }
-                        // Versions whose fate is open, too.
+                        // Uncommitted versions, too.
                         let matches = &mut |version: &RowBuffer| {
                             check(row, version);
                             false

@@ -89,7 +89,7 @@ fn scan(table: &Arc<DataTable>, snapshot: &Snapshot) -> State {
 
 #[derive(Default)]
 struct Oracle {
-    /// Write sets by commit timestamp: row id → new row or none.
+    /// Write sets by commit timestamp: row id → new row, or `None`.
     history: Mutex<BTreeMap<u64, Writes>>,
     /// How often a row was asked to leave its place: now and then one stays, until nothing else is
     /// going on.

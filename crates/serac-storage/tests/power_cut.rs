@@ -1,8 +1,8 @@
 //! Loss of power at random moments: the disk holds any pieces of the unsynced bytes (torn pages).
 //! No acknowledged transaction is lost and no unacknowledged one is half there.
 //!
-//! A round writes under load with checkpoints beside, stops at a random file operation, opens what
-//! a disk might hold then, and compares. `SERAC_STRESS=1` makes 1,000 rounds; `SERAC_SEED=n`
+//! A round writes under load with checkpoints beside, stops at a random file operation, opens a
+//! possible state of the disk, and compares. `SERAC_STRESS=1` makes 1,000 rounds; `SERAC_SEED=n`
 //! replays a seed's file operations and losses (the threads' order is the machine's).
 
 mod one_table;
@@ -132,7 +132,7 @@ fn check(storage: &Storage, table: &Arc<DataTable>, acknowledged: &[Option<i64>]
         .collect()
 }
 
-/// Works until the file system halts. Notes what is acknowledged.
+/// Works until the file system halts. Notes the acknowledged commits.
 fn work(path: &Path, files: &FaultFileSystem, acknowledged: &mut [Option<i64>]) -> Result<()> {
     let (storage, table, _) = open(path, files)?;
     let tallies = check(&storage, &table, acknowledged);
@@ -178,7 +178,7 @@ fn what_was_acknowledged_survives_a_loss_of_power() {
     let mut acknowledged = vec![None; THREADS as usize];
     for round in 0..rounds {
         if round % 20 == 0 {
-            // A database of its own for some rounds keeps each round short.
+            // A database of its own for a few rounds keeps each round short.
             written += acknowledged.iter().flatten().sum::<i64>();
             folder = tempfile::tempdir().unwrap();
             acknowledged.fill(None);
@@ -202,9 +202,9 @@ fn what_was_acknowledged_survives_a_loss_of_power() {
     assert!(cut > 0, "some rounds leave a torn tail");
 }
 
-/// A process that stops leaves what it wrote in the operating system's cache: the next process
-/// finds it, and goes on. When the power goes then, the state that the next process has built upon
-/// must be there.
+/// A process that stops leaves its writes in the operating system's cache: the next process finds
+/// them, and goes on. When the power goes then, the state that the next process has built upon must
+/// be there.
 #[test]
 fn what_was_acknowledged_survives_a_stop_followed_by_a_loss_of_power() {
     let seed = seed();

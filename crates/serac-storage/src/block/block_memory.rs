@@ -1,17 +1,19 @@
 //! The memory of blocks.
 //!
-//! A table's first blocks take ordinary pages, so that a small table occupies what it uses. The
-//! others come in pairs, each pair a *huge page* of the machine where the system has them. Loading
-//! then takes a tenth of the page faults, and random accesses to rows miss the TLB far less often.
+//! A table's first blocks take ordinary pages, so that a small table occupies only the memory that
+//! it uses. The others come in pairs, each pair a *huge page* of the machine where the system has
+//! them. Loading then takes a tenth of the page faults, and random accesses to rows miss the TLB
+//! far less often.
 //!
 //! A freezing block lends parts of its memory to its frozen form, and they outlive the block
 //! ([`crate::freeze::frozen`]). The whole pages between those parts are given back to the system
-//! when the hot block is gone. So is a block's memory whose other half of a huge page lives on.
-//! From then on the system is told to leave that huge page split: it would fill it up again.
+//! when the hot block is gone. The system also gets back the memory of a block whose other half of
+//! a huge page is in use. From then on the system is told to leave that huge page split: it would
+//! fill it up again.
 //!
 //! The system clears a page when it is touched for the first time, which for a huge page takes as
-//! long as many transactions. While tables grow, collectors keep some huge pages
-//! [ready](keep_ready), so that who inserts need not wait.
+//! long as many transactions. While tables grow, collectors keep a few huge pages
+//! [ready](keep_ready), so that an inserting thread need not wait.
 
 use crate::ids::BLOCK_BYTES;
 use crate::version::gc::now_ms;
@@ -98,7 +100,7 @@ impl Region {
     fn map_huge_page() -> Option<Self> {
         let bytes = 2 * HUGE_PAGE_BYTES;
         // SAFETY: a fresh private mapping of which the ends that are not aligned are given back at
-        // once. That the advice may be refused does not matter: then the pages are ordinary ones.
+        // once. The advice may be refused: then the pages are ordinary ones.
         unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -130,7 +132,7 @@ impl Region {
     /// Gives whole pages back to the system; true if it took them. They read as zeros from now on.
     ///
     /// # Safety
-    /// The pages lie in the region, and nobody relies on what they hold.
+    /// The pages lie in the region, and their content is not used any more.
     #[cfg(all(target_os = "linux", not(miri)))]
     unsafe fn give_back(&self, pages: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: by the caller's promise; the advice about the huge page concerns the whole of a
@@ -175,12 +177,12 @@ impl Drop for Region {
 /// Huge pages that the system has cleared already.
 static READY: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 const READY_PAGES: usize = 3;
-/// When a huge page was wanted last, in milliseconds.
+/// The time of the last request for a huge page, in milliseconds.
 static LAST_ASKED: AtomicU64 = AtomicU64::new(0);
-/// Ready pages that nobody wants for this long go back to the system.
+/// Ready pages that are unused for this long go back to the system.
 const READY_MS: u64 = 1_000;
 
-/// Sees to it that huge pages are ready if some have been wanted lately, and that none are if not.
+/// Makes huge pages ready if there were requests lately, and gives them back if not.
 pub(crate) fn keep_ready() {
     let asked = LAST_ASKED.load(Ordering::Relaxed);
     let is_growing = asked > 0 && now_ms().saturating_sub(asked) < READY_MS;
@@ -190,7 +192,7 @@ pub(crate) fn keep_ready() {
     while READY.lock().len() < READY_PAGES {
         let Some(region) = Region::map_huge_page() else { return };
         for page in (0..HUGE_PAGE_BYTES).step_by(PAGE_BYTES) {
-            // SAFETY: the region's own memory, which nobody else has yet.
+            // SAFETY: the region's own memory, which is not shared yet.
             unsafe { region.memory.add(page).write_volatile(0) };
         }
         READY.lock().push(region);
@@ -213,7 +215,7 @@ unsafe impl Send for BlockMemory {}
 unsafe impl Sync for BlockMemory {}
 impl std::panic::RefUnwindSafe for BlockMemory {}
 
-/// The second halves of huge pages whose first half was given out.
+/// The free second halves of huge pages whose first half is in use.
 static SPARE_HALVES: Mutex<Vec<BlockMemory>> = Mutex::new(Vec::new());
 
 impl BlockMemory {
@@ -253,7 +255,7 @@ impl BlockMemory {
     /// Gives pages back to the system.
     ///
     /// # Safety
-    /// Nobody uses what `pages` hold any more, and they were not given back before.
+    /// The content of `pages` is not used any more, and they were not given back before.
     pub unsafe fn give_back(&self, pages: &SparePages) {
         for range in &pages.ranges {
             // SAFETY: whole pages of this block's, by the construction of `SparePages`; unused by
@@ -271,7 +273,7 @@ impl Drop for BlockMemory {
         let held = BLOCK_BYTES - *self.returned.get_mut();
         USED_BYTES.fetch_sub(held, Ordering::Relaxed);
         if Arc::strong_count(&self.region) > 1 {
-            // SAFETY: the block's own half of the region, which nobody has any more.
+            // SAFETY: the block's own half of the region, to which no reference is left.
             if unsafe { self.region.give_back(self.start, BLOCK_BYTES) } {
                 // Pages that had been given back before count once.
                 let twice = BLOCK_BYTES - held;
@@ -289,8 +291,8 @@ pub struct SparePages {
 }
 
 impl SparePages {
-    /// The pages that no range of `kept` (offsets from the block's start) touches; none if they are
-    /// too few to be worth it.
+    /// The pages that no range of `kept` (offsets from the block's start) touches; no pages if they
+    /// are too few to be worth it.
     pub fn between(mut kept: Vec<Range<usize>>) -> Self {
         kept.sort_unstable_by_key(|range| range.start);
         kept.push(BLOCK_BYTES..BLOCK_BYTES);
@@ -372,7 +374,7 @@ mod tests {
             let bytes = unsafe { std::slice::from_raw_parts_mut(block.start().as_ptr(), BLOCK_BYTES) };
             bytes.fill(7);
             let kept = [100..5_000, 700_000..800_000];
-            // SAFETY: nobody else has the memory.
+            // SAFETY: no other reference to the memory exists.
             unsafe { block.give_back(&SparePages::between(kept.to_vec())) };
             assert!(kept.into_iter().all(|range| bytes[range].iter().all(|byte| *byte == 7)));
             if cfg!(target_os = "linux") {

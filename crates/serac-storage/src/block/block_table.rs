@@ -53,8 +53,8 @@ impl BlockTable {
         unsafe { &*self.entries.as_ptr().add(no.0 as usize) }
     }
 
-    /// One more than the largest block number so far. Numbers below it may have no block: recycled,
-    /// or left out by recovery.
+    /// The largest block number so far plus one. Numbers below it may have no block: recycled, or
+    /// left out by recovery.
     pub fn len(&self) -> u32 {
         // Acquire: pairs with the Release in `put`, so that every block below the length is there.
         self.len.load(Ordering::Acquire)
@@ -64,7 +64,7 @@ impl BlockTable {
         self.len() == 0
     }
 
-    /// The block with this number, if there is one.
+    /// The block with this number, if it exists.
     #[inline]
     pub fn get<'g>(&'g self, no: BlockNo, _guard: &'g Guard) -> Option<&'g Block> {
         // Acquire: pairs with the Release in `put` and `replace`.
@@ -86,7 +86,7 @@ impl BlockTable {
         })
     }
 
-    /// Puts a block where there is none.
+    /// Puts a block at a number without one.
     ///
     /// # Errors
     /// [`StorageError::Limit`] when the table is full.
@@ -99,7 +99,7 @@ impl BlockTable {
         Ok(())
     }
 
-    /// The block with this number, made if there is none: recovery puts rows where they were.
+    /// The block with this number, made if it is missing: recovery puts rows where they were.
     pub fn get_or_insert_with<'g>(
         &'g self,
         no: BlockNo,
@@ -121,7 +121,7 @@ impl BlockTable {
         let new = Arc::into_raw(new).cast_mut();
         let replaced = self.exchange(no, old, new);
         if !replaced {
-            // SAFETY: just taken out of its Arc, and nobody has seen it.
+            // SAFETY: just taken out of its Arc, and not shared yet.
             drop(unsafe { Arc::from_raw(new) });
         }
         replaced
@@ -138,8 +138,8 @@ impl BlockTable {
         }
         let old = SharedBlock(old);
         let guard = epoch::pin();
-        // SAFETY: the entry's own reference to the old block, given up once: whoever found the
-        // block in the entry was pinned.
+        // SAFETY: the entry's own reference to the old block, given up once: a reader that found
+        // the block in the entry was pinned.
         unsafe { guard.defer_unchecked(move || drop(Arc::from_raw({ old }.0))) };
         // A block is too large to wait in this thread's bag until that is full.
         guard.flush();

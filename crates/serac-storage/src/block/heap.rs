@@ -6,13 +6,13 @@
 //! without a copy, each kept alive by its own reference count. Bytes are written once, before the
 //! view that names them is stored in a slot, and never again.
 //!
-//! **Who names bytes.** Slots and the before-images of linked undo records name bytes. An update
+//! **Names of bytes.** Slots and the before-images of linked undo records name bytes. An update
 //! moves the slot's name to its record without telling the heap; an abort makes both name the bytes
 //! ([`retain`](HeapLatch::retain)). Unlinked records, values that an abort takes back and rows that
 //! are gone for everybody [`release`](HeapLatch::release) them. Each chunk counts the bytes in it
 //! that are named, its *live* bytes; the rest is garbage. A column has chunks of its own: a gather
-//! takes them as they are, without looking at views. All of that, and every change of a view in a
-//! slot, happens under the heap's latch, one for the whole change of a row.
+//! takes them as they are, without looking at views. All these changes, and every change of a view
+//! in a slot, happen under the heap's latch, one for the whole change of a row.
 //!
 //! **Reading rows** takes no latch: a reader finds the chunk's [place](Places), which does not
 //! move. This is safe because bytes and place are there before the view is. A view that is true for
@@ -54,7 +54,7 @@ const FIRST_PLACES: usize = 4;
 const PIECES: usize = 30;
 /// Bytes that the memory brings at a time.
 const CACHE_LINE: usize = 64;
-/// Cache lines of a value that are prefetched; the processor finds the later ones by itself.
+/// Cache lines of a value that are prefetched; the processor finds the later ones.
 const LINES_AHEAD: usize = 8;
 
 /// One append-only piece of heap memory.
@@ -103,7 +103,7 @@ impl HeapChunk {
 impl Drop for HeapChunk {
     fn drop(&mut self) {
         if self.adopted.is_none() {
-            // SAFETY: allocated in `new` with the same layout; nobody else owns it.
+            // SAFETY: allocated in `new` with the same layout, and owned by this chunk alone.
             unsafe { std::alloc::dealloc(self.bytes.as_ptr(), Self::layout(self.capacity)) }
         }
     }
@@ -116,7 +116,7 @@ struct ChunkEntry {
     used: usize,
     /// Bytes that a slot or a before-image names.
     live: usize,
-    /// Being emptied: what it holds is moved to other chunks.
+    /// Being emptied: its live values are moved to other chunks.
     condemned: bool,
 }
 
@@ -224,7 +224,7 @@ pub struct BlockHeap {
     live: AtomicUsize,
     /// Odd while views in slots are redirected without a version (see [`crate::freeze::vacuum`]).
     redirections: AtomicU64,
-    /// Whether somebody is vacuuming.
+    /// Whether a vacuum is running.
     vacuuming: AtomicBool,
 }
 
@@ -356,7 +356,7 @@ impl BlockHeap {
         // and kept until an epoch after nothing names them.
         unsafe { std::slice::from_raw_parts(bytes.add(offset), len) }
     }
-    /// Appends the bytes that the views of some columns name, in their order.
+    /// Appends the bytes that the columns' views name, in their order.
     ///
     /// # Safety
     /// The views were read as a row is read (see the module), under a pin that the caller still
@@ -459,7 +459,7 @@ fn first_chunk_bytes() -> usize {
     serac_sync::limit("bytes of a first chunk", FIRST_CHUNK_BYTES, 64) as usize
 }
 
-/// Bytes of a column's next chunk where nobody knows how many are to come: as many as it has.
+/// Bytes of a column's next chunk if the number of coming values is not known: as many as it has.
 fn grown(live: usize) -> usize {
     live.clamp(first_chunk_bytes(), LARGEST_CHUNK_BYTES)
 }
@@ -468,7 +468,7 @@ fn grown(live: usize) -> usize {
 pub(crate) struct Grown {
     /// The bytes of the column that are named.
     pub live: usize,
-    /// The capacity of the chunk that is full now; 0 if there is none.
+    /// The capacity of the chunk that is full now; 0 without one.
     pub last: usize,
 }
 
@@ -496,7 +496,7 @@ pub(crate) struct HeapLatch<'h> {
     guard: Guard,
 }
 
-/// Counts under the latch: nobody else changes the number.
+/// Counts under the latch: no other thread changes the number.
 fn add(counter: &AtomicUsize, bytes: usize) {
     counter.store(counter.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
 }
@@ -565,7 +565,7 @@ impl HeapLatch<'_> {
     /// copied.
     ///
     /// # Panics
-    /// When the column has chunks.
+    /// If the column has chunks.
     pub fn adopt(&mut self, column: ColumnId, buffers: &[Buffer], views: &[[u8; 16]]) {
         assert!(self.state.chunks(column).is_empty(), "a block is thawed into an empty one");
         let mut living = vec![0; buffers.len()];
@@ -595,7 +595,7 @@ impl HeapLatch<'_> {
         }
     }
 
-    /// One more names the value of a column's `view`.
+    /// Counts one more name of the value of a column's `view`.
     pub fn retain(&mut self, column: ColumnId, view: ArrowView) {
         if is_in_heap(view) {
             self.state.column(column).chunks[chunk_of(view)].live += view_len(view);
@@ -629,7 +629,7 @@ impl HeapLatch<'_> {
     }
 
     /// Marks the chunks with less than half of their used bytes live (or `all`) for emptying; false
-    /// if there are none.
+    /// if no chunk was marked.
     pub fn condemn(&mut self, all: bool) -> bool {
         let is_wanted = |entry: &ChunkEntry| all || entry.live * 2 < entry.used;
         let mut any = false;
@@ -734,7 +734,7 @@ mod tests {
 
     fn read(heap: &BlockHeap, column: ColumnId, view: ArrowView, out: &mut Vec<u8>) {
         let _pinned = epoch::pin();
-        // SAFETY: pinned, and the tests name what they read.
+        // SAFETY: pinned, and the tests keep names of the bytes that they read.
         unsafe { heap.read(std::iter::once((column, view)), out) }
     }
 

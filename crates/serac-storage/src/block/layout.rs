@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The paper has the version column in the block; here it lies outside ([`crate::block`]). A frozen
-//! block has none, so nearly all of the memory that it keeps is values, and huge pages stay whole.
+//! block has no version column, so nearly all of the memory that it keeps is values, and huge pages
+//! stay whole.
 //!
 //! Every region starts at a multiple of 64 bytes, and bitmaps are whole 64-bit words: each can be
 //! lent out as an Arrow buffer.
@@ -45,7 +46,7 @@ pub struct BlockLayout {
     slot_count: u32,
     columns: Vec<ColumnLayout>,
     used_bytes: usize,
-    /// One more than the position of the last column of variable length; 0 if there is none.
+    /// The position of the last column of variable length plus one; 0 if there is no such column.
     heap_columns: usize,
 }
 
@@ -145,7 +146,7 @@ impl BlockLayout {
         &self.columns[column.0 as usize]
     }
 
-    /// Bytes of a column's values in a block, without what lies in its heap.
+    /// Bytes of a column's values in a block, without its heap.
     pub fn value_bytes(&self, column: ColumnId) -> usize {
         value_bytes(self.column(column).physical, self.slot_count as usize)
     }

@@ -43,7 +43,7 @@ const GATHERED_AHEAD: usize = 16;
 /// cell is possible; see the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cell {
-    /// Whether the value is NULL (then `bits` is whatever the slot holds).
+    /// Whether the value is NULL (then `bits` has no meaning).
     pub null: bool,
     /// The value's bytes, little-endian; of a variable-length value its view.
     pub bits: u128,
@@ -87,7 +87,8 @@ impl Block {
             Self::Frozen(block) => block.slot_limit(),
         }
     }
-    /// Reads the cells of a slot in some columns; of a hot block see the module.
+    /// Reads the cells of a slot in the given columns; for a hot block see the header of this
+    /// module.
     #[inline]
     pub fn read_cells(&self, columns: &[ColumnId], slot: Slot, out: &mut Vec<Cell>) {
         out.clear();
@@ -96,7 +97,7 @@ impl Block {
             Self::Frozen(block) => out.extend(columns.iter().map(|&column| block.read_cell(column, slot))),
         }
     }
-    /// Asks for a row's cells, and for what says who sees it.
+    /// Prefetches a row's cells and its version head.
     #[inline]
     pub(crate) fn prefetch_row(&self, slot: Slot, columns: &[ColumnId]) {
         match self {
@@ -127,7 +128,7 @@ impl Block {
             Self::Frozen(block) => columns.iter().try_for_each(|&column| block.check(column)),
         }
     }
-    /// Slots that hold rows, in their newest states; an estimate while somebody writes.
+    /// Slots that hold rows, in their newest states; an estimate while writers are active.
     pub fn rows(&self) -> u32 {
         match self {
             Self::Hot(block) => block.rows(),
@@ -142,7 +143,7 @@ impl Block {
             Self::Frozen(block) => block.is_present(slot),
         }
     }
-    /// Appends the bytes that the views of a row name, in some columns.
+    /// Appends the bytes that the views of a row name, in the given columns.
     ///
     /// # Safety
     /// As for [`BlockHeap::read`].
@@ -157,7 +158,7 @@ impl Block {
             Self::Frozen(block) => block.read_views(views, out),
         }
     }
-    /// The record of the bulk append that some snapshot may not see, or null.
+    /// The record of the bulk append that a snapshot may not see, or null.
     pub(crate) fn append_record(&self) -> *mut UndoRecord {
         // Acquire: pairs with the Release that set the marker.
         self.hot().map_or(std::ptr::null_mut(), |block| block.append_marker().load(Ordering::Acquire))
@@ -206,11 +207,10 @@ pub struct HotBlock {
     /// The heads of the slots' version chains.
     versions: VersionColumn,
     heap: Arc<BlockHeap>,
-    /// Columns in which a NULL was written at some time, by bit; the last bit stands for all
-    /// columns from its own on. For other columns no validity bitmap is read or written; all bits
-    /// in it are set. Raised before the first NULL is written, never lowered. A reader that loads
-    /// it too early takes the NULL for a value, as with the validity bit itself, and then finds a
-    /// version.
+    /// Columns in which a NULL has been written, by bit; the last bit stands for all columns from
+    /// its own on. For other columns no validity bitmap is read or written; all bits in it are set.
+    /// Raised before the first NULL is written, never lowered. A reader that loads it too early
+    /// takes the NULL for a value, as with the validity bit itself, and then finds a version.
     nulls: AtomicU64,
     collected: CachePadded<Collected>,
     /// The block's place in a checkpoint's file.
@@ -219,10 +219,10 @@ pub struct HotBlock {
     orders: ColumnOrders,
     /// Slots handed out to inserts; may run past the slot count when the block is full.
     insert_cursor: AtomicU32,
-    /// Set while the block was filled by a bulk append that some snapshot may not see.
+    /// Set while the block was filled by a bulk append that a snapshot may not see.
     append_marker: AtomicPtr<UndoRecord>,
     temperature: TemperatureWord,
-    /// How often the block has been thawed.
+    /// The number of times that the block has been thawed.
     thaws: u32,
 }
 
@@ -250,11 +250,11 @@ impl HotBlock {
         Self::thawed(layout, no, 0)
     }
 
-    /// An empty block for what has been thawed so many times.
+    /// An empty block for a thaw; `thaws` counts those of its predecessors.
     pub(crate) fn thawed(layout: Arc<BlockLayout>, no: BlockNo, thaws: u32) -> Self {
         let memory = BlockMemory::new(no.0);
         for column in layout.columns() {
-            // SAFETY: the layout's regions fit the block, which nobody else has yet.
+            // SAFETY: the layout's regions fit the block, which is not shared yet.
             unsafe { memory.start().as_ptr().add(column.validity_offset).write_bytes(u8::MAX, layout.bitmap_bytes()) };
         }
         Self {
@@ -279,7 +279,7 @@ impl HotBlock {
         }
     }
 
-    /// How hot the block is.
+    /// The block's temperature.
     #[inline]
     pub fn temperature(&self) -> Temperature {
         self.temperature.get()
@@ -302,11 +302,11 @@ impl HotBlock {
         let touched = self.collected.last_touched.load(Ordering::Relaxed);
         std::time::Duration::from_millis(crate::version::gc::now_ms().saturating_sub(touched))
     }
-    /// How often the block has been thawed.
+    /// The number of times that the block has been thawed.
     pub(crate) fn thaws(&self) -> u32 {
         self.thaws
     }
-    /// Takes back that the block was thawed and touched: who moves cold rows does not make it
+    /// Undoes the effect of a thaw on the block's temperature: moving cold rows does not make it
     /// warmer.
     pub(crate) fn keep_cold(&mut self) {
         self.thaws = self.thaws.saturating_sub(1);
@@ -328,7 +328,7 @@ impl HotBlock {
     /// Notes that the collector keeps only the newest state of slots, or of a bulk append. Called
     /// before the count of versioned slots is lowered or the marker is cleared.
     pub(crate) fn note_settled(&self) {
-        // Relaxed: ordered by what follows it.
+        // Relaxed: ordered by the later stores.
         self.collected.settlements.fetch_add(1, Ordering::Relaxed);
     }
     /// The count of [settled](Self::note_settled) slots, if every snapshot, present and future,
@@ -372,8 +372,8 @@ impl HotBlock {
     }
     /// Slots that have been handed out: rows lie below this.
     pub fn slot_limit(&self) -> u32 {
-        // Acquire: pairs with the Release of whoever advanced the cursor, so that a scan that
-        // starts after a commit sees its slots.
+        // Acquire: pairs with the Release of the thread that advanced the cursor, so that a scan
+        // that starts after a commit sees its slots.
         self.insert_cursor.load(Ordering::Acquire).min(self.layout.slot_count())
     }
 
@@ -430,8 +430,8 @@ impl HotBlock {
     fn set_bit(&self, offset: usize, slot: Slot, value: bool) {
         let word = self.bit_word(offset, slot);
         let mask = 1 << (slot.0 % 64);
-        // Nobody else changes the bit. Most often it is as it should be, and a locked instruction
-        // would stall the writes around it.
+        // No other thread changes the bit. Mostly it has its value already, and a locked
+        // instruction would stall the writes around it.
         if (word.load(Ordering::Relaxed) & mask != 0) == value {
             return;
         }
@@ -449,7 +449,7 @@ impl HotBlock {
     pub fn is_present(&self, slot: Slot) -> bool {
         self.bit(ALLOCATION_OFFSET, slot)
     }
-    /// Slots that hold rows, in their newest states; an estimate while somebody writes.
+    /// Slots that hold rows, in their newest states; an estimate while writers are active.
     pub fn rows(&self) -> u32 {
         self.presence_words().iter().map(|word| word.count_ones()).sum()
     }
@@ -501,7 +501,7 @@ impl HotBlock {
         }
     }
 
-    /// Asks for what says who sees a row, and for its cells.
+    /// Prefetches a row's version head and its cells.
     #[inline]
     pub(crate) fn prefetch_row(&self, slot: Slot, columns: &[ColumnId]) {
         prefetch(self.version_head(slot));
@@ -528,7 +528,7 @@ impl HotBlock {
         prefetch(self.at(layout.value_offset + width * slot.0 as usize));
     }
 
-    /// Reads a cell; see the module for what it may be.
+    /// Reads a cell; the header of this module says which values are possible.
     // Always inlined: a cell that comes back through memory is written in halves and read as a
     // whole, for which the processor waits.
     #[inline(always)]
@@ -561,8 +561,8 @@ impl HotBlock {
         Cell { null, bits }
     }
 
-    /// Appends the values of a fixed-width `column` (or the views of a variable-length one) in
-    /// `slots` to `out`, as they are; see the module.
+    /// Appends the raw values of a fixed-width `column` (or the views of a variable-length one) in
+    /// `slots` to `out`; see the header of this module.
     pub(crate) fn gather(&self, column: ColumnId, slots: &[u32], out: &mut MutableBuffer) {
         let layout = *self.layout.column(column);
         slots.iter().max().into_iter().for_each(|&slot| self.check(Slot(slot)));
@@ -649,7 +649,7 @@ impl HotBlock {
     pub(crate) fn is_view(&self, column: ColumnId) -> bool {
         self.layout.column(column).physical == PhysicalType::View
     }
-    /// The view in a slot of a variable-length column; none if that is NULL.
+    /// The view in a slot of a variable-length column; `None` if that is NULL.
     #[inline]
     pub(crate) fn view(&self, column: ColumnId, slot: Slot) -> Option<ArrowView> {
         let cell = self.read_cell(column, slot);
@@ -660,7 +660,7 @@ impl HotBlock {
     /// heap, whose `latch` the caller holds if the column is of variable length.
     ///
     /// # Panics
-    /// When the value does not fit the column: [`BlockLayout::check_value`] comes first.
+    /// If the value does not fit the column: [`BlockLayout::check_value`] comes first.
     #[inline]
     pub(crate) fn write_value(
         &self,
@@ -689,8 +689,7 @@ impl HotBlock {
         self.write_cell(column, slot, Cell { null: false, bits });
     }
 
-    /// Lets go of the value that a variable-length cell has, before it gets one that has nothing to
-    /// do with it.
+    /// Releases the value of a variable-length cell, before the cell gets an unrelated one.
     #[inline]
     pub(crate) fn release_view(&self, column: ColumnId, slot: Slot, latch: &mut Option<HeapLatch<'_>>) {
         if let Some(latch) = latch
@@ -753,7 +752,7 @@ impl HotBlock {
         unsafe { racy_copy(self.at(offset), dst.as_mut_ptr().cast(), dst.len()) }
     }
 
-    /// The memory at `offset`, of a block that nobody writes to.
+    /// The memory at `offset`, of a block without writers.
     ///
     /// # Safety
     /// No other thread may write to the range while the slice lives.
@@ -763,11 +762,11 @@ impl HotBlock {
         unsafe { std::slice::from_raw_parts(self.at(offset), len) }
     }
 
-    /// The memory at `offset`, of a block that nobody writes to any more, as a buffer of its own.
-    /// It outlives the block.
+    /// The memory at `offset`, of a block without further writers, as a buffer of its own. It
+    /// outlives the block.
     ///
     /// # Safety
-    /// Nobody writes to the range from now on.
+    /// There are no writes to the range from now on.
     pub(crate) unsafe fn lend(&self, offset: usize, len: usize) -> Buffer {
         assert!(offset + len <= BLOCK_BYTES);
         // SAFETY: in bounds, and alive as long as the buffer, which holds the memory; unchanged by
@@ -778,12 +777,12 @@ impl HotBlock {
     pub(crate) fn memory(&self) -> &Arc<BlockMemory> {
         &self.memory
     }
-    /// Says, once, which pages nobody needs when the block is gone.
+    /// Notes, once, the pages that are free when the block is gone.
     pub(crate) fn leave(&self, spare: SparePages) {
         self.spare.set(spare).expect("a block freezes once");
     }
 
-    /// The memory at `offset`, for filling a block that nobody else can reach yet.
+    /// The memory at `offset`, for filling a block that is not shared yet.
     ///
     /// # Safety
     /// No other thread may access the range while the slice lives.
@@ -838,7 +837,7 @@ mod tests {
                 match value {
                     Value::Bytes(bytes) => {
                         let mut read = Vec::new();
-                        // SAFETY: nobody else has the block.
+                        // SAFETY: no other thread has the block.
                         unsafe { block.heap().read(std::iter::once((column, cell.bits)), &mut read) };
                         assert_eq!(read, *bytes);
                     }

@@ -30,7 +30,7 @@ struct Piece {
 unsafe impl Send for Piece {}
 
 impl Piece {
-    /// The pieces of a fresh huge page; none where the system has no such pages.
+    /// The pieces of a fresh huge page; `None` if the system has no huge pages.
     fn of_huge_page(slots: usize) -> Option<Vec<Self>> {
         let region = Arc::new(Region::huge_page()?);
         let bytes = size_of::<Head>() * slots;
@@ -103,11 +103,11 @@ impl Drop for VersionColumn {
     fn drop(&mut self) {
         let Some(piece) = self.piece.take() else {
             let heads = NonNull::slice_from_raw_parts(self.start, self.slots);
-            // SAFETY: leaked in `new`, and nobody has the column any more.
+            // SAFETY: leaked in `new`, and no reference to the column is left.
             return drop(unsafe { Box::from_raw(heads.as_ptr()) });
         };
-        // The block of a table that was dropped may have versions. Relaxed: nobody else has the
-        // column, and the lock orders its next owner.
+        // The block of a table that was dropped may have versions. Relaxed: no other reference to
+        // the column is left, and the lock orders its next owner.
         for head in self.heads().iter().filter(|head| !head.load(Ordering::Relaxed).is_null()) {
             head.store(std::ptr::null_mut(), Ordering::Relaxed);
         }

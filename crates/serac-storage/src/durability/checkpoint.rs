@@ -1,5 +1,5 @@
-//! Checkpoints: what a snapshot sees of all tables, as ordinary Arrow files, and the manifest that
-//! names them (§3.4).
+//! Checkpoints: a snapshot of all tables, as ordinary Arrow files, and the manifest that names them
+//! (§3.4).
 //!
 //! ```text
 //! MANIFEST                                    one line of CRC, then JSON; replaced atomically by rename
@@ -11,10 +11,10 @@
 //! manifest names it. Files that no manifest names are left over from a crash; the next open or
 //! checkpoint removes them. Removing a file does not disturb who has mapped it.
 //!
-//! **There is always a manifest.** A new database gets one that names nothing, before its log. So
-//! if the manifest is absent or unreadable, it was lost, and the database does not open by itself.
-//! Both copies are written and synced before either takes its name. The previous checkpoint's files
-//! and log are removed only once both names are durable. At any moment, each whole copy names a
+//! **There is always a manifest.** A new database gets an empty one, before its log. So if the
+//! manifest is absent or unreadable, it was lost, and the database does not open by itself. Both
+//! copies are written and synced before either takes its name. The previous checkpoint's files and
+//! log are removed only once both names are durable. At any moment, each whole copy names a
 //! checkpoint that is there, with the log after it.
 //!
 //! If both copies are lost, a manifest is made from the data files' own metadata ([`FoundFiles`]).
@@ -103,7 +103,7 @@ pub struct Manifest {
     pub checkpoint_ts: u64,
     /// The part of the log that is needed, and the manifest's knowledge of it.
     pub log: LogPosition,
-    /// The engine's state, as it gave it; none before the first checkpoint.
+    /// The engine's state, as it gave it; `None` before the first checkpoint.
     pub state: Option<String>,
     /// The tables.
     pub tables: Vec<CheckpointTable>,
@@ -126,7 +126,7 @@ pub struct CheckpointReport {
     pub bytes: u64,
 }
 
-/// Only the version: the rest may be another one's.
+/// Only the version: the rest may have another version's form.
 #[derive(Deserialize)]
 struct ManifestVersion {
     format_version: u32,
@@ -143,13 +143,13 @@ impl Manifest {
         // The beginning of the log is not known.
         Self { format_version, checkpoint_ts: found.newest, log: LogPosition::BEGINNING, state, tables }
     }
-    /// That of a database without a checkpoint.
+    /// The manifest of a database without a checkpoint.
     pub(crate) fn of_new_database() -> Self {
         let log = LogPosition::BEGINNING;
         Self { format_version: FORMAT_VERSION, checkpoint_ts: 0, log, state: None, tables: Vec::new() }
     }
 
-    /// Reads the manifest at `path`, if there is one.
+    /// Reads the manifest at `path`, if it exists.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`] when it is damaged, [`StorageError::OtherVersion`].
@@ -191,7 +191,7 @@ impl Manifest {
         Ok(())
     }
     /// Renames the files of [`write_new`](Self::write_new) over the old ones. If this fails, the
-    /// disk may hold either.
+    /// disk may hold the old or the new ones.
     pub(crate) fn put_in_place(folder: &Path, files: &dyn FileSystem) -> Result<()> {
         let rename = |name| files.rename(&new_name(folder, name), &folder.join(name));
         rename(MANIFEST)
@@ -226,7 +226,7 @@ impl FoundFiles {
     /// Looks at all data files of the database in `folder`.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// An error when the folder cannot be read.
     pub(crate) fn find(folder: &Path, files: &dyn FileSystem) -> Result<Self> {
         let data = folder.join(DATA_FOLDER);
         let names = files.list(&data).map_err(|e| StorageError::io(format!("cannot read {}", data.display()), e))?;
@@ -237,8 +237,7 @@ impl FoundFiles {
                 Err(error) => found.lost.push((name, error.to_string())),
             }
         }
-        // A later file of one checkpoint replaces an earlier one, should they have a block in
-        // common.
+        // If two files of one checkpoint have a block in common, the later file counts.
         let number = |file: &DataFile| {
             let name = file.seal().name.trim_end_matches(".arrow").trim_end_matches("-gaps");
             name.rsplit('-').next().and_then(|number| number.parse::<u32>().ok())
@@ -275,8 +274,8 @@ fn new_name(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.new"))
 }
 
-/// The data files that a manifest names which the disk may hold: one, or two where a checkpoint
-/// failed while it replaced the manifest.
+/// The data files named by the manifests that the disk may hold: one manifest, or two if a
+/// checkpoint failed while it replaced the manifest.
 pub(crate) type NamedFiles = BTreeSet<String>;
 
 /// The files of the data folder that neither a manifest names nor a block of `tables` lies in.
@@ -327,7 +326,7 @@ pub(crate) fn unwritten_bytes(table: &DataTable) -> u64 {
         .sum()
 }
 
-/// The file of each block that lies in one.
+/// The file of each block that lies in a file.
 fn files_of_blocks(table: &DataTable) -> impl Iterator<Item = Arc<DataFile>> {
     (0..table.block_count()).filter_map(|no| match &*table.block(BlockNo(no))? {
         Block::Frozen(block) => block.source().map(|source| source.place().0.clone()),
@@ -342,12 +341,12 @@ struct OpenFile {
     blocks: Vec<(BlockNo, Arc<Block>, Written)>,
 }
 
-/// How a block stands in the block table.
+/// The state of a block in the block table.
 #[derive(Clone, Copy, PartialEq)]
 enum Written {
     /// Frozen: its twin over the file replaces it.
     Frozen,
-    /// Hot, and settled so many times when it was read; none if it had versions.
+    /// Hot, with its count of settled slots when it was read; `None` if it had versions.
     Hot(Option<u64>),
 }
 
@@ -497,7 +496,7 @@ impl TableCheckpoint<'_> {
         Ok(())
     }
 
-    /// A file name that nobody has yet: an earlier checkpoint may be of the same moment.
+    /// A file name that is not taken: an earlier checkpoint may be of the same moment.
     fn free_name(&mut self, has_gaps: bool) -> Result<String> {
         let suffix = if has_gaps { "-gaps" } else { "" };
         loop {
@@ -533,7 +532,7 @@ fn outworn_files(table: &DataTable, file_bytes: u64) -> BTreeSet<String> {
     outworn
 }
 
-/// A hot block as the snapshot sees it, in the form of a frozen one; none if it sees nothing.
+/// A hot block as the snapshot sees it, in the form of a frozen one; `None` if it sees no row.
 fn as_seen(table: &DataTable, block: Arc<Block>, no: BlockNo, snapshot: &Snapshot) -> Result<Option<FrozenBlock>> {
     let (schema, thaws) = (table.schema(), block.hot().map_or(0, HotBlock::thaws));
     let Some(mut reader) = BlockReader::new(schema, block, no, snapshot) else { return Ok(None) };

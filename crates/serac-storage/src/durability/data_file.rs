@@ -1,5 +1,5 @@
-//! Data files: ordinary Arrow IPC files, each with some blocks of one table as record batches,
-//! written once and mapped.
+//! Data files: ordinary Arrow IPC files, each with blocks of one table as record batches, written
+//! once and mapped.
 //!
 //! ```text
 //! ARROW1 | schema | batch: metadata, body | batch: metadata, body | … | end mark | footer | footer's length | ARROW1
@@ -40,7 +40,7 @@ use std::sync::Arc;
 pub const PRESENCE_COLUMN: &str = "__serac_present";
 /// The footer's key of our metadata.
 const METADATA_KEY: &str = "serac";
-/// The footer's key of the tail's checksum, and what stands before its eight digits.
+/// The footer's key of the tail's checksum, and the text before its eight digits.
 const TAIL_KEY: &str = "serac.tail";
 const TAIL_MARK: &str = "the tail's CRC-32 with zeros here: ";
 const TAIL_DIGITS: usize = 8;
@@ -212,7 +212,7 @@ impl DataFileWriter {
     /// Makes the file `name` in `folder`.
     ///
     /// # Errors
-    /// When that fails.
+    /// An error when that fails.
     pub(crate) fn create(
         folder: &Path,
         name: String,
@@ -240,7 +240,7 @@ impl DataFileWriter {
     /// Adds a block.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// An error when it cannot be written.
     pub(crate) fn write(&mut self, block: BlockBatch) -> Result<()> {
         self.writer.write(&block.batch).map_err(|error| write_error(&self.path, error))?;
         self.blocks.push(block.entry);
@@ -249,7 +249,7 @@ impl DataFileWriter {
     /// Completes the file, syncs and maps it.
     ///
     /// # Errors
-    /// When one of these fails.
+    /// An error when one of these fails.
     pub(crate) fn finish(mut self, files: &dyn FileSystem) -> Result<Arc<DataFile>> {
         let path = self.path;
         let io = |e| StorageError::io(format!("cannot write {}", path.display()), e);
@@ -334,7 +334,7 @@ impl DataFile {
     /// Maps the file that `seal` describes.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`] when its length or tail is not what it was.
+    /// [`StorageError::Corrupt`] when its length or tail does not match the seal.
     pub(crate) fn open(folder: &Path, seal: FileSeal, files: &dyn FileSystem) -> Result<Arc<Self>> {
         let path = folder.join(&seal.name);
         let bytes = files.map(&path).map_err(|e| StorageError::io(format!("cannot read {}", path.display()), e))?;
@@ -414,11 +414,11 @@ impl DataFile {
         StorageError::Corrupt { file: self.path.clone(), offset: offset as u64, detail: detail.into() }
     }
 
-    /// Checks the pieces that `buffer` touches, which is a part of the mapping (or no part of it,
-    /// and then nobody's business here).
+    /// Checks the pieces that `buffer` touches. A buffer outside of the mapping is not checked
+    /// here.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`] when one is damaged.
+    /// [`StorageError::Corrupt`] when a piece is damaged.
     pub(crate) fn verify(&self, buffer: &Buffer) -> Result<()> {
         match (buffer.as_ptr() as usize).checked_sub(self.bytes.as_ptr() as usize) {
             Some(from) if !buffer.is_empty() && from < self.bytes.len() => self.verify_range(from, buffer.len()),
@@ -613,8 +613,8 @@ mod tests {
         assert_eq!(present.iter().collect::<Vec<_>>(), [Some(true), Some(true), Some(false)]);
     }
 
-    /// Every bit of the file is vouched for: flipping any makes the opening or the first use of
-    /// what it belongs to fail.
+    /// Every bit of the file is covered: flipping one makes the opening or the first use of its
+    /// part fail.
     #[test]
     fn damage_anywhere_is_found() {
         let folder = tempfile::tempdir().unwrap();

@@ -48,7 +48,7 @@ pub struct RedoBuffer {
     bytes: Vec<u8>,
     /// The position at which `bytes` begin.
     from: u64,
-    /// How often something was handed over.
+    /// The number of times that redo was handed over.
     parts: u32,
 }
 
@@ -78,7 +78,7 @@ impl RedoBuffer {
     pub fn pending_bytes(&self) -> usize {
         self.bytes.len()
     }
-    /// Whether the log has something of it.
+    /// Whether the log has a part of it.
     pub(crate) fn has_parts(&self) -> bool {
         self.parts > 0
     }
@@ -90,7 +90,7 @@ impl RedoBuffer {
     /// most. A piece that `take` refuses, and the pieces after it, stay.
     ///
     /// # Errors
-    /// That of `take`.
+    /// The error of `take`.
     pub(crate) fn hand_over(&mut self, largest: usize, mut take: impl FnMut(Pending<'_>) -> Result<()>) -> Result<()> {
         let length = self.bytes.len();
         if length <= largest {

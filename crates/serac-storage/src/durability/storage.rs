@@ -22,10 +22,10 @@
 //! are complete before collectors and other threads get to see them.
 //!
 //! # Closing
-//! [`Storage::close`] waits for a running checkpoint, so that nobody writes to the folder once the
-//! lock is given back. It refuses commits from then on; what was committed before is written. A
-//! second caller of `close` waits until the first has finished. The storage's own threads do not:
-//! the first waits for them. The engine decides whether a last checkpoint is made before:
+//! [`Storage::close`] waits for a running checkpoint, so that the folder has no writer once the
+//! lock is given back. It refuses commits from then on; earlier commits are written. A second
+//! caller of `close` waits until the first has finished. The storage's own threads do not: the
+//! first waits for them. The engine decides whether a last checkpoint is made before:
 //! [`Storage::unwritten`] gives the log that an opening would replay and the cost of a checkpoint.
 
 use crate::block::HotBlock;
@@ -67,21 +67,21 @@ const SMALL_CATALOG_BYTES: usize = 64 << 10;
 /// The folder of the log's segments.
 const LOG_FOLDER: &str = "log";
 
-/// How a storage is opened.
+/// The options with which a storage is opened.
 #[derive(Clone, Debug)]
 pub struct StorageOptions {
-    /// The database's folder; none for a database in memory only.
+    /// The database's folder; `None` for a database in memory only.
     pub path: Option<PathBuf>,
-    /// When a commit is acknowledged.
+    /// The point at which a commit is acknowledged.
     pub durability: Durability,
     /// Files.
     pub file_system: Arc<dyn FileSystem>,
-    /// Collector threads at the most; zero for none (then [`Storage::run_gc`] must be called). All
-    /// but the first sleep until there is a backlog of transactions to collect or blocks to freeze.
+    /// The most collector threads; with zero, [`Storage::run_gc`] must be called. All but the first
+    /// sleep until there is a backlog of transactions to collect or blocks to freeze.
     pub gc_threads: usize,
     /// Time between collector runs while there is work.
     pub gc_interval: Duration,
-    /// Blocks that no transaction has changed for so long freeze; none to freeze only on demand
+    /// Blocks that no transaction has changed for so long freeze; `None` to freeze only on demand
     /// ([`Storage::freeze_table`]).
     pub freeze_after: Option<Duration>,
     /// The blocks that are compacted together before they freeze.
@@ -132,11 +132,10 @@ impl Default for StorageOptions {
             file_system: Arc::new(RealFileSystem),
             gc_threads: background_threads,
             gc_interval: Duration::from_millis(10),
-            // A block freezes and thaws at most once in this time, whatever the workload. Orders
-            // that go cold for good run as fast at 10 ms as at 10 s (`serac-bench transform`).
-            // Updates of any row of a table are seven times slower at 10 ms, where most of them
-            // thaw a block, than from 100 ms on. Larger tables move that point up, so it is set
-            // high.
+            // A block freezes and thaws at most once in this time, under any workload. Orders that
+            // go cold for good run as fast at 10 ms as at 10 s (`serac-bench transform`). Updates
+            // of any row of a table are seven times slower at 10 ms, where most of them thaw a
+            // block, than from 100 ms on. Larger tables move that point up, so it is set high.
             freeze_after: Some(Duration::from_secs(10)),
             compaction: CompactionGroups::default(),
             compaction_threads: background_threads,
@@ -157,19 +156,19 @@ pub trait RecoveryCatalog {
     /// [`Storage::create_table`].
     ///
     /// # Errors
-    /// When the state cannot be understood.
+    /// An error when the state cannot be understood.
     fn restore(&mut self, storage: &Storage, state: &str) -> Result<()>;
     /// Applies a logged record of the engine's, in commit order.
     ///
     /// # Errors
-    /// When the record cannot be understood.
+    /// An error when the record cannot be understood.
     fn apply_meta(&mut self, storage: &Storage, payload: &[u8]) -> Result<()>;
 }
 
 /// The findings of opening a database.
 #[derive(Clone, Debug, Default)]
 pub struct RecoveryReport {
-    /// The checkpoint's timestamp, if there was one.
+    /// The checkpoint's timestamp, if the database has one.
     pub checkpoint_ts: Option<u64>,
     /// Rows in it.
     pub rows_loaded: u64,
@@ -181,7 +180,7 @@ pub struct RecoveryReport {
     pub log_bytes: u64,
     /// Damaged parts of the checkpoint that were left out, to salvage the rest.
     pub lost: Vec<String>,
-    /// The folder in which is kept what was left out.
+    /// The folder that keeps the parts that were left out.
     pub kept_aside: Option<PathBuf>,
     /// The description of an unfinished end that was cut off the log, if there was one.
     pub cut: Option<String>,
@@ -196,7 +195,7 @@ pub struct RecoveryReport {
 pub struct StorageMetrics {
     /// Transactions committed.
     pub commits: u64,
-    /// Transactions aborted that had written something.
+    /// Aborted transactions that had changes.
     pub aborts: u64,
     /// Snapshots held.
     pub active_snapshots: usize,
@@ -226,7 +225,7 @@ pub struct StorageMetrics {
 
 type Tables = BTreeMap<TableId, Arc<DataTable>>;
 
-/// Set once: what follows rows that compaction moves. Until then none is moved.
+/// Set once: the follower of rows that compaction moves. Until then no row is moved.
 #[derive(Default)]
 struct Follower(OnceLock<Arc<dyn RowFollower>>);
 
@@ -257,7 +256,7 @@ pub struct Storage {
     /// The log position of a checkpoint if this process writes no log.
     unlogged_position: LogPosition,
     closed: AtomicBool,
-    /// Held by who closes.
+    /// Held by the closing thread.
     closing: Mutex<()>,
     /// The threads for which closing waits, and the one that closes.
     own_threads: Mutex<Vec<ThreadId>>,
@@ -273,11 +272,11 @@ pub struct Unwritten {
     pub block_bytes: u64,
 }
 
-/// How a logged transaction is replayed.
+/// The state of replaying logged transactions.
 struct Replay<'a> {
     catalog: &'a mut dyn RecoveryCatalog,
     ts: Timestamp,
-    /// Without a manifest: what each block's file has already.
+    /// Without a manifest: the changes that each block's file has already.
     found: &'a Option<FoundFiles>,
 }
 
@@ -330,8 +329,8 @@ fn take_folder(path: &Path, files: &dyn FileSystem, serves_others: bool) -> Resu
     Ok(lock)
 }
 
-/// The manifest of the database in `path`; a new database gets one. To salvage, where there is none
-/// that is whole, also the data files of which it was made.
+/// The manifest of the database in `path`; a new database gets one. To salvage without a whole
+/// manifest, also the data files of which it was made.
 fn find_manifest(
     path: &Path,
     files: &dyn FileSystem,
@@ -356,8 +355,8 @@ fn find_manifest(
                     .map_err(|e| StorageError::io(format!("cannot read {}", folder.display()), e))
                     .map(|n| n.is_empty())
             };
-            // A database without rows and log, whose manifest has its tables, has a copy that says
-            // so.
+            // A database without rows and log, whose manifest has its tables, has a copy with the
+            // same content.
             let has_no_other = match Manifest::read(&path.join(MANIFEST_COPY), files) {
                 Ok(copy) => copy.is_none_or(|copy| copy.state.is_none()),
                 Err(StorageError::Corrupt { .. }) => false,
@@ -420,11 +419,11 @@ fn renew_copy(manifest: &Manifest, path: &Path, files: &dyn FileSystem) -> Resul
 }
 
 impl Storage {
-    /// Opens or makes a storage and recovers what it held.
+    /// Opens or makes a storage and recovers its content.
     ///
     /// # Errors
     /// [`StorageError::Locked`], [`StorageError::Corrupt`], [`StorageError::Io`] if a thread cannot
-    /// be started, or what the files say.
+    /// be started, or an error of the files.
     pub fn open(options: StorageOptions, catalog: &mut dyn RecoveryCatalog) -> Result<(Arc<Self>, RecoveryReport)> {
         let mut report = RecoveryReport::default();
         let Some(path) = options.path.clone() else {
@@ -495,7 +494,7 @@ impl Storage {
             }
         }
         if aside.folder().is_some() {
-            // It says what the rest of the folder was.
+            // The manifest describes the rest of the folder.
             aside.link(&path.join(MANIFEST))?;
         }
         report.kept_aside = aside.folder().map(Path::to_owned);
@@ -678,12 +677,13 @@ impl Storage {
     pub fn manager(&self) -> &Arc<TransactionManager> {
         &self.manager
     }
-    /// How the storage was opened.
+    /// The options with which the storage was opened.
     pub fn options(&self) -> &StorageOptions {
         &self.options
     }
 
-    /// Makes an empty table. Not transactional: until the catalog names it, nobody finds it.
+    /// Makes an empty table. Not transactional: the table is not visible until the catalog names
+    /// it.
     ///
     /// # Errors
     /// [`StorageError::Limit`]; [`StorageError::InvalidInput`] when the number is taken.
@@ -706,8 +706,8 @@ impl Storage {
         self.tables.read().get(&id).cloned()
     }
 
-    /// Writes a checkpoint of what a new snapshot sees; `state` gives the catalog's state in that
-    /// snapshot and the tables that are in it. Then drops the log that is no longer needed.
+    /// Writes a checkpoint of a new snapshot; `state` gives the catalog's state in that snapshot
+    /// and its tables. Then drops the log that is no longer needed.
     ///
     /// # Errors
     /// When files cannot be written, or the storage is closed; the database goes on with the old
@@ -726,7 +726,7 @@ impl Storage {
         self.remove_unneeded(path, &named)?;
         let (report, position) = self.write_checkpoint(path, state, &mut named).inspect_err(|_| {
             forget_unnamed_files(&self.all_tables(), &named);
-            // The error that matters is the first one.
+            // The first error counts.
             let _ = self.remove_unneeded(path, &named);
         })?;
         // Relaxed: a figure.
@@ -743,7 +743,8 @@ impl Storage {
         Ok(report)
     }
 
-    /// Writes the data files and the manifest. `named` follows what the disk may hold.
+    /// Writes the data files and the manifest. `named` tracks the files that the manifests on the
+    /// disk may name.
     fn write_checkpoint(
         &self,
         path: &Path,
@@ -766,7 +767,7 @@ impl Storage {
         let mut tables = Vec::new();
         for id in ids {
             let Some(table) = self.table(id) else { continue };
-            // One that is long stands in the files of one table alone.
+            // A long catalog is written to the files of one table alone.
             let catalog = (catalog.len() <= SMALL_CATALOG_BYTES || report.blocks_written == 0).then_some(&catalog);
             tables.push(write_table(folder, &table, catalog, txn.snapshot(), &mut report)?);
         }
@@ -834,8 +835,8 @@ impl Storage {
         }
     }
 
-    /// Says what follows the rows that compaction moves; until then, and without compaction in the
-    /// options, no row is moved. Said once, when whatever knows rows by their ids is in place.
+    /// Sets the follower of the rows that compaction moves; until then, and without compaction in
+    /// the options, no row is moved. Called once, when all holders of row ids are in place.
     pub fn set_follower(&self, follower: Arc<dyn RowFollower>) {
         let _ = self.follower.0.set(follower);
     }
@@ -844,7 +845,7 @@ impl Storage {
     /// it outside a transaction. Emptied blocks are recycled when they would freeze.
     ///
     /// # Errors
-    /// When the log does not take the moves: they are rolled back.
+    /// An error when the log does not take the moves: they are rolled back.
     pub fn compact_table(&self, table: &Arc<DataTable>) -> Result<CompactionReport> {
         let Some(follower) = self.follower.0.get() else { return Ok(CompactionReport::default()) };
         compact_cold_blocks(&self.manager, table, &**follower, self.options.compaction_plan(), &|_| true, &|| false)
@@ -852,9 +853,9 @@ impl Storage {
 
     /// Compacts and freezes every block of `table` that can be: waits for up to `patience` until
     /// the transactions that run now have ended. Blocks that were frozen for another format than
-    /// the table has now are brought into that. Call it outside a transaction. Returns how many
-    /// blocks are frozen and how many there are; of a table whose format is
-    /// [`FreezeFormat::Never`](crate::FreezeFormat::Never) nothing is changed.
+    /// the table has now are brought into that. Call it outside a transaction. Returns the numbers
+    /// of frozen blocks and of all blocks. A table whose format is
+    /// [`FreezeFormat::Never`](crate::FreezeFormat::Never) is not changed.
     pub fn freeze_table(&self, table: &Arc<DataTable>, patience: Duration) -> (u32, u32) {
         if table.freeze_format() == FreezeFormat::Never {
             let metrics = table.metrics();
@@ -908,24 +909,24 @@ impl Storage {
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
-    /// Writes what is in the log's queue, stops the threads and gives the folder back. Other calls
-    /// do nothing: they wait for the first one's end.
+    /// Writes the log's queue, stops the threads and gives the folder back. Other calls do nothing:
+    /// they wait for the first one's end.
     ///
     /// # Errors
-    /// When the log cannot be written.
+    /// An error when the log cannot be written.
     pub fn close(&self) -> Result<()> {
         let me = serac_sync::thread::current().id();
         let is_own = self.own_threads.lock().contains(&me);
         let closing = if is_own { self.closing.try_lock() } else { Some(self.closing.lock()) };
-        // One of our own threads: who closes waits for it.
+        // One of our own threads: the closing thread waits for it.
         let Some(_one_at_a_time) = closing else { return Ok(()) };
         if self.closed.swap(true, Ordering::SeqCst) {
             return self.manager.log().map_or(Ok(()), |log| log.end());
         }
         // Deferred actions run here, and may drop handles of the database.
         self.own_threads.lock().push(me);
-        // One that is running needs the log. Later ones find the storage closed, so from now on
-        // nobody writes to the data folder.
+        // A running checkpoint needs the log. Later ones find the storage closed, so from now on
+        // the data folder has no writer.
         drop(self.checkpoint_latch.lock());
         self.manager.refuse_commits();
         self.parking.stop();
@@ -967,7 +968,7 @@ const BUSY: usize = 512;
 
 /// A collector thread.
 struct Collector {
-    /// From one; all but the first help only.
+    /// Counted from one; all but the first only help.
     number: usize,
     parking: Arc<Parking>,
     manager: Weak<TransactionManager>,
@@ -1000,8 +1001,8 @@ impl Collector {
         let mut busy = false;
         let mut looked = Instant::now();
         loop {
-            // With nothing to do, look less and less often, down to once a second.
-            // With much to do, come back before what was written leaves the caches.
+            // With nothing to do, look less and less often, down to once a second. With much to do,
+            // come back before the newly written memory leaves the caches.
             let pause = if busy { self.interval / 10 } else { self.interval * 2u32.pow(idle_runs.min(7)) };
             if !self.parking.park(&self.parking.work, pause.min(Duration::from_secs(1))) {
                 return;
@@ -1048,7 +1049,7 @@ impl Compactor {
                 let (now, after) = (now_ms(), self.freeze_after.as_millis() as u64 / 2);
                 let is_cold = |block: &HotBlock| is_cold(block, now, after);
                 let stop = || self.parking.is_stopped();
-                // A log that takes no more is reported to those who commit; it is tried again next
+                // A full log is reported to committing transactions; compaction is tried again next
                 // time.
                 let _ = compact_cold_blocks(&manager, &table, &**follower, self.plan, &is_cold, &stop);
             }

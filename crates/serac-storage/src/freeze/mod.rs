@@ -18,11 +18,11 @@
 //! - hot: go on;
 //! - cooling: compare-and-swap back to hot, then go on (writers pre-empt cooling);
 //! - freezing: wait, for the length of a gather, until the frozen block is published;
-//! - frozen: make a hot block of it, and publish that by compare-and-swap; who loses takes the
-//!   winner's.
+//! - frozen: make a hot block of it, and publish that by compare-and-swap; the loser takes the
+//!   winner's block.
 //!
-//! A writer is pinned from before it looks until it has written, so that what it writes to is
-//! memory of a hot block, whatever happens.
+//! A writer is pinned from before it looks until it has written, so that the memory that it writes
+//! to always belongs to a hot block.
 //!
 //! **The freezer** sets cooling, in a round that has a number of its own
 //! ([`crate::freeze::temperature`]). Then it moves the clock, and waits until every transaction
@@ -119,7 +119,7 @@ impl DataTable {
             serac_sync::probe("a round was due while its block cooled in a later one", is_cooling);
             return false;
         }
-        // A vacuum's step that has begun before ends here; none begins from now on.
+        // A vacuum's step that has begun before ends here; no further step begins.
         drop(hot.heap().latch());
         let format = self.freeze_format();
         if !Self::is_calm(hot) || format == FreezeFormat::Never {
@@ -141,7 +141,7 @@ impl DataTable {
     }
 
     /// Brings the blocks that were frozen for another format into the table's. A frozen block stays
-    /// one, so nothing has to cool.
+    /// frozen, so nothing has to cool.
     pub(crate) fn refreeze(&self) {
         let format = self.freeze_format();
         if format == FreezeFormat::Never {
@@ -160,8 +160,8 @@ impl DataTable {
         }
     }
 
-    /// The block, hot, and open to writes of the calling transaction until that ends; none if there
-    /// is no such block.
+    /// The block, hot, and open to writes of the calling transaction until that ends; `None` if the
+    /// block does not exist.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`](crate::StorageError::Corrupt) when the block lies in a damaged

@@ -40,8 +40,8 @@ use serac_sync::atomic::{Ordering, fence};
 use serac_sync::epoch;
 use std::sync::Arc;
 
-/// Garbage that a heap may have, whatever its live bytes: a vacuum looks at every slot of the
-/// block.
+/// Garbage that a heap may have, independently of its live bytes: a vacuum looks at every slot of
+/// the block.
 const GARBAGE_FLOOR: u64 = 256 << 10;
 
 /// See [`GARBAGE_FLOOR`].
@@ -98,7 +98,7 @@ fn run<'l>(block: &HotBlock, no: BlockNo, all: bool, latch_row: impl Fn(RowId) -
         for slot in versioned.drain(..) {
             let _row = latch_row(RowId::new(no, slot));
             let mut step = Step::new(block.heap());
-            // A row with versions keeps its block from freezing, but perhaps it has none by now.
+            // A row with versions keeps its block from freezing, but by now it may have lost them.
             if block.is_freezing() {
                 break;
             }

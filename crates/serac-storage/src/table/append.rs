@@ -36,8 +36,7 @@ pub fn accepts(column_type: ColumnType, data_type: &DataType) -> bool {
     }
 }
 
-/// Checks that `batch` has the columns of `schema` and that its values fit them, before anything is
-/// changed.
+/// Checks that `batch` has the columns of `schema` and that its values fit them, before any change.
 pub(crate) fn check_batch(schema: &TableSchema, batch: &RecordBatch) -> Result<()> {
     if batch.num_columns() != schema.columns.len() {
         return Err(StorageError::InvalidInput(format!(
@@ -102,15 +101,15 @@ fn longest(array: &ArrayRef) -> usize {
 /// their allocation bits. Slots that had rows before hold nothing of them afterwards.
 ///
 /// # Safety
-/// Nobody else may access the values of these slots while the call lasts. Bitmaps are written by
-/// atomic stores: their words have the bits of other slots, too.
+/// No other thread may access the values of these slots while the call lasts. Bitmaps are written
+/// by atomic stores: their words have the bits of other slots, too.
 pub(crate) unsafe fn fill(block: &HotBlock, schema: &TableSchema, from: u32, batch: &RecordBatch) {
     assert!(from as usize + batch.num_rows() <= block.layout().slot_count() as usize, "the rows fit the block");
     for (i, array) in batch.columns().iter().enumerate() {
         // SAFETY: by the caller's promise.
         unsafe { fill_column(block, ColumnId(i as u16), schema.columns[i].column_type, from, array) };
     }
-    // Last: who finds a row finds its values.
+    // Last: a reader that finds a row finds its values.
     block.set_present_range(from, batch.num_rows() as u32);
 }
 
@@ -182,7 +181,7 @@ unsafe fn fill_column(block: &HotBlock, id: ColumnId, column_type: ColumnType, f
     }
 }
 
-/// The value bytes of a fixed-size binary array, without what a slice leaves out.
+/// The value bytes of a fixed-size binary array, restricted to a slice.
 trait ValueDataRange {
     fn value_data_range(&self) -> &[u8];
 }
@@ -324,7 +323,7 @@ mod tests {
         let schema = table(ColumnType::Boolean).schema().clone();
         let block = HotBlock::new(Arc::new(BlockLayout::new(&schema).unwrap()), BlockNo(0));
         let rows = |count: usize| batch(BooleanArray::from([vec![Some(true); count], vec![None]].concat()));
-        // SAFETY: nobody else has the block.
+        // SAFETY: no other thread has the block.
         unsafe { super::fill(&block, &schema, 0, &rows(2)) };
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -8,9 +8,9 @@
 //! 4. change the values, validity and allocation bits in place (relaxed atomic stores)
 //! ```
 //! A writer may install over a head only if its snapshot sees it (or if there is none): a head that
-//! is uncommitted or was committed after the snapshot began is a write-write conflict. One that was
-//! rolled back is none: it says nothing, so the next older one decides. Before the install the
-//! block's counter of versioned slots is raised.
+//! is uncommitted or was committed after the snapshot began is a write-write conflict. A
+//! rolled-back head is no conflict: the next older one decides. Before the install the block's
+//! counter of versioned slots is raised.
 //!
 //! # Reading
 //! ```text
@@ -33,8 +33,8 @@
 //!
 //! # Bulk append
 //! A block filled by one bulk append carries one record for all its rows, the block's *append
-//! marker*. A row whose chain ends before a version the snapshot sees is judged by the marker.
-//! Nobody touches the values of a marked block before seeing its marker, so the appending
+//! marker*. A row whose chain ends before a version the snapshot sees is judged by the marker. No
+//! reader touches the values of a marked block before seeing its marker, so the appending
 //! transaction fills it with plain stores.
 //!
 //! # Slots and block numbers that are used again
@@ -42,10 +42,10 @@
 //! agrees that nothing is there. Inserts take slots of their insertion head in turn; compaction
 //! ([`crate::freeze::compact`]) takes free slots anywhere. Both install by compare-and-swap from
 //! null, so a slot that was handed out to a thread which then stalled goes to one of the two. A
-//! stalled inserter cannot mistake a later chain for none: compaction's record is newer than its
-//! snapshot and stays until its transaction has ended. The number of a block that was recycled goes
-//! to a later block. A row id that is kept beyond the snapshot in which it was found may name
-//! another row.
+//! stalled inserter cannot mistake a later chain for an empty one: compaction's record is newer
+//! than its snapshot and stays until its transaction has ended. The number of a block that was
+//! recycled goes to a later block. A row id that is kept beyond the snapshot in which it was found
+//! may name another row.
 //!
 //! Model: `serac-models/tests/protocols.rs`, `serac-models/tests/slots.rs`.
 
@@ -75,11 +75,11 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
-/// Blocks that take inserts at the same time, each for some of the threads.
+/// Blocks that take inserts at the same time, each for a part of the threads.
 const INSERTION_HEADS: usize = 4;
 const NO_BLOCK: u32 = u32::MAX;
 
-/// The newest state of a row, whoever wrote it.
+/// The newest state of a row, by any writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LatestState {
     /// There is no row.
@@ -238,7 +238,7 @@ impl DataTable {
     pub fn block(&self, no: BlockNo) -> Option<Arc<Block>> {
         self.blocks.get_arc(no)
     }
-    /// The format in which most of the frozen blocks have a column of variable length; none if no
+    /// The format in which most of the frozen blocks have a column of variable length; `None` if no
     /// block is frozen.
     pub fn prevalent_format(&self, column: ColumnId) -> Option<FreezeFormat> {
         const FORMATS: [FreezeFormat; 3] = [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary];
@@ -274,7 +274,7 @@ impl DataTable {
     /// Counts how often rows have begun to leave their places. A reader that finds a place empty
     /// because its row has moved finds another count afterwards than before.
     pub fn moves(&self) -> u64 {
-        // Acquire: pairs with `note_moves`; and comes before what is looked at next.
+        // Acquire: pairs with `note_moves`, and comes before the next look.
         self.moves.load(Ordering::Acquire)
     }
     /// Copies of rows are in their new places, and the rows are about to leave the old ones.
@@ -286,8 +286,8 @@ impl DataTable {
     }
     /// A number that no round of cooling has had.
     pub(crate) fn next_cooling_round(&self) -> u64 {
-        // Relaxed: who cools a block puts the number into its temperature, and whoever meets it
-        // meets it there.
+        // Relaxed: a thread that cools a block puts the number into its temperature, and other
+        // threads find it there.
         self.cooling_rounds.fetch_add(1, Ordering::Relaxed)
     }
     /// Adds a block under a free number.
@@ -300,7 +300,7 @@ impl DataTable {
         free.remove(&no);
         Ok(no)
     }
-    /// Gives up a block that nobody sees a row in nor may write to.
+    /// Gives up a block in which no snapshot sees a row and to which no thread writes.
     pub(crate) fn recycle(&self, no: BlockNo, block: &Block) {
         let mut free = self.free_numbers.lock();
         let removed = self.blocks.remove(no, block);
@@ -346,8 +346,8 @@ impl DataTable {
         let table = self.clone();
         Blocker::new(snapshot, holder, (self.id, row), move || table.writer(row) == Some(holder))
     }
-    /// The number of the running transaction that has written the newest version of `row`; none if
-    /// there is no such.
+    /// The number of the running transaction that has written the newest version of `row`; `None`
+    /// if there is none.
     pub fn writer(&self, row: RowId) -> Option<u64> {
         let guard = epoch::pin();
         let block = self.locate(row, &guard)?.hot()?;
@@ -417,7 +417,7 @@ impl DataTable {
         Ok(())
     }
 
-    /// Checks that `values` fit `columns`, before anything is changed.
+    /// Checks that `values` fit `columns`, before any change.
     #[inline]
     fn check_values(&self, columns: impl Iterator<Item = ColumnId>, values: &[Value<'_>]) -> Result<()> {
         columns.zip(values).try_for_each(|(column, value)| self.layout.check_value(column, value))
@@ -582,7 +582,7 @@ impl DataTable {
         let guard = epoch::pin();
         let block = self.locate_for_write(row, &guard)?;
         columns.iter().for_each(|&column| block.prefetch_cell(column, row.slot()));
-        // From before the before-image is read: what the slot names becomes the record's.
+        // From before the before-image is read: the record takes over the slot's name of the bytes.
         let mut latch = block.latch_heap(columns.iter().copied());
         if latch.is_some() {
             self.check_distinct_views(block, columns)?;
@@ -624,7 +624,8 @@ impl DataTable {
         self.install(txn, block, row, UndoKind::Update, &[])
     }
 
-    /// Puts back what `record` replaced (abort, ROLLBACK TO). Once for each record, newest first.
+    /// Puts back the values that `record` replaced (abort, ROLLBACK TO). Once for each record,
+    /// newest first.
     pub(crate) fn restore(&self, record: &UndoRecord) {
         let row = record.row();
         let guard = epoch::pin();
@@ -668,7 +669,7 @@ impl DataTable {
         }
     }
 
-    /// Reads `columns` of `row` as `snapshot` sees them into `out`; false if it sees no such row.
+    /// Reads `columns` of `row` as `snapshot` sees them into `out`; false if it sees no row.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`] when the row lies in a damaged file.
@@ -732,7 +733,7 @@ impl DataTable {
         }
     }
 
-    /// Reads the newest state of `row`, whoever wrote it: for checks that must not depend on a
+    /// Reads the newest state of `row`, by any writer: for checks that must not depend on a
     /// snapshot (uniqueness).
     ///
     /// # Errors
@@ -834,7 +835,7 @@ impl DataTable {
                 chain.push((record, record.timestamp()));
                 current = record.next();
             }
-            // The newest state is taken as it is, without a version that would mend it: nobody
+            // The newest state is taken as it is, without a version that would repair it: no thread
             // changes views while we hold the latch.
             let latch = block.hot().and_then(|block| block.latch_heap(columns.iter().copied()));
             block.read_cells(columns, row.slot(), &mut out.cells);
@@ -850,7 +851,7 @@ impl DataTable {
         serac_sync::probe("a record went off a chain that was being walked", || {
             chain.windows(2).any(|pair| !std::ptr::eq(pair[0].0.next(), pair[1].0))
         });
-        // When the state was replaced.
+        // The time at which the state was replaced.
         let mut replaced = None;
         for older in chain.iter().map(Some).chain([None]) {
             // The record that made the oldest state may have been taken off the chain: it counts as
@@ -907,16 +908,16 @@ impl DataTable {
             }
             let part = batch.slice(done, rows);
             let first = RowId::new(head, Slot(from)).as_u64();
-            // Before the rows are there: what the log cannot take must not be.
+            // Before the rows are there: rows that the log cannot take must not be.
             let logged = txn.redo().append(self.id, RowId::from_u64(first), &part);
             if logged.is_err() && from == 0 {
-                // Nobody fills the block, which was made for these rows. As one that is full of
-                // empty slots it is recycled.
+                // No other thread fills the block, which was made for these rows. It is recycled
+                // like a block full of empty slots.
                 txn.forget_append_head();
                 block.insert_cursor().store(self.layout.slot_count(), Ordering::Release);
             }
             logged?;
-            // SAFETY: the block is marked as this transaction's and nobody else looks behind a
+            // SAFETY: the block is marked as this transaction's and no other thread looks behind a
             // marker that it does not see.
             unsafe { crate::table::append::fill(block, &self.schema, from, &part) };
             // Release: pairs with `slot_limit`.
@@ -934,7 +935,7 @@ impl DataTable {
         let mut free = self.free_numbers.lock();
         let mut made = ptr::null_mut();
         let added = self.add_block(&mut free, |no| {
-            // Marked before anybody can reach it; the record's row names the block.
+            // Marked before another thread can reach it; the record's row names the block.
             let block = HotBlock::new(self.layout.clone(), no);
             made = txn.push_undo(self, RowId::new(no, Slot(0)), UndoKind::Append, ptr::null_mut(), std::iter::empty());
             // Release: pairs with the readers' Acquire.
@@ -954,7 +955,7 @@ impl DataTable {
         let guard = epoch::pin();
         let Some(block) = self.blocks.get(no, &guard) else { return };
         if self.is_ordered() {
-            // Full or not: what is inserted from now on comes behind it.
+            // Full or not: later inserts come behind it.
             let _growing = self.free_numbers.lock();
             let head = &self.heads[0];
             let now = head.load(Ordering::Acquire);
@@ -975,8 +976,8 @@ impl DataTable {
         }
     }
 
-    /// A reader of one block as `snapshot` sees it; none where there is no such block or nothing in
-    /// it to see.
+    /// A reader of one block as `snapshot` sees it; `None` if the block does not exist or no row in
+    /// it is visible.
     pub fn read_block<'s>(&'s self, snapshot: &'s Snapshot, no: BlockNo) -> Option<BlockReader<'s>> {
         BlockReader::new(&self.schema, self.block(no)?, no, snapshot)
     }
@@ -1057,8 +1058,8 @@ impl DataTable {
         self.rows.add(rows.into());
         Ok(())
     }
-    /// Recycles what has no row, and makes the insertion heads go on in the newest blocks that have
-    /// room.
+    /// Recycles blocks without rows, and makes the insertion heads go on in the newest blocks that
+    /// have room.
     pub(crate) fn recover_finish(&self) {
         let guard = epoch::pin();
         for no in (0..self.block_count()).map(BlockNo) {
@@ -1083,10 +1084,10 @@ impl DataTable {
         }
     }
 
-    /// Walks everything and checks what must hold when no transaction is running.
+    /// Walks the whole table and checks its invariants when no transaction is running.
     ///
     /// # Panics
-    /// When something does not hold.
+    /// If an invariant does not hold.
     pub fn verify(&self) {
         let mut rows = 0;
         for no in 0..self.block_count() {
@@ -1115,7 +1116,7 @@ impl DataTable {
         assert_eq!(rows, self.rows.get(), "rows of table {}", self.name);
     }
 
-    /// Without versions, slots alone name what is live in the heap.
+    /// Without versions, slots alone name the live bytes of the heap.
     fn verify_heap(&self, block: &HotBlock) {
         let latch = block.heap().latch();
         for column in self.layout.column_ids().filter(|&column| block.is_view(column)) {
@@ -1167,7 +1168,7 @@ pub(crate) unsafe fn apply_chain(
     present && unsafe { sees_append(block, snapshot) }
 }
 
-/// Whether `snapshot` sees what a bulk append put into the block, if one did.
+/// Whether `snapshot` sees the rows of the block's bulk append, if it had one.
 ///
 /// # Safety
 /// The caller has pinned an epoch.

@@ -9,7 +9,7 @@
 //! 3. the count must be the same, and the block calm
 //! ```
 //! A block is *calm* to a snapshot if none of its slots has a version and the snapshot sees the
-//! bulk append that filled the block, if that is still marked. Then the snapshot sees what is in
+//! bulk append that filled the block, if that is still marked. Then the snapshot sees the values in
 //! place.
 //!
 //! **The answer holds while the count and the limit of the slots are the same and the block is
@@ -44,7 +44,7 @@ struct ColumnOrder {
     limit: u32,
     /// Whether each of these has a row.
     is_full: bool,
-    /// The smallest and the largest value; none where there are none.
+    /// The smallest and the largest value; `None` if there is no value.
     zone: Option<(i64, i64)>,
     has_nulls: bool,
     /// Whether no row has a smaller value than the row before it. Never so with NULLs.
@@ -85,7 +85,7 @@ impl Block {
             Self::Frozen(_) => Some(0),
         }
     }
-    /// An integer in a slot. If the block is hot, the caller makes sure that nobody has written it.
+    /// An integer in a slot. If the block is hot, the caller makes sure that it has no writer.
     fn integer(&self, column: ColumnId, column_type: ColumnType, slot: u32) -> i64 {
         let bits = match self {
             Self::Hot(block) => block.read_cell(column, Slot(slot)),
@@ -122,8 +122,8 @@ fn order_of(array: &ArrayRef, column_type: ColumnType) -> (Option<(i64, i64)>, b
     }
 }
 
-/// The slots of ascending ones that hold values within the range; `value` gives the value of the
-/// n-th.
+/// The positions, among ascending slots, of the values within the range; `value` gives the value of
+/// the n-th.
 fn places(count: usize, wanted: &RangeInclusive<i64>, value: impl Fn(usize) -> i64) -> Range<usize> {
     let first = |from: usize, is_before: &dyn Fn(i64) -> bool| {
         let (mut low, mut high) = (from, count);
@@ -218,7 +218,7 @@ impl DataTable {
                 found.push(places.start as u32..places.end as u32);
             }
         } else if let Some(reader) = read() {
-            // The snapshot still sees what was there: the block was calm when its order was known.
+            // The snapshot still sees the old state: the block was calm when its order was known.
             match reader.visible() {
                 Selection::Positions(slots) => {
                     let all = 0..slots.len();

@@ -1,4 +1,4 @@
-//! A row, or some columns of it, copied out of its block.
+//! A row, or a choice of its columns, copied out of its block.
 
 use crate::block::heap::view_len;
 use crate::block::layout::BlockLayout;
@@ -8,8 +8,8 @@ use crate::ids::ColumnId;
 use crate::types::{ColumnType, PhysicalType};
 use crate::value::{FromValue, Value};
 
-/// An owned copy of some columns of one row. Reused from row to row, it allocates nothing in the
-/// long run.
+/// An owned copy of a choice of columns of one row. Reused from row to row, it allocates nothing in
+/// the long run.
 #[derive(Debug, Default, Clone)]
 pub struct RowBuffer {
     pub(crate) cells: Vec<Cell>,
@@ -48,7 +48,7 @@ impl RowBuffer {
         self.cells.is_empty()
     }
 
-    /// Fetches what the cells' views name.
+    /// Fetches the bytes that the cells' views name.
     ///
     /// # Safety
     /// The cells are final: patched to the reader's snapshot. They were read under a pin that the

@@ -23,7 +23,7 @@ use serac_sync::atomic::{Ordering, fence};
 use serac_sync::epoch;
 use std::sync::Arc;
 
-/// In which form a column is wanted.
+/// The wanted form of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum ColumnForm {
     /// The column's Arrow type.
@@ -41,7 +41,7 @@ pub enum ColumnForm {
 pub struct ScanColumn {
     /// The column.
     pub id: ColumnId,
-    /// How.
+    /// The form.
     pub form: ColumnForm,
 }
 
@@ -82,7 +82,7 @@ impl Selection {
     }
 }
 
-/// How a block was read.
+/// Figures of the reading of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockReadStats {
     /// Whether no versioned row was met.
@@ -131,7 +131,7 @@ impl<'s> BlockReader<'s> {
         Some(reader)
     }
 
-    /// Copies the allocation bitmap and corrects it for the snapshot; none if no row is visible.
+    /// Copies the allocation bitmap and corrects it for the snapshot; `None` if no row is visible.
     fn find_visible(&mut self, block: &HotBlock) -> Option<Selection> {
         let guard = epoch::pin();
         // A row of a marked block may have been inserted later than the bulk append. So an unseen
@@ -197,7 +197,7 @@ impl<'s> BlockReader<'s> {
     pub fn block_no(&self) -> BlockNo {
         self.no
     }
-    /// How the block was read so far.
+    /// Figures of the reading so far.
     pub fn stats(&self) -> BlockReadStats {
         self.stats
     }
@@ -212,8 +212,8 @@ impl<'s> BlockReader<'s> {
         }
     }
 
-    /// The smallest and largest value of a column in the block, whoever sees them; none where that
-    /// is not known.
+    /// The smallest and largest value of a column in the block, over all rows; `None` if they are
+    /// not known.
     pub fn zone(&self, column: ColumnId) -> Option<Zone> {
         self.block.frozen().and_then(|block| block.zone(column))
     }
@@ -339,7 +339,7 @@ struct RawColumn {
     len: usize,
     /// `len` values (of a `Bit` column, whole words of bits).
     values: MutableBuffer,
-    /// Whole words of bits; none: all are valid.
+    /// Whole words of bits; `None`: all are valid.
     validity: Option<MutableBuffer>,
 }
 
@@ -358,8 +358,8 @@ fn copy_buffer(block: &HotBlock, offset: usize, len: usize) -> MutableBuffer {
     buffer
 }
 
-/// A copy of views none of which was redirected meanwhile: such a change leaves no version, so a
-/// torn copy would not be found out.
+/// A copy of views without a redirection meanwhile: such a change leaves no version, so a torn copy
+/// would not be detected.
 fn copy_untorn(block: &HotBlock, copy: impl Fn() -> MutableBuffer) -> MutableBuffer {
     let redirections = block.heap().redirections();
     // Acquire: pairs with the end of a redirection.

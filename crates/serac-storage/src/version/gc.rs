@@ -1,10 +1,10 @@
 //! Garbage collection: version chains are pruned, then their memory is freed (§3.3).
 //!
 //! **Step one, unlink.** The watermark is the oldest start timestamp of a running transaction, or
-//! the clock if none runs. It is never newer than the newest commit that may be acknowledged: what
-//! is durable, or everything with a relaxed log or none. Every snapshot sees what a record
-//! committed at or before the watermark undoes. So the collector cuts off that record and all older
-//! ones of its chain.
+//! the clock if none runs. It is never newer than the newest commit that may be acknowledged: the
+//! newest durable one, or, with a relaxed log or none, the newest one. Every snapshot sees the
+//! change that a record committed at or before the watermark undoes. So the collector cuts off that
+//! record and all older ones of its chain.
 //!
 //! Newer records are subject to *interval pruning*. Two neighbouring records of a chain form an
 //! interval if no running transaction started between their timestamps: the same readers undo both.
@@ -24,10 +24,10 @@
 //! install at the head, by compare-and-swap. A collector that removes the head does so by
 //! compare-and-swap, too, and starts over when it loses.
 //!
-//! **Step two, free.** A context none of whose records is linked is retired. Readers pin an epoch
-//! while they walk a chain. When all that could be walking have unpinned, the segments return to
-//! the pool. The text has a second timestamp in place of the epochs; with that, a transaction that
-//! is open but does not read would keep memory from being freed.
+//! **Step two, free.** A context without linked records is retired. Readers pin an epoch while they
+//! walk a chain. When all that could be walking have unpinned, the segments return to the pool. The
+//! text has a second timestamp in place of the epochs; with that, a transaction that is open but
+//! does not read would keep memory from being freed.
 //!
 //! **Values in heaps.** The collector releases the values that an unlinked record names in its
 //! block's heap, and those of a row that is gone for everybody. It does so under the row's latch:
@@ -38,18 +38,18 @@
 //! **Deferred actions** run in the order of their timestamps, once the watermark has reached theirs
 //! and the records of all transactions up to it are unlinked: an action may ask which versions a
 //! chain still reaches. A transaction is submitted before its actions are, so a run takes actions
-//! first and transactions afterwards. It puts back the actions that are not older than what another
-//! run has in hand, or than what another run has put down unfinished because its watermark was
+//! first and transactions afterwards. It puts back the actions that are not older than the
+//! transactions that another run has in hand, or has put down unfinished because its watermark was
 //! lower. An action looks at rows without being a transaction. So the present is
-//! [held](TransactionManager::hold) while it runs: the newest record of what others change and take
-//! back meanwhile stays on its chain, by which who reads the row notices.
+//! [held](TransactionManager::hold) while it runs. The newest record of a change that is rolled
+//! back meanwhile stays on its chain, and so a reader of the row notices.
 //!
 //! **Cooling blocks** are frozen once the watermark has reached the timestamp at which they began
 //! to cool ([`crate::freeze`]). Every run takes blocks from one queue until it is empty, so
 //! collectors share a backlog block by block.
 //!
-//! **How many collectors.** One comes by every few milliseconds. The others sleep until there is
-//! more work than for one (finished transactions, blocks to freeze). The collector that finds it
+//! **The number of collectors.** One comes by every few milliseconds. The others sleep until there
+//! is more work than for one (finished transactions, blocks to freeze). The collector that finds it
 //! wakes them; they sleep again when it is done.
 //!
 //! Model: `serac-models/tests/protocols.rs`.
@@ -203,7 +203,7 @@ impl Drop for GarbageCollector {
     /// Frees what the collectors have left. Transactions and snapshots hold the manager that owns
     /// this, so all of them have ended.
     fn drop(&mut self) {
-        // Nobody is left to read frozen blocks.
+        // No reader of frozen blocks is left.
         self.cooling.get_mut().clear();
         self.cooled.get_mut().clear();
         let everything = i64::MAX as u64;
@@ -250,7 +250,7 @@ impl GarbageCollector {
         transactions + blocks * BLOCK_WORK
             >= (collectors - 1) * serac_sync::limit("work for a helper", HELP_FROM, 1) as usize
     }
-    /// Wakes other collectors if there is work for more than one.
+    /// Wakes other collectors if there is enough work.
     pub(crate) fn call_for_help(&self, manager: &TransactionManager) {
         if self.has_work_for(2, manager) {
             self.parking.work.notify_all();
@@ -261,8 +261,8 @@ impl GarbageCollector {
     pub fn backlog(&self) -> usize {
         self.backlog.load(Ordering::Relaxed)
     }
-    /// Whether finished transactions come in faster than the collectors take them: then whoever
-    /// commits lends a hand, unless they only wait for the log.
+    /// Whether finished transactions come in faster than the collectors take them. Then a
+    /// committing thread helps, unless the transactions only wait for the log.
     pub(crate) fn is_overrun(&self, manager: &TransactionManager) -> bool {
         self.unprocessed.load(Ordering::Relaxed) as u64 > serac_sync::limit("a collector's queue", OVERRUN, 4)
             && self.stalled_at.load(Ordering::Relaxed) <= manager.acknowledged().0
@@ -355,7 +355,7 @@ impl GarbageCollector {
         stats
     }
 
-    /// Freezes blocks whose time has come, beside other collectors that do the same.
+    /// Freezes blocks that are due, beside other collectors that do the same.
     fn freeze_cooled(&self, watermark: u64, stats: &mut GcStats) {
         let due = {
             let mut cooling = self.cooling.lock();
@@ -569,9 +569,9 @@ impl GarbageCollector {
         }
         run.stats.unlinked += gone.len();
         self.release_values(table, row, block, &gone);
-        // These two come last: a block that is calm by them may freeze in place, so nobody writes
-        // to it from here on. Release: pairs with the Acquire of the freezer and of readers. Only
-        // the collector clears the marker, under the latch.
+        // These two come last: a block that is calm by them may freeze in place, so no thread
+        // writes to it from here on. Release: pairs with the Acquire of the freezer and of readers.
+        // Only the collector clears the marker, under the latch.
         if is_empty {
             emptied.add((table.id(), row.block()), block);
         }
@@ -591,8 +591,8 @@ impl GarbageCollector {
 const EMPTIED_BLOCKS: usize = 64;
 
 /// Slots whose last version was taken off, by block, while the blocks still count them. A batch has
-/// many slots of a block, and the block's count is in the cache of whoever writes to the block: so
-/// each count changes once for a batch.
+/// many slots of a block, and the block's count is in the cache of the thread that writes to the
+/// block: so each count changes once for a batch.
 struct Emptied<'g> {
     /// Keeps the blocks.
     guard: &'g epoch::Guard,
@@ -633,8 +633,8 @@ fn head_of<'g>(record: &'g UndoRecord, guard: &'g epoch::Guard) -> Option<&'g At
     Some(block.version_head(record.row().slot()))
 }
 
-/// Fetches what `process` will touch of the contexts behind the first: it lies in the caches of
-/// other cores. Each step follows a pointer that the step before has fetched.
+/// Prefetches the memory that `process` will touch of the contexts behind the first: it lies in the
+/// caches of other cores. Each step follows a pointer that the step before has fetched.
 fn prefetch_ahead(batch: &[(u64, ContextPtr)], guard: &epoch::Guard) {
     if let Some((_, context)) = batch.get(12) {
         prefetch(context.0);
@@ -666,7 +666,7 @@ pub(crate) fn now_ms() -> u64 {
     serac_sync::time::uptime().as_millis() as u64
 }
 
-/// Records that are off their chain: mostly one at a time.
+/// Records that are off their chain: mostly one.
 type Gone<'a> = SmallVec<[&'a UndoRecord; 4]>;
 
 /// The bounds that a pass prunes by.
@@ -722,7 +722,7 @@ impl Horizon {
                 },
             }
             let was_all = newer.is_none();
-            // SAFETY: as above; what was cut off is not freed before it is marked.
+            // SAFETY: as above; a record that was cut off is not freed before it is marked.
             while let Some(record) = unsafe { current.as_ref() } {
                 current = record.next();
                 gone.push(record);
@@ -736,7 +736,7 @@ impl Horizon {
         self.prune_intervals(head, gone);
     }
 
-    /// Takes records out of the middle of a chain (see the module). The head stays, whatever it is.
+    /// Takes records out of the middle of a chain (see the module). The head always stays.
     fn prune_intervals<'a>(&self, head: &AtomicPtr<UndoRecord>, gone: &mut Gone<'a>) {
         let mut chain: Vec<&'a UndoRecord> = Vec::new();
         // Acquire: pairs with the installing compare-and-swap.
@@ -774,7 +774,7 @@ impl Horizon {
                 covers_all |= record.kind() == UndoKind::Insert;
             }
         }
-        // From the newest on, so that each kept record is pointed past what follows it.
+        // From the newest on, so that each kept record is pointed past the removed ones.
         let mut newer = None;
         for (record, keep) in chain.into_iter().zip(keep) {
             match newer {

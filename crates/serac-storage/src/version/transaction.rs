@@ -53,8 +53,8 @@ use serac_sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Runs inside the commit critical section, with the commit timestamp, before anybody can see the
-/// transaction.
+/// Runs inside the commit critical section, with the commit timestamp, before the transaction is
+/// visible.
 pub type CommitHook = Box<dyn FnOnce(Timestamp) + Send + Sync>;
 /// Runs at an abort or when no snapshot can see the past that it cares for. Until then, changes
 /// that are rolled back stay on their version chains, as for a transaction.
@@ -175,12 +175,13 @@ impl TransactionManager {
         let Readers { starts, settled } = self.readers_of_published();
         Readers { starts, settled: settled.min(acknowledged.0) }
     }
-    /// As [`readers`](Self::readers), for versions that say themselves what has to be waited for:
-    /// up to the clock, nobody needs more than they see.
+    /// As [`readers`](Self::readers), for versions whose waits are known from themselves: up to the
+    /// clock, no reader needs more than it sees.
     pub fn readers_of_published(&self) -> Readers {
         let active = self.active.lock();
         let starts = active.starts.iter().map(|entry| entry.0).collect();
-        // Acquire: as in `begin`. Under the latch: who begins later does not start earlier.
+        // Acquire: as in `begin`. Under the latch: a transaction that begins later does not start
+        // earlier.
         Readers { starts, settled: self.clock.load(Ordering::Acquire) }
     }
 
@@ -195,15 +196,15 @@ impl TransactionManager {
         Hold { manager: self, start }
     }
 
-    /// The newest timestamp up to which commits may be acknowledged: what is newer, a reader must
-    /// wait for.
+    /// The newest timestamp up to which commits may be acknowledged: a reader must wait for newer
+    /// ones.
     pub fn acknowledged(&self) -> Timestamp {
         match &self.log {
             Some(log) if log.durability() == Durability::Full => log.durable_ts(),
             _ => self.now(),
         }
     }
-    /// The log, if there is one.
+    /// The log, if the database has one.
     pub fn log(&self) -> Option<&Arc<LogManager>> {
         self.log.as_ref()
     }
@@ -224,7 +225,7 @@ impl TransactionManager {
         let ended = self.commit_latch.lock();
         (ended.commits, ended.aborts)
     }
-    /// From now on no transaction with changes commits: once this returns, what is committed does
+    /// From now on no transaction with changes commits: once this returns, the committed state does
     /// not change any more.
     pub fn refuse_commits(&self) {
         self.commit_latch.lock().closed = true;
@@ -256,7 +257,7 @@ impl TransactionManager {
 pub struct Readers {
     /// Start timestamps, ascending.
     starts: Vec<u64>,
-    /// Published up to here, and nobody has to wait for it.
+    /// Published up to here, without a need to wait.
     settled: u64,
 }
 
@@ -268,11 +269,11 @@ impl Readers {
     pub fn starts(&self) -> &[u64] {
         &self.starts
     }
-    /// The oldest start; none if nobody was running.
+    /// The oldest start; `None` if no transaction was running.
     pub fn oldest(&self) -> Option<u64> {
         self.starts.first().copied()
     }
-    /// The newest timestamp that was published and that nobody had to wait for.
+    /// The newest timestamp that was published and for which no reader had to wait.
     pub fn settled(&self) -> u64 {
         self.settled
     }
@@ -285,7 +286,8 @@ impl Readers {
     /// `replaced`. A transaction that has begun since sees the settled state. A reader of a
     /// newer version may have to wait until that is settled.
     pub fn may_see(&self, made: Timestamp, replaced: Timestamp) -> bool {
-        // A part of a running transaction that is rolled back brings back what it has replaced.
+        // A part of a running transaction that is rolled back restores the version that it has
+        // replaced.
         !replaced.is_committed()
             || made < replaced && (replaced.0 > self.settled || self.before(made.0) < self.before(replaced.0))
     }
@@ -310,7 +312,8 @@ struct SnapshotInner {
     own: Timestamp,
     /// The transaction's own writes are seen up to this stage.
     until: u32,
-    /// The transaction's snapshot, of one that sees not all of its writes. It holds what both see.
+    /// The transaction's own snapshot, if this one does not see all of its writes. It keeps the
+    /// versions that both see.
     whole: Option<Snapshot>,
     newest_read: AtomicU64,
     manager: Arc<TransactionManager>,
@@ -324,7 +327,8 @@ impl Drop for SnapshotInner {
     }
 }
 
-/// A consistent view of the database. Cheap to clone; while any clone lives, what it sees is kept.
+/// A consistent view of the database. Cheap to clone; while any clone lives, the versions that it
+/// sees are kept.
 ///
 /// The snapshot of a transaction sees that transaction's own writes for as long as it runs. A
 /// snapshot that is [taken in between](Transaction::snapshot_until_now) sees the earlier writes
@@ -405,7 +409,7 @@ pub struct Savepoint {
 pub struct Transaction {
     snapshot: Snapshot,
     txn_no: u64,
-    /// Counts the snapshots that see what was written before, and nothing later.
+    /// Counts the snapshots that see the earlier writes alone.
     stage: u32,
     undo: Option<OwnedContext>,
     redo: RedoBuffer,
@@ -507,7 +511,7 @@ impl Transaction {
             _ => Ok(()),
         }
     }
-    /// Whether the transaction has written anything.
+    /// Whether the transaction has changes.
     pub fn has_writes(&self) -> bool {
         self.undo.as_ref().is_some_and(|u| !u.is_empty()) || !self.redo.is_empty() || !self.hooks.is_empty()
     }
@@ -541,7 +545,7 @@ impl Transaction {
 
     /// Marks the present state.
     pub fn savepoint(&mut self) -> Savepoint {
-        // Blocks are undone whole, so what is appended from now on goes to a block of its own.
+        // Blocks are undone whole, so later appends go to a block of their own.
         self.forget_append_head();
         Savepoint {
             undo: self.undo.as_ref().map_or(UndoMark::default(), OwnedContext::mark),
@@ -573,15 +577,14 @@ impl Transaction {
     /// once the ticket says so.
     ///
     /// # Errors
-    /// When the log cannot take the transaction; it is rolled back then.
+    /// An error when the log cannot take the transaction; it is then rolled back.
     pub fn commit(self) -> Result<CommitTicket> {
         self.commit_if(|_| Ok(()), |_| {})
     }
 
     /// Commits if `is_valid` agrees. It runs inside the commit critical section: every committed
-    /// transaction is wholly visible, and none can commit until this one has. `at_commit` runs
-    /// there, too, as a [`CommitHook`] does. Both do not for a transaction that has written
-    /// nothing.
+    /// transaction is wholly visible, and no other can commit until this one has. `at_commit` runs
+    /// there, too, as a [`CommitHook`] does. Neither runs for a transaction without changes.
     ///
     /// # Errors
     /// The errors of `is_valid` and of [`commit`](Self::commit); the transaction is then rolled
@@ -694,8 +697,7 @@ impl Transaction {
         self.end_waits(wrote);
     }
 
-    /// The transaction has ended: whoever waits for it goes on. `wrote`: it may have held
-    /// something.
+    /// The transaction has ended: its waiters go on. `wrote`: it may have held rows or keys.
     fn end_waits(&self, wrote: bool) {
         if wrote || self.promised.is_some() {
             self.snapshot.0.manager.waits.ended(self.txn_no);
@@ -729,7 +731,7 @@ impl CommitTicket {
     /// Waits until the commit is durable at the database's durability level.
     ///
     /// # Errors
-    /// When the log has failed: the commit is not acknowledged.
+    /// An error when the log has failed: the commit is not acknowledged.
     pub fn wait(self) -> Result<Timestamp> {
         match &self.log {
             Some(log) => log.wait_acknowledged(self.timestamp).map(|()| self.timestamp),
@@ -761,7 +763,7 @@ mod tests {
         let may_see = |made, replaced| readers.may_see(Timestamp(made), Timestamp(replaced));
         assert_eq!([may_see(3, 5), may_see(3, 6), may_see(5, 6)], [false, true, true]);
         assert_eq!([may_see(6, 9), may_see(6, 10), may_see(10, 12)], [false, true, false]);
-        // Not acknowledged yet, but nobody has it between two changes of one transaction.
+        // Not acknowledged yet, but no reader has it between two changes of one transaction.
         assert_eq!([may_see(10, 13), may_see(13, 13)], [true, false]);
         assert!(readers.may_see(Timestamp(10), Timestamp::uncommitted(7)));
         assert!(readers.may_see(Timestamp::uncommitted(7), Timestamp::uncommitted(7)));
@@ -803,7 +805,7 @@ mod tests {
         assert_eq!(seen(&before), [Some(1), Some(20), Some(3), Some(4), Some(5), None, None]);
         assert_eq!(seen(&between), [Some(1), Some(200), None, Some(40), None, Some(6), Some(7)]);
         assert_eq!(seen(txn.snapshot()), [None, Some(200), None, Some(40), None, Some(60), Some(7)]);
-        // It holds what it sees by the transaction's own snapshot.
+        // It keeps its versions by the transaction's own snapshot.
         assert_eq!(manager.active_count(), 1);
         drop((before, between));
         txn.commit().unwrap();

@@ -8,7 +8,7 @@
 //!
 //! **Ownership.** The running [`Transaction`](crate::version::transaction::Transaction) has the
 //! context as its own ([`OwnedContext`]), and alone touches the buffer of records in it. Readers
-//! get at the timestamp cell through records, at any time, so nobody ever has the whole context
+//! get at the timestamp cell through records, at any time, so no thread ever has the whole context
 //! exclusively. At the end the context is handed to the garbage collector; from then on the buffer
 //! does not change, and collectors read it.
 //!
@@ -90,8 +90,8 @@ impl BeforeCell {
     }
 }
 
-/// A delta record: what one change of one row replaced, linked newest to oldest. Its before-image
-/// follows it in memory.
+/// A delta record: the values that one change of one row replaced, linked newest to oldest. Its
+/// before-image follows it in memory.
 #[derive(Debug)]
 #[repr(C)]
 pub struct UndoRecord {
@@ -179,8 +179,8 @@ impl UndoRecord {
     /// The before-image.
     #[inline]
     pub fn before(&self) -> &[BeforeCell] {
-        // SAFETY: `UndoContext::push` wrote `column_count` cells right behind the record; nobody
-        // writes them but through atomics.
+        // SAFETY: `UndoContext::push` wrote `column_count` cells right behind the record; later
+        // writes are atomic.
         unsafe {
             std::slice::from_raw_parts(ptr::from_ref(self).add(1).cast::<BeforeCell>(), self.column_count as usize)
         }
@@ -205,7 +205,7 @@ struct Segment {
     used: usize,
 }
 
-// SAFETY: a segment is plain memory; what lies in it is shared under the rules of this module.
+// SAFETY: a segment is plain memory; its records are shared under the rules of this module.
 unsafe impl Send for Segment {}
 
 impl Segment {
@@ -228,10 +228,10 @@ impl Drop for Segment {
     }
 }
 
-/// A context that the collectors have, who work through it side by side.
+/// A context in the hands of the collectors, which work through it side by side.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ContextPtr(pub(crate) *const UndoContext);
-// SAFETY: contexts are Send and Sync; they become somebody's own again in
+// SAFETY: contexts are Send and Sync; they get an exclusive owner again in
 // `UndoPool::recycle_expired` alone.
 unsafe impl Send for ContextPtr {}
 
@@ -268,8 +268,8 @@ impl UndoPool {
     /// Takes a batch of contexts that nothing can reach any more.
     ///
     /// # Safety
-    /// They were [submitted](OwnedContext::submit), each is given once, and nobody has a reference
-    /// to one or to one of its records, nor can get any.
+    /// They were [submitted](OwnedContext::submit), each is given once, and there is and will be no
+    /// reference to one or to one of its records.
     pub(crate) unsafe fn expire(&self, batch: Vec<ContextPtr>) {
         self.expired.lock().push(batch);
     }
@@ -311,7 +311,7 @@ pub(crate) struct UndoMark {
     offset: usize,
 }
 
-/// The records of one transaction, and what keeps them readable.
+/// The records of one transaction, and the memory that keeps them readable.
 #[derive(Debug, Default)]
 struct UndoBuffer {
     /// The first is there from the beginning.
@@ -319,8 +319,8 @@ struct UndoBuffer {
     tables: Vec<Arc<DataTable>>,
     /// The ranges of records that are undone already: ascending, and disjoint.
     undone: Vec<(UndoMark, UndoMark)>,
-    /// Whether the access observer overlooks the transaction: it changes where rows lie, not what
-    /// they are.
+    /// Whether the access observer ignores the transaction: it changes the places of rows, not
+    /// their values.
     unobserved: bool,
 }
 
@@ -363,8 +363,8 @@ pub struct UndoContext {
 
 // SAFETY: records hold raw pointers into the context itself and to tables that it keeps alive.
 unsafe impl Send for UndoContext {}
-// SAFETY: shared parts are atomic; the buffer is changed by the context's owner alone, and nobody
-// else looks at it while there is one.
+// SAFETY: shared parts are atomic; the buffer is changed by the context's owner alone, and no other
+// thread looks at it while there is an owner.
 unsafe impl Sync for UndoContext {}
 
 /// The context of a running transaction, or one that waits for the next. The holder of this handle
@@ -410,7 +410,7 @@ impl OwnedContext {
                 buffer: UnsafeCell::new(UndoBuffer { segments, ..UndoBuffer::default() }),
             }))))
         });
-        // Relaxed: whoever meets a record has acquired its head.
+        // Relaxed: a reader of a record has acquired its head.
         context.cell.store(Timestamp::uncommitted(txn_no).0, Ordering::Relaxed);
         context.linked.store(1, Ordering::Relaxed);
         context.retired.store(false, Ordering::Relaxed);
@@ -438,7 +438,7 @@ impl OwnedContext {
         context
     }
     /// # Safety
-    /// The context was submitted, and nobody else has it or can get it.
+    /// The context was submitted, and no other thread has it or can get it.
     unsafe fn take_back(context: ContextPtr) -> Self {
         Self(NonNull::new(context.0.cast_mut()).expect("a context's own address"))
     }
@@ -554,7 +554,7 @@ impl UndoContext {
         Timestamp(self.cell.load(Ordering::Acquire))
     }
     fn submitted_buffer(&self) -> &UndoBuffer {
-        // SAFETY: called for contexts that were submitted: nobody owns the buffer then. Other
+        // SAFETY: called for contexts that were submitted: the buffer has no owner then. Other
         // threads reach contexts only through records, whose methods do not lend their fields.
         unsafe { &*self.buffer.get() }
     }
@@ -572,8 +572,7 @@ impl UndoContext {
         // Relaxed: done under the collector's latch.
         self.linked.fetch_add(1, Ordering::Relaxed);
     }
-    /// Whether the caller is the one to free the context: nobody counts on it any more and nobody
-    /// else has begun.
+    /// Whether the caller must free the context: the count is zero and no other thread has begun.
     pub(crate) fn claim_retirement(&self) -> bool {
         // Acquire: pairs with `release`. The flag is Relaxed: called under the collector's latch.
         self.linked.load(Ordering::Acquire) == 0 && !self.retired.swap(true, Ordering::Relaxed)
@@ -606,7 +605,7 @@ mod tests {
         let push = |undo: &mut OwnedContext, slots: std::ops::Range<u32>| {
             for slot in slots {
                 let row = RowId::new(BlockNo(0), Slot(slot));
-                // Records of several sizes, over many segments; some are taken back.
+                // Records of several sizes, over many segments; a part is rolled back.
                 let before = |count| (0..count).map(|_| BeforeCell::new(ColumnId(0), crate::block::Cell::NULL));
                 undo.push(&pool, &table, row, (UndoKind::Update, 0), ptr::null_mut(), before(slot as usize % 7));
                 let taken_back = undo.push(&pool, &table, row, (UndoKind::Update, 0), ptr::null_mut(), before(40));
@@ -642,7 +641,7 @@ mod tests {
         assert!(undone(&mut undo, UndoMark::default()).is_empty());
     }
 
-    /// For Miri: what readers look at is never claimed by the owner.
+    /// For Miri: the owner never claims the fields that readers look at.
     #[test]
     fn readers_follow_a_record_while_the_owner_goes_on() {
         let column = ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: true };

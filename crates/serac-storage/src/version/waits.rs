@@ -10,7 +10,7 @@
 //! ```
 //! One of the two fences comes first. If it is the holder's, the waiter's step 3 sees the stamp; if
 //! it is the waiter's, the holder's step 3 sees the count, and its step 4 comes after the waiter's.
-//! So nobody sleeps behind a transaction that has ended.
+//! So no waiter sleeps behind a transaction that has ended.
 //!
 //! **Hand-over.** Of the waiters for the same target, the first to come is woken when the holder
 //! has committed in memory, or rolled back. The others wait behind it from then on, in their order,
@@ -41,7 +41,7 @@ use std::task::{Context, Poll, Waker};
 /// The target of a wait: a row, or the end of the transactions that refer to it.
 pub(crate) type Target = (TableId, RowId);
 
-/// A transaction in the way of another, and what the two want.
+/// A transaction in the way of another, and the target of both.
 pub struct Blocker {
     manager: Arc<TransactionManager>,
     /// Its number.
@@ -91,7 +91,7 @@ struct Waiter {
 pub struct Waiting {
     /// Its number.
     pub waiter: u64,
-    /// The number of the transaction whose end it waits for: the holder's, or that of who comes
+    /// The number of the transaction whose end it waits for: the holder's, or that of the waiter
     /// before it.
     pub holder: u64,
     /// The table, and the row, that both want.
@@ -104,7 +104,7 @@ pub struct Waiting {
 struct State {
     /// Transactions that wait, by their numbers.
     waiters: HashMap<u64, Waiter>,
-    /// By holder, those who wait for it, first come first.
+    /// The waiters of each holder, first come first.
     queues: HashMap<u64, VecDeque<u64>>,
 }
 
@@ -134,7 +134,7 @@ impl State {
     }
 }
 
-/// All who wait.
+/// All waits.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     /// The number of waiters, including those that are about to wait.
@@ -143,7 +143,7 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// A transaction has ended that may have held something: its versions carry its timestamp, and
+    /// A transaction that may have held targets has ended: its versions carry its timestamp, and
     /// the clock is published.
     pub(crate) fn ended(&self, number: u64) {
         // SeqCst: pairs with the fence in `wait`, see the module. Relaxed: ordered by the fences.
@@ -153,7 +153,7 @@ impl Waits {
         }
     }
 
-    /// All who wait, longest first.
+    /// All waiters, longest first.
     pub(crate) fn list(&self) -> Vec<Waiting> {
         let state = self.state.lock();
         let waiting =
@@ -215,7 +215,7 @@ impl Waits {
     }
 }
 
-/// A transaction's turn: ready when the holder has ended and nobody else is before it. Dropped
+/// A transaction's turn: ready when the holder has ended and no other waiter is before it. Dropped
 /// before that, it gives the place in the queue up.
 #[derive(Debug)]
 #[must_use = "nobody waits but in a future"]
@@ -265,8 +265,8 @@ impl Transaction {
         Ok(waits.then_some(Turn { manager, number }))
     }
 
-    /// Hands what the transaction has waited for, and then not taken, to the next who waits for it.
-    /// At the end of each statement that has waited.
+    /// Hands a target that the transaction has waited for, and then not taken, to the next waiter.
+    /// Called at the end of each statement that has waited.
     pub fn pass_on(&mut self) {
         if let Some(promised) = self.promised.take() {
             self.snapshot().manager().waits().hand_over(self.number(), Some(promised));

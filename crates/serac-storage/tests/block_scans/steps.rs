@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serac_storage::{ColumnSchema, ColumnType, FreezeFormat, TableSchema};
 
 /// The steps of a run. Transactions and readers are named by small numbers, rows by a number among
-/// what the transaction sees.
+/// those that the transaction sees.
 #[derive(Clone, Debug)]
 pub enum Step {
     Insert { txn: usize, seed: u64 },

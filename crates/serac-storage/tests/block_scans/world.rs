@@ -23,7 +23,7 @@ fn random_row(rng: &mut StdRng, schema: &TableSchema) -> Row {
     Arc::new(schema.columns.iter().map(|column| random_datum(rng, column)).collect())
 }
 
-/// A running transaction and what the model says of it.
+/// A running transaction and the model's view of it.
 struct Running {
     txn: Transaction,
     began: u64,
@@ -219,7 +219,7 @@ impl World {
         }
     }
 
-    /// Checks every view there is, lets everything end, and checks what is left.
+    /// Checks every view, lets all transactions end, and checks the final state.
     pub fn finish(mut self, rng: &mut StdRng) {
         for (snapshot, view) in std::mem::take(&mut self.readers) {
             self.check(&snapshot, &view, None, rng);
@@ -245,7 +245,7 @@ impl World {
         check_blocks(&self.table, txn.snapshot(), &view, 0..self.table.block_count(), rng, || {});
         self.table.verify();
         drop(txn);
-        // In every format, from what it is to that: hot and frozen blocks alike.
+        // From every format to every other: hot and frozen blocks alike.
         let mut formats = [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary, FreezeFormat::View];
         formats[..3].shuffle(rng);
         for format in formats {
@@ -330,7 +330,7 @@ impl Running {
     }
 }
 
-/// The number is taken modulo what there is.
+/// The number is taken modulo the number of rows.
 fn pick(state: &State, number: u64) -> Option<u64> {
     (!state.is_empty()).then(|| *state.keys().nth((number % state.len() as u64) as usize).expect("below the length"))
 }

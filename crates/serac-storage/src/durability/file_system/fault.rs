@@ -5,8 +5,8 @@
 //! cache, to simulate the death of the process and the loss of power:
 //!
 //! * Written bytes are on the disk once their file is synced. Of unsynced bytes, each piece of a
-//!   sector's or a page's size may be there or not, whatever happened to its neighbours (a torn
-//!   page). The same holds for each change of the file's length.
+//!   sector's or a page's size may be there or not, independently of its neighbours (a torn page).
+//!   The same holds for each change of the file's length.
 //! * A new, renamed or removed name, that of a folder included, is on the disk once the folder in
 //!   which it stands is synced. The disk holds a prefix of the later changes: file systems keep a
 //!   journal of them. With [`Faults::unordered_removals`], which of the removals it holds is a
@@ -40,18 +40,18 @@ pub struct Faults {
     /// "no space left", after the part for which there is room. Files count from when they are
     /// first touched, until they are removed.
     pub capacity: AtomicU64,
-    /// The n-th read from now fails (0: none does), and all later ones. Mapping a file is a read.
+    /// The n-th read from now fails (0: never), and all later ones. Mapping a file is a read.
     pub fail_read_in: AtomicU64,
-    /// The n-th change of a name from now fails (0: none does), and all later ones: making a file
-    /// or a folder, linking, renaming, removing.
+    /// The n-th change of a name from now fails (0: never), and all later ones: making a file or a
+    /// folder, linking, renaming, removing.
     pub fail_name_in: AtomicU64,
     /// While set, syncs of folders wait.
     pub hold_folder_syncs: AtomicBool,
-    /// While set, a loss of power also loses removals of which later ones arrived.
+    /// While set, a loss of power may lose a removal although a later one is on the disk.
     pub unordered_removals: AtomicBool,
-    /// The n-th sync from now fails (0: none does), and all later ones.
+    /// The n-th sync from now fails (0: never), and all later ones.
     pub fail_sync_in: AtomicU64,
-    /// The n-th write from now writes only half and fails (0: none does), and all later ones fail.
+    /// The n-th write from now writes only half and fails (0: never), and all later ones fail.
     pub fail_write_in: AtomicU64,
     /// The process stops at the n-th operation from now (0: never). A write still does its first
     /// half, any other operation does nothing, and all later operations fail.
@@ -67,7 +67,7 @@ fn full() -> io::Error {
     io::Error::from_raw_os_error(libc::ENOSPC)
 }
 
-/// Counts `counter` down to one, at which it stays: true from then on.
+/// Counts `counter` down to one, where it stays; returns true from then on.
 fn due(counter: &AtomicU64) -> bool {
     counter.fetch_update(SeqCst, SeqCst, |n| (n > 1).then(|| n - 1)).is_err_and(|n| n == 1)
 }
@@ -76,7 +76,7 @@ impl Faults {
     /// Counts an operation: whether it is the one at which the process stops.
     ///
     /// # Errors
-    /// When the process has stopped before.
+    /// An error when the process has stopped before.
     fn halts_now(&self) -> io::Result<bool> {
         if !due(&self.halt_in) && !self.halted.load(SeqCst) {
             return Ok(false);
@@ -100,7 +100,7 @@ impl Faults {
 }
 
 impl FaultFileSystem {
-    /// One with a model of the disk.
+    /// A file system with a model of the disk.
     pub fn with_disk() -> Self {
         Self { disk: Some(Arc::default()), ..Self::default() }
     }
@@ -125,14 +125,15 @@ impl FaultFileSystem {
         self.faults.halt_in.store(0, SeqCst);
         self.faults.halted.store(false, SeqCst);
     }
-    /// After the process has stopped and the power was off: the next process finds what the disk
-    /// happens to hold. `seed` chooses. Files that the old process had open must have been dropped.
+    /// After the process has stopped and the power was off: makes the state of the disk that the
+    /// next process finds. `seed` chooses. Files that the old process had open must have been
+    /// dropped.
     ///
     /// # Errors
-    /// When the files cannot be put into that state.
+    /// An error when the files cannot be put into that state.
     ///
     /// # Panics
-    /// Without a model of the disk.
+    /// If there is no model of the disk.
     pub fn power_returns(&self, seed: u64) -> io::Result<()> {
         let mut disk = self.disk.as_ref().expect("made by `with_disk`").lock();
         disk.lose_power(&mut Chance(seed), self.faults.unordered_removals.load(SeqCst), |path| Some(path.to_owned()))?;
@@ -146,10 +147,10 @@ impl FaultFileSystem {
 
     /// Copies to the folder `target` the state of the folder `root` that a new process would find
     /// if this one died now; this process continues. With `power_loss`, the power goes, too, and
-    /// the seed chooses what the disk happens to hold.
+    /// the seed chooses the state of the disk.
     ///
     /// # Errors
-    /// When files cannot be read or written.
+    /// An error when files cannot be read or written.
     ///
     /// # Panics
     /// With `power_loss`, without a model of the disk.
@@ -420,7 +421,7 @@ impl NameChange {
             Self::Add(path, no) => {
                 names.insert(path.clone(), *no);
             }
-            // Without it, what lies in it is lost, see `lose_power`.
+            // Without the folder, its content is lost, see `lose_power`.
             Self::AddFolder(_) => {}
             Self::Rename(from, to) => {
                 if let Some(no) = names.remove(from) {
@@ -521,8 +522,8 @@ impl Disk {
         });
     }
 
-    /// Makes the real files, or their copies at the `place` of each, what the disk holds after a
-    /// loss of power.
+    /// Gives the real files, or their copies at the `place` of each, the content of the disk after
+    /// a loss of power.
     fn lose_power(
         &self,
         chance: &mut Chance,
@@ -553,7 +554,7 @@ impl Disk {
         left.iter().try_for_each(|(path, no)| {
             let bytes = self.files[*no].torn(chance);
             let Some(path) = &place(path) else { return Ok(()) };
-            // A file that somebody has mapped, or that has two names, must not change under them.
+            // A file that is mapped, or that has two names, must not change in place.
             match std::fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}

@@ -22,7 +22,7 @@ pub trait StorageFile: Send + Sync + Debug {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
     /// The file's length in bytes.
     fn length(&self) -> io::Result<u64>;
-    /// Makes what was written durable.
+    /// Makes the written bytes durable.
     fn sync(&self) -> io::Result<()>;
     /// Reserves disk space for the first `len` bytes, so that writing them cannot run out of space;
     /// new bytes read as zero.
@@ -33,8 +33,8 @@ pub trait StorageFile: Send + Sync + Debug {
 
 /// The lock's holder has the database to itself; dropping the lock releases it.
 pub trait FolderLock: Send + Sync + Debug {
-    /// Whether the lock is still the one at its path. If it is not, what lies at the folder's path
-    /// may be another process's database.
+    /// Whether the lock is still the one at its path. If it is not, the folder at its path may be
+    /// another process's database.
     ///
     /// # Errors
     /// Checks that the lock is still held.
@@ -85,8 +85,8 @@ pub trait FileSystem: Send + Sync + Debug {
         }
         Ok(bytes)
     }
-    /// The bytes of a file that nobody changes, without reading them; they stay when the file is
-    /// removed. An empty file is an error.
+    /// The bytes of an immutable file, without reading them; they stay when the file is removed. An
+    /// empty file is an error.
     fn map(&self, path: &Path) -> io::Result<Buffer>;
     /// The names in a folder, sorted.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
@@ -111,7 +111,7 @@ pub trait FileSystem: Send + Sync + Debug {
 /// power leaves them.
 ///
 /// # Errors
-/// When a folder cannot be made or synced.
+/// An error when a folder cannot be made or synced.
 pub fn create_folders(files: &dyn FileSystem, path: &Path) -> io::Result<()> {
     if path.as_os_str().is_empty() {
         return Ok(());
@@ -120,7 +120,7 @@ pub fn create_folders(files: &dyn FileSystem, path: &Path) -> io::Result<()> {
     if !files.exists(path)? {
         create_folders(files, &above)?;
         match files.create_folder(path) {
-            // Somebody else was faster.
+            // Another process was faster.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             result => result?,
         }
@@ -179,7 +179,7 @@ impl StorageFile for RealFile {
     }
 }
 
-/// Takes an exclusive `flock`; false if somebody else has it.
+/// Takes an exclusive `flock`; false if another process has it.
 fn flock(file: &fs::File) -> io::Result<bool> {
     // SAFETY: the descriptor is open; the call touches no memory of ours.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
@@ -262,7 +262,7 @@ impl FolderLock for LockFile {
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        // The folder first: who gets the file's lock finds it free.
+        // The folder first: the next holder of the file's lock finds it free.
         for file in self.folder.iter().chain([&self.file]) {
             // Closing a file alone would leave the lock to a child process that was forked
             // meanwhile, until it executes its program. SAFETY: the descriptor is open; the call
@@ -289,7 +289,7 @@ impl FileSystem for RealFileSystem {
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().into_string().ok());
         let names: io::Result<Vec<Option<String>>> = fs::read_dir(folder)?.map(name).collect();
-        // A name that is not UTF-8 is none of ours.
+        // A name that is not UTF-8 is not ours.
         let mut names: Vec<String> = names?.into_iter().flatten().collect();
         names.sort_unstable();
         Ok(names)

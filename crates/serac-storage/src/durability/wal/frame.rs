@@ -32,7 +32,7 @@ pub enum FrameKind {
     Part = 2,
     /// A process opened the database: parts before it without a commit are dead.
     Open = 3,
-    /// Nothing: a segment begins, so that it can be told from one that is missing.
+    /// Empty: a segment begins, so that it can be told from a missing one.
     Mark = 4,
 }
 
@@ -184,8 +184,8 @@ pub fn read_head(bytes: &[u8], place: Place) -> Option<(FrameHead, usize)> {
     Some((frame, u32_at(head, 4) as usize))
 }
 
-/// The frame at the start of `bytes`, which stand at `place`, and how long it is; none if there is
-/// no whole and valid one.
+/// The frame at the start of `bytes`, which stand at `place`, and its length; `None` if there is no
+/// whole and valid frame.
 pub fn read_frame(bytes: &[u8], place: Place) -> Option<(Frame<'_>, usize)> {
     let (head, length) = read_head(bytes, place)?;
     // With the zeros behind it: the next frame begins where they end.

@@ -1,4 +1,4 @@
-//! The write-ahead log (§3.4): what is committed, and how a restart knows that all of it is there.
+//! The write-ahead log (§3.4): its content, and how a restart checks that it is complete.
 //!
 //! The log is a row of segment files, `log/<number>.wal`, with consecutive numbers, each a header
 //! and frames. A frame is a transaction's redo at its commit, or a part of it before that. Frames
@@ -21,7 +21,7 @@
 //! * **Parts.** A frame says how many frames of its transaction came before it (`part`), and at
 //!   which byte of the transaction's redo its payload begins (`redo_offset`). After a ROLLBACK TO
 //!   that takes logged redo back, the next frame begins at an earlier byte: the redo from that byte
-//!   on is void. A commit whose parts do not add up is not replayed as if it were whole.
+//!   on is void. A commit whose parts do not add up is not replayed.
 //!
 //! # Where the log begins
 //! The manifest of a checkpoint at timestamp `c` names the first segment that is needed, with the
@@ -29,8 +29,8 @@
 //! commit newer than `c`, or a part of a transaction that is open or committed after `c`. A
 //! transaction's first part counts for the segment in which it lies: as open while the transaction
 //! runs, and by the commit's timestamp afterwards. Both changes happen under the log's latch. Later
-//! segments are kept because earlier ones are: nothing but the beginning of the log is ever
-//! removed. Order of a checkpoint:
+//! segments are kept because earlier ones are: only the beginning of the log is ever removed. Order
+//! of a checkpoint:
 //!
 //! 1. [`LogManager::begin_checkpoint`] goes on in a new segment, if the present one is long, so
 //!    that this checkpoint frees the older ones;

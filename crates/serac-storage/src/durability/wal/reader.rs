@@ -1,7 +1,7 @@
 //! Reads the log back and finds its end.
 //!
 //! Frames are read in order until the next one of the chain is not there. The bytes there are a
-//! [`Gap`]. It has a *proof* if something says that the missing frame was durable, and then the log
+//! [`Gap`]. It has a *proof* if the missing frame is known to have been durable, and then the log
 //! is damaged. Otherwise the frame was on its way to the disk when the process or the machine died,
 //! and was never acknowledged as durable: it is the log's unfinished end. The module above lists
 //! the proofs.
@@ -34,11 +34,11 @@ pub(super) struct ReadSegment {
 /// The place where reading ended.
 #[derive(Debug)]
 pub(super) struct LogEnd {
-    /// The segments that have good frames, or might have; the last one is where the log ends.
+    /// The segments that have good frames, or might have; the log ends in the last one.
     pub(super) segments: Vec<ReadSegment>,
     /// Sequence number that the next frame gets.
     pub(super) next_sequence: u64,
-    /// Checksum of the last good frame; zero if there is none.
+    /// Checksum of the last good frame; zero without one.
     pub(super) checksum: u32,
     /// The last good frame's kind.
     pub(super) last_kind: Option<FrameKind>,
@@ -72,7 +72,7 @@ impl<'a> LogReader<'a> {
     /// Looks for the segments in `directory`, from number `first` on.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// An error when the folder cannot be read.
     pub(super) fn new(directory: &'a Path, files: &'a dyn FileSystem, first: u64) -> Result<Self> {
         let mut numbers = segment_numbers(directory, files)?;
         numbers.retain(|&number| number >= first);
@@ -87,7 +87,7 @@ impl<'a> LogReader<'a> {
     /// The beginning of a log whose position is not known: its first segment.
     ///
     /// # Errors
-    /// When that cannot be read, or has another version.
+    /// An error when it cannot be read, or has another version.
     pub(super) fn first_position(&self) -> Result<LogPosition> {
         let Some(&number) = self.numbers.first() else { return Ok(LogPosition::BEGINNING) };
         let sequence = match self.header(&self.read(number)?, number)? {
@@ -115,7 +115,7 @@ impl<'a> LogReader<'a> {
     /// Hands the good frames from `start` on to `each`, with their places, and finds the end.
     ///
     /// # Errors
-    /// When a file cannot be read or has another version; whatever `each` returns.
+    /// An error when a file cannot be read or has another version, and the errors of `each`.
     pub(super) fn frames(
         &self,
         start: LogPosition,
@@ -218,7 +218,7 @@ fn read_segment(
     each: &mut impl FnMut(Place, &Frame<'_>) -> Result<Next>,
 ) -> Result<Option<String>> {
     while let Some((frame, length)) = read_frame(&bytes[place.offset as usize..], *place) {
-        // Behind what is not needed, the first frame is the chain's beginning.
+        // After unneeded frames, the first frame is the chain's beginning.
         let follows = end.last_kind.is_none() || frame.head.previous == end.checksum;
         if frame.head.sequence != end.next_sequence || !follows {
             break;

@@ -21,7 +21,7 @@ pub(crate) enum LogStart {
     Anywhere,
 }
 
-/// How the log is recovered.
+/// The settings of a recovery.
 pub(crate) struct LogRecovery<'a> {
     /// Folder of the segments.
     pub(crate) directory: &'a Path,
@@ -42,11 +42,11 @@ pub(crate) struct RecoveredLog {
     pub(crate) transactions: u64,
     /// Bytes read.
     pub(crate) bytes: u64,
-    /// Commits whose first parts are not there, in words: left out where there is no manifest.
+    /// Commits whose first parts are missing, in words: left out if there is no manifest.
     pub(crate) lost: Vec<String>,
     /// The description of the part that was cut off.
     pub(crate) cut: Option<String>,
-    /// Whether something durable is missing.
+    /// Whether a durable part is missing.
     pub(crate) is_damaged: bool,
     /// The place where the log goes on.
     pub(crate) tail: LogTail,
@@ -190,7 +190,7 @@ pub(crate) fn recover(
         }
         Ok(Next::Frame)
     })?;
-    // A segment that was begun, and no more, gets a frame: that proves what lies before.
+    // A new segment without a frame gets one, which proves the frames before it.
     let ends_with_no_frame = end.segments.last().is_some_and(|last| last.end == first_place(last.number).offset);
     let mut recovered = RecoveredLog {
         newest,
@@ -220,7 +220,7 @@ pub(crate) fn recover(
     Ok(recovered)
 }
 
-/// Cuts what lies behind the end.
+/// Cuts the bytes behind the end.
 fn cut(
     options: &LogRecovery<'_>,
     mut salvage: Option<&mut Aside<'_>>,
@@ -239,7 +239,7 @@ fn cut(
         }
     }
     let cannot = |e| StorageError::io(format!("cannot cut the end of the log at {}", path.display()), e);
-    // Before any proof goes away: if this is stopped, the next opening may take what is left for an
+    // Before any proof goes away: if this is stopped, the next opening may take the rest for an
     // unfinished end.
     if let (Some(aside), true) = (&mut salvage, offset > 0 && gap.bytes > 0) {
         aside.copy(&path)?;

@@ -49,7 +49,7 @@ fn read(
     Ok((transactions, recovered))
 }
 
-/// A running transaction: its redo, what that must be, and its savepoints.
+/// A running transaction: its redo, the expected redo, and its savepoints.
 struct Running {
     txn_no: u64,
     redo: RedoBuffer,
@@ -57,7 +57,7 @@ struct Running {
     savepoints: Vec<(RedoMark, usize)>,
 }
 
-/// How a process ends.
+/// The end of a process.
 #[derive(Clone, Copy, PartialEq)]
 enum Ending {
     Clean,
@@ -75,7 +75,7 @@ enum Step {
     Published(LogPosition),
 }
 
-/// The log, and what must be in it.
+/// The log, and its expected content.
 struct Model {
     directory: PathBuf,
     files: FaultFileSystem,
@@ -286,8 +286,8 @@ fn in_any_order_of_steps_the_log_has_what_the_checkpoint_lacks() {
     assert!(dropped > 0 && restarts > 0 && refused > 0, "{dropped} dropped, {restarts} restarts, {refused} refused");
 }
 
-/// Removes, cuts or empties something of the log that is durable, and makes sure that it is missed.
-/// False if there was nothing to remove.
+/// Removes, cuts or empties a durable part of the log, and checks that it is missed. False if there
+/// was nothing to remove.
 fn is_missed(model: &mut Model, rng: &mut StdRng) -> bool {
     let (log, thread) = model.log.take().unwrap();
     log.close();
@@ -324,7 +324,7 @@ struct GatedFiles {
 
 #[derive(Debug, Default)]
 struct Gate {
-    /// Syncs that may go on, none if all may, and how many have begun.
+    /// Syncs that may go on (`None`: all), and the number that have begun.
     state: Mutex<(Option<u32>, u32)>,
     changed: Condvar,
 }
@@ -586,7 +586,7 @@ fn damaged_bytes_full_of_lengths_are_judged_in_time() {
     assert!(found.is_empty() && recovered.cut.is_some());
 }
 
-/// Wherever the file ends, the next process continues after whole frames, and the one after it
+/// At any end of the file, the next process continues after whole frames, and the one after it
 /// finds the frames of both.
 #[test]
 fn a_file_that_ends_anywhere_goes_on_behind_its_last_whole_frame() {
@@ -649,8 +649,8 @@ fn a_frame_in_a_later_segment_proves_what_was_before_it() {
     }
 }
 
-/// A process was killed when it had made a segment, and nothing in it. The next process, which
-/// writes nothing else, sees to it that what lies before is missed.
+/// A process was killed when it had made an empty segment. The next process, which writes nothing
+/// else, makes sure that earlier frames would be missed.
 #[test]
 fn what_lies_before_a_segment_without_a_frame_is_missed() {
     let folder = tempfile::tempdir().unwrap();

@@ -73,7 +73,7 @@ impl Occupancy {
     }
 }
 
-/// How p is chosen.
+/// The choice of p.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Variant {
     /// The fullest block that is not filled: at most t mod s moves more than the optimum.
@@ -87,7 +87,7 @@ pub enum Variant {
 pub struct BlockSelection {
     /// F: filled.
     pub filled: Vec<usize>,
-    /// p, and the rows it will hold; none if the rows fill whole blocks.
+    /// p, and the rows it will hold; `None` if the rows fill whole blocks.
     pub partial: Option<(usize, u32)>,
     /// E: emptied.
     pub emptied: Vec<usize>,
@@ -141,7 +141,7 @@ impl BlockSelection {
     }
 }
 
-/// How blocks are grouped for compaction.
+/// The grouping of blocks for compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CompactionGroups {
     /// No compaction.
@@ -171,8 +171,8 @@ const WRITE_SET_BLOCKS: u64 = 2;
 /// Blocks of an adaptive group at the most, and how many of them are emptied.
 const LARGEST_GROUP: usize = 512;
 const MOST_EMPTIED: usize = 64;
-/// Blocks whose emptiness differs by less than one part in so many count as equally empty, so that
-/// neighbours stay together.
+/// Blocks whose emptiness differs by less than one part in this number count as equally empty, so
+/// that neighbours stay together.
 const EMPTINESS_CLASSES: u64 = 16;
 
 impl CompactionGroups {
@@ -327,7 +327,7 @@ mod tests {
             let (moves, fewest) = (approximate.moves(&group), fewest_moves(&blocks));
             prop_assert_eq!(optimal.moves(&group).len(), fewest);
             prop_assert!(moves.len() <= fewest + rows % slots);
-            // Each row once, from where one is to where none is.
+            // Each row once, from a row's slot to an empty one.
             for (from, to) in moves {
                 let (from, to) = ([from, to]).map(|row| (row.block().0 as usize, row.slot().0 as usize)).into();
                 let (from, to): ((usize, usize), (usize, usize)) = (from, to);

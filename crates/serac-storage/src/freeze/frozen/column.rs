@@ -30,7 +30,7 @@ use arrow_select::take::take;
 use std::slice;
 use std::sync::Arc;
 
-/// How a column's values are kept.
+/// The encoding of a column's values.
 #[derive(Debug, Clone)]
 pub(crate) enum Encoding {
     /// Values of a fixed width, or bits.
@@ -95,7 +95,7 @@ impl FrozenColumn {
         values + self.heap_bytes() + self.nulls.as_ref().map_or(0, |nulls| nulls.buffer().len())
     }
 
-    /// Values of a fixed width or views: what may lie in the hot block's memory.
+    /// Values of a fixed width or views, which may lie in the hot block's memory.
     pub(super) fn values_buffer(&self) -> Option<&Buffer> {
         match &self.encoding {
             Encoding::Plain(values) | Encoding::Views { views: values, .. } => Some(values),
@@ -151,7 +151,7 @@ impl FrozenColumn {
     pub(crate) fn physical(&self, len: usize) -> ColumnValues {
         ColumnValues { physical: self.physical, len, values: self.values(), nulls: self.nulls.clone() }.truncate(len)
     }
-    /// As [`physical`](Self::physical), of some slots.
+    /// As [`physical`](Self::physical), of the given slots.
     pub(crate) fn physical_at(&self, len: usize, slots: &[u32]) -> ColumnValues {
         let values = match &self.encoding {
             Encoding::Plain(_) | Encoding::Views { .. } => return self.physical(len).select(slots),
@@ -195,7 +195,7 @@ impl FrozenColumn {
         }
     }
 
-    /// Codes and words, if the column is kept as such, and the words have the column's Arrow type.
+    /// Codes and words, if the column is a dictionary, and the words have the column's Arrow type.
     pub(crate) fn dictionary(&self, column_type: ColumnType) -> Option<ColumnDictionary> {
         let Encoding::Dictionary(dictionary) = &self.encoding else { return None };
         if column_type.is_document() {

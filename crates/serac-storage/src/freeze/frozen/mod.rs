@@ -63,7 +63,7 @@ pub struct FrozenBlock {
     limit: u32,
     presence: Option<BooleanBuffer>,
     columns: Vec<FrozenColumn>,
-    /// How often the block has been thawed before.
+    /// The number of times that the block has been thawed.
     thaws: u32,
     /// The block's file, if it lies in one.
     source: Option<BlockSource>,
@@ -121,8 +121,8 @@ impl BlockSource {
 }
 
 impl FrozenBlock {
-    /// The block whose columns [`arrays`](Self::arrays) gave; nothing is copied. `presence` says
-    /// which slots hold rows (none if all do), and `zones` has an entry per column.
+    /// The block whose columns [`arrays`](Self::arrays) gave; nothing is copied. `presence` has the
+    /// slots that hold rows (`None` if all do), and `zones` has an entry per column.
     ///
     /// # Errors
     /// [`StorageError::InvalidInput`] when an array is no form of its column, or lengths differ.
@@ -225,7 +225,7 @@ impl FrozenBlock {
         let rows = self.limit as usize;
         for ((id, place), column) in layout.column_ids().zip(layout.columns()).zip(&self.columns) {
             let values = column.physical(rows).values;
-            // SAFETY: the block is new: nobody else has it.
+            // SAFETY: the block is new: no other thread has it.
             let target = unsafe { block.exclusive(place.value_offset, values.len()) };
             target.copy_from_slice(&values);
             if let Some(nulls) = &column.nulls {
@@ -281,7 +281,7 @@ impl FrozenBlock {
     pub fn is_present(&self, slot: Slot) -> bool {
         slot.0 < self.limit && self.presence.as_ref().is_none_or(|presence| presence.value(slot.0 as usize))
     }
-    /// The smallest and largest value of a column; none where that is not known (or there is no
+    /// The smallest and largest value of a column; `None` if they are not known (or there is no
     /// value).
     pub fn zone(&self, column: ColumnId) -> Option<Zone> {
         self.columns[column.0 as usize].zone
@@ -294,7 +294,7 @@ impl FrozenBlock {
     pub fn format(&self) -> FreezeFormat {
         self.format
     }
-    /// How often the block had been thawed before it froze.
+    /// The number of times that the block had been thawed before it froze.
     pub fn thaws(&self) -> u32 {
         self.thaws
     }
@@ -302,7 +302,7 @@ impl FrozenBlock {
     pub fn heap_bytes(&self) -> usize {
         self.columns.iter().map(FrozenColumn::heap_bytes).sum()
     }
-    /// Bytes of all buffers, and of what is held with them.
+    /// Bytes of all buffers, and of the memory held with them.
     pub fn bytes(&self) -> usize {
         let presence = self.presence.as_ref().map_or(0, |presence| presence.inner().len());
         let slack = self.kept.as_ref().map_or(0, |kept| kept.slack);
@@ -319,14 +319,14 @@ impl FrozenBlock {
     pub(crate) fn prefetch_row(&self, slot: Slot, columns: &[ColumnId]) {
         columns.iter().for_each(|&column| self.column(column).prefetch(slot.0 as usize));
     }
-    /// Asks for the bytes that a row's views name. Not those of a file, whose pages would have to
-    /// be read, and checked, for that.
+    /// Prefetches the bytes that a row's views name. Bytes in a file are left out: their pages
+    /// would have to be read and checked.
     pub(crate) fn prefetch_texts(&self, columns: &[ColumnId], slot: Slot) {
         for &column in columns.iter().filter(|_| !self.is_mapped()) {
             self.column(column).prefetch_text(slot.0 as usize);
         }
     }
-    /// Appends the bytes that the views of a row name, in some columns.
+    /// Appends the bytes that the views of a row name, in the given columns.
     pub(crate) fn read_views(&self, views: impl Iterator<Item = (ColumnId, ArrowView)> + Clone, out: &mut Vec<u8>) {
         if !self.is_mapped() {
             views.clone().for_each(|(column, view)| self.column(column).prefetch_view(view));

@@ -20,7 +20,7 @@ pub(super) fn views_of(views: impl Iterator<Item = ArrowView>) -> Buffer {
 /// Strings (or binary values) back to back: Arrow's Utf8 and Binary.
 #[derive(Debug, Clone)]
 pub(crate) struct Strings {
-    /// One more than there are strings.
+    /// The number of strings plus one.
     pub(crate) offsets: OffsetBuffer<i32>,
     pub(crate) bytes: Buffer,
 }
@@ -111,7 +111,7 @@ impl ColumnDictionary {
     pub fn word_count(&self) -> usize {
         self.dictionary.words.len()
     }
-    /// The code of a word, if it is one.
+    /// The code of a word, if the dictionary has it.
     pub fn find(&self, word: &[u8]) -> Option<u16> {
         let words = &self.dictionary.words;
         let (mut from, mut to) = (0, words.len());
@@ -169,7 +169,7 @@ pub fn with_offsets(array: &ArrayRef) -> Option<ArrayRef> {
     }
 }
 
-/// Bytes of the longest value that is copied with what comes after it.
+/// Bytes of the longest value that is copied with the bytes after it.
 const SLACK: usize = 64;
 
 /// Values of variable length as views, with the heap that they name.
@@ -194,7 +194,7 @@ impl<'a> Viewed<'a> {
         }
         &self.from(view)[..len]
     }
-    /// A value that does not fit its view, and what comes after it in the heap.
+    /// A value that does not fit its view, and the bytes after it in the heap.
     #[inline]
     fn from(&self, view: ArrowView) -> &'a [u8] {
         &self.heap[(view >> 64) as u32 as usize][(view >> 96) as u32 as usize..]
@@ -230,7 +230,7 @@ impl<'a> Viewed<'a> {
         bytes.truncate(end);
     }
 
-    /// The values back to back; none if they have more bytes than 32-bit offsets can name. Slots
+    /// The values back to back; `None` if they have more bytes than 32-bit offsets can name. Slots
     /// without a value get an empty one.
     pub(crate) fn to_strings(&self) -> Option<Strings> {
         let total = i32::try_from(self.held().map(|i| self.len_of(i)).sum::<usize>()).ok()?;
