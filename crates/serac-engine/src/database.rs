@@ -47,7 +47,7 @@ pub(crate) struct DatabaseInner {
     /// Versions with the timestamps from which they count, ascending.
     pub(crate) catalogs: Arc<Mutex<CatalogVersions>>,
     pub(crate) catalog_locks: CatalogLocks,
-    /// Held from looking for the newest catalog to publishing the next one. Before the commit
+    /// Held from reading the newest catalog to publishing the next one. Taken before the commit
     /// latch.
     pub(crate) catalog_commits: Mutex<()>,
     pub(crate) next_id: AtomicU32,
@@ -55,16 +55,16 @@ pub(crate) struct DatabaseInner {
     recovery: RecoveryReport,
     merger: Merger,
     pub(crate) procedures: Procedures,
-    /// How often roles are connected.
+    /// The number of connections of each role.
     pub(crate) logins: Mutex<HashMap<RoleId, u32>>,
     /// Changes with every commit that changes roles, owners or grants.
     security_version: AtomicU64,
     /// Whether a checkpoint that was begun by itself is running.
     checkpointing: AtomicBool,
-    /// Held by who closes the database.
+    /// Held by the thread that closes the database.
     closing: Mutex<()>,
-    /// Bytes of log up to which none is begun by itself: so much as there was when one failed, and
-    /// some more.
+    /// Bytes of log below which no checkpoint is begun by itself: the size when one failed, plus a
+    /// margin.
     no_checkpoint_before: AtomicU64,
 }
 
@@ -197,8 +197,8 @@ impl Database {
     ///
     /// # Errors
     /// [`crate::EngineError::Missing`], [`crate::EngineError::SequenceExhausted`],
-    /// [`crate::EngineError::InUse`] while the sequence's direction is being changed, or what keeps
-    /// the log from taking a reservation.
+    /// [`crate::EngineError::InUse`] while the sequence's direction is being changed, or an error
+    /// of the log.
     pub fn next_value(&self, snapshot: &Snapshot, catalog: &Catalog, schema: &str, name: &str) -> Result<i64> {
         let sequence = catalog.sequence(schema, name)?;
         let (value, reserved_at) =
@@ -210,8 +210,8 @@ impl Database {
     /// rollback. `snapshot` is as in [`next_value`](Self::next_value).
     ///
     /// # Errors
-    /// [`crate::EngineError::Missing`], [`crate::EngineError::OutOfBounds`], or what keeps the log
-    /// from taking it.
+    /// [`crate::EngineError::Missing`], [`crate::EngineError::OutOfBounds`], or an error of the
+    /// log.
     pub fn set_value(
         &self,
         snapshot: &Snapshot,
@@ -238,8 +238,8 @@ impl Database {
     pub fn catalog(&self) -> Arc<Catalog> {
         self.0.newest_catalog()
     }
-    /// A number that changes with every commit that changes roles, owners or grants: what was found
-    /// allowed under another number must be looked at again.
+    /// A number that changes with every commit that changes roles, owners or grants: a privilege
+    /// that was checked under another number must be checked again.
     pub fn security_version(&self) -> u64 {
         // Acquire: pairs with the Release in `publish`, before which the new catalog is there.
         self.0.security_version.load(Ordering::Acquire)
@@ -256,7 +256,7 @@ impl Database {
     /// Writes a checkpoint beside running transactions and drops the log it makes unnecessary.
     ///
     /// # Errors
-    /// When files cannot be written.
+    /// An error when files cannot be written.
     pub fn checkpoint(&self) -> Result<CheckpointReport> {
         self.0.checkpoint()
     }
@@ -265,8 +265,8 @@ impl Database {
     pub(crate) fn checkpoint_if_due(inner: &Arc<DatabaseInner>) {
         let Some(log) = inner.storage.manager().log() else { return };
         let (bytes, limit) = (log.live_bytes(), inner.storage.options().checkpoint_log_bytes);
-        // Relaxed: at worst one is tried once more. Acquire: pairs with the Release at the end of
-        // the last one.
+        // Relaxed: at worst a checkpoint is tried once more. Acquire: pairs with the Release at the
+        // end of the last checkpoint.
         if bytes <= limit.max(inner.no_checkpoint_before.load(Ordering::Relaxed))
             || inner.checkpointing.swap(true, Ordering::Acquire)
         {
@@ -276,8 +276,8 @@ impl Database {
         // If no thread can be started, the next commit tries again.
         let _ = serac_sync::thread::Builder::new().name("serac-checkpoint".into()).spawn(move || {
             let inner = &running.0;
-            // One that fails leaves the old one and the log in place. On a disk that is full, to
-            // try again with each commit would be no help.
+            // A failed checkpoint leaves the old one and the log in place. On a full disk, a new
+            // attempt with each commit would not help.
             let not_before = if inner.checkpoint().is_ok() { 0 } else { bytes + limit / 8 };
             inner.no_checkpoint_before.store(not_before, Ordering::Relaxed);
         });
@@ -299,14 +299,14 @@ struct CheckpointByItself(Arc<DatabaseInner>);
 
 impl Drop for CheckpointByItself {
     fn drop(&mut self) {
-        // Release: pairs with the Acquire before the next one.
+        // Release: pairs with the Acquire before the next checkpoint.
         self.0.checkpointing.store(false, Ordering::Release);
     }
 }
 
 impl Drop for DatabaseInner {
     fn drop(&mut self) {
-        // A thread that panics may have left anything behind; the log is in order.
+        // A thread that panics may have left an inconsistent state; the log is consistent.
         if !std::thread::panicking() {
             let _ = self.close();
         }
@@ -432,7 +432,7 @@ pub(crate) fn forget_versions_later(db: &DatabaseInner) -> impl FnOnce() + Send 
     move || {
         if let (Some(catalogs), Some(manager)) = (catalogs.upgrade(), manager.upgrade()) {
             let unseen = forget_unseen(&mut catalogs.lock(), &manager);
-            // Without the latch.
+            // Dropped without the latch.
             drop(unseen);
         }
     }

@@ -19,7 +19,7 @@ pub enum EngineError {
     /// An object is used by a concurrent transaction.
     #[error("{0}")]
     InUse(String),
-    /// A named thing does not exist.
+    /// An object with a name does not exist.
     #[error("{kind} \"{name}\" does not exist")]
     Missing {
         /// "table", "column", …
@@ -37,7 +37,7 @@ pub enum EngineError {
         /// Its kind: "view", …
         kind: &'static str,
     },
-    /// A named thing exists already.
+    /// An object with a name exists already.
     #[error("{kind} \"{name}\" already exists")]
     Exists {
         /// "table", "column", …
@@ -94,7 +94,7 @@ pub enum EngineError {
         operation: &'static str,
         /// The table changed.
         table: String,
-        /// Schema and name of the table whose constraint it is.
+        /// Schema and name of the table with the constraint.
         child: Box<(String, String)>,
         /// The constraint.
         constraint: String,
@@ -117,8 +117,8 @@ pub enum EngineError {
         /// The constraint.
         constraint: String,
     },
-    /// A foreign key whose columns are not of the types of those that they refer to: apart from
-    /// integers, keys are compared by their bytes.
+    /// A foreign key whose columns differ in type from the referenced ones: apart from integers,
+    /// keys are compared by their bytes.
     #[error("foreign key constraint \"{constraint}\" cannot be implemented")]
     ForeignKeyTypes {
         /// The constraint.
@@ -168,7 +168,7 @@ pub enum EngineError {
     /// An SQL text of a definition (a default, a check) could not be evaluated.
     #[error("{message}")]
     Expression {
-        /// The SQLSTATE of what went wrong.
+        /// The SQLSTATE of the failure.
         sqlstate: &'static str,
         /// The failure.
         message: String,
@@ -190,13 +190,13 @@ pub enum EngineError {
     Login {
         /// Its SQLSTATE.
         sqlstate: &'static str,
-        /// Why.
+        /// The reason.
         message: String,
     },
     /// A grant that makes no sense.
     #[error("{0}")]
     InvalidGrant(String),
-    /// The change of something that every database has under this name.
+    /// The change of an object that every database has under this name.
     #[error("{kind} name \"{name}\" is reserved")]
     Reserved {
         /// "role"
@@ -324,7 +324,7 @@ impl EngineError {
         }
     }
 
-    /// Schema and name of the table whose constraint does not hold.
+    /// Schema and name of the table with the violated constraint.
     pub fn constrained_table(&self) -> Option<(&str, &str)> {
         match self {
             Self::NotNull { schema, table, .. }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Arrays and objects inside each other at the most.
 pub(crate) const MOST_LEVELS: usize = 512;
-/// Digits of a number before and behind the point at the most: what PostgreSQL's numeric has.
+/// The most digits of a number before and behind the point: those of PostgreSQL's numeric.
 const MOST_DIGITS: (usize, usize) = (131_072, 16_383);
 
 /// A document.
@@ -37,7 +37,7 @@ pub enum Json {
     Object(Vec<(String, Json)>),
 }
 
-/// Why a text is no document.
+/// The reason why a text is no document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidJson {
     /// It is no JSON.
@@ -407,7 +407,7 @@ pub fn member<'d>(document: &'d str, key: &str) -> Option<&'d str> {
     None
 }
 
-/// The elements of an array in normal form; none of other values.
+/// The elements of an array in normal form; empty for other values.
 pub fn elements(document: &str) -> impl Iterator<Item = &str> {
     let mut jiter = Jiter::new(document.as_bytes());
     let mut first = document.starts_with('[');
@@ -437,7 +437,7 @@ pub fn element(document: &str, number: i64) -> Option<&str> {
     elements(document).nth(number)
 }
 
-/// The keys and values of an object in normal form; none of other values.
+/// The keys and values of an object in normal form; empty for other values.
 pub fn members(document: &str) -> impl Iterator<Item = (String, &str)> {
     let mut jiter = Jiter::new(document.as_bytes());
     let mut first = document.starts_with('{');
@@ -465,7 +465,7 @@ pub fn at_path(document: &str, path: impl IntoIterator<Item = impl AsRef<str>>) 
     })
 }
 
-/// A value in normal form as a text: strings without quotes and escapes; none for `null`.
+/// A value in normal form as a text: strings without quotes and escapes; `None` for `null`.
 pub fn as_text(value: &str) -> Option<Cow<'_, str>> {
     match value.as_bytes().first() {
         Some(b'n') => None,

@@ -30,7 +30,7 @@ struct Lexer<'d> {
     /// The beginning of the last token, and its end.
     start: usize,
     end: usize,
-    /// Whether what escapes stand for is checked as well.
+    /// Whether the characters that escapes stand for are checked as well.
     escapes: bool,
 }
 
@@ -53,11 +53,11 @@ impl<'d> Lexer<'d> {
     fn wrong<T>(detail: String) -> Result<T, InvalidJson> {
         Err(InvalidJson::Syntax(detail))
     }
-    /// That the token which ends at a place is none.
+    /// The error that the token which ends at a place is invalid.
     fn invalid<T>(&self, end: usize) -> Result<T, InvalidJson> {
         Self::wrong(format!("Token \"{}\" is invalid.", &self.text[self.start..end]))
     }
-    /// That something else is expected in the place of the last token.
+    /// The error that another token is expected in place of the last one.
     fn expected<T>(&self, what: &str) -> Result<T, InvalidJson> {
         match self.start == self.text.len() {
             true => Self::wrong("The input string ended unexpectedly.".into()),
@@ -381,7 +381,7 @@ pub fn member<'d>(document: &'d str, key: &str) -> Option<&'d str> {
     parts.filter(|(own, _)| is_object && is_key(own, key)).last().map(|(_, value)| value)
 }
 
-/// The elements of an array; none of other values.
+/// The elements of an array; empty for other values.
 pub fn elements(document: &str) -> impl Iterator<Item = &str> {
     let parts = Parts::of(document);
     let is_object = parts.is_object;
@@ -397,7 +397,7 @@ pub fn element(document: &str, number: i64) -> Option<&str> {
     elements(document).nth(number)
 }
 
-/// The keys and values of an object, all of equal keys; none of other values.
+/// The keys and values of an object, all of equal keys; empty for other values.
 pub fn members(document: &str) -> impl Iterator<Item = (Cow<'_, str>, &str)> {
     let parts = Parts::of(document);
     let is_object = parts.is_object;

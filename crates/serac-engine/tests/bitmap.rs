@@ -39,7 +39,7 @@ fn table(txn: &Transaction) -> Arc<Table> {
 const WORDS: [&str; 6] =
     ["", "one", "two", "three", "a word of more than fifteen bytes", "a word of more than fifteen letters"];
 
-/// Rows whose `a` and `b` are few values, NULL among them.
+/// Rows whose `a` and `b` have few distinct values, NULL among them.
 fn batch(rng: &mut StdRng, rows: usize) -> RecordBatch {
     let few = |rng: &mut StdRng| Some(rng.random_range(-5..6)).filter(|n| *n != 0);
     let id: ArrayRef = Arc::new(Int64Array::from_iter_values((0..rows).map(|_| rng.random_range(0..1_000_000))));

@@ -50,7 +50,7 @@ fn crashed(path: &Path) -> (tempfile::TempDir, Database) {
     (folder, db)
 }
 
-/// A transaction that waits for nobody.
+/// A transaction that does not wait.
 fn begin(db: &Database) -> Transaction {
     let mut txn = db.begin();
     txn.set_lock_timeout(Duration::ZERO);
@@ -163,7 +163,7 @@ fn one_name_goes_to_one_transaction() {
     b.restart();
     assert_error(b.create_sequence("public", sequence("a")), "42P07");
     b.rollback();
-    // Names of indexes, of roles, and of what was there.
+    // Names of indexes, of roles, and of dropped objects.
     let index = |column: usize| KeyDefinition { name: "i".into(), columns: vec![column], ..Default::default() };
     let (mut a, mut b) = (begin(&db), begin(&db));
     a.create_index("public", "t", index(1)).unwrap();
@@ -196,7 +196,7 @@ fn a_relation_and_an_index_do_not_get_one_name() {
     assert_error(txn.create_index("public", "t", index("t")), "42P07");
     let bitmap = BitmapDefinition { name: "t".into(), column: 1 };
     assert_error(txn.create_bitmap_index("public", "t", bitmap), "42P07");
-    // Foreign keys of one name: the names of their indexes are nobody's choice.
+    // Foreign keys of one name: the names of their indexes are not chosen by the user.
     for name in ["c", "d"] {
         let mut child = keyed("public", name);
         child.foreign_keys.push(references("parent", 1, "t"));
@@ -457,7 +457,7 @@ struct Model {
 }
 
 impl Model {
-    /// A table or sequence has another name, or none.
+    /// Renames a table or sequence; `None` drops it.
     fn rename(&mut self, name: &str, to: Option<&str>) {
         let comment = self.comments.remove(name);
         self.comments.extend(to.map(str::to_owned).zip(comment));
@@ -699,7 +699,7 @@ fn play(seed: u64) {
         }
         open_ones[slot] = Some(open);
         if random.random_bool(0.01) {
-            // Beside open transactions, of which nothing is left.
+            // Beside open transactions, which leave no changes.
             assert_eq!(describe(&crashed(&path).1), model, "after a crash");
         }
     }

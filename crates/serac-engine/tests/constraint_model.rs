@@ -223,7 +223,7 @@ impl World {
             };
             table.definition.columns.iter().map(|column| of(column).map_or(Value::Null, Value::Int64)).collect()
         };
-        // Rows without an id are nobody's parents.
+        // Rows without an id are not parents.
         let with_id: Vec<_> = rows.iter().filter(|(_, values)| values["id"].is_some()).collect();
         let victim = if self.random.random_bool(0.9) { with_id.choose(&mut self.random).copied() } else { None };
         let victim = victim.or_else(|| rows.choose(&mut self.random)).map(|(row, values)| (*row, values["id"]));
@@ -413,7 +413,7 @@ fn play(seed: u64, tells: bool) -> Result<(), String> {
         (weights[0], weights[DELETE]) = (20, 20);
     }
     let levels = random.random_range(1..=LEVELS.len());
-    // Without rows, nothing happens.
+    // Without rows, no change is possible.
     weights[0] += 5;
     if !family {
         weights[LOCK] = *[0, 1].choose(&mut random).unwrap();

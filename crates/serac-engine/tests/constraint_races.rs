@@ -26,7 +26,7 @@ fn references(parent: &str, on_delete: ReferentialAction) -> ForeignKeyDefinitio
     ForeignKeyDefinition { on_delete, ..common::references(&format!("{parent}_fkey"), 1, parent) }
 }
 
-/// A database whose garbage is collected when the test says so.
+/// A database whose garbage is collected when the test calls for it.
 fn open() -> Database {
     Database::open_with(StorageOptions { gc_threads: 0, freeze_after: None, ..Default::default() }).unwrap()
 }
@@ -113,7 +113,7 @@ fn a_key_that_has_come_since_it_was_looked_for_is_no_duplicate_to_its_arbiter() 
     let mut other = db.begin();
     insert(&mut other, "t", [Some(1), Some(3), None]).unwrap();
     other.commit().unwrap();
-    // Only the index that the statement names, or any if it names none.
+    // Only the index that the statement names, or any without a name.
     for (arbiter, sqlstate) in [(None, "40001"), (Some(first), "40001"), (Some(second), "23505")] {
         let before = txn.savepoint();
         let inserted = txn.insert_free_row(&t, arbiter, &row);
@@ -136,7 +136,7 @@ fn a_pin_outlives_older_ones_of_the_same_parent() {
         let mut second = db.begin();
         insert(&mut second, "c", [Some(11), Some(1), None]).unwrap();
         second.commit().unwrap();
-        // Nobody needs the first child's pin any more; the deleter needs the second one's.
+        // The first child's pin is not needed any more; the deleter needs the second one's.
         db.storage().run_gc();
         assert_conflict(delete(&mut deleter, "p", 1));
         drop(deleter);
@@ -198,7 +198,7 @@ fn children_are_added_beside_ddl_that_keeps_their_parents() {
     insert(&mut child, "c", [Some(10), Some(1), None]).unwrap();
     ddl.commit().unwrap();
     child.commit().unwrap();
-    // One who adds a child with a catalog of before the DDL begins again.
+    // A transaction that adds a child with a catalog of before the DDL begins again.
     let mut old = db.begin();
     let mut ddl = db.begin();
     ddl.drop_index("public", "p_x").unwrap();
@@ -662,8 +662,7 @@ fn validation_looks_at_a_bounded_number_of_entries() {
         insert(&mut txn, "t", [Some(id), None, None]).unwrap();
     }
     txn.commit().unwrap();
-    // Ranges in which nothing changes, of a table in which something does. All are within what one
-    // range may have.
+    // Unchanged ranges of a table with a change elsewhere. All are within the limit of one range.
     for (ranges, committed) in [(4, true), (5, false)] {
         let mut reader = db.begin();
         reader.set_serializable(true);

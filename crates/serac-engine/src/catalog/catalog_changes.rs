@@ -1,7 +1,7 @@
 //! The catalog changes of one transaction, and their conflicts with those of concurrent
 //! transactions.
 //!
-//! DDL of several transactions runs side by side if it is about different things. The difference
+//! DDL of several transactions runs side by side if it is about different objects. The difference
 //! between the catalog before and after a statement is its footprint. A [`CatalogKey`] names a
 //! catalog object that one transaction at a time may change.
 //! ```text
@@ -12,21 +12,21 @@
 //! 4. what they name must be in the newest      3. logs it, and publishes it in the critical
 //!    catalog as in the snapshot's: conflict       section of the commit
 //! ```
-//! After step 4 nobody else changes these things until the transaction ends. So the commits of
-//! others and the private copy add up, in the order of the commits.
+//! After step 4 no other transaction changes these keys until the transaction ends. So the commits
+//! of others and the private copy add up, in the order of the commits.
 //!
 //! **Shared keys.** A change may depend on an object that it does not change. It shares that
 //! object's key, which excludes transactions that change the object:
-//! - A change in a schema shares the schema's key. So do comments and grants on the schema. Nobody
-//!   drops the schema meanwhile.
+//! - A change in a schema shares the schema's key. So do comments and grants on the schema. The
+//!   schema cannot be dropped meanwhile.
 //! - A change of a sequence that a column owns shares the key of the column's table.
 //! - A new index shares the key of the relation of its name. No relation gets that name meanwhile.
-//! - A change that names a role, as an owner or in a grant, shares [`CatalogKey::Roles`]. Nobody
-//!   drops a role meanwhile.
+//! - A change that names a role, as an owner or in a grant, shares [`CatalogKey::Roles`]. No role
+//!   can be dropped meanwhile.
 //!
-//! A transaction that drops or renames a thing has looked at everything that goes with it. Step 4
-//! checks that nothing has joined since. Memberships of roles must have no circle, which is about
-//! all of them together: one transaction at a time changes them.
+//! A transaction that drops or renames an object has looked at all of its dependents. Step 4 checks
+//! that no dependent has joined since. Memberships of roles must have no circle, which is about all
+//! of them together: one transaction at a time changes them.
 //!
 //! The locks of tables ([`crate::table::lock`]) protect the objects that foreign keys and rows
 //! depend on. Views, defaults and checks name their objects in texts that the engine does not
@@ -48,7 +48,7 @@ use std::sync::Arc;
 /// A part of the catalog that one transaction at a time may change.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum CatalogKey {
-    /// That there is a schema. Before the keys of what is in it.
+    /// The existence of a schema: taken before the keys of its content.
     Schema(String),
     /// A table, view or sequence, with its owner, grants and comments.
     Relation(String, String),
@@ -56,7 +56,7 @@ pub(crate) enum CatalogKey {
     Index(String, String),
     /// A function.
     Function(String),
-    /// Owner, grants and comments of anything else.
+    /// Owner, grants and comments of any other object.
     Rights(Object),
     /// A role, with its memberships.
     Role(RoleId),
@@ -129,7 +129,7 @@ fn has_index(schema: Option<&Schema>, name: &str) -> bool {
 /// The catalog changes of one transaction.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct CatalogChanges {
-    /// The things that differ. To be locked exclusively.
+    /// The differing keys: to be locked exclusively.
     pub(crate) keys: BTreeSet<CatalogKey>,
     /// Keys that must not change before this transaction ends: to be locked for sharing.
     pub(crate) shared: BTreeSet<CatalogKey>,
@@ -175,7 +175,7 @@ impl CatalogChanges {
             if let CatalogKey::Index(schema, name) = key {
                 shared.push(CatalogKey::Relation(schema.clone(), name.clone()));
             }
-            // The table whose column owns a sequence, or did.
+            // The table whose column owns, or owned, a sequence.
             for catalog in [before, after] {
                 if let CatalogKey::Relation(schema, name) = key
                     && let Some(sequence) = catalog.schemas.get(schema).and_then(|schema| schema.sequences.get(name))

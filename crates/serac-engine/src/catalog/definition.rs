@@ -8,7 +8,7 @@ use std::fmt;
 /// A column's SQL type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SqlType {
-    /// How it is stored.
+    /// The stored type.
     pub column_type: ColumnType,
     /// Characters at the most, of VARCHAR(n) and CHAR(n). Digits of a second, of TIMESTAMP(n) and
     /// TIME(n).
@@ -38,8 +38,8 @@ impl SqlType {
     pub(crate) fn limit(&self) -> Option<u32> {
         self.length.or(self.fixed_length.then_some(u32::MAX))
     }
-    /// The number and the modifier (-1 for none) of PostgreSQL's type, where the column's Arrow
-    /// type tells another.
+    /// The number and the modifier (-1: no modifier) of PostgreSQL's type, if the column's Arrow
+    /// type stands for another.
     pub fn told(&self) -> Option<(u32, i32)> {
         // OIDs of PostgreSQL's pg_type.
         let (bpchar, varchar, numeric, time, timestamp, timestamptz) = (1042, 1043, 1700, 1083, 1114, 1184);
@@ -179,7 +179,7 @@ impl ColumnDefinition {
     }
 }
 
-/// In which order an index has a column: by default ascending, NULLs last.
+/// The order of a column in an index: by default ascending, NULLs last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ColumnOrder {
     /// DESC.
@@ -204,7 +204,7 @@ pub struct KeyDefinition {
     /// The columns' orders; those that are missing are the default.
     #[serde(default)]
     pub orders: Vec<ColumnOrder>,
-    /// Positions of the columns of INCLUDE: kept for who asks; the entries hold the key alone.
+    /// Positions of the columns of INCLUDE: kept for display; the entries hold the key alone.
     #[serde(default)]
     pub include: Vec<usize>,
     /// SQL texts of the columns that are expressions, or that a condition hides: a hidden column of
@@ -328,7 +328,7 @@ pub struct ForeignKeyDefinition {
 pub struct Materialized {
     /// The query's SQL text.
     pub query: String,
-    /// Whether it has been run: one that has not cannot be read.
+    /// Whether the query has been run: otherwise the view cannot be read.
     pub populated: bool,
 }
 
@@ -352,7 +352,7 @@ pub struct TableDefinition {
     pub checks: Vec<CheckDefinition>,
     /// Foreign keys.
     pub foreign_keys: Vec<ForeignKeyDefinition>,
-    /// In which format cold blocks freeze.
+    /// The format in which cold blocks freeze.
     #[serde(default)]
     pub freeze_format: FreezeFormat,
     /// The key in whose order loads and CLUSTER put rows: positions of columns, and their orders.
@@ -530,7 +530,7 @@ mod tests {
         let varchar = SqlType { length: Some(7), ..ColumnType::Utf8.into() };
         assert_eq!(serde_json::from_str::<SqlType>(old).unwrap(), varchar);
         assert_eq!(serde_json::to_string(&varchar).unwrap(), old);
-        // Columns that were declared as JSON before there was such a type keep normal forms, and
+        // Columns that were declared as JSON before there was a type `json` keep normal forms, and
         // are JSONB.
         let old = r#"{"column_type":"Json","length":null,"fixed_length":false}"#;
         assert_eq!(serde_json::from_str::<SqlType>(old).unwrap().to_string(), "jsonb");

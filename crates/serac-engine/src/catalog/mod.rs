@@ -98,7 +98,7 @@ impl Catalog {
         Arc::make_mut(&mut self.security).created(object, kind, owner);
     }
     /// Whether an object has a column, if one is named. The columns of views are those of their
-    /// queries, of which the catalog knows nothing.
+    /// queries, which the catalog does not know.
     pub(crate) fn has_column(&self, object: &Object, column: Option<&str>) -> bool {
         match (object, column) {
             (Object::Relation(schema, name), Some(column)) => match self.table(schema, name) {
@@ -238,7 +238,7 @@ impl Catalog {
 pub(crate) struct CatalogState {
     pub(crate) next_id: u32,
     schemas: Vec<SchemaState>,
-    /// Databases from before there were roles have none.
+    /// Absent in databases from before there were roles.
     #[serde(default)]
     security: Security,
     #[serde(default)]

@@ -46,7 +46,7 @@ impl RetryPolicy {
             return;
         }
         let doubled = self.first_wait.saturating_mul(1 << (failed - self.eager - 1).min(16)).min(self.longest_wait);
-        // Between half and all of it, so that those who met do not meet again.
+        // Between half and all of it, so that transactions that met do not meet again.
         let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), failed) as f64 / u64::MAX as f64;
         serac_sync::thread::sleep(doubled.mul_f64(0.5 + random / 2.0));
     }
@@ -66,7 +66,7 @@ impl Database {
         Ok(value)
     }
 
-    /// As [`transact`](Self::transact), under a policy of the caller's, who also waits for
+    /// As [`transact`](Self::transact), under a policy of the caller's. The caller also waits for
     /// durability. Before the ticket says so, no data that `body` has read or written may leave the
     /// process.
     ///
@@ -167,12 +167,12 @@ impl Procedure {
         Self { parameters, returns, body: Box::new(body) }
     }
 
-    /// Runs the procedure, whose name errors say, in a transaction of the caller's, and returns its
-    /// rows.
+    /// Runs the procedure in a transaction of the caller's, and returns its rows. `name` is its
+    /// name in errors.
     ///
     /// # Errors
-    /// [`EngineError::InvalidCall`] for arguments that do not fit, and the procedure's own; what it
-    /// has done by then is the caller's to undo.
+    /// [`EngineError::InvalidCall`] for arguments that do not fit, and the procedure's own errors.
+    /// The caller must undo its changes so far.
     pub fn run(&self, name: &str, txn: &mut Transaction, arguments: &[Value<'_>]) -> Result<RecordBatch> {
         self.check(name, arguments)?;
         self.batch(&(self.body)(txn, arguments)?)

@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// Values reserved at a time.
 const STRIDE: i64 = 32;
 
-/// How far a sequence has gone.
+/// The position of a sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Mark {
@@ -41,9 +41,9 @@ pub(crate) enum Mark {
 
 #[derive(Debug)]
 struct Position {
-    /// How far values are given out; none if the first one is still to come.
+    /// The last value given out; `None` if the first one is still to come.
     given: Option<Mark>,
-    /// How far they are reserved.
+    /// The last reserved value.
     reserved: Option<Mark>,
     /// The commit that reserved it.
     logged: Timestamp,
@@ -68,7 +68,7 @@ impl Sequence {
         let position = Position { given: reserved, reserved, logged: Timestamp::ZERO };
         Self { definition, position: Arc::new(Mutex::new(position)) }
     }
-    /// One whose next value is `next`, which has been checked.
+    /// A sequence whose next value is `next`, which has been checked.
     pub(crate) fn going_on_with(definition: SequenceDefinition, next: i64) -> Self {
         Self::recovered(definition, Some(Mark::Next { next }))
     }
@@ -83,22 +83,22 @@ impl Sequence {
         let reserved = Some(reserved);
         *self.position.lock() = Position { given: reserved, reserved, logged: Timestamp::ZERO };
     }
-    /// The value last given out by anybody; none if the sequence begins, or has been set to go on
-    /// with a value.
+    /// The value last given out by any session; `None` if the sequence begins, or has been set to
+    /// go on with a value.
     pub fn last(&self) -> Option<i64> {
         match self.position.lock().given {
             Some(Mark::Last(last)) => Some(last),
             _ => None,
         }
     }
-    /// Gives back what is reserved and not given out: the next value reserves anew. For a
-    /// checkpoint, whose state then has the last value given out.
+    /// Gives back reserved values that were not given out: the next value reserves anew. Called for
+    /// a checkpoint, whose state then has the last value given out.
     pub(crate) fn give_back(&self) {
         let mut position = self.position.lock();
         position.reserved = position.given;
     }
     /// Goes on from `mark`; `log` logs a reservation. Returns the commit that must be durable
-    /// before anybody is told.
+    /// before the new position is shown.
     pub(crate) fn set(&self, mark: Mark, log: impl FnOnce(Mark) -> Result<Timestamp>) -> Result<Timestamp> {
         let mut position = self.position.lock();
         let logged = log(mark)?;
@@ -107,7 +107,7 @@ impl Sequence {
     }
 
     /// The next value; `log` logs a reservation. Returns the value, and the commit that must be
-    /// durable before anybody sees it.
+    /// durable before the value is shown.
     pub(crate) fn next(&self, log: impl FnOnce(Mark) -> Result<Timestamp>) -> Result<(i64, Timestamp)> {
         let d = &self.definition;
         let exhausted = || EngineError::SequenceExhausted(d.name.clone());

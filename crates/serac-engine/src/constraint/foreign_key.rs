@@ -50,13 +50,13 @@ pub(crate) struct EndKey {
 }
 
 impl EndKey {
-    /// The key of these columns of a row of the table; none if one of them is NULL.
+    /// The key of these columns of a row of the table; `None` if one of them is NULL.
     fn of(table: &Table, row: &[Value<'_>], columns: &[usize]) -> Option<Self> {
         let (bytes, has_null) = table.index_for_key(columns).key_of(row);
         (!has_null).then(|| Self { bytes, values: columns.iter().map(|&c| OwnedValue::from(&row[c])).collect() })
     }
-    /// The same key as the index on `columns` of the other end's table has it; none if no row there
-    /// can have it.
+    /// The same key as the index on `columns` of the other end's table has it; `None` if no row
+    /// there can have it.
     fn at(&self, table: &Table, columns: &[usize]) -> Option<Cow<'_, [u8]>> {
         key_at(table, columns, &self.bytes, || self.values.iter().map(OwnedValue::as_value))
     }
@@ -94,12 +94,12 @@ fn is_of_other_width(value: &Value<'_>, column: ColumnType) -> bool {
     }
 }
 
-/// Whether a column has integers, of whatever width.
+/// Whether a column has integers, of any width.
 pub(crate) fn is_integer(column: ColumnType) -> bool {
     matches!(column, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64)
 }
 
-/// An integer as a column of integers keeps it, and other values as they are; none if the column
+/// An integer as a column of integers keeps it, and other values as they are; `None` if the column
 /// has no room for it.
 pub(crate) fn as_kept(value: Value<'_>, column: ColumnType) -> Option<Value<'_>> {
     let number = match value {
@@ -194,7 +194,7 @@ impl Transaction {
         serac_sync::linger();
         let pins = parent.parent_pins.clone();
         self.storage().on_abort(Box::new(move || pins.unpin(row, number, None)));
-        // Relaxed: the collector's queue is between the commit and what it makes obsolete.
+        // Relaxed: the collector's queue is between the commit and the obsolete state.
         let committed = Arc::new(AtomicU64::new(0));
         let (pins, at) = (parent.parent_pins.clone(), committed.clone());
         self.storage().on_commit(Box::new(move |timestamp| {

@@ -1,4 +1,4 @@
-//! Referential actions: what becomes of the children when a parent's key goes or changes.
+//! Referential actions: the changes of the children when a parent's key is deleted or changed.
 //!
 //! They run at the end of the statement, level by level. All children of a level are found before
 //! the first of them is changed, so keys that a statement swaps or shifts
@@ -24,7 +24,7 @@ pub(crate) struct PendingAction {
     pub(crate) foreign_key: usize,
     pub(crate) action: ReferentialAction,
     pub(crate) key: Vec<u8>,
-    /// The parent's new key; none if the parent is gone.
+    /// The parent's new key; `None` if the parent is gone.
     pub(crate) new_key: Option<Vec<OwnedValue>>,
 }
 

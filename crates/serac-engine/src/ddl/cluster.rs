@@ -22,14 +22,14 @@ use serac_storage::StorageError;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Rows of a batch of sorted rows: about what a block takes.
+/// Rows of a batch of sorted rows: about a block's.
 const BATCH_ROWS: usize = 65_536;
 /// Rows are numbered among those of all batches by 32 bits.
 const MOST_ROWS: usize = u32::MAX as usize;
 
 type Key = [(usize, ColumnOrder)];
 
-/// The rows of batches in the order of some of their columns, in batches of up to 65,536 rows.
+/// The rows of batches in the order of a key, in batches of up to 65,536 rows.
 #[derive(Debug)]
 pub struct SortedRows<'b> {
     batches: &'b [RecordBatch],
@@ -120,12 +120,12 @@ fn by_any(batches: &[RecordBatch], key: &Key, watch: Option<&dyn Watch>) -> Resu
     ordered((0..rows as u32).map(|row| (row, row)).collect(), compare, bytes, watch)
 }
 
-/// The rows of `batches` in the order of some of their columns. Rows that are equal in these stay
-/// in their order. The watch is told of the memory that the sort takes beside the batches.
+/// The rows of `batches` in the order of a key. Rows that are equal in these stay in their order.
+/// The watch is told of the memory that the sort takes beside the batches.
 ///
 /// # Errors
-/// When Arrow cannot order such columns; [`EngineError::Unsupported`] for more than 2³² − 1 rows;
-/// those of the watch.
+/// An error when Arrow cannot order the columns; [`EngineError::Unsupported`] for more than 2³² − 1
+/// rows; the errors of the watch.
 pub fn sorted<'b>(batches: &'b [RecordBatch], key: &Key, watch: Option<&'b dyn Watch>) -> Result<SortedRows<'b>> {
     let ends: Vec<usize> = batches
         .iter()
@@ -163,8 +163,8 @@ impl Transaction {
     /// now on. The rows are in memory meanwhile.
     ///
     /// # Errors
-    /// [`EngineError::Missing`], [`EngineError::Denied`]; what Arrow cannot order; those of the
-    /// transaction's watch.
+    /// [`EngineError::Missing`], [`EngineError::Denied`]; an error when Arrow cannot order the
+    /// columns; the errors of the transaction's watch.
     pub fn cluster(&mut self, schema: &str, name: &str, key: Vec<(usize, ColumnOrder)>) -> Result<()> {
         let table = self.catalog.table(schema, name)?.clone();
         self.check_owner(schema, name)?;
@@ -182,7 +182,7 @@ impl Transaction {
     }
 }
 
-/// A watch that counts what is held already.
+/// A watch that counts held memory, too.
 #[derive(Debug)]
 struct Held {
     watch: Arc<dyn Watch>,

@@ -1,5 +1,4 @@
-//! DDL of constraints and indexes: what is added to a table with rows is checked against all of
-//! them.
+//! DDL of constraints and indexes: a new constraint is checked against all rows of its table.
 
 use crate::catalog::Schema;
 use crate::catalog::definition::{
@@ -66,7 +65,7 @@ impl Transaction {
         Ok(self.catalog.table(&foreign_key.parent_schema, &foreign_key.parent_table)?.definition.clone())
     }
 
-    /// Nobody may delete parents without looking at the new foreign key.
+    /// No transaction may delete parents without looking at the new foreign key.
     pub(crate) fn lock_parent(&mut self, child: &TableDefinition, foreign_key: &ForeignKeyDefinition) -> Result<()> {
         if foreign_key.parent_schema == child.schema && foreign_key.parent_table == child.name {
             return Ok(());

@@ -372,7 +372,7 @@ impl Transaction {
     /// so that it cannot be read.
     ///
     /// # Errors
-    /// [`EngineError::InvalidDefinition`] for a table that is none.
+    /// [`EngineError::InvalidDefinition`] for a table that is no materialized view.
     pub fn empty_materialized(&mut self, schema: &str, name: &str, populated: bool) -> Result<Arc<Table>> {
         let table = self.redefine(schema, name, |_, definition| match &mut definition.materialized {
             Some(materialized) => {
@@ -452,8 +452,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// ALTER TABLE … ADD COLUMN, before the hidden columns unless it is one; `fill` gives the new
-    /// column's values for a batch of old rows.
+    /// ALTER TABLE … ADD COLUMN; a visible column comes before the hidden ones. `fill` gives the
+    /// new column's values for a batch of old rows.
     ///
     /// # Errors
     /// [`EngineError::Exists`], and NOT NULL without values.
@@ -721,7 +721,7 @@ impl Transaction {
             Ok(())
         })
     }
-    /// Takes away the default of a column that cannot do without something that is dropped.
+    /// Drops the default of a column that depends on a dropped object.
     ///
     /// # Errors
     /// [`EngineError::Missing`].
@@ -759,7 +759,7 @@ impl Transaction {
     /// CREATE SEQUENCE. The id in the definition is given here.
     ///
     /// # Errors
-    /// [`EngineError::Exists`], or what is wrong with the definition.
+    /// [`EngineError::Exists`], or the error in the definition.
     pub fn create_sequence(&mut self, schema: &str, mut definition: SequenceDefinition) -> Result<()> {
         self.catalog.schema(schema)?;
         self.check_create(schema)?;
@@ -775,11 +775,11 @@ impl Transaction {
             Ok(())
         })
     }
-    /// ALTER SEQUENCE: the sequence with a name has another definition from now on, and goes on
-    /// with the value `restart` if there is one. Undone by a rollback.
+    /// ALTER SEQUENCE: changes the definition of the sequence with its name, which goes on with the
+    /// value `restart`, if given. Undone by a rollback.
     ///
     /// # Errors
-    /// [`EngineError::Missing`], or what is wrong with the definition.
+    /// [`EngineError::Missing`], or the error in the definition.
     pub fn alter_sequence(&mut self, schema: &str, definition: SequenceDefinition, restart: Option<i64>) -> Result<()> {
         self.catalog.sequence(schema, &definition.name)?;
         self.check_owner(schema, &definition.name)?;

@@ -112,8 +112,8 @@ impl Access {
         if columns.contains(&true) { Columns::Some(columns) } else { Columns::None }
     }
 
-    /// Refuses what lacks a privilege on an object; for relations, also without USAGE on their
-    /// schema.
+    /// Refuses a role that lacks a privilege on an object; for relations, also one without USAGE on
+    /// their schema.
     ///
     /// # Errors
     /// [`EngineError::Denied`].
@@ -123,7 +123,7 @@ impl Access {
         }
         if self.may(object, privilege) { Ok(()) } else { denied(self.kind(object), object.name()) }
     }
-    /// Refuses who may not look for things in a schema.
+    /// Refuses a role that may not look up objects in a schema.
     ///
     /// # Errors
     /// [`EngineError::Denied`].

@@ -1,4 +1,4 @@
-//! Transactional changes of roles, owners and grants, and who may make them.
+//! Transactional changes of roles, owners and grants, and the checks of their rights.
 
 use super::grants::drop_unsupported;
 use super::{
@@ -22,11 +22,11 @@ pub struct RoleOptions {
     pub create_db: Option<bool>,
     /// LOGIN.
     pub login: Option<bool>,
-    /// CONNECTION LIMIT; none for any number.
+    /// CONNECTION LIMIT; an inner `None` for any number.
     pub connection_limit: Option<Option<u32>>,
-    /// PASSWORD; none for no password.
+    /// PASSWORD; an inner `None` for no password.
     pub verifier: Option<Option<PasswordVerifier>>,
-    /// VALID UNTIL, in microseconds since 1970 (UTC); none for ever.
+    /// VALID UNTIL, in microseconds since 1970 (UTC); an inner `None` for no end.
     pub valid_until: Option<Option<i64>>,
 }
 
@@ -103,7 +103,7 @@ fn grantor(
 pub struct Terms<'a> {
     /// The object.
     pub object: &'a Object,
-    /// The column, if it is one.
+    /// The column, if it is about a single one.
     pub column: Option<&'a str>,
     /// The privileges.
     pub privileges: Privileges,
@@ -124,7 +124,7 @@ impl Transaction {
     pub(crate) fn acting(&self) -> Access {
         self.access(self.role)
     }
-    /// Refuses the change of a relation whose owner the transaction's role is not.
+    /// Refuses the change of a relation that the transaction's role does not own.
     pub(crate) fn check_owner(&self, schema: &str, name: &str) -> Result<()> {
         if self.role == RoleId::BOOTSTRAP {
             return Ok(());
@@ -165,7 +165,7 @@ impl Transaction {
     /// CREATE ROLE.
     ///
     /// # Errors
-    /// [`EngineError::Exists`]; [`EngineError::Denied`] for who has neither SUPERUSER nor
+    /// [`EngineError::Exists`]; [`EngineError::Denied`] for a role with neither SUPERUSER nor
     /// CREATEROLE.
     pub fn create_role(&mut self, name: &str, options: &RoleOptions) -> Result<RoleId> {
         let mut role = Role::new(RoleId(RoleId::FIRST + self.next_id()), name);
@@ -232,7 +232,7 @@ impl Transaction {
     ///
     /// # Errors
     /// [`EngineError::Missing`], [`EngineError::Denied`]; [`EngineError::Dependent`] while the role
-    /// owns something or has privileges.
+    /// owns an object or has privileges.
     pub fn drop_role(&mut self, name: &str) -> Result<()> {
         let role = self.role_named(name)?;
         if !self.may_manage(&role) {
@@ -353,10 +353,10 @@ impl Transaction {
         Ok((grantor, allowed))
     }
 
-    /// GRANT … ON … [WITH GRANT OPTION]. A role that is not the owner grants what of it it may.
+    /// GRANT … ON … [WITH GRANT OPTION]. A role that is not the owner grants the part that it may.
     ///
     /// # Errors
-    /// [`EngineError::Missing`]; [`EngineError::Denied`] for who may grant nothing of it;
+    /// [`EngineError::Missing`]; [`EngineError::Denied`] for a role that may grant no part of it;
     /// [`EngineError::InvalidGrant`] for a grant option of everybody's.
     pub fn grant(&mut self, terms: &Terms<'_>, with_grant_option: bool) -> Result<()> {
         if with_grant_option && terms.grantees.contains(&RoleId::PUBLIC) {
@@ -413,7 +413,7 @@ impl Transaction {
         })
     }
 
-    /// ALTER DEFAULT PRIVILEGES … GRANT, or REVOKE of what was granted so.
+    /// ALTER DEFAULT PRIVILEGES … GRANT, or REVOKE of an earlier one.
     ///
     /// # Errors
     /// [`EngineError::Denied`] for other roles' objects; [`EngineError::Missing`] for a schema.
@@ -489,7 +489,7 @@ impl Transaction {
     /// Withdraws all that a role was granted, and has granted (DROP OWNED).
     ///
     /// # Errors
-    /// [`EngineError::Denied`] for who is not a member of the role.
+    /// [`EngineError::Denied`] if the transaction's role is not a member of the role.
     pub fn drop_privileges_of(&mut self, role: RoleId) -> Result<()> {
         if !self.catalog.security.is_member(self.role, role) {
             return denied("permission denied to drop objects");

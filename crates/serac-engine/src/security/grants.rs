@@ -77,7 +77,7 @@ fn everywhere(object: &Object, privilege: Privilege) -> &'static [RoleId] {
 /// owner nor a derived holder with grant option has given. Returns whether there was any.
 pub(super) fn drop_unsupported(grants: &mut Vec<Grant>, owner: RoleId) -> bool {
     let mut supported = vec![Privileges::NONE; grants.len()];
-    // From the owner outwards, so that two who have it from each other alone do not keep it.
+    // From the owner outwards, so that two roles that have it from each other alone do not keep it.
     loop {
         let mut grew = false;
         for (at, grant) in grants.iter().enumerate() {
@@ -193,7 +193,7 @@ impl Security {
     pub fn owner(&self, object: &Object) -> RoleId {
         self.owners.get(object).copied().unwrap_or(RoleId::BOOTSTRAP)
     }
-    /// Whether a role may do what the owner may.
+    /// Whether a role has the owner's rights.
     pub fn owns(&self, role: RoleId, object: &Object) -> bool {
         self.is_superuser(role) || self.inherited(role).contains(&self.owner(object))
     }
@@ -204,7 +204,7 @@ impl Security {
 
     // ---- grants
 
-    /// The grants on an object, without what its owner may do anyway.
+    /// The grants on an object, without its owner's own rights.
     pub fn grants(&self, object: &Object) -> Cow<'_, [Grant]> {
         match self.grants.get(object) {
             Some(grants) => Cow::Borrowed(grants),
@@ -215,7 +215,7 @@ impl Security {
     pub fn has_grants(&self, object: &Object) -> bool {
         self.grants.contains_key(object)
     }
-    /// All grants that somebody has made.
+    /// All grants that GRANT has made.
     pub fn all_grants(&self) -> impl Iterator<Item = (&Object, &Grant)> {
         self.grants.iter().flat_map(|(object, grants)| grants.iter().map(move |grant| (object, grant)))
     }
@@ -227,7 +227,7 @@ impl Security {
         let owner = self.owner(object);
         self.grants.entry(object.clone()).or_insert_with(|| initial_grants(object, owner))
     }
-    /// Drops grants, on all objects, and what rests on them.
+    /// Drops grants, on all objects, and the grants that derive from them.
     pub(super) fn retain_grants(&mut self, keep: impl Fn(&Grant) -> bool) {
         for (object, grants) in &mut self.grants {
             grants.retain(&keep);
@@ -275,7 +275,7 @@ impl Security {
             && self.defaults == other.defaults
             && self.has_same_memberships(other)
     }
-    /// Whether the same roles are members of the same ones in `other`.
+    /// Whether the memberships are the same as in `other`.
     pub(crate) fn has_same_memberships(&self, other: &Self) -> bool {
         fn memberships(version: &Security) -> impl Iterator<Item = (RoleId, &Vec<Membership>)> {
             let all = version.roles.values().map(|role| (role.id, &role.member_of));
@@ -298,7 +298,7 @@ impl Security {
             None => _ = self.grants.remove(object),
         }
     }
-    /// Makes a role what it is in `other`.
+    /// Takes over a role from `other`.
     pub(crate) fn take_role(&mut self, id: RoleId, other: &Self) {
         match other.roles.get(&id) {
             Some(role) => _ = self.roles.insert(id, role.clone()),
@@ -312,7 +312,7 @@ impl Security {
 
     // ---- what becomes of objects
 
-    /// Notes who has made an object, and grants on it what that role's defaults say.
+    /// Notes the owner of a new object, and makes the grants of that role's defaults.
     pub(crate) fn created(&mut self, object: Object, kind: ObjectKind, owner: RoleId) {
         if owner != RoleId::BOOTSTRAP {
             self.owners.insert(object.clone(), owner);
@@ -356,7 +356,7 @@ impl Security {
             || self.all_grants().any(|(object, grant)| !catalog.has_column(object, grant.column.as_deref()))
             || self.defaults.iter().any(|d| d.schema.as_ref().is_some_and(|name| !catalog.schemas.contains_key(name)))
     }
-    /// Forgets what `catalog` does not have.
+    /// Forgets objects that `catalog` does not have.
     pub(crate) fn forget_gone(&mut self, catalog: &Catalog) {
         self.owners.retain(|object, _| catalog.kind_of(object).is_some());
         self.grants.retain(|object, _| catalog.kind_of(object).is_some());

@@ -53,8 +53,7 @@ fn may_log_in(security: &Security, role: RoleId) -> Result<&Role> {
 }
 
 impl Database {
-    /// Connects a role. Whether whoever asks is the role (by a password, say) is the caller's to
-    /// find out.
+    /// Connects a role. The caller must check (by a password, say) that the client is the role.
     ///
     /// # Errors
     /// [`EngineError::Login`] for a role that is not there, may not log in, or is connected often

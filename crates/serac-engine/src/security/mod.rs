@@ -1,4 +1,4 @@
-//! Roles: who may do what.
+//! Roles and their rights.
 //!
 //! A version of the [`Catalog`](crate::Catalog) has one [`Security`]: the roles, the owners of
 //! objects, and the grants on them. It changes with the catalog, so CREATE ROLE and GRANT are
@@ -46,11 +46,11 @@ pub struct RoleId(pub u32);
 impl RoleId {
     /// The superuser that each database has from the beginning.
     pub const BOOTSTRAP: Self = Self(10);
-    /// Everybody, as a grantee. No role has it.
+    /// Everybody, as a grantee: the number of no role. No role has it.
     pub const PUBLIC: Self = Self(0);
     /// `pg_signal_backend`: may end statements and connections of other roles.
     pub const SIGNAL_BACKEND: Self = Self(4200);
-    /// `pg_read_all_stats`: may see what all connections run.
+    /// `pg_read_all_stats`: may see the statements of all connections.
     pub const READ_ALL_STATS: Self = Self(3375);
     /// `pg_read_server_files`: may COPY from files of the server.
     pub const READ_SERVER_FILES: Self = Self(4569);
@@ -58,7 +58,7 @@ impl RoleId {
     pub const WRITE_SERVER_FILES: Self = Self(4570);
     /// `pg_checkpoint`: may run CHECKPOINT.
     pub const CHECKPOINT: Self = Self(4544);
-    /// `pg_database_owner`: whoever owns the database is its only member.
+    /// `pg_database_owner`: the owner of the database is its only member.
     pub const DATABASE_OWNER: Self = Self(6171);
     /// `pg_read_all_data`: may read all relations, in all schemas.
     pub const READ_ALL_DATA: Self = Self(6181);
@@ -66,7 +66,7 @@ impl RoleId {
     pub const WRITE_ALL_DATA: Self = Self(6182);
     /// Roles that are made later have numbers from here on.
     pub(crate) const FIRST: u32 = 16_384;
-    /// Whether the role is one that every database has, as PostgreSQL's have: [`PREDEFINED`].
+    /// Whether every database has the role, as in PostgreSQL: [`PREDEFINED`].
     pub fn is_predefined(self) -> bool {
         PREDEFINED.contains_key(&self)
     }
@@ -76,7 +76,7 @@ impl RoleId {
 pub const BOOTSTRAP_ROLE: &str = "serac";
 
 /// The roles that every database has besides the bootstrap role, under PostgreSQL's names and
-/// numbers. They cannot log in. A role that nobody has changed is in no catalog.
+/// numbers. They cannot log in. A predefined role without changes is in no catalog.
 pub(crate) static PREDEFINED: LazyLock<BTreeMap<RoleId, Role>> = LazyLock::new(|| {
     const MONITOR: u32 = 3373;
     const MONITORED: [u32; 3] = [3374, RoleId::READ_ALL_STATS.0, 3377];
@@ -141,11 +141,11 @@ pub struct Role {
     pub create_db: bool,
     /// May connect.
     pub login: bool,
-    /// Connections at a time; none for any number.
+    /// Connections at a time; `None` for any number.
     pub connection_limit: Option<u32>,
     /// `None`: the role has no password.
     pub verifier: Option<PasswordVerifier>,
-    /// Until when the password is good, in microseconds since 1970 (UTC); none for ever.
+    /// The end of the password's validity, in microseconds since 1970 (UTC); `None` for no end.
     pub valid_until: Option<i64>,
     /// The roles that it is a member of.
     pub member_of: Vec<Membership>,

@@ -1,4 +1,4 @@
-//! Privileges, what they are on, and who was granted them by whom.
+//! Privileges, their objects, and grants with grantor and grantee.
 
 use super::RoleId;
 use serde::{Deserialize, Serialize};
@@ -19,9 +19,9 @@ pub enum Privilege {
     Truncate,
     /// Make a foreign key that references a table.
     References,
-    /// Find what a schema holds; draw from a sequence.
+    /// Find the objects of a schema; draw from a sequence.
     Usage,
-    /// Make something in a schema, or a schema in the database.
+    /// Make an object in a schema, or a schema in the database.
     Create,
     /// Connect to the database.
     Connect,
@@ -102,11 +102,11 @@ impl Privileges {
         }
         Self(bits)
     }
-    /// Whether one is among them.
+    /// Whether it is among them.
     pub const fn contains(self, privilege: Privilege) -> bool {
         self.0 & (1 << privilege as u16) != 0
     }
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -120,7 +120,7 @@ impl Privileges {
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
-    /// Without those of `other`.
+    /// The privileges without those of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -230,7 +230,7 @@ pub struct Grant {
     pub grantee: RoleId,
     /// The role that gave them: the owner, or a role that had them with grant option.
     pub grantor: RoleId,
-    /// The column, if they are on one.
+    /// The column, if they are on a single one.
     pub column: Option<String>,
     /// The granted privileges.
     pub privileges: Privileges,
@@ -243,7 +243,7 @@ pub struct Grant {
 pub struct DefaultGrant {
     /// The role that makes the objects.
     pub owner: RoleId,
-    /// In which schema; none for all.
+    /// The schema; `None` for all.
     pub schema: Option<String>,
     /// The objects' kind; tables stand for views, too.
     pub kind: ObjectKind,

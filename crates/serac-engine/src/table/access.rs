@@ -22,7 +22,7 @@ thread_local! {
     static KEYS: Cell<[Vec<u8>; 3]> = const { Cell::new([Vec::new(), Vec::new(), Vec::new()]) };
 }
 
-/// Lends three empty buffers; used within itself, fresh ones.
+/// Lends three empty buffers; a nested call gets fresh ones.
 fn with_key_buffers<T>(f: impl FnOnce(&mut [Vec<u8>; 3]) -> T) -> T {
     let mut buffers = KEYS.take();
     buffers.iter_mut().for_each(Vec::clear);
@@ -74,7 +74,7 @@ pub(crate) fn positions(table: &Table, columns: &[&str]) -> Result<Vec<usize>> {
     columns.iter().map(|&name| table.definition.column(name).map_or_else(|| missing("column", name), Ok)).collect()
 }
 
-/// Keys of an index: equal in its first columns, and in a range of the next one.
+/// Keys of an index: equal in its first columns, and in a range of the next column.
 ///
 /// A range with a bound has no NULL, as in SQL; without bounds it has all keys that begin with the
 /// equal values.
@@ -95,12 +95,12 @@ impl<'a> KeyRange<'a> {
     pub fn prefix(equal: &'a [Value<'a>]) -> Self {
         Self { equal, lower: Bound::Unbounded, upper: Bound::Unbounded, reverse: false }
     }
-    /// With a lower bound of the column after the equal ones.
+    /// Adds a lower bound of the column after the equal ones.
     #[must_use]
     pub fn from(self, lower: Bound<Value<'a>>) -> Self {
         Self { lower, ..self }
     }
-    /// With an upper bound of the column after the equal ones.
+    /// Adds an upper bound of the column after the equal ones.
     #[must_use]
     pub fn to(self, upper: Bound<Value<'a>>) -> Self {
         Self { upper, ..self }
@@ -111,7 +111,7 @@ impl<'a> KeyRange<'a> {
         Self { reverse: true, ..self }
     }
 
-    /// Encodes the equal values; false if one is NULL, which equals nothing.
+    /// Encodes the equal values; false if one is NULL, which equals no value.
     fn push_equal(&self, encodings: &[Encoding], key: &mut Vec<u8>) -> bool {
         self.equal.iter().zip(encodings).all(|(value, &encoding)| key::push(key, value, encoding))
     }
@@ -158,7 +158,7 @@ impl Transaction {
     /// row, or if a value is NULL.
     ///
     /// # Errors
-    /// When the row lies in a damaged file.
+    /// An error when the row lies in a damaged file.
     pub fn get(&self, access: &IndexAccess, key: &[Value<'_>], out: &mut RowBuffer) -> Result<Option<RowId>> {
         let mut found = None;
         self.scan(access, &KeyRange::prefix(key), out, |row, _| {
@@ -169,8 +169,8 @@ impl Transaction {
     }
 
     /// Prefetches the rows with these keys of a unique index, for [`get`](Self::get)s that follow.
-    /// Without it, each `get` waits for the index's nodes and the row's cells one after the other.
-    /// Changes nothing, and never fails.
+    /// Without it, each `get` waits for the index's nodes and then for the row's cells. Changes
+    /// nothing, and never fails.
     pub fn look_ahead<'v, K: AsRef<[Value<'v>]>>(&self, access: &IndexAccess, keys: impl IntoIterator<Item = K>) {
         let _pinned = pin();
         with_key_buffers(|[encoded, ..]| {
@@ -271,8 +271,8 @@ impl Transaction {
         })
     }
 
-    /// Checks that what was made from `catalog` still holds: that the transaction's catalog has the
-    /// same table.
+    /// Checks that an object made from `catalog` still holds: that the transaction's catalog has
+    /// the same table.
     pub(crate) fn check_current(&self, catalog: &Arc<Catalog>, table: &Arc<Table>) -> Result<()> {
         let current = || self.catalog.table(&table.definition.schema, table.name());
         if Arc::ptr_eq(catalog, &self.catalog) || current().is_ok_and(|current| Arc::ptr_eq(current, table)) {
@@ -282,10 +282,10 @@ impl Transaction {
         }
     }
 
-    /// Reads columns of a visible row; false where the transaction sees no such row.
+    /// Reads columns of a visible row; false if the transaction does not see the row.
     ///
     /// # Errors
-    /// When the row lies in a damaged file.
+    /// An error when the row lies in a damaged file.
     pub fn read(&self, table: &Table, row: RowId, columns: &[ColumnId], out: &mut RowBuffer) -> Result<bool> {
         Ok(table.data.read(self.snapshot(), row, columns, out)?)
     }

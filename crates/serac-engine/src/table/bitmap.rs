@@ -140,7 +140,7 @@ impl BitmapIndex {
     /// Gives the index its rows: those that `snapshot` sees.
     ///
     /// # Errors
-    /// When a row lies in a damaged file.
+    /// An error when a row lies in a damaged file.
     pub(crate) fn fill(&self, data: &DataTable, snapshot: &Snapshot) -> Result<()> {
         let column = ScanColumn::arrow(ColumnId(self.definition.column as u16));
         let mut builder = Builder::default();
@@ -188,9 +188,9 @@ impl BitmapChanges {
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
-    /// Puts the changes into the indexes' logs, from where they appear when `txn` commits. The last
-    /// thing before that. Returns the indexes that have got bulk inserts, which are to be merged
-    /// afterwards.
+    /// Puts the changes into the indexes' logs, from where they appear when `txn` commits. Called
+    /// last before the commit. Returns the indexes that have got bulk inserts, which are to be
+    /// merged afterwards.
     pub(crate) fn publish(&mut self, txn: &mut Transaction) -> Vec<Arc<Cubit>> {
         self.0.retain(|(_, changes)| !changes.is_empty());
         if self.0.is_empty() {
@@ -214,8 +214,8 @@ pub struct OwnChanges(Arc<Own>);
 #[derive(Debug, Default)]
 struct Own {
     changes: Mutex<BitmapChanges>,
-    /// Whether there may be changes. Relaxed: who runs the transaction, one thread at a time,
-    /// writes and reads it.
+    /// Whether there may be changes. Relaxed: the transaction's own thread, one at a time, writes
+    /// and reads it.
     any: AtomicBool,
 }
 
@@ -233,7 +233,8 @@ impl OwnChanges {
     pub(crate) fn publish(&self, txn: &mut Transaction) -> Vec<Arc<Cubit>> {
         if self.0.any.load(Ordering::Relaxed) { self.0.changes.lock().publish(txn) } else { Vec::new() }
     }
-    /// The index as `snapshot`, the transaction's, sees it now; none if it cannot be asked.
+    /// The index as `snapshot`, the transaction's, sees it now; `None` if the index cannot answer
+    /// for it.
     pub fn reader(&self, index: &Arc<BitmapIndex>, snapshot: &Snapshot) -> Option<BitmapReader> {
         let changes = self.0.changes.lock();
         let known = changes.0.iter().find(|(entries, _)| Arc::ptr_eq(entries, &index.entries));

@@ -21,9 +21,9 @@ use serac_storage::{BlockReader, ColumnForm, ColumnId, ColumnType, ScanColumn, S
 pub struct ColumnFilter {
     /// The column's position in the table's definition.
     pub column: usize,
-    /// How it is compared.
+    /// The comparison.
     pub comparison: Comparison,
-    /// With what: an array of one value, of the column's Arrow type.
+    /// The operand: an array of one value, of the column's Arrow type.
     pub constant: ArrayRef,
 }
 

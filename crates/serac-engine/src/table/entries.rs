@@ -20,7 +20,7 @@ enum Change {
     Added,
     /// The row has another key now, or is gone.
     Lost,
-    /// The addition was rolled back, but a version had the key, perhaps one that was undone, too.
+    /// The addition was rolled back, but a version had the key, possibly a rolled-back one.
     Kept,
 }
 

@@ -15,7 +15,7 @@ use serac_storage::{
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How DECIMAL columns of up to 18 digits are handed out.
+/// The form in which DECIMAL columns of up to 18 digits are handed out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DecimalForm {
     /// As Decimal128, which every Arrow implementation knows. The values are copied.
@@ -25,8 +25,8 @@ pub enum DecimalForm {
     Decimal64,
 }
 
-/// How a column of variable length is handed out. Blocks that have it in this form lend it; of the
-/// others it is made, so that all batches are alike.
+/// The form in which a column of variable length is handed out. Blocks that have it in this form
+/// lend it; others convert it, so that all batches are alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum VarlenForm {
     /// As Utf8View or BinaryView, and JSON as LargeUtf8: the form of hot blocks, and of those
@@ -110,7 +110,7 @@ impl Transaction {
 /// modifier.
 pub const TYPE_KEY: &str = "postgresql.type";
 
-/// The field, which tells that it is of one of PostgreSQL's types with a modifier, -1 for none.
+/// The field with the number of a PostgreSQL type and its modifier (-1: no modifier).
 pub fn with_type(field: Field, oid: u32, modifier: i32) -> Field {
     let mut metadata = field.metadata().clone();
     metadata.insert(TYPE_KEY.into(), format!("{oid}:{modifier}"));
@@ -125,7 +125,7 @@ pub struct ColumnsRead {
 }
 
 impl ColumnsRead {
-    /// Refuses what a role may not read.
+    /// Refuses columns that a role may not read.
     ///
     /// # Errors
     /// [`EngineError::Denied`].
@@ -149,8 +149,7 @@ fn external(error: serac_storage::StorageError) -> ArrowError {
 }
 
 impl ArrowScan {
-    /// The same rows with those columns in another form for which `form_of` has one, by their
-    /// positions and types.
+    /// The same rows, with columns in the forms that `form_of` gives by position and type.
     fn reform(mut self, form_of: impl Fn(usize, ColumnType) -> Option<(ColumnForm, DataType)>) -> Self {
         let stored = &self.table.data.schema().columns;
         let mut fields = self.schema.fields().to_vec();
@@ -211,8 +210,7 @@ impl ArrowScan {
         self.with_varlen_where(form, |_| true)
     }
 
-    /// The same rows with those columns of variable length in this form whose positions among the
-    /// scan's columns are `wanted`.
+    /// The same rows, with the columns of variable length at the `wanted` positions in this form.
     #[must_use]
     pub fn with_varlen_where(self, form: VarlenForm, wanted: impl Fn(usize) -> bool) -> Self {
         let column_form = if form == VarlenForm::View { ColumnForm::Arrow } else { ColumnForm::Stored };
@@ -221,7 +219,7 @@ impl ArrowScan {
         })
     }
 
-    /// Refuses a scan that reads what a role may not read.
+    /// Refuses a scan of columns that a role may not read.
     ///
     /// # Errors
     /// [`EngineError::Denied`].
@@ -251,7 +249,7 @@ impl ArrowScan {
         memory
     }
 
-    /// The rows in those of the blocks that are still to be read whose numbers lie in `blocks`.
+    /// The rows in the unread blocks whose numbers lie in `blocks`.
     #[must_use]
     pub fn within(mut self, blocks: Range<u32>) -> Self {
         self.blocks = self.blocks.start.max(blocks.start)..self.blocks.end.min(blocks.end);
@@ -263,8 +261,8 @@ impl ArrowScan {
         self.blocks.clone()
     }
 
-    /// Reads the next block; none after the last, and no batch if none of the block's rows qualify.
-    /// [`Iterator::next`] repeats it.
+    /// Reads the next block; `None` after the last, and no batch if none of the block's rows
+    /// qualify. [`Iterator::next`] repeats it.
     ///
     /// # Errors
     /// Arrow's error.

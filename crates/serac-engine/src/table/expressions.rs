@@ -16,8 +16,8 @@ pub trait Expressions: Debug + Send + Sync {
     /// The error in the default.
     fn default_value(&self, column: &ColumnDefinition) -> Result<ArrayRef>;
 
-    /// The values that those generated columns have, which change with `changed` ones, in rows that
-    /// the snapshot sees: positions and values of the columns.
+    /// The values of the generated columns that change with the `changed` ones, in rows that the
+    /// snapshot sees: positions and values of the columns.
     ///
     /// # Errors
     /// The errors of the expression.

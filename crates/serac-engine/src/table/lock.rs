@@ -1,5 +1,5 @@
-//! Table locks: writers share, DDL excludes. Readers take none: they keep the table they found and
-//! their snapshot.
+//! Table locks: writers share, DDL excludes. Readers take no lock: they keep the table they found
+//! and their snapshot.
 //!
 //! Transactions that add children of the table's rows ([`crate::constraint::foreign_key`]) hold a
 //! shared lock of their own kind. Only DDL that replaces the table's rows excludes them, too.
@@ -20,7 +20,7 @@ struct Holders {
     /// The transactions that add children of the table's rows.
     referencing: Vec<u64>,
     exclusive: Option<u64>,
-    /// Whether that one excludes those who add children, too.
+    /// Whether the exclusive holder excludes transactions that add children, too.
     rewriting: bool,
     /// The number of transactions that wait to exclude others. A new writer waits behind them:
     /// otherwise writers that overlap would keep them waiting for ever.
@@ -102,8 +102,8 @@ impl TableLock {
         drop(holders);
         self.released.notify_all();
     }
-    /// As [`share`](Self::share), but gives way to whoever holds or wants the lock exclusively. For
-    /// an owner that does not hold it yet.
+    /// As [`share`](Self::share), but gives way to an exclusive holder or waiter. For an owner that
+    /// does not hold the lock yet.
     pub(crate) fn try_share(&self, owner: u64) -> bool {
         let mut holders = self.holders.lock();
         let free = holders.exclusive.is_none() && holders.excluding == 0;
@@ -146,8 +146,8 @@ impl TableLock {
         }
         Ok(is_new)
     }
-    /// For putting other rows in the place of the table's. For who holds the lock exclusively, and
-    /// does so to the end.
+    /// For replacing the table's rows. The caller holds the lock exclusively, and does so to the
+    /// end.
     ///
     /// # Errors
     /// [`EngineError::InUse`] when others add children for longer than `timeout`.
@@ -169,8 +169,8 @@ impl TableLock {
             Hold::Write => &self.last_write,
             Hold::Exclude => &self.last_change,
         };
-        // AcqRel: pairs with the Acquire of who reads it without holding the lock; holders got it
-        // from this one.
+        // AcqRel: pairs with the Acquire of a reader without the lock; holders got it from this
+        // one.
         last.fetch_max(timestamp, Ordering::AcqRel);
     }
     /// The newest commit of a transaction that added children of the table's rows. For exclusive
@@ -188,7 +188,7 @@ impl TableLock {
         // Acquire: pairs with `note_commit`.
         self.last_change.load(Ordering::Acquire)
     }
-    /// Gives up whatever the transaction holds.
+    /// Releases all holds of the transaction.
     pub fn release(&self, owner: u64) {
         let mut holders = self.holders.lock();
         leave(&mut holders.writers, owner);

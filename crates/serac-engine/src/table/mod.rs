@@ -78,7 +78,7 @@ impl TableIndex {
         }
         has_null
     }
-    /// The key of a row whose columns of the index are in the buffer.
+    /// The key of a row whose indexed columns are in the buffer.
     pub(crate) fn key_in(&self, buffer: &RowBuffer) -> Vec<u8> {
         self.encode_key((0..buffer.len()).map(|i| buffer.value(i))).0
     }
@@ -103,13 +103,13 @@ impl TableIndex {
     /// The rows that have this key in `snapshot`.
     ///
     /// # Errors
-    /// When a row lies in a damaged file.
+    /// An error when a row lies in a damaged file.
     pub fn lookup(&self, data: &DataTable, snapshot: &Snapshot, values: &[Value<'_>]) -> Result<Vec<RowId>> {
         let (wanted, has_null) = self.encode_key(values.iter().copied());
         if has_null { Ok(Vec::new()) } else { self.lookup_key(data, snapshot, &wanted) }
     }
-    /// Visits the rows that have, in some snapshot, a key in a range, in the order of the index,
-    /// until `visit` breaks. A row comes once for each of these keys.
+    /// Visits the rows that have a key in a range in any snapshot, in the order of the index, until
+    /// `visit` breaks. A row comes once for each of these keys.
     pub fn candidates(&self, range: &KeyRange<'_>, mut visit: impl FnMut(RowId) -> ControlFlow<()>) {
         let (mut from, mut to) = (Vec::new(), Vec::new());
         if let Some((from, to)) = range.limits(&self.encodings, &mut from, &mut to) {
@@ -119,14 +119,14 @@ impl TableIndex {
     /// The row other than `except` whose newest state has this encoded key.
     ///
     /// Rows are looked at until the index names no other. A row that is found gone may have been
-    /// moved, and the entry of its new place was there before it went. The new place may be one at
-    /// which this has found nothing before, and of which the index has an old entry. So all are
-    /// looked at again if rows of the table have left their places meanwhile. Under a long
-    /// snapshot, entries of deleted rows stay. This many of them are looked at again here, and
-    /// unneeded ones are removed: a key that comes and goes has few.
+    /// moved, and the entry of its new place was there before it went. The new place may be one
+    /// without a row at the first look, for which the index has an old entry. So all are looked at
+    /// again if rows of the table have left their places meanwhile. Under a long snapshot, entries
+    /// of deleted rows stay. This many of them are looked at again here, and unneeded ones are
+    /// removed: a key that comes and goes has few.
     ///
     /// # Errors
-    /// When a row lies in a damaged file.
+    /// An error when a row lies in a damaged file.
     pub(crate) fn newest_holder(
         &self,
         data: &Arc<DataTable>,
@@ -197,17 +197,17 @@ impl TableIndex {
 
 /// The holder of a key in the newest state of the rows.
 pub(crate) enum NewestHolder {
-    /// `had`: the index names other rows, which have or had the key in some state.
+    /// `had`: the index names other rows, which have or had the key in a state.
     Nobody {
         had: bool,
     },
     Row(RowId),
-    /// Nobody so far, but a running transaction has written a row that has or had the key.
+    /// No holder so far, but a running transaction has written a row that has or had the key.
     Open(Arc<Blocker>),
 }
 
-/// The columns of all indexes, those of foreign keys and of what they reference included, as these
-/// have indexes.
+/// The columns of all indexes, including those of foreign keys and of the columns that they
+/// reference, as these have indexes.
 fn key_columns(definition: &TableDefinition) -> Vec<ColumnId> {
     let keys = definition.keys.iter().flat_map(|key| key.columns.iter().copied());
     let columns: BTreeSet<usize> = keys.chain(definition.bitmaps.iter().map(|bitmap| bitmap.column)).collect();
@@ -226,7 +226,7 @@ pub struct Table {
     pub indexes: Vec<Arc<TableIndex>>,
     /// The bitmap indexes, in the order of the definition's.
     pub bitmaps: Vec<Arc<BitmapIndex>>,
-    /// The columns of all indexes, ascending: whoever follows a row's keys reads these.
+    /// The columns of all indexes, ascending: the maintenance of a row's entries reads these.
     pub(crate) key_columns: Vec<ColumnId>,
     pub(crate) has_unique_key: bool,
     manager: Arc<TransactionManager>,
@@ -374,7 +374,7 @@ impl Table {
     /// Adds every visible row to the index (after recovery, or for a new index).
     ///
     /// # Errors
-    /// When a row lies in a damaged file; those of the watch.
+    /// An error when a row lies in a damaged file; the errors of the watch.
     pub(crate) fn fill_index(&self, index: &TableIndex, snapshot: &Snapshot, watch: Option<&dyn Watch>) -> Result<()> {
         let (columns, mut buffer, mut key) = (index.column_ids(), RowBuffer::default(), Vec::new());
         let rows = self.data.metrics().rows as usize;
@@ -405,16 +405,16 @@ impl Table {
     /// Fills the bitmap indexes of a table that was just made.
     ///
     /// # Errors
-    /// When a row lies in a damaged file.
+    /// An error when a row lies in a damaged file.
     pub(crate) fn fill_bitmaps(&self, snapshot: &Snapshot) -> Result<()> {
         self.bitmaps.iter().try_for_each(|index| index.fill(&self.data, snapshot))
     }
 
     /// Checks that every row that `snapshot` sees is in every index, and that bitmap indexes have
-    /// no other. Nobody writes meanwhile.
+    /// no other. There must be no writer meanwhile.
     ///
     /// # Panics
-    /// When one is missing.
+    /// If a row is missing.
     pub fn verify(&self, snapshot: &Snapshot) {
         self.verify_bitmaps(snapshot);
         for index in &self.indexes {
@@ -442,7 +442,7 @@ impl Table {
     /// others write.
     ///
     /// # Panics
-    /// When they have not.
+    /// If they have others.
     pub fn verify_bitmaps(&self, snapshot: &Snapshot) {
         for index in &self.bitmaps {
             let (column, mut buffer) = (ColumnId(index.definition.column as u16), RowBuffer::default());

@@ -6,7 +6,7 @@
 //! the business of the callers.
 //!
 //! Each pins an epoch once for all of its operations. After a transaction's first write to a table,
-//! none changes a counter of the catalog or the table, where threads would wait for each other.
+//! no write changes a counter of the catalog or the table, where threads would wait for each other.
 
 use crate::catalog::definition::ColumnDefinition;
 use crate::catalog::{Catalog, DEFAULT_SCHEMA};
@@ -21,8 +21,8 @@ use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, StorageError, Value,
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// An update of certain columns of a table, and what has to follow it: made once and used for many
-/// rows.
+/// An update of certain columns of a table, with its index and generated columns: made once and
+/// used for many rows.
 #[derive(Clone, Debug)]
 pub struct ColumnUpdate {
     pub(crate) catalog: Arc<Catalog>,
@@ -87,12 +87,13 @@ impl<'p> RowsUpdate<'p> {
 }
 
 impl Table {
-    /// Makes the value what the column (by position) keeps: NOT NULL, type and length checked,
-    /// without CHAR's trailing blanks. JSON must be in its normal form ([`normalized`]).
+    /// Converts the value to the form that the column (by position) keeps: NOT NULL, type and
+    /// length checked, without CHAR's trailing blanks. JSON must be in its normal form
+    /// ([`normalized`]).
     ///
     /// # Errors
-    /// [`EngineError::NotNull`], [`EngineError::TooLong`], [`EngineError::InvalidJson`], and what
-    /// is wrong with a value of another type.
+    /// [`EngineError::NotNull`], [`EngineError::TooLong`], [`EngineError::InvalidJson`], and the
+    /// error of a value of another type.
     pub fn fit_value(&self, column: usize, value: &mut Value<'_>) -> Result<()> {
         fit_value(self, &self.definition.columns[column], value)
     }

@@ -14,7 +14,7 @@ const SAMPLED_BLOCKS: u32 = 8;
 pub struct TableStatistics {
     /// Rows when the sample was taken.
     pub rows: u64,
-    /// Per column, how many different values it has; none where it is not known.
+    /// Per column, the number of different values; `None` if it is not known.
     pub distinct: Vec<Option<u64>>,
 }
 

@@ -130,8 +130,8 @@ impl Transaction {
 
     /// As [`insert_row`](Self::insert_row), for INSERT … ON CONFLICT, once
     /// [`find_conflict`](Self::find_conflict) with the same `only` has found no row. A row that has
-    /// got such a key since is a conflict, not a duplicate: the statement begins again and finds
-    /// it.
+    /// got one of the keys since is a conflict, not a duplicate: the statement begins again and
+    /// finds it.
     ///
     /// # Errors
     /// Violated constraints and conflicts.
@@ -285,7 +285,7 @@ impl Transaction {
     /// [`finish_update`](Self::finish_update) ends.
     ///
     /// # Errors
-    /// When the table is being changed by DDL.
+    /// An error when DDL is changing the table.
     pub fn start_update<'p>(&mut self, plan: &'p ColumnUpdate) -> Result<RowsUpdate<'p>> {
         self.lock_for_write(&plan.table)?;
         Ok(RowsUpdate::new(plan))
@@ -428,7 +428,7 @@ impl Transaction {
 
     // ---- index entries
 
-    /// Says whether the row's unique keys are to be checked: whether another row has or had one.
+    /// Returns whether the row's unique keys are to be checked: whether another row has or had one.
     fn add_entries(&mut self, table: &Arc<Table>, row: RowId, values: &[Value<'_>]) -> bool {
         let mut check = false;
         for index in 0..table.indexes.len() {
@@ -513,8 +513,8 @@ impl Transaction {
     /// (INSERT … ON CONFLICT).
     ///
     /// # Errors
-    /// A conflict, when a concurrent transaction has written a row with such a key that this one's
-    /// snapshot does not see.
+    /// A conflict, when a concurrent transaction has written a row with one of the keys that this
+    /// one's snapshot does not see.
     pub fn find_conflict(
         &self,
         table: &Arc<Table>,
@@ -544,9 +544,9 @@ impl Transaction {
     /// transaction sees.
     ///
     /// # Errors
-    /// A conflict if somebody has, and when the row lies in a damaged file.
+    /// A conflict if another transaction has, and an error when the row lies in a damaged file.
     pub fn check_newest(&self, table: &Table, row: RowId) -> Result<()> {
-        // True also of what was only claimed, moved or rolled back.
+        // Also true for rows that were only claimed, moved or rolled back.
         if !table.data.is_changed_since(self.snapshot(), row) {
             return Ok(());
         }
@@ -562,7 +562,7 @@ impl Transaction {
     /// The visible rows with this key.
     ///
     /// # Errors
-    /// When a row lies in a damaged file.
+    /// An error when a row lies in a damaged file.
     pub fn lookup(&self, table: &Table, index: &TableIndex, values: &[Value<'_>]) -> Result<Vec<RowId>> {
         index.lookup(&table.data, self.snapshot(), values)
     }
@@ -570,7 +570,7 @@ impl Transaction {
     /// Reads all columns of a visible row.
     ///
     /// # Errors
-    /// When the row lies in a damaged file.
+    /// An error when the row lies in a damaged file.
     pub fn read_row(&self, table: &Table, row: RowId, out: &mut RowBuffer) -> Result<bool> {
         let all = all_columns(table);
         Ok(table.data.read(self.snapshot(), row, &all, out)?)
@@ -578,8 +578,8 @@ impl Transaction {
 }
 
 impl TableIndex {
-    /// Whether it finds the conflicts of INSERT … ON CONFLICT: it is the unique index that is
-    /// named, or any where none is.
+    /// Whether it is an arbiter of INSERT … ON CONFLICT: the named unique index, or any one without
+    /// a name.
     fn is_arbiter(&self, only: Option<&Self>) -> bool {
         self.definition.unique && only.is_none_or(|only| only.definition.name == self.definition.name)
     }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Savepoint {
     storage: serac_storage::Savepoint,
-    /// The catalog and what was changed in it, if the transaction had changed it.
+    /// The catalog with the transaction's changes to it, if there were any.
     changed_catalog: Option<(Arc<Catalog>, OwnCatalog)>,
     own_pins: usize,
     bitmaps: Vec<usize>,
@@ -54,9 +54,9 @@ pub struct Transaction {
     own_catalog: Option<OwnCatalog>,
     pub(crate) owner: u64,
     lock_timeout: Duration,
-    /// Locks held, and what for. One may be here for several reasons.
+    /// The held locks, each with its purpose. A lock may be here for several purposes.
     locks: Vec<(Arc<TableLock>, Hold)>,
-    /// Locks of things in the catalog: exclusively, or shared.
+    /// Locks of catalog keys: exclusive, or shared.
     catalog_locks: Vec<(CatalogKey, Arc<TableLock>, Hold)>,
     pub(crate) pending: Vec<PendingForeignKey>,
     pub(crate) actions: Vec<PendingAction>,
@@ -112,7 +112,7 @@ impl Transaction {
     pub(crate) fn storage(&mut self) -> &mut serac_storage::Transaction {
         self.txn.as_mut().expect("the transaction is running")
     }
-    /// The number of the storage's transaction; another one after a [`restart`](Self::restart).
+    /// The number of the storage's transaction; it changes with a [`restart`](Self::restart).
     pub fn number(&self) -> u64 {
         self.txn.as_ref().expect("the transaction is running").number()
     }
@@ -141,8 +141,8 @@ impl Transaction {
         Database(self.db.clone())
     }
 
-    /// Gives the transaction what evaluates defaults and checks in changes that no statement spells
-    /// out (referential actions).
+    /// Sets the evaluator of defaults and checks for changes that are not in a statement
+    /// (referential actions).
     pub fn set_expressions(&mut self, expressions: Arc<dyn Expressions>) {
         self.expressions = Some(expressions);
     }
@@ -153,8 +153,8 @@ impl Transaction {
         self.lock_timeout = timeout;
     }
 
-    /// Makes the transaction serializable, or not, before its first read: whoever reads for a
-    /// serializable one notes that in its [`reads`](Self::reads).
+    /// Makes the transaction serializable, or not, before its first read. Readers for a
+    /// serializable transaction note their reads in its [`reads`](Self::reads).
     pub fn set_serializable(&mut self, serializable: bool) {
         self.reads = serializable.then(ReadSet::default);
     }
@@ -162,8 +162,8 @@ impl Transaction {
     pub fn reads(&self) -> Option<&ReadSet> {
         self.reads.as_ref()
     }
-    /// Gives the transaction a snapshot of the present, and its catalog: what a statement of a READ
-    /// COMMITTED transaction begins with.
+    /// Gives the transaction a snapshot of the present, and its catalog: a statement of a READ
+    /// COMMITTED transaction begins with this.
     pub fn refresh(&mut self) {
         self.storage().refresh_snapshot();
         let now = self.db.catalog_of(self.snapshot());
@@ -181,11 +181,11 @@ impl Transaction {
     /// meanwhile: see [`serac_storage::Transaction::wait_for`].
     ///
     /// # Errors
-    /// When that transaction waits for this one.
+    /// An error when that transaction waits for this one.
     pub fn wait_for(&mut self, blocker: &Blocker) -> Result<Option<Turn>> {
         Ok(self.storage().wait_for(blocker)?)
     }
-    /// Hands on what a statement has waited for and not taken. At its end.
+    /// Hands on a target that a statement has waited for and not taken. Called at its end.
     pub fn pass_on(&mut self) {
         self.storage().pass_on();
     }
@@ -217,7 +217,7 @@ impl Transaction {
             match &savepoint.changed_catalog {
                 None => self.catalog = now.base,
                 Some((catalog, own)) => {
-                    // The snapshot may be another one since.
+                    // The snapshot may have changed since.
                     self.catalog = match Arc::ptr_eq(&own.base, &now.base) {
                         true => catalog.clone(),
                         false => Arc::new(own.changes.on_top_of(&now.base, catalog)),
@@ -240,7 +240,8 @@ impl Transaction {
     pub fn commit(mut self) -> Result<CommitTicket> {
         self.check_statement_end()?;
         let db = self.own_catalog.is_some().then(|| self.db.clone());
-        // Until the next version of the catalog is published: no other is made from the same one.
+        // Held until the next version of the catalog is published: no other version is made from
+        // the same one.
         let latch = db.as_ref().map(|db| db.catalog_commits.lock());
         if let Some(own) = self.own_catalog.clone() {
             self.put_catalog(&own);
@@ -270,8 +271,8 @@ impl Transaction {
         }
         ticket
     }
-    /// Puts the changes of the catalog on top of the newest version, logs what comes of it, and has
-    /// it published at the commit. Under the latch of catalog commits.
+    /// Puts the changes of the catalog on top of the newest version, logs the result, and has it
+    /// published at the commit. Called under the latch of catalog commits.
     fn put_catalog(&mut self, own: &OwnCatalog) {
         let newest = self.db.newest_catalog();
         debug_assert!(own.changes.are_about_the_same(&own.base, &newest), "what is changed is locked");
@@ -353,8 +354,8 @@ impl Transaction {
     // ---- locks
 
     /// Before a write to a table: no DDL may change it under our feet, nor have changed it since
-    /// our snapshot. `table` must be the version that the transaction has of it: another one may
-    /// have other indexes.
+    /// our snapshot. `table` must be the transaction's version of it: another version may have
+    /// other indexes.
     pub(crate) fn lock_for_write(&mut self, table: &Arc<Table>) -> Result<()> {
         let held = self.holds(table, Hold::Write);
         let known = match &self.own_catalog {
@@ -386,8 +387,8 @@ impl Transaction {
     fn holds(&self, table: &Table, hold: Hold) -> bool {
         self.locks.iter().any(|(lock, held)| *held == hold && Arc::ptr_eq(lock, &table.lock))
     }
-    /// Before the first child of a table's rows: until our end, nobody puts other rows in the place
-    /// of those that we pin.
+    /// Before the first child of a table's rows: until our end, no transaction replaces the rows
+    /// that we pin.
     pub(crate) fn lock_for_reference(&mut self, parent: &Arc<Table>) -> Result<()> {
         if !self.holds(parent, Hold::Reference)
             && parent.lock.refer(self.owner, self.lock_timeout, || format!("relation \"{}\"", parent.name()))?
@@ -408,7 +409,7 @@ impl Transaction {
         }
         Ok(())
     }
-    /// Before changing a table's definition: nobody writes to it until our end.
+    /// Before changing a table's definition: no other transaction writes to it until our end.
     pub(crate) fn lock_for_ddl(&mut self, table: &Arc<Table>) -> Result<()> {
         // Checks that are still to come know the definitions as they are now.
         self.check_statement_end()?;
@@ -499,7 +500,7 @@ impl Transaction {
         }
         Ok(())
     }
-    /// Roles, owners and grants of the present, with the transaction's own changes; none if they
+    /// Roles, owners and grants of the present, with the transaction's own changes; `None` if they
     /// are those of its catalog.
     pub(crate) fn present_security(&self) -> Option<Arc<Security>> {
         let Some(own) = &self.own_catalog else {

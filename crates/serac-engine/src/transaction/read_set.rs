@@ -1,11 +1,11 @@
 //! Serializable transactions, by precision locking.
 //!
-//! **Validation.** A serializable transaction remembers what it has read: ranges of keys of ordered
-//! indexes, or whole tables. It commits only if nobody who has committed since its snapshot has
-//! written a row in any of them. Then all of its reads still hold at its commit, and it might as
-//! well have run there in whole. So the commit timestamps of the writing transactions are a serial
-//! order of them. So there is neither G2-item (an anti-dependency on a row) nor G2 (on a
-//! predicate). A cycle of dependencies needs one against that order: a read that was overwritten
+//! **Validation.** A serializable transaction remembers its reads: ranges of keys of ordered
+//! indexes, or whole tables. It commits only if no transaction that has committed since its
+//! snapshot has written a row in any of them. Then all of its reads still hold at its commit, and
+//! it might as well have run there in whole. So the commit timestamps of the writing transactions
+//! are a serial order of them. So there is neither G2-item (an anti-dependency on a row) nor G2 (on
+//! a predicate). A cycle of dependencies needs one against that order: a read that was overwritten
 //! before the reader's commit. A transaction that has written nothing stands in that order at its
 //! snapshot, and is not validated.
 //!
@@ -100,7 +100,7 @@ impl ReadSet {
         }
     }
 
-    /// Whether what was read in `snapshot` is still so. In the commit critical section.
+    /// Whether the reads in `snapshot` still hold. Called in the commit critical section.
     pub(crate) fn validate(&self, snapshot: &Snapshot) -> Result<()> {
         let reads = self.0.lock();
         let mut left = serac_sync::limit("entries of a validation", MOST_ENTRIES, 1) as usize;
@@ -121,7 +121,7 @@ impl Reads {
     }
 }
 
-/// Whether nobody has committed changes of the table since the snapshot.
+/// Whether no transaction has committed changes of the table since the snapshot.
 fn is_unwritten(table: &Table, snapshot: &Snapshot) -> bool {
     table.lock.last_write().max(table.lock.last_change()) <= snapshot.start().0
 }

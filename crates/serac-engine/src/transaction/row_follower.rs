@@ -41,7 +41,7 @@ struct Copied {
 struct IndexMoves {
     table: Arc<Table>,
     owner: u64,
-    /// Shared with what runs when the transaction is rolled back.
+    /// Shared with the action of a rollback.
     copied: Arc<Mutex<Vec<Copied>>>,
 }
 
@@ -58,7 +58,7 @@ impl RowFollower for IndexFollower {
         if !lock.try_share(owner) {
             return None;
         }
-        // From now on the table's indexes are what they are.
+        // From now on the table's indexes do not change.
         let table = match current(&database) {
             Some(table) if Arc::ptr_eq(&table.lock, &lock) && lock.last_change() <= txn.snapshot().start().0 => table,
             _ => {

@@ -15,7 +15,7 @@ use std::fmt::Write;
 pub const WRITERS: i64 = 3;
 /// The number of the thread that runs DDL.
 pub const DDL_THREAD: i64 = WRITERS;
-/// Tables whose rows only DDL transactions change have names that begin so.
+/// Names of tables whose rows only DDL transactions change begin with this.
 pub const SCRATCH: &str = "scratch_";
 
 /// A table with its first columns as primary key.

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Small log segments, so that checkpoints have some to drop.
+/// Small log segments, so that checkpoints can drop segments.
 pub fn options(path: &Path) -> StorageOptions {
     StorageOptions { path: Some(path.to_owned()), log_segment_bytes: 1 << 18, ..Default::default() }
 }
@@ -130,7 +130,7 @@ fn insert_children(db: &Database, txn: &mut Transaction, parent: i64, count: i64
     Ok(())
 }
 
-/// A writer's transaction. Returns what the ledger is to say.
+/// A writer's transaction. Returns the text for the ledger.
 fn change_rows(db: &Database, txn: &mut Transaction, rng: &mut StdRng) -> Result<String> {
     let parents = table(txn, "parent");
     let by_id = &parents.indexes[0];
@@ -213,7 +213,7 @@ fn scratch_rows(count: i64) -> RecordBatch {
     RecordBatch::try_new(Arc::new(schema), columns).expect("columns of one length")
 }
 
-/// A DDL transaction of a few steps. Returns what the catalog is like then.
+/// A DDL transaction of a few steps. Returns the description of the catalog afterwards.
 fn change_definitions(txn: &mut Transaction, with_writers_tables: bool, seed: u64) -> Result<String> {
     loop {
         let mut rng = StdRng::seed_from_u64(seed);
