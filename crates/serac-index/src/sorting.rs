@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 
-/// Items that are sorted between two questions: some tens of milliseconds.
+/// Items that are sorted between two calls of `go_on`: a few tens of milliseconds.
 const PART: usize = 1 << 18;
 
 /// Sorts items in place; items that are equal come in any order. `go_on` is asked time and again,
-/// and ends the sort by failing. The items are then in some order.
+/// and ends the sort by failing. The order of the items is then undefined.
 ///
 /// # Errors
 /// The errors of `go_on`.

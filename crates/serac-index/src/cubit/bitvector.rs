@@ -97,7 +97,7 @@ impl Bitvector {
         result
     }
 
-    /// The rows of all lists, in any order, none of them before the block `first`. A row may come
+    /// The rows of all lists, in any order; all are in or after the block `first`. A row may come
     /// more than once.
     pub(crate) fn from_lists(lists: &[Cow<'_, [u32]>], first: usize) -> Self {
         if let [list] = lists

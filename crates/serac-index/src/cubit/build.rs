@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-/// Multiplies and folds: keys are not chosen by an adversary who could gain more than a slow build.
+/// Multiplies and folds: an adversary who chooses keys gains no more than a slow build.
 #[derive(Default)]
 struct WordHasher(u64);
 
@@ -78,7 +78,7 @@ impl Builder {
         }
     }
 
-    /// An index over these rows, as of `ts`, that nobody has published to yet.
+    /// An index over these rows, as of `ts`, without any published change.
     pub fn finish(self, ts: Timestamp, manager: Arc<TransactionManager>, options: Options) -> Cubit {
         let index = Cubit::building(manager, options);
         index.load(self, ts);
@@ -123,7 +123,7 @@ impl Builder {
 }
 
 impl Cubit {
-    /// An index that takes what transactions publish and answers no query until it is loaded.
+    /// An index that takes published changes and answers no query until it is loaded.
     pub fn building(manager: Arc<TransactionManager>, options: Options) -> Self {
         Self {
             log: DeltaLog::new(0, options.variant == Variant::Latched),

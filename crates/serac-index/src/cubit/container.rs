@@ -31,7 +31,7 @@ const WORDS: usize = 1024;
 /// A bitmap of one block to work in.
 #[derive(Debug, Default)]
 pub struct Words {
-    /// All of a block's, or none before the first use.
+    /// All words of a block; empty before the first use.
     words: Vec<u64>,
     /// Words from here on are zero.
     used: usize,
@@ -101,7 +101,7 @@ impl Words {
 }
 
 impl Container {
-    /// The container of ascending slots; none for none.
+    /// The container of ascending slots; `None` without slots.
     pub fn from_sorted(slots: &[u16]) -> Option<Self> {
         let last = *slots.last()?;
         debug_assert!(slots.is_sorted_by(|a, b| a < b));
@@ -128,7 +128,7 @@ impl Container {
         Some(Self { cardinality: slots.len() as u32, form })
     }
 
-    /// The container of a bitmap; none if no bit is set.
+    /// The container of a bitmap; `None` if no bit is set.
     pub fn from_words(words: &[u64]) -> Option<Self> {
         let length = words.iter().rposition(|w| *w != 0)? + 1;
         let words = &words[..length];

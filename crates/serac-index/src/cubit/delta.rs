@@ -46,7 +46,7 @@ impl TransactionCell {
         // Release: pairs with the Acquire in `get`; the clock's own Release follows it.
         self.0.store(ts.0, Ordering::Release);
     }
-    /// Makes sure that nobody ever sees what points here.
+    /// Makes sure that the changes of this cell are never seen.
     pub fn abort(&self) {
         // Release: as in `commit`.
         self.0.store(ABORTED, Ordering::Release);
@@ -116,7 +116,7 @@ impl Changes {
     pub fn len(&self) -> usize {
         self.bulks.iter().map(|(before, _)| before.len() + 1).sum::<usize>() + self.list.len()
     }
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -180,7 +180,7 @@ struct Bit {
     row: u64,
 }
 
-/// Update log entry: what one transaction did to the index.
+/// Update log entry: one transaction's changes to the index.
 #[derive(Debug)]
 pub(crate) struct Ule {
     cell: Arc<TransactionCell>,
@@ -236,7 +236,7 @@ impl Ule {
     pub(crate) fn len(&self) -> usize {
         self.bits.len()
     }
-    /// The rows of a bulk insert, if it is one.
+    /// The rows of a bulk insert, if the entry is for a bulk insert.
     pub(crate) fn bulk(&self) -> Option<&Arc<Bulk>> {
         self.bulk.as_ref()
     }

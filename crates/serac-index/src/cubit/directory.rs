@@ -145,7 +145,7 @@ impl Bin {
         // there is no A-B-A.
         let swung = self.chain.compare_exchange(from, Owned::new(to), Ordering::Release, Ordering::Relaxed, guard);
         if swung.is_ok() {
-            // SAFETY: nobody can load it any more.
+            // SAFETY: no thread can load it any more.
             unsafe { guard.defer_destroy(from) };
         }
         swung.is_ok()
@@ -155,7 +155,7 @@ impl Bin {
 impl Bin {
     fn take_right(&mut self) -> Option<Arc<Bin>> {
         let chain = std::mem::replace(&mut self.chain, Atomic::null());
-        // SAFETY: nobody else has the bin any more.
+        // SAFETY: no other thread has the bin any more.
         unsafe { chain.try_into_owned() }.and_then(|chain| chain.into_box().right)
     }
 }

@@ -1,5 +1,5 @@
 //! Loops over the words of bitmaps, compiled three times: for AVX-512, for AVX2 and for any
-//! processor; the best one is chosen at run time.
+//! processor. The best version is chosen at run time.
 //!
 //! The loops are plain: with the features switched on the compiler turns them into vector
 //! instructions (`vpopcntq` under AVX-512).

@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 /// A value with fewer rows has no bitvector.
 const DENSE_ROWS: usize = 2048;
-/// A value with fewer rows per block has none either: a container costs about 50 bytes before its
-/// first row, a row in a list costs 4.
+/// A value with fewer rows per block has no bitvector either: a container costs about 50 bytes
+/// before its first row, a row in a list costs 4.
 const DENSE_ROWS_PER_BLOCK: usize = 12;
-/// But one with more rows has, so that a merge never copies a longer list.
+/// A value with more rows has a bitvector in any case, so that a merge never copies a longer list.
 const SPARSE_ROWS: usize = 65_536;
 /// The most values that a leaf holds.
 const MAX_VALUES: usize = 256;
@@ -34,7 +34,7 @@ const UNION_ROWS: u64 = 16_384;
 /// containers are large, so they change seldom.
 const ROWS_PER_LATE_ROW: u64 = 512;
 const LATE_ROWS: Range<u64> = 64..8192;
-/// A union is asked for some of its values if no more listed rows are left out.
+/// A union serves a part of its values if no more listed rows are left out.
 const MOST_LEFT_OUT: usize = 4096;
 /// When it has more late rows, this share of them goes into its vector with those that are too
 /// many.
@@ -77,7 +77,7 @@ pub(crate) enum Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// The form that suits ascending rows; none for none.
+    /// The form that suits ascending rows; `None` without rows.
     pub(crate) fn from_sorted(rows: Vec<u32>) -> Option<Self> {
         let blocks = || 1 + rows.windows(2).filter(|pair| pair[0] >> 16 != pair[1] >> 16).count();
         match rows.len() {
@@ -381,7 +381,7 @@ impl Leaf {
             keys.push(From::Old(i));
             entries.push(self.entry(i));
         }
-        // A value that came and one that went at the same place would leave the number as it is:
+        // An added and a removed value at the same place would leave the number as it is:
         // `same_keys` saw both.
         let keys = if same_keys {
             self.keys.clone()
@@ -473,7 +473,7 @@ impl Leaf {
     }
 }
 
-/// Cuts a long ascending list of values into leaves that have room for some more.
+/// Cuts a long ascending list of values into leaves with free room.
 pub(crate) fn leaves(entries: impl IntoIterator<Item = (Key, Entry<'static>)>) -> Vec<(Key, Leaf)> {
     let (mut done, mut part, mut dense, mut rows) = (Vec::new(), Vec::new(), 0, 0);
     let mut finish = |part: &mut Vec<(Key, Entry<'static>)>| {

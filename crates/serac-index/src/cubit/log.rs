@@ -65,7 +65,7 @@ pub(crate) struct DeltaLog {
 impl DeltaLog {
     pub(crate) fn new(ts: u64, latched: bool) -> Self {
         let first = Owned::new(Node { next: Atomic::null(), number: 0, bits_through: 0, ule: Ule::empty() });
-        // SAFETY: nobody else knows the log yet.
+        // SAFETY: no other thread knows the log yet.
         let guard = unsafe { serac_sync::epoch::unprotected() };
         let first = first.into_shared(guard);
         Self {
@@ -80,7 +80,8 @@ impl DeltaLog {
     pub(crate) fn append(&self, ule: Ule, guard: &Guard) {
         let _latch = self.latch.as_ref().map(Mutex::lock);
         if ule.bulk().is_some() {
-            // Relaxed: whoever must see the entry has read a clock that was published afterwards.
+            // Relaxed: a thread that must see the entry has read a clock that was published
+            // afterwards.
             self.bulks.fetch_add(1, Ordering::Relaxed);
         }
         let mut node = Owned::new(Node { next: Atomic::null(), number: 0, bits_through: 0, ule });
@@ -88,13 +89,13 @@ impl DeltaLog {
             let tail = self.tail(guard);
             node.number = tail.number.wrapping_add(1);
             node.bits_through = tail.bits_through + node.ule.len() as u64;
-            // Release: pairs with the Acquire of whoever follows the link.
+            // Release: pairs with the Acquire of a thread that follows the link.
             match tail.next.compare_exchange(Shared::null(), node, Ordering::Release, Ordering::Relaxed, guard) {
                 Ok(linked) => {
                     #[cfg(test)]
                     super::tests::stall(super::tests::Place::AfterLink);
-                    // Release: pairs with the Acquire in `tail`. Failure means that somebody has
-                    // helped.
+                    // Release: pairs with the Acquire in `tail`. Failure means that another thread
+                    // has helped.
                     let expected = Shared::from(std::ptr::from_ref(tail));
                     let _ = self.tail.compare_exchange(expected, linked, Ordering::Release, Ordering::Relaxed, guard);
                     return;
@@ -103,7 +104,7 @@ impl DeltaLog {
             }
         }
     }
-    /// The last node, after helping whoever linked one behind it.
+    /// The last node, after helping a thread that linked one behind it.
     fn tail<'g>(&self, guard: &'g Guard) -> &'g Node {
         loop {
             // Acquire: pairs with the Release that moved it. The node is alive: `advance` frees
@@ -122,13 +123,14 @@ impl DeltaLog {
     }
 
     pub(crate) fn anchor<'g>(&self, guard: &'g Guard) -> Shared<'g, Anchor> {
-        // Acquire: pairs with `advance`: who sees the anchor sees the vectors that it relies on.
+        // Acquire: pairs with `advance`: a thread that sees the anchor sees the vectors that it
+        // relies on.
         self.anchor.load(Ordering::Acquire, guard)
     }
     /// Bits and entries that readers of now have to walk.
     pub(crate) fn length(&self, guard: &Guard) -> (u64, u32) {
         let tail = self.tail(guard);
-        // SAFETY: never null; what it refers to is alive while the guard is held.
+        // SAFETY: never null; its target is alive while the guard is held.
         let (anchor, after) = unsafe {
             let anchor = self.anchor(guard).deref();
             (anchor, &*anchor.after)
@@ -143,7 +145,7 @@ impl DeltaLog {
 
     /// Whether a reader that loads the anchor afterwards may come upon a bulk insert.
     pub(crate) fn has_bulks(&self) -> bool {
-        // Acquire: pairs with the Release of `forget_bulks`: who finds none finds an anchor that
+        // Acquire: pairs with the Release of `forget_bulks`: a reader of zero finds an anchor that
         // has passed them.
         self.bulks.load(Ordering::Acquire) > 0
     }
@@ -177,7 +179,7 @@ impl DeltaLog {
         if serial + 1 != to.serial {
             return false;
         }
-        // TAIL first, to the last node: what it points to must not be given back.
+        // TAIL first, to the last node: its target must not be freed.
         self.tail(guard);
         let end = to.after;
         // AcqRel: Release publishes the vectors that have been merged, for `anchor`; Acquire for
@@ -204,7 +206,7 @@ impl DeltaLog {
 
 impl Drop for DeltaLog {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the log any more; what was retired before belongs to the epochs.
+        // SAFETY: no other thread has the log any more; retired nodes belong to the epochs.
         unsafe {
             let guard = serac_sync::epoch::unprotected();
             let anchor = self.anchor.load(Ordering::Relaxed, guard).into_owned();

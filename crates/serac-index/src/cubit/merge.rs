@@ -4,7 +4,7 @@
 //! snapshots, and one task for each bin that the settled entries touch. Anybody may carry out any
 //! task (*helping*): the background does all, UDIs that find the log long do a few each. A task
 //! makes the bin's next chain and swings it in by compare-and-swap; a bin that has got that far is
-//! left alone. The one who finds all tasks done moves the anchor ([`Progress`]).
+//! left alone. The thread that finds all tasks done moves the anchor ([`Progress`]).
 //!
 //! Why no latch is needed:
 //! - A plan is a pure function of the log and of the running readers. A task may be done by several
@@ -87,7 +87,7 @@ impl Cubit {
         let helped = !self.plan.load(Ordering::Acquire, guard).is_null() && self.help(usize::MAX, true, guard);
         self.help(usize::MAX, true, guard) || helped
     }
-    /// Whether there is something to merge.
+    /// Whether the log is long enough to merge.
     pub(crate) fn has_long_log(&self) -> bool {
         self.log.length(&serac_sync::epoch::pin()).0 >= self.options.merge_threshold
     }
@@ -107,14 +107,14 @@ impl Cubit {
         self.help(budget, is_late, guard);
     }
 
-    /// Does up to `budget` tasks of the current plan; makes one if there is none. If the plan is
-    /// late, tasks that other threads have begun are done again.
+    /// Does up to `budget` tasks of the current plan; makes a plan if there is no current one. If
+    /// the plan is late, tasks that other threads have begun are done again.
     fn help(&self, budget: usize, is_late: bool, guard: &Guard) -> bool {
         // Acquire: pairs with the Release that published the plan.
         let mut shared = self.plan.load(Ordering::Acquire, guard);
         if shared.is_null() {
             let Some(plan) = self.make_plan(guard) else { return false };
-            // AcqRel: publishes the plan; on failure another one is there to help with.
+            // AcqRel: publishes the plan; on failure another plan is there to help with.
             let published = self.plan.compare_exchange(
                 Shared::null(),
                 Owned::new(plan),
@@ -247,7 +247,7 @@ impl Cubit {
                 }
             }
         }
-        // A task that is done twice is done: the work of who was not the first had no effect.
+        // A task that is done twice is done: the later work had no effect.
         plan.progress.finish(task);
         #[cfg(test)]
         super::tests::stall(super::tests::Place::AfterTask);
@@ -321,7 +321,7 @@ impl Cubit {
         // AcqRel: the thread that makes the next plan sees this one's work.
         let left = self.plan.compare_exchange(shared, Shared::null(), Ordering::AcqRel, Ordering::Relaxed, guard);
         if left.is_ok() {
-            // SAFETY: nobody can load it any more.
+            // SAFETY: no thread can load it any more.
             unsafe { guard.defer_destroy(shared) };
         }
     }

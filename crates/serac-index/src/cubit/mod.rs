@@ -100,7 +100,7 @@ use serac_sync::atomic::{AtomicU64, Ordering};
 use serac_sync::epoch::Atomic;
 use std::sync::Arc;
 
-/// How UDIs and merges keep out of each other's way.
+/// The synchronisation of UDIs and merges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Variant {
     /// CUBIT-lf: by helping.
@@ -152,7 +152,7 @@ pub struct Cubit {
     oldest: AtomicU64,
     /// Snapshots from here on can be answered; `u64::MAX` while the index is being built.
     valid_from: AtomicU64,
-    /// For merges: the clock, and who is running.
+    /// For merges: the clock, and the running transactions.
     manager: Arc<TransactionManager>,
     options: Options,
     counters: Counters,
@@ -171,7 +171,7 @@ impl Cubit {
         Builder::default().finish(Timestamp::ZERO, manager, options)
     }
 
-    /// Puts what a transaction did to the index into the log, open until `cell` is stamped. Every
+    /// Puts a transaction's changes of the index into the log, open until `cell` is stamped. Every
     /// transaction that shall see it must begin after that; so this comes before the commit.
     pub fn publish(&self, changes: Changes, cell: &Arc<TransactionCell>) {
         if changes.is_empty() {
@@ -188,8 +188,8 @@ impl Cubit {
         self.counters.publications.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The oldest snapshot that the index can answer for; none (the largest number) while it is
-    /// being built.
+    /// The oldest snapshot that the index can answer for; the largest number while it is being
+    /// built.
     pub fn valid_from(&self) -> Timestamp {
         // Acquire: pairs with the Release of `load`.
         Timestamp(self.valid_from.load(Ordering::Acquire))
@@ -198,7 +198,7 @@ impl Cubit {
 
 impl Drop for Cubit {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the index any more.
+        // SAFETY: no other thread has the index any more.
         drop(unsafe { std::mem::replace(&mut self.plan, Atomic::null()).try_into_owned() });
     }
 }

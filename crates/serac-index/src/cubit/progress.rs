@@ -16,19 +16,19 @@ use serac_sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 #[derive(Debug)]
 pub(super) struct Progress {
     done: Box<[AtomicBool]>,
-    /// The first task that nobody has taken.
+    /// The first free task.
     next: AtomicUsize,
     /// All tasks before this one are done.
     settled: AtomicUsize,
 }
 
 impl Progress {
-    /// For `tasks` tasks, none of which has begun.
+    /// For `tasks` tasks, all of them open.
     pub(super) fn new(tasks: usize) -> Self {
         let done = (0..tasks).map(|_| AtomicBool::new(false)).collect();
         Self { done, next: AtomicUsize::new(0), settled: AtomicUsize::new(0) }
     }
-    /// A task that nobody has taken, if there is one.
+    /// A free task, if there is one.
     pub(super) fn take(&self) -> Option<usize> {
         // Relaxed: only divides the work.
         let is_left = self.next.load(Ordering::Relaxed) < self.done.len();
@@ -36,7 +36,7 @@ impl Progress {
     }
     /// Tasks that are not known to be done, taken or not.
     pub(super) fn open(&self) -> impl Iterator<Item = usize> {
-        // Relaxed: what is done twice does no harm.
+        // Relaxed: doing a task twice does no harm.
         (0..self.done.len()).filter(|&task| !self.done[task].load(Ordering::Relaxed))
     }
     /// Says that a task is done.
@@ -44,8 +44,8 @@ impl Progress {
         // Release: pairs with `is_complete`.
         self.done[task].store(true, Ordering::Release);
     }
-    /// Whether all tasks are done; then the caller sees what was done in them. True for somebody
-    /// who looks after the last task was finished.
+    /// Whether all tasks are done; then the caller sees their work. True for every look after the
+    /// last task was finished.
     pub(super) fn is_complete(&self) -> bool {
         // SeqCst: between this thread's store and its look (see the header).
         fence(Ordering::SeqCst);

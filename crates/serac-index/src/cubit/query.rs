@@ -69,7 +69,7 @@ fn rows_of(bits: &[Bit], set: bool) -> impl Iterator<Item = u64> {
 }
 
 impl Cubit {
-    /// A query's view, in whose part of the log there is no bulk insert: those are merged first.
+    /// A query's view of a log without bulk inserts in its part: those are merged first.
     fn reader<'a: 'g, 'g>(&'a self, view: &impl ReadView, own: Option<&Changes>, guard: &'g Guard) -> Reader<'a, 'g> {
         assert!(own.is_none_or(|own| !own.has_bulk()), "no query looks into own bulk inserts");
         loop {
@@ -165,8 +165,8 @@ impl Cubit {
         let mut count = 0;
         if let Predicate::Equals(key) = predicate {
             // The usual case without a list of parts. The bits that the version lacks alternate for
-            // each row, beginning with the opposite of its own bit. So their sum is the change that
-            // the last ones make.
+            // each row, beginning with the opposite of its own bit. So their sum is the change of
+            // the last bits.
             let version = reader.version(self.directory.locate(key, guard).2);
             count = version.cardinality(key, version.pending_of(key)) as i64;
             reader.for_each_delta(predicate, own, |ts, _, _, bit| {
@@ -340,7 +340,7 @@ impl<'a: 'g, 'g> Reader<'a, 'g> {
         }
     }
 
-    /// Calls `f` with every part, and with every value's difference from what the vectors say.
+    /// Calls `f` with every part, and with every value's difference from its vector's count.
     fn for_each_count(
         &self,
         predicate: Predicate<'_>,

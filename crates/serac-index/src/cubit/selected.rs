@@ -22,7 +22,7 @@ pub struct Selected {
     leaves: Vec<Arc<Leaf>>,
     /// Operands that can be evaluated for any range of blocks.
     operands: Vec<Operand>,
-    /// Values with few rows, and what they become.
+    /// Values with few rows, and their union.
     short: Vec<Operand>,
     united: Shared<Bitvector>,
     /// Ascending rows, each with the bit that it gets at last.
@@ -33,8 +33,7 @@ pub struct Selected {
 struct Operand {
     /// Among the leaves.
     leaf: usize,
-    /// The values, of which there is but one if it has a bitvector, or a long list; none: the union
-    /// of all, …
+    /// The values: a single one if it has a bitvector, or a long list; `None`: the union of all, …
     places: Option<Range<usize>>,
     /// … but for these, which have bitvectors.
     except: Vec<usize>,

@@ -35,8 +35,8 @@ pub struct Statistics {
     pub longest_chain: u64,
     /// Versions in all chains.
     pub versions: u64,
-    /// The numbers of rows in the log or among the pending bits that have a HUD of 0, 1, 2, 3 and
-    /// more ones: values whose bit differs from the newest vector (§C).
+    /// The numbers of rows in the log or among the pending bits whose HUD has 0, 1, 2, 3 and more
+    /// set bits: values whose bit differs from the newest vector (§C).
     pub hud_sizes: [u64; 4],
 }
 

@@ -19,7 +19,7 @@ thread_local! {
     static STALL: RefCell<Stall> = const { RefCell::new(None) };
 }
 
-/// Runs what the test has put in the place, once.
+/// Runs the test's action for the place, once.
 pub(super) fn stall(place: Place) {
     let action = STALL.with_borrow_mut(|stall| stall.take_if(|(at, _)| *at == place));
     if let Some((_, action)) = action {
@@ -66,7 +66,7 @@ fn commit(index: &Cubit, mut txn: Transaction, changes: Changes) -> u64 {
 /// Rows with their values.
 type Table = BTreeMap<RowId, Key>;
 
-/// Every kind of question about some values, answered by the index and by the table.
+/// Every kind of question about values, answered by the index and by the table.
 #[track_caller]
 fn check(index: &Cubit, snapshot: &Snapshot, own: Option<&Changes>, table: &Table, values: &[Key]) {
     let rows = |selected: &dyn Fn(&Key) -> bool| -> Vec<RowId> {

@@ -18,8 +18,8 @@ use std::sync::Arc;
 /// A list may have one bit for this many rows of the leaf, so that the bits cost a query little
 /// beside the rows,
 const ROWS_PER_PENDING_BIT: u64 = 128;
-/// or the lower bound whatever the leaf has, and never more than the upper bound, so that a merge
-/// of one bin takes a bounded time.
+/// or the lower bound, independently of the leaf's rows, and never more than the upper bound, so
+/// that a merge of one bin takes a bounded time.
 const PENDING_BITS: Range<u64> = 64..1024;
 /// When it has more, this share of them goes into the leaf with those that are too many, …
 const SETTLED_SHARE: u64 = 16;

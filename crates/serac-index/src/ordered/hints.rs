@@ -6,8 +6,7 @@
 //! key with the same bits of hash. A lookup that follows a hint reads the row in a snapshot,
 //! compares the key, and asks the tree where they differ. A snapshot sees at most one row with a
 //! unique key, so a row found this way is the right one; hints need not be taken back. So a hint is
-//! one word that orders nothing, and what is read through it is read as any scan of the table
-//! would.
+//! one word that orders nothing, and the row behind it is read as any scan of the table would.
 //!
 //! **The table** has buckets of eight hints, a cache line each. A hint for which its bucket has no
 //! room takes another's place. When the lost hints are half as many as the table's places, an empty
@@ -27,7 +26,7 @@ const FEWEST_BUCKETS: usize = 64;
 /// is set: no hint is 0.
 const ROW_BITS: u32 = SLOT_BITS + MAX_BLOCKS_PER_TABLE.ilog2();
 
-/// A cache line of hints; 0 is none.
+/// A cache line of hints; 0 means no hint.
 #[derive(Default)]
 #[repr(align(64))]
 struct Bucket([AtomicU64; WAYS]);
@@ -131,13 +130,14 @@ impl Hints {
         });
         place.store(tag | row.as_u64(), Ordering::Relaxed);
     }
-    /// Puts an empty table in the place of `old`, unless somebody else does.
+    /// Puts an empty table in the place of `old`, unless another thread has done so.
     fn grow(&self, old: Shared<'_, Table>, buckets: usize, guard: &Guard) {
         let new = Owned::new(Table::new(buckets));
         // Release: pairs with the Acquire in `table`.
         let replaced = self.table.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed, guard);
         if replaced.is_ok() && !old.is_null() {
-            // SAFETY: nobody finds the old table any more, and the exchange succeeds for one alone.
+            // SAFETY: no thread finds the old table any more, and the exchange succeeds for one
+            // alone.
             unsafe { guard.defer_destroy(old) };
         }
     }
@@ -145,7 +145,7 @@ impl Hints {
 
 impl Drop for Hints {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the hints any more.
+        // SAFETY: no other thread has the hints any more.
         unsafe { drop(std::mem::replace(&mut self.table, Atomic::null()).try_into_owned()) };
     }
 }

@@ -1,4 +1,4 @@
-//! Memory-comparable keys: byte strings that compare as the column values do, and none a prefix of
+//! Memory-comparable keys: byte strings that compare as the column values do. No key is a prefix of
 //! another.
 //!
 //! Per column: a tag, and the value. A value has tag 1; NULL has tag 2, or 0 where NULLs come
@@ -12,12 +12,12 @@ use serac_storage::{ColumnType, Value};
 /// The first byte of a value that is not NULL.
 pub const VALUE: u8 = 1;
 
-/// How a column's values stand in a key.
+/// The form of a column's values in a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Encoding {
     /// The largest value comes first.
     pub descending: bool,
-    /// NULLs come before all values, whatever the order of these.
+    /// NULLs come before all values, in either order of the values.
     pub nulls_first: bool,
     /// The meaning of 128 bits.
     pub wide: Wide,
@@ -66,7 +66,7 @@ pub fn encode(values: &[Value<'_>]) -> (Vec<u8>, bool) {
     (key, has_null)
 }
 
-/// Bytes of a key of columns of these types at the most; none where a value can have any length.
+/// The most bytes of a key of columns of these types; `None` if a value can have any length.
 pub fn most_bytes(types: impl IntoIterator<Item = ColumnType>) -> Option<usize> {
     let of_column = |column_type: ColumnType| match column_type.physical() {
         PhysicalType::Bit => Some(2),

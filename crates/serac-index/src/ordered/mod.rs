@@ -38,10 +38,10 @@ impl Default for OrderedIndex {
     }
 }
 
-/// A place between keys: before or behind all keys that begin with some columns' encoded values.
+/// A place between keys: before or behind all keys that begin with given encoded values.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit<'k> {
-    /// The encoded values; none for all keys.
+    /// The encoded values; empty for all keys.
     pub prefix: &'k [u8],
     /// Whether the place is behind these keys.
     pub after: bool,
@@ -69,9 +69,9 @@ impl OrderedIndex {
         let mixed = row.as_u64().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         &self.row_latches[mixed as usize % ROW_LATCHES]
     }
-    /// Adds an entry of a version that is written already; adding it twice is adding it once. Says
-    /// whether another entry may have the same key: of two who add entries with one key at once,
-    /// one at least is told so.
+    /// Adds an entry of a version that is written already; adding it twice is adding it once.
+    /// Returns whether another entry may have the same key: of two threads that add entries with
+    /// one key at once, at least one is told so.
     pub fn insert(&self, key: &[u8], row: RowId) -> Neighbours {
         let _latch = self.row_latch(row).lock();
         self.entries.insert(key, row)
@@ -88,8 +88,8 @@ impl OrderedIndex {
     pub fn sort<E>(&self, entries: &mut Entries, go_on: impl FnMut() -> Result<(), E>) -> Result<(), E> {
         self.entries.sort(entries, go_on)
     }
-    /// Adds many entries of versions that are written already; fast where the index is empty.
-    /// Nobody removes entries of the same rows meanwhile.
+    /// Adds many entries of versions that are written already; fast where the index is empty. No
+    /// entries of the same rows may be removed meanwhile.
     pub fn fill(&self, entries: Entries) {
         self.entries.fill(entries);
     }
@@ -116,8 +116,8 @@ impl OrderedIndex {
     ) -> ControlFlow<B> {
         self.scan_ahead(from, to, reverse, |_| {}, visit)
     }
-    /// As [`scan`](Self::scan), and tells of rows that will be visited if `visit` does not break,
-    /// somewhat before they are: for who has to fetch them.
+    /// As [`scan`](Self::scan), and announces rows that will be visited if `visit` does not break,
+    /// slightly before they are: for prefetching them.
     pub fn scan_ahead<B>(
         &self,
         from: Limit<'_>,
@@ -180,10 +180,10 @@ impl OrderedIndex {
         let visit = |_: EntryKey<'_>, _| ControlFlow::Break(());
         self.scan(Limit::before(&[]), Limit::after(&[]), false, visit).is_continue()
     }
-    /// Checks the structure while nobody writes, and counts the entries.
+    /// Checks the structure while there is no writer, and counts the entries.
     ///
     /// # Panics
-    /// When something does not hold.
+    /// If an invariant does not hold.
     pub fn verify(&self) -> usize {
         self.entries.verify()
     }

@@ -9,7 +9,7 @@ pub(super) const CAPACITY: usize = 48;
 /// A search looks at every so many entries first.
 pub(super) const STRIDE: usize = 8;
 
-/// Gives somebody who is in the way time to go on.
+/// Gives a thread that is in the way time to go on.
 pub(super) fn spin(spins: &mut u32) {
     *spins += 1;
     if spins.is_multiple_of(64) { serac_sync::thread::yield_now() } else { std::hint::spin_loop() }

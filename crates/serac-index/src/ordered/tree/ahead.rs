@@ -42,8 +42,8 @@ impl Tree {
         }
     }
 
-    /// The child of the node in which the probe lies, its lines asked for; none for a leaf, whose
-    /// row is `found`.
+    /// The child of the node in which the probe lies, with its lines prefetched; `None` for a leaf,
+    /// whose row is `found`.
     fn step(&self, node: NodePtr, probe: &Probe<'_>, found: &mut impl FnMut(RowId)) -> Option<NodePtr> {
         let version = node.read().ok()?;
         let count = node.count();

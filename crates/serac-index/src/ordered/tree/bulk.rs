@@ -49,7 +49,7 @@ impl Entries {
 impl Drop for Entries {
     fn drop(&mut self) {
         if self.long {
-            // SAFETY: the tails of what no tree has taken are ours, each once.
+            // SAFETY: the tails that no tree has taken are ours, each once.
             self.words.iter().for_each(|words| unsafe { Tail::free(words[2]) });
         }
     }
@@ -139,13 +139,13 @@ impl Tree {
     /// A separator that is as large as an entry, which it may outlive.
     fn separator(&self, mut entry: Words) -> Words {
         if self.long {
-            // SAFETY: the entry is in a leaf that nobody else has yet.
+            // SAFETY: the entry is in a leaf that is not shared yet.
             entry[2] = Tail::allocate(unsafe { Tail::bytes(entry[2]) });
         }
         entry
     }
 
-    /// Makes the root of `built`, which nobody else has, the tree's own, and leaves an empty one
+    /// Makes the root of `built`, which is not shared, the tree's own, and leaves an empty one
     /// behind; false if the tree is not empty.
     fn take_root(&self, built: &Self) -> bool {
         let guard = sync::pin();
@@ -166,7 +166,7 @@ impl Tree {
         is_empty
     }
 
-    /// Adds all entries of the tree, which nobody else has, to another one.
+    /// Adds all entries of the tree, which is not shared, to another one.
     fn insert_into(&self, other: &Self) {
         let _guard = sync::pin();
         let mut nodes = vec![self.anchor];
@@ -187,7 +187,7 @@ impl Tree {
     }
 }
 
-/// Parts of at most `most`, of which none is much smaller than the others.
+/// Parts of at most `most`, of about equal size.
 fn even_parts<T>(all: &[T], most: usize) -> impl Iterator<Item = &[T]> {
     let parts = all.len().div_ceil(most);
     (0..parts).map(move |i| &all[i * all.len() / parts..(i + 1) * all.len() / parts])

@@ -1,4 +1,4 @@
-//! Entries: the words of a key and a row, the ends of long keys, and what is looked for.
+//! Entries: the words of a key and a row, the ends of long keys, and probes.
 
 use super::super::RowId;
 use std::cmp::Ordering as Order;
@@ -35,7 +35,7 @@ impl Tail {
         unsafe { std::slice::from_raw_parts(memory.add(8), memory.cast::<u64>().read_unaligned() as usize) }
     }
     /// # Safety
-    /// As for `bytes`, and nobody uses the tail any more.
+    /// As for `bytes`, and the tail is not used any more.
     pub(super) unsafe fn free(word: u64) {
         if word != 0 {
             let memory = word as *mut u8;

@@ -4,7 +4,7 @@
 //! An entry is four words: three of the key, most significant first, and the row id. Keys of at
 //! most 24 bytes lie in the words wholly, zero-padded (keys are prefix-free, so no two become
 //! equal). In a tree of long keys the third word points to the bytes from the sixteenth on, or is
-//! null if there are none. An inner node's separator *i* is not smaller than any entry below child
+//! null without such bytes. An inner node's separator *i* is not smaller than any entry below child
 //! *i* and smaller than any below child *i* + 1.
 //!
 //! **Reading** takes no latch. Each node has a version: a counter, with bits for *locked* and
@@ -286,7 +286,7 @@ impl Tree {
             let (split, separator) = if at == CAPACITY {
                 (CAPACITY, leaf.words(CAPACITY - 1))
             } else if at > 0 && leaf.node().next.load(Ordering::Relaxed) as usize == at && after[3] > 0 {
-                // As far up as it can be, so that what follows in order stays on the left.
+                // As far up as possible, so that later keys in order stay on the left.
                 (at, [after[0], after[1], after[2], after[3] - 1])
             } else {
                 (CAPACITY / 2, leaf.words(CAPACITY / 2 - 1))
@@ -328,7 +328,8 @@ impl Drop for Tree {
             if node.level() > 0 {
                 nodes.extend((0..=node.count()).map(|i| node.child(i)));
             }
-            // SAFETY: nobody else has the tree any more; each node and each tail is reached once.
+            // SAFETY: no other thread has the tree any more; each node and each tail is reached
+            // once.
             unsafe {
                 if self.long {
                     (0..node.count()).for_each(|i| Tail::free(node.word(i, 2)));

@@ -8,7 +8,7 @@ pub(super) const OBSOLETE: u64 = 1;
 pub(super) const LOCKED: u64 = 2;
 const COUNT: u64 = 4;
 
-/// Somebody was in the way: begin again at the root.
+/// Another thread was in the way: begin again at the root.
 pub(super) struct Restart;
 pub(super) type Attempt<T> = Result<T, Restart>;
 
@@ -52,12 +52,12 @@ impl NodePtr {
         let children = std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
         Self(Box::into_raw(Box::new(Inner { node, children })).cast::<Node>())
     }
-    /// Frees the node, not what its words name.
+    /// Frees the node, but not the targets of its words.
     ///
     /// # Safety
-    /// Nobody else looks at it any more, and it is freed once.
+    /// No other thread looks at it any more, and it is freed once.
     pub(super) unsafe fn free(self) {
-        // SAFETY: made in `new` as what the level says.
+        // SAFETY: made in `new` with the form of its level.
         unsafe {
             if self.level() == 0 {
                 drop(Box::from_raw(self.0.cast_mut()));
