@@ -6,9 +6,9 @@
 //! Time is a number, and one seed decides all choices ([`simulation`]). So the real code runs under
 //! schedules that a machine would show once in a year, and the seed shows them again.
 //!
-//! Two rules keep a simulation whole. Code that runs in it takes these names from here. A lock that
-//! is not from here (the standard library's, inside a test's file system, say) is never held across
-//! anything that is.
+//! Two rules keep a simulation whole. Code that runs in it takes these names from here. While a
+//! foreign lock is held (the standard library's, inside a test's file system, say), code must not
+//! use the primitives of this crate.
 //!
 //! A limit or a threshold is made small for tests in one of two ways. If a user may choose it, or a
 //! test must know its value, it is an option (`StorageOptions` of serac-storage has those of the

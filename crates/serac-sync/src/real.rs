@@ -28,8 +28,8 @@ pub mod thread {
     }
 
     /// Starts a thread of `scope` that helps with the caller's work. If no thread can be started,
-    /// the caller is alone, and must be able to do all of the work. A simulation refuses one in
-    /// eight.
+    /// the caller is alone, and must be able to do all of the work. A simulation refuses one of
+    /// eight requests.
     pub fn spawn_helper<'scope, T: Send + 'scope>(
         scope: &'scope Scope<'scope, '_>,
         work: impl FnOnce() -> T + Send + 'scope,
@@ -42,7 +42,7 @@ pub mod thread {
 pub mod time {
     pub use std::time::{Duration, Instant};
 
-    /// Time since somebody first asked.
+    /// Time since the first call.
     pub fn uptime() -> Duration {
         static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
         START.elapsed()
@@ -69,14 +69,14 @@ pub fn probe(name: &'static str, happens: impl FnOnce() -> bool) {
 }
 
 /// A limit or a threshold: `usual`. A simulation chooses a value for each execution, down to
-/// `least`, so that the limit is often reached. `name` is what it is chosen by.
+/// `least`, so that the limit is often reached. `name` is the key of the choice.
 #[inline(always)]
 pub const fn limit(name: &'static str, usual: u64, least: u64) -> u64 {
     let _ = (name, least);
     usual
 }
 
-/// A hasher that nobody outside the process can foresee.
+/// A hasher that outsiders cannot predict.
 pub fn random_state() -> ahash::RandomState {
     ahash::RandomState::new()
 }

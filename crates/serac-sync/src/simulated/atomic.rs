@@ -5,7 +5,7 @@ use super::point;
 use std::sync::atomic as real;
 pub use std::sync::atomic::Ordering;
 
-/// Nothing: all tasks see one order.
+/// No effect: all tasks see one order.
 #[track_caller]
 pub fn fence(_: Ordering) {
     point();

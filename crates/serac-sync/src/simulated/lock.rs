@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::SeqCst};
 
 /// A mutex.
 pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
-/// The right to what a mutex guards.
+/// The right to the data of a mutex.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 /// A lock of many readers or one writer.
 pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
@@ -26,7 +26,7 @@ impl Waiters {
     pub(super) const fn new() -> Self {
         Self(std::sync::Mutex::new(Vec::new()))
     }
-    /// Waits until `goes_on`; nothing happens between a try and the wait for the next one.
+    /// Waits until `goes_on`; no other task runs between a try and the wait for the next one.
     pub(super) fn wait_until(&self, mut goes_on: impl FnMut() -> bool) {
         while !goes_on() {
             assert!(simulation::running(), "a lock is held by a task that is no more");
@@ -42,7 +42,7 @@ impl Waiters {
     }
 }
 
-/// A mutex without what it guards.
+/// A mutex without its data.
 #[derive(Debug)]
 pub struct RawMutex {
     locked: AtomicBool,
@@ -75,7 +75,7 @@ unsafe impl lock_api::RawMutex for RawMutex {
     }
 }
 
-/// A lock of many readers or one writer, without what it guards.
+/// A lock of many readers or one writer, without its data.
 #[derive(Debug)]
 pub struct RawRwLock {
     /// Readers, or -1 for a writer.

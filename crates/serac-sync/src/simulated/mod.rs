@@ -11,7 +11,7 @@ pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteG
 pub use once::OnceLock;
 pub use simulation::{limit, linger, point, probe};
 
-/// A hasher, the same in all executions: what hashes decide is to come again with the seed.
+/// A hasher, the same in all executions: decisions by hashes must come again with the seed.
 pub fn random_state() -> ahash::RandomState {
     ahash::RandomState::with_seeds(1, 2, 3, 4)
 }
@@ -98,7 +98,7 @@ pub mod epoch {
             point();
             self.0.compare_exchange(current, new, success, failure, guard)
         }
-        /// Takes what the pointer points to.
+        /// Takes the pointer's target.
         ///
         /// # Safety
         /// As crossbeam's.

@@ -3,15 +3,15 @@
 //!
 //! At a point, a task mostly goes on. The frequency of switches is chosen anew for each execution,
 //! because races differ: the one needs many switches, the other long quiet stretches. Now and then
-//! a task is *stalled*: it stays where it is for hundreds of switches. That is what a machine does
-//! to a thread that loses its processor, and where protocols break.
+//! a task is *stalled*: it stays where it is for hundreds of switches. A machine does the same to a
+//! thread that loses its processor, and protocols break at that point.
 //!
 //! A few places are marked as the ones where a stall does the most harm ([`linger`]). Each
 //! execution has its favourites among them, where every task stalls: a race may need stalls in two
 //! places at once.
 //!
-//! A task that sleeps is chosen when its time has come. Time passes with the switches; when
-//! everybody who could run sleeps, it jumps.
+//! A task that sleeps is chosen when its time has come. Time passes with the switches; when all
+//! runnable tasks sleep, it jumps.
 
 use crossbeam_epoch::Collector;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
@@ -22,12 +22,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::Location;
 
-/// How an execution is scheduled.
+/// The schedule's parameters of an execution.
 #[derive(Clone, Copy, Debug)]
 pub struct Weather {
     /// Points in 2³² at which another task may take over.
     pub switch: u32,
-    /// One in so many switches stalls the task that was running; 0 for none.
+    /// One in this many switches stalls the task that was running; 0: no stalls.
     pub stall_one_in: u32,
     /// Switches for which a task is stalled, at the most.
     pub longest_stall: u64,
@@ -36,7 +36,7 @@ pub struct Weather {
 }
 
 impl Weather {
-    /// One that `seed` chooses.
+    /// The parameters that `seed` chooses.
     pub fn of(seed: u64) -> Self {
         let mut random = Random(seed ^ 0x05EE_D0FE_A7E5);
         let one_in = [2, 4, 8, 16, 32, 64, 128, 256][random.below(8)];
@@ -56,10 +56,10 @@ pub struct Summary {
     pub points: u64,
     /// Points at which the scheduler was asked.
     pub switches: u64,
-    /// A digest of the places of the points, and of who was chosen each time: equal for two
-    /// executions that went the same way.
+    /// A digest of the places of the points, and of the chosen tasks: equal for two executions that
+    /// went the same way.
     pub digest: u64,
-    /// How often each rare case happened that a [`probe`](super::probe) asks for.
+    /// The number of times that each rare case of a [`probe`](super::probe) happened.
     pub probes: BTreeMap<&'static str, u64>,
 }
 
@@ -89,9 +89,9 @@ struct World {
     favourites: u64,
     random: Random,
     now: u64,
-    /// When those wake who sleep.
+    /// The times at which sleeping tasks wake.
     asleep: BTreeMap<usize, u64>,
-    /// Until which switch those stay where they are who are stalled.
+    /// The switch until which each stalled task stays where it is.
     stalled: BTreeMap<usize, u64>,
     points: u64,
     switches: u64,
@@ -186,7 +186,7 @@ pub fn now() -> u64 {
     .unwrap_or(0)
 }
 /// See production's. A value from `least` to 64 times as much, small numbers as often as large
-/// ones, as the execution's seed of limits chooses. As usual outside an execution.
+/// ones, as the execution's seed of limits chooses. Outside an execution, the usual value.
 pub fn limit(name: &'static str, usual: u64, least: u64) -> u64 {
     let Some(seed) = with(|world| world.limits) else { return usual };
     let name = name.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
@@ -331,7 +331,7 @@ pub fn run(
     config.failure_persistence = FailurePersistence::None;
     config.max_steps = MaxSteps::None;
     config.silence_warnings = true;
-    // Leaked: what an execution leaves behind may name it.
+    // Leaked: memory that an execution leaves behind may name it.
     let collector: &'static Collector = Box::leak(Box::new(Collector::new()));
     WORLD.set(Some(World {
         weather,

@@ -23,7 +23,7 @@ pub fn ordinal() -> usize {
 pub struct Helper<T>(Arc<(Mutex<Option<T>>, Waiters)>);
 
 impl<T> Helper<T> {
-    /// Waits for what the helper returns.
+    /// Waits for the helper's result.
     ///
     /// # Errors
     /// No error: a panic ends the simulation.
@@ -37,7 +37,7 @@ impl<T> Helper<T> {
     }
 }
 
-/// A task of `scope` that helps with the caller's work; one in eight is refused.
+/// A task of `scope` that helps with the caller's work; one of eight requests is refused.
 pub fn spawn_helper<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
