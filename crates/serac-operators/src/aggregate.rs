@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 pub struct States {
     /// Whether rows are counted.
     pub rows: bool,
-    /// Counts of rows that are not NULL somewhere.
+    /// Counts of rows without NULL in a set of columns.
     pub counts: usize,
     /// Sums.
     pub sums: usize,
@@ -54,7 +54,7 @@ pub struct Groups {
 /// Memory is prefetched this many groups ahead: the processor cannot predict the order of groups.
 const AHEAD: usize = 16;
 
-/// Asks for the memory of a cell, if there is one.
+/// Prefetches the memory of a cell, if there is one.
 #[inline]
 fn prefetch<T>(cells: &[T], at: Option<usize>) {
     #[cfg(target_arch = "x86_64")]
@@ -116,7 +116,7 @@ impl Groups {
         self.len == 0
     }
 
-    // Relaxed throughout: additions commute, and who reads the results has waited for the threads
+    // Relaxed throughout: additions commute, and a reader of the results has waited for the threads
     // that add.
     #[inline]
     fn count_up(&self, cell: &AtomicU64, n: u64) {
@@ -205,7 +205,7 @@ pub struct Merged(Vec<Groups>);
 
 impl Merged {
     /// # Panics
-    /// When they are none, or differ in number.
+    /// When the list is empty, or the parts differ in number.
     pub fn new(parts: Vec<Groups>) -> Self {
         assert!(parts.iter().all(|part| part.len == parts[0].len), "all have the same groups");
         Self(parts)
@@ -232,7 +232,7 @@ impl Merged {
         met.retain(|group| groups.contains(group));
         met
     }
-    /// Rows of a group; 1 for any that has some if they are not counted.
+    /// Rows of a group; 1 for a group with rows if they are not counted.
     pub fn rows(&self, group: usize) -> u64 {
         let of_part = |part: &Groups| part.rows.as_ref().map(|rows| rows[group].load(Ordering::Relaxed));
         self.having(group).map(of_part).fold(0, |sum, rows| rows.map_or(1, |rows| sum + rows))
@@ -247,7 +247,7 @@ impl Merged {
     /// When one of them has more than 128 bits.
     pub fn sums(&self, sum: usize, groups: &[usize]) -> Result<Vec<i128>, Overflow> {
         let mut sums = vec![0i128; groups.len()];
-        // By place, what is to be added above the low 64 bits.
+        // By place, the carry above the low 64 bits.
         let mut carried: HashMap<usize, i128> = HashMap::new();
         for part in &self.0 {
             let carries = part.carries.lock().expect("nobody panics with the lock");
@@ -271,7 +271,7 @@ impl Merged {
         }
         Ok(sums)
     }
-    /// The smallest or largest value of a group; of no meaning for one that has noted none.
+    /// The smallest or largest value of a group; without meaning if the group has noted no value.
     pub fn extreme(&self, extreme: usize, group: usize) -> i64 {
         let smallest = self.0[0].extremes[extreme].0;
         let of_part = |part: &Groups| part.extremes[extreme].1[group].load(Ordering::Relaxed);

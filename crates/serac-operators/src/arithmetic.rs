@@ -6,7 +6,7 @@
 //! time if the processor has AVX-512. A step whose bound fits 128 bits is computed in 128 bits.
 //! Other steps are computed row by row, with tests, for the rows that are asked for.
 
-/// Values of a column for some rows.
+/// Values of a column for a range of rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Column<'c> {
     values: &'c [i64],
@@ -80,7 +80,7 @@ pub enum Step {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Overflow;
 
-/// Expressions that share what they have in common.
+/// Expressions that share their common parts.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Program {
     steps: Vec<Step>,
@@ -91,7 +91,7 @@ pub struct Program {
 pub enum Numbers<'a> {
     /// One number for all rows.
     Constant(i128),
-    /// A number for each row, none of which exceeds the bound.
+    /// A number for each row, all within the bound.
     Narrow(&'a [i64], u128),
     /// As above.
     Wide(&'a [i128], u128),
@@ -175,7 +175,7 @@ impl Program {
             self.steps.len() - 1
         })
     }
-    /// The column whose values a step gives, if it does no more than that.
+    /// The column whose values a step gives, if it has no arithmetic.
     pub fn column(&self, step: usize) -> Option<usize> {
         match self.steps[step] {
             Step::Column(column) => Some(column),
@@ -240,7 +240,7 @@ impl Program {
     /// One row of a step.
     ///
     /// # Errors
-    /// When the result, or one on the way to it, does not fit 128 bits.
+    /// When the result, or an intermediate one, does not fit 128 bits.
     pub fn row(&self, step: usize, columns: &[Column<'_>], row: usize) -> Result<i128, Overflow> {
         match self.steps[step] {
             Step::Column(column) => Ok(columns[column].values[row].into()),

@@ -1,5 +1,5 @@
-//! Rows of integers in CSV text, parsed into columns: what most lines of a load are, if all its
-//! columns are of 32 bits.
+//! Rows of integers in CSV text, parsed into columns: the bulk of a load's lines if all its columns
+//! are of 32 bits.
 //!
 //! A row is plain if each field is a number of at most ten digits that fits 32 bits: no blanks, no
 //! quotes. A field may be empty where its column takes that for NULL. Any other row is left to a
@@ -24,7 +24,7 @@ const ROWS_BETWEEN_LOOKS: usize = 4_096;
 pub trait IntegerColumn {
     /// Takes a number.
     fn push(&mut self, number: i32);
-    /// Takes an empty field; false where it is none of a plain row.
+    /// Takes an empty field; false if a plain row cannot have it.
     fn push_empty(&mut self) -> bool;
     /// Gives the last of these back.
     fn pop(&mut self);
@@ -161,7 +161,7 @@ pub fn plain_parts<C: IntegerColumn + Clone + Send + Sync>(
     let cut = AtomicUsize::new(usize::MAX);
     let parse = |number: usize, part: &[u8]| {
         let (mut columns, mut rows, mut end) = (columns.to_vec(), 0, 0);
-        // Relaxed, both: it saves work, and what is said of a part does not follow from it.
+        // Relaxed, both: the check saves work, and the result of a part does not depend on it.
         while end < part.len() && cut.load(Ordering::Relaxed) >= number {
             let (more, length) = plain_rows(&part[end..], delimiter, ROWS_BETWEEN_LOOKS, &mut columns);
             (rows, end) = (rows + more, end + length);
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(parse("1,\n,2\r\n,\r\n5,x\n", 2), (3, vec![vec![Some(1), None, None], vec![None, Some(2), None]]));
         assert_eq!(parse(",1\n,-\n", 2), (1, vec![vec![None], vec![Some(1)]]));
         assert_eq!(parse("7\n\n\r\n8\n", 1), (4, vec![vec![Some(7), None, None, Some(8)]]));
-        // A line without fields is none of several columns.
+        // A line without fields is no row of several columns.
         assert_eq!(parse("1,2\n\n3,4\n", 2).0, 1);
         assert_eq!(parse(",", 2).0, 0);
     }

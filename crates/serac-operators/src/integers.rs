@@ -14,7 +14,7 @@ const MOST_DIGITS: usize = 10;
 fn leading_digits(bytes: [u8; 8]) -> (u64, usize) {
     let values = u64::from_le_bytes(bytes) ^ ZEROS;
     // A byte is a digit if its upper half was 3 and adding 6 to its lower half does not carry. A
-    // carry out of a byte comes behind one that is no digit.
+    // carry out of a byte comes behind a byte that is no digit.
     let others = (values | values.wrapping_add(SIXES)) & UPPER;
     let digits = others.trailing_zeros() as usize / 8;
     if digits == 0 {

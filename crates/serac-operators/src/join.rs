@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How a join is computed.
+/// The method of a join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JoinMethod {
     /// Each with each.
@@ -34,14 +34,14 @@ pub enum JoinMethod {
     Hash,
 }
 
-/// The longest vector of keys that can be joined: places are 32-bit numbers, the largest of which
-/// is none.
+/// The longest vector of keys that can be joined: places are 32-bit numbers, and the largest number
+/// stands for no place.
 pub const MOST_KEYS: usize = u32::MAX as usize - 1;
 /// Keys of a block of a nested loop.
 const BLOCK: usize = 32 << 10;
 /// Comparisons, or probes, between two questions whether to go on.
 const STEPS: usize = 1 << 18;
-/// Keys of a part of a Grace join: its table of some 24 bytes a key fits a second-level cache.
+/// Keys of a part of a Grace join: its table of about 24 bytes a key fits a second-level cache.
 const PART: usize = 1 << 15;
 /// Parts at the most: more streams than that are too many to write to at a time.
 const MOST_PARTS: usize = 1 << 10;
@@ -126,7 +126,7 @@ pub fn join_on_threads<E: Send>(
             joined.run(threads, segments(right), |at, out| table.probe(&segment_of(right, at), out))?
         }
         Chosen::Parts { bits } => {
-            // Each thread has parts enough to even out what keys are repeated.
+            // Each thread has enough parts to even out repeated keys.
             let bits = bits.max((threads * 4).next_power_of_two().trailing_zeros()).min(MOST_PARTS.trailing_zeros());
             let parted = |keys| {
                 let parted: Vec<Mutex<Parted>> = (0..segments(keys)).map(|_| Mutex::default()).collect();
@@ -322,7 +322,7 @@ impl<'k> Keys<'k> {
 
 /// A hash table; see the module.
 struct Table {
-    /// By bucket, its first entry; one more for the end.
+    /// By bucket, its first entry, with a further number for the end.
     starts: Vec<u32>,
     entries: Vec<(i64, u32)>,
     bits: u32,

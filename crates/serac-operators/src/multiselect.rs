@@ -8,8 +8,8 @@
 //!   select 1  │  part   │  part   │  part   │  part   │   ├─ put together in order: a Selection for each
 //! ```
 //!
-//! The part of a select in a piece is what is smallest: places, a bitmap, or nothing when all or no
-//! rows qualify. There are three ways to find the parts:
+//! The part of a select in a piece has the smallest form: places, a bitmap, or nothing when all or
+//! no rows qualify. There are three ways to find the parts:
 //!
 //! - *compare*: each predicate is evaluated for each value, free of branches, 64 values a word. All
 //!   predicates of a task run while the piece is in the cache.
@@ -17,17 +17,16 @@
 //!   ([`crate::segments`]). A predicate is an interval of these bytes then, and comparing them
 //!   costs a quarter of comparing 32-bit values, an eighth of comparing 64-bit values. For many
 //!   selects.
-//! - *hand out*: values are encoded, too, and each row that somebody wants is given to the selects
-//!   that want it. Time goes with the rows that come out, so this is for many selects with few rows
-//!   each.
+//! - *hand out*: values are encoded, too, and each wanted row is given to the selects that want it.
+//!   The time depends on the number of results, so this is for many selects with few rows each.
 //!
-//! A sample says how many rows a select will have. One that will be a bitvector has it from the
-//! beginning, and its parts are written there ([`crate::shared_bits`]).
+//! A sample says how many rows a select will have. A future bitvector exists from the beginning,
+//! and its parts are written there ([`crate::shared_bits`]).
 //!
-//! There are two ways to put other parts together. [`Append::NoBlock`]: whoever finishes the last
-//! part of a select appends them in order, while other tasks go on. [`Append::Block`]: when all
-//! parts are there, each one's offset is known, and tasks write parts to their places, several of
-//! one select at a time.
+//! There are two ways to put other parts together. [`Append::NoBlock`]: the thread that finishes
+//! the last part of a select appends them in order, while other tasks go on. [`Append::Block`]:
+//! when all parts are there, each one's offset is known, and tasks write parts to their places,
+//! several of one select at a time.
 
 use crate::range_words::{self, RangeValue};
 use crate::segments::{Marks, Segments, marked_words};
@@ -50,8 +49,8 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The smallest and the largest value between `min` and `max` that qualifies; none if none
-    /// does.
+    /// The smallest and the largest value between `min` and `max` that qualifies; `None` if there
+    /// is none.
     pub fn within(self, min: i64, max: i64) -> Option<(i64, i64)> {
         let low = self.low.unwrap_or(min).max(min);
         let high = match self.high {
@@ -76,7 +75,7 @@ pub trait BlockSource<T, E>: Sync {
     /// # Errors
     /// When the block cannot be read.
     fn read(&self, block: usize, use_block: UseBlock<'_, T>) -> Result<(), E>;
-    /// A range in which all values of the block lie, if one is known.
+    /// A range in which all values of the block lie, if it is known.
     fn zone(&self, _block: usize) -> Option<RangeInclusive<i64>> {
         None
     }
@@ -100,7 +99,7 @@ impl<T: Sync, E> BlockSource<T, E> for Slices<'_, T> {
     }
 }
 
-/// How the parts of a select are put together; see the module.
+/// The way to put the parts of a select together; see the module's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Append {
     /// By the number of selects: [`NoBlock`](Self::NoBlock) when each thread has one to append.
@@ -124,7 +123,7 @@ pub enum Inverse {
     Off,
 }
 
-/// How rows that qualify are found; see the module.
+/// The way to find rows that qualify; see the module's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Algorithm {
     /// Chosen by the costs and a sample of the values.
@@ -138,22 +137,21 @@ pub enum Algorithm {
     HandOut,
 }
 
-/// How a multiselect goes about it. The result is the same whatever they are, but for the
-/// representations of selections.
+/// The settings of a multiselect. They do not affect the result, except for the representations of
+/// selections.
 #[derive(Clone, Debug)]
 pub struct MultiselectSettings {
     /// Threads at the most.
     pub threads: usize,
-    /// How parts are put together.
+    /// The way to put parts together.
     pub append: Append,
     /// Whether selections may be inverse.
     pub inverse: Inverse,
     /// Whether selections may be bitvectors.
     pub bitvectors: bool,
-    /// How rows are found.
+    /// The way to find rows.
     pub algorithm: Algorithm,
-    /// Bytes of values that a task reads. Blocks that are longer are cut, shorter ones are taken
-    /// together.
+    /// Bytes of values that a task reads. Longer blocks are cut, shorter ones are taken together.
     pub chunk_bytes: usize,
     /// Selects that a task evaluates by comparison.
     pub selects_per_task: usize,
@@ -206,7 +204,7 @@ struct Costs {
     compare_byte: f64,
     /// Making a part of the outcome, for each value and predicate.
     part: f64,
-    /// Encoding a byte of values of 32 or 64 bits; shorter ones are as those of 32.
+    /// Encoding a byte of values of 32 or 64 bits; shorter values cost as much as those of 32.
     encode_byte: f64,
     /// Giving a row to a select.
     row: f64,
@@ -289,7 +287,7 @@ impl Part {
             Self::Words { words, .. } => 8 * words.len() as u64,
         }
     }
-    /// As a bitmap; nothing of what the select's own has.
+    /// As a bitmap; without the select's own bits.
     fn words(&self, len: usize) -> Cow<'_, [u64]> {
         match self {
             Self::None | Self::InBitmap(_) => vec![0; len.div_ceil(64)].into(),
@@ -339,7 +337,7 @@ impl Part {
     }
 }
 
-/// The bitmap of some places.
+/// The bitmap of given places.
 fn words_of(places: &[u32], len: usize) -> Vec<u64> {
     let mut words = vec![0; len.div_ceil(64)];
     places.iter().for_each(|&at| words[at as usize / 64] |= 1 << (at % 64));
@@ -348,9 +346,10 @@ fn words_of(places: &[u32], len: usize) -> Vec<u64> {
 
 /// The selects that want the values of each segment.
 struct Wanted {
-    /// The segments that somebody wants.
+    /// The wanted segments.
     marks: Marks,
-    /// By segment, where the selects that want it stand in `selects`; one more for the end.
+    /// By segment, the end of the selects that want it in `selects`, with a further number for the
+    /// end.
     ends: Vec<u32>,
     selects: Vec<u8>,
 }
@@ -381,7 +380,7 @@ impl Wanted {
     }
 }
 
-/// How a group of selects is evaluated.
+/// The way to evaluate a group of selects.
 enum Way {
     Compare,
     /// With the predicates as intervals of codes.
@@ -423,7 +422,7 @@ struct Multiselect<'m, S, E> {
     /// Pieces of each chunk.
     chunks: &'m [Range<usize>],
     groups: Vec<Group>,
-    /// By select, its bitmap, if it is to be one.
+    /// By select, its bitmap, if it has this representation.
     bitmaps: Vec<Option<SharedBits>>,
     /// By select and piece.
     parts: Vec<OnceLock<Part>>,
@@ -464,7 +463,7 @@ pub fn multiselect<T: RangeValue, E: Send + Sync>(
     Ok(found)
 }
 
-/// [`multiselect`] of some predicates.
+/// One round of [`multiselect`], for a part of the predicates.
 fn round<T: RangeValue, E: Send + Sync>(
     source: &impl BlockSource<T, E>,
     base: &Arc<Runs>,
@@ -512,7 +511,7 @@ fn round<T: RangeValue, E: Send + Sync>(
     all.run::<T>(rows)
 }
 
-/// Cuts blocks into pieces, and takes pieces together to chunks of some `values`.
+/// Cuts blocks into pieces, and takes pieces together to chunks of about `values` values.
 fn cut<T, E>(source: &impl BlockSource<T, E>, values: usize) -> (Vec<Piece>, Vec<Range<usize>>) {
     let values = values.max(64);
     let (mut pieces, mut chunks, mut rank) = (Vec::new(), Vec::new(), 0);
@@ -536,8 +535,8 @@ fn cut<T, E>(source: &impl BlockSource<T, E>, values: usize) -> (Vec<Piece>, Vec
     (pieces, chunks)
 }
 
-/// The share of rows that each predicate selects, from pages at random places; none if nothing was
-/// looked at.
+/// The share of rows that each predicate selects, from pages at random places; `None` if no page
+/// was sampled.
 fn sample<T: RangeValue, E>(
     source: &impl BlockSource<T, E>,
     pieces: &[Piece],
@@ -562,7 +561,7 @@ fn sample<T: RangeValue, E>(
         source.read(piece.block, &mut |block, nulls| {
             let to = (from + page).min(piece.values.end);
             let valid = |i: &usize| nulls.is_none_or(|nulls| nulls.is_valid(*i));
-            // A NULL counts as a row that does not qualify, so what stands for it must not do so.
+            // A NULL counts as a row that does not qualify, so its substitute must not qualify.
             values.extend((from..to).map(|i| valid(&i).then_some(block[i])));
         })?;
     }
@@ -724,7 +723,7 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
     fn count(&self, select: usize) -> u64 {
         self.parts(select).map(|(piece, part)| part.count(piece.len()) as u64).sum()
     }
-    /// The part of a select in a piece, also what its bitmap has.
+    /// The part of a select in a piece, including its bitmap's bits.
     fn part(&self, select: usize, at: usize) -> Cow<'_, Part> {
         let (piece, part) = (&self.pieces[at], self.parts[select * self.pieces.len() + at].get());
         match (part, &self.bitmaps[select]) {
@@ -861,7 +860,7 @@ fn compare<T: RangeValue>(
     put: &mut dyn FnMut(&[u64]),
 ) {
     let words_each = values.len().div_ceil(64);
-    // As many as have bitmaps in the second-level cache.
+    // Only as many as have bitmaps in the second-level cache.
     for intervals in intervals.chunks(SELECTS_PER_TASK) {
         words.resize(words_each * intervals.len(), 0);
         for (at, values) in values.chunks(STRIDE).enumerate() {

@@ -53,7 +53,7 @@ impl Segments {
             // `segment` is a multiple of 2 ^ (step + 1) below 2 ^ steps.
             segment += usize::from(number >= self.limits[segment + (1 << step) - 1]) << step;
         }
-        // The largest number is not below what fills the limits up.
+        // The largest number is not below the filler of the limits.
         segment.min(self.cuts) as u8
     }
     /// Writes the segment of each value.
@@ -143,7 +143,7 @@ pub(crate) mod avx512 {
         };
     }
 
-    /// The 16-bit values of some lanes, as 32-bit numbers.
+    /// The 16-bit values of the given lanes, as 32-bit numbers.
     ///
     /// # Safety
     /// There are values for the lanes.

@@ -6,7 +6,7 @@
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use std::ops::RangeInclusive;
 
-/// How a column is compared with a constant.
+/// A comparison of a column with a constant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Comparison {
     /// =
@@ -35,8 +35,8 @@ impl Comparison {
         }
     }
 
-    /// Whether it holds for no pair of values between these bounds (both inclusive): what a zone
-    /// map says about a block.
+    /// Whether it is false for all pairs of values between these bounds (both inclusive): the
+    /// answer of a zone map for a block.
     pub fn never_holds(self, left: RangeInclusive<i64>, right: RangeInclusive<i64>) -> bool {
         let ((left_min, left_max), (right_min, right_max)) = (left.into_inner(), right.into_inner());
         match self {

@@ -51,7 +51,7 @@ impl Runs {
     pub fn len(&self) -> u64 {
         self.len
     }
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -109,7 +109,7 @@ impl Runs {
     }
 }
 
-/// Rows, in some order.
+/// Rows, in any order.
 #[derive(Clone, Debug)]
 pub enum Selection {
     /// In this order, perhaps with repeats.
@@ -153,7 +153,7 @@ impl Selection {
             Self::Inverse { base, except } => base.len() - except.len() as u64,
         }
     }
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -166,7 +166,7 @@ impl Selection {
             Self::Inverse { .. } => "inverse",
         }
     }
-    /// Bytes in memory. A base is shared by many, and counts with none.
+    /// Bytes in memory. A base is shared by many selections, and is not counted.
     pub fn bytes(&self) -> usize {
         match self {
             Self::List(rows) => rows.len() * 8,

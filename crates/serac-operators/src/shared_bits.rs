@@ -1,4 +1,4 @@
-//! A bitmap that several threads write, each some ranges of its own.
+//! A bitmap that several threads write, each in ranges of its own.
 //!
 //! Ranges need not begin with a word. The words at both ends of a range, which other threads may
 //! write, too, take its bits by an atomic OR. The words between belong to the writer alone. All is
@@ -14,15 +14,15 @@ const _: () = assert!(align_of::<AtomicU64>() == align_of::<u64>() && size_of::<
 #[derive(Debug)]
 pub(crate) struct SharedBits(Vec<AtomicU64>);
 
-/// `upper` moved up by `shift` bits, with what `lower` loses by it below.
+/// `upper` moved up by `shift` bits, with the lost bits of `lower` below.
 #[inline]
 fn moved(lower: u64, upper: u64, shift: usize) -> u64 {
-    // Two shifts, as one by 64 bits is none.
+    // Two shifts, because a shift by 64 bits has no effect.
     upper << shift | lower >> 1 >> (63 - shift)
 }
 
 impl SharedBits {
-    /// `bits` bits, none of which is set. The memory comes zeroed from the allocator, so a page is
+    /// `bits` bits, all of them zero. The memory comes zeroed from the allocator, so a page is
     /// first touched by the thread that writes to it.
     pub(crate) fn new(bits: usize) -> Self {
         let mut words = ManuallyDrop::new(vec![0u64; bits.div_ceil(64)]);
@@ -36,8 +36,7 @@ impl SharedBits {
         // SAFETY: as in `new`.
         unsafe { Vec::from_raw_parts(words.as_mut_ptr().cast(), words.len(), words.capacity()) }
     }
-    /// Sets `len` bits from `first` on, which nobody has written, to those of `words`, which has no
-    /// others.
+    /// Sets `len` unwritten bits from `first` on to those of `words`, which has no others.
     pub(crate) fn write(&self, first: usize, len: usize, words: &[u64]) {
         if len == 0 {
             return;
