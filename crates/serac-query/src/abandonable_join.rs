@@ -1,4 +1,4 @@
-//! Joins that end when nobody wants their rows any more.
+//! Joins that end when their rows are not wanted any more.
 //!
 //! DataFusion's operators give their thread back with the rows that they find. A join that compares
 //! every pair of many rows, and finds no match, keeps the thread until it has compared them all,
@@ -30,7 +30,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Held by whoever wants a query's rows.
+/// Held by the reader of a query's rows.
 pub struct Wanted(pub IsWanted);
 
 impl Wanted {
@@ -117,7 +117,7 @@ fn in_turns(mut rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
     Box::pin(RecordBatchStreamAdapter::new(schema, rows))
 }
 
-/// A join that gives its thread back after some batches. It shows as the join.
+/// A join that yields its thread after a number of batches. It shows as the join.
 #[derive(Debug)]
 struct Yielding(Arc<dyn ExecutionPlan>);
 

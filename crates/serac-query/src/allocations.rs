@@ -1,9 +1,8 @@
 //! The memory that a thread has taken: planning is charged for it ([`crate::deep`]).
 //!
-//! Plans are made by DataFusion, which asks nobody before it takes memory for them. So the program
-//! counts: its global allocator is a [`CountingAllocator`], and a thread that plans looks at its
-//! own count. In a program with another allocator the count stays at zero, and plans are not
-//! charged.
+//! Plans are made by DataFusion, which takes memory for them without asking. So the program counts:
+//! its global allocator is a [`CountingAllocator`], and a thread that plans looks at its own count.
+//! In a program with another allocator the count stays at zero, and plans are not charged.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -24,7 +23,7 @@ fn count(bytes: i64) {
     NET.set(NET.get().wrapping_add(bytes));
 }
 
-/// An allocator that counts what each thread takes and gives back, for `#[global_allocator]`. With
+/// An allocator that counts each thread's allocations and frees, for `#[global_allocator]`. With
 /// it, the memory for plans is part of a session's `work_mem` and of the limit for all queries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountingAllocator<A>(pub A);

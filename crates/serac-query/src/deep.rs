@@ -1,4 +1,4 @@
-//! Stacks for what is nested, and threads for planning.
+//! Stacks for nested trees, and threads for planning.
 //!
 //! **Stacks.** Trees of statements, plans and expressions are cloned, compared, written and dropped
 //! by recursive functions. DataFusion and the parser guard only a part of theirs. So parsing and
@@ -16,7 +16,7 @@
 //! expression ([`check`]), ends, and drops its memory. Up to then it gives its place among the
 //! [`PLANNERS`] that may run at a time to the next statement, and takes one of [`ABANDONED`].
 //! Threads are bounded by both together: an abandoned planner that finds no such place keeps its
-//! old one.
+//! old place.
 //!
 //! **Memory.** The planner is charged for the memory that its thread has taken
 //! ([`crate::allocations`]), from the memory for the queries of all sessions. At each charge it
@@ -50,7 +50,7 @@ const IDLE: Duration = Duration::from_secs(10);
 
 /// The statements that are planned at a time: enough to keep all cores busy.
 static PLANNERS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(most_planners())));
-/// Planners that nobody waits for and that have not noticed yet, beside [`PLANNERS`].
+/// Abandoned planners that have not noticed yet, beside [`PLANNERS`].
 static ABANDONED: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(most_abandoned())));
 
 fn most_planners() -> usize {
@@ -65,8 +65,8 @@ pub fn with_room<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(STACK / 2, STACK, work)
 }
 
-/// As [`with_room`] for what `is_deep`, and where it is for the rest: a new stack is mapped each
-/// time.
+/// As [`with_room`] for deep work, and on the present stack for the rest: a new stack is mapped
+/// each time.
 pub fn with_room_if<T>(is_deep: bool, work: impl FnOnce() -> T) -> T {
     if is_deep { with_room(work) } else { work() }
 }
@@ -78,7 +78,7 @@ pub struct Roomy<F: Future> {
 }
 
 impl<F: Future> Roomy<F> {
-    /// For what is done with a statement that is `is_deep`.
+    /// For work on a statement that is `is_deep`.
     pub fn new(is_deep: bool, future: F) -> Self {
         Self { future: Some(Box::pin(future)), is_deep }
     }
@@ -133,7 +133,7 @@ thread_local! {
     static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
 }
 
-/// Whether anybody waits for a plan, and what it is charged to.
+/// Whether a plan is still waited for, and the memory that it is charged to.
 #[derive(Clone, Debug)]
 struct Planning {
     abandoned: Arc<AtomicBool>,
@@ -141,7 +141,7 @@ struct Planning {
 }
 
 impl Planning {
-    /// That of the calling thread.
+    /// The state of the calling thread.
     fn of_this_thread() -> Option<Self> {
         HERE.with_borrow(|here| here.as_ref().map(|here| here.planning.clone()))
     }
@@ -181,21 +181,20 @@ impl Here {
     }
 }
 
-/// Whether nobody waits for what this thread plans.
+/// Whether this thread's plan is abandoned.
 pub fn is_abandoned() -> bool {
     HERE.with_borrow(|here| here.as_ref().is_some_and(|here| here.planning.is_abandoned()))
 }
 
-/// An error where nobody waits for what this thread plans, or the plan takes more memory than there
-/// is for it.
+/// An error if this thread's plan is abandoned, or takes more memory than there is for it.
 pub fn check() -> datafusion::error::Result<()> {
     HERE.with_borrow_mut(|here| here.as_mut().map_or(Ok(()), Here::check))
 }
 
-/// A planner's place among those that may run; none once it has ended.
+/// A planner's place among those that may run; `None` once it has ended.
 type Place = Arc<Mutex<Option<OwnedSemaphorePermit>>>;
 
-/// Held by who waits for a plan.
+/// Held by the waiter for a plan.
 struct Waiting {
     planning: Planning,
     place: Place,
@@ -252,7 +251,7 @@ fn work(first: Job) {
     }
 }
 
-/// The next job of a thread; none if it has waited long enough.
+/// The next job of a thread; `None` if it has waited long enough.
 fn rest(number: u64, next: &Receiver<Job>) -> Option<Job> {
     match next.recv_timeout(IDLE) {
         Ok(job) => Some(job),
@@ -269,8 +268,8 @@ fn rest(number: u64, next: &Receiver<Job>) -> Option<Job> {
     }
 }
 
-/// Does `work`, which may be long or deep, on a thread of its own, charged to `memory`; where the
-/// caller is such a thread, there.
+/// Does `work`, which may be long or deep, on a thread of its own, charged to `memory`; if the
+/// caller is a planning thread, on that one.
 ///
 /// # Errors
 /// The result of the work. XX000 when it panics, 53000 when there is no thread, 53200 when a check
@@ -290,7 +289,7 @@ pub async fn elsewhere<T: Send + 'static>(
     start(Box::new(move || {
         Planning::enter(Some(planning));
         let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(SqlError::of_panic(&*panic)));
-        // Nobody may wait for it: then it is dropped here.
+        // Without a waiter, the result is dropped here.
         let unwanted = done.send(result);
         drop(unwanted);
         Planning::enter(None);
@@ -301,8 +300,8 @@ pub async fn elsewhere<T: Send + 'static>(
         .unwrap_or_else(|_| Err(SqlError::new(sqlstate::INTERNAL_ERROR, "a statement was not planned to its end")))
 }
 
-/// As [`elsewhere`], for a future that waits for nothing but memory. `runtime` is where it finds
-/// what else it starts.
+/// As [`elsewhere`], for a future that waits only for memory. `runtime` is the runtime on which it
+/// starts other work.
 ///
 /// # Errors
 /// As there.
@@ -341,7 +340,7 @@ mod tests {
     async fn abandoned_planners_do_not_keep_others_waiting() {
         let end = Arc::new(AtomicBool::new(false));
         let all = PLANNERS.available_permits();
-        // Twice as many as may run at a time, none of which notices.
+        // Twice as many as may run at a time, which do not notice.
         for _ in 0..2 * all {
             let end = end.clone();
             let endless = elsewhere(None, move || {

@@ -1,4 +1,4 @@
-//! Rules that end where nobody waits for the plan any more: each asks at every node before it works
+//! Rules that end when the plan is abandoned: each asks at every node before it works
 //! ([`crate::deep`]).
 
 use crate::deep;

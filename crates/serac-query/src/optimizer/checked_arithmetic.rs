@@ -137,7 +137,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if !is_arithmetic(&expr) {
         return Ok(Transformed::no(expr));
     }
-    // Quotients of integers cannot be too large, but for one that is an error of DataFusion's.
+    // Quotients of integers cannot be too large, with one exception that DataFusion reports.
     let is_checked = |data_type: &DataType, op| match op {
         Operator::Divide => data_type.is_floating(),
         Operator::BitwiseXor => data_type.is_integer(),
@@ -166,7 +166,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function.clone(), vec![left, right]))))
 }
 
-/// An expression, whose types are coerced, that fails where a result does not fit.
+/// An expression, whose types are coerced, that fails if a result does not fit.
 ///
 /// # Errors
 /// When a column is not in the schema.

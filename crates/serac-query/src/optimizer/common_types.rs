@@ -1,5 +1,5 @@
-//! The type that operands of several types become, as PostgreSQL has it, where DataFusion takes one
-//! that does not hold their values.
+//! The common type of operands of several types, as PostgreSQL has it, where DataFusion takes a
+//! type that does not hold their values.
 //!
 //! | operands | DataFusion | here |
 //! |---|---|---|
@@ -14,8 +14,8 @@
 //! casts, which it then looks up in branches whose columns have other names.
 //!
 //! The rule casts the operands before DataFusion's own coercion sees them, which then finds them of
-//! one type. It goes up the plan and makes each operator's columns anew: the type of a column
-//! changes what is above.
+//! one type. It goes up the plan and recomputes each operator's columns: the type of a column
+//! affects the operators above.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -38,7 +38,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct CommonTypes;
 
-/// Functions whose arguments become of one type.
+/// Functions whose arguments get a common type.
 const OF_ONE_TYPE: [&str; 5] = ["coalesce", "greatest", "least", "make_array", "nvl"];
 
 /// A literal in quotes: PostgreSQL gives it the type that the others have.
@@ -50,7 +50,7 @@ fn unknown_literal(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// A decimal type for the number that a text is; none if it is no such number.
+/// A decimal type for the number that a text is; `None` if it is no number of this kind.
 fn decimal_of(text: &str) -> Option<DataType> {
     let digits = text.trim().trim_start_matches(['-', '+']);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
@@ -100,7 +100,7 @@ fn common_of_all(operands: &[(DataType, Option<&str>)], purpose: OperandPurpose)
     differs.then_some(all)
 }
 
-/// The operands of one type, if DataFusion would take a wrong one.
+/// The operands in their common type, if DataFusion would take a wrong one.
 fn coerced<const N: usize>(operands: [Expr; N], schema: &DFSchema) -> Result<Transformed<[Expr; N]>> {
     let wanted = wanted(&operands.each_ref(), OperandPurpose::Compare, schema)?;
     Ok(match wanted {
@@ -354,9 +354,9 @@ fn of_union(union: Union) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Union(Union { inputs, schema })))
 }
 
-/// The value in a row of VALUES before planning cast it to its column's type. Of casts from text,
-/// only those in a column of decimals were made this way: others are casts that the user has
-/// written. So are casts to TEXT in a column of TEXT, which is the type of no literal.
+/// The value in a row of VALUES before planning cast it to its column's type. Only casts from text
+/// in a column of decimals were made this way: others are casts that the user has written. So are
+/// casts to TEXT in a column of TEXT, which is the type of no literal.
 fn uncast<'e>(value: &'e Expr, own: &DataType) -> Option<&'e Expr> {
     let Expr::Cast(Cast { expr, field }) = value else { return None };
     let is_written = || match (own, expr.get_type(&DFSchema::empty())) {
@@ -457,7 +457,7 @@ impl AnalyzerRule for CommonTypes {
             };
             let plan = plan.transform_data(of_expressions)?;
             is_changed |= plan.transformed;
-            // The columns of what is below may be of other types now.
+            // The columns of the input may have other types now.
             if is_changed { plan.map_data(LogicalPlan::recompute_schema) } else { Ok(plan) }
         });
         Ok(plan?.data)

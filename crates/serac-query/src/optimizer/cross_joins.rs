@@ -43,7 +43,7 @@ fn has_pairs_to_lose(plan: &LogicalPlan) -> Result<bool> {
     Ok(has)
 }
 
-/// The join, with such pairs in its filter.
+/// The join, with these pairs in its filter.
 fn with_filters(mut join: Join) -> Transformed<LogicalPlan> {
     let (lost, kept): (Vec<_>, Vec<_>) =
         std::mem::take(&mut join.on).into_iter().partition(|pair| may_be_lost(pair, &join));

@@ -37,8 +37,7 @@ fn day(time: &ScalarValue) -> Option<(i32, bool)> {
     Some((i32::try_from(ticks.div_euclid(per_day)).ok()?, ticks.rem_euclid(per_day) == 0))
 }
 
-/// The comparison of dates that comes to the same; none if it is no comparison of a date and a
-/// time.
+/// The equivalent comparison of dates; `None` if it is no comparison of a date and a time.
 fn of_dates(expr: &Expr, schema: &DFSchema) -> Option<Expr> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { return None };
     let (cast, op, time) = match (&**left, &**right) {

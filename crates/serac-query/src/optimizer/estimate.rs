@@ -11,7 +11,7 @@ use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::{Column, JoinType};
 use datafusion::logical_expr::{Aggregate, Distinct, Expr, Join, LogicalPlan, TableScan};
 
-/// Rows of something about which nothing is known.
+/// The assumed rows of an unknown input.
 const UNKNOWN_ROWS: f64 = 1_000.0;
 /// Share of rows that a condition leaves about which nothing is known.
 pub(super) const UNKNOWN_SELECTIVITY: f64 = 0.25;

@@ -1,7 +1,7 @@
 //! DataFusion's rule that pushes filters down to tables, except filters that must not go below an
 //! aggregation of all rows, alone or among grouping sets. Such an aggregation has a row even if its
-//! input has none. The rule looks at the columns that a condition names, and `1 < (SELECT …)` names
-//! none. The rule's comparisons are first brought into one form, in which it recognises them.
+//! input is empty. The rule looks at the columns that a condition names, and `1 < (SELECT …)` has
+//! no columns. The rule's comparisons are first brought into one form, in which it recognises them.
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, ScalarValue};

@@ -2,11 +2,11 @@
 //!
 //! A region of inner joins (seen through projections of bare columns) is taken apart. Its parts are
 //! the relations, the classes of expressions that its conditions make equal, and the other
-//! conditions. Equality is transitive, so any two members of a class may be joined, whichever pair
-//! the query names. Dynamic programming over all sets of up to [`MAX_EXACT`] relations finds the
-//! cheapest tree. Beyond that, the two parts with the smallest result are joined repeatedly. The
-//! cost counts the rows that are put into hash tables twice, those that are looked up once, and
-//! those that come out once. Smaller inputs become the build side.
+//! conditions. Equality is transitive, so any two members of a class may be joined, also pairs that
+//! the query does not name. Dynamic programming over all sets of up to [`MAX_EXACT`] relations
+//! finds the cheapest tree. Beyond that, the two parts with the smallest result are joined
+//! repeatedly. The cost counts the rows that are put into hash tables twice, those that are looked
+//! up once, and those that come out once. Smaller inputs become the build side.
 
 use super::estimate;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -98,7 +98,7 @@ enum Tree {
     Join(Arc<(Tree, Tree)>),
 }
 
-/// How a region is to be joined.
+/// The plan for joining a region.
 struct Joining {
     tree: Tree,
     classes: Vec<Class>,
@@ -241,7 +241,7 @@ impl Region {
     }
 }
 
-/// `plan` with those conditions whose relations are as asked for.
+/// `plan` with the conditions whose relations are `wanted`.
 fn filtered(plan: LogicalPlan, conditions: &[Condition], wanted: impl Fn(Set) -> bool) -> Result<LogicalPlan> {
     Ok(match conjunction(conditions.iter().filter(|(_, set)| wanted(*set)).map(|(expr, _)| expr.clone())) {
         Some(condition) => LogicalPlan::Filter(Filter::try_new(condition, Arc::new(plan))?),
@@ -259,7 +259,7 @@ impl Costing<'_> {
             .min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// Rows of the join of two sets; none if no condition joins them.
+    /// Rows of the join of two sets; `None` if no condition joins them.
     fn join_rows(&self, (a, a_rows): (Set, f64), (b, b_rows): (Set, f64)) -> Option<f64> {
         /// A class that both sets have: the narrowest member of each.
         struct Shared {

@@ -28,8 +28,8 @@ fn equality(expr: &Expr) -> Option<&Expr> {
     }
 }
 
-/// The value of a list, and whether the list is one of NOT IN. Equalities joined by OR are a list,
-/// one alone is none.
+/// The value of a list, and whether the list is one of NOT IN. Equalities joined by OR are a list;
+/// a single one is not.
 fn list(expr: &Expr) -> Option<(&Expr, bool)> {
     match expr {
         Expr::InList(list) => Some((bare(&list.expr), list.negated)),
@@ -48,8 +48,7 @@ fn is_guard(expr: &Expr) -> bool {
         && matches!(**right, Expr::Literal(ScalarValue::Boolean(None), _))
 }
 
-/// The lists in a tree of AND, OR and NOT: what they are about, and whether the value must not be
-/// in them.
+/// The lists in a tree of AND, OR and NOT: their values, and whether the value must not be in them.
 fn lists<'e>(tree: &'e Expr, negated: bool, found: &mut Vec<(&'e Expr, bool)>) {
     if let Some((about, not_in)) = list(tree) {
         found.push((about, not_in != negated));
@@ -112,7 +111,7 @@ pub(super) fn guard_lists(expr: Expr, is_condition: bool) -> Result<Expr> {
     Ok(expr.transform_down(guard)?.data)
 }
 
-/// Guards in what a condition is made of.
+/// Guards in the parts of a condition.
 fn leaves(condition: Expr) -> Result<Transformed<Expr>> {
     let children = condition.map_children(|child| match &child {
         Expr::BinaryExpr(BinaryExpr { op: Operator::And | Operator::Or, .. }) | Expr::Not(_) => leaves(child),

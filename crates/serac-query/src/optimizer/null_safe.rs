@@ -52,7 +52,7 @@ fn tested(expr: &Expr) -> Option<&Expr> {
     }
 }
 
-/// The same without such a test.
+/// The same without a test of this kind.
 fn without_test(expr: Expr) -> Expr {
     match expr {
         Expr::IsTrue(x) => x.clone().is_not_null().and(*x),
@@ -66,7 +66,7 @@ fn without_test(expr: Expr) -> Expr {
 }
 
 /// Two pairs of values that are equal where `left` and `right`, of the type, are equal or both
-/// NULL; none of them is NULL itself. `None` for types without a known value.
+/// NULL; the values are never NULL. `None` for types without a known value.
 pub(super) fn keys(left: Expr, right: Expr, data_type: &DataType) -> Option<[(Expr, Expr); 2]> {
     let some = ScalarValue::new_default(data_type).ok()?;
     let value = |expr: &Expr| coalesce(vec![expr.clone(), lit(some.clone())]);

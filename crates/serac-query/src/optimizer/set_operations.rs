@@ -1,9 +1,9 @@
 //! EXCEPT ALL and INTERSECT ALL, which count how often a row is there.
 //!
-//! DataFusion makes a semi or anti join of them: it keeps each row of the left side that has a
-//! match on the right, or none. So the copies of a row are numbered on both sides, and the number
-//! becomes one more join column. EXCEPT ALL keeps the second 1 of the left side if there is no
-//! second 1 on the right.
+//! DataFusion makes a semi or anti join of them: it keeps each row of the left side with a match on
+//! the right, or each one without. So the copies of a row are numbered on both sides, and the
+//! number becomes one more join column. EXCEPT ALL keeps the second 1 of the left side if there is
+//! no second 1 on the right.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct SetOperations;
 
-/// The name of the number of a copy: one that no column has.
+/// The name of the number of a copy, which no column has.
 const COPY: &str = "__serac_copy";
 
 /// The plan with the number of each row among its equals.

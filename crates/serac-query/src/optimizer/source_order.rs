@@ -37,7 +37,7 @@ impl PhysicalOptimizerRule for SourceOrder {
     }
 }
 
-/// A plan whose streams are not dealt out where `is_seen` is the order of its rows.
+/// A plan whose streams are not distributed if `is_seen` is the order of its rows.
 fn kept(plan: Arc<dyn ExecutionPlan>, is_seen: bool) -> Result<Arc<dyn ExecutionPlan>> {
     let passes_on = plan.is::<ProjectionExec>()
         || plan.is::<FilterExec>()

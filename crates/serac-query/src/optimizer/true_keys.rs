@@ -1,4 +1,4 @@
-//! Rules that conclude from keys, kept to what is true.
+//! Rules that conclude from keys, restricted to true keys.
 //!
 //! DataFusion derives from a plan's functional dependencies which sort keys, groups, DISTINCTs and
 //! joins are superfluous. Two of its derivations are false:
@@ -10,7 +10,7 @@
 //! `SELECT c.id, o.state FROM c JOIN o … GROUP BY 1, 2 ORDER BY 1, 2` lost its second sort key.
 //!
 //! [`TrueKeys`] puts an [`Unknown`] above each such node while a rule works that concludes from
-//! keys. Nothing is known of the rows of that, so nothing false is concluded.
+//! keys. It has no known properties, so no false conclusion is possible.
 
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, DFSchemaRef, FunctionalDependencies, Result, internal_err};
@@ -55,7 +55,7 @@ impl OptimizerRule for TrueKeys {
         self.0.apply_order()
     }
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        // One that is shown every node concludes at these alone.
+        // A rule that is shown every node concludes at these alone.
         let concludes = self.apply_order().is_none() || matches!(plan, LogicalPlan::Sort(_) | LogicalPlan::Distinct(_));
         if !concludes || !has_overstated(&plan)? {
             return self.0.rewrite(plan, config);
@@ -86,7 +86,7 @@ fn has_overstated(plan: &LogicalPlan) -> Result<bool> {
     Ok(has)
 }
 
-/// Whether the dependencies of such a plan's schema are not all true.
+/// Whether the schema of a plan has false dependencies.
 fn is_overstated(plan: &LogicalPlan) -> bool {
     let aggregate = match plan {
         LogicalPlan::Aggregate(aggregate) => aggregate,

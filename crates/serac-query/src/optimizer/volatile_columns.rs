@@ -1,9 +1,9 @@
-//! Columns of subqueries with volatile functions, which PostgreSQL computes though nobody reads
-//! them: `SELECT 1 FROM (SELECT setval('s', 100)) x` sets the sequence.
+//! Columns of subqueries with volatile functions, which PostgreSQL computes even if they are not
+//! read: `SELECT 1 FROM (SELECT setval('s', 100)) x` sets the sequence.
 //!
 //! DataFusion leaves out the columns that are not read, and makes one projection of two. So an
 //! operator stands above each projection, aggregation or window that has such a column below
-//! another operator. It needs all columns of its input, whichever of its own are read.
+//! another operator. It needs all columns of its input, even if its own are not read.
 //!
 //! ```text
 //! Projection(1)                                Projection(1)
@@ -99,7 +99,7 @@ impl Kept {
         let LogicalPlan::Extension(extension) = projection.input.as_ref() else { return None };
         extension.node.as_any().downcast_ref::<Self>().map(|kept| &kept.input)
     }
-    /// The names of an operator's volatile columns; none if the operator computes no columns.
+    /// The names of an operator's volatile columns; `None` if the operator computes no columns.
     fn volatile_of(plan: &LogicalPlan) -> Option<Vec<String>> {
         let (exprs, before): (Vec<&Expr>, usize) = match plan {
             LogicalPlan::Projection(projection) => (projection.expr.iter().collect(), 0),

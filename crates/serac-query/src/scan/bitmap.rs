@@ -5,8 +5,8 @@
 //! values of each index a row is taken. NOT is pushed down to the comparisons, where it means
 //! "false", not "not true": so NULL is treated as SQL wants it. Conditions on the same index become
 //! one set of values first (BETWEEN: one range). A set that more than half of the rows have is
-//! computed as what it leaves out, and stays inverse as far as it can. Any other expression over
-//! one indexed column (LIKE, functions) is evaluated once for each value in the index's directory.
+//! computed as its complement, and stays inverse as far as it can. Any other expression over one
+//! indexed column (LIKE, functions) is evaluated once for each value in the index's directory.
 //!
 //! Costs decide which of a filter's conjuncts are left to the indexes. The indexes know exactly how
 //! many rows have the values. Making a bitvector looks at that many at the most, a scan at all
@@ -48,7 +48,7 @@ const WORD_NS: f64 = 0.5;
 const CONTAINER_NS: f64 = 20.0;
 /// If at most one row in this many is left, its value lies in a cache line of its own, …
 const ROWS_PER_GATHERED: f64 = 8.0;
-/// … which is what testing it costs at the least.
+/// … which is the least cost of testing it.
 const GATHER_NS: f64 = 6.0;
 /// And to find the rows of a join's key.
 const KEY_NS: f64 = 200.0;
@@ -105,13 +105,13 @@ fn evaluated(expr: &Expr, column: &Field, values: ArrayRef) -> Option<BooleanArr
     let (of_columns, context) = (DFSchema::try_from(schema.clone()).ok()?, PhysicalPlanningContext::default());
     let expr = create_physical_expr(expr, &of_columns, &ExecutionProps::new(), &context).ok()?;
     let batch = RecordBatch::try_new(schema, vec![values]).ok()?;
-    // If it fails, the reason may be a value whose rows other conjuncts take away.
+    // If it fails, the reason may be a value whose rows other conjuncts exclude.
     let outcome = expr.evaluate(&batch).ok()?.into_array(batch.num_rows()).ok()?;
     outcome.as_boolean_opt().cloned()
 }
 
 impl Condition {
-    /// The rows for which `expr` is true (`negated`: false); none if indexes do not know.
+    /// The rows for which `expr` is true (`negated`: false); `None` if indexes cannot tell.
     fn new(expr: &Expr, negated: bool, table: &Indexed<'_>) -> Option<Self> {
         Self::by_comparison(expr, negated, table).or_else(|| Self::by_values(expr, negated, table))
     }
@@ -244,7 +244,7 @@ impl Condition {
                 EXPRESSION_NS
             }
             Self::Values(..) => COMPARE_NS,
-            // Anything but a comparison is an expression.
+            // Everything but a comparison is an expression.
             Self::All(parts) | Self::Any(parts) => EXPRESSION_NS * parts.len() as f64,
         }
     }

@@ -89,7 +89,7 @@ impl Counting {
     fn counted(&self, filter: &Arc<BitmapFilter>, threads: usize) -> Vec<(Key, u64)> {
         let (group, by_segment) = (self.group.as_ref().map(GroupColumn::new), Shared::new(filter.segments()));
         let counts = Arc::new(Counts { filter: filter.clone(), group, by_segment });
-        // Nobody waits for those who help: what they have not begun is done here.
+        // The helpers are not waited for: parts that they have not begun are done here.
         let help = |_| {
             let counts = counts.clone();
             SpawnedTask::spawn(async move { counts.by_segment().for_each(drop) })

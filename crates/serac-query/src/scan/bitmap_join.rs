@@ -38,7 +38,8 @@ use std::sync::{Arc, OnceLock};
 /// Done when the scan knows its rows.
 type Found = Shared<BoxFuture<'static, Result<(), Arc<DataFusionError>>>>;
 
-/// Gives the rows of a scan whose key is, or is not, among other rows' keys; see the module.
+/// Gives the rows of a scan whose key is, or is not, among other rows' keys; see the module's
+/// header.
 #[derive(Debug)]
 pub struct CubitJoinExec {
     /// One partition.
@@ -80,7 +81,7 @@ impl CubitJoinExec {
         let find = async move {
             let mut keys = Vec::new();
             while let Some(batch) = batches.try_next().await? {
-                // The keys themselves, and what they become.
+                // The keys themselves, and the sorted list of them.
                 reservation.try_grow(4 * 8 * batch.num_rows())?;
                 note_keys(&key.evaluate(&batch)?.into_array(batch.num_rows())?, &mut keys);
             }

@@ -31,12 +31,12 @@
 //! Each block once: a scan has a bit for each block that exists when it attaches. That is after its
 //! snapshot was taken, so later blocks hold no row that it sees. The thread that takes a block for
 //! the scan sets its bit under the scan's mutex, and a scan ends when all bits are set. The trail
-//! is a hint. With any trail, no block comes twice and none is left out. Blocks that freeze, thaw,
+//! is a hint. With any trail, no block comes twice and every block comes. Blocks that freeze, thaw,
 //! move or are recycled meanwhile are as for any scan: `BlockReader` reads a block by its number,
 //! as the snapshot sees it.
 //!
 //! All state lies behind mutexes: a scan's, and, taken below it, its convoy's. The map of convoys
-//! has a third, under which none of these is taken. No block is read under any of them.
+//! has a third mutex, which is never held with these. No block is read under any of them.
 
 use datafusion::execution::TaskContext;
 use parking_lot::Mutex;
@@ -61,7 +61,7 @@ const MOST_CACHE_BYTES: usize = 64 << 20;
 /// The cache of a machine that does not tell.
 const USUAL_CACHE_BYTES: usize = 32 << 20;
 
-/// The bytes of the last-level cache; none where the system does not tell.
+/// The bytes of the last-level cache; `None` if the system does not report them.
 pub fn last_level_cache_bytes() -> Option<usize> {
     let bytes = |index: u32| {
         let text = read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size")).ok()?;
@@ -106,7 +106,7 @@ impl SharedScans {
             Self::Off => "off",
         }
     }
-    /// The setting of a name, in whatever case.
+    /// The setting of a name, in any case.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|setting| setting.name().eq_ignore_ascii_case(name))
     }
@@ -170,7 +170,7 @@ impl SharedScanFigures {
     pub fn led(&self) -> u64 {
         self.led.load(Ordering::Relaxed)
     }
-    /// How often scans have left because they were slow.
+    /// The number of times that scans have left because they were slow.
     pub fn left(&self) -> u64 {
         self.left.load(Ordering::Relaxed)
     }
@@ -268,7 +268,7 @@ impl ScanSharing {
     pub fn set(&self, setting: SharedScans) {
         self.setting.store(setting as u8, Ordering::Relaxed);
     }
-    /// A scan of the table in its convoy; none if it goes alone.
+    /// A scan of the table in its convoy; `None` if it goes alone.
     pub(super) fn attach(&self, table: &Arc<DataTable>, reading: Reading) -> Option<Arc<Member>> {
         let attaches = match self.setting() {
             SharedScans::Auto => reading.pays(cache_bytes()),
@@ -325,7 +325,7 @@ struct State {
     /// `None` once it has detached.
     convoy: Option<Arc<Convoy>>,
     taken: Taken,
-    /// On the trail: what lies before it is taken or missed.
+    /// The place on the trail: earlier blocks are taken or missed.
     place: u64,
     /// Partitions that read.
     readers: usize,
@@ -343,7 +343,7 @@ pub(super) struct Step {
     pub(super) alone: bool,
 }
 
-/// A scan in a convoy, or one that was: its partitions share it.
+/// A scan in a convoy, or a former member: its partitions share it.
 #[derive(Debug)]
 pub(super) struct Member {
     convoys: Arc<Convoys>,
@@ -368,7 +368,7 @@ impl Member {
         }
     }
 
-    /// The next block; none if all are taken.
+    /// The next block; `None` if all are taken.
     fn next(&self) -> Option<Step> {
         let mut state = self.state.lock();
         let State { convoy, taken, place, .. } = &mut *state;
@@ -438,7 +438,7 @@ impl MemberReader {
         member.state.lock().readers += 1;
         Self { member: member.clone(), leads_to: None, taken: 0, alone: true }
     }
-    /// The next block; none if all are taken.
+    /// The next block; `None` if all are taken.
     pub(super) fn next(&mut self) -> Option<Step> {
         let step = self.member.next()?;
         self.leads_to = (!step.follows).then_some(step.no);
@@ -562,7 +562,7 @@ mod tests {
         let member = second.member.clone();
         drop(second);
         assert_eq!(convoys.figures.now(), 0, "a LIMIT that is reached");
-        // A partition that is asked late finds what is left, alone.
+        // A partition that is asked late finds the remaining blocks, alone.
         let mut late = MemberReader::new(&member);
         assert_eq!(rest(&mut late), [(3, false)]);
         drop((late, member));

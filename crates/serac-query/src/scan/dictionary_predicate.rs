@@ -86,16 +86,16 @@ impl Conjunct {
         }
     }
 
-    /// Whether the dictionary of its column has none of the constants of which the column must be
-    /// one.
+    /// Whether the dictionary of its column has none of the constants that the column must be
+    /// among.
     pub(super) fn finds_no_word(&self, reader: &BlockReader<'_>) -> bool {
         let Test::Expression { constants: Some(constants), .. } = &self.test else { return false };
         self.dictionary_in(reader)
             .is_some_and(|dictionary| constants.iter().all(|constant| dictionary.find(constant).is_none()))
     }
 
-    /// As [`select`](Self::select), by the dictionary of the conjunct's column; none where there is
-    /// no dictionary, or the rows are fewer than the words.
+    /// As [`select`](Self::select), by the dictionary of the conjunct's column; `None` if there is
+    /// no dictionary, or there are fewer rows than words.
     pub(super) fn select_by_words(
         &mut self,
         reader: &BlockReader<'_>,

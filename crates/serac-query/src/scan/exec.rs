@@ -161,7 +161,7 @@ impl SeracScanExec {
     pub(super) fn estimated_rows(&self) -> f64 {
         self.estimated_rows as f64
     }
-    /// Whether another scan finds the same rows, whatever joins know.
+    /// Whether another scan finds the same rows, apart from filters of joins.
     pub(super) fn finds_the_same(&self, other: &Self) -> bool {
         let same_bitmap = match (&self.bitmap, &other.bitmap) {
             (None, None) => true,
@@ -201,7 +201,7 @@ impl SeracScanExec {
         let properties = properties(schema.into(), self.partitions(), EmissionType::Incremental);
         Self { properties, ..self.clone() }
     }
-    /// The table's column behind an output column; none for the row id.
+    /// The table's column behind an output column; `None` for the row id.
     pub(super) fn column_of(&self, output: usize) -> Option<usize> {
         self.projection.get(output).copied().filter(|&column| !self.is_row_id(column))
     }
@@ -222,7 +222,7 @@ impl SeracScanExec {
     pub(super) fn full_schema(&self) -> &SchemaRef {
         &self.full_schema
     }
-    /// The scan with key filters on some columns in place of the dynamic filter `id`.
+    /// The scan with key filters on columns in place of the dynamic filter `id`.
     pub(super) fn with_key_filters(
         &self,
         id: u64,
@@ -281,7 +281,7 @@ impl SeracScanExec {
         let _ = self.joined.set(self.rows_with(index, Arc::new(keys), anti));
         Ok(())
     }
-    /// The order of the blocks: with other scans, unless someone relies on the table's.
+    /// The order of the blocks: with other scans, unless the plan relies on the table's order.
     fn new_order(&self, sharing: Option<&ScanSharing>) -> BlockOrder {
         let blocks = self.table.data.block_count();
         let reading = Reading { blocks, bytes_per_block: self.bytes_per_block(), is_selective: self.bitmap.is_some() };
@@ -291,8 +291,8 @@ impl SeracScanExec {
             None => BlockOrder::Alone(BlockQueue::new(blocks)),
         }
     }
-    /// Bytes of a block's columns that filters or the output name. Of texts, only the part in the
-    /// block itself counts.
+    /// Bytes of a block's columns that filters or the output name. A text counts only with its part
+    /// in the block itself.
     fn bytes_per_block(&self) -> usize {
         let filtered = self.filters.iter().flat_map(collect_columns).map(|column| column.index());
         let keys = self.key_filters.iter().map(|(column, _)| *column);
@@ -345,7 +345,7 @@ pub(super) fn sampled_share(table: &Table, snapshot: &Snapshot, conjuncts: &mut 
         let visible = reader.visible().clone();
         left += filter_block(&mut reader, visible, conjuncts)?.0.len();
     }
-    // That no row of the sample is left does not mean that none is.
+    // A sample without remaining rows does not mean that no row is left.
     Ok(if seen == 0 { 1.0 } else { (left as f64).max(0.5) / seen as f64 })
 }
 

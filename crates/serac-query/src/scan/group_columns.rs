@@ -22,7 +22,7 @@ pub(super) struct GroupColumn {
     vectors: Shared<Bitvector>,
 }
 
-/// The table's column below a projection, if it is one.
+/// The table's column below a projection, if it is a bare column.
 pub(super) fn column_of(
     expr: &Arc<dyn PhysicalExpr>,
     projection: Option<&ProjectionExec>,
@@ -49,7 +49,7 @@ pub(super) fn indexes_of(
 }
 
 impl GroupColumn {
-    /// That of an index.
+    /// The group column of an index.
     pub(super) fn new(index: &BitmapReader) -> Self {
         let all = Predicate::Range(Bound::Unbounded, Bound::Unbounded);
         let keys: Vec<Key> = index.counts(all).into_iter().map(|(key, _)| key).collect();
@@ -77,8 +77,7 @@ impl GroupColumn {
         }
         arrays
     }
-    /// Calls `f` with each group that has rows in a block, and with these rows as bits; of `wanted`
-    /// ones only.
+    /// Calls `f` with each group that has `wanted` rows in a block, and with these rows as bits.
     pub(super) fn for_each_group(columns: &[Self], block: BlockNo, wanted: &[u64], mut f: impl FnMut(usize, &[u64])) {
         fn combine(
             columns: &[GroupColumn],

@@ -22,7 +22,7 @@ pub struct IndexedExpression {
     pub hidden: Expr,
 }
 
-/// An expression without what it says of columns but their names.
+/// An expression with bare column names.
 ///
 /// # Errors
 /// DataFusion's.
@@ -34,7 +34,7 @@ pub fn bare(expr: Expr) -> Result<Expr> {
     Ok(bare.data)
 }
 
-/// The filters, and what becomes of them where hidden columns stand for their parts.
+/// The filters, and their forms with hidden columns in place of their parts.
 pub(super) fn with_hidden_columns(expressions: &[IndexedExpression], filters: &[Expr]) -> Vec<Expr> {
     let mut all = filters.to_vec();
     if expressions.is_empty() {

@@ -64,7 +64,7 @@ impl KeyFilter {
     }
 }
 
-/// Whether values of a type can be such keys.
+/// Whether values of a type can be keys of this kind.
 pub(super) fn is_key_type(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Date32)
 }

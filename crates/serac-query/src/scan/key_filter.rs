@@ -97,7 +97,7 @@ impl ExecutionPlan for KeyFilterBuildExec {
                     }
                     return Ok(None);
                 };
-                // The keys themselves, and what they become.
+                // The keys themselves, and the set of them.
                 if reservation.try_grow(2 * 8 * batch.num_rows() * keys.len()).is_err() {
                     noting.noted = None;
                 }

@@ -127,14 +127,14 @@ fn prefix_bounds(pattern: &ScalarValue) -> Option<Bounds<ScalarValue>> {
     Some((Bound::Included(text(prefix)), after))
 }
 
-/// Whether an index has the values of such a column in the order in which filters compare them.
+/// Whether an index orders the values of a column as filters compare them.
 fn is_ordered_alike(column_type: ColumnType) -> bool {
     use ColumnType::{Float32, Float64, Interval, Json};
     !matches!(column_type, Float32 | Float64 | Interval | Json)
 }
 
-/// The constant as a value of the column; none if it is not exactly that (then only the filter
-/// itself knows what it means).
+/// The constant as a value of the column; `None` if it is not exactly one (then only the filter
+/// itself knows its meaning).
 pub(super) fn exact(value: &ScalarValue, column_type: ColumnType) -> Option<OwnedValue> {
     let cast = value.cast_to(&column_type.arrow()).ok()?;
     let same = cast.cast_to(&value.data_type()).is_ok_and(|back| back == *value);
@@ -258,7 +258,7 @@ impl KeyLookup {
         });
         (count <= most).then_some(count as usize)
     }
-    /// The rows that have one of the keys in some snapshot, each once.
+    /// The rows that have one of the keys in any snapshot, each once.
     fn rows(&self) -> Vec<RowId> {
         let mut found = Vec::with_capacity(self.candidates);
         self.ranges(|range| {
@@ -274,7 +274,7 @@ impl KeyLookup {
     }
 }
 
-/// Reads the rows with some keys; see the module.
+/// Reads the rows with given keys; see the module's header.
 #[derive(Debug, Clone)]
 pub struct SeracLookupExec {
     table: Arc<Table>,
@@ -400,7 +400,7 @@ impl ExecutionPlan for SeracLookupExec {
         let (lookup, batch_size) = (self.clone(), context.session_config().batch_size());
         let mut left = self.limit.unwrap_or(usize::MAX);
         let mut rows = None;
-        // Nothing is looked up before the first batch is wanted.
+        // No row is looked up before the first batch is wanted.
         let batches = std::iter::from_fn(move || {
             let _timer = baseline.elapsed_compute().timer();
             let (rows, at) = rows.get_or_insert_with(|| {

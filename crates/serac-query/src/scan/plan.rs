@@ -18,8 +18,8 @@ pub(super) fn properties(schema: SchemaRef, partitions: usize, emission: Emissio
     ))
 }
 
-/// The plan, from the leaves up with those nodes of a kind replaced for which `other` has something
-/// in their place.
+/// The plan, from the leaves up, with nodes of a kind replaced by the result of `other`, if it
+/// gives one.
 pub(super) fn replace_nodes<T: ExecutionPlan>(
     plan: Arc<dyn ExecutionPlan>,
     other: impl Fn(&T) -> Result<Option<Arc<dyn ExecutionPlan>>>,

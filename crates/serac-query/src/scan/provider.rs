@@ -64,8 +64,8 @@ struct Planned {
 }
 
 impl SeracTable {
-    /// The table as `snapshot` sees it, with or without a last column of row ids. `own` is what the
-    /// snapshot's transaction has changed in bitmap indexes; without it they are not used.
+    /// The table as `snapshot` sees it, with or without a last column of row ids. `own` has the
+    /// transaction's changes of bitmap indexes; without it the indexes are not used.
     pub fn new(table: Arc<Table>, snapshot: Snapshot, own: Option<&OwnChanges>, with_row_id: bool) -> Self {
         let columns = table.definition.columns.iter();
         let mut fields: Vec<Field> =
@@ -75,7 +75,7 @@ impl SeracTable {
         visible.extend(with_row_id.then(|| row_id.clone()));
         fields.push(row_id);
         let full_schema = Arc::new(Schema::new(fields));
-        // The primary key alone: DataFusion takes a unique key for one without NULLs, and lets a
+        // The primary key alone: DataFusion assumes that a unique key has no NULLs, and lets a
         // query name columns that depend on it.
         let primary = table.definition.primary_key().filter(|key| key.constraint);
         let constraints = primary.map(|key| Constraint::PrimaryKey(key.columns.clone())).into_iter().collect();
@@ -141,8 +141,8 @@ impl SeracTable {
         self.planned(filters).rows
     }
 
-    /// Whether an ordered index finds the rows; else what bitmap indexes answer of `filters`, of
-    /// which the rest is tried on a few blocks.
+    /// Whether an ordered index finds the rows; otherwise the part of `filters` that bitmap indexes
+    /// answer, with the rest tried on a few blocks.
     fn planned(&self, filters: &[Expr]) -> Planned {
         let all = self.table.data.approximate_rows() as f64;
         if filters.is_empty() {

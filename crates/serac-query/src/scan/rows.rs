@@ -120,8 +120,8 @@ pub(super) struct KeyRows {
 }
 
 impl KeyRows {
-    /// The rows with one of the ascending `keys` (`anti`: with none) in a table of so many blocks.
-    /// The index's column has integers or dates.
+    /// The rows with one of the ascending `keys` (`anti`: with other keys) in a table of `blocks`
+    /// blocks. The index's column has integers or dates.
     pub(super) fn new(index: BitmapReader, keys: Arc<Vec<i64>>, anti: bool, blocks: u32) -> Self {
         let found = Shared::new(keys.len().div_ceil(KEYS_PER_PART));
         Self { index, keys, anti, found, rows: BySegment::new(blocks) }

@@ -1,4 +1,4 @@
-//! How the threads of a query share its blocks, and what they make together.
+//! The distribution of a query's blocks over threads, and their common results.
 //!
 //! A *segment* is a range of blocks. A partition of a scan takes one segment after the other. When
 //! there are no more, it takes blocks of segments that others have begun, so no partition idles.
@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Blocks of a segment: chunks of bitvectors (16 blocks) are not cut.
 const SEGMENT_BLOCKS: u32 = 32;
 
-/// Segments of a table that has so many blocks, at least one. The last one has all that come
-/// behind, too.
+/// The segments of a table with this many blocks, at least one. The last one also has all later
+/// blocks.
 fn segments(blocks: u32) -> u32 {
     blocks.div_ceil(SEGMENT_BLOCKS).max(1)
 }
@@ -53,7 +53,7 @@ impl BlockQueue {
             let left = self.segment.load(Ordering::Relaxed) < count;
             left.then(|| self.segment.fetch_add(1, Ordering::Relaxed)).filter(|segment| *segment < count)
         });
-        // Of the segments that are begun, the last have most blocks left.
+        // Segments begun last have most blocks left.
         unbegun.chain((0..count).rev()).find_map(|segment| {
             let no = self.take(segment)?;
             *current = Some(segment);

@@ -5,7 +5,7 @@ use serac_index::cubit::{Key, Predicate, Selected};
 use serac_operators::select::Comparison;
 use std::ops::Bound;
 
-/// A place between keys: before (false) or behind (true) one.
+/// A cut between keys: before (false) or behind (true) a key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Cut {
     Lowest,

@@ -2,8 +2,8 @@
 //! Unnesting Arbitrary Queries, BTW 2015).
 //!
 //! DataFusion's optimizer makes joins of EXISTS and IN in WHERE, of aggregates over rows that
-//! equalities find, and of some LATERAL ([`shapes`]). This rule takes all others, in all places of
-//! an expression:
+//! equalities find, and of a part of LATERAL ([`shapes`]). This rule takes all others, in all
+//! places of an expression:
 //!
 //! ```text
 //! L with a subquery S that refers to the columns C of L
@@ -71,8 +71,8 @@ impl AnalyzerRule for Unnest {
         "unnest"
     }
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        // Relaxed: the numbers differ, and nothing else follows from them. Another plan may be
-        // analysed at the same time whose statement nobody waits for any more.
+        // Relaxed: only the difference of the numbers matters. An abandoned plan may be analysed at
+        // the same time.
         let last = AtomicU64::new(self.last.fetch_add(NAMES, Ordering::Relaxed));
         let of_plan = Self { last, domains: AtomicU64::new(0) };
         let unnested = plan.transform_down_with_subqueries(|plan| of_plan.operator(plan))?;
@@ -84,7 +84,7 @@ impl AnalyzerRule for Unnest {
     }
 }
 
-/// EXISTS without what does not matter to it.
+/// EXISTS without the operators that do not affect it.
 fn bare(plan: &LogicalPlan) -> &LogicalPlan {
     match plan {
         LogicalPlan::Projection(projection) if !projection.expr.iter().any(has_subquery) => bare(&projection.input),
@@ -185,7 +185,7 @@ fn filtered_left(filter: &Filter) -> Result<Option<LogicalPlan>> {
 }
 
 impl Unnest {
-    /// A name that nobody has.
+    /// An unused name.
     fn next(&self, kind: &str) -> String {
         // Relaxed: nothing but the number counts.
         format!("__serac_{kind}_{}", self.last.fetch_add(1, Ordering::Relaxed) + 1)
@@ -400,8 +400,8 @@ impl Unnest {
         LogicalPlanBuilder::from(joined).project(columns)?.build()
     }
 
-    /// Joins `joined`, which has the columns of `base`, to the rows of `subquery` that `keep` makes
-    /// of them, one for each row of the domain.
+    /// Joins `joined`, which has the columns of `base`, to the rows that `keep` makes of
+    /// `subquery`, one for each row of the domain.
     fn join(
         &self,
         subquery: &LogicalPlan,
@@ -505,8 +505,8 @@ impl Unnest {
     }
 }
 
-/// A join whose condition has subqueries, with these in a filter above it, where that means the
-/// same.
+/// A join whose condition has subqueries, with these in a filter above it, if that has the same
+/// meaning.
 fn filtered_above(mut join: Join) -> Result<LogicalPlan> {
     let Some(filter) = join.filter.take_if(|_| join.join_type == JoinType::Inner) else {
         return Ok(LogicalPlan::Join(join));

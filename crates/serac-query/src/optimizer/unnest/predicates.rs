@@ -1,4 +1,4 @@
-//! IN, ANY and ALL over subqueries in terms of EXISTS, and EXISTS over what does not depend on the
+//! IN, ANY and ALL over subqueries in terms of EXISTS, and an EXISTS that is independent of the
 //! outer row as a value.
 //!
 //! `x IN (S)`, where S gives a column v, is true if S has a row with `v = x`. Otherwise it is NULL
@@ -15,7 +15,7 @@ use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuant
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, lit, when};
 
-/// Whether the rows of S for which a condition holds are none.
+/// Whether the condition holds for no row of S.
 fn exists(plan: &LogicalPlan, condition: Option<Expr>) -> Result<Expr> {
     let mut rows = LogicalPlanBuilder::from(plan.clone());
     if let Some(condition) = condition {
@@ -58,8 +58,8 @@ impl<'p> Comparison<'p> {
         let with_null = exists(self.plan, Some(Expr::Column(self.column.clone()).is_null()))?;
         Ok(with_null.or(self.value.clone().is_null().and(exists(self.plan, None)?)))
     }
-    /// As a subquery that counts, which is run once: true if any comparison is, false if none is
-    /// NULL.
+    /// As a subquery that counts, which is run once: true if any comparison is true, false if all
+    /// are false.
     fn counted(&self) -> Result<Expr> {
         let [any, known, all] = ["any", "known", "all"].map(|name| format!("__serac_{name}"));
         let column = |name: &str| Expr::Column(Column::new_unqualified(name));
@@ -106,7 +106,7 @@ fn comparison<'e>(expr: &'e Expr, schema: &DFSchema) -> Result<Option<(Compariso
         Expr::InSubquery(InSubquery { expr, subquery, negated }) => (expr, Operator::Eq, subquery, *negated),
         Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }) => match quantifier {
             SetQuantifier::Any => (expr, *op, subquery, false),
-            // For all rows it holds if for none the opposite does.
+            // It holds for all rows if the opposite holds for none.
             SetQuantifier::All => match op.negate() {
                 Some(op) => (expr, op, subquery, true),
                 None => return Ok(None),

@@ -36,7 +36,7 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, ExprFunctionExt, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit, when};
 use std::sync::Arc;
 
-/// The different values of some columns of the query around.
+/// The different values of columns of the outer query.
 pub(super) struct Domain<'u> {
     /// Makes names.
     pub(super) names: &'u Unnest,
@@ -141,7 +141,7 @@ impl Domain<'_> {
         free(plan).iter().any(|column| self.outer.contains(column))
             || !self.runs.is_empty() && plan.exists(reads_run).unwrap_or(true)
     }
-    /// The last run that a scan reads; none if a plan is no such scan.
+    /// The last run that a scan reads; `None` if a plan is no such scan.
     fn last_run<'a>(&'a self, plan: &'a LogicalPlan) -> Option<(&'a LastRun, &'a TableScan)> {
         let LogicalPlan::TableScan(scan) = plan else { return None };
         Some((self.runs.iter().find(|run| run.name == scan.table_name.table())?, scan))

@@ -30,10 +30,10 @@ pub(super) fn is_of_each_row(subquery: &LogicalPlan) -> bool {
     !free(subquery).is_empty() && has_volatile(subquery)
 }
 
-/// The expression with the values of such subqueries as expressions over rows of `schema`.
+/// The expression with the values of these subqueries as expressions over rows of `schema`.
 ///
 /// # Errors
-/// 0A000 where a subquery is no such expression.
+/// 0A000 if a subquery cannot be such an expression.
 pub(super) fn in_place(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     let replace = |expr: Expr| {
         let plan = match subquery_of(&expr) {

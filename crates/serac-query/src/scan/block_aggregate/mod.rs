@@ -63,7 +63,7 @@ const OWN_BYTES: usize = 1 << 28;
 /// Blocks after which a task gives way to others.
 const BLOCKS_PER_TURN: usize = 16;
 
-/// How rows are grouped.
+/// The grouping of rows.
 #[derive(Clone, Debug)]
 enum Grouping {
     Nothing,
@@ -82,7 +82,7 @@ enum Grouping {
 enum Output {
     Rows,
     Count(usize),
-    /// A sum, and the count of its values where some may be NULL.
+    /// A sum, and the count of its values if they may be NULL.
     Sum(usize, Option<usize>),
     Extreme(usize, Option<usize>),
     /// An average of a sum and a count, divided as DataFusion does.
@@ -324,7 +324,7 @@ impl Plan {
                     let mut accumulator = aggregate.create_groups_accumulator()?;
                     let all: Vec<usize> = (0..numbers.len()).collect();
                     let counts: ArrayRef = Arc::new(UInt64Array::new(counts.into(), present));
-                    // Nothing is carried over in 128 bits.
+                    // There is no carry in 128 bits.
                     let carries: Option<ArrayRef> =
                         (state.len() == 3).then(|| Arc::new(Int64Array::from(vec![0; numbers.len()])) as ArrayRef);
                     let states: Vec<ArrayRef> = [counts, sums].into_iter().chain(carries).collect();
@@ -353,7 +353,7 @@ impl Plan {
     /// A part of the groups' numbers, as rows; the last part has the keys outside the range, too.
     fn part(&self, outcome: &Outcome, having: &[Having], part: usize, parts: usize) -> Result<Vec<Vec<usize>>> {
         let len = match &self.grouping {
-            // Without groups there is one row, of no rows if need be.
+            // Without groups there is one row, even for an empty input.
             Grouping::Nothing => return Ok(if part == 0 { vec![vec![0]] } else { Vec::new() }),
             Grouping::Bitmaps(_) => outcome.groups.len(),
             Grouping::Keys { len, .. } => len + 1,

@@ -11,7 +11,7 @@ use serac_operators::arithmetic::{Program, Step};
 use serac_storage::{ColumnForm, ColumnType};
 use std::sync::Arc;
 
-/// A program, the columns that it reads, and which of them must not be NULL for what.
+/// A program, the columns that it reads, and the sets of them that must not be NULL.
 #[derive(PartialEq, Debug, Default)]
 pub(super) struct Compiled {
     pub(super) program: Program,
@@ -30,8 +30,7 @@ pub(super) struct Compiled {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Compilation {
     pub(super) step: usize,
-    /// Digits after the point; none of an integer, or another number with which nothing is
-    /// computed.
+    /// Digits after the point; `None` for an integer, or for another number without arithmetic.
     pub(super) scale: Option<i8>,
 }
 
@@ -63,7 +62,7 @@ fn integers(column_type: ColumnType) -> Option<(ColumnForm, Option<i8>)> {
 }
 
 impl Compiled {
-    /// The place of a column of the table, with its scale; none if it is not read as 64-bit
+    /// The place of a column of the table, with its scale; `None` if it is not read as 64-bit
     /// integers.
     pub(super) fn column(&mut self, source: &Source<'_>, column: usize) -> Option<(usize, Option<i8>)> {
         let (form, scale) = integers(source.scan.table().definition.columns.get(column)?.sql_type.column_type)?;
@@ -136,7 +135,7 @@ impl Compiled {
         Some(Compilation { step: self.program.step(step), scale: Some(scale) })
     }
 
-    /// The set of those columns of a step that may be NULL; none if there is none.
+    /// The set of the nullable columns of a step; `None` if there are none.
     pub(super) fn nullable_of(&mut self, step: usize, source: &Source<'_>) -> Option<usize> {
         let columns = &source.scan.table().definition.columns;
         let mut of_step = self.program.columns(step);

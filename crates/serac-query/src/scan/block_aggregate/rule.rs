@@ -157,13 +157,13 @@ fn is_plain(aggregate: &AggregateExec) -> bool {
         && *aggregate.input_order_mode() == InputOrderMode::Linear
 }
 
-/// The smallest and the largest value that some blocks have in a column, drawn apart a little.
+/// The smallest and the largest value of a column in sampled blocks, widened a little.
 fn sampled_range(table: &Table, snapshot: &Snapshot, column: usize) -> Option<(i64, i64)> {
     let blocks = table.data.block_count();
     let mut range: Option<(i64, i64)> = None;
     let sampled = blocks.min(SAMPLED_BLOCKS);
     for i in 0..sampled {
-        // The first, the last, and some between.
+        // The first, the last, and blocks in between.
         let no = if sampled < 2 { 0 } else { u64::from(i) * u64::from(blocks - 1) / u64::from(sampled - 1) };
         let Some(mut reader) = table.data.read_block(snapshot, BlockNo(no as u32)) else { continue };
         let visible = reader.visible().clone();
@@ -282,7 +282,7 @@ impl BlockAggregation {
     }
 }
 
-/// How an aggregate is computed; none if it is not one of those that are known.
+/// The computation of an aggregate; `None` if it is not supported.
 fn output_of(
     aggregate: &AggregateFunctionExpr,
     source: &Source<'_>,

@@ -36,7 +36,7 @@ struct OutsideGroup {
 }
 
 impl Outside {
-    /// The keys, and the groups in their order; none if there are none.
+    /// The keys, and the groups in their order; `None` if there are no groups.
     pub(super) fn into_groups(self, states: &States) -> Option<(Vec<i64>, Merged)> {
         let found = self.0.into_inner();
         if found.is_empty() {

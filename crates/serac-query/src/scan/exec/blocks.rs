@@ -109,7 +109,7 @@ pub(in crate::scan) struct BlockRows {
     pub(in crate::scan) columns: Vec<ArrayRef>,
 }
 
-/// A partition of a scan that is in a convoy, and what EXPLAIN ANALYZE says of that.
+/// A partition of a scan that is in a convoy, and its figures for EXPLAIN ANALYZE.
 struct ConvoyReader {
     reader: MemberReader,
     blocks_followed: Count,
